@@ -1,0 +1,547 @@
+"""Every reader, and every way to refuse a file."""
+
+import builtins
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from semiring_mm.files import GraphFileError, great_circle, read_graph, read_matrix
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
+
+
+def data(name):
+    if not (DATA / name).exists():
+        pytest.skip(f"{name} is not there; set SEMIRING_MM_DATA to the folder that has it")
+    return DATA / name
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def edges(graph):
+    """The edges by label, in the file's order."""
+    return [
+        (graph.nodes[u], graph.nodes[v], w)
+        for u, v, w in zip(graph.row, graph.col, graph.weight.tolist(), strict=True)
+    ]
+
+
+GR = "c a comment\np sp 3 3\na 1 2 5\na 2 3 0\na 1 2 2.5\n"
+MTX = "%%MatrixMarket matrix coordinate real general\n% comment\n3 3 2\n1 2 0.5\n3 3 0\n"
+TNTP = (
+    "<NUMBER OF ZONES> 1\n<NUMBER OF NODES> 3\n<FIRST THRU NODE> 2\n<NUMBER OF LINKS> 2\n"
+    "<ORIGINAL HEADER>~ \tfrom\tto\t\n<END OF METADATA>\n\n"
+    "~\tInit node\tTerm node\tLength (miles)\tFree Flow Time (min)\t;\n"
+    "\t1\t2\t1.5\t3\t;\n\t2\t3\t0.25\t0\t;\n"
+)
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+def test_dimacs(tmp_path):
+    graph = read_graph(write(tmp_path, "a.gr", GR))
+    assert graph.nodes == ["1", "2", "3"]
+    assert edges(graph) == [("1", "2", 5.0), ("2", "3", 0.0), ("1", "2", 2.5)]
+    assert graph.directed
+    assert graph.row.dtype == graph.col.dtype == np.int64
+    assert graph.weight.dtype == np.float64
+
+
+def test_dimacs_isolated_nodes_and_no_arcs(tmp_path):
+    graph = read_graph(write(tmp_path, "a.gr", "p sp 4 0\n"))
+    assert (len(graph.nodes), len(graph.row)) == (4, 0)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_other_line_ends_and_byte_order_mark(tmp_path, end):
+    text = b"\xef\xbb\xbf" + GR.replace("\n", end).encode()
+    assert len(read_graph(write(tmp_path, "a.gr", text)).row) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.gr", GR), ("a.mtx", MTX), ("a_net.tntp", TNTP), ("a.csv", "A,B\n"), ("A.GR", GR)],
+)
+def test_gzip_reads_the_same(tmp_path, name, text):
+    plain = read_graph(write(tmp_path, name, text))
+    packed = read_graph(write(tmp_path, name + ".gz", gzip.compress(text.encode())))
+    assert edges(plain) == edges(packed)
+    assert plain.nodes == packed.nodes
+
+
+def test_matrix_market_general(tmp_path):
+    graph = read_graph(write(tmp_path, "a.mtx", MTX))
+    assert edges(graph) == [("1", "2", 0.5), ("3", "3", 0.0)]
+    assert graph.directed
+
+
+def test_matrix_market_symmetric_is_undirected(tmp_path):
+    text = MTX.replace("general", "symmetric").replace("1 2 0.5", "2 1 0.5")
+    path = write(tmp_path, "a.mtx", text)
+    assert not read_graph(path).directed
+    assert edges(read_graph(path)) == [("2", "1", 0.5), ("3", "3", 0.0)]
+    both = read_graph(path, directed=True)
+    assert both.directed
+    assert sorted(edges(both)) == [("1", "2", 0.5), ("2", "1", 0.5), ("3", "3", 0.0)]
+
+
+def test_matrix_market_pattern_weighs_one(tmp_path):
+    text = "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n2 1\n"
+    assert edges(read_graph(write(tmp_path, "a.mtx", text))) == [("2", "1", 1.0)]
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+def test_matrix_market_array_agrees_with_scipy(tmp_path, symmetry):
+    rng = np.random.default_rng(3)
+    matrix = rng.integers(0, 9, (5, 5)).astype(float)
+    if symmetry == "symmetric":
+        matrix = matrix + matrix.T
+    scipy.io.mmwrite(tmp_path / "a.mtx", matrix, symmetry=symmetry)
+    graph = read_graph(tmp_path / "a.mtx", directed=True)
+    read = np.full((5, 5), np.inf)
+    read[graph.row, graph.col] = graph.weight
+    assert_array_equal(read, matrix)
+
+
+def test_matrix_market_array_inf_is_no_edge(tmp_path):
+    text = "%%MatrixMarket matrix array real general\n2 2\n0\n7\ninf\n0\n"
+    graph = read_graph(write(tmp_path, "a.mtx", text))
+    assert ("2", "1", 7.0) in edges(graph)
+    assert len(graph.row) == 3
+
+
+def test_tntp(tmp_path):
+    path = write(tmp_path, "a_net.tntp", TNTP)
+    graph = read_graph(path)
+    assert edges(graph) == [("1", "2", 1.5), ("2", "3", 0.25)]
+    assert graph.unit == "miles"
+    assert graph.notes == ("nodes 1-1 are zone centroids; paths here may pass through them",)
+    for name in ("free_flow_time", "Free Flow Time (min)", "FREE_FLOW_TIME"):
+        other = read_graph(path, weight=name)
+        assert other.weight.tolist() == [3.0, 0.0]
+        assert other.unit == "min"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from,to,weight\nA,B,2\nB,C,3\n",
+        "A,B,2\nB,C,3\n",
+        "A B 2\n\nB   C 3\n",
+        "A\tB\t2\nB\tC\t3\n",
+        "A;B;2\nB;C;3\n",
+        '# comment with " a quote\nSource;Target;Distance\nA;B;2\n% more\nB;C;3',
+        'weight,v,u\n2,"B","A"\n3, C ,B\n',
+    ],
+)
+def test_edge_list_in_any_dress(tmp_path, text):
+    graph = read_graph(write(tmp_path, "a.txt", text))
+    assert sorted(edges(graph)) == [("A", "B", 2.0), ("B", "C", 3.0)]
+    assert graph.directed
+    assert not read_graph(tmp_path / "a.txt", directed=False).directed
+
+
+def test_edge_list_quoted_labels_and_unit(tmp_path):
+    path = write(tmp_path, "a.csv", 'from,to,length_km\n"Paris, Gare de Lyon","Zürich HB",489\n')
+    graph = read_graph(path)
+    assert graph.nodes == ["Paris, Gare de Lyon", "Zürich HB"]
+    assert graph.unit == "km"
+
+
+def test_edge_list_weight_column_by_name(tmp_path):
+    path = write(tmp_path, "a.csv", "from,to,length,Capacity\nA,B,2,900\n")
+    assert read_graph(path).weight.tolist() == [2.0]
+    assert read_graph(path, weight="Capacity").weight.tolist() == [900.0]
+    assert read_graph(path, weight="capacity").weight.tolist() == [900.0]
+
+
+def test_edge_list_without_weights_weighs_one(tmp_path):
+    graph = read_graph(write(tmp_path, "a.csv", "from,to,airline\nA,B,XY\n"))
+    assert graph.weight.tolist() == [1.0]
+    assert graph.unit == ""
+
+
+def test_parallel_edges_and_loops_are_kept(tmp_path):
+    graph = read_graph(write(tmp_path, "a.csv", "A,B,2\nA,B,1\nB,B,0\n"))
+    assert edges(graph) == [("A", "B", 2.0), ("A", "B", 1.0), ("B", "B", 0.0)]
+
+
+def test_nodes_give_order_names_and_great_circle_lengths(tmp_path):
+    nodes = write(
+        tmp_path,
+        "nodes.csv",
+        "iata,city,latitude,longitude\nLHR,London,51.4706,-0.4619\nXXX,Nowhere,,\n"
+        "JFK,New York,40.6398,-73.7789\n",
+    )
+    graph = read_graph(write(tmp_path, "a.csv", "from,to\nJFK,LHR\n"), nodes=nodes)
+    assert graph.nodes == ["LHR", "XXX", "JFK"]
+    assert graph.names == ["London", "Nowhere", "New York"]
+    assert graph.geographic
+    assert_allclose(graph.coordinates[0], [-0.4619, 51.4706])
+    assert np.isnan(graph.coordinates[1]).all()
+    assert (graph.row.tolist(), graph.col.tolist()) == ([2], [0])
+    assert_allclose(graph.weight, 5540, rtol=1e-3)
+    assert graph.unit == "km"
+
+
+def test_nodes_with_x_and_y_do_not_measure(tmp_path):
+    nodes = write(tmp_path, "nodes.csv", "id,name,x,y\n2,two,500,3\n1,one,-1,4\n")
+    graph = read_graph(write(tmp_path, "a.gr", "p sp 2 1\na 1 2 7\n"), nodes=nodes)
+    assert graph.nodes == ["2", "1"]
+    assert edges(graph) == [("1", "2", 7.0)]
+    assert not graph.geographic
+    assert_array_equal(graph.coordinates, [[500, 3], [-1, 4]])
+
+
+def test_tntp_node_table_serves_as_nodes(tmp_path):
+    nodes = write(tmp_path, "a_node.tntp", "Node\tX\tY\t;\n1\t0\t0\t;\n2\t1\t0\t;\n3\t1\t1\t;\n")
+    graph = read_graph(write(tmp_path, "a_net.tntp", TNTP), nodes=nodes)
+    assert_array_equal(graph.coordinates, [[0, 0], [1, 0], [1, 1]])
+
+
+def test_great_circle_known_distances():
+    equator = great_circle(np.array([[0.0, 0.0]]), np.array([[90.0, 0.0], [180.0, 0.0]]))
+    assert_allclose(equator, np.pi * 6371.0088 * np.array([0.5, 1.0]))
+    assert great_circle(np.array([5.0, 50.0]), np.array([5.0, 50.0])) == 0
+    near = great_circle(np.array([5.0, 50.0]), np.array([5.0, 50.000001]))
+    assert_allclose(near, 6371.0088 * np.radians(1e-6), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["graphml", "gml"])
+@pytest.mark.parametrize("pack", [False, True])
+def test_networkx_formats(tmp_path, kind, pack):
+    nx = pytest.importorskip("networkx")
+    source = nx.MultiGraph()
+    source.add_node("a", x=1.0, y=2.0)
+    source.add_node("b", x=3.0, y=4.5)
+    source.add_edge("a", "b", weight=2.5)
+    source.add_edge("a", "b", weight=1.5)
+    path = tmp_path / f"g.{kind}"
+    getattr(nx, f"write_{kind}")(source, path)
+    if pack:
+        path = write(tmp_path, f"g.{kind}.gz", gzip.compress(path.read_bytes()))
+    graph = read_graph(path)
+    assert graph.nodes == ["a", "b"]
+    assert not graph.directed
+    assert sorted(graph.weight) == [1.5, 2.5]
+    assert_array_equal(graph.coordinates, [[1, 2], [3, 4.5]])
+    both = read_graph(path, directed=True)
+    assert len(both.row) == 4
+
+
+def test_networkx_weight_attribute_and_longitude(tmp_path):
+    nx = pytest.importorskip("networkx")
+    source = nx.DiGraph()
+    source.add_node(0, lon=8.5, lat=47.4)
+    source.add_node(1, lon=2.3, lat=48.9)
+    source.add_edge(0, 1, toll=4)
+    nx.write_graphml(source, tmp_path / "g.graphml")
+    measured = read_graph(tmp_path / "g.graphml")
+    assert measured.directed
+    assert measured.geographic
+    assert measured.unit == "km"
+    assert_allclose(measured.weight, 489, rtol=0.02)
+    assert read_graph(tmp_path / "g.graphml", weight="toll").weight.tolist() == [4.0]
+
+
+def test_networkx_position_attribute(tmp_path):
+    nx = pytest.importorskip("networkx")
+    source = nx.Graph([("a", "b")])
+    nx.set_node_attributes(source, {"a": "1.5,2", "b": "-3,4e1"}, "pos")
+    nx.write_graphml(source, tmp_path / "g.graphml")
+    graph = read_graph(tmp_path / "g.graphml")
+    assert_array_equal(graph.coordinates, [[1.5, 2], [-3, 40]])
+    assert graph.weight.tolist() == [1.0]
+
+
+def test_npy(tmp_path):
+    matrix = np.array([[0, 2, np.inf], [np.inf, 0, 0], [1, np.inf, 5]])
+    np.save(tmp_path / "a.npy", matrix)
+    graph = read_graph(tmp_path / "a.npy")
+    assert edges(graph) == [("0", "1", 2.0), ("1", "2", 0.0), ("2", "0", 1.0), ("2", "2", 5.0)]
+    assert graph.notes == ("1 zeros off the diagonal are edges of weight 0; no edge is inf",)
+    assert_array_equal(read_matrix(tmp_path / "a.npy"), matrix)
+
+
+def test_npy_bool_is_reachability(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[False, True], [False, False]]))
+    assert edges(read_graph(tmp_path / "a.npy")) == [("0", "1", 1.0)]
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_npz_of_scipy(tmp_path, layout, kind):
+    make = getattr(scipy.sparse, f"coo_{kind}")
+    data, where = np.array([3, 0, 4]), (np.array([0, 1, 1]), np.array([1, 2, 0]))
+    scipy.sparse.save_npz(tmp_path / "a.npz", make((data, where), (3, 3)).asformat(layout))
+    graph = read_graph(tmp_path / "a.npz")
+    assert sorted(edges(graph)) == [("0", "1", 3.0), ("1", "0", 4.0), ("1", "2", 0.0)]
+
+
+def test_npz_of_plain_arrays(tmp_path):
+    np.savez(tmp_path / "a.npz", row=[0, 0], col=[1, 1], data=[2.0, 3.0], shape=(2, 2))
+    assert edges(read_graph(tmp_path / "a.npz")) == [("0", "1", 2.0), ("0", "1", 3.0)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.text("abcé ,;\"'#%_-1", min_size=1, max_size=5),
+            st.text("abcé ,;\"'#%_-1", min_size=1, max_size=5),
+            st.floats(allow_nan=False, allow_infinity=False),
+        ).filter(lambda row: all(row[k].strip() == row[k] for k in (0, 1))),
+        min_size=1,
+        max_size=8,
+    ),
+    delimiter=st.sampled_from(",;\t"),
+)
+def test_edge_list_round_trip(tmp_path_factory, rows, delimiter):
+    quoted = [
+        [f'"{cell.replace(chr(34), 2 * chr(34))}"' for cell in row[:2]] + [repr(row[2])]
+        for row in rows
+    ]
+    lines = [["from", "to", "weight"], *quoted]
+    folder = tmp_path_factory.mktemp("round")
+    path = write(folder, "a.csv", "".join(delimiter.join(line) + "\n" for line in lines))
+    assert edges(read_graph(path)) == rows
+
+
+def test_real_files():
+    rome = read_graph(data("rome99.gr"))
+    assert (len(rome.nodes), len(rome.row), rome.weight.min()) == (3353, 8870, 1)
+    chicago = read_graph(data("ChicagoRegional_net.tntp"))
+    assert (len(chicago.nodes), len(chicago.row)) == (12982, 39018)
+    assert chicago.notes[0].startswith("nodes 1-1790 are zone centroids")
+    assert read_graph(data("ChicagoRegional_net.tntp"), weight="free_flow_time").weight[0] == 0
+    grid = read_graph(data("scigrid_de_lines.csv"), nodes=data("scigrid_de_buses.csv"))
+    assert (len(grid.nodes), len(grid.row)) == (585, 852)
+    for n in (1000, 2003, 2500):
+        name = f"test_FW_{n}.mtx"
+        graph = read_graph(data(name))
+        whole = scipy.io.mmread(data(name))
+        assert_array_equal(graph.row, whole.row)
+        assert_array_equal(graph.col, whole.col)
+        assert_array_equal(graph.weight, whole.data)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+REFUSED = [
+    # DIMACS
+    ("a.gr", GR.replace("a 2 3 0", "a 2 x"), ":4: expected 'a FROM TO WEIGHT', got 'a 2 x'"),
+    ("a.gr", GR.replace("a 2 3 0", "a 2 3"), ":4: expected 'a FROM TO WEIGHT'"),
+    ("a.gr", GR.replace("a 2 3 0", "a 2 3 1_0"), ":4: expected 'a FROM TO WEIGHT'"),
+    ("a.gr", GR.replace("a 2 3 0", "arc 2 3 0"), ":4: expected 'a FROM TO WEIGHT'"),
+    ("a.gr", GR.replace("a 2 3 0", "a 2 3 nan"), ":4: weight nan; expected a finite number"),
+    ("a.gr", GR.replace("a 2 3 0", "a 2 3 1e999"), ":4: weight inf; expected a finite number"),
+    ("a.gr", GR.replace("a 2 3 0", "a 2 4 0"), ":4: node 4 is out of range: nodes are 1 to 3"),
+    ("a.gr", GR.replace("a 2 3 0", "a 0 3 0"), ":4: node 0 is out of range"),
+    ("a.gr", GR.replace("a 2 3 0", "a -9 3 0"), ":4: node -9 is out of range"),
+    ("a.gr", GR.replace("a 2 3 0", f"a {10**30} 3 0"), f":4: node {10**30} is out of range"),
+    ("a.gr", GR.replace("a 2 3 0", "e 2 3 0"), ":4: expected a line that starts with c, p or a"),
+    ("a.gr", GR + "p sp 3 3\n", ":6: a second 'p' line, after that on line 2"),
+    ("a.gr", GR + "a 1 3 1\n", ":6: more than the 3 arcs promised on line 2"),
+    ("a.gr", GR[:-10], ":4: the file ends after 2 of the 3 arcs promised on line 2"),
+    ("a.gr", "a 1 2 3\n", ":1: expected 'p sp NODES ARCS' first, got 'a 1 2 3'"),
+    ("a.gr", "c only\n", ":1: no line 'p sp NODES ARCS' in the file"),
+    ("a.gr", "p edge 3 3\n", ":1: expected 'p sp NODES ARCS', got 'p edge 3 3'"),
+    ("a.gr", "p sp 3 x\n", ":1: expected a number of arcs, got 'x'"),
+    ("a.gr", "p sp -3 1\n", ":1: expected a number of nodes, got '-3'"),
+    ("a.gr", "p sp 99999999999999 1\n", ":1: expected a number of nodes, got '99999999999999'"),
+    ("a.gr", "", ": the file is empty"),
+    ("a.gr", " \n\n", ": the file is empty"),
+    ("a.gr", b"p sp 1 0\nc \x00\x01\x02\n", ":2: binary data, expected text"),
+    ("a.gr", b"p sp 1 0\nc caf\xe9\n", ":2: byte 0xe9 is not UTF-8"),
+    ("a.gr.gz", b"not gzip", ": not a whole gzip file"),
+    ("a.gr.gz", gzip.compress(GR.encode())[:-12], ": not a whole gzip file"),
+    ("a.gr.gz", gzip.compress(b""), ": the file is empty"),
+    # MatrixMarket
+    ("a.mtx", "1 2 3\n", ":1: expected '%%MatrixMarket matrix coordinate real general'"),
+    ("a.mtx", MTX.replace("real", "complex"), ":1: 'complex' is not supported; accepted: real, "),
+    ("a.mtx", MTX.replace("general", "skew-symmetric"), "'skew-symmetric' is not supported"),
+    ("a.mtx", MTX[:46], ":1: the file ends before the line with the matrix's size"),
+    ("a.mtx", MTX.replace("3 3 2", "3 3"), ":3: expected 'ROWS COLUMNS ENTRIES', got '3 3'"),
+    ("a.mtx", MTX.replace("3 3 2", "3 4 2"), ":3: a graph is a square matrix, got 3 × 4"),
+    ("a.mtx", MTX.replace("3 3 2", "3 3 3"), ":5: the file ends after 2 of the 3 entries"),
+    ("a.mtx", MTX.replace("3 3 2", "3 3 1"), ":5: more than the 1 entries promised on line 3"),
+    ("a.mtx", MTX.replace("0.5", "half"), ":4: expected 'ROW COLUMN VALUE', got '1 2 half'"),
+    ("a.mtx", MTX.replace("0.5", ""), ":4: expected 'ROW COLUMN VALUE', got '1 2'"),
+    ("a.mtx", MTX.replace("1 2 0.5", "4 2 0.5"), ":4: node 4 is out of range: nodes are 1 to 3"),
+    ("a.mtx", "%%MatrixMarket matrix array pattern general\n1 1\n1\n", "not a MatrixMarket"),
+    ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\nnan\n", ":3: weight nan; expected"),
+    ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n1 1\n", ":3: expected 'VALUE'"),
+    # TNTP
+    ("a.tntp", "~ a b\n1 2\n", ":2: no <END OF METADATA> in the file"),
+    ("a.tntp", TNTP.replace("<NUMBER OF NODES> 3\n", ""), ":5: no <NUMBER OF NODES> before"),
+    ("a.tntp", TNTP.replace("<NUMBER OF NODES> 3", "<NUMBER OF ZONES> 3"), ":2: a second <NUMBER"),
+    ("a.tntp", TNTP.replace("LINKS> 2", "LINKS> two"), ":4: expected a number of links, got 'two'"),
+    ("a.tntp", TNTP.replace("LINKS> 2", "LINKS> 3"), ":10: the file ends after 2 of the 3 links"),
+    ("a.tntp", TNTP.replace("LINKS> 2", "LINKS> 1"), ":10: more than the 1 links promised on line"),
+    ("a.tntp", TNTP.replace("~\tInit", "Init"), ":8: expected '~' and the column names"),
+    ("a.tntp", TNTP + "~ 1 2 3 ;\n", ":11: a second line of column names"),
+    ("a.tntp", TNTP.replace("Length (miles)", "long"), ":8: no column 'length'; columns: long, "),
+    ("a.tntp", TNTP.replace("0.25", ""), ":10: expected 4 numbers (Init node, Term node, "),
+    ("a.tntp", TNTP.replace("0\t;", "0\t"), ":10: expected 4 numbers"),
+    ("a.tntp", TNTP.replace("\t2\t3", "\t2\t4"), ":10: node 4 is out of range"),
+    # edge lists
+    ("a.csv", "A,B,2\nB,C,x\n", ":2: expected a finite number as weight, got 'x'"),
+    ("a.csv", "A,B,2\nB,C,\n", ":2: expected a finite number as weight, got ''"),
+    ("a.csv", "A,B,2\nB,C,NaN\n", ":2: expected a finite number as weight, got 'NaN'"),
+    ("a.csv", "A,B,2\nB,C,inf\n", ":2: expected a finite number as weight, got 'inf'"),
+    ("a.csv", "A,B,2\nB,C,1_0\n", ":2: expected a finite number as weight, got '1_0'"),
+    ("a.csv", "A,B,2\nB,C\n", ":2: expected 3 fields, got 2: 'B, C'"),
+    ("a.csv", "from,to,w\nA,B,2,3\n", ":2: expected 3 fields (from, to, w), got 4: 'A, B, 2, 3'"),
+    ("a.csv", "from,to,w\nA,,2\n", ":2: a node without a name: 'A, , 2'"),
+    ("a.csv", "from,to,w,w\nA,B,2,3\n", ":1: two columns are named 'w'"),
+    ("a.csv", "from,to,w\nA,B,2\nfrom,to,w\n", ":3: expected a finite number as weight, got 'w'"),
+    ("a.csv", "from,to,w\n", ":1: a header line and no edges"),
+    ("a.csv", "A,B,2,3,4\n", ":1: expected FROM, TO and perhaps WEIGHT, or a header line"),
+    ("a.csv", "lonely\n", ":1: expected FROM, TO and perhaps WEIGHT"),
+    ("a.csv", "name,place,weight\nA,B,2\n", ":1: expected a finite number as weight, got 'weight'"),
+    ("a.csv", "# nothing\n\n", ":2: only comments and blank lines in the file"),
+    ("a.csv", 'from,to\nA,"B\n', ":2: unexpected end of data"),
+    ("a.csv", b"PK\x03\x04\x00\x00", ":1: binary data, expected text"),
+    # the others
+    ("a.xyz", "A B\n", "unknown extension '.xyz'; accepted: .gr, .mtx, .csv, "),
+    ("graph", "A B\n", "unknown extension '(none)'"),
+    ("a.npy.gz", gzip.compress(b"x"), "unknown extension '.npy.gz'"),
+    ("a.npy", b"junk", "not a .npy file of numbers"),
+    ("a.npy", b"", "not a .npy file of numbers"),
+    ("a.npz", b"junk", "not a .npz archive of numbers"),
+    ("a.npz", b"PK\x03\x04junk", "not a .npz archive of numbers"),
+    ("a.graphml", "<graphml>\n<graph>\n", ":3: not XML (no element found"),
+    ("a.graphml", "<html></html>", "not a .graphml graph"),
+    ("a.gml", "graph [ node [", "not a .gml graph"),
+    ("a.gml", "graph [ node [ id 0 ] node [ id 1 ] edge [ source 0 target 1 weight \"x\" ] ]",
+     "edge 0 - 1: expected a finite number as weight, got 'x'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "words"), REFUSED)
+def test_refused_with_line_and_reason(tmp_path, name, text, words):
+    path = write(tmp_path, name, text)
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(path)
+    assert str(caught.value).startswith(str(path))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((2, 3)), "expected a square matrix, got shape (2, 3)"),
+        (np.zeros(4), "expected a square matrix, got shape (4,)"),
+        (np.array([[0, np.nan], [1, 0]]), "entry (0, 1) is nan; weights are numbers"),
+        (np.array([[0, 1], [-np.inf, 0]]), "entry (1, 0) is -inf"),
+        (np.zeros((2, 2), complex), "expected real numbers, got dtype complex128"),
+        (np.array([["a"]]), "expected real numbers, got dtype <U1"),
+        (np.array([[None]], dtype=object), "not a .npy file of numbers"),
+    ],
+)
+def test_npy_refused(tmp_path, array, words):
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(tmp_path / "a.npy")
+    assert words in str(caught.value)
+
+
+GOOD_NPZ = {"row": [0, 1], "col": [1, 0], "data": [2.0, 3.0], "shape": (2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"col": [1, 2]}, "entry (1, 2): out of range for n = 2"),
+        ({"row": [0, -1]}, "entry (-1, 0): out of range for n = 2"),
+        ({"data": [2.0, np.nan]}, "entry (1, 0): weight nan; expected a finite number"),
+        ({"data": [2.0]}, "2 row, 2 column and 1 data entries; expected equal"),
+        ({"data": [2j, 1j]}, "expected real numbers as data, got complex128"),
+        ({"row": [0.0, 1.0]}, "expected integers as row, got float64"),
+        ({"shape": (2, 3)}, "expected a square matrix, got shape (2, 3)"),
+        ({"shape": None}, "no array 'shape' in the archive, which has: row, col, data"),
+        ({"format": b"bsr"}, "a sparse matrix in format 'bsr'; accepted: csr, csc, coo"),
+        ({"format": b"csr"}, "no array 'indices' in the archive"),
+        ({"format": b"csr", "indices": [1, 0], "indptr": [0, 1]}, "indptr does not index the 2"),
+    ],
+)
+def test_npz_refused(tmp_path, change, words):
+    arrays = {name: value for name, value in (GOOD_NPZ | change).items() if value is not None}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(tmp_path / "a.npz")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("iata,city\nA,x\nA,y\n", "nodes.csv:3: node 'A' again, after line 2"),
+        ("iata,city\nA,x\n,y\n", "nodes.csv:3: a node without a name"),
+        ("iata,city\nA\n", "nodes.csv:2: expected 2 fields (iata, city), got 1: 'A'"),
+        ("iata,city\n", "nodes.csv:1: a header line and no nodes"),
+        ("airport,place\nA,x\n", "nodes.csv:1: expected a header line with a column id, iata, "),
+        ("id,id\nA,x\n", "nodes.csv:1: two columns are named 'id'"),
+        ("id,lat,lon\nA,91,0\n", "nodes.csv:2: lat: expected a number from -90 to 90, got '91'"),
+        ("id,lat,lon\nA,9,361\n", "nodes.csv:2: lon: expected a number from -360 to 360"),
+        ("id,x,y\nA,9,far\n", "nodes.csv:2: y: expected a number, got 'far'"),
+        ("id,lat,lon\nA,9,0\n", "routes.csv:2: node 'B' is not in "),
+        ("id,lat,lon\nA,9,0\nB,,\n", "no weights and node 'B' no coordinates to measure"),
+    ],
+)
+def test_nodes_refused(tmp_path, text, words):
+    nodes = write(tmp_path, "nodes.csv", text)
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(write(tmp_path, "routes.csv", "from,to\nA,B\n"), nodes=nodes)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "from,to,km,toll\nA,B,1,2\n", ":1: no column 'cost'; columns: from, to, km"),
+        ("a.csv", "A,B,2\n", ":1: no column 'cost': the file has no header line"),
+        ("a.gr", GR, "a .gr file has one weight an edge and no column 'cost'"),
+        ("a.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 toll 1 ] ]",
+         "edge 0 - 0 has no attribute 'cost'; it has: toll"),
+    ],
+)  # fmt: skip
+def test_unknown_weight_column(tmp_path, name, text, words):
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(write(tmp_path, name, text), weight="cost")
+    assert words in str(caught.value)
+
+
+def test_graphml_without_networkx_says_what_to_install(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("networkx"):
+            raise ModuleNotFoundError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "semiring-mm\[io\]"'):
+        read_graph(write(tmp_path, "a.gml", "graph [ ]"))
+
+
+def test_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_graph(tmp_path / "absent.gr")
+    with pytest.raises(FileNotFoundError):
+        read_graph(tmp_path / "absent.npy")
