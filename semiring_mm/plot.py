@@ -223,7 +223,7 @@ def _network(axes: Axes, graph: Graph, view: _View, path: Sequence[int], title: 
         _lines(graph, view, graph.row, graph.col),
         colors=_EDGE,
         linewidths=float(np.clip(12 / m**0.5, 0.35, 1.2)) if m else 1.0,
-        alpha=float(np.clip(9 / max(m, 1) ** 0.5, 0.35, 0.9)),
+        alpha=float(np.clip(9 / max(m, 1) ** 0.5, 0.35, 0.9)) if view.world else 0.8,
         zorder=1,
     )
     axes.add_collection(edges)
@@ -351,7 +351,7 @@ def _histogram(axes: Axes, result: NDArray[Any], label: str, missing: float) -> 
     mean = float(values.mean())
     axes.axvline(mean, color=_PATH, lw=1.2)
     axes.annotate(
-        f"mean {mean:,.4g}" if mean < 1e4 else f"mean {mean:,.0f}",
+        f"mean {'' if len(rows) == len(result) else '≈ '}{mean:,.6g}",
         (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
         textcoords="offset points", color=_PATH,
     )  # fmt: skip

@@ -1,0 +1,7 @@
+"""`python -m semiring_mm` is `semiring-mm`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,759 @@
+"""The command line: shortest and other best paths of a graph in a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import importlib.util
+import io
+import itertools
+import math
+import operator
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .files import Graph
+
+__all__ = ["main"]
+
+# From here on the result is worked on in its file, so that it need not fit in memory beside the
+# predecessors and the rest.
+_MAPPED_FROM = 1 << 30
+
+_BLOCK = 1 << 25  # bytes of the result looked at at a time
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How to speak of the paths of one semiring."""
+
+    path: str  # the best path
+    value: str  # what it is worth
+    worst: str  # the largest distance, the smallest width, ...
+    join: Callable[[float, float], float]  # ⊗, on two legs
+    better: Callable[..., float]  # ⊕
+    unit: bool = True  # whether its values have the unit of the weights
+
+
+_KINDS = {
+    "min_plus": _Kind("shortest", "distance", "diameter", operator.add, min),
+    "max_min": _Kind("widest", "width", "narrowest", min, max),
+    "min_max": _Kind("minimax", "largest leg", "worst", max, min),
+    "max_times": _Kind("most reliable", "reliability", "least", operator.mul, max, False),
+    "min_times": _Kind("least product", "product", "largest", operator.mul, min, False),
+    "max_plus": _Kind("longest", "length", "least", operator.add, max),
+    "lor_land": _Kind("any", "reachability", "", min, max, False),
+}
+
+
+class _Refusal(Exception):
+    """A line for the user and the exit code that goes with it."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Refusal(f"{message} (see: {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments behind the program's name; default those of the process.
+
+    Returns
+    -------
+    int
+        0: done. 1: the computation says no (a negative cycle, no path between the two nodes).
+        2: wrong use, bad input, or too large for the memory. 130: interrupted. 141: whoever read
+        the output closed it.
+
+    Examples
+    --------
+    >>> main(["apsp", "absent.gr"])
+    2
+    """
+    try:
+        try:
+            args = _parser().parse_args(argv)
+            code: int = args.run(args)
+        finally:
+            # Here, where a closed pipe is still caught, and not when the interpreter ends.
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # What is still buffered would raise again when the interpreter ends.
+        with contextlib.suppress(OSError, ValueError, io.UnsupportedOperation):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except _Refusal as refusal:
+        return _say(f"error: {refusal}", refusal.code)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _say(f"error: {what}", 2)
+    except (ValueError, TypeError, MemoryError, ImportError) as error:
+        return _say(f"error: {str(error) or type(error).__name__}", 2)
+
+
+def _say(message: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        print("semiring-mm:", " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="semiring-mm",
+        description="All-pairs shortest paths, and other best paths, of a graph in a file.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    apsp = commands.add_parser(
+        "apsp",
+        allow_abbrev=False,
+        help="best paths between all pairs of nodes",
+        description="Best paths between all pairs of nodes of a graph. Prints a summary unless "
+        "asked for something else.",
+    )
+    apsp.set_defaults(run=_apsp)
+    apsp.add_argument(
+        "graph",
+        metavar="GRAPH",
+        help=".gr, .mtx, .csv, .tsv, .txt, _net.tntp (each also .gz), .graphml, .gml, .npy or .npz",
+    )
+    read = apsp.add_argument_group("the graph")
+    read.add_argument("--nodes", metavar="FILE", help="table of nodes: order, names, coordinates")
+    read.add_argument("--weight", metavar="COLUMN", help="column or attribute with the weights")
+    way = read.add_mutually_exclusive_group()
+    way.add_argument("--directed", action="store_true", default=None, help="edges lead one way")
+    way.add_argument(
+        "--undirected", dest="directed", action="store_false", help="edges lead both ways"
+    )
+
+    work = apsp.add_argument_group("the computation")
+    work.add_argument(
+        "--semiring",
+        choices=_KINDS,
+        default="min_plus",
+        metavar="NAME",
+        help="what a best path is: "
+        + ", ".join(
+            f"{name} ({kind.path}{', the default' if name == 'min_plus' else ''})"
+            for name, kind in _KINDS.items()
+        ),
+    )
+    work.add_argument("--dtype", choices=("float64", "float32"), help="default float64")
+    work.add_argument("--method", choices=("auto", "floyd_warshall", "squaring"), default="auto")
+    work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
+    work.add_argument("--device", help="cpu or cuda; default by the size of the graph")
+    work.add_argument("--threads", type=_positive, metavar="N", help="default all cores")
+
+    out = apsp.add_argument_group("the output")
+    out.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="D.npy: the matrix, in the file's node order. D.csv: the pairs of --pairs",
+    )
+    out.add_argument("--predecessors", metavar="FILE", help="P.npy: int32, -9999 for none")
+    out.add_argument(
+        "--pairs", metavar="PAIRS", help="a CSV file of pairs of nodes, or 'A,B;C,D'; prints CSV"
+    )
+    out.add_argument("--from", dest="start", metavar="A", help="print the best path from A ...")
+    out.add_argument("--to", dest="end", metavar="B", help="... to B, leg by leg")
+    out.add_argument("--summary", action="store_true", help="size, reach, diameter, average, time")
+    out.add_argument("--plot", metavar="FILE", help="network with the path, histogram and matrix")
+    out.add_argument("--force", action="store_true", help="overwrite existing output")
+    noise = out.add_mutually_exclusive_group()
+    noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
+    noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
+
+    info = commands.add_parser("info", help="engines, devices, versions, caches")
+    info.set_defaults(run=_info)
+    bench = commands.add_parser(
+        "bench", help="measure this machine (in a checkout of the repository)", add_help=False
+    )
+    bench.add_argument("arguments", nargs=argparse.REMAINDER)
+    bench.set_defaults(run=_bench)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, *_: Any) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print("semiring-mm", version("semiring-mm"))
+        except PackageNotFoundError:
+            print("semiring-mm, not installed")
+        raise SystemExit(0)
+
+
+def _positive(word: str) -> int:
+    value = int(word) if word.isascii() and word.isdigit() else 0
+    if not value:
+        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {word!r}")
+    return value
+
+
+def _info(args: argparse.Namespace) -> int:
+    import semiring_mm as sm
+
+    sm.show_config()
+    return 0
+
+
+def _bench(args: argparse.Namespace) -> int:
+    sys.path.insert(0, os.getcwd())
+    if importlib.util.find_spec("bench") is None:
+        raise _Refusal(
+            "the benchmark is not part of the installed package: run this in a checkout of the "
+            "repository, where the folder bench is"
+        )
+    code = importlib.import_module("bench.__main__").main(args.arguments)
+    return int(code or 0)
+
+
+# --- apsp --------------------------------------------------------------------------------------
+
+
+def _apsp(args: argparse.Namespace) -> int:
+    if (args.start is None) != (args.end is None):
+        raise _Refusal("--from and --to go together: --from A --to B")
+    if args.semiring != "min_plus" and (args.max_hops or args.method != "auto"):
+        raise _Refusal(f"--max-hops and --method are for min_plus, not {args.semiring}")
+    _check_outputs(args)
+    if args.threads:
+        # Before the engine is loaded: it starts its threads once.
+        os.environ["SEMIRING_MM_NUM_THREADS"] = str(args.threads)
+
+    graph, matrix = _read(args)
+    n = len(graph.nodes)
+    if n == 0:
+        raise _Refusal(f"{args.graph}: the graph has no nodes")
+    find = _Finder(graph)
+    ends = (find(args.start), find(args.end)) if args.start is not None else None
+    pairs = _pairs(args.pairs, find) if args.pairs is not None else None
+
+    kind = _KINDS[args.semiring]
+    with contextlib.ExitStack() as stack:
+        run = _solve(args, graph, matrix, stack)
+        code = 0
+        path: list[int] = []
+        asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
+        if ends is not None:
+            path = run.path(*ends)
+            if not path:
+                code = 1
+            else:
+                _print_path(run, kind, path)
+        if asked:
+            if path:
+                print()
+            _print_summary(args, run, kind)
+        if (asked or path) and not args.quiet:
+            for note in graph.notes:
+                print(f"note: {note}")
+        if args.plot:
+            _plot(args, run, kind, path, ends)
+        if args.predecessors:
+            _save(args.predecessors, run.predecessors)
+        if args.output and args.output.lower().endswith(".npy"):
+            _save(args.output, run.result, run.mapped)
+        if pairs is not None:
+            _write_pairs(args, run, kind, pairs)
+        if code:
+            assert ends is not None
+            a, b = (graph.nodes[k] for k in ends)
+            raise _Refusal(f"there is no path from {a} to {b}", 1)
+    return code
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse before any work what would fail after it."""
+    suffixes = {
+        "--output": (args.output, (".npy", ".csv")),
+        "--predecessors": (args.predecessors, (".npy",)),
+        "--plot": (args.plot, (".png", ".pdf", ".svg", ".jpg", ".webp")),
+    }
+    if args.output and args.output.lower().endswith(".csv") and args.pairs is None:
+        raise _Refusal("a CSV file takes the pairs of --pairs; for all pairs write --output D.npy")
+    taken = [Path(name).resolve() for name in (args.graph, args.nodes, args.pairs) if name]
+    for option, (name, accepted) in suffixes.items():
+        if name is None:
+            continue
+        path = Path(name)
+        if path.suffix.lower() not in accepted:
+            raise _Refusal(f"{option} {name}: expected a name in {', '.join(accepted)}")
+        if not path.parent.is_dir():
+            raise _Refusal(f"{option} {name}: there is no directory {path.parent}")
+        if path.resolve() in taken:
+            raise _Refusal(f"{option} {name}: the name is already given to another file here")
+        taken.append(path.resolve())
+        if path.is_dir():
+            raise _Refusal(f"{option} {name}: that is a directory")
+        if path.exists() and not args.force:
+            raise _Refusal(f"{option} {name}: the file exists; --force overwrites it")
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        raise _Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
+
+
+def _read(args: argparse.Namespace) -> tuple[Graph, NDArray[np.float64] | None]:
+    """The graph, and in place of its edges the matrix where that is what the file holds."""
+    import numpy as np
+
+    from .files import Graph, read_graph, read_matrix
+
+    whole = args.graph.lower().endswith(".npy") and args.semiring == "min_plus"
+    if not whole or args.nodes or args.weight:
+        graph = read_graph(args.graph, weight=args.weight, nodes=args.nodes, directed=args.directed)
+        return graph, None
+    matrix = read_matrix(args.graph)
+    none = np.empty(0, dtype=np.int64)
+    labels = [str(k) for k in range(len(matrix))]
+    directed = args.directed is not False
+    return Graph(labels, none, none, np.empty(0), directed=directed), matrix
+
+
+class _Finder:
+    """Nodes by label, or by display name where just one node has it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._labels = {label: k for k, label in enumerate(graph.nodes)}
+        self._display = graph.names or []
+        self._names: dict[str, list[int]] = {}
+        for k, name in enumerate(self._display):
+            self._names.setdefault(name.casefold(), []).append(k)
+
+    def __call__(self, word: str) -> int:
+        word = word.strip()
+        if word in self._labels:
+            return self._labels[word]
+        named = self._names.get(word.casefold(), [])
+        if len(named) == 1:
+            return named[0]
+        labels = list(self._labels)
+        if named:
+            which = ", ".join(labels[k] for k in named[:5])
+            raise _Refusal(f"more than one node is called {word!r}: choose one of {which}")
+        if labels[0].isdigit() and labels[-1].isdigit():
+            raise _Refusal(f"no node {word!r}: nodes are {labels[0]} to {labels[-1]}")
+        raise _Refusal(f"no node {word!r}{self._similar(word)}")
+
+    def _similar(self, word: str) -> str:
+        import difflib
+
+        known = {label.casefold(): label for label in self._labels}
+        labels = list(self._labels)
+        for name, at in self._names.items():
+            known.setdefault(name, f"{labels[at[0]]} ({self._display[at[0]]})")
+        close = difflib.get_close_matches(word.casefold(), list(known)[:50_000], n=3)
+        meant = dict.fromkeys(known[word] for word in close)
+        return f"; did you mean {' or '.join(meant)}?" if meant else ""
+
+
+def _pairs(argument: str, find: _Finder) -> list[tuple[int, int]]:
+    """Node pairs of `--pairs`: from the file of that name, or from the words themselves."""
+    path = Path(argument)
+    if path.is_file():
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [(reader.line_num, row) for reader in (csv.reader(file),) for row in reader]
+        if rows and [cell.strip().casefold() for cell in rows[0][1][:2]] == ["from", "to"]:
+            rows = rows[1:]
+    elif "," not in argument:
+        raise _Refusal(f"--pairs {argument}: neither a file nor pairs such as 'A,B;C,D'")
+    else:
+        rows = [(0, pair.split(",")) for pair in argument.split(";")]
+    pairs = []
+    for line, row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        place = f"{argument}:{line}: " if line else "--pairs: "
+        if len(row) != 2:
+            raise _Refusal(f"{place}expected a pair of nodes, got {','.join(row)!r}")
+        try:
+            pairs.append((find(row[0]), find(row[1])))
+        except _Refusal as refusal:
+            raise _Refusal(f"{place}{refusal}") from None
+    if not pairs:
+        raise _Refusal(f"--pairs {argument}: no pairs in it")
+    return pairs
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A finished computation."""
+
+    graph: Graph
+    matrix: NDArray[np.float64] | None
+    kind: _Kind
+    result: NDArray[Any]
+    predecessors: NDArray[np.int32] | None
+    zero: float  # the entry of a pair without a path
+    seconds: float
+    mapped: Path | None  # where the result is, until it is renamed
+
+    def path(self, start: int, end: int) -> list[int]:
+        """Nodes of the best path; empty where there is none."""
+        import semiring_mm as sm
+
+        if start == end:
+            return [start]
+        if self.result[start, end] == self.zero:
+            return []
+        return list(sm.reconstruct_path(self.predecessors, start, end))
+
+    def leg(self, start: int, end: int) -> float:
+        """The best of the parallel edges between two nodes."""
+        if self.matrix is not None:
+            both = [self.matrix[start, end]]
+            if not self.graph.directed:
+                both.append(self.matrix[end, start])
+            return float(self.kind.better(both))
+        row, col, weight = self.graph.row, self.graph.col, self.graph.weight
+        edges = (row == start) & (col == end)
+        if not self.graph.directed:
+            edges |= (row == end) & (col == start)
+        return float(self.kind.better(weight[edges].tolist()))
+
+    def label(self, node: int) -> str:
+        """The node as a person would write it."""
+        label = self.graph.nodes[node]
+        name = self.graph.names[node] if self.graph.names else ""
+        return f"{name} ({label})" if name and name != label else label
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """The result in blocks of rows."""
+        rows = max(1, _BLOCK // (self.result.itemsize * len(self.result)))
+        for first in range(0, len(self.result), rows):
+            yield first, self.result[first : first + rows]
+
+
+def _solve(
+    args: argparse.Namespace,
+    graph: Graph,
+    matrix: NDArray[np.float64] | None,
+    stack: contextlib.ExitStack,
+) -> _Run:
+    import numpy as np
+
+    import semiring_mm as sm
+
+    kind = _KINDS[args.semiring]
+    if args.semiring == "lor_land":
+        if args.dtype:
+            raise _Refusal("lor_land has results of dtype bool; leave out --dtype")
+        dtype = np.dtype(np.bool_)
+    else:
+        dtype = np.dtype(args.dtype or "float64")
+    n = len(graph.nodes)
+    out: NDArray[Any] | None = None
+    mapped: Path | None = None
+    if (
+        args.output
+        and args.output.lower().endswith(".npy")
+        and n * n * dtype.itemsize > _MAPPED_FROM
+    ):
+        mapped = _part(Path(args.output))
+        stack.callback(mapped.unlink, missing_ok=True)
+        out = np.lib.format.open_memmap(mapped, mode="w+", dtype=dtype, shape=(n, n))
+    wanted = args.predecessors or args.start is not None
+    wanted = bool(wanted or (args.plot and graph.coordinates is not None))
+
+    bar = _Bar(show=args.progress or (sys.stderr.isatty() and not args.quiet))
+    stack.callback(bar.close)
+    source = graph if matrix is None else matrix
+    start = time.perf_counter()
+    adjacency, _ = sm.adjacency(
+        source, args.semiring, dtype=dtype, directed=graph.directed, out=out
+    )
+    common: dict[str, Any] = {
+        "directed": graph.directed,
+        "return_predecessors": wanted,
+        "overwrite": True,
+        "device": args.device,
+        "progress": bar if bar.show else None,
+    }
+    try:
+        if args.semiring == "min_plus":
+            solved = sm.apsp(adjacency, method=args.method, max_hops=args.max_hops, **common)
+        else:
+            solved = sm.closure(adjacency, args.semiring, **common)
+    except sm.NegativeCycleError as error:
+        raise _Refusal(_cycle(graph, matrix, kind, list(error.cycle)), 1) from None
+    seconds = time.perf_counter() - start
+    bar.close()
+    result, predecessors = solved if wanted else (solved, None)
+    if out is not None and not np.shares_memory(result, out):
+        out[...] = result
+        result = out
+    zero = float(sm.semirings[args.semiring].identities(dtype)[0])
+    return _Run(graph, matrix, kind, result, predecessors, zero, seconds, mapped)
+
+
+def _cycle(graph: Graph, matrix: NDArray[np.float64] | None, kind: _Kind, cycle: list[int]) -> str:
+    import numpy as np
+
+    run = _Run(graph, matrix, kind, np.empty((0, 0)), None, math.inf, 0.0, None)
+    closed = [*cycle, cycle[0]]
+    weight = sum(run.leg(u, v) for u, v in itertools.pairwise(closed))
+    names = [run.label(node) for node in closed]
+    if len(names) > 14:
+        names[7:-7] = ["..."]
+    shown = _Format([weight], graph.unit)(weight)
+    return f"negative cycle of weight {shown}: {' → '.join(names)}"
+
+
+# --- what is printed and written ----------------------------------------------------------------
+
+
+class _Format:
+    """Numbers of one table: whole ones as such, others with five or so digits of the largest."""
+
+    def __init__(
+        self, values: Sequence[float], unit: str = "", *, whole: bool | None = None
+    ) -> None:
+        finite = [abs(value) for value in values if math.isfinite(value)]
+        top = max(finite, default=0.0)
+        if whole is None:
+            whole = all(value == int(value) for value in finite)
+        self._digits = 0 if whole or not top else max(0, 4 - math.floor(math.log10(top)))
+        self._unit = f" {unit}" if unit else ""
+
+    def __call__(self, value: float) -> str:
+        if not math.isfinite(value):
+            return str(value)
+        return f"{value:,.{self._digits}f}{self._unit}"
+
+
+def _unit(run: _Run) -> str:
+    return run.graph.unit if run.kind.unit else ""
+
+
+def _title(run: _Run, path: list[int]) -> str:
+    legs = len(path) - 1
+    ends = f"{run.label(path[0])} → {run.label(path[-1])}"
+    count = f"{legs} leg{'s' * (legs != 1)}"
+    if run.kind.path == "any":
+        return f"{ends}: {count}"
+    value = float(run.result[path[0], path[-1]]) if legs else 0.0
+    return f"{ends}: {_Format([value], _unit(run))(value)}, {count}"
+
+
+def _print_path(run: _Run, kind: _Kind, path: list[int]) -> None:
+    print(_title(run, path))
+    names = run.graph.names or [""] * len(run.graph.nodes)
+    rows = [(run.graph.nodes[node], names[node], "", "") for node in path]
+    if kind.path != "any" and len(path) > 1:
+        legs = [run.leg(u, v) for u, v in itertools.pairwise(path)]
+        totals = list(itertools.accumulate(legs, kind.join))
+        form = _Format([*legs, *totals])
+        for k, (leg, total) in enumerate(zip(legs, totals, strict=True), 1):
+            rows[k] = (*rows[k][:2], form(leg), form(total))
+        unit = f" ({_unit(run)})" if _unit(run) else ""
+        total_word = "total" if kind.value == "distance" else kind.value
+        rows.insert(0, ("", "", f"leg{unit}", f"{total_word}{unit}"))
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    for row in rows:
+        cells = [row[k].ljust(widths[k]) if k < 2 else row[k].rjust(widths[k]) for k in range(4)]
+        print(("  " + "  ".join(cell for cell in cells if cell)).rstrip())
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    pairs: int  # ordered pairs i ≠ j with a path
+    total: float
+    worst: float
+    ends: tuple[int, int]
+    whole: bool  # whether all values are whole numbers
+
+
+def _statistics(run: _Run) -> _Statistics:
+    import numpy as np
+
+    pairs, total, worst, ends, whole = 0, 0.0, math.nan, (0, 0), True
+    sign = 1.0 if run.kind.better is min else -1.0
+    for first, block in run.blocks():
+        there = block != run.zero
+        rows = np.arange(len(block))
+        there[rows, first + rows] = False
+        if not (count := int(np.count_nonzero(there))):
+            continue
+        pairs += count
+        total += float(block.sum(where=there, dtype=np.float64))
+        ranked = np.where(there, sign * block.astype(np.float64), -math.inf)
+        i, j = divmod(int(ranked.argmax()), len(run.result))
+        if worst != worst or ranked[i, j] > sign * worst:
+            worst, ends = float(block[i, j]), (first + i, j)
+        if whole and block.dtype.kind == "f":
+            whole = bool(np.all(block == np.rint(block), where=there))
+    return _Statistics(pairs, total, worst, ends, whole)
+
+
+def _print_summary(args: argparse.Namespace, run: _Run, kind: _Kind) -> None:
+    import numpy as np
+
+    n = len(run.graph.nodes)
+    if run.matrix is None:
+        edges = len(run.graph.row)
+    else:
+        edges = sum(
+            int(np.isfinite(row).sum()) - bool(row[i] == 0) for i, row in enumerate(run.matrix)
+        )
+    found = _statistics(run)
+    possible = n * (n - 1)
+    whole_graph = found.pairs == possible
+    strongly = "strongly " if run.graph.directed else ""
+    share = 100 * found.pairs / possible if possible else 100.0
+    # A network that is almost connected is not "100 %".
+    percent = "100" if whole_graph else f"{min(share, 99.99):.4g}"
+    lines = [
+        ("nodes", f"{n:,}"),
+        ("edges", f"{edges:,}, {'directed' if run.graph.directed else 'undirected'}"),
+        (
+            "reachable",
+            f"{percent} % of {possible:,} ordered pairs, {'' if whole_graph else 'not '}{strongly}"
+            "connected",
+        ),
+    ]
+    if found.pairs and kind.path != "any":
+        a, b = (run.label(node) for node in found.ends)
+        form = _Format([found.worst], _unit(run), whole=found.whole)
+        lines.append((kind.worst, f"{form(found.worst)}, {a} → {b}"))
+        mean = found.total / found.pairs
+        lines.append(("average", f"{_Format([mean], _unit(run))(mean)}"))
+    work = float(n) ** 3
+    rate = _rate(work / run.seconds)
+    count = f"{work:,.0f}" if work < 1e9 else f"{work:.3g}"
+    lines.append(("time", f"{run.seconds:.3f} s for n³ = {count} pairs (⊗, ⊕): {rate}"))
+    print(f"{Path(args.graph).name}: {_paths(kind)}")
+    width = max(len(word) for word, _ in lines)
+    for word, text in lines:
+        print(f"  {word.ljust(width)}  {text}")
+
+
+def _rate(pairs: float) -> str:
+    """Pairs of ⊗ and ⊕ a second."""
+    size, prefix = next(
+        (size, prefix) for size, prefix in ((1e12, "T"), (1e9, "G"), (0, "M")) if pairs >= size
+    )
+    return f"{pairs / (size or 1e6):.3g} {prefix}/s"
+
+
+def _paths(kind: _Kind) -> str:
+    return "reachability" if kind.path == "any" else f"{kind.path} paths"
+
+
+def _write_pairs(
+    args: argparse.Namespace, run: _Run, kind: _Kind, pairs: list[tuple[int, int]]
+) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["from", "to", kind.value.replace(" ", "_")])
+    for i, j in pairs:
+        value = float(run.result[i, j])
+        shown = int(value) if math.isfinite(value) and value == int(value) else value
+        writer.writerow([run.graph.nodes[i], run.graph.nodes[j], shown])
+    if args.output and args.output.lower().endswith(".csv"):
+        with _written(args.output) as part:
+            part.write_text(text.getvalue(), encoding="utf-8")
+    else:
+        print(text.getvalue(), end="")
+
+
+def _plot(
+    args: argparse.Namespace, run: _Run, kind: _Kind, path: list[int], ends: tuple[int, int] | None
+) -> None:
+    from .plot import draw
+
+    title = f"{Path(args.graph).name}: {_paths(kind)}"
+    if not path and ends is None and run.predecessors is not None:
+        path = run.path(*_statistics(run).ends)
+    if len(path) > 1:
+        title = _title(run, path)
+    graph = replace(run.graph, unit=_unit(run))
+    with _written(args.plot) as part:
+        draw(
+            str(part), run.result, graph, path=path, value=kind.value, missing=run.zero, title=title
+        )
+
+
+def _part(target: Path) -> Path:
+    """Where to write what becomes the target once it is whole: beside it, so that a rename does."""
+    return target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
+
+
+@contextlib.contextmanager
+def _written(target: str) -> Iterator[Path]:
+    part = _part(Path(target))
+    try:
+        yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _save(target: str, array: NDArray[Any] | None, mapped: Path | None = None) -> None:
+    import numpy as np
+
+    assert array is not None
+    if mapped is not None and isinstance(array, np.memmap):
+        array.flush()
+        mapped.replace(target)
+        return
+    with _written(target) as part:
+        np.save(part, array)
+
+
+class _Bar:
+    """A progress bar on stderr for work of more than a second."""
+
+    def __init__(self, show: bool) -> None:
+        self.show = show
+        self._terminal = sys.stderr.isatty()
+        self._start = self._last = time.perf_counter()
+        self._drawn = False
+
+    def __call__(self, done: float, total: float) -> None:
+        now = time.perf_counter()
+        elapsed = now - self._start
+        if elapsed < 1 or now - self._last < (0.1 if self._terminal else 1) or not total:
+            return
+        self._last = now
+        share = min(done / total, 1.0)
+        rate = done / elapsed
+        left = math.ceil((total - done) / rate) if rate else 0
+        filled = round(30 * share)
+        line = (
+            f"{'█' * filled}{'░' * (30 - filled)} {100 * share:3.0f} %  {_rate(rate)}  "
+            f"{left // 60}:{left % 60:02d} left"
+        )
+        print(f"\r{line}\x1b[K" if self._terminal else line, end="" if self._terminal else "\n",
+              file=sys.stderr, flush=True)  # fmt: skip
+        self._drawn = True
+
+    def close(self) -> None:
+        """Leave the line as it was."""
+        if self._drawn and self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._drawn = False
