@@ -91,7 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         try:
-            args = _parser().parse_args(argv)
+            arguments = list(sys.argv[1:] if argv is None else argv)
+            if arguments[:1] == ["bench"]:
+                return _bench(arguments[1:])  # which has options of its own
+            args = _parser().parse_args(arguments)
             code: int = args.run(args)
         finally:
             # Here, where a closed pipe is still caught, and not when the interpreter ends.
@@ -190,11 +193,7 @@ def _parser() -> _Parser:
 
     info = commands.add_parser("info", help="engines, devices, versions, caches")
     info.set_defaults(run=_info)
-    bench = commands.add_parser(
-        "bench", help="measure this machine (in a checkout of the repository)", add_help=False
-    )
-    bench.add_argument("arguments", nargs=argparse.REMAINDER)
-    bench.set_defaults(run=_bench)
+    commands.add_parser("bench", help="measure this machine (in a checkout of the repository)")
     return parser
 
 
@@ -223,15 +222,14 @@ def _info(args: argparse.Namespace) -> int:
     return 0
 
 
-def _bench(args: argparse.Namespace) -> int:
+def _bench(arguments: list[str]) -> int:
     sys.path.insert(0, os.getcwd())
     if importlib.util.find_spec("bench") is None:
         raise _Refusal(
             "the benchmark is not part of the installed package: run this in a checkout of the "
             "repository, where the folder bench is"
         )
-    code = importlib.import_module("bench.__main__").main(args.arguments)
-    return int(code or 0)
+    return int(importlib.import_module("bench.__main__").main(arguments) or 0)
 
 
 # --- apsp --------------------------------------------------------------------------------------

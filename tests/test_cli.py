@@ -1,0 +1,474 @@
+"""The command line: what it prints, what it writes, what it refuses, and how it ends."""
+
+import contextlib
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse.csgraph
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm import cli
+from semiring_mm.files import Graph, read_graph
+from semiring_mm.plot import draw, great_circle_arcs
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
+EXAMPLE = [
+    str(ROOT / "examples" / "routes.csv"),
+    "--nodes",
+    str(ROOT / "examples" / "airports.csv"),
+    "--undirected",
+]
+
+# A directed graph with a loop, parallel edges, a zero weight and a node nothing leads to.
+EDGES = "from,to,weight\nA,B,4\nA,B,3\nB,C,0\nC,A,5\nC,C,2\nD,A,1\nB,D_2,2.5\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run the command in an empty folder; gives exit code, standard output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEMIRING_MM_NUM_THREADS", "")
+
+    def command(*arguments):
+        code = cli.main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture
+def edges(tmp_path):
+    path = tmp_path / "edges.csv"
+    path.write_text(EDGES)
+    return path
+
+
+def scipy_distances(graph):
+    n = len(graph.nodes)
+    best = {}
+    ends = list(zip(graph.row, graph.col, graph.weight, strict=True))
+    if not graph.directed:
+        ends += [(v, u, w) for u, v, w in ends]
+    for u, v, w in ends:
+        best[u, v] = min(w, best.get((u, v), np.inf))
+    rows, cols = np.array(list(best)).T
+    matrix = scipy.sparse.csr_array((list(best.values()), (rows, cols)), (n, n))
+    return scipy.sparse.csgraph.dijkstra(matrix)
+
+
+def network(graph):
+    out = nx.MultiDiGraph() if graph.directed else nx.MultiGraph()
+    out.add_nodes_from(graph.nodes)
+    for u, v, w in zip(graph.row, graph.col, graph.weight, strict=True):
+        out.add_edge(graph.nodes[u], graph.nodes[v], weight=w)
+    return out
+
+
+# --- what it prints ----------------------------------------------------------------------------
+
+
+def test_example_path_and_summary(run):
+    code, out, err = run("apsp", *EXAMPLE, "--from", "IPC", "--to", "LYR", "--summary")
+    assert (code, err) == (0, "")
+    graph = read_graph(EXAMPLE[0], nodes=EXAMPLE[2], directed=False)
+    best = nx.shortest_path(network(graph), "IPC", "LYR", weight="weight")
+    table = [line.split() for line in out.splitlines() if line.startswith("  ")][1:]
+    assert [row[0] for row in table[: len(best)]] == best
+    total = nx.shortest_path_length(network(graph), "IPC", "LYR", weight="weight")
+    assert table[len(best) - 1][-1] == f"{total:,.0f}"
+    first = out.splitlines()[0]
+    assert first == f"Easter Island (IPC) → Longyearbyen (LYR): {total:,.0f} km, 5 legs"
+    distances = scipy_distances(graph)
+    assert f"diameter   {distances.max():,.0f} km" in out
+    assert "nodes      85" in out
+    assert "edges      400, undirected" in out
+    assert "reachable  100 % of 7,140 ordered pairs, connected" in out
+    assert f"average    {distances.sum() / (85 * 84):,.1f} km" in out
+
+
+def test_example_is_as_described():
+    graph = read_graph(EXAMPLE[0], nodes=EXAMPLE[2], directed=False)
+    assert (len(graph.nodes), len(graph.row)) == (85, 400)
+    assert nx.is_connected(network(graph))
+    pairs = {frozenset(pair) for pair in zip(graph.row.tolist(), graph.col.tolist(), strict=True)}
+    assert len(pairs) == 400
+    assert all(len(pair) == 2 for pair in pairs)
+    # The longest nonstop flights are a little over 15,000 km.
+    assert 100 < graph.weight.min() < graph.weight.max() < 15_500
+
+
+def test_summary_is_the_default(run, edges):
+    code, out, _ = run("apsp", edges)
+    assert code == 0
+    *lines, last = out.splitlines()
+    # A, B and C reach each other and D_2; D reaches all of them.
+    assert lines == [
+        "edges.csv: shortest paths",
+        "  nodes      5",
+        "  edges      7, directed",
+        "  reachable  65 % of 20 ordered pairs, not strongly connected",
+        "  diameter   10.500, C → D_2",
+        "  average    4.3077",
+    ]
+    assert last.startswith("  time ")
+    assert run("apsp", edges, "--summary")[1].splitlines()[:-1] == lines
+
+
+def test_path_with_whole_numbers_and_parallel_edges(run, edges):
+    code, out, _ = run("apsp", edges, "--from", "D", "--to", "C")
+    assert code == 0
+    assert out.splitlines()[0] == "D → C: 4, 3 legs"
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["leg", "total"], ["D"], ["A", "1", "1"], ["B", "3", "4"], ["C", "0", "4"],
+    ]  # fmt: skip
+
+
+def test_path_from_a_node_to_itself(run, edges):
+    code, out, _ = run("apsp", edges, "--from", "B", "--to", "B")
+    assert code == 0
+    assert out.splitlines()[0] == "B → B: 0, 0 legs"
+
+
+def test_display_names_find_nodes(run):
+    by_name = run("apsp", *EXAMPLE, "--from", "auckland", "--to", "Reykjavík")
+    assert by_name == run("apsp", *EXAMPLE, "--from", "AKL", "--to", "KEF")
+    assert by_name[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("semiring", "words"),
+    [
+        ("max_min", ["widest paths", "narrowest", "A → C: 0.50000, 2 legs", "width"]),
+        ("min_max", ["minimax paths", "worst", "A → C: 0.10000, 1 leg", "largest leg"]),
+        ("max_times", ["most reliable paths", "least", "A → C: 0.45000, 2 legs", "reliability"]),
+        ("lor_land", ["reachability", "A → C: ", "reachable  50 % of 6 ordered pairs"]),
+    ],
+)
+def test_other_semirings_have_their_own_words(run, tmp_path, semiring, words):
+    (tmp_path / "g.csv").write_text("A,B,0.5\nA,B,0.9\nB,C,0.5\nA,C,0.1\n")
+    code, out, err = run(
+        "apsp", "g.csv", "--semiring", semiring, "--from", "A", "--to", "C", "--summary"
+    )
+    assert (code, err) == (0, "")
+    for word in words:
+        assert word in out
+
+
+def test_notes_are_printed_unless_quiet(run, tmp_path):
+    path = tmp_path / "a_net.tntp"
+    path.write_text(
+        "<NUMBER OF NODES> 3\n<FIRST THRU NODE> 3\n<NUMBER OF LINKS> 2\n<END OF METADATA>\n"
+        "~ init_node term_node length ;\n1 3 2 ;\n3 2 0.5 ;\n"
+    )
+    assert "note: nodes 1-2 are zone centroids" in run("apsp", path)[1]
+    assert "note:" not in run("apsp", path, "--quiet")[1]
+    assert "1 → 2: 2.5000, 2 legs" in run("apsp", path, "--from", "1", "--to", "2")[1]
+
+
+def test_pairs_to_the_terminal(run, edges):
+    code, out, err = run("apsp", edges, "--pairs", "A,C; C , A;A,D;D,D_2")
+    assert (code, err) == (0, "")
+    assert out == "from,to,distance\nA,C,3\nC,A,5\nA,D,inf\nD,D_2,6.5\n"
+
+
+def test_pairs_from_and_to_files(run, edges, tmp_path):
+    (tmp_path / "pairs.csv").write_text("from,to\nA,C\n\nA,D\n")
+    code, out, _ = run("apsp", edges, "--pairs", "pairs.csv", "-o", "out.csv")
+    assert (code, out) == (0, "")
+    with open(tmp_path / "out.csv", newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["from", "to", "distance"], ["A", "C", "3"], ["A", "D", "inf"],
+        ]  # fmt: skip
+
+
+# --- what it writes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_distances_and_predecessors(run, tmp_path, monkeypatch, mapped, dtype):
+    if mapped:
+        monkeypatch.setattr(cli, "_MAPPED_FROM", 0)
+    code, out, err = run(
+        "apsp", *EXAMPLE, "-o", "D.npy", "--predecessors", "P.npy", "--dtype", dtype
+    )
+    assert (code, out, err) == (0, "", "")
+    graph = read_graph(EXAMPLE[0], nodes=EXAMPLE[2], directed=False)
+    distances, predecessors = np.load(tmp_path / "D.npy"), np.load(tmp_path / "P.npy")
+    assert distances.dtype == dtype
+    assert predecessors.dtype == np.int32
+    assert_allclose(distances, scipy_distances(graph), rtol=1e-6 if dtype == "float32" else 1e-13)
+    assert (predecessors.diagonal() == -9999).all()
+    assert sm.reconstruct_path(predecessors, 0, 5)[0] == 0
+    assert sorted(os.listdir(tmp_path)) == ["D.npy", "P.npy"]
+    assert (tmp_path / "D.npy").stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_matrix_in_matrix_out(run, tmp_path):
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(1, 99, (30, 30)).astype(float)
+    matrix[rng.random((30, 30)) < 0.8] = np.inf
+    np.save(tmp_path / "a.npy", matrix)
+    assert run("apsp", "a.npy", "-o", "D.npy")[0] == 0
+    np.fill_diagonal(matrix, 0)
+    assert_array_equal(
+        np.load(tmp_path / "D.npy"),
+        scipy.sparse.csgraph.floyd_warshall(np.ma.masked_invalid(matrix).filled(0)),
+    )
+    assert_array_equal(np.load(tmp_path / "a.npy").diagonal() >= 1, True)
+    code, out, _ = run("apsp", "a.npy", "--undirected", "--from", "0", "--to", "29", "--summary")
+    assert code == 0
+    assert "undirected" in out
+
+
+@pytest.mark.parametrize("name", ["plot.png", "plot.svg"])
+def test_plot_of_a_map(run, tmp_path, name):
+    code, _, err = run("apsp", *EXAMPLE, "--from", "AKL", "--to", "KEF", "--plot", name)
+    assert (code, err) == (0, "")
+    data = (tmp_path / name).read_bytes()
+    assert data.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_plot_without_coordinates_and_without_paths(run, edges, tmp_path):
+    assert run("apsp", edges, "--plot", "a.png") == (0, "", "")
+    (tmp_path / "lone.gr").write_text("p sp 2 0\n")
+    assert run("apsp", "lone.gr", "--plot", "b.png") == (0, "", "")
+    assert (tmp_path / "b.png").stat().st_size > 1000
+
+
+def test_plot_of_a_plane_with_unknown_places():
+    places = np.array([[0.0, 0.0], [1.0, 2.0], [np.nan, np.nan]])
+    graph = Graph(["a", "b", "c"], np.array([0, 1]), np.array([1, 2]), np.ones(2), True, places)
+    file = io.BytesIO()
+    draw(file, np.array([[0, 1, 2.0], [np.inf, 0, 1], [np.inf, np.inf, 0]]), graph, path=[0, 1, 2])
+    assert file.getvalue().startswith(b"\x89PNG")
+
+
+def test_great_circle_arcs_keep_to_the_great_circle():
+    arc = great_circle_arcs(np.array([[0.0, 0.0]]), np.array([[90.0, 60.0]]), 5)
+    assert_allclose(arc[0, [0, -1]], [[0, 0], [90, 60]], atol=1e-9)
+    lon, lat = np.radians(arc[0].T)
+    points = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    normal = np.cross(points[:, 0], points[:, -1])
+    assert_allclose(normal @ points, 0, atol=1e-12)
+    assert_allclose(great_circle_arcs(np.ones((1, 2)), np.ones((1, 2)), 3), 1)
+
+
+def test_existing_output_needs_force(run, edges, tmp_path):
+    for option, name in (("-o", "D.npy"), ("--predecessors", "P.npy"), ("--plot", "f.png")):
+        (tmp_path / name).write_text("mine")
+        code, out, err = run("apsp", edges, option, name)
+        assert (code, out) == (2, "")
+        assert f"{name}: the file exists; --force overwrites it" in err
+        assert (tmp_path / name).read_text() == "mine"
+        assert run("apsp", edges, option, name, "--force")[0] == 0
+        assert (tmp_path / name).read_bytes() != b"mine"
+
+
+# --- how it ends -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        (["apsp"], "the following arguments are required: GRAPH"),
+        (["apsp", "edges.csv", "--sumary"], "unrecognized arguments: --sumary"),
+        (["apsp", "edges.csv", "--semiring", "plus_times"], "invalid choice: 'plus_times'"),
+        (["apsp", "edges.csv", "--from", "A"], "--from and --to go together"),
+        (["apsp", "edges.csv", "--max-hops", "0"], "expected a positive whole number, got '0'"),
+        (["apsp", "edges.csv", "--directed", "--undirected"], "not allowed with argument"),
+        (["apsp", "edges.csv", "--semiring", "max_min", "--max-hops", "2"], "are for min_plus"),
+        (["apsp", "edges.csv", "--semiring", "lor_land", "--dtype", "float32"], "of dtype bool"),
+        (["apsp", "absent.gr"], "absent.gr: No such file or directory"),
+        (["apsp", "."], "unknown extension"),
+        (["apsp", "bad.gr"], "bad.gr:2: expected 'a FROM TO WEIGHT', got 'a 1 x'"),
+        (["apsp", "edges.csv", "--weight", "toll"], "edges.csv:1: no column 'toll'; columns: "),
+        (["apsp", "edges.csv", "--nodes", "absent.csv"], "absent.csv: No such file"),
+        (["apsp", "empty.gr"], "empty.gr: the graph has no nodes"),
+        (["apsp", "edges.csv", "--from", "A", "--to", "D2"], "no node 'D2'; did you mean D_2"),
+        (["apsp", "two.gr", "--from", "1", "--to", "3"], "no node '3': nodes are 1 to 2"),
+        (["apsp", *EXAMPLE, "--from", "oslow", "--to", "LYR"], "did you mean OSL (Oslo)"),
+        (["apsp", "edges.csv", "--pairs", "A"], "neither a file nor pairs such as 'A,B;C,D'"),
+        (["apsp", "edges.csv", "--pairs", "A,B,C"], "expected a pair of nodes, got 'A,B,C'"),
+        (["apsp", "edges.csv", "--pairs", "A,Q"], "--pairs: no node 'Q'"),
+        (["apsp", "edges.csv", "--pairs", "pairs.csv"], "pairs.csv:2: no node 'Q'"),
+        (["apsp", "edges.csv", "-o", "D.txt"], "--output D.txt: expected a name in .npy, .csv"),
+        (["apsp", "edges.csv", "-o", "D.csv"], "a CSV file takes the pairs of --pairs"),
+        (["apsp", "edges.csv", "-o", "no/D.npy"], "there is no directory no"),
+        (["apsp", "edges.csv", "-o", "folder.npy", "--force"], "that is a directory"),
+        (["apsp", "edges.csv", "-o", "a.npy", "--predecessors", "a.npy"], "already given"),
+        (["apsp", "a.npy", "-o", "a.npy", "--force"], "already given to another file here"),
+        (["apsp", "edges.csv", "--plot", "f.bmp"], "--plot f.bmp: expected a name in .png, "),
+    ],
+)
+def test_refused(run, edges, tmp_path, arguments, words):
+    (tmp_path / "bad.gr").write_text("p sp 2 1\na 1 x\n")
+    (tmp_path / "empty.gr").write_text("p sp 0 0\n")
+    (tmp_path / "two.gr").write_text("p sp 2 1\na 1 2 3\n")
+    (tmp_path / "pairs.csv").write_text("A,B\nQ,A\n")
+    (tmp_path / "folder.npy").mkdir()
+    before = sorted(os.listdir(tmp_path))
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("semiring-mm: error: ")
+    assert err.count("\n") == 1
+    assert words in err
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_no_path_is_1(run, edges):
+    code, out, err = run("apsp", edges, "--from", "A", "--to", "D")
+    assert (code, out) == (1, "")
+    assert err == "semiring-mm: error: there is no path from A to D\n"
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_negative_cycle_is_1_and_printed(run, tmp_path, monkeypatch, mapped):
+    if mapped:
+        monkeypatch.setattr(cli, "_MAPPED_FROM", 0)
+    (tmp_path / "g.csv").write_text("A,B,1\nB,C,-3\nC,A,1.5\nC,D,1\n")
+    code, out, err = run("apsp", "g.csv", "-o", "D.npy")
+    assert (code, out) == (1, "")
+    assert "negative cycle of weight -0.50000: " in err
+    walk = err.split(": ")[-1].split()[::2]
+    assert walk[0] == walk[-1]
+    assert set(walk) == set("ABC")
+    assert os.listdir(tmp_path) == ["g.csv"]
+
+
+def test_negative_weights_without_a_cycle(run, tmp_path):
+    (tmp_path / "g.csv").write_text("A,B,4\nA,C,2\nB,C,-3\n")
+    assert run("apsp", "g.csv", "--from", "A", "--to", "C")[1].startswith("A → C: 1, 2 legs")
+
+
+def test_too_large_for_the_memory_is_2(run, tmp_path):
+    (tmp_path / "g.gr").write_text("p sp 9000000 0\n")
+    code, out, err = run("apsp", "g.gr")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_interrupt_is_130(run, edges, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "_MAPPED_FROM", 0)
+    monkeypatch.setattr(
+        cli._Bar, "__call__", lambda *_: signal.raise_signal(signal.SIGINT), raising=True
+    )
+    code, out, err = run("apsp", edges, "-o", "D.npy", "--progress")
+    assert (code, out, err) == (130, "", "semiring-mm: interrupted\n")
+    assert os.listdir(tmp_path) == ["edges.csv"]
+
+
+def started(*arguments, **options):
+    environment = os.environ | {"PYTHONPATH": str(Path(sm.__file__).parents[1])}
+    return subprocess.Popen(
+        [sys.executable, "-m", "semiring_mm", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
+    )
+
+
+def test_closed_pipe_is_quiet(edges):
+    process = started("apsp", edges)
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_version_and_help_as_a_module():
+    for argument, word in (("--version", "semiring-mm"), ("--help", "COMMAND")):
+        process = started(argument)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert word in out
+
+
+def test_nothing_optional_is_loaded_unasked(edges):
+    code = (
+        "import sys; from semiring_mm import cli; "
+        "assert 'numpy' not in sys.modules or 'llvmlite' not in sys.modules; "
+        f"assert cli.main(['apsp', {str(edges)!r}, '--quiet']) == 0; "
+        "print(sorted({'scipy', 'networkx', 'matplotlib', 'cupy'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(sm.__file__).parents[1])}
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert out.stdout.splitlines()[-1] == "[]"
+
+
+def test_info(run):
+    code, out, err = run("info")
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_bench_outside_the_repository_says_where_it_is(run, monkeypatch):
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p or ".").resolve() != ROOT])
+    sys.modules.pop("bench", None)
+    code, _, err = run("bench")
+    assert code == 2
+    assert "run this in a checkout of the repository" in err
+
+
+def test_bench_passes_its_arguments_on(run, tmp_path, monkeypatch):
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "__main__.py").write_text("def main(argv):\n    print(argv)\n")
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p or ".").resolve() != ROOT])
+    for name in [name for name in sys.modules if name.split(".")[0] == "bench"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert run("bench", "--quick", "apsp") == (0, "['--quick', 'apsp']\n", "")
+    sys.modules.pop("bench", None)
+    sys.modules.pop("bench.__main__", None)
+
+
+def test_progress_bar(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr(cli.time, "perf_counter", lambda: clock[0])
+    bar = cli._Bar(show=True)
+    bar(1e9, 4e9)
+    assert capsys.readouterr().err == ""  # nothing within the first second
+    clock[0] += 2
+    bar(2e9, 4e9)
+    line = capsys.readouterr().err
+    assert "50 %" in line
+    assert "1 G/s" in line
+    assert "0:02 left" in line
+    bar.close()
+
+
+def test_real_networks_agree_with_scipy(run, tmp_path):
+    if not (DATA / "rome99.gr").exists():
+        pytest.skip("rome99.gr is not there; set SEMIRING_MM_DATA to the folder that has it")
+    path = DATA / "rome99.gr"
+    code, out, err = run("apsp", path, "-o", "D.npy", "--summary")
+    assert (code, err) == (0, "")
+    distances = np.load(tmp_path / "D.npy", mmap_mode="r")
+    expected = scipy_distances(read_graph(path))
+    assert_array_equal(distances, expected)
+    assert f"diameter   {expected.max():,.0f}, " in out
+    assert "reachable  100 % of 11,239,256 ordered pairs, strongly connected" in out
+    with contextlib.suppress(OSError):
+        (tmp_path / "D.npy").unlink()
