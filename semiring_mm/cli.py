@@ -30,7 +30,7 @@ __all__ = ["main"]
 # predecessors and the rest.
 _MAPPED_FROM = 1 << 30
 
-_BLOCK = 1 << 25  # bytes of the result looked at at a time
+_BLOCK = 1 << 20  # bytes of the result looked at at a time: what a cache holds
 
 
 @dataclass(frozen=True)
