@@ -553,9 +553,9 @@ def _title(run: _Run, path: list[int]) -> str:
     ends = f"{run.label(path[0])} → {run.label(path[-1])}"
     count = f"{legs} leg{'s' * (legs != 1)}"
     if run.kind.path == "any":
-        return f"{ends}: {count}"
+        return f"{ends} in {count}"
     value = float(run.result[path[0], path[-1]]) if legs else 0.0
-    return f"{ends}: {_Format([value], _unit(run))(value)}, {count}"
+    return f"{ends}: {_Format([value], _unit(run))(value)} in {count}"
 
 
 def _print_path(run: _Run, kind: _Kind, path: list[int]) -> None:

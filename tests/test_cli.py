@@ -87,7 +87,7 @@ def test_example_path_and_summary(run):
     total = nx.shortest_path_length(network(graph), "IPC", "LYR", weight="weight")
     assert table[len(best) - 1][-1] == f"{total:,.0f}"
     first = out.splitlines()[0]
-    assert first == f"Easter Island (IPC) → Longyearbyen (LYR): {total:,.0f} km, 5 legs"
+    assert first == f"Easter Island (IPC) → Longyearbyen (LYR): {total:,.0f} km in 5 legs"
     distances = scipy_distances(graph)
     assert f"diameter   {distances.max():,.0f} km" in out
     assert "nodes      85" in out
@@ -107,7 +107,9 @@ def test_example_is_as_described():
     assert 100 < graph.weight.min() < graph.weight.max() < 15_500
 
 
-def test_summary_is_the_default(run, edges):
+@pytest.mark.parametrize("block", [1, cli._BLOCK])
+def test_summary_is_the_default(run, edges, monkeypatch, block):
+    monkeypatch.setattr(cli, "_BLOCK", block)
     code, out, _ = run("apsp", edges)
     assert code == 0
     *lines, last = out.splitlines()
@@ -127,7 +129,7 @@ def test_summary_is_the_default(run, edges):
 def test_path_with_whole_numbers_and_parallel_edges(run, edges):
     code, out, _ = run("apsp", edges, "--from", "D", "--to", "C")
     assert code == 0
-    assert out.splitlines()[0] == "D → C: 4, 3 legs"
+    assert out.splitlines()[0] == "D → C: 4 in 3 legs"
     assert [line.split() for line in out.splitlines()[1:]] == [
         ["leg", "total"], ["D"], ["A", "1", "1"], ["B", "3", "4"], ["C", "0", "4"],
     ]  # fmt: skip
@@ -136,7 +138,7 @@ def test_path_with_whole_numbers_and_parallel_edges(run, edges):
 def test_path_from_a_node_to_itself(run, edges):
     code, out, _ = run("apsp", edges, "--from", "B", "--to", "B")
     assert code == 0
-    assert out.splitlines()[0] == "B → B: 0, 0 legs"
+    assert out.splitlines()[0] == "B → B: 0 in 0 legs"
 
 
 def test_display_names_find_nodes(run):
@@ -148,10 +150,10 @@ def test_display_names_find_nodes(run):
 @pytest.mark.parametrize(
     ("semiring", "words"),
     [
-        ("max_min", ["widest paths", "narrowest", "A → C: 0.50000, 2 legs", "width"]),
-        ("min_max", ["minimax paths", "worst", "A → C: 0.10000, 1 leg", "largest leg"]),
-        ("max_times", ["most reliable paths", "least", "A → C: 0.45000, 2 legs", "reliability"]),
-        ("lor_land", ["reachability", "A → C: ", "reachable  50 % of 6 ordered pairs"]),
+        ("max_min", ["widest paths", "narrowest", "A → C: 0.50000 in 2 legs", "width"]),
+        ("min_max", ["minimax paths", "worst", "A → C: 0.10000 in 1 leg", "largest leg"]),
+        ("max_times", ["most reliable paths", "least", "A → C: 0.45000 in 2 legs", "reliability"]),
+        ("lor_land", ["reachability", "A → C in ", "reachable  50 % of 6 ordered pairs"]),
     ],
 )
 def test_other_semirings_have_their_own_words(run, tmp_path, semiring, words):
@@ -172,7 +174,7 @@ def test_notes_are_printed_unless_quiet(run, tmp_path):
     )
     assert "note: nodes 1-2 are zone centroids" in run("apsp", path)[1]
     assert "note:" not in run("apsp", path, "--quiet")[1]
-    assert "1 → 2: 2.5000, 2 legs" in run("apsp", path, "--from", "1", "--to", "2")[1]
+    assert "1 → 2: 2.5000 in 2 legs" in run("apsp", path, "--from", "1", "--to", "2")[1]
 
 
 def test_pairs_to_the_terminal(run, edges):
@@ -357,7 +359,7 @@ def test_negative_cycle_is_1_and_printed(run, tmp_path, monkeypatch, mapped):
 
 def test_negative_weights_without_a_cycle(run, tmp_path):
     (tmp_path / "g.csv").write_text("A,B,4\nA,C,2\nB,C,-3\n")
-    assert run("apsp", "g.csv", "--from", "A", "--to", "C")[1].startswith("A → C: 1, 2 legs")
+    assert run("apsp", "g.csv", "--from", "A", "--to", "C")[1].startswith("A → C: 1 in 2 legs")
 
 
 def test_too_large_for_the_memory_is_2(run, tmp_path):
