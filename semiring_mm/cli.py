@@ -11,6 +11,7 @@ import itertools
 import math
 import operator
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -465,14 +466,18 @@ def _solve(
     else:
         dtype = np.dtype(args.dtype or "float64")
     n = len(graph.nodes)
+    matrix_out = args.output if args.output and args.output.lower().endswith(".npy") else None
+    for name, size in ((matrix_out, n * n * dtype.itemsize), (args.predecessors, n * n * 4)):
+        # A mapped file is sparse at first: without room for it the process dies at a later write.
+        if name and size > (free := shutil.disk_usage(Path(name).parent).free):
+            raise _Refusal(
+                f"{name}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB, and "
+                f"{free / 2**30:,.1f} GiB are free there"
+            )
     out: NDArray[Any] | None = None
     mapped: Path | None = None
-    if (
-        args.output
-        and args.output.lower().endswith(".npy")
-        and n * n * dtype.itemsize > _MAPPED_FROM
-    ):
-        mapped = _part(Path(args.output))
+    if matrix_out and n * n * dtype.itemsize > _MAPPED_FROM:
+        mapped = _part(Path(matrix_out))
         stack.callback(mapped.unlink, missing_ok=True)
         out = np.lib.format.open_memmap(mapped, mode="w+", dtype=dtype, shape=(n, n))
     wanted = args.predecessors or args.start is not None

@@ -363,10 +363,20 @@ def test_negative_weights_without_a_cycle(run, tmp_path):
 
 
 def test_too_large_for_the_memory_is_2(run, tmp_path):
-    (tmp_path / "g.gr").write_text("p sp 9000000 0\n")
+    (tmp_path / "g.gr").write_text("p sp 1000000 0\n")
     code, out, err = run("apsp", "g.gr")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
+
+
+def test_a_full_disk_is_noticed_before_the_work(run, edges, tmp_path):
+    (tmp_path / "g.gr").write_text("p sp 1000000 0\n")
+    for option in ("-o", "--predecessors"):
+        code, out, err = run("apsp", "g.gr", option, "X.npy")
+        assert (code, out) == (2, "")
+        assert "X.npy: 1,000,000 × 1,000,000 entries take " in err
+        assert "GiB are free there" in err
+    assert sorted(os.listdir(tmp_path)) == ["edges.csv", "g.gr"]
 
 
 def test_interrupt_is_130(run, edges, tmp_path, monkeypatch):
