@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
@@ -86,6 +87,7 @@ def draw(
         "axes.titlesize": 10,
         "axes.titlelocation": "left",
         "text.color": _INK,
+        "text.parse_math": False,  # a node may be called "$5"
         "xtick.color": _INK,
         "ytick.color": _INK,
     }
@@ -107,7 +109,10 @@ def draw(
             _network(network, graph, view, path, title)
         _histogram(histogram, result, label, missing)
         _matrix(matrix, result, label, missing)
-        figure.savefig(file)
+        with warnings.catch_warnings():
+            # A name in a script that the font lacks shows as boxes; that is no news to the user.
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            figure.savefig(file)
 
 
 def great_circle_arcs(
@@ -177,7 +182,7 @@ def _view(graph: Graph, path: Sequence[int]) -> _View | None:
             left = (lon.min() + lon.max()) / 2 - 180
         places[:, 0] = (places[:, 0] - left) % 360 + left
     low, high = np.nanmin(places, axis=0), np.nanmax(places, axis=0)
-    margin = 0.06 * (high - low).max() or 1.0
+    margin = np.maximum(0.06 * (high - low), 0.02 * (high - low).max() or 1.0)
     low, high = low - margin, high + margin
     stretch = 1.0
     if graph.geographic:

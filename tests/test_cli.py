@@ -255,9 +255,10 @@ def test_plot_without_coordinates_and_without_paths(run, edges, tmp_path):
     assert (tmp_path / "b.png").stat().st_size > 1000
 
 
+@pytest.mark.filterwarnings("error")
 def test_plot_of_a_plane_with_unknown_places():
     places = np.array([[0.0, 0.0], [1.0, 2.0], [np.nan, np.nan]])
-    graph = Graph(["a", "b", "c"], np.array([0, 1]), np.array([1, 2]), np.ones(2), True, places)
+    graph = Graph(["$a", "b$", "名"], np.array([0, 1]), np.array([1, 2]), np.ones(2), True, places)
     file = io.BytesIO()
     draw(file, np.array([[0, 1, 2.0], [np.inf, 0, 1], [np.inf, np.inf, 0]]), graph, path=[0, 1, 2])
     assert file.getvalue().startswith(b"\x89PNG")
