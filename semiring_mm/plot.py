@@ -354,9 +354,10 @@ def _histogram(axes: Axes, result: NDArray[Any], label: str, missing: float) -> 
     axes.yaxis.set_major_formatter("{x:g} %")
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
     mean = float(values.mean())
+    digits = max(0, 4 - int(np.floor(np.log10(abs(mean))))) if mean else 0
     axes.axvline(mean, color=_PATH, lw=1.2)
     axes.annotate(
-        f"mean {'' if len(rows) == len(result) else '≈ '}{mean:,.6g}",
+        f"mean {'' if len(rows) == len(result) else '≈ '}{mean:,.{digits}f}",
         (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
         textcoords="offset points", color=_PATH,
     )  # fmt: skip
