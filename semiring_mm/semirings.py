@@ -1,0 +1,310 @@
+"""Semirings: two expressions and two constants, and the table of those built in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import expressions as ex
+
+__all__ = ["Semiring", "as_semiring", "semirings"]
+
+
+@dataclass(frozen=True)
+class Semiring:
+    """A semiring (⊕, ⊗, zero, one), written as one row.
+
+    Parameters
+    ----------
+    name : str
+        A name in GraphBLAS style, ⊕ first: ``"min_plus"``.
+    add : str
+        ⊕ as an expression in ``a`` and ``b``: ``"min(a, b)"``. It must be associative and
+        commutative; a product may add up in any order.
+    mul : str
+        ⊗ as an expression in ``a`` (the left operand) and ``b`` (the right one).
+    zero : float
+        Identity of ⊕ and annihilator of ⊗: "no edge". The product over an empty k.
+    one : float
+        Identity of ⊗: "the empty path".
+    domain : {"any", "nonnegative", "positive", "binary"}
+        The numbers on which the laws hold. Operands are not checked against it.
+    use : str
+        What it is good for, in a few words.
+
+    Notes
+    -----
+    Expressions may use the names ``a`` and ``b``, numbers, ``inf``, ``+ - * / // % & | ^ ~``,
+    comparisons, ``x if c else y``, and ``min max abs exp log log1p expm1 sqrt logaddexp``. They are
+    parsed and checked, never evaluated as Python. Built-in and user-defined semirings take the
+    same path through the compiler.
+
+    Infinite constants stand for themselves in floating point; an integer dtype has
+    ``iinfo.max`` for +inf and ``iinfo.min`` for -inf (see :meth:`identities`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> chebyshev = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", np.inf, 0)
+    >>> sm.matmul(np.array([[1.0, -4.0]]), np.array([[3.0], [2.0]]), semiring=chebyshev)
+    array([[3.]])
+    """
+
+    name: str
+    add: str
+    mul: str
+    zero: float
+    one: float
+    domain: str = "any"
+    use: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise ValueError(
+                f"a semiring's name is an identifier such as 'min_plus', got {self.name!r}"
+            )
+        for what in ("add", "mul"):
+            ex.parse(getattr(self, what))
+        for what in ("zero", "one"):
+            value = getattr(self, what)
+            if isinstance(value, complex) or not np.isscalar(value) or isinstance(value, str):
+                raise TypeError(f"{self.name}.{what} must be a real number, got {value!r}")
+            if math.isnan(value):
+                raise ValueError(f"{self.name}.{what} must be a number, got nan")
+            object.__setattr__(self, what, value.item() if hasattr(value, "item") else value)
+        if self.domain not in ("any", "nonnegative", "positive", "binary"):
+            raise ValueError(
+                f"{self.name}.domain is 'any', 'nonnegative', 'positive' or 'binary', "
+                f"got {self.domain!r}"
+            )
+
+    @cached_property
+    def add_expr(self) -> ex.Expr:
+        return ex.parse(self.add)
+
+    @cached_property
+    def mul_expr(self) -> ex.Expr:
+        return ex.parse(self.mul)
+
+    @cached_property
+    def add_kind(self) -> str:
+        """``"min"``, ``"max"``, ``"+"``, ``"|"``, ``"&"``, ``"^"``, or ``""`` for any other ⊕."""
+        expr = self.add_expr
+        return expr.op if expr.args in ((ex.A, ex.B), (ex.B, ex.A)) and expr.op in _FOLDS else ""
+
+    @property
+    def selective(self) -> bool:
+        """Whether a ⊕ b is always a or b, so that one k attains a product's entry."""
+        return self.add_kind in ("min", "max")
+
+    @cached_property
+    def idempotent(self) -> bool:
+        """Whether a ⊕ a = a: what closures need."""
+        if self.add_kind:
+            return self.add_kind in ("min", "max", "|", "&")
+        samples = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 3.5])
+        try:
+            return bool(np.all(ex.evaluate(self.add_expr, samples, samples) == samples))
+        except TypeError:  # a bitwise ⊕ of its own making: tried on integers
+            whole = np.arange(8)
+            return bool(np.all(ex.evaluate(self.add_expr, whole, whole) == whole))
+
+    @property
+    def order_only(self) -> bool:
+        """Whether both operations only compare: then any order-preserving code of the values serves."""
+        return {self.add_expr.op, self.mul_expr.op} <= {"min", "max"} and (
+            (self.add_expr.ops() | self.mul_expr.ops()) <= {"min", "max", "a", "b"}
+        )
+
+    def identities(self, dtype: Any) -> tuple[Any, Any]:
+        """``(zero, one)`` as scalars of `dtype`.
+
+        Floating-point dtypes hold ±inf. In an integer dtype +inf is ``iinfo.max`` and -inf is
+        ``iinfo.min``; a value between them is never confused with either, because products that
+        would reach them are computed in a wider type and refused if they do not fit. In bool, +inf
+        is True and -inf is False.
+
+        Raises
+        ------
+        TypeError
+            If the dtype cannot hold them: -inf in an unsigned dtype under an arithmetic ⊗, a
+            fraction in an integer dtype, anything in a complex dtype.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> sm.semirings["min_plus"].identities("int32")
+        (np.int32(2147483647), np.int32(0))
+        """
+        dtype = np.dtype(dtype)
+        return self._constant("zero", dtype), self._constant("one", dtype)
+
+    def _constant(self, which: str, dtype: np.dtype[Any]) -> Any:
+        value: float = getattr(self, which)
+        if dtype.kind == "b":
+            if value in (0, -math.inf):
+                return np.False_
+            if value in (1, math.inf):
+                return np.True_
+        elif dtype.kind in "iu":
+            info = np.iinfo(dtype)
+            if value == math.inf:
+                return dtype.type(info.max)
+            if value == -math.inf:
+                if dtype.kind == "i" or self.order_only:
+                    return dtype.type(info.min)
+                raise TypeError(
+                    f"{self.name} needs -inf for its {which}, which {dtype} cannot stand for: "
+                    f"use a signed integer or a floating-point dtype"
+                )
+            if value == int(value) and info.min <= value <= info.max:
+                return dtype.type(int(value))
+        elif dtype.kind == "f" or dtype.name == "bfloat16":
+            return dtype.type(value)
+        raise TypeError(
+            f"{self.name} has {which} = {value:g}, which dtype {dtype} cannot hold: use float32 or "
+            f"float64"
+        )
+
+    def check_laws(
+        self,
+        dtype: Any = np.float64,
+        *,
+        domain: str | None = None,
+        samples: Iterable[float] | None = None,
+    ) -> None:
+        """Test the semiring laws on samples; raise at the first that fails.
+
+        Associativity and commutativity of ⊕, associativity of ⊗, both identities, annihilation by
+        zero, and distributivity on both sides, over all triples of the samples.
+
+        Parameters
+        ----------
+        dtype : dtype, default float64
+            Arithmetic to test in.
+        domain : {"any", "nonnegative", "positive", "binary"}, optional
+            Where the samples are taken from; default the semiring's own.
+        samples : iterable of float, optional
+            Your own samples instead; zero and one are added.
+
+        Raises
+        ------
+        semiring_mm.SemiringLawError
+            Names the law and gives the counter-example.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> sm.semirings["max_min"].check_laws("int16")
+        """
+        from .laws import check_laws
+
+        check_laws(self, dtype, domain or self.domain, samples)
+
+
+#: What ⊕ folds from, as (floating point, integer bound) — see :func:`fold_start`.
+_FOLDS = ("min", "max", "+", "|", "&", "^")
+
+
+def fold_start(semiring: Semiring) -> float:
+    """The value that a product's accumulators start from.
+
+    The identity of ⊕ over all numbers, which is not always ``zero``: max_times has zero = 0,
+    but the largest of negative products must still come out negative.
+    """
+    starts = {"min": math.inf, "max": -math.inf, "+": 0.0, "|": 0.0, "^": 0.0}
+    return starts.get(semiring.add_kind, semiring.zero)
+
+
+class Semirings(Mapping[str, Semiring]):
+    """The built-in semirings by name; prints as a table.
+
+    Examples
+    --------
+    >>> import semiring_mm as sm
+    >>> sm.semirings["min_plus"].mul
+    'a + b'
+    """
+
+    def __init__(self, rows: Iterable[Semiring]) -> None:
+        self._rows = {row.name: row for row in rows}
+
+    def __getitem__(self, name: str) -> Semiring:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        cells = [("name", "⊕", "⊗", "zero", "one", "on", "good for")]
+        cells += [
+            (s.name, s.add, s.mul, f"{s.zero:g}", f"{s.one:g}", s.domain, s.use)
+            for s in self._rows.values()
+        ]
+        widths = [max(len(row[i]) for row in cells) for i in range(7)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+_INF = math.inf
+
+semirings = Semirings(
+    [
+        Semiring("plus_times", "a + b", "a * b", 0, 1, "any", "linear algebra, counting paths"),
+        Semiring("min_plus", "min(a, b)", "a + b", _INF, 0, "any", "shortest paths"),
+        Semiring(
+            "max_plus", "max(a, b)", "a + b", -_INF, 0, "any",
+            "critical paths, Viterbi on log-probabilities",
+        ),
+        Semiring(
+            "min_times", "min(a, b)", "a * b", _INF, 1, "positive", "least product of factors"
+        ),
+        Semiring(
+            "max_times", "max(a, b)", "a * b", 0, 1, "nonnegative",
+            "most reliable paths, Viterbi on probabilities",
+        ),
+        Semiring("min_max", "min(a, b)", "max(a, b)", _INF, -_INF, "any", "minimax paths"),
+        Semiring("max_min", "max(a, b)", "min(a, b)", -_INF, _INF, "any", "widest paths"),
+        Semiring("lor_land", "a | b", "a & b", 0, 1, "binary", "reachability"),
+        Semiring("xor_land", "a ^ b", "a & b", 0, 1, "binary", "linear algebra over GF(2)"),
+        Semiring(
+            "any_pair", "max(a, b)", "(a != 0) & (b != 0)", 0, 1, "binary",
+            "whether any path of two edges exists, in any dtype",
+        ),
+        Semiring(
+            "plus_min", "a + b", "min(a, b)", 0, _INF, "nonnegative",
+            "overlap of histograms (not distributive: products only)",
+        ),
+        Semiring(
+            "log_plus", "logaddexp(a, b)", "a + b", -_INF, 0, "any",
+            "sums of probabilities given as logarithms",
+        ),
+    ]
+)  # fmt: skip
+
+
+def as_semiring(semiring: str | Semiring) -> Semiring:
+    """Look a semiring up by name; a :class:`Semiring` passes through."""
+    if isinstance(semiring, Semiring):
+        return semiring
+    if isinstance(semiring, str):
+        try:
+            return semirings[semiring]
+        except KeyError:
+            raise ValueError(
+                f"there is no built-in semiring {semiring!r}: choose one of "
+                f"{', '.join(semirings)}, or pass a semiring_mm.Semiring"
+            ) from None
+    raise TypeError(
+        f"semiring must be a name such as 'min_plus' or a semiring_mm.Semiring, got "
+        f"{type(semiring).__name__}"
+    )
