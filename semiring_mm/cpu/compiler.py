@@ -1,0 +1,139 @@
+"""From LLVM IR text to callable machine code, for this processor or one like it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .ir import Function, module_text
+
+__all__ = ["Target", "assembly", "compile_functions", "host_target"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the code generator needs to know of a processor.
+
+    Parameters
+    ----------
+    cpu, features : str
+        As LLVM names them.
+    vector_bytes : int
+        Width of a vector register.
+    registers : int
+        Number of vector registers.
+    """
+
+    cpu: str
+    features: str
+    vector_bytes: int
+    registers: int
+
+    @property
+    def fma(self) -> bool:
+        """Whether the processor has a fused multiply-add."""
+        return "+fma" in self.features or "neon" in self.features
+
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def host_target() -> Target:
+    """This machine; ``SEMIRING_MM_VECTOR=avx2`` or ``sse`` holds the vectors to a narrower set."""
+    llvm = _llvm()
+    features = dict(llvm.get_host_cpu_features())
+    limit = os.environ.get("SEMIRING_MM_VECTOR", "").lower()
+    if limit not in ("", "avx512", "avx2", "sse"):
+        raise ValueError(f"SEMIRING_MM_VECTOR is avx512, avx2 or sse, got {limit!r}")
+    if limit in ("avx2", "sse"):
+        features = {k: v and not k.startswith("avx512") for k, v in features.items()}
+    if limit == "sse":
+        features = {k: v and not k.startswith(("avx", "fma", "f16c")) for k, v in features.items()}
+    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
+    if features.get("avx512f") and features.get("avx512bw"):
+        width, registers = 64, 32
+    elif features.get("avx2"):
+        width, registers = 32, 16
+    else:
+        width, registers = 16, 32 if features.get("neon") else 16
+    return Target(llvm.get_host_cpu_name(), text, width, registers)
+
+
+def _machine(target: Target) -> Any:
+    llvm = _llvm()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="jitdefault"
+    )
+
+
+def _optimised(text: str, machine: Any) -> Any:
+    """Parse and run the few passes that hand-shaped code needs."""
+    llvm = _llvm()
+    module = llvm.parse_assembly(text)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_loop_simplify_pass()
+    passes.add_lcssa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_dead_code_elimination_pass()
+    passes.run(module, builder)
+    return module
+
+
+def compile_functions(functions: Sequence[Function], target: Target) -> dict[str, int]:
+    """Compile; return the address of each function by name. The code is never freed."""
+    with _lock:  # LLVM's global context is not for two threads at once
+        llvm = _llvm()
+        machine = _machine(target)
+        image = machine.emit_object(_optimised(module_text(functions), machine))
+        names = [f.name for f in functions if not f.private]
+        library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        for name in names:
+            library = library.export_symbol(name)
+        tracker = library.link(_jit(), f"semiring_mm_{_serial()}")
+        _keep.append(tracker)
+        return {name: tracker[name] for name in names}
+
+
+def assembly(functions: Sequence[Function], target: Target) -> str:
+    """The assembly of the functions, for people and tests."""
+    with _lock:
+        machine = _machine(target)
+        return str(machine.emit_assembly(_optimised(module_text(functions), machine)))
+
+
+_keep: list[Any] = []
+
+
+def _serial() -> int:
+    return len(_keep)
+
+
+@functools.cache
+def _jit() -> Any:
+    return _llvm().create_lljit_compiler()
+
+
+def prototype(address: int, *argtypes: Any) -> Any:
+    """A function at an address, to be called without the GIL."""
+    return ctypes.CFUNCTYPE(None, *argtypes)(address)

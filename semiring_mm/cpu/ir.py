@@ -1,0 +1,392 @@
+"""A small builder for LLVM IR text.
+
+Values carry their type and overload Python's operators, loops and conditions are ``with`` blocks,
+and variables are stack slots that the optimiser turns into registers:
+
+    f = Function("sum", [I64, PTR])
+    n, x = f.args
+    total = f.var(f.const(0.0, F32))
+    with f.loop(0, n) as i:
+        total.set(total.get() + f.load(x.at(i * 4), F32))
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+__all__ = ["F32", "F64", "I1", "I8", "I32", "I64", "PTR", "Function", "Type", "Value", "Var"]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A scalar or vector type: kind ``f`` (float), ``i`` (signed), ``u`` (unsigned), ``p``."""
+
+    kind: str
+    bits: int
+    lanes: int = 1
+
+    @property
+    def scalar(self) -> Type:
+        return replace(self, lanes=1)
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self.bits * self.lanes // 8
+
+    def vector(self, lanes: int) -> Type:
+        return replace(self, lanes=lanes)
+
+    @property
+    def element(self) -> str:
+        if self.kind == "p":
+            return "ptr"
+        if self.kind == "f":
+            return {16: "half", 32: "float", 64: "double"}[self.bits]
+        return f"i{self.bits}"
+
+    def __str__(self) -> str:
+        return f"<{self.lanes} x {self.element}>" if self.lanes > 1 else self.element
+
+    def suffix(self) -> str:
+        """The mangled name in an intrinsic: ``v16f32``."""
+        letter = "f" if self.kind == "f" else "i"
+        return (f"v{self.lanes}" if self.lanes > 1 else "") + f"{letter}{self.bits}"
+
+
+F32, F64 = Type("f", 32), Type("f", 64)
+I1, I8, I32, I64 = Type("i", 1), Type("i", 8), Type("i", 32), Type("i", 64)
+PTR = Type("p", 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value or constant of a function."""
+
+    fn: Function
+    name: str
+    type: Type
+
+    def _binary(self, other: Operand, f_op: str, i_op: str, u_op: str | None = None) -> Value:
+        rhs = self.fn.const(other, self.type) if isinstance(other, (int, float)) else other
+        if rhs.type.lanes != self.type.lanes or rhs.type.bits != self.type.bits:
+            raise TypeError(f"{i_op} of {self.type} and {rhs.type}")
+        op = {"f": f_op, "i": i_op, "u": u_op or i_op}[self.type.kind]
+        return self.fn.emit(f"{op} {self.type} {self.name}, {rhs.name}", self.type)
+
+    def __add__(self, other: Operand) -> Value:
+        if isinstance(other, int) and other == 0 and self.type.kind == "i":
+            return self
+        return self._binary(other, "fadd", "add")
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._binary(other, "fsub", "sub")
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._binary(other, "fmul", "mul")
+
+    def __and__(self, other: Operand) -> Value:
+        return self._binary(other, "", "and")
+
+    def __or__(self, other: Operand) -> Value:
+        return self._binary(other, "", "or")
+
+    def __xor__(self, other: Operand) -> Value:
+        return self._binary(other, "", "xor")
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self._binary(other, "", "shl")
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self._binary(other, "", "ashr", "lshr")
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._binary(other, "fdiv", "sdiv", "udiv")
+
+    def __floordiv__(self, other: Operand) -> Value:
+        """Truncating division of integers."""
+        return self._binary(other, "", "sdiv", "udiv")
+
+    def __mod__(self, other: Operand) -> Value:
+        """Remainder of truncating division."""
+        return self._binary(other, "frem", "srem", "urem")
+
+    def __neg__(self) -> Value:
+        if self.type.kind == "f":
+            return self.fn.emit(f"fneg {self.type} {self.name}", self.type)
+        return self.fn.const(0, self.type) - self
+
+    def cmp(self, op: str, other: Operand) -> Value:
+        """Compare: ``< <= > >= == !=``, ordered for floats but ``!=``; ``uno``: either is NaN."""
+        rhs = self.fn.const(other, self.type) if isinstance(other, (int, float)) else other
+        kind = self.type.kind
+        if kind == "f":
+            names = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
+            code = f"fcmp {names.get(op, op)}"
+        else:
+            names = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+            sign = "u" if kind in "up" else "s"
+            code = f"icmp {sign}{names[op]}" if op in names else f"icmp {'eq' if op == '==' else 'ne'}"
+        out = I1.vector(self.type.lanes)
+        return self.fn.emit(f"{code} {self.type} {self.name}, {rhs.name}", out)
+
+    def at(self, offset: Value | int) -> Value:
+        """Advance a pointer by a number of bytes."""
+        if isinstance(offset, int):
+            if offset == 0:
+                return self
+            offset = self.fn.const(offset, I64)
+        return self.fn.emit(f"getelementptr i8, ptr {self.name}, i64 {offset.name}", PTR)
+
+    def to(self, target: Type) -> Value:
+        """Convert to another type of the same lanes (``bitcast`` is :meth:`bits_as`)."""
+        source = self.type
+        target = target.vector(source.lanes)
+        if (source.kind, source.bits) == (target.kind, target.bits):
+            return self
+        if source.kind == "f" and target.kind == "f":
+            op = "fpext" if target.bits > source.bits else "fptrunc"
+        elif source.kind == "f":
+            op = "fptosi" if target.kind == "i" else "fptoui"
+        elif target.kind == "f":
+            op = "sitofp" if source.kind == "i" and source.bits > 1 else "uitofp"
+        elif source.bits == target.bits:
+            return Value(self.fn, self.name, target)
+        elif source.bits > target.bits:
+            op = "trunc"
+        else:
+            op = "sext" if source.kind == "i" and source.bits > 1 else "zext"
+        return self.fn.emit(f"{op} {source} {self.name} to {target}", target)
+
+    def bits_as(self, target: Type) -> Value:
+        """Reinterpret the bits."""
+        if str(self.type) == str(target):
+            return Value(self.fn, self.name, target)
+        return self.fn.emit(f"bitcast {self.type} {self.name} to {target}", target)
+
+    def splat(self, lanes: int) -> Value:
+        """The scalar in every lane."""
+        if lanes == 1:
+            return self
+        out = self.type.vector(lanes)
+        one = self.fn.emit(f"insertelement {out} poison, {self.type} {self.name}, i64 0", out)
+        return self.fn.emit(
+            f"shufflevector {out} {one.name}, {out} poison, <{lanes} x i32> zeroinitializer", out
+        )
+
+    def __getitem__(self, lane: int) -> Value:
+        return self.fn.emit(f"extractelement {self.type} {self.name}, i64 {lane}", self.type.scalar)
+
+
+Operand = Value | int | float
+
+
+class Var:
+    """A mutable variable."""
+
+    def __init__(self, fn: Function, type_: Type) -> None:
+        self.fn, self.type = fn, type_
+        self.slot = fn.alloca(type_)
+
+    def get(self) -> Value:
+        return self.fn.load(self.slot, self.type)
+
+    def set(self, value: Operand) -> None:
+        if isinstance(value, (int, float)):
+            value = self.fn.const(value, self.type)
+        self.fn.store(value, self.slot)
+
+
+class Function:
+    """One function with external linkage, or an inlined one when ``private``."""
+
+    def __init__(self, name: str, args: Sequence[Type], *, private: bool = False) -> None:
+        self.name = name
+        self.private = private
+        self.args = [Value(self, f"%arg{i}", t) for i, t in enumerate(args)]
+        self._entry: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self.declarations: dict[str, str] = {}
+
+    # --- emission
+
+    def emit(self, code: str, type_: Type) -> Value:
+        name = f"%v{self._next()}"
+        self._lines.append(f"  {name} = {code}")
+        return Value(self, name, type_)
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    def alloca(self, type_: Type, count: int = 1) -> Value:
+        name = f"%s{self._next()}"
+        self._entry.append(f"  {name} = alloca {type_}, i64 {count}, align {max(type_.size, 1)}")
+        return Value(self, name, PTR)
+
+    def const(self, value: float | int, type_: Type) -> Value:
+        if type_.kind == "f":
+            number = float(value)
+            if type_.bits == 32:  # LLVM wants the double that the float is
+                number = struct.unpack("f", struct.pack("f", number))[0]
+            if type_.bits == 16:
+                text = f"0xH{struct.unpack('H', struct.pack('e', number))[0]:04X}"
+            else:
+                text = f"0x{struct.unpack('Q', struct.pack('d', number))[0]:016X}"
+        elif type_.bits == 1:
+            text = "true" if value else "false"
+        else:
+            text = str(int(value))
+        if type_.lanes > 1:
+            text = "<" + ", ".join([f"{type_.element} {text}"] * type_.lanes) + ">"
+        return Value(self, text, type_)
+
+    def iota(self, type_: Type) -> Value:
+        """0, 1, 2, ... in the lanes of an integer type."""
+        lanes = ", ".join(f"{type_.element} {i}" for i in range(type_.lanes))
+        return Value(self, f"<{lanes}>" if type_.lanes > 1 else "0", type_)
+
+    def var(self, init: Value) -> Var:
+        variable = Var(self, init.type)
+        variable.set(init)
+        return variable
+
+    # --- memory; nothing is assumed of alignment beyond the element's, unless said
+
+    def load(self, pointer: Value, type_: Type, align: int = 1) -> Value:
+        if type_.lanes == 1 and type_.bits == 1:
+            return self.emit(f"load i1, ptr {pointer.name}", type_)
+        return self.emit(f"load {type_}, ptr {pointer.name}, align {align}", type_)
+
+    def store(self, value: Value, pointer: Value, align: int = 1) -> None:
+        self._lines.append(f"  store {value.type} {value.name}, ptr {pointer.name}, align {align}")
+
+    def prefetch(self, pointer: Value, *, write: bool = False) -> None:
+        self.call("llvm.prefetch.p0", None, [pointer, *(self.const(x, I32) for x in (write, 3, 1))])
+
+    # --- operations
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        return self.emit(
+            f"select {condition.type} {condition.name}, {yes.type} {yes.name}, "
+            f"{no.type} {no.name}",
+            yes.type,
+        )
+
+    def call(self, name: str, result: Type | None, args: Sequence[Value]) -> Value:
+        types = ", ".join(str(a.type) for a in args)
+        self.declarations[name] = f"declare {result or 'void'} @{name}({types})"
+        text = f"call {result or 'void'} @{name}({', '.join(f'{a.type} {a.name}' for a in args)})"
+        if result is None:
+            self._lines.append(f"  {text}")
+            return args[0]
+        return self.emit(text, result)
+
+    def intrinsic(self, name: str, *args: Value) -> Value:
+        """Call ``llvm.NAME`` on values of one type."""
+        type_ = args[0].type
+        return self.call(f"llvm.{name}.{type_.suffix()}", type_, args)
+
+    def invoke(self, other: Function, args: Sequence[Value]) -> None:
+        """Call another function of the module."""
+        text = ", ".join(f"{a.type} {a.name}" for a in args)
+        self._lines.append(f"  call void @{other.name}({text})")
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        return self.intrinsic("fma", x, y, z)
+
+    def low(self, x: Value, y: Operand) -> Value:
+        """The smaller of two integers."""
+        rhs = self.const(y, x.type) if isinstance(y, (int, float)) else y
+        return self.select(x.cmp("<", rhs), x, rhs)
+
+    def ceil_div(self, x: Value, y: int) -> Value:
+        return (x + (y - 1)) // y
+
+    # --- control flow
+
+    def _label(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+
+    @contextmanager
+    def loop(self, lo: Operand, hi: Operand, step: Operand = 1) -> Iterator[Value]:
+        """For ``i`` from `lo` while below `hi`, in steps of `step` (> 0)."""
+        first, last, by = (
+            self.const(x, I64) if isinstance(x, (int, float)) else x for x in (lo, hi, step)
+        )
+        slot = self.var(first)
+        n = self._next()
+        self._lines.append(f"  br label %guard{n}")
+        self._label(f"guard{n}")
+        enter = first.cmp("<", last)
+        self._lines.append(f"  br i1 {enter.name}, label %body{n}, label %exit{n}")
+        self._label(f"body{n}")
+        i = slot.get()
+        yield i
+        following = self.emit(f"add nsw i64 {i.name}, {by.name}", I64)
+        slot.set(following)
+        again = following.cmp("<", last)
+        self._lines.append(f"  br i1 {again.name}, label %body{n}, label %exit{n}")
+        self._label(f"exit{n}")
+
+    @contextmanager
+    def while_(self) -> Iterator[str]:
+        """Repeat until :meth:`break_if` on the yielded label."""
+        n = self._next()
+        self._lines.append(f"  br label %again{n}")
+        self._label(f"again{n}")
+        yield f"done{n}"
+        self._lines.append(f"  br label %again{n}")
+        self._label(f"done{n}")
+
+    def break_if(self, condition: Value, label: str) -> None:
+        n = self._next()
+        self._lines.append(f"  br i1 {condition.name}, label %{label}, label %go{n}")
+        self._label(f"go{n}")
+
+    @contextmanager
+    def if_(self, condition: Value) -> Iterator[None]:
+        n = self._next()
+        self._lines.append(f"  br i1 {condition.name}, label %then{n}, label %end{n}")
+        self._label(f"then{n}")
+        yield
+        self._lines.append(f"  br label %end{n}")
+        self._label(f"end{n}")
+
+    @contextmanager
+    def if_else(self, condition: Value) -> Iterator[_Else]:
+        """``with f.if_else(c) as otherwise: ...; with otherwise(): ...``."""
+        n = self._next()
+        self._lines.append(f"  br i1 {condition.name}, label %then{n}, label %else{n}")
+        self._label(f"then{n}")
+        yield _Else(self, n)
+        self._lines.append(f"  br label %end{n}")
+        self._label(f"end{n}")
+
+    def text(self) -> str:
+        params = ", ".join(f"{a.type} {a.name}" for a in self.args)
+        linkage = "internal " if self.private else ""
+        body = "\n".join(["entry:", *self._entry, *self._lines, "  ret void"])
+        return f"define {linkage}void @{self.name}({params}) #0 {{\n{body}\n}}\n"
+
+
+class _Else:
+    def __init__(self, fn: Function, n: int) -> None:
+        self.fn, self.n = fn, n
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.fn._lines.append(f"  br label %end{self.n}")
+        self.fn._label(f"else{self.n}")
+        yield
+
+
+def module_text(functions: Sequence[Function], attributes: str = "nounwind") -> str:
+    """The text of a module of these functions."""
+    declarations = sorted({d for f in functions for d in f.declarations.values()})
+    parts = [*declarations, *(f.text() for f in functions), f"attributes #0 = {{ {attributes} }}"]
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,408 @@
+"""How a semiring is computed in a dtype: a pure function of the two and of what the operands hold.
+
+The decisions made here, once, for every verb of the CPU engine:
+
+* floating point computes in its own type, 16-bit floats in float32 (each result is rounded once);
+* a minimum that drops NaN is used where no NaN can appear, and NumPy's rule is kept elsewhere;
+* max-min of floats may run on order-preserving integer keys;
+* integers compute in the narrowest type that holds every intermediate result, found by interval
+  arithmetic from the operands' ranges. Where that is wider than the dtype, each result is checked
+  as it is stored. What 64 bits cannot hold is refused. Nothing wraps;
+* bool computes on 32 columns at a time, one bit each.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import expressions as ex
+from ..semirings import Semiring, fold_start
+
+__all__ = ["Facts", "Plan", "make_plan", "needs_facts"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Range of an array's entries.
+
+    `lo` and `hi` leave out NaN and, for integers, the semiring's infinite zero; `special` tells
+    whether any of these is there. An empty range has lo > hi.
+    """
+
+    lo: float | int
+    hi: float | int
+    special: bool
+
+    def kinds(self) -> frozenset[str]:
+        return ex.kinds_between(self.lo, self.hi, self.special)
+
+    def interval(self) -> tuple[int, int]:
+        return (int(self.lo), int(self.hi)) if self.lo <= self.hi else (0, 0)
+
+    def join(self, other: Facts) -> Facts:
+        return Facts(
+            min(self.lo, other.lo), max(self.hi, other.hi), self.special or other.special
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the code generator needs to know of the algebra; equal plans share their code.
+
+    Parameters
+    ----------
+    add, mul : Expr
+        The operations.
+    storage : str
+        NumPy's name of the arrays' dtype.
+    compute : str
+        ``"f32"``, ``"i16"``, ``"u64"``, ...: kind and bits of the type computed in.
+    codec : {"plain", "key", "sentinel", "bits"}
+        How a stored value becomes one to compute with.
+    start : float or int
+        What an accumulator starts from.
+    missing : int or None
+        The integer in the arrays that stands for an infinite zero.
+    infinite : int
+        What stands for it while computing.
+    keep_nan : bool
+        Whether minima and maxima must keep NaN.
+    annihilate : bool
+        Whether ⊗ must test its operands for ``infinite``.
+    check : bool
+        Whether a result can leave the range of the dtype.
+    fma : bool
+        Whether ``a + b`` is computed as ``fma(b, 1, a)``.
+    """
+
+    add: ex.Expr
+    mul: ex.Expr
+    storage: str
+    compute: str
+    codec: str = "plain"
+    start: float | int = 0
+    missing: int | None = None
+    infinite: int = 0
+    keep_nan: bool = False
+    annihilate: bool = False
+    check: bool = False
+    fma: bool = False
+
+
+_FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
+_SUM = (ex.Expr("+", (ex.A, ex.B)), ex.Expr("+", (ex.B, ex.A)))
+_EXTREMA = frozenset({"min", "max"})
+
+
+@functools.lru_cache(maxsize=1024)
+def needs_facts(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
+    """Whether :func:`make_plan` looks at what the operands hold."""
+    if dtype.name in _FLOATS:
+        return bool(_EXTREMA & (semiring.add_expr.ops() | semiring.mul_expr.ops()))
+    return dtype.kind in "iu" and not semiring.order_only
+
+
+def make_plan(
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    a: Facts | None,
+    b: Facts | None,
+    k: int,
+    *,
+    c: Facts | None = None,
+    alpha: float | int | None = None,
+    beta: float | int | None = None,
+) -> Plan:
+    """Decide how to compute (α ⊗ A ⊗ B) ⊕ (β ⊗ C).
+
+    Facts may be None where :func:`needs_facts` says so; `c` is None where C is not read.
+
+    Raises
+    ------
+    TypeError
+        If the semiring makes no sense in the dtype.
+    OverflowError
+        If a result could leave what 64 bits hold.
+    """
+    if dtype.name in _FLOATS:
+        return _float_plan(semiring, dtype, a, b, c, alpha, beta)
+    if dtype.kind == "b":
+        return _bool_plan(semiring)
+    if dtype.kind in "iu":
+        return _integer_plan(semiring, dtype, a, b, k, c, alpha, beta)
+    raise TypeError(f"{semiring.name} on dtype {dtype}: {_accepted(dtype)}")
+
+
+def _accepted(dtype: np.dtype[Any]) -> str:
+    what = "float16, bfloat16, float32, float64, the integers and bool are accepted"
+    if dtype.kind == "c":
+        what += "; complex numbers have no order, and no semiring here is defined on them"
+    elif dtype.kind == "O":
+        what += "; convert the objects first, for example with A.astype(float)"
+    return what
+
+
+# --- floating point ---------------------------------------------------------------------------
+
+
+def _float_plan(
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    a: Facts | None,
+    b: Facts | None,
+    c: Facts | None,
+    alpha: float | None,
+    beta: float | None,
+) -> Plan:
+    ops = semiring.add_expr.ops() | semiring.mul_expr.ops()
+    if ex.BITWISE & _numeric_ops(semiring.add_expr) | ex.BITWISE & _numeric_ops(semiring.mul_expr):
+        raise TypeError(
+            f"{semiring.name} works on bits (⊕ is {semiring.add}, ⊗ is {semiring.mul}) and has no "
+            f"{dtype} form: use dtype bool, or max_min / max_times for numbers"
+        )
+    compute = _FLOATS[dtype.name]
+    keep_nan = False
+    if _EXTREMA & ops:
+        kinds_a = a.kinds() if a else frozenset(ex._KINDS)
+        kinds_b = b.kinds() if b else frozenset(ex._KINDS)
+        kinds_c = c.kinds() if c else frozenset()
+        keep_nan = "nan" in kinds_c
+        for scale, kinds in ((alpha, kinds_a), (beta, kinds_c)):
+            if scale is not None and kinds:
+                one = ex.kinds_between(scale, scale, math.isnan(scale))
+                keep_nan |= ex.may_be_nan(semiring.mul_expr, one, kinds)
+        if alpha is not None:  # α ⊗ A may hold anything but NaN now
+            kinds_a = frozenset(ex._KINDS) - {"nan"}
+        keep_nan |= ex.may_be_nan(semiring.mul_expr, kinds_a, kinds_b)
+        if not semiring.add_kind:
+            anything = frozenset(ex._KINDS) - {"nan"}
+            keep_nan |= ex.may_be_nan(semiring.add_expr, anything, anything)
+    return Plan(
+        semiring.add_expr,
+        semiring.mul_expr,
+        dtype.name,
+        compute,
+        start=float(fold_start(semiring)),
+        keep_nan=keep_nan,
+    )
+
+
+def _numeric_ops(expr: ex.Expr) -> frozenset[str]:
+    """Operations applied to numbers, leaving out ``&`` and ``|`` between comparisons."""
+    found = set()
+    for node in expr.walk():
+        logical = all(_is_logical(arg) for arg in node.args)
+        if not (node.op in ex.BITWISE and logical):
+            found.add(node.op)
+    return frozenset(found)
+
+
+def _is_logical(expr: ex.Expr) -> bool:
+    if expr.op in ex.BITWISE:
+        return all(_is_logical(arg) for arg in expr.args)
+    return expr.op in ex.COMPARISONS
+
+
+def with_keys(plan: Plan) -> Plan:
+    """The same product of floats on order-preserving integers; exact, but NaN has no place."""
+    bits = int(plan.compute[1:])
+    key = float_key(plan.start, bits)
+    return replace(plan, compute=f"i{bits}", codec="key", start=key)
+
+
+def can_use_keys(plan: Plan) -> bool:
+    ops = plan.add.ops() | plan.mul.ops()
+    return plan.compute[0] == "f" and not plan.keep_nan and ops <= {"min", "max", "a", "b"}
+
+
+def can_use_fma(plan: Plan) -> bool:
+    return plan.compute[0] == "f" and plan.mul in _SUM
+
+
+def float_key(x: float, bits: int) -> int:
+    raw = int(np.array(x, f"f{bits // 8}").view(f"i{bits // 8}")[()])
+    return raw ^ ((raw >> (bits - 1)) & ((1 << (bits - 1)) - 1))
+
+
+# --- bool -------------------------------------------------------------------------------------
+
+_TABLES = {
+    0b1000: ex.Expr("&", (ex.A, ex.B)),
+    0b1110: ex.Expr("|", (ex.A, ex.B)),
+    0b0110: ex.Expr("^", (ex.A, ex.B)),
+}
+
+
+def _bool_plan(semiring: Semiring) -> Plan:
+    zero, _ = semiring.identities(np.dtype(bool))
+    add, mul = (
+        _truth_table(semiring, expr) for expr in (semiring.add_expr, semiring.mul_expr)
+    )
+    start = fold_start(semiring)
+    full = bool(zero) if start == semiring.zero else start > 0
+    return Plan(add, mul, "bool", "i32", codec="bits", start=-1 if full else 0)
+
+
+def _truth_table(semiring: Semiring, expr: ex.Expr) -> ex.Expr:
+    """The expression in bitwise operations that agrees with `expr` on 0 and 1."""
+    table, terms = 0, []
+    for a in (0, 1):
+        for b in (0, 1):
+            bitwise = ex.BITWISE & _numeric_ops(expr)
+            operands = (np.bool_(a), np.bool_(b)) if bitwise else (np.float64(a), np.float64(b))
+            value = float(ex.evaluate(expr, *operands))
+            if value not in (0.0, 1.0):
+                raise TypeError(
+                    f"{semiring.name} is not closed on bool: with a = {a}, b = {b} the expression "
+                    f"{semiring.add if expr is semiring.add_expr else semiring.mul!r} gives "
+                    f"{value:g}; use lor_land, or a numeric dtype (A.astype(float))"
+                )
+            if value:
+                table |= 1 << (2 * a + b)
+                left = ex.A if a else ex.Expr("~", (ex.A,))
+                right = ex.B if b else ex.Expr("~", (ex.B,))
+                terms.append(ex.Expr("&", (left, right)))
+    if table in _TABLES:
+        return _TABLES[table]
+    if not terms:
+        return ex.Expr("const", (), 0)
+    return functools.reduce(lambda x, y: ex.Expr("|", (x, y)), terms)
+
+
+# --- integers ---------------------------------------------------------------------------------
+
+
+def infinite_zero(semiring: Semiring, dtype: np.dtype[Any]) -> int | None:
+    """The integer that stands for an infinite zero, or None if zero is an ordinary number."""
+    if dtype.kind not in "iu" or semiring.order_only or math.isfinite(semiring.zero):
+        return None
+    return int(semiring.identities(dtype)[0])
+
+
+def _integer_plan(
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    a: Facts | None,
+    b: Facts | None,
+    k: int,
+    c: Facts | None,
+    alpha: int | None,
+    beta: int | None,
+) -> Plan:
+    add, mul = semiring.add_expr, semiring.mul_expr
+    zero, one = semiring.identities(dtype)
+    _check_bitwise(semiring, dtype, int(one))
+    info = np.iinfo(dtype)
+    own = f"{dtype.kind}{8 * dtype.itemsize}"
+    if semiring.order_only:
+        start = info.max if semiring.add_kind == "min" else info.min
+        return Plan(add, mul, dtype.name, own, start=int(start))
+    missing = infinite_zero(semiring, dtype)
+    assert a is not None
+    assert b is not None
+    finite_lo = info.min + (semiring.zero == -math.inf)
+    finite_hi = info.max - (semiring.zero == math.inf)
+
+    def bounds(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
+        try:
+            return ex.interval(mul, x, y)
+        except ValueError as error:
+            raise TypeError(
+                f"{semiring.name} on {dtype}: {error}; use float32 or float64"
+            ) from None
+
+    def scaled(scale: int | None, facts: Facts) -> tuple[int, int]:
+        if scale is None or scale == missing:
+            return facts.interval()
+        return bounds((scale, scale), facts.interval())
+
+    left, right = scaled(alpha, a), b.interval()
+    product = bounds(left, right)
+    total = product
+    match semiring.add_kind:
+        case "+":
+            total = (min(0, k * product[0]), max(0, k * product[1]))
+        case "min" | "max":
+            pass
+        case "&" | "|" | "^":
+            bits = max(x.bit_length() for x in product)
+            total = (-(1 << bits) if product[0] < 0 else 0, (1 << bits) - 1)
+        case _:
+            raise TypeError(
+                f"{semiring.name} on {dtype}: how far ⊕ = {semiring.add} can grow is not known, so "
+                f"integers could overflow; use float32 or float64"
+            )
+    operands = [left, right, a.interval(), b.interval()]
+    if c is not None:
+        other = scaled(beta, c)
+        operands += [other, c.interval()]
+        if semiring.add_kind == "+":
+            total = (total[0] + min(0, other[0]), total[1] + max(0, other[1]))
+        else:
+            total = (min(total[0], other[0]), max(total[1], other[1]))
+    reach = [*operands, product, total]
+    lo, hi = min(r[0] for r in reach), max(r[1] for r in reach)
+
+    short = mul in _SUM and semiring.selective and missing is not None
+    for bits in (8, 16, 32, 64):
+        if bits < 8 * dtype.itemsize:
+            continue
+        unit = 1 << (bits - 4)
+        if short:  # a finite sum stays below the sum of infinity and anything
+            fits = all(-unit <= r[0] and r[1] <= unit for r in operands)
+        else:
+            fits = -(1 << (bits - 1)) < lo and hi < (1 << (bits - 1)) - 1
+        if fits:
+            break
+    else:
+        raise OverflowError(
+            f"{semiring.name} on {dtype}: with entries from {min(r[0] for r in operands)} to "
+            f"{max(r[1] for r in operands)} and k = {k}, a result may need more than 64 bits; "
+            f"use float64, or scale the entries down"
+        )
+    final = total if c is not None or alpha is None else total
+    plan = Plan(
+        add,
+        mul,
+        dtype.name,
+        f"i{bits}",
+        missing=missing,
+        check=final[0] < finite_lo or final[1] > finite_hi,
+    )
+    sign = 1 if semiring.zero > 0 else -1
+    if short:
+        far = sign * (4 * unit - 1)
+        return replace(plan, codec="sentinel", infinite=far, start=far)
+    if missing is not None:
+        far = (1 << (bits - 1)) - 1 if sign > 0 else -(1 << (bits - 1))
+        return replace(plan, codec="sentinel", infinite=far, start=far, annihilate=True)
+    match semiring.add_kind:
+        case "min":
+            start = (1 << (bits - 1)) - 1
+        case "max":
+            start = -(1 << (bits - 1))
+        case "&":
+            start = -1
+        case _:
+            start = 0
+    if semiring.add_kind in ("min", "max") and k == 0:
+        start = int(zero)
+    return replace(plan, start=start)
+
+
+def _check_bitwise(semiring: Semiring, dtype: np.dtype[Any], one: int) -> None:
+    """Refuse an algebra of truth values on integers, where its ``one`` is not neutral."""
+    if not ex.BITWISE & _numeric_ops(semiring.mul_expr):
+        return
+    for x in (1, 2, 6):
+        result = int(ex.evaluate(semiring.mul_expr, np.int64(one), np.int64(x)))
+        if result != x:
+            raise TypeError(
+                f"{semiring.name} on {dtype}: one = {semiring.one:g} is not neutral, since "
+                f"{semiring.one:g} ⊗ {x} = {result}; use dtype bool, or any_pair for numbers"
+            )

@@ -1,0 +1,521 @@
+"""The matrix product C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C), generated for one plan and one processor.
+
+The loops are those of Goto and van de Geijn (2008), with one change: a block of C stays in a local,
+tile-contiguous buffer through the whole K loop, so that C itself is touched once.
+
+    for each slab of K (KS) and of N (NB):      pack B's part
+      for each block of M (MC):                 pack A's part
+        for each block of N (NC):               the local block of C
+          for each block of K (KC):
+            for each panel of B, of A:          the micro-kernel: an MR x NR tile in registers
+
+Packed operands are K-block-major: ``[k block][panel][k][MR or NR]``, so that the panels a K block
+needs are contiguous. Edges live in packing, which repeats the last row or column, and in the
+write-back, which drops what lies outside; the K loop runs exactly as far as K, so no padding value
+ever enters a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .algebra import Algebra, compute_type, storage_type
+from .compiler import Target
+from .ir import I32, I64, PTR, Function, Type, Value
+from .plan import Plan
+
+__all__ = ["Shape", "product_functions", "tile_shape"]
+
+#: The fields of the parameter block, 64 bits each.
+PARAMS = (
+    "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
+    "a_batch", "b_batch", "c_batch", "mode", "k_slab", "n_slab", "alpha", "beta", "one",
+    "arg_offset", "pred_offset",
+)  # fmt: skip
+#: Bits of ``mode``.
+READ_C, ALPHA, BETA, GATHER = 1, 2, 4, 8
+
+#: k-steps between two looks at which accumulators improved (return_arg).
+ARG_STEP = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Block sizes in elements of the compute type.
+
+    Parameters
+    ----------
+    mr : int
+        Rows of the register tile.
+    vectors : int
+        Vectors in a row of it.
+    lanes : int
+        Elements in a vector.
+    kc, mc, nc : int
+        Block of K, M and N; mc is a multiple of mr, nc of nr.
+    """
+
+    mr: int
+    vectors: int
+    lanes: int
+    kc: int
+    mc: int
+    nc: int
+
+    @property
+    def nr(self) -> int:
+        return self.vectors * self.lanes
+
+    def workspace(self, size: int, k_slab: int, n_slab: int, *, arg: bool) -> tuple[int, ...]:
+        """Byte offsets of local C, local arg, packed A, packed B, and the total."""
+        head = 64
+        local = head + self.mc * self.nc * size
+        a = local + (self.mc * self.nc * 4 if arg else 0)
+        b = a + self.mc * k_slab * size
+        panels = -(-n_slab // self.nr)
+        return head, local, a, b, b + panels * self.nr * k_slab * size
+
+
+def tile_shape(plan: Plan, target: Target) -> Shape:
+    """The register tile and the cache blocks: a pure function of the plan and the processor.
+
+    With 32 registers, a tile 24 rows high and one vector wide leaves the accumulators in place
+    for forms that need a temporary (a broadcast A, b folded into it, then ⊕), and 14 x 2 feeds a
+    fused multiply-add with the fewest loads. With 16 registers the same, halved.
+    """
+    size = compute_type(plan).size
+    lanes = target.vector_bytes // size
+    fused = plan.add.op == "+" and plan.mul.op == "*" and plan.compute[0] == "f"
+    if target.registers >= 32:
+        mr, vectors = (14, 2) if fused else (24, 1)
+    else:
+        mr, vectors = (6, 2) if fused else (12, 1)
+    nr = vectors * lanes
+    kc = max(64, 1024 // size // ARG_STEP * ARG_STEP)
+    mc = max(1, 288 // mr) * mr
+    nc = max(1, (1024 // size) // nr) * nr
+    return Shape(mr, vectors, lanes, kc, mc, nc)
+
+
+class ArrayView:
+    """The fields of a NumPy array object: data, dimensions, strides (part of NumPy's C ABI)."""
+
+    def __init__(self, f: Function, array: Value, head: int) -> None:
+        self.f = f
+        self.data = f.load(array.at(head), PTR, 8)
+        self.ndim = f.load(array.at(head + 8), I32, 4).to(I64)
+        self.dims = f.load(array.at(head + 16), PTR, 8)
+        self.strides = f.load(array.at(head + 24), PTR, 8)
+
+    def _at(self, where: Value, axis: int) -> Value:
+        """Dimension or stride of an axis counted from the end."""
+        return self.f.load(where.at((self.ndim + axis) * 8), I64, 8)
+
+    def dim(self, axis: int) -> Value:
+        return self._at(self.dims, axis)
+
+    def stride(self, axis: int) -> Value:
+        return self._at(self.strides, axis)
+
+
+def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> list[Function]:
+    """Generate ``product(A, B, C, workspace, params, K, P)``.
+
+    `head` is the size of a Python object's header. With `arg`, the k that attained each entry goes
+    to the int32 array K; in mode ``GATHER`` K receives P[k, j] instead, where an entry improved.
+    """
+    shape = tile_shape(plan, target)
+    micro = _micro(plan, shape, arg=arg)
+    packs = [_pack(plan, shape, "a"), _pack(plan, shape, "b")]
+    unpacks = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
+    driver = _driver(plan, shape, head, micro, packs, unpacks, arg=arg)
+    return [micro, *packs, *unpacks, driver]
+
+
+def _micro(plan: Plan, shape: Shape, *, arg: bool) -> Function:
+    """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
+    f = Function("micro", [I64, PTR, PTR, PTR, PTR, PTR, I64], private=True)
+    kc, a, b, c, one_at, where, step0 = f.args
+    t = compute_type(plan)
+    vec = t.vector(shape.lanes)
+    one = f.load(one_at, t).splat(shape.lanes) if plan.fma else None
+    algebra = Algebra(f, plan, one)
+    tile = [(r, v) for r in range(shape.mr) for v in range(shape.vectors)]
+
+    def at(r: int, v: int, size: int) -> int:
+        return (r * shape.nr + v * shape.lanes) * size
+
+    def steps(acc: dict[tuple[int, int], object], count: Value, a: Value, b: Value) -> None:
+        with f.loop(0, count) as k:
+            row_a = a.at(k * (shape.mr * t.size))
+            row_b = b.at(k * (shape.nr * t.size))
+            bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
+            for r in range(shape.mr):
+                x = f.load(row_a.at(r * t.size), t, t.size).splat(shape.lanes)
+                for v in range(shape.vectors):
+                    slot = acc[r, v]
+                    if plan.add.op == "+" and plan.mul.op == "*" and t.kind == "f":
+                        slot.set(f.fma(x, bs[v], slot.get()))  # type: ignore[attr-defined]
+                    else:
+                        slot.set(algebra.add(slot.get(), algebra.mul(x, bs[v])))  # type: ignore[attr-defined]
+
+    if not arg:
+        acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}
+        steps(acc, kc, a, b)
+        for rv in tile:
+            f.store(acc[rv].get(), c.at(at(*rv, t.size)), vec.size)
+        return f
+
+    index = I32.vector(shape.lanes)
+    with f.loop(0, kc, ARG_STEP) as k0:
+        acc = {rv: f.var(algebra.start(shape.lanes)) for rv in tile}
+        count = f.low(kc - k0, ARG_STEP)
+        steps(acc, count, a.at(k0 * (shape.mr * t.size)), b.at(k0 * (shape.nr * t.size)))
+        step = (step0 + k0 // ARG_STEP).to(I32).splat(shape.lanes)
+        for rv in tile:
+            place, mark = c.at(at(*rv, t.size)), where.at(at(*rv, 4))
+            new, old = acc[rv].get(), f.load(place, vec, vec.size)
+            wins = algebra.better(new, old)
+            f.store(f.select(wins, new, old), place, vec.size)
+            f.store(f.select(wins, step, f.load(mark, index, 4)), mark, 4)
+    return f
+
+
+def _pack(plan: Plan, shape: Shape, side: str) -> Function:
+    """Pack one K block: ``dst[panel][k][width]`` from ``src`` with any strides.
+
+    Arguments: src, stride along the panel, stride along k, extent (rows of A or columns of B),
+    k extent, dst. For packed bits the columns of B become words of 32.
+    """
+    f = Function(f"pack_{side}", [PTR, I64, I64, I64, I64, PTR], private=True)
+    src, along, down, extent, depth, dst = f.args
+    algebra = Algebra(f, plan)
+    t, s = algebra.compute, algebra.storage
+    width = shape.mr if side == "a" else shape.nr
+    if plan.codec == "bits" and side == "b":
+        _pack_bits(f, width, src, along, down, extent, depth, dst)
+        return f
+    panels = f.ceil_div(extent, width)
+    contiguous = along.cmp("==", s.size)
+    with f.loop(0, panels) as p:
+        base = src.at(p * along * width)
+        out = dst.at(p * depth * (width * t.size))
+        left = extent - p * width
+        whole = left.cmp(">=", width)
+        with f.if_else(whole & contiguous) as otherwise:
+            with f.loop(0, depth) as k:
+                row, to = base.at(k * down), out.at(k * (width * t.size))
+                for first, lanes in _pieces(width, shape.lanes):
+                    x = f.load(row.at(first * s.size), s.vector(lanes))
+                    f.store(algebra.decode(x), to.at(first * t.size), t.size)
+            with otherwise():
+                # short runs of k, so that a line fetched for one row is used up before it is lost
+                with f.loop(0, depth, 16) as k0:
+                    end = f.low(k0 + 16, depth)
+                    with f.loop(0, width) as w:
+                        inside = f.low(w, left - 1)
+                        row = base.at(inside * along)
+                        with f.loop(k0, end) as k:
+                            x = f.load(row.at(k * down), s)
+                            f.store(algebra.decode(x), out.at((k * width + w) * t.size), t.size)
+    return f
+
+
+def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
+    """Cut `width` into vectors of at most `lanes`, powers of two."""
+    pieces, first = [], 0
+    while first < width:
+        n = lanes
+        while n > width - first:
+            n //= 2
+        pieces.append((first, n))
+        first += n
+    return pieces
+
+
+def _pack_bits(
+    f: Function, width: int, src: Value, along: Value, down: Value, extent: Value, depth: Value,
+    dst: Value,
+) -> None:  # fmt: skip
+    words = f.ceil_div(extent, 32)
+    panels = f.ceil_div(words, width)
+    byte, mask = Type("u", 8), Type("i", 32)
+    contiguous = along.cmp("==", 1)
+    with f.loop(0, panels) as p, f.loop(0, depth) as k:
+        row = src.at(k * down)
+        out = dst.at((p * depth + k) * (width * 4))
+        with f.loop(0, width) as w:
+            first = (p * width + w) * 32
+            with f.if_else(contiguous & (first + 32).cmp("<=", extent)) as otherwise:
+                bits = f.load(row.at(first), byte.vector(32)).cmp("!=", 0).bits_as(mask)
+                f.store(bits, out.at(w * 4), 4)
+                with otherwise():
+                    word = f.var(f.const(0, mask))
+                    with f.loop(first, f.low(first + 32, extent)) as j:
+                        on = f.load(row.at(j * along), byte).cmp("!=", 0)
+                        bit = f.select(on, f.const(1, mask), f.const(0, mask))
+                        word.set(word.get() | (bit << (j - first).to(mask)))
+                    f.store(word.get(), out.at(w * 4), 4)
+
+
+def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
+    """Move one tile between C (any strides) and its local copy.
+
+    Arguments: C at the tile, row stride, column stride, rows and columns (in C's elements) inside,
+    local tile, flags, β. Loading with β multiplies by it; storing notes a result that does not fit.
+    """
+    f = Function(f"{way}_c", [PTR, I64, I64, I64, I64, PTR, PTR, PTR], private=True)
+    c, rs, cs, rows, columns, local, flags, beta = f.args
+    algebra = Algebra(f, plan)
+    t, s = algebra.compute, algebra.storage
+    if plan.codec == "bits":
+        _move_bits(f, shape, way, c, rs, cs, rows, columns, local)
+        return f
+
+    def element(place: Value, near: Value, lanes: int, factor: Value | None) -> None:
+        if way == "load":
+            x = algebra.decode(f.load(place, s.vector(lanes)))
+            if factor is not None:
+                x = algebra.scale(factor.splat(lanes), x)
+            f.store(x, near, t.size)
+            return
+        value, bad = algebra.encode(f.load(near, t.vector(lanes), t.size))
+        f.store(value, place)
+        if bad is not None:
+            one = Type("i", 8).vector(lanes)
+            seen = f.select(bad, f.const(1, one), f.const(0, one))
+            any_ = seen if lanes == 1 else f.call(
+                f"llvm.vector.reduce.or.{one.suffix()}", Type("i", 8), [seen]
+            )
+            f.store(f.load(flags, Type("i", 8)) | any_, flags)
+
+    def walk(factor: Value | None) -> None:
+        fast = cs.cmp("==", s.size) & columns.cmp(">=", shape.nr)
+        with f.loop(0, f.low(rows, shape.mr)) as r:
+            row, near = c.at(r * rs), local.at(r * (shape.nr * t.size))
+            with f.if_else(fast) as otherwise:
+                for v in range(shape.vectors):
+                    element(row.at(v * shape.lanes * s.size),
+                            near.at(v * shape.lanes * t.size), shape.lanes, factor)  # fmt: skip
+                with otherwise(), f.loop(0, f.low(columns, shape.nr)) as j:
+                    element(row.at(j * cs), near.at(j * t.size), 1, factor)
+
+    if way == "load":
+        with f.if_else(beta.cmp("==", f.emit("inttoptr i64 0 to ptr", PTR))) as otherwise:
+            walk(None)
+            with otherwise():
+                walk(f.load(beta, t))
+    else:
+        walk(None)
+    return f
+
+
+def _move_bits(
+    f: Function, shape: Shape, way: str, c: Value, rs: Value, cs: Value, rows: Value,
+    columns: Value, local: Value,
+) -> None:  # fmt: skip
+    word, byte = Type("i", 32), Type("u", 8)
+    fast = cs.cmp("==", 1)
+    with f.loop(0, f.low(rows, shape.mr)) as r:
+        row, near = c.at(r * rs), local.at(r * (shape.nr * 4))
+        with f.loop(0, f.low(f.ceil_div(columns, 32), shape.nr)) as w:
+            first = w * 32
+            with f.if_else(fast & (first + 32).cmp("<=", columns)) as otherwise:
+                if way == "store":
+                    bits = f.load(near.at(w * 4), word, 4).bits_as(Type("i", 1, 32))
+                    f.store(bits.to(byte), row.at(first))
+                else:
+                    bits = f.load(row.at(first), byte.vector(32)).cmp("!=", 0).bits_as(word)
+                    f.store(bits, near.at(w * 4), 4)
+                with otherwise():
+                    value = f.var(f.load(near.at(w * 4), word, 4) if way == "store"
+                                  else f.const(0, word))  # fmt: skip
+                    with f.loop(first, f.low(first + 32, columns)) as j:
+                        place, shift = row.at(j * cs), (j - first).to(word)
+                        if way == "store":
+                            f.store(((value.get() >> shift) & 1).to(byte), place)
+                        else:
+                            on = f.load(place, byte).cmp("!=", 0)
+                            bit = f.select(on, f.const(1, word), f.const(0, word))
+                            value.set(value.get() | (bit << shift))
+                    if way == "load":
+                        f.store(value.get(), near.at(w * 4), 4)
+
+
+def _driver(
+    plan: Plan, shape: Shape, head: int, micro: Function, packs: list[Function],
+    moves: list[Function], *, arg: bool,
+) -> Function:  # fmt: skip
+    f = Function("product", [PTR] * 7)
+    A, B, C, workspace, params, K, P = f.args
+    a, b, c = (ArrayView(f, x, head) for x in (A, B, C))
+    p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
+    field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
+    algebra = Algebra(f, plan)
+    t = algebra.compute
+    s_size = algebra.storage.size
+    unit = 32 if plan.codec == "bits" else 1  # columns of C in one element of the compute type
+    mode = p["mode"]
+    depth = a.dim(-1)
+    i1 = f.select(p["i1"].cmp("<", 0), c.dim(-2), p["i1"])
+    j1 = f.select(p["j1"].cmp("<", 0), c.dim(-1), p["j1"])
+    ws = f.load(workspace.at(head), PTR, 8)
+    k_slab, n_slab = p["k_slab"], p["n_slab"]  # n_slab in compute elements, a multiple of nr
+    local = ws.at(64)
+    local_arg = local.at(shape.mc * shape.nc * t.size)
+    packed_a = local_arg.at(shape.mc * shape.nc * 4) if arg else local_arg
+    packed_b = packed_a.at(k_slab * (shape.mc * t.size))
+    null = f.emit("inttoptr i64 0 to ptr", PTR)
+    beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
+    tile_bytes = shape.mr * shape.nr * t.size
+    if arg:
+        k_array, p_array = ArrayView(f, K, head), ArrayView(f, P, head)
+
+    def data(view: ArrayView, name: str, batch: Value) -> Value:
+        return view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
+
+    def scale_by_alpha(size: Value) -> None:
+        factor = f.load(field["alpha"], t)
+        with f.loop(0, size) as e:
+            place = packed_a.at(e * t.size)
+            f.store(algebra.scale(factor, f.load(place, t, t.size)), place, t.size)
+
+    with f.loop(0, p["batch"]) as batch:
+        data_a, data_b, data_c = data(a, "a", batch), data(b, "b", batch), data(c, "c", batch)
+        with f.loop(0, depth, k_slab) as ks:
+            kk = f.low(depth - ks, k_slab)
+            with f.loop(p["j0"], j1, n_slab * unit) as jb:
+                nn = f.low(j1 - jb, n_slab * unit)  # columns of C
+                ne = f.ceil_div(nn, unit) if unit > 1 else nn  # the same in compute elements
+                panels_b = f.ceil_div(ne, shape.nr)
+                slab_b = panels_b * (shape.nr * t.size)  # bytes of B's panels for one k
+                with f.loop(0, kk, shape.kc) as kb:
+                    f.invoke(packs[1], [
+                        data_b.at((ks + kb) * b.stride(-2) + jb * b.stride(-1)), b.stride(-1),
+                        b.stride(-2), nn, f.low(kk - kb, shape.kc), packed_b.at(kb * slab_b),
+                    ])  # fmt: skip
+                with f.loop(p["i0"], i1, shape.mc) as ib:
+                    mm = f.low(i1 - ib, shape.mc)
+                    panels_a = f.ceil_div(mm, shape.mr)
+                    slab_a = panels_a * (shape.mr * t.size)
+                    with f.loop(0, kk, shape.kc) as kb:
+                        f.invoke(packs[0], [
+                            data_a.at((ks + kb) * a.stride(-1) + ib * a.stride(-2)), a.stride(-2),
+                            a.stride(-1), mm, f.low(kk - kb, shape.kc), packed_a.at(kb * slab_a),
+                        ])  # fmt: skip
+                    if plan.codec != "bits":
+                        with f.if_((mode & ALPHA).cmp("!=", 0)):
+                            scale_by_alpha(panels_a * kk * shape.mr)
+                    with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
+                        block_b = f.low(panels_b - pb, shape.nc // shape.nr)
+                        column = jb + pb * (shape.nr * unit)
+                        corner = data_c.at(ib * c.stride(-2) + column * c.stride(-1))
+                        inside = jb + nn - column
+                        tiles = (block_b, panels_a, corner, inside, mm)
+                        fresh = ((mode & READ_C).cmp("==", 0)) & ks.cmp("==", 0)
+                        with f.if_else(fresh) as otherwise:
+                            with f.loop(0, block_b * panels_a * (tile_bytes // 64)) as e:
+                                lanes = 64 // t.size
+                                f.store(algebra.start(lanes), local.at(e * 64), t.size)
+                            if arg:
+                                _fill(f, local_arg, block_b * panels_a * (shape.mr * shape.nr), 0)
+                            with otherwise():
+                                once = f.select(ks.cmp("==", 0), beta, null)
+                                _each_tile(f, shape, t, unit, moves[0], c, tiles, local, ws, once)
+                                if arg:
+                                    _fill(f, local_arg,
+                                          block_b * panels_a * (shape.mr * shape.nr), -1)  # fmt: skip
+                        with f.loop(0, kk, shape.kc) as kb:
+                            kc = f.low(kk - kb, shape.kc)
+                            with f.loop(0, block_b) as jr:
+                                at_b = packed_b.at(
+                                    kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)
+                                )
+                                with f.loop(0, panels_a) as ir:
+                                    n = jr * panels_a + ir
+                                    f.invoke(micro, [
+                                        kc,
+                                        packed_a.at(kb * slab_a + ir * kc * (shape.mr * t.size)),
+                                        at_b,
+                                        local.at(n * tile_bytes),
+                                        field["one"],
+                                        local_arg.at(n * (shape.mr * shape.nr * 4)),
+                                        kb // ARG_STEP,
+                                    ])  # fmt: skip
+                        _each_tile(f, shape, t, unit, moves[1], c, tiles, local, ws, null)
+                        if arg:
+                            _rescan(f, plan, shape, tiles, local, local_arg, packed_a, packed_b,
+                                    slab_a, slab_b, kk, ks, pb, ib, column, mode, k_array, p_array,
+                                    p, field, batch)  # fmt: skip
+    _ = s_size
+    return f
+
+
+def _fill(f: Function, where: Value, count: Value, value: int) -> None:
+    with f.loop(0, count) as e:
+        f.store(f.const(value, I32), where.at(e * 4), 4)
+
+
+def _each_tile(
+    f: Function, shape: Shape, t: Type, unit: int, move: Function, c: ArrayView,
+    tiles: tuple[Value, ...], local: Value, flags: Value, beta: Value,
+) -> None:  # fmt: skip
+    """Move all tiles of the local block."""
+    block_b, panels_a, corner, inside, mm = tiles
+    rs, cs = c.stride(-2), c.stride(-1)
+    with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
+        f.invoke(move, [
+            corner.at(ir * rs * shape.mr + jr * cs * (shape.nr * unit)), rs, cs,
+            mm - ir * shape.mr, inside - jr * (shape.nr * unit),
+            local.at((jr * panels_a + ir) * (shape.mr * shape.nr * t.size)), flags, beta,
+        ])  # fmt: skip
+
+
+def _rescan(
+    f: Function, plan: Plan, shape: Shape, tiles: tuple[Value, ...], local: Value,
+    local_arg: Value, packed_a: Value, packed_b: Value, slab_a: Value, slab_b: Value, kk: Value,
+    ks: Value, pb: Value, ib: Value, column: Value, mode: Value, k_array: ArrayView,
+    p_array: ArrayView, p: dict[str, Value], field: dict[str, Value], batch: Value,
+) -> None:  # fmt: skip
+    """Find the k in the winning step of each entry that gives its value; the smallest on ties."""
+    block_b, panels_a, _, inside, mm = tiles
+    t = compute_type(plan)
+    one = f.load(field["one"], t) if plan.fma else None
+    algebra = Algebra(f, plan, one)
+    gather = (mode & GATHER).cmp("!=", 0)
+    out = k_array.data.at(p["arg_offset"] + batch * k_array.stride(-2) * k_array.dim(-2))
+    with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
+        n = (jr * panels_a + ir) * (shape.mr * shape.nr)
+        rows = f.low(mm - ir * shape.mr, shape.mr)
+        columns = f.low(inside - jr * shape.nr, shape.nr)
+        with f.loop(0, rows) as r, f.loop(0, columns) as j:
+            e = n + r * shape.nr + j
+            step = f.load(local_arg.at(e * 4), I32, 4)
+            with f.if_(step.cmp(">=", 0)):
+                value = f.load(local.at(e * t.size), t, t.size)
+                k0 = step.to(I64) * ARG_STEP
+                kb = k0 // shape.kc * shape.kc
+                kc = f.low(kk - kb, shape.kc)
+                at_a = packed_a.at(kb * slab_a + (ir * kc * shape.mr + r) * t.size)
+                at_b = packed_b.at(kb * slab_b + ((pb + jr) * kc * shape.nr + j) * t.size)
+                last = f.low(k0 - kb + ARG_STEP, kc) - 1
+                k = f.var(k0 - kb)
+                with f.while_() as found:
+                    now = k.get()
+                    x = f.load(at_a.at(now * (shape.mr * t.size)), t, t.size)
+                    y = f.load(at_b.at(now * (shape.nr * t.size)), t, t.size)
+                    hit = algebra.same(algebra.mul(x, y), value)
+                    f.break_if(hit | now.cmp(">=", last), found)
+                    k.set(now + 1)
+                winner = ks + kb + k.get()
+                row, col = ib + ir * shape.mr + r, column + jr * shape.nr + j
+                answer = f.var(winner.to(I32))
+                with f.if_(gather):
+                    place = p_array.data.at(p["pred_offset"] + winner * p_array.stride(-2))
+                    answer.set(f.load(place.at(col * p_array.stride(-1)), I32))
+                place = out.at(row * k_array.stride(-2) + col * k_array.stride(-1))
+                f.store(answer.get(), place)
+
+
+def storage_size(plan: Plan) -> int:
+    return storage_type(plan.storage).size
