@@ -170,7 +170,7 @@ class Algebra:
         """A stored value as one to compute with."""
         f, plan = self.f, self.plan
         out = self.compute.vector(x.type.lanes)
-        if plan.codec == "bits":
+        if plan.codec in ("bits", "mask"):
             return f.select(x.cmp("!=", 0), f.const(-1, out), f.const(0, out))
         if plan.storage == "bfloat16":
             wide = x.to(Type("u", 32)) << 16
@@ -191,6 +191,8 @@ class Algebra:
         f, plan = self.f, self.plan
         lanes = x.type.lanes
         out = self.storage.vector(lanes)
+        if plan.codec == "mask":
+            return (x & 1).to(self.storage), None
         if plan.codec == "key":
             mask = (1 << (x.type.bits - 1)) - 1
             raw = x ^ ((x >> (x.type.bits - 1)) & mask)

@@ -62,7 +62,7 @@ class Plan:
         NumPy's name of the arrays' dtype.
     compute : str
         ``"f32"``, ``"i16"``, ``"u64"``, ...: kind and bits of the type computed in.
-    codec : {"plain", "key", "sentinel", "bits"}
+    codec : {"plain", "key", "sentinel", "bits", "mask"}
         How a stored value becomes one to compute with.
     start : float or int
         What an accumulator starts from.
@@ -246,6 +246,11 @@ def _bool_plan(semiring: Semiring) -> Plan:
     start = fold_start(semiring)
     full = bool(zero) if start == semiring.zero else start > 0
     return Plan(add, mul, "bool", "i32", codec="bits", start=-1 if full else 0)
+
+
+def bytewise(plan: Plan) -> Plan:
+    """A bool plan one byte an element, for work that does not repay packing bits."""
+    return replace(plan, compute="i8", codec="mask")
 
 
 def _truth_table(semiring: Semiring, expr: ex.Expr) -> ex.Expr:

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .algebra import Algebra, compute_type, storage_type
+from .algebra import Algebra, compute_type
 from .compiler import Target
 from .ir import I32, I64, PTR, Function, Type, Value
 from .plan import Plan
 
-__all__ = ["Shape", "product_functions", "tile_shape"]
+__all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
 
 #: The fields of the parameter block, 64 bits each.
 PARAMS = (
@@ -125,16 +125,17 @@ def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> li
     to the int32 array K; in mode ``GATHER`` K receives P[k, j] instead, where an entry improved.
     """
     shape = tile_shape(plan, target)
-    micro = _micro(plan, shape, arg=arg)
+    micro = micro_function(plan, shape, arg=arg)
+    micro.private = True
     packs = [_pack(plan, shape, "a"), _pack(plan, shape, "b")]
     unpacks = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
     driver = _driver(plan, shape, head, micro, packs, unpacks, arg=arg)
     return [micro, *packs, *unpacks, driver]
 
 
-def _micro(plan: Plan, shape: Shape, *, arg: bool) -> Function:
+def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
     """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
-    f = Function("micro", [I64, PTR, PTR, PTR, PTR, PTR, I64], private=True)
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64])
     kc, a, b, c, one_at, where, step0 = f.args
     t = compute_type(plan)
     vec = t.vector(shape.lanes)
@@ -353,7 +354,6 @@ def _driver(
     field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
     algebra = Algebra(f, plan)
     t = algebra.compute
-    s_size = algebra.storage.size
     unit = 32 if plan.codec == "bits" else 1  # columns of C in one element of the compute type
     mode = p["mode"]
     depth = a.dim(-1)
@@ -447,7 +447,6 @@ def _driver(
                             _rescan(f, plan, shape, tiles, local, local_arg, packed_a, packed_b,
                                     slab_a, slab_b, kk, ks, pb, ib, column, mode, k_array, p_array,
                                     p, field, batch)  # fmt: skip
-    _ = s_size
     return f
 
 
@@ -515,7 +514,3 @@ def _rescan(
                     answer.set(f.load(place.at(col * p_array.stride(-1)), I32))
                 place = out.at(row * k_array.stride(-2) + col * k_array.stride(-1))
                 f.store(answer.get(), place)
-
-
-def storage_size(plan: Plan) -> int:
-    return storage_type(plan.storage).size

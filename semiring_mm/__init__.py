@@ -1,0 +1,33 @@
+"""Dense linear algebra over any semiring, and all-pairs shortest paths on top of it.
+
+>>> import numpy as np
+>>> import semiring_mm as sm
+>>> inf = np.inf
+>>> sm.apsp(np.array([[0, 3, 8], [inf, 0, 1], [2, inf, 0]]))
+array([[0., 3., 4.],
+       [3., 0., 1.],
+       [2., 5., 0.]])
+"""
+
+from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+from .cpu.threads import get_num_threads, set_num_threads
+from .laws import SemiringLawError
+from .semirings import Semiring, semirings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Semiring",
+    "SemiringLawError",
+    "dgemm",
+    "dgemv",
+    "gemm",
+    "gemv",
+    "get_num_threads",
+    "matmul",
+    "matrix_power",
+    "semirings",
+    "set_num_threads",
+    "sgemm",
+    "sgemv",
+]

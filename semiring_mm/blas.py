@@ -1,0 +1,655 @@
+"""Products over a semiring: every check and message, then the engine.
+
+The verbs follow NumPy in shapes and behaviour and BLAS in the names of arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .cpu import engine as cpu
+from .expressions import evaluate
+from .semirings import Semiring, as_semiring
+
+__all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
+
+Array = NDArray[Any]
+Scalar = float | int | bool | None
+
+_DTYPES = frozenset(
+    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+    .split()
+)  # fmt: skip
+
+
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    semiring: str | Semiring = "plus_times",
+    *,
+    out: Array | None = None,
+    return_arg: bool = False,
+    device: str | None = None,
+) -> Any:
+    """Matrix product over a semiring: ``C[i, j] = ⊕_k A[i, k] ⊗ B[k, j]``.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., m, k) or (k,)
+        Left operand. Any strides: transposed and sliced views are read as they lie.
+    b : array_like, shape (..., k, n) or (k,)
+        Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
+        :func:`numpy.matmul`.
+    semiring : str or Semiring, default "plus_times"
+        A name from :data:`semiring_mm.semirings` or your own.
+    out : ndarray, optional
+        Where to put the result: of its shape and dtype, any strides. If it overlaps an operand, the
+        product is computed aside first.
+    return_arg : bool, default False
+        Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
+    device : {None, "cpu"}
+        Where to run.
+
+    Returns
+    -------
+    c : ndarray, shape (..., m, n)
+        In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
+        the semiring's zero.
+    arg : ndarray of int32, shape (..., m, n)
+        Only with `return_arg`. The smallest k on ties; where an entry is NaN, the first k that gave
+        NaN.
+
+    Raises
+    ------
+    TypeError
+        For dtypes that the semiring has no meaning in.
+    ValueError
+        For shapes that do not match.
+    OverflowError
+        If an integer result does not fit its dtype: integers never wrap.
+
+    Notes
+    -----
+    O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
+    is the result and a buffer of fixed size for each thread. 16-bit floats compute in float32 and
+    are rounded once. NaN propagates as in :func:`numpy.minimum`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> inf = np.inf
+    >>> D = np.array([[0, 3, inf], [inf, 0, 1], [2, inf, 0]])
+    >>> sm.matmul(D, D, semiring="min_plus")
+    array([[0., 3., 4.],
+           [3., 0., 1.],
+           [2., 5., 0.]])
+    """
+    s = as_semiring(semiring)
+    if device is not None:
+        _check_device(device)
+    x, y = _operand(a, "a"), _operand(b, "b")
+    if x.dtype is not y.dtype or x.dtype.byteorder == ">":
+        x, y = _common_dtype(s, x, y)
+    if x.ndim == 2 and y.ndim == 2 and out is None and not return_arg:  # the plain case, quickly
+        (m, k), (k2, n) = x.shape, y.shape
+        if k == k2 and k and m > 1 and n > 1:
+            _check_dtype(s, x.dtype)
+            c = np.empty((m, n), x.dtype)
+            cpu.product(s, x, y, c)
+            return c
+    _check_dtype(s, x.dtype)
+    if x.ndim == 0 or y.ndim == 0:
+        raise ValueError(
+            f"matmul multiplies matrices and vectors, got shapes {x.shape} and {y.shape}; "
+            f"use gemm(alpha, ...) to scale"
+        )
+    left = x[np.newaxis] if x.ndim == 1 else x
+    right = y[:, np.newaxis] if y.ndim == 1 else y
+    if left.shape[-1] != right.shape[-2]:
+        raise ValueError(
+            f"matmul: a of shape {x.shape} has k = {left.shape[-1]}, but b of shape {y.shape} has "
+            f"k = {right.shape[-2]}: the last axis of a must match the "
+            f"{'only' if y.ndim == 1 else 'second last'} axis of b"
+        )
+    shape = (*_broadcast(left, right), left.shape[-2], right.shape[-1])
+    dropped = [axis for axis, operand in ((-2, x), (-1, y)) if operand.ndim == 1]
+    final = tuple(
+        size for i, size in enumerate(shape) if i - len(shape) not in dropped
+    )
+    if out is not None:
+        _check_out(out, final, x.dtype)
+    arg = _arg_array(s, return_arg, shape, left.shape[-1])
+    direct = out is not None and not _overlaps(out, x, y)
+    c = np.empty(shape, x.dtype)
+    if direct and out is not None:
+        c = np.expand_dims(out, [a for a in dropped]) if dropped else out
+    _multiply(s, left, right, c, arg=arg)
+    if out is None:
+        result = c.reshape(final)
+    else:
+        result = out
+        if not direct:
+            out[...] = c.reshape(final)
+    answer: Any = result if final or out is not None else result[()]
+    if arg is None:
+        return answer
+    index = arg.reshape(final)
+    return answer, (index if final else index[()])
+
+
+def gemm(
+    alpha: Scalar,
+    a: ArrayLike,
+    b: ArrayLike,
+    beta: Scalar = None,
+    c: ArrayLike | None = None,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    semiring: str | Semiring = "plus_times",
+    out: Array | None = None,
+    device: str | None = None,
+) -> Array:
+    """General product ``(alpha ⊗ op(A) ⊗ op(B)) ⊕ (beta ⊗ C)``.
+
+    Parameters
+    ----------
+    alpha : scalar or None
+        Scales the product with ⊗; None leaves it as it is.
+    a, b : array_like, shapes (..., m, k) and (..., k, n) after `trans_a`, `trans_b`
+        Operands; leading dimensions broadcast.
+    beta : scalar, optional
+        Scales `c` with ⊗. Absent: C is not read.
+    c : array_like, shape (..., m, n), optional
+        Joined to the product with ⊕. It is not changed, unless it is also `out`.
+    trans_a, trans_b : bool
+        Read the operand transposed (its last two axes swapped), without a copy.
+    semiring : str or Semiring, default "plus_times"
+    out : ndarray, optional
+        Where to put the result; may be `c` itself.
+    device : {None, "cpu"}
+
+    Returns
+    -------
+    ndarray, shape (..., m, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> A = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> sm.gemm(10, A, A, 0, np.zeros((2, 2)), semiring="min_plus")
+    array([[0., 0.],
+           [0., 0.]])
+    """
+    s = as_semiring(semiring)
+    _check_device(device)
+    x, y = _operand(a, "a"), _operand(b, "b")
+    if x.ndim < 2 or y.ndim < 2:
+        raise ValueError(
+            f"gemm takes matrices, got shapes {x.shape} and {y.shape}; use gemv or matmul"
+        )
+    z = None if c is None else _operand(c, "c")
+    if (beta is None) != (z is None):
+        raise ValueError(
+            "gemm: beta and c go together; pass both to join c to the product, or neither "
+            "(out= says where the result goes)"
+        )
+    x, y, *rest = _common_dtype(s, x, y, *([] if z is None else [z]))
+    z = rest[0] if rest else None
+    _check_dtype(s, x.dtype)
+    x = x.swapaxes(-1, -2) if trans_a else x
+    y = y.swapaxes(-1, -2) if trans_b else y
+    if x.shape[-1] != y.shape[-2]:
+        raise ValueError(
+            f"gemm: op(a) of shape {x.shape} has k = {x.shape[-1]}, but op(b) of shape {y.shape} "
+            f"has k = {y.shape[-2]}"
+        )
+    shape = (*_broadcast(x, y), x.shape[-2], y.shape[-1])
+    if z is not None and z.shape != shape:
+        raise ValueError(f"gemm: c has shape {z.shape}, the product {shape}")
+    if out is not None:
+        _check_out(out, shape, x.dtype)
+    in_place = out is not None and z is not None and _same(out, z)
+    target = out
+    if out is None or _overlaps(out, x, y) or (z is not None and not in_place and _overlaps(out, z)):
+        target = np.empty(shape, x.dtype)
+    assert target is not None
+    alpha, beta = _scalar(s, alpha, x.dtype, "alpha"), _scalar(s, beta, x.dtype, "beta")
+    if z is not None and not (in_place and target is out):
+        np.copyto(target, z)
+    _multiply(s, x, y, target, accumulate=z is not None, alpha=alpha, beta=beta)
+    if out is not None and target is not out:
+        out[...] = target
+        return out
+    return target
+
+
+def gemv(
+    alpha: Scalar,
+    a: ArrayLike,
+    x: ArrayLike,
+    beta: Scalar = None,
+    y: ArrayLike | None = None,
+    *,
+    trans: bool = False,
+    semiring: str | Semiring = "plus_times",
+    out: Array | None = None,
+    device: str | None = None,
+) -> Array:
+    """Matrix-vector product ``(alpha ⊗ op(A) ⊗ x) ⊕ (beta ⊗ y)``.
+
+    Parameters
+    ----------
+    alpha : scalar or None
+        Scales the product with ⊗; None leaves it as it is.
+    a : array_like, shape (m, k) after `trans`
+    x : array_like, shape (k,)
+    beta : scalar, optional
+        Scales `y` with ⊗. Absent: y is not read.
+    y : array_like, shape (m,), optional
+    trans : bool
+        Use the transpose of A, without a copy.
+    semiring : str or Semiring, default "plus_times"
+    out : ndarray, shape (m,), optional
+        Where to put the result; may be `y` itself.
+    device : {None, "cpu"}
+
+    Returns
+    -------
+    ndarray, shape (m,)
+
+    Notes
+    -----
+    Bound by reading A once, from memory, in whichever orientation it lies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> sm.gemv(None, np.array([[0.0, 2.0], [5.0, 0.0]]), np.array([1.0, 9.0]), semiring="min_plus")
+    array([1., 6.])
+    """
+    s = as_semiring(semiring)
+    _check_device(device)
+    matrix, vector = _operand(a, "a"), _operand(x, "x")
+    z = None if y is None else _operand(y, "y")
+    if matrix.ndim != 2 or vector.ndim != 1:
+        raise ValueError(
+            f"gemv takes a matrix and a vector, got shapes {matrix.shape} and {vector.shape}; "
+            f"use matmul for batches"
+        )
+    if (beta is None) != (z is None):
+        raise ValueError(
+            "gemv: beta and y go together; pass both to join y to the product, or neither "
+            "(out= says where the result goes)"
+        )
+    matrix, vector, *rest = _common_dtype(s, matrix, vector, *([] if z is None else [z]))
+    z = rest[0] if rest else None
+    _check_dtype(s, matrix.dtype)
+    matrix = matrix.T if trans else matrix
+    m, k = matrix.shape
+    if vector.shape != (k,):
+        raise ValueError(f"gemv: op(a) has k = {k}, but x has shape {vector.shape}")
+    if z is not None and z.shape != (m,):
+        raise ValueError(f"gemv: y has shape {z.shape}, the product {(m,)}")
+    if out is not None:
+        _check_out(out, (m,), matrix.dtype)
+    target = np.empty(m, matrix.dtype)
+    if out is not None and not _overlaps(out, matrix, vector):
+        target = out
+    if z is not None and not (target is out and _same(target, z)):
+        np.copyto(target, z)
+    alpha = _scalar(s, alpha, matrix.dtype, "alpha")
+    beta = _scalar(s, beta, matrix.dtype, "beta")
+    _multiply(
+        s, matrix, vector[:, np.newaxis], target[:, np.newaxis], accumulate=z is not None,
+        alpha=alpha, beta=beta,
+    )  # fmt: skip
+    if out is not None and target is not out:
+        out[...] = target
+        return out
+    return target
+
+
+def _blas_name(letter: str, dtype: str, verb: str) -> Any:
+    general = {"gemm": gemm, "gemv": gemv}[verb]
+
+    def call(alpha: Scalar, a: ArrayLike, b: ArrayLike, *args: Any, **kwargs: Any) -> Array:
+        if "semiring" in kwargs:
+            raise TypeError(f"{letter}{verb} is plus-times; use {verb}(..., semiring=...)")
+        for name, x in (("a", a), ("b" if verb == "gemm" else "x", b), *zip("_c", args, strict=False)):
+            found = getattr(x, "dtype", None)
+            if found is not None and found != np.dtype(dtype):
+                other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
+                raise TypeError(
+                    f"{letter}{verb} works on {dtype}, got {name} of dtype {found}: use "
+                    f"{other[letter + verb]} or {verb}, or x.astype(np.{dtype})"
+                )
+        left, right = np.asarray(a, dtype), np.asarray(b, dtype)
+        return general(alpha, left, right, *args, **kwargs)  # type: ignore[no-any-return]
+
+    call.__name__ = call.__qualname__ = f"{letter}{verb}"
+    call.__doc__ = f"""{"Matrix" if verb == "gemm" else "Matrix-vector"} product in {dtype}: \
+:func:`{verb}` over plus_times, under its BLAS name.
+
+    Takes the arguments of :func:`{verb}` (but for ``semiring``) and arrays of dtype {dtype}.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> A = np.eye(2, dtype=np.{dtype})
+    >>> sm.{letter}{verb}(2.0, A, A{"" if verb == "gemm" else "[0]"}).tolist()
+    {"[[2.0, 0.0], [0.0, 2.0]]" if verb == "gemm" else "[2.0, 0.0]"}
+    """
+    return call
+
+
+sgemm = _blas_name("s", "float32", "gemm")
+dgemm = _blas_name("d", "float64", "gemm")
+sgemv = _blas_name("s", "float32", "gemv")
+dgemv = _blas_name("d", "float64", "gemv")
+
+
+def matrix_power(
+    a: ArrayLike, k: int, semiring: str | Semiring = "plus_times", *, device: str | None = None
+) -> Array:
+    """The k-th power of a square matrix, by repeated squaring.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, n)
+    k : int
+        At least 0; the 0th power has one on the diagonal and zero elsewhere.
+    semiring : str or Semiring, default "plus_times"
+    device : {None, "cpu"}
+
+    Returns
+    -------
+    ndarray, shape (..., n, n)
+        Over min_plus: lengths of the shortest walks of exactly k edges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> sm.matrix_power(np.array([[1, 1], [1, 0]]), 10)
+    array([[89, 55],
+           [55, 34]])
+    """
+    s = as_semiring(semiring)
+    _check_device(device)
+    base = _operand(a, "a")
+    (base,) = _common_dtype(s, base)
+    _check_dtype(s, base.dtype)
+    if base.ndim < 2 or base.shape[-1] != base.shape[-2]:
+        raise ValueError(f"matrix_power takes square matrices, got shape {base.shape}")
+    try:
+        k = operator.index(k)
+    except TypeError:
+        raise TypeError(f"matrix_power: k must be an integer, got {k!r}") from None
+    if k < 0:
+        raise ValueError(f"matrix_power: k must be at least 0, got {k}: ⊗ has no inverse")
+    if k == 0:
+        zero, one = s.identities(base.dtype)
+        result = np.full(base.shape, zero, base.dtype)
+        diagonal = np.arange(base.shape[-1])
+        result[..., diagonal, diagonal] = one
+        return result
+    power: Array | None = None
+    while True:
+        if k & 1:
+            power = base.copy() if power is None else matmul(power, base, s)
+        k >>= 1
+        if not k:
+            assert power is not None
+            return power
+        base = matmul(base, base, s)
+
+
+# --- the way to the engine ----------------------------------------------------------------------
+
+
+def _multiply(
+    s: Semiring,
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    arg: NDArray[np.int32] | None = None,
+    accumulate: bool = False,
+    alpha: Scalar = None,
+    beta: Scalar = None,
+) -> None:
+    """Checked operands of at least two dimensions to the engine, one stack of matrices a call."""
+    if c.size == 0:
+        return
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
+    if k == 0:
+        zero, _ = s.identities(c.dtype)
+        if not accumulate:
+            c[...] = zero
+            return
+        a = np.full((m, 1), zero, c.dtype)  # an empty sum is zero ⊗ zero
+        b = np.full((1, n), zero, c.dtype)
+        alpha = None
+    if c.dtype.kind == "b":  # a scalar of a packed product scales the operand instead
+        if alpha is not None:
+            a, alpha = np.asarray(evaluate(s.mul_expr, np.bool_(alpha), a)), None
+        if beta is not None:
+            c[...] = evaluate(s.mul_expr, np.bool_(beta), c)
+            beta = None
+    if c.ndim == 2 and arg is None and (m == 1 or n == 1):
+        if n == 1:
+            cpu.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
+            return
+        if alpha is None or _commutes(s):
+            t = s if _commutes(s) else _swapped(s)
+            cpu.gemv(t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta)
+            return
+    if c.ndim == 2:
+        cpu.product(s, a, b, c, accumulate=accumulate, alpha=alpha, beta=beta, arg=arg)
+        return
+    batch = c.shape[:-2]
+    a, b = np.broadcast_to(a, (*batch, m, k or 1)), np.broadcast_to(b, (*batch, k or 1, n))
+    stacks = [_stack(x, len(batch)) for x in ((a, b, c) if arg is None else (a, b, c, arg))]
+    if all(x is not None for x in stacks):
+        flat: list[Any] = stacks
+        cpu.product(
+            s, flat[0], flat[1], flat[2], accumulate=accumulate, alpha=alpha, beta=beta,
+            arg=flat[3] if arg is not None else None,
+        )  # fmt: skip
+        return
+    for i in range(batch[0]):
+        _multiply(
+            s, a[i], b[i], c[i], arg=None if arg is None else arg[i], accumulate=accumulate,
+            alpha=alpha, beta=beta,
+        )  # fmt: skip
+
+
+def _stack(x: Array, axes: int) -> Array | None:
+    """The leading axes as one, if that takes no copy."""
+    if axes == 1:
+        return x
+    for i in range(axes - 1):
+        if x.shape[i] > 1 and x.strides[i] != x.strides[i + 1] * x.shape[i + 1]:
+            return None
+    count = math.prod(x.shape[:axes])
+    return np.lib.stride_tricks.as_strided(
+        x, (count, *x.shape[axes:]), (x.strides[axes - 1], *x.strides[axes:])
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _commutes(s: Semiring) -> bool:
+    return s.mul_expr.op in ("+", "*", "min", "max", "&", "|", "^") and {
+        arg.op for arg in s.mul_expr.args
+    } == {"a", "b"}
+
+
+@functools.lru_cache(maxsize=256)
+def _swapped(s: Semiring) -> Semiring:
+    """The semiring with the operands of ⊗ exchanged, to read a product from the other side."""
+    tree = ast.parse(s.mul, mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in ("a", "b"):
+            node.id = "b" if node.id == "a" else "a"
+    return Semiring(s.name, s.add, ast.unparse(tree), s.zero, s.one, s.domain, s.use)
+
+
+# --- checks at the door -------------------------------------------------------------------------
+
+
+def _operand(x: ArrayLike, name: str) -> Array:
+    if type(x) is np.ndarray:
+        return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost: use {name}.filled(...)")
+    if hasattr(x, "tocsr") or hasattr(x, "toarray"):
+        raise TypeError(
+            f"{name} is a sparse {type(x).__name__}: use {name}.toarray() (and put the semiring's "
+            f"zero where nothing is stored), or semiring_mm.adjacency for graphs"
+        )
+    if hasattr(x, "__cuda_array_interface__"):
+        raise TypeError(
+            f"{name} lives on a GPU, and this version computes on the CPU: copy it to the host first"
+        )
+    array = np.asarray(x)
+    if array.dtype.kind in "OUSVmM" and array.dtype.name != "bfloat16":
+        raise TypeError(
+            f"{name} has dtype {array.dtype}; numbers are accepted: use an array of a numeric dtype"
+        )
+    return array
+
+
+def _common_dtype(s: Semiring, *arrays: Array) -> list[Array]:
+    try:
+        dtype = np.result_type(*arrays) if len({x.dtype for x in arrays}) > 1 else arrays[0].dtype
+    except TypeError:
+        names = " and ".join(str(x.dtype) for x in arrays)
+        raise TypeError(f"{s.name}: dtypes {names} have no common dtype; convert one") from None
+    dtype = dtype.newbyteorder("=")
+    _check_dtype(s, dtype)
+    return [np.asarray(x, dtype) for x in arrays]
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_dtype(s: Semiring, dtype: np.dtype[Any]) -> bool:
+    if dtype.name not in _DTYPES:
+        extra = ""
+        if dtype.kind == "c":
+            extra = "; complex numbers have no order and no semiring here is defined on them"
+        elif dtype.name.startswith("longdouble") or dtype.itemsize > 8 and dtype.kind == "f":
+            extra = "; use float64"
+        elif dtype.kind == "O":
+            extra = "; convert the objects first, for example with A.astype(float)"
+        raise TypeError(
+            f"{s.name} on dtype {dtype}: float16, bfloat16, float32, float64, the integers and "
+            f"bool are accepted{extra}"
+        )
+    if dtype.kind != "b":
+        s.identities(dtype)
+    return True
+
+
+def _check_dtype(s: Semiring, dtype: np.dtype[Any]) -> None:
+    _known_dtype(s, dtype)
+
+
+def _check_device(device: str | None) -> None:
+    if device not in (None, "cpu"):
+        if isinstance(device, str) and device.split(":")[0] in ("cuda", "gpu"):
+            raise ValueError(
+                f"device={device!r}: this version has the CPU engine only; leave device out"
+            )
+        raise ValueError(f"device must be None or 'cpu', got {device!r}")
+
+
+def _broadcast(a: Array, b: Array) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"the leading dimensions of shapes {a.shape} and {b.shape} do not broadcast"
+        ) from None
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be a NumPy array, got {type(out).__name__}")
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(
+            f"out has shape {out.shape} and dtype {out.dtype}, the result has shape {shape} and "
+            f"dtype {dtype}"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides, strict=True)):
+        raise ValueError("out is a broadcast view whose entries share memory")
+
+
+def _overlaps(out: Array, *others: Array) -> bool:
+    return any(np.may_share_memory(out, x) for x in others)
+
+
+def _same(x: Array, y: Array) -> bool:
+    """Whether two arrays are the same memory in the same layout."""
+    first, second = x.__array_interface__["data"], y.__array_interface__["data"]
+    return bool(
+        first[0] == second[0] and x.shape == y.shape and x.strides == y.strides
+    )
+
+
+def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scalar:
+    """A scalar as Python's number, an infinity of an integer dtype as its sentinel; one is None."""
+    if value is None:
+        return None
+    if not isinstance(value, (bool, int, float, np.generic)) or isinstance(value, np.complexfloating):
+        raise TypeError(f"{name} must be a real number or None, got {value!r}")
+    number = value.item() if isinstance(value, np.generic) else value
+    zero, one = s.identities(dtype)
+    if dtype.kind in "iu":
+        if number == s.zero and math.isinf(s.zero):
+            return int(zero)
+        info = np.iinfo(dtype)
+        if isinstance(number, float) and not number.is_integer() or not (
+            info.min <= number <= info.max
+        ):
+            raise ValueError(f"{name} = {number} is not a {dtype}")
+        number = int(number)
+    elif dtype.kind == "b":
+        if number not in (0, 1, math.inf, -math.inf):
+            raise ValueError(f"{name} = {number} is not a bool")
+        number = number > 0
+    else:
+        number = float(number)
+    if name == "alpha" and number == one:
+        return None
+    return number
+
+
+def _arg_array(
+    s: Semiring, wanted: bool, shape: Sequence[int], k: int
+) -> NDArray[np.int32] | None:
+    if not wanted:
+        return None
+    if not s.selective:
+        raise ValueError(
+            f"return_arg needs a semiring whose ⊕ chooses one of its operands (min or max); "
+            f"{s.name} has ⊕ = {s.add}"
+        )
+    if k == 0:
+        raise ValueError("return_arg: over an empty k no index attains the result")
+    if k > np.iinfo(np.int32).max:
+        raise ValueError(f"return_arg: k = {k} exceeds the int32 range of the indices")
+    return np.empty(shape, np.int32)

@@ -1,0 +1,69 @@
+"""The closure of one small block: Kleene's elimination in the first-level cache."""
+
+from __future__ import annotations
+
+from .algebra import Algebra
+from .compiler import Target
+from .ir import I32, PTR, Function
+from .plan import Plan
+from .product import ArrayView
+
+__all__ = ["BASE", "base_function"]
+
+#: Largest block, in rows.
+BASE = 64
+
+
+def base_function(plan: Plan, target: Target, head: int, *, predecessors: bool) -> Function:
+    """Generate ``closure(A, workspace, P)``: A ← A* in place, n ≤ BASE, one on the diagonal.
+
+    For each k, every row i becomes row i ⊕ (A[i, k] ⊗ row k). With predecessors (a selective ⊕),
+    P[i, j] takes P[k, j] where an entry strictly improves. Needs an idempotent ⊕ for which
+    one ⊕ x = one (no negative cycle): then A[k, k] needs no star of its own.
+    """
+    f = Function("closure", [PTR] * 3)
+    a = ArrayView(f, f.args[0], head)
+    workspace = f.load(f.args[1].at(head), PTR, 8)
+    algebra = Algebra(f, plan)
+    t, s = algebra.compute, algebra.storage
+    lanes = target.vector_bytes // t.size
+    n = a.dim(-1)
+    width = max(BASE, lanes)
+    local = workspace.at(64)
+    marks = local.at(BASE * width * t.size)
+    p = ArrayView(f, f.args[2], head) if predecessors else None
+    columns = f.ceil_div(n, lanes) * lanes
+
+    with f.loop(0, n) as i:
+        with f.loop(0, columns, lanes) as j:
+            f.store(algebra.start(lanes), local.at((i * width + j) * t.size), t.size)
+        with f.loop(0, n) as j:
+            x = f.load(a.data.at(i * a.stride(-2) + j * a.stride(-1)), s)
+            f.store(algebra.decode(x), local.at((i * width + j) * t.size), t.size)
+            if p:
+                mark = f.load(p.data.at(i * p.stride(-2) + j * p.stride(-1)), I32)
+                f.store(mark, marks.at((i * width + j) * 4), 4)
+    index = I32.vector(lanes)
+    with f.loop(0, n) as k, f.loop(0, n) as i, f.if_(i.cmp("!=", k)):
+        x = f.load(local.at((i * width + k) * t.size), t, t.size).splat(lanes)
+        with f.loop(0, columns, lanes) as j:
+            place = local.at((i * width + j) * t.size)
+            old = f.load(place, t.vector(lanes), t.size)
+            row = f.load(local.at((k * width + j) * t.size), t.vector(lanes), t.size)
+            through = algebra.mul(x, row)
+            if p is None:
+                f.store(algebra.add(old, through), place, t.size)
+                continue
+            wins = algebra.better(through, old)
+            f.store(f.select(wins, through, old), place, t.size)
+            mark = marks.at((i * width + j) * 4)
+            new = f.load(marks.at((k * width + j) * 4), index, 4)
+            f.store(f.select(wins, new, f.load(mark, index, 4)), mark, 4)
+    with f.loop(0, n) as i, f.loop(0, n) as j:
+        value, bad = algebra.encode(f.load(local.at((i * width + j) * t.size), t, t.size))
+        f.store(value, a.data.at(i * a.stride(-2) + j * a.stride(-1)))
+        if p:
+            mark = f.load(marks.at((i * width + j) * 4), I32, 4)
+            f.store(mark, p.data.at(i * p.stride(-2) + j * p.stride(-1)))
+        assert bad is None, "a closure's plan covers its whole range"
+    return f

@@ -1,0 +1,541 @@
+"""The CPU engine: the verbs on NumPy arrays, run by code generated for the semiring.
+
+Everything here takes checked arguments; the messages are in :mod:`semiring_mm.blas`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..semirings import Semiring, semirings
+from . import threads
+from .compiler import compile_functions, host_target, prototype
+from .ir import Function
+from .plan import (
+    Facts,
+    Plan,
+    bytewise,
+    can_use_fma,
+    can_use_keys,
+    infinite_zero,
+    make_plan,
+    needs_facts,
+    with_keys,
+)
+from .product import ALPHA, BETA, GATHER, PARAMS, READ_C, Shape, tile_shape
+
+__all__ = ["Facts", "closure_block", "facts", "gemv", "product"]
+
+Array = NDArray[Any]
+Scalar = float | int | None
+
+_HEAD = object.__basicsize__  # of the C struct that every Python object begins with
+_SLAB = 2048  # K of one slab of packed operands
+_COLUMNS = 4096  # bytes of its width
+_SERIAL = 384**3  # pairs below which a second thread costs more than it brings
+
+
+# --- code, compiled once for each plan ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Product:
+    call: Any
+    shape: Shape
+    size: int  # bytes of the compute type
+    k_slab: int
+    n_slab: int  # in compute elements
+
+
+_lock = threading.RLock()
+
+
+@functools.cache
+def _check_array_layout() -> None:
+    """The kernels read NumPy's array struct; make sure that it lies as its C API says."""
+    probe = np.zeros((3, 5), np.int16)[:, ::2]
+    address = id(probe) + _HEAD
+    data = ctypes.c_void_p.from_address(address).value
+    ndim = ctypes.c_int.from_address(address + 8).value
+    dims = (ctypes.c_ssize_t * 2).from_address(
+        ctypes.c_void_p.from_address(address + 16).value or 0
+    )
+    strides = (ctypes.c_ssize_t * 2).from_address(
+        ctypes.c_void_p.from_address(address + 24).value or 0
+    )
+    seen = (data, ndim, tuple(dims), tuple(strides))
+    if seen != (probe.ctypes.data, 2, probe.shape, probe.strides):
+        raise RuntimeError(
+            f"NumPy {np.__version__} on this interpreter lays its arrays out in an unknown way; "
+            f"please report it"
+        )
+
+
+def _compile(functions: list[Function], arguments: int) -> Any:
+    """Compile; the last function is the entry and takes this many Python objects or bytes."""
+    _check_array_layout()
+    entry = functions[-1]
+    address = compile_functions(functions, host_target())[entry.name]
+    kinds = [ctypes.py_object] * arguments
+    if arguments > 4:  # the parameter block is fifth everywhere
+        kinds[4] = ctypes.c_char_p
+    return prototype(address, *kinds)
+
+
+_products: dict[tuple[Plan, bool], _Product] = {}
+
+
+def _product_code(plan: Plan, arg: bool) -> _Product:
+    try:
+        return _products[plan, arg]
+    except KeyError:
+        pass
+    from .product import product_functions
+
+    with _lock:
+        if (plan, arg) not in _products:
+            shape = tile_shape(plan, host_target())
+            call = _compile(product_functions(plan, host_target(), _HEAD, arg=arg), 7)
+            size = int(plan.compute[1:]) // 8
+            n_slab = _COLUMNS // size // shape.nr * shape.nr
+            _products[plan, arg] = _Product(call, shape, size, _SLAB, n_slab)
+    return _products[plan, arg]
+
+
+@functools.cache
+def _vector_code(plan: Plan) -> Any:
+    from .vector import gemv_functions
+
+    with _lock:
+        return _compile(gemv_functions(plan, host_target(), _HEAD), 5)
+
+
+@functools.cache
+def _base_code(plan: Plan, predecessors: bool) -> Any:
+    from .base import base_function
+
+    with _lock:
+        function = base_function(plan, host_target(), _HEAD, predecessors=predecessors)
+        return _compile([function], 3)
+
+
+@functools.cache
+def _scan_code(storage: str, missing: int | None) -> Any:
+    from .scan import scan_function
+
+    width = {"float64": "f64"}.get(storage, "f32") if "float" in storage else "i64"
+    plan = Plan(
+        semirings["min_plus"].add_expr, semirings["min_plus"].mul_expr, storage, width,
+        missing=missing,
+    )  # fmt: skip
+    with _lock:
+        return _compile([scan_function(plan, host_target(), _HEAD)], 2)
+
+
+_local = threading.local()
+
+
+def _workspace(size: int) -> NDArray[np.uint8]:
+    """This thread's buffer, kept between calls (fresh pages cost a tenth of a product)."""
+    buffer: NDArray[np.uint8] | None = getattr(_local, "buffer", None)
+    if buffer is None or buffer.nbytes < size:
+        raw = np.empty(size + 4096, np.uint8)
+        first = -raw.ctypes.data % 4096
+        buffer = _local.buffer = raw[first : first + size]
+        buffer[:64] = 0
+    return buffer
+
+
+# --- what this core is good at ------------------------------------------------------------------
+
+
+@functools.cache
+def calibration() -> dict[str, bool]:
+    """Whether fused multiply-adds beat additions here, and integer minima those of floats.
+
+    Some cores run additions and minima on the same two pipes and fused multiply-adds on two others,
+    so that ``fma(b, 1, a)`` doubles a min-plus product; on others it brings nothing. The
+    micro-kernels themselves are timed, once in a process, for about a millisecond.
+    """
+    from .product import micro_function
+
+    target = host_target()
+    facts = Facts(0.0, 1.0, False)
+    plus = make_plan(semirings["min_plus"], np.dtype("f4"), facts, facts, 1)
+    order = make_plan(semirings["max_min"], np.dtype("f4"), facts, facts, 1)
+    forms = {"plus": plus, "max": order, "keys": with_keys(order)}
+    if target.fma:
+        forms["fma"] = replace(plus, fma=True)
+    functions, shapes = [], {}
+    for name, plan in forms.items():
+        shapes[name] = tile_shape(plan, target)
+        functions.append(micro_function(plan, shapes[name], arg=False, name=name))
+    with _lock:
+        addresses = compile_functions(functions, target)
+    depth = 256
+    buffer = np.full(4 * depth * 64, 1.0, np.float32)
+    start = buffer[-buffer.ctypes.data % 64 // 4 :].ctypes.data
+    rates: dict[str, list[float]] = {name: [] for name in forms}
+    for _ in range(7):
+        for name, shape in shapes.items():
+            call = prototype(
+                addresses[name], ctypes.c_ssize_t, *[ctypes.c_void_p] * 5, ctypes.c_ssize_t
+            )
+            begin = time.perf_counter()
+            for _ in range(4):
+                call(depth, start, start, start + 4 * depth * 48, start, start, 0)
+            rates[name].append(shape.mr * shape.nr / (time.perf_counter() - begin))
+    best = {name: max(rate) for name, rate in rates.items()}
+    return {
+        "fma": best.get("fma", 0.0) > 1.1 * best["plus"],
+        "keys": best["keys"] > 1.1 * best["max"],
+    }
+
+
+@functools.lru_cache(maxsize=4096)
+def _tuned(plan: Plan) -> Plan:
+    """The plan in the form that is fastest on this core."""
+    if can_use_fma(plan) and plan.add.op in ("min", "max") and calibration()["fma"]:
+        return replace(plan, fma=True)
+    if can_use_keys(plan) and calibration()["keys"]:
+        return with_keys(plan)
+    return plan
+
+
+# --- verbs --------------------------------------------------------------------------------------
+
+
+def facts(semiring: Semiring, x: Array) -> Facts:
+    """Range of an array's entries (any shape), and whether it holds NaN or an integer "no edge"."""
+    if x.ndim < 2:
+        x = x.reshape(1, -1)
+    elif x.ndim > 2:
+        if not x.flags.c_contiguous:
+            return functools.reduce(Facts.join, (facts(semiring, part) for part in x), _NOTHING)
+        x = x.reshape(-1, x.shape[-1])
+    if x.size == 0:
+        return _NOTHING
+    code = _scan_code(x.dtype.name, infinite_zero(semiring, x.dtype))
+    if x.size < 1 << 20 or threads.get_num_threads() == 1:
+        return _scan(code, x)
+    axis = 0 if x.shape[0] >= x.shape[1] else 1
+    cuts = np.linspace(0, x.shape[axis], threads.get_num_threads() + 1).astype(int)
+    found: list[Facts] = []
+    parts = [x[a:b] if axis == 0 else x[:, a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    threads.run([functools.partial(_scan_into, code, part, found) for part in parts])
+    return functools.reduce(Facts.join, found, _NOTHING)
+
+
+_NOTHING = Facts(np.inf, -np.inf, False)
+
+
+def _scan(code: Any, x: Array) -> Facts:
+    out = np.empty(3, np.float64)
+    code(x, out)
+    if x.dtype.kind in "iu":
+        whole = out.view(np.int64 if x.dtype.kind == "i" else np.uint64)
+        lo, hi = int(whole[0]), int(whole[1])
+        return Facts(lo, hi, bool(whole[2])) if lo <= hi else Facts(np.inf, -np.inf, True)
+    return Facts(float(out[0]), float(out[1]), bool(out.view(np.int64)[2]))
+
+
+def _scan_into(code: Any, x: Array, found: list[Facts]) -> None:
+    found.append(_scan(code, x))
+
+
+_BITS = {"f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B",
+         "u16": "H", "u32": "I", "u64": "Q"}  # fmt: skip
+_pack_params = struct.Struct(f"{len(PARAMS)}q").pack
+
+
+def _bits(plan: Plan, value: Scalar) -> int:
+    """A scalar as the low bytes of a 64-bit parameter, in the type computed in."""
+    if value is None:
+        return 0
+    if plan.missing is not None and value == plan.missing:
+        value = plan.infinite
+    if plan.codec == "key":
+        raise AssertionError("keys are not scaled")
+    code = _BITS[plan.compute]
+    text = struct.pack(code, value if code in "fd" else int(value))
+    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _plain_params(plan: Plan, k_slab: int, n_slab: int) -> bytes:
+    """The parameters of a whole product without scalars, the common small case."""
+    return _params(plan, k_slab, n_slab)
+
+
+def _params(plan: Plan, k_slab: int, n_slab: int, **fields: int) -> bytes:
+    one = _bits(plan, 1.0) if plan.compute[0] == "f" else 0
+    values = {"i1": -1, "j1": -1, "batch": 1, "k_slab": k_slab, "n_slab": n_slab, "one": one}
+    return _pack_params(*((values | fields).get(name, 0) for name in PARAMS))
+
+
+def product(
+    semiring: Semiring,
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    accumulate: bool = False,
+    alpha: Scalar = None,
+    beta: Scalar = None,
+    arg: NDArray[np.int32] | None = None,
+    gather: NDArray[np.int32] | None = None,
+    known: tuple[Facts, Facts, Facts] | None = None,
+    overlap: str = "",
+    triangle: bool = False,
+    on_done: Callable[[float], None] | None = None,
+) -> None:
+    """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C).
+
+    Parameters
+    ----------
+    a, b, c : ndarray (batch, m, k), (batch, k, n), (batch, m, n), or without batch
+        Any strides; one dtype. A batch stride of 0 repeats an operand.
+    arg : ndarray of int32, shape of c, optional
+        Receives the smallest k that attains each entry. With `gather` (an int32 matrix (k, n)) and
+        `accumulate` it receives ``gather[k, j]`` instead, only where C strictly improves.
+    known : tuple of Facts, optional
+        Ranges of A, B and C; they are scanned where this is needed and not given.
+    overlap : {"", "a", "b"}
+        The operand that C coincides with, for an in-place product with a square matrix on the
+        other side. The result is as if that operand had been copied first.
+    triangle : bool
+        Compute only blocks that touch the upper triangle (C is symmetric).
+    on_done : callable, optional
+        Told the fraction done, from the calling thread.
+    """
+    depth = a.shape[-1]
+    if needs_facts(semiring, a.dtype):
+        fa, fb, fc = known or (
+            facts(semiring, a), facts(semiring, b),
+            facts(semiring, c) if accumulate else None,
+        )  # fmt: skip
+    else:
+        fa = fb = fc = None
+    plan = make_plan(
+        semiring, a.dtype, fa, fb, depth, c=fc if accumulate else None, alpha=alpha, beta=beta
+    )
+    if arg is not None and plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+    if alpha is None and beta is None:
+        plan = _tuned(plan)
+    code = _product_code(plan, arg is not None)
+    _run_product(
+        semiring, plan, code, a, b, c, accumulate, alpha, beta, arg, gather, overlap, triangle,
+        on_done,
+    )  # fmt: skip
+
+
+def _run_product(
+    semiring: Semiring, plan: Plan, code: _Product, a: Array, b: Array, c: Array,
+    accumulate: bool, alpha: Scalar, beta: Scalar, arg: Array | None, gather: Array | None,
+    overlap: str, triangle: bool, on_done: Callable[[float], None] | None,
+) -> None:  # fmt: skip
+    m, n = c.shape[-2:]
+    depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
+    unit = 32 if plan.codec == "bits" else 1
+    whole = -(-max(depth, 1) // 64) * 64  # packed panels begin on cache lines
+    k_slab = min(code.k_slab, whole)
+    width = -(-(-(-n // unit)) // code.shape.nr) * code.shape.nr
+    n_slab = min(code.n_slab, width)
+    if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
+        k_slab, n_slab = whole, min(code.shape.nc, width)
+    size = code.shape.workspace(code.size, k_slab, n_slab, arg=arg is not None)[-1]
+    k_array = c if arg is None else arg
+    p_array = c if gather is None else gather
+    pairs = m * n * depth
+    if (
+        batch == 1 and (pairs < _SERIAL * unit or threads.get_num_threads() == 1)
+        and not (accumulate or arg is not None or alpha is not None or triangle or overlap)
+        and on_done is None
+    ):  # fmt: skip
+        buffer = _workspace(size)
+        code.call(a, b, c, buffer, _plain_params(plan, k_slab, n_slab), k_array, p_array)
+        if buffer[0]:
+            _does_not_fit(semiring, buffer, c)
+        return
+    mode = (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
+    mode |= (BETA if beta is not None else 0) | (GATHER if gather is not None else 0)
+    common = {
+        "mode": mode, "alpha": _bits(plan, alpha), "beta": _bits(plan, beta),
+        "a_batch": a.strides[0] if a.ndim == 3 else 0,
+        "b_batch": b.strides[0] if b.ndim == 3 else 0,
+        "c_batch": c.strides[0] if c.ndim == 3 else 0,
+    }  # fmt: skip
+
+    def block(i0: int, i1: int, j0: int, j1: int, first: int, count: int) -> None:
+        fields = dict(common)
+        a_view, p_view = a, p_array
+        if overlap == "a":  # the rows of A as they were
+            a_view = np.array(a[i0:i1])
+        if gather is not None and overlap == "b":  # the strip of P as it was
+            p_view = np.array(gather[:, j0:j1])
+            fields["pred_offset"] = -j0 * p_view.strides[1]
+        buffer = _workspace(size)
+        fields |= {
+            "i0": i0, "i1": i1, "j0": j0, "j1": j1, "batch": count,
+            "a_offset": first * common["a_batch"], "b_offset": first * common["b_batch"],
+            "c_offset": first * common["c_batch"],
+        }  # fmt: skip
+        if arg is not None and arg.ndim == 3:
+            fields["arg_offset"] = first * arg.strides[0]
+        if overlap == "a":
+            fields["a_offset"] = -i0 * a_view.strides[0]
+        block_params = _params(plan, k_slab, n_slab, **fields)
+        code.call(a_view, b, c, buffer, block_params, k_array, p_view)
+        if buffer[0]:
+            _does_not_fit(semiring, buffer, c)
+
+    blocks = _split(m, n, depth, batch, unit, code.shape, overlap)
+    if triangle:
+        blocks = [x for x in blocks if x[3] > x[0]]
+    total = sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1, *_ in blocks) or 1
+    done = [0.0]
+    for x in blocks:
+        done.append(done[-1] + (x[1] - x[0]) * (x[3] - x[2]) / total)
+    threads.run(
+        [functools.partial(block, *x) for x in blocks],
+        (lambda count: on_done(done[count])) if on_done else None,
+    )
+
+
+def _split(
+    m: int, n: int, depth: int, batch: int, unit: int, shape: Shape, overlap: str
+) -> list[tuple[int, int, int, int, int, int]]:
+    """Cut C into blocks for the threads: (i0, i1, j0, j1, first matrix, matrices)."""
+    workers = threads.get_num_threads()
+    if batch > 1 and (batch >= 4 * workers or m * n * depth < _SERIAL * unit):
+        pieces = min(batch, 8 * workers) if m * n * depth * batch >= _SERIAL * unit else 1
+        cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
+        return [(0, m, 0, n, x, y - x) for x, y in zip(cuts, cuts[1:], strict=False)]
+    if m * n * depth < _SERIAL * unit // 8 or workers == 1 and m * n < 2048 * 2048 * unit:
+        tile = [(0, m, 0, n)]
+    else:
+        rows, columns = 4 * shape.mc, 4 * shape.nc * unit
+        while m * n < 4 * workers * rows * columns and rows > shape.mc:
+            if columns >= rows * unit and columns > shape.nc * unit:
+                columns //= 2
+            else:
+                rows = max(shape.mc, rows // 2 // shape.mr * shape.mr)
+        if overlap == "a":  # C's rows are A's: whole rows in one task
+            rows, columns = _even(m, rows, shape.mr), n
+        elif overlap == "b":
+            rows, columns = m, shape.nc * unit
+        else:
+            rows, columns = _even(m, rows, shape.mr), _even(n, columns, shape.nr * unit)
+        tile = [
+            (i, min(i + rows, m), j, min(j + columns, n))
+            for i in range(0, m, rows)
+            for j in range(0, n, columns)
+        ]
+    return [(*t, x, 1) for x in range(batch) for t in tile]
+
+
+def _even(extent: int, block: int, unit: int) -> int:
+    """The block size near `block` that cuts `extent` into nearly equal parts."""
+    pieces = max(1, round(extent / block))
+    return -(-extent // (pieces * unit)) * unit
+
+
+def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
+    buffer[:64] = 0
+    raise OverflowError(
+        f"a result of {semiring.name} does not fit {c.dtype}: use a wider dtype, for example "
+        f"A.astype({'np.int64' if c.dtype.itemsize < 8 else 'np.float64'})"
+    )
+
+
+def gemv(
+    semiring: Semiring,
+    a: Array,
+    x: Array,
+    y: Array,
+    *,
+    accumulate: bool = False,
+    alpha: Scalar = None,
+    beta: Scalar = None,
+) -> None:
+    """y ← (α ⊗ A ⊗ x), or with `accumulate` y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y); A is (m, k)."""
+    m, depth = a.shape
+    plan = _vector_plan(semiring, a, x, y if accumulate else None, alpha, beta)
+    code = _vector_code(plan)
+    size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
+    mode = (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
+    mode |= BETA if beta is not None else 0
+
+    def rows(i0: int, i1: int) -> None:
+        buffer = _workspace(size)
+        code(a, x, y, buffer, _params(
+            plan, 0, 0, i0=i0, i1=i1, mode=mode, alpha=_bits(plan, alpha), beta=_bits(plan, beta)
+        ))  # fmt: skip
+        if buffer[0]:
+            _does_not_fit(semiring, buffer, y)
+
+    workers = threads.get_num_threads()
+    if m * depth < 1 << 17 or workers == 1 or m < 2 * workers:
+        rows(0, m)
+        return
+    cuts = (np.linspace(0, m // 16, workers + 1).astype(int) * 16).tolist()
+    cuts[-1] = m
+    threads.run(
+        [functools.partial(rows, i, j) for i, j in zip(cuts, cuts[1:], strict=False) if i < j]
+    )
+
+
+def _vector_plan(
+    semiring: Semiring, a: Array, x: Array, y: Array | None, alpha: Scalar, beta: Scalar
+) -> Plan:
+    """Without a pass over A where that is possible: it would double the time."""
+    depth, dtype = a.shape[-1], a.dtype
+    if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
+        plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
+        return bytewise(plan) if plan.codec == "bits" else replace(
+            plan, keep_nan=plan.compute[0] == "f"
+        )
+    info = np.iinfo(dtype)
+    widest = Facts(int(info.min), int(info.max), True)
+    third = None if y is None else widest
+    try:
+        plan = make_plan(
+            semiring, dtype, widest, widest, depth, c=third, alpha=alpha, beta=beta
+        )
+    except OverflowError:
+        third = None if y is None else facts(semiring, y)
+        plan = make_plan(
+            semiring, dtype, facts(semiring, a), facts(semiring, x), depth, c=third, alpha=alpha,
+            beta=beta,
+        )  # fmt: skip
+    return plan
+
+
+def closure_block(
+    semiring: Semiring,
+    a: Array,
+    known: tuple[Facts, Facts, Facts] | None,
+    predecessors: NDArray[np.int32] | None = None,
+) -> None:
+    """A ← A* in place for a matrix of at most :data:`BASE` rows with one on its diagonal."""
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, a.dtype, fa, fb, a.shape[-1], c=fc)
+    if plan.codec == "bits":
+        plan = bytewise(plan)
+    if plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+    plan = replace(plan, check=False)
+    code = _base_code(plan, predecessors is not None)
+    size = 64 + 64 * 64 * (int(plan.compute[1:]) // 8 + 4)
+    code(a, _workspace(size), a if predecessors is None else predecessors)

@@ -1,0 +1,124 @@
+"""A small pool of threads that run compiled code without the GIL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+__all__ = ["get_num_threads", "run", "set_num_threads"]
+
+_lock = threading.Lock()
+_threads: int | None = None
+_pool: ThreadPoolExecutor | None = None
+_inside = threading.local()
+
+
+def get_num_threads() -> int:
+    """Threads that a large product uses."""
+    global _threads
+    if _threads is None:
+        text = os.environ.get("SEMIRING_MM_NUM_THREADS", "")
+        if text and not (text.isdigit() and int(text) > 0):
+            raise ValueError(f"SEMIRING_MM_NUM_THREADS must be a positive integer, got {text!r}")
+        if text:
+            _threads = int(text)
+        elif hasattr(os, "sched_getaffinity"):
+            _threads = len(os.sched_getaffinity(0))
+        else:
+            _threads = os.cpu_count() or 1
+    return _threads
+
+
+def set_num_threads(n: int) -> None:
+    """Use `n` threads for large products from now on (default: all cores this process may use).
+
+    The environment variable ``SEMIRING_MM_NUM_THREADS`` sets the number at the first use.
+
+    Parameters
+    ----------
+    n : int
+        At least 1.
+
+    Examples
+    --------
+    >>> import semiring_mm as sm
+    >>> sm.set_num_threads(2)
+    """
+    global _threads, _pool
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
+    with _lock:
+        _threads = n
+        _pool = None
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(1, get_num_threads() - 1), "semiring_mm")
+        return _pool
+
+
+def _forget() -> None:
+    """The pool's threads do not survive a fork."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def run(
+    tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None
+) -> None:
+    """Run the tasks on all threads, the calling one included; return when all are done.
+
+    `on_done` is called in the calling thread with the number of tasks finished. If it, or a task,
+    raises (Ctrl-C included), tasks not yet begun are dropped, the running ones are waited for, since
+    they write to the caller's memory, and the exception goes on.
+    """
+    helpers = min(get_num_threads(), len(tasks)) - 1
+    if helpers < 1 or getattr(_inside, "busy", False):
+        for count, task in enumerate(tasks, 1):
+            task()
+            if on_done:
+                on_done(count)
+        return
+    remaining = list(reversed(tasks))
+    finished: list[None] = []
+
+    def work() -> None:
+        _inside.busy = True
+        try:
+            while remaining:
+                try:
+                    task = remaining.pop()
+                except IndexError:
+                    return
+                task()
+                finished.append(None)
+                if on_done and threading.get_ident() == caller:
+                    on_done(len(finished))
+        except BaseException:
+            remaining.clear()
+            raise
+        finally:
+            _inside.busy = False
+
+    caller = threading.get_ident()
+    executor = _executor()
+    futures: list[Future[None]] = [executor.submit(work) for _ in range(helpers)]
+    try:
+        work()
+    finally:
+        remaining.clear()
+        errors = [future.exception() for future in futures]
+    for error in errors:
+        if error is not None:
+            raise error
+    if on_done:
+        on_done(len(tasks))

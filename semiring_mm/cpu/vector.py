@@ -1,0 +1,128 @@
+"""The matrix-vector product y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y), bound by reading A once."""
+
+from __future__ import annotations
+
+from .algebra import Algebra
+from .compiler import Target
+from .ir import I64, PTR, Function, Type, Value, Var
+from .plan import Plan
+from .product import ALPHA, BETA, PARAMS, READ_C, ArrayView
+
+__all__ = ["CHUNK", "gemv_functions"]
+
+#: Elements of y that stay in the cache while columns of A pass by.
+CHUNK = 2048
+_ROWS, _UNROLL, _COLUMNS = 4, 2, 4
+
+
+def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
+    """Generate ``gemv(A, x, y, workspace, params)`` for rows i0 to i1 of A.
+
+    Where rows are contiguous, each is folded with x in vectors (dot form). Where columns are, they
+    pass over a chunk of y (axpy form). Any other strides take the dot form element by element.
+    """
+    f = Function("gemv", [PTR] * 5)
+    A, X, Y, workspace, params = f.args
+    a, x, y = (ArrayView(f, v, head) for v in (A, X, Y))
+    p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
+    field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
+    algebra = Algebra(f, plan)
+    t, s = algebra.compute, algebra.storage
+    lanes = target.vector_bytes // t.size
+    m, depth = a.dim(-2), a.dim(-1)
+    rs, cs = a.stride(-2), a.stride(-1)
+    i0, i1 = p["i0"], f.select(p["i1"].cmp("<", 0), m, p["i1"])
+    flags = f.load(workspace.at(head), PTR, 8)
+    chunk = flags.at(64)
+    xs = chunk.at(CHUNK * t.size)
+    data = a.data.at(p["a_offset"])
+
+    with f.loop(0, depth) as k:
+        f.store(algebra.decode(f.load(x.data.at(k * x.stride(-1)), s)), xs.at(k * t.size), t.size)
+
+    def finish(i: Value, value: Value) -> None:
+        """Apply α and β and store y[i]."""
+        result = f.var(value)
+        place = y.data.at(i * y.stride(-1))
+        with f.if_((p["mode"] & ALPHA).cmp("!=", 0)):
+            result.set(algebra.scale(f.load(field["alpha"], t), result.get()))
+        with f.if_((p["mode"] & READ_C).cmp("!=", 0)):
+            old = f.var(algebra.decode(f.load(place, s)))
+            with f.if_((p["mode"] & BETA).cmp("!=", 0)):
+                old.set(algebra.scale(f.load(field["beta"], t), old.get()))
+            result.set(algebra.add(result.get(), old.get()))
+        stored, bad = algebra.encode(result.get())
+        f.store(stored, place)
+        if bad is not None:
+            byte = Type("i", 8)
+            f.store(f.load(flags, byte) | bad.to(Type("u", 8)).to(byte), flags)
+
+    def fold(state: Var, left: Value, right: Value) -> None:
+        state.set(algebra.add(state.get(), algebra.mul(left, right)))
+
+    def dot(first: Value, rows: int) -> None:
+        width = lanes * _UNROLL
+        whole = f.select(cs.cmp("==", s.size), depth // width * width, f.const(0, I64))
+        base = [data.at((first + r) * rs) for r in range(rows)]
+        vectors = [[f.var(algebra.start(lanes)) for _ in range(_UNROLL)] for _ in range(rows)]
+        tails = [f.var(algebra.start(1)) for _ in range(rows)]
+        with f.loop(0, whole, width) as k:
+            for u in range(_UNROLL):
+                at = k + u * lanes
+                right = f.load(xs.at(at * t.size), t.vector(lanes), t.size)
+                for r in range(rows):
+                    left = algebra.decode(f.load(base[r].at(at * s.size), s.vector(lanes)))
+                    fold(vectors[r][u], left, right)
+        with f.loop(whole, depth) as k:
+            right = f.load(xs.at(k * t.size), t, t.size)
+            for r in range(rows):
+                fold(tails[r], algebra.decode(f.load(base[r].at(k * cs), s)), right)
+        slot = f.alloca(t.vector(lanes))
+        for r in range(rows):
+            total = vectors[r][0].get()
+            for other in vectors[r][1:]:
+                total = algebra.add(total, other.get())
+            f.store(total, slot, t.size)
+            with f.if_(whole.cmp(">", 0)), f.loop(0, lanes) as lane:
+                tails[r].set(algebra.add(tails[r].get(), f.load(slot.at(lane * t.size), t)))
+            finish(first + r, tails[r].get())
+
+    def axpy(first: Value) -> None:
+        size = f.low(i1 - first, CHUNK)
+        padded = f.ceil_div(size, lanes) * lanes
+        with f.loop(0, padded, lanes) as e:
+            f.store(algebra.start(lanes), chunk.at(e * t.size), t.size)
+        whole = size // lanes * lanes
+
+        def columns(k: Value, n: int) -> None:
+            right = [f.load(xs.at((k + c) * t.size), t, t.size) for c in range(n)]
+            base = [data.at(first * rs + (k + c) * cs) for c in range(n)]
+            wide = [r.splat(lanes) for r in right]
+            for lo, hi, step in ((0, whole, lanes), (whole, size, 1)):
+                with f.loop(lo, hi, step) as e:
+                    place = chunk.at(e * t.size)
+                    acc = f.load(place, t.vector(step), t.size)
+                    for c in range(n):
+                        left = algebra.decode(f.load(base[c].at(e * s.size), s.vector(step)))
+                        by = wide[c] if step > 1 else right[c]
+                        acc = algebra.add(acc, algebra.mul(left, by))
+                    f.store(acc, place, t.size)
+
+        paired = depth // _COLUMNS * _COLUMNS
+        with f.loop(0, paired, _COLUMNS) as k:
+            columns(k, _COLUMNS)
+        with f.loop(paired, depth) as k:
+            columns(k, 1)
+        with f.loop(0, size) as e:
+            finish(first + e, f.load(chunk.at(e * t.size), t, t.size))
+
+    with f.if_else(rs.cmp("==", s.size) & cs.cmp("!=", s.size)) as otherwise:
+        with f.loop(i0, i1, CHUNK) as i:
+            axpy(i)
+        with otherwise():
+            grouped = i0 + (i1 - i0) // _ROWS * _ROWS
+            with f.loop(i0, grouped, _ROWS) as i:
+                dot(i, _ROWS)
+            with f.loop(grouped, i1) as i:
+                dot(i, 1)
+    return [f]

@@ -1,0 +1,428 @@
+"""Elementary functions on vectors, emitted inline through the IR builder.
+
+Every function takes values of :data:`~.ir.F32` or :data:`~.ir.F64` with any number of lanes and
+emits straight-line code: no calls, tables, branches or integer conversions, only multiply-adds,
+selects and operations on the exponent's bits. Special values are those of NumPy.
+
+The arguments are reduced as W. J. Cody and W. Waite do ("Software Manual for the Elementary
+Functions", 1980): ``exp(x) = 2**k * exp(r)`` with ``|r| <= log(2) / 2``, and
+``log(x) = e * log(2) + log1p(r)`` with ``1 + r`` in [sqrt(1/2), sqrt(2)). What is left is
+``r + r**2 * Q(r)`` for both ``expm1`` and ``log1p``. Each Q is the polynomial of least weighted
+error, found with Remez's exchange in 50 digits so that the weighted error is the relative one of
+the whole, its coefficients then rounded to the type. :class:`_Format` has the errors; with the
+roundings they bound the functions by the units in the last place that their docstrings state.
+Rounding to an integer is the addition of 1.5 * 2**mantissa, whose low bits are then the integer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .ir import Function, Type, Value
+
+__all__ = ["absolute", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"]
+
+
+@dataclass(frozen=True)
+class _Format:
+    """Constants of a floating-point type.
+
+    Parameters
+    ----------
+    mantissa : int
+        Stored bits of the significand.
+    bias : int
+        Of the exponent.
+    ln2 : tuple of float
+        log(2) in two parts.
+    exp_range : tuple of float
+        Outside it ``exp`` is zero or infinite.
+    expm1_low : float
+        Below it ``expm1`` is -1.
+    expm1_q, log1p_q : tuple of float
+        Q of ``expm1`` and of ``log1p``, lowest power first.
+    unit_exp_q, unit_log1p_q : tuple of float
+        Q of ``exp`` and, for arguments in [0, 1], of ``log1p`` in :func:`logaddexp`.
+    """
+
+    mantissa: int
+    bias: int
+    ln2: tuple[float, float]
+    exp_range: tuple[float, float]
+    expm1_low: float
+    expm1_q: tuple[float, ...]
+    log1p_q: tuple[float, ...]
+    unit_exp_q: tuple[float, ...]
+    unit_log1p_q: tuple[float, ...]
+
+    @property
+    def magic(self) -> float:
+        """Added to a small number it leaves the nearest integer in the low bits."""
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def magic_bits(self) -> int:
+        return ((self.bias + self.mantissa) << self.mantissa) | (1 << (self.mantissa - 1))
+
+    @property
+    def root_bits(self) -> int:
+        """Bits of sqrt(1/2), rounded down."""
+        significand = math.isqrt(1 << (2 * self.mantissa + 1)) - (1 << self.mantissa)
+        return ((self.bias - 1) << self.mantissa) | significand
+
+
+_EXPM1_Q64 = (
+    0.5000000000000006,
+    0.16666666666666588,
+    0.04166666666657676,
+    0.008333333333389552,
+    0.0013888888931564926,
+    0.00019841269719005457,
+    2.480150527372138e-05,
+    2.755740754426984e-06,
+    2.762603791942262e-07,
+    2.5053774400657203e-08,
+)
+
+_FORMATS = {
+    32: _Format(
+        mantissa=23,
+        bias=127,
+        ln2=(0.693147182464599609375, -1.904654299957768e-09),
+        exp_range=(-104.0, 89.0),
+        expm1_low=-20.0,
+        expm1_q=(0.49999997, 0.16666543, 0.0416672, 0.0083665205, 0.0013882524),  # 2**-25.8
+        log1p_q=(  # 2**-27.5
+            -0.49999988,
+            0.33333325,
+            -0.25001583,
+            0.20001973,
+            -0.16609082,
+            0.14181824,
+            -0.13242994,
+            0.12904447,
+            -0.0762178,
+        ),
+        unit_exp_q=(0.4999923, 0.16667116, 0.041890148, 0.00831249),  # 2**-23.1
+        unit_log1p_q=(  # 2**-24.6
+            -0.49999648,
+            0.33321324,
+            -0.24857163,
+            0.19153653,
+            -0.13753799,
+            0.079204485,
+            -0.030065762,
+            0.0053648166,
+        ),
+    ),
+    64: _Format(
+        mantissa=52,
+        bias=1023,
+        ln2=(0.6931471805599453, 2.3190468138462996e-17),
+        exp_range=(-746.0, 710.0),
+        expm1_low=-40.0,
+        expm1_q=_EXPM1_Q64,  # 2**-54.6
+        log1p_q=(  # 2**-54.9
+            -0.5000000000000003,
+            0.33333333333333026,
+            -0.24999999999974923,
+            0.20000000000085202,
+            -0.16666666671355296,
+            0.1428571427962096,
+            -0.12499999604517831,
+            0.11111111098935127,
+            -0.10000017938349146,
+            0.0909092744527272,
+            -0.08332864089559816,
+            0.07691433128444573,
+            -0.07149937584616865,
+            0.06685934383922384,
+            -0.06194363570879613,
+            0.056589735577070886,
+            -0.056781217125265494,
+            0.06529527954070799,
+            -0.060060795582741404,
+            0.026173839000789033,
+        ),
+        unit_exp_q=_EXPM1_Q64,
+        unit_log1p_q=(  # 2**-53.6
+            -0.49999999999997,
+            0.3333333333283824,
+            -0.24999999971096903,
+            0.19999999135160804,
+            -0.16666651022263743,
+            0.14285526311305138,
+            -0.12498406286414518,
+            0.1110117117034175,
+            -0.09953000369858053,
+            0.08918572594636084,
+            -0.07834468002761108,
+            0.06534891934394801,
+            -0.04959114171840619,
+            0.03260674927347902,
+            -0.01763259159246783,
+            0.007397228258796198,
+            -0.002230975356447049,
+            0.0004269625279155839,
+            -3.8739095779367845e-05,
+        ),
+    ),
+}
+
+_INF, _NAN = math.inf, math.nan
+_LOG2_E = 1 / math.log(2)
+
+
+def _format(x: Value) -> _Format:
+    if x.type.kind != "f" or x.type.bits not in _FORMATS:
+        raise TypeError(f"elementary functions are of float or double, got {x.type}")
+    return _FORMATS[x.type.bits]
+
+
+def _integers(x: Value) -> Type:
+    return Type("i", x.type.bits, x.type.lanes)
+
+
+def _horner(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
+    """The polynomial with these coefficients, lowest power first."""
+    total = f.const(coefficients[-1], x.type)
+    for c in coefficients[-2::-1]:
+        total = f.fma(total, x, f.const(c, x.type))
+    return total
+
+
+def _tail(f: Function, x: Value, q: Sequence[float], rest: Value | None = None) -> Value:
+    """x + (x**2 * Q(x) + rest): even and odd powers apart, for half the latency."""
+    square = x * x
+    even, odd = _horner(f, square, q[0::2]), _horner(f, square, q[1::2])
+    value = f.fma(odd, x, even)
+    if rest is None:
+        return f.fma(square, value, x)
+    return x + f.fma(square, value, rest)
+
+
+def _clamp(f: Function, x: Value, low: float, high: float) -> Value:
+    """Limit x; NaN stays."""
+    lo, hi = f.const(low, x.type), f.const(high, x.type)
+    x = f.select(x.cmp("<", lo), lo, x)
+    return f.select(x.cmp(">", hi), hi, x)
+
+
+def _reduce(f: Function, x: Value) -> tuple[Value, Value]:
+    """Integer k and r = x - k * log(2), ``|r| <= log(2) / 2``."""
+    fmt = _format(x)
+    magic = f.const(fmt.magic, x.type)
+    shifted = f.fma(x, f.const(_LOG2_E, x.type), magic)
+    whole = shifted - magic
+    r = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)
+    r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
+    return shifted.bits_as(_integers(x)) - fmt.magic_bits, r
+
+
+def _power(x: Value, k: Value) -> Value:
+    """2**k in the type of x, where that is a normal number."""
+    fmt = _format(x)
+    return ((k + fmt.bias) << fmt.mantissa).bits_as(x.type)
+
+
+def exp(f: Function, x: Value) -> Value:
+    """Exponential, within 1 ulp, with gradual underflow.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+
+    Returns
+    -------
+    Value
+        e to the power of `x`.
+    """
+    x = _clamp(f, x, *_format(x).exp_range)
+    k, r = _reduce(f, x)
+    result = _tail(f, r, _format(x).expm1_q) + 1.0
+    half = k >> 1  # 2**k itself may be out of range; only the last product rounds
+    return result * _power(x, half) * _power(x, k - half)
+
+
+def expm1(f: Function, x: Value) -> Value:
+    """``exp(x) - 1`` without cancellation, within 2 ulp.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+
+    Returns
+    -------
+    Value
+        Exponential less one.
+    """
+    fmt = _format(x)
+    k, r = _reduce(f, _clamp(f, x, fmt.expm1_low, fmt.exp_range[1]))
+    scale = _power(x, k - 1)  # half, lest it overflow before the result does
+    result = f.fma(_tail(f, r, fmt.expm1_q), scale, scale - 0.5) * 2.0
+    return _keep_tiny(f, x, result)
+
+
+def _keep_tiny(f: Function, x: Value, result: Value) -> Value:
+    """Where x is so small that the function is x, sign of zero and denormals included."""
+    return f.select(absolute(f, x).cmp("<", 2.0 ** -(_format(x).mantissa + 3)), x, result)
+
+
+def _split(x: Value) -> tuple[Value, Value]:
+    """Integer e and m in [sqrt(1/2), sqrt(2)) with x = 2**e * m, for normal positive x."""
+    fmt = _format(x)
+    bits = x.bits_as(_integers(x)) - fmt.root_bits
+    m = (bits & ((1 << fmt.mantissa) - 1)) + fmt.root_bits
+    return bits >> fmt.mantissa, m.bits_as(x.type)
+
+
+def _log_split(f: Function, e: Value, r: Value, offset: Value | None = None) -> Value:
+    """(e - offset) * log(2) + log1p(r), r in [sqrt(1/2) - 1, sqrt(2) - 1)."""
+    fmt = _format(r)
+    magic = f.const(fmt.magic, r.type)
+    whole = (e + fmt.magic_bits).bits_as(r.type) - (magic if offset is None else magic + offset)
+    result = _tail(f, r, fmt.log1p_q, whole * fmt.ln2[1])
+    return f.fma(whole, f.const(fmt.ln2[0], r.type), result)
+
+
+def _log_ends(f: Function, x: Value, pole: float, result: Value) -> Value:
+    """Infinity and NaN as they are, -inf at the pole, NaN below it."""
+    result = f.select(x.cmp("<", _INF), result, x)
+    result = f.select(x.cmp("<", pole), f.const(_NAN, x.type), result)
+    return f.select(x.cmp("==", pole), f.const(-_INF, x.type), result)
+
+
+def log(f: Function, x: Value) -> Value:
+    """Natural logarithm, within 1 ulp, denormals included.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+
+    Returns
+    -------
+    Value
+        Logarithm; -inf at zero, NaN below.
+    """
+    fmt = _format(x)
+    small = x.cmp("<", 2.0 ** (1 - fmt.bias))
+    normal = f.select(small, x * 2.0**fmt.mantissa, x)
+    offset = f.select(small, f.const(fmt.mantissa, x.type), f.const(0, x.type))
+    e, m = _split(normal)
+    return _log_ends(f, x, 0.0, _log_split(f, e, m - 1.0, offset))
+
+
+def log1p(f: Function, x: Value) -> Value:
+    """``log(1 + x)`` without cancellation, within 1.5 ulp.
+
+    Only the exponent is taken from the rounded 1 + x; the rest is ``2**-e * (1 + x) - 1`` with one
+    rounding, by a multiply-add.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+
+    Returns
+    -------
+    Value
+        Logarithm; -inf at -1, NaN below.
+    """
+    e, _ = _split(x + 1.0)
+    scale = _power(x, -e + 2)  # 2**-e itself may be denormal
+    quarter = f.const(0.25, x.type)
+    r = f.fma(x * quarter, scale, f.fma(quarter, scale, f.const(-1.0, x.type)))
+    return _log_ends(f, x, -1.0, _keep_tiny(f, x, _log_split(f, e, r)))
+
+
+def logaddexp(f: Function, x: Value, y: Value) -> Value:
+    """``log(exp(x) + exp(y))``, within 4 ulp but for cancellation.
+
+    It is the larger plus ``log1p(exp(-|x - y|))``, the last product and the sum in one rounding.
+    Where the larger is near ``-log1p(exp(-|x - y|))`` they cancel and the error is that of the
+    terms. An exponential below the smallest normal number counts as zero, which is seen only if
+    the larger argument is (nearly) zero; so no intermediate is denormal and the time does not
+    depend on the data. Both polynomials are in Horner's form for that reason: a power may be
+    denormal where the sum is not.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x, y : Value
+        Arguments of one type.
+
+    Returns
+    -------
+    Value
+        Logarithm of the sum of the exponentials.
+    """
+    larger = f.select(x.cmp(">", y), x, y)
+    # Infinities that are equal differ by nothing.
+    gap = -absolute(f, f.select(x.cmp("==", y), f.const(0.0, x.type), x - y))
+    t = _exp_gap(f, gap)
+    return f.fma(t, _horner(f, t, [1.0, *_format(x).unit_log1p_q]), larger)
+
+
+def _exp_gap(f: Function, x: Value) -> Value:
+    """exp(x) for x <= 0 or NaN: zero where it would be denormal."""
+    fmt = _format(x)
+    zero = fmt.bias - 1  # 2**(k - 1) has the biased exponent k + zero
+    low = f.const(-zero * math.log(2), x.type)
+    x = f.select(x.cmp("<", low), low, x)
+    shifted = f.fma(x, f.const(_LOG2_E, x.type), f.const(fmt.magic + zero, x.type))
+    scale = (shifted.bits_as(_integers(x)) << fmt.mantissa).bits_as(x.type)
+    whole = shifted - f.const(fmt.magic + zero, x.type)
+    r = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)
+    if x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
+        r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
+    return scale * _horner(f, r, [2.0, 2.0, *(2 * c for c in fmt.unit_exp_q)])
+
+
+def sqrt(f: Function, x: Value) -> Value:
+    """Square root, correctly rounded.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+
+    Returns
+    -------
+    Value
+        Square root; NaN below zero.
+    """
+    return f.intrinsic("sqrt", x)
+
+
+def absolute(f: Function, x: Value) -> Value:
+    """Absolute value, exact.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+
+    Returns
+    -------
+    Value
+        `x` without its sign.
+    """
+    return f.intrinsic("fabs", x)
