@@ -1,0 +1,1 @@
+"""The benchmark: `python -m bench`. docs/performance.md says what its columns mean."""

@@ -1,0 +1,156 @@
+"""`python -m bench`: measure this machine's CPU. `python -m bench readme`: renew the tables."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import machine
+
+#: Variables that bound the threads of everyone who takes part; read when each is loaded.
+_THREADS = """SEMIRING_MM_NUM_THREADS OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
+    RAYON_NUM_THREADS NUMBA_NUM_THREADS""".split()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; gives the exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    args = _parser().parse_args(arguments)
+    if args.what == "readme":
+        from . import report
+
+        return report.renew()
+    for package in ("numpy", "llvmlite"):
+        if importlib.util.find_spec(package) is None:
+            print(f"bench: {package} is not installed", file=sys.stderr)
+            return 1
+    wanted = {name: str(args.threads) for name in _THREADS}
+    if wanted.items() <= os.environ.items() or "numpy" not in sys.modules:
+        os.environ |= wanted
+        return _cpu(args)
+    # NumPy has read the variables already: measure in a process that starts with them.
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, env=os.environ | wanted, cwd=machine.ROOT).returncode
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "what", nargs="?", choices=("cpu", "readme"), default="cpu",
+        help="cpu (default): measure; readme: tables and figure from the newest committed results",
+    )  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
+    parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
+    parser.add_argument(
+        "--only", metavar="NAME[,NAME]", default="",
+        help="only the operations whose names contain one of these",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=_positive, default=machine.cores(), metavar="T")
+    parser.add_argument(
+        "--out", type=_absolute, metavar="FILE",
+        help="raw results (default bench/results/cpu-MACHINE-DATE.json; "
+        "none for --quick and --only)",
+    )  # fmt: skip
+    return parser
+
+
+def _positive(word: str) -> int:
+    number = int(word) if word.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {word!r}")
+    return number
+
+
+def _absolute(word: str) -> Path:
+    return Path(word).absolute()
+
+
+def _cpu(args: argparse.Namespace) -> int:
+    from . import cases, report
+    from .measure import UNITS, sample
+
+    names = [name.strip() for name in args.only.split(",") if name.strip()]
+    chosen = [c for c in cases.CASES if not names or any(name in c.name for name in names)]
+    if not chosen:
+        print(
+            f"bench: no operation has {args.only!r} in its name; there are: "
+            + "; ".join(c.name for c in cases.CASES),
+            file=sys.stderr,
+        )
+        return 2
+    started = datetime.datetime.now().astimezone().replace(microsecond=0)
+    result: dict[str, Any] = {
+        "format": 1,
+        "date": started.isoformat(),
+        "commit": machine.commit(),
+        "arguments": {"quick": args.quick, "full": args.full, "only": args.only},
+        "machine": machine.describe(),
+        "versions": machine.versions(),
+        "threads": args.threads,
+    }
+    print(report.heading(result), flush=True)
+    ceilings = Ceilings(quick=args.quick)
+    options = cases.Options(args.threads, full=args.full, quick=args.quick)
+    lines = []
+    for case in chosen:
+        for line in case.lines(options):
+            if not line.skipped:
+                if line.ceiling:
+                    line.ceiling_rate = ceilings.rate(line.ceiling, line.threads)
+                sample(line, quick=args.quick)
+            print(report.text(line), flush=True)
+            lines.append(line.raw())
+            assert line.unit in UNITS
+    ceilings.again()
+    print("\n" + report.ceilings_text(ceilings.raw()), flush=True)
+    result |= {"lines": lines, "ceilings": ceilings.raw()}
+    out = args.out
+    if out is None and not (args.quick or names):
+        name = f"cpu-{machine.slug(result['machine']['cpu'])}-{started.date()}.json"
+        out = machine.ROOT / "bench" / "results" / name
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(report.dumps(result), encoding="utf-8")
+        print(f"\nraw results: {out}")
+    return 0
+
+
+class Ceilings:
+    """The ceilings that the lines ask for, measured when first asked and again at the end."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self._how: dict[str, Any] = {"seconds": 0.001, "repeat": 2} if quick else {}
+        self._samples: dict[tuple[str, int], list[dict[str, list[float]]]] = {}
+
+    def rate(self, name: str, threads: int) -> float:
+        """The best form's best sample so far."""
+        from . import ceilings
+
+        runs = self._samples.setdefault((name, threads), [])
+        if not runs:
+            runs.append(ceilings.measure(name, threads, **self._how))
+        return max(ceilings.best(samples)[1] for samples in runs)
+
+    def again(self) -> None:
+        """Measure each once more: a drift of the machine shows as a difference."""
+        from . import ceilings
+
+        for (name, threads), runs in self._samples.items():
+            runs.append(ceilings.measure(name, threads, **self._how))
+
+    def raw(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "threads": threads, "before": runs[0], "after": runs[-1]}
+            for (name, threads), runs in self._samples.items()
+        ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

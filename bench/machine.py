@@ -1,0 +1,116 @@
+"""What a result was measured on: the processor, the system, the versions, the commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = "numpy llvmlite scipy networkx igraph networkit tropical-gemm numba matplotlib".split()
+
+
+def cores() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe() -> dict[str, Any]:
+    """The machine: what a reader needs to judge a rate."""
+    return {
+        "cpu": _cpu(),
+        "cores": cores(),
+        "caches": _caches(),
+        "memory_gib": _memory(),
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
+    }
+
+
+def _cpu() -> str:
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        info = ""
+    found = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", info, re.MULTILINE))
+    name = re.sub(r"\((R|TM|r|tm)\)", "", found.get("model name", "")) or platform.processor()
+    core = _core_name()
+    return " ".join(name.split()) + (f" ({core})" if core else "") or "unknown"
+
+
+def _core_name() -> str:
+    """The compiler's name for the core, such as "cascadelake": cloud machines hide the model."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name())
+
+
+def _caches() -> dict[str, str]:
+    caches = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, size = (
+                (index / what).read_text(encoding="ascii").strip()
+                for what in ("level", "type", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction":
+            caches[f"L{level}{'D' if kind == 'Data' else ''}"] = size
+    return caches
+
+
+def _memory() -> float:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):
+        return 0.0
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Versions of what takes part; "absent" for what is not installed."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found | {"LLVM": _llvm(), "BLAS": _blas()}
+
+
+def _llvm() -> str:
+    import llvmlite.binding as llvm
+
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+def _blas() -> str:
+    import numpy as np
+
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return str(blas.get("openblas configuration") or f"{blas.get('name')} {blas.get('version')}")
+
+
+def commit() -> str:
+    """The commit measured, "+" where tracked files differ from it; "" outside a checkout."""
+    head = git("rev-parse", "--short=12", "HEAD")
+    return head + ("+" if head and git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,122 @@
+"""Timing: contenders of one line take turns, so that drift of the machine hits them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Seven samples, or as many as fit in two seconds; three, or as many as fit in eight; one at least.
+SAMPLES, FEW, SECONDS, LONG = 7, 3, 2.0, 8.0
+WARM = 1.0  # a first call shorter than this is not counted
+SAMPLE = 0.01  # calls shorter than this are repeated within a sample
+#: Units of a rate, and what one is in work a second.
+UNITS = {"G/s": 1e9, "T/s": 1e12, "GB/s": 1e9, "": 1.0}
+
+
+class Skip(Exception):
+    """A line or a rival that cannot be had here; the text says why, in a word or two."""
+
+
+@dataclass
+class Contender:
+    """One of those who take turns; the first of a line is this library."""
+
+    name: str
+    call: Callable[[], Any] | None
+    work: float = 0.0  # pairs (or bytes) of one call; 0 where only the time counts
+    ours: bool = False  # this library too: what the line is to be held against
+    own_clock: bool = False  # the call returns the seconds it took
+    skipped: str = ""
+    samples: list[float] = field(default_factory=list)  # seconds a call
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def rate(self) -> float:
+        return self.work / self.median if self.work else 0.0
+
+
+@dataclass
+class Line:
+    """One operation at one size: what was measured, and the ceiling of its inner loop."""
+
+    case: str
+    size: str
+    unit: str
+    threads: int
+    contenders: list[Contender]
+    ceiling: str = ""
+    ceiling_rate: float = 0.0
+    check: Callable[[Any], None] | None = None  # of every contender's first result
+    skipped: str = ""
+    note: str = ""
+
+    @property
+    def ours(self) -> Contender:
+        return self.contenders[0]
+
+    def raw(self) -> dict[str, Any]:
+        """What is kept of it in the results file."""
+        kept = {k: v for k, v in vars(self).items() if k not in ("check", "contenders")}
+        kept["checked"] = self.check is not None and not self.skipped
+        kept["contenders"] = [
+            {k: v for k, v in vars(c).items() if k != "call"} for c in self.contenders
+        ]
+        return kept
+
+    @classmethod
+    def from_raw(cls, raw: dict[str, Any]) -> Line:
+        kept = {k: v for k, v in raw.items() if k not in ("checked", "contenders")}
+        rows = [Contender(call=None, **row) for row in raw["contenders"]]
+        return cls(contenders=rows, **kept)
+
+
+def sample(line: Line, *, quick: bool = False) -> None:
+    """Fill the samples of a line's contenders, in turns; check each one's first result."""
+    todo = [c for c in line.contenders if c.call is not None]
+    repeats: dict[str, int] = {}
+    for contender in todo:  # the first round: warm-up and check
+        start = time.perf_counter()
+        result: Any = contender.call() if contender.call else None
+        first = float(result) if contender.own_clock else time.perf_counter() - start
+        if line.check is not None and not contender.own_clock:
+            try:
+                line.check(result)
+            except AssertionError as error:
+                raise AssertionError(
+                    f"{line.case} {line.size}: {contender.name}: {error}"
+                ) from None
+        del result
+        if contender.own_clock or first >= WARM:
+            contender.samples.append(first)
+        repeats[contender.name] = 1
+        if first < SAMPLE and not contender.own_clock:
+            repeats[contender.name] = max(1, int(SAMPLE / max(_timed(contender, 1), 1e-7)))
+    while todo := [c for c in todo if _wants_more(c, repeats[c.name], quick)]:
+        for contender in todo:
+            contender.samples.append(_timed(contender, repeats[contender.name]))
+
+
+def _wants_more(contender: Contender, repeats: int, quick: bool) -> bool:
+    count, spent = len(contender.samples), sum(contender.samples) * repeats
+    if quick:
+        return count < 2
+    if count < FEW:
+        return count == 0 or spent * (count + 1) / count < LONG
+    brief = spent < SECONDS / 10 and not contender.own_clock
+    return spent < SECONDS and count < (5 * SAMPLES if brief else SAMPLES)
+
+
+def _timed(contender: Contender, repeats: int) -> float:
+    assert contender.call is not None
+    if contender.own_clock:
+        return float(contender.call())
+    start = time.perf_counter()
+    for _ in range(repeats):
+        contender.call()
+    return (time.perf_counter() - start) / repeats

@@ -1,0 +1,183 @@
+"""The benchmark runs, on tiny sizes; its tables and lines say what was measured. No times."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
+
+from bench import cases, ceilings, report  # noqa: E402
+from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
+
+
+def bench(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """One quick run: (what it printed, its raw results)."""
+    out = tmp_path_factory.mktemp("bench") / "new folder" / "raw.json"
+    done = bench("--quick", "--threads", "2", "--out", str(out))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, json.loads(out.read_text(encoding="utf-8"))
+
+
+def test_every_case_is_a_line(quick):
+    printed, raw = quick
+    lines = [Line.from_raw(line) for line in raw["lines"]]
+    assert {line.case for line in lines} == {case.name for case in cases.CASES if case.quick}
+    for line in lines:
+        assert report.text(line) in printed
+        if not line.skipped:
+            assert line.unit in UNITS
+            assert line.ours.name == "semiring_mm"
+            assert len(line.ours.samples) >= 2
+            assert all(s > 0 for c in line.contenders for s in c.samples)
+            assert (line.ceiling_rate > 0) == bool(line.ceiling)
+            assert all(c.samples or c.skipped for c in line.contenders)
+
+
+def test_raw_results_say_what_was_measured(quick):
+    _, raw = quick
+    assert raw["machine"]["cpu"]
+    assert raw["machine"]["cores"] >= 1
+    assert raw["versions"]["numpy"] == np.__version__
+    assert raw["versions"]["BLAS"]
+    assert raw["versions"]["LLVM"]
+    assert raw["threads"] == 2
+    assert raw["arguments"]["quick"] is True
+    for row in raw["ceilings"]:
+        for forms in (row["before"], row["after"]):
+            assert all(rate > 0 for samples in forms.values() for rate in samples)
+
+
+def test_a_wrong_product_stops_the_run():
+    a, b = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
+    right = Contender("right", lambda: a @ b)
+    wrong = Contender("wrong", lambda: a @ b + 1)
+    check = cases.check_product(a, b, "plus_times")
+    sample(Line("product", "3", "G/s", 1, [right], check=check), quick=True)
+    with pytest.raises(AssertionError, match="product 3: wrong"):
+        sample(Line("product", "3", "G/s", 1, [right, wrong], check=check), quick=True)
+
+
+def test_reference_paths():
+    inf = np.inf
+    w = np.array([[inf, 3, 8, inf], [inf, inf, 1, inf], [2, inf, inf, inf], [1, inf, inf, inf]])
+    np.testing.assert_array_equal(cases.dijkstra(w, 0), [0, 3, 4, inf])
+    width = np.where(np.isfinite(w), w, -inf)
+    np.testing.assert_array_equal(cases.dijkstra(width, 0, widest=True), [inf, 3, 8, -inf])
+    check = cases.check_paths(w)
+    d = np.array([[0, 3, 4, inf], [3, 0, 1, inf], [2, 5, 0, inf], [1, 4, 5, 0]])
+    check(d)
+    with pytest.raises(AssertionError):
+        check(d + 1)
+
+
+def test_a_missing_file_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("SEMIRING_MM_DATA", str(tmp_path))
+    case = cases.Case("apsp nowhere", cases.network("nowhere.gr"), (0,))
+    (line,) = case.lines(cases.Options(threads=1))
+    assert report.text(line).endswith("skipped: no file nowhere.gr")
+
+
+def test_rounds_take_turns():
+    order = []
+    contenders = [Contender(name, lambda name=name: order.append(name)) for name in "ab"]
+    for contender in contenders:
+        contender.call = lambda name=contender.name: order.append(name) or 1.0
+        contender.own_clock = True
+    sample(Line("turns", "1", "", 1, contenders), quick=True)
+    assert order == list("abab")
+
+
+def test_ceilings_are_rates_of_every_form():
+    for name in ("min-plus f32", "max-min f32", "or-and bits", "read"):
+        samples = ceilings.measure(name, 1, seconds=0.001, repeat=2)
+        assert len(samples) >= {"or-and bits": 1}.get(name, 2)
+        form, best = ceilings.best(samples)
+        assert best == max(max(rates) for rates in samples.values())
+        assert best in samples[form]
+
+
+@pytest.mark.parametrize("width", [128, 256, 512])
+def test_loops_are_valid_ir_at_every_width(width):
+    import llvmlite.binding as llvm
+
+    ceilings.assembly()  # targets are initialised
+    for name, (element, forms) in ceilings.STEPS.items():
+        for i, steps in enumerate(forms.values()):
+            text = ceilings.module_ir([ceilings.loop_ir(f"f{i}", element, steps, width, 10)])
+            llvm.parse_assembly(text).verify()
+            assert f"<{width // ceilings.BITS[element]} x {element}>" in text, name
+
+
+def test_tables_stand_between_markers(quick, tmp_path):
+    _, raw = quick
+    target = tmp_path / "README.md"
+    target.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    lines = [Line.from_raw(line) for line in raw["lines"]]
+    block = report.table(raw, report.largest(lines), "bench/results/some.json")
+    assert report.put(target, block)
+    text = target.read_text(encoding="utf-8")
+    assert text.startswith(f"before\n{report.BEGIN}\n| operation | n |")
+    assert text.endswith(f"{report.END}\nafter\n")
+    assert "old" not in text
+    assert raw["machine"]["cpu"] in text
+    assert f"| {lines[-1].case} |" in text
+    target.write_text("no markers", encoding="utf-8")
+    assert not report.put(target, block)
+    assert target.read_text(encoding="utf-8") == "no markers"
+
+
+def test_a_figure_is_drawn(quick, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    _, raw = quick
+    monkeypatch.setattr(report, "FIGURE", tmp_path / "figure.svg")
+    assert report.draw(raw, [Line.from_raw(line) for line in raw["lines"]])
+    assert "</svg>" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_lines_read_well():
+    line = Line(
+        "min-plus f32", "4096", "G/s", 2,
+        [
+            Contender("semiring_mm", None, 4096.0**3, samples=[0.5, 0.6, 0.7]),
+            Contender("other", None, 4096.0**3, samples=[6.0]),
+            Contender("plain product", None, 4096.0**3, ours=True, samples=[0.3]),
+            Contender("third", None, skipped="absent"),
+        ],
+        ceiling="min-plus f32", ceiling_rate=160e9,
+    )  # fmt: skip
+    assert " ".join(report.text(line).split()) == (
+        "min-plus f32 4096 600 ms (best 500 ms) 115 G/s 72 % of 160 other 11.5 G/s (× 10.0) "
+        "plain product 229 G/s (50 %) third absent"
+    )
+    assert Line.from_raw(line.raw()) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(12.34, "12.3 s"), (0.9999, "1.00 s"), (0.0123, "12.3 ms"), (4.5e-7, "0.45 µs")],
+)
+def test_seconds(value, text):
+    assert report.seconds(value) == text
+
+
+def test_refusals():
+    done = bench("--only", "no such thing")
+    assert done.returncode == 2
+    assert "no operation has 'no such thing' in its name; there are: import" in done.stderr
+    done = bench("--threads", "0")
+    assert done.returncode == 2
+    assert "expected a whole number from 1 on, got '0'" in done.stderr
