@@ -10,15 +10,23 @@ array([[0., 3., 4.],
 """
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
+from .graphs.apsp import apsp, closure
+from .graphs.inputs import adjacency
+from .graphs.paths import NegativeCycleError, reconstruct_path
 from .laws import SemiringLawError
 from .semirings import Semiring, semirings
-
-__version__ = "0.1.0"
+from .version import __version__
 
 __all__ = [
+    "NegativeCycleError",
     "Semiring",
     "SemiringLawError",
+    "__version__",
+    "adjacency",
+    "apsp",
+    "closure",
     "dgemm",
     "dgemv",
     "gemm",
@@ -26,8 +34,10 @@ __all__ = [
     "get_num_threads",
     "matmul",
     "matrix_power",
+    "reconstruct_path",
     "semirings",
     "set_num_threads",
     "sgemm",
     "sgemv",
+    "show_config",
 ]

@@ -84,6 +84,12 @@ class Semiring:
                 f"got {self.domain!r}"
             )
 
+        fields = (self.name, self.add, self.mul, self.zero, self.one, self.domain)
+        object.__setattr__(self, "_hash", hash(fields))  # looked up at each product
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
     @cached_property
     def add_expr(self) -> ex.Expr:
         return ex.parse(self.add)

@@ -53,12 +53,12 @@ def base_function(plan: Plan, target: Target, head: int, *, predecessors: bool) 
             through = algebra.mul(x, row)
             if p is None:
                 f.store(algebra.add(old, through), place, t.size)
-                continue
-            wins = algebra.better(through, old)
-            f.store(f.select(wins, through, old), place, t.size)
-            mark = marks.at((i * width + j) * 4)
-            new = f.load(marks.at((k * width + j) * 4), index, 4)
-            f.store(f.select(wins, new, f.load(mark, index, 4)), mark, 4)
+            else:
+                wins = algebra.better(through, old)
+                f.store(f.select(wins, through, old), place, t.size)
+                mark = marks.at((i * width + j) * 4)
+                new = f.load(marks.at((k * width + j) * 4), index, 4)
+                f.store(f.select(wins, new, f.load(mark, index, 4)), mark, 4)
     with f.loop(0, n) as i, f.loop(0, n) as j:
         value, bad = algebra.encode(f.load(local.at((i * width + j) * t.size), t, t.size))
         f.store(value, a.data.at(i * a.stride(-2) + j * a.stride(-1)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 import threading
 import time
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..semirings import Semiring, semirings
 from . import threads
+from .base import BASE
 from .compiler import compile_functions, host_target, prototype
 from .ir import Function
 from .plan import (
@@ -55,6 +57,7 @@ class _Product:
     size: int  # bytes of the compute type
     k_slab: int
     n_slab: int  # in compute elements
+    params: Callable[[int, int], bytes]  # of a whole product without scalars, remembered
 
 
 _lock = threading.RLock()
@@ -108,7 +111,8 @@ def _product_code(plan: Plan, arg: bool) -> _Product:
             call = _compile(product_functions(plan, host_target(), _HEAD, arg=arg), 7)
             size = int(plan.compute[1:]) // 8
             n_slab = _COLUMNS // size // shape.nr * shape.nr
-            _products[plan, arg] = _Product(call, shape, size, _SLAB, n_slab)
+            params = functools.cache(functools.partial(_params, plan))
+            _products[plan, arg] = _Product(call, shape, size, _SLAB, n_slab, params)
     return _products[plan, arg]
 
 
@@ -236,7 +240,8 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     return functools.reduce(Facts.join, found, _NOTHING)
 
 
-_NOTHING = Facts(np.inf, -np.inf, False)
+_INF = float("inf")
+_NOTHING = Facts(_INF, -_INF, False)
 
 
 def _scan(code: Any, x: Array) -> Facts:
@@ -271,16 +276,30 @@ def _bits(plan: Plan, value: Scalar) -> int:
     return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
 
-@functools.lru_cache(maxsize=256)
-def _plain_params(plan: Plan, k_slab: int, n_slab: int) -> bytes:
-    """The parameters of a whole product without scalars, the common small case."""
-    return _params(plan, k_slab, n_slab)
-
-
 def _params(plan: Plan, k_slab: int, n_slab: int, **fields: int) -> bytes:
     one = _bits(plan, 1.0) if plan.compute[0] == "f" else 0
     values = {"i1": -1, "j1": -1, "batch": 1, "k_slab": k_slab, "n_slab": n_slab, "one": one}
     return _pack_params(*((values | fields).get(name, 0) for name in PARAMS))
+
+
+def _kind_of(x: Facts) -> Facts:
+    """Facts as coarse as a plan in floating point needs them, so that few plans are looked up."""
+    lo = x.lo if x.lo in (_INF, -_INF) else -1.0 if x.lo < 0 else 0.0 if x.lo == 0 else 1.0
+    hi = x.hi if x.hi in (_INF, -_INF) else -1.0 if x.hi < 0 else 0.0 if x.hi == 0 else 1.0
+    return Facts(lo, hi, x.special)
+
+
+@functools.lru_cache(maxsize=4096)
+def _choose(
+    semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
+    fc: Facts | None, depth: int, alpha: Scalar, beta: Scalar, arg: bool,
+) -> tuple[Plan, _Product]:  # fmt: skip
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
+    if arg and plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+    if alpha is None and beta is None:
+        plan = _tuned(plan)
+    return plan, _product_code(plan, arg)
 
 
 def product(
@@ -319,21 +338,20 @@ def product(
         Told the fraction done, from the calling thread.
     """
     depth = a.shape[-1]
+    fa = fb = fc = None
     if needs_facts(semiring, a.dtype):
-        fa, fb, fc = known or (
-            facts(semiring, a), facts(semiring, b),
-            facts(semiring, c) if accumulate else None,
-        )  # fmt: skip
-    else:
-        fa = fb = fc = None
-    plan = make_plan(
-        semiring, a.dtype, fa, fb, depth, c=fc if accumulate else None, alpha=alpha, beta=beta
-    )
-    if arg is not None and plan.codec == "sentinel":
-        plan = replace(plan, annihilate=True)
-    if alpha is None and beta is None:
-        plan = _tuned(plan)
-    code = _product_code(plan, arg is not None)
+        if known is not None:
+            fa, fb, fc = known
+        else:
+            fa, fb = facts(semiring, a), facts(semiring, b)
+            fc = facts(semiring, c) if accumulate else None
+        if a.dtype.kind == "f":
+            fa, fb, fc = _kind_of(fa), _kind_of(fb), None if fc is None else _kind_of(fc)
+    k_matters = depth if a.dtype.kind in "iu" else 1
+    plan, code = _choose(
+        semiring, a.dtype, fa, fb, fc if accumulate else None, k_matters, alpha, beta,
+        arg is not None,
+    )  # fmt: skip
     _run_product(
         semiring, plan, code, a, b, c, accumulate, alpha, beta, arg, gather, overlap, triangle,
         on_done,
@@ -364,7 +382,7 @@ def _run_product(
         and on_done is None
     ):  # fmt: skip
         buffer = _workspace(size)
-        code.call(a, b, c, buffer, _plain_params(plan, k_slab, n_slab), k_array, p_array)
+        code.call(a, b, c, buffer, code.params(k_slab, n_slab), c, c)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
         return
@@ -400,7 +418,7 @@ def _run_product(
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
 
-    blocks = _split(m, n, depth, batch, unit, code.shape, overlap)
+    blocks = _split(m, n, depth, batch, unit, code.shape, overlap, triangle)
     if triangle:
         blocks = [x for x in blocks if x[3] > x[0]]
     total = sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1, *_ in blocks) or 1
@@ -414,7 +432,7 @@ def _run_product(
 
 
 def _split(
-    m: int, n: int, depth: int, batch: int, unit: int, shape: Shape, overlap: str
+    m: int, n: int, depth: int, batch: int, unit: int, shape: Shape, overlap: str, triangle: bool
 ) -> list[tuple[int, int, int, int, int, int]]:
     """Cut C into blocks for the threads: (i0, i1, j0, j1, first matrix, matrices)."""
     workers = threads.get_num_threads()
@@ -435,6 +453,8 @@ def _split(
             rows, columns = _even(m, rows, shape.mr), n
         elif overlap == "b":
             rows, columns = m, shape.nc * unit
+        elif triangle:  # whole blocks of the diagonal
+            rows, columns = _even(m, rows, BASE), _even(n, columns, math.lcm(BASE, shape.nr * unit))
         else:
             rows, columns = _even(m, rows, shape.mr), _even(n, columns, shape.nr * unit)
         tile = [
@@ -537,5 +557,5 @@ def closure_block(
         plan = replace(plan, annihilate=True)
     plan = replace(plan, check=False)
     code = _base_code(plan, predecessors is not None)
-    size = 64 + 64 * 64 * (int(plan.compute[1:]) // 8 + 4)
+    size = 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
     code(a, _workspace(size), a if predecessors is None else predecessors)

@@ -73,19 +73,6 @@ class _Format:
         return ((self.bias - 1) << self.mantissa) | significand
 
 
-_EXPM1_Q64 = (
-    0.5000000000000006,
-    0.16666666666666588,
-    0.04166666666657676,
-    0.008333333333389552,
-    0.0013888888931564926,
-    0.00019841269719005457,
-    2.480150527372138e-05,
-    2.755740754426984e-06,
-    2.762603791942262e-07,
-    2.5053774400657203e-08,
-)
-
 _FORMATS = {
     32: _Format(
         mantissa=23,
@@ -93,17 +80,17 @@ _FORMATS = {
         ln2=(0.693147182464599609375, -1.904654299957768e-09),
         exp_range=(-104.0, 89.0),
         expm1_low=-20.0,
-        expm1_q=(0.49999997, 0.16666543, 0.0416672, 0.0083665205, 0.0013882524),  # 2**-25.8
-        log1p_q=(  # 2**-27.5
-            -0.49999988,
-            0.33333325,
-            -0.25001583,
-            0.20001973,
-            -0.16609082,
-            0.14181824,
-            -0.13242994,
-            0.12904447,
-            -0.0762178,
+        expm1_q=(0.5, 0.1666655, 0.041666854, 0.00836604, 0.0013898208),  # 2**-26.0
+        log1p_q=(  # 2**-27.2
+            -0.5,
+            0.3333333,
+            -0.2500082,
+            0.20001228,
+            -0.16623358,
+            0.14201741,
+            -0.13160154,
+            0.12761673,
+            -0.07634677,
         ),
         unit_exp_q=(0.4999923, 0.16667116, 0.041890148, 0.00831249),  # 2**-23.1
         unit_log1p_q=(  # 2**-24.6
@@ -123,30 +110,53 @@ _FORMATS = {
         ln2=(0.6931471805599453, 2.3190468138462996e-17),
         exp_range=(-746.0, 710.0),
         expm1_low=-40.0,
-        expm1_q=_EXPM1_Q64,  # 2**-54.6
-        log1p_q=(  # 2**-54.9
-            -0.5000000000000003,
-            0.33333333333333026,
-            -0.24999999999974923,
-            0.20000000000085202,
-            -0.16666666671355296,
-            0.1428571427962096,
-            -0.12499999604517831,
-            0.11111111098935127,
-            -0.10000017938349146,
-            0.0909092744527272,
-            -0.08332864089559816,
-            0.07691433128444573,
-            -0.07149937584616865,
-            0.06685934383922384,
-            -0.06194363570879613,
-            0.056589735577070886,
-            -0.056781217125265494,
-            0.06529527954070799,
-            -0.060060795582741404,
-            0.026173839000789033,
+        expm1_q=(  # 2**-59.2
+            0.5,
+            0.16666666666666677,
+            0.04166666666666658,
+            0.008333333333322158,
+            0.0013888888888942668,
+            0.000198412698849448,
+            2.4801587198218958e-05,
+            2.7557245291720596e-06,
+            2.7557387046510805e-07,
+            2.5108687372397102e-08,
+            2.087891144586344e-09,
         ),
-        unit_exp_q=_EXPM1_Q64,
+        log1p_q=(  # 2**-56.2
+            -0.5,
+            0.3333333333333314,
+            -0.24999999999987976,
+            0.20000000000066606,
+            -0.1666666666982602,
+            0.14285714280093958,
+            -0.12499999691432503,
+            0.11111111147406155,
+            -0.10000015206652751,
+            0.09090923934292913,
+            -0.08332913532984908,
+            0.07691529762750526,
+            -0.07149439576587358,
+            0.06684589861800393,
+            -0.06196678564133682,
+            0.0566837257742023,
+            -0.0567777812124957,
+            0.06503503197653088,
+            -0.059817318126382545,
+            0.026151094883101793,
+        ),
+        unit_exp_q=(  # 2**-55.1
+            0.5,
+            0.16666666666666602,
+            0.04166666666662,
+            0.008333333333388395,
+            0.0013888888920499905,
+            0.00019841269709322662,
+            2.480151636110687e-05,
+            2.7557425092609332e-06,
+            2.7622221214738267e-07,
+            2.504589590776118e-08,
+        ),
         unit_log1p_q=(  # 2**-53.6
             -0.49999999999997,
             0.3333333333283824,
@@ -193,14 +203,11 @@ def _horner(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
     return total
 
 
-def _tail(f: Function, x: Value, q: Sequence[float], rest: Value | None = None) -> Value:
-    """x + (x**2 * Q(x) + rest): even and odd powers apart, for half the latency."""
+def _tail(f: Function, x: Value, q: Sequence[float], head: Value, rest: Value) -> Value:
+    """The sum head + (x**2 * Q(x) + rest); even and odd powers apart halve the latency."""
     square = x * x
     even, odd = _horner(f, square, q[0::2]), _horner(f, square, q[1::2])
-    value = f.fma(odd, x, even)
-    if rest is None:
-        return f.fma(square, value, x)
-    return x + f.fma(square, value, rest)
+    return head + f.fma(square, f.fma(odd, x, even), rest)
 
 
 def _clamp(f: Function, x: Value, low: float, high: float) -> Value:
@@ -210,15 +217,16 @@ def _clamp(f: Function, x: Value, low: float, high: float) -> Value:
     return f.select(x.cmp(">", hi), hi, x)
 
 
-def _reduce(f: Function, x: Value) -> tuple[Value, Value]:
-    """Integer k and r = x - k * log(2), ``|r| <= log(2) / 2``."""
+def _reduced_expm1(f: Function, x: Value) -> tuple[Value, Value]:
+    """Integer k and expm1(r), r = x - k * log(2), ``|r| <= log(2) / 2``."""
     fmt = _format(x)
     magic = f.const(fmt.magic, x.type)
     shifted = f.fma(x, f.const(_LOG2_E, x.type), magic)
     whole = shifted - magic
-    r = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)
-    r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
-    return shifted.bits_as(_integers(x)) - fmt.magic_bits, r
+    head = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)  # exact
+    rest = whole * -fmt.ln2[1]
+    value = _tail(f, head + rest, fmt.expm1_q, head, rest)
+    return shifted.bits_as(_integers(x)) - fmt.magic_bits, value
 
 
 def _power(x: Value, k: Value) -> Value:
@@ -242,11 +250,9 @@ def exp(f: Function, x: Value) -> Value:
     Value
         e to the power of `x`.
     """
-    x = _clamp(f, x, *_format(x).exp_range)
-    k, r = _reduce(f, x)
-    result = _tail(f, r, _format(x).expm1_q) + 1.0
+    k, value = _reduced_expm1(f, _clamp(f, x, *_format(x).exp_range))
     half = k >> 1  # 2**k itself may be out of range; only the last product rounds
-    return result * _power(x, half) * _power(x, k - half)
+    return (value + 1.0) * _power(x, half) * _power(x, k - half)
 
 
 def expm1(f: Function, x: Value) -> Value:
@@ -265,9 +271,9 @@ def expm1(f: Function, x: Value) -> Value:
         Exponential less one.
     """
     fmt = _format(x)
-    k, r = _reduce(f, _clamp(f, x, fmt.expm1_low, fmt.exp_range[1]))
+    k, value = _reduced_expm1(f, _clamp(f, x, fmt.expm1_low, fmt.exp_range[1]))
     scale = _power(x, k - 1)  # half, lest it overflow before the result does
-    result = f.fma(_tail(f, r, fmt.expm1_q), scale, scale - 0.5) * 2.0
+    result = f.fma(value, scale, scale - 0.5) * 2.0
     return _keep_tiny(f, x, result)
 
 
@@ -284,12 +290,11 @@ def _split(x: Value) -> tuple[Value, Value]:
     return bits >> fmt.mantissa, m.bits_as(x.type)
 
 
-def _log_split(f: Function, e: Value, r: Value, offset: Value | None = None) -> Value:
-    """(e - offset) * log(2) + log1p(r), r in [sqrt(1/2) - 1, sqrt(2) - 1)."""
+def _log_split(f: Function, e: Value, r: Value, origin: Value) -> Value:
+    """(e + magic - origin) * log(2) + log1p(r), r in [sqrt(1/2) - 1, sqrt(2) - 1)."""
     fmt = _format(r)
-    magic = f.const(fmt.magic, r.type)
-    whole = (e + fmt.magic_bits).bits_as(r.type) - (magic if offset is None else magic + offset)
-    result = _tail(f, r, fmt.log1p_q, whole * fmt.ln2[1])
+    whole = (e + fmt.magic_bits).bits_as(r.type) - origin
+    result = _tail(f, r, fmt.log1p_q, r, whole * fmt.ln2[1])
     return f.fma(whole, f.const(fmt.ln2[0], r.type), result)
 
 
@@ -301,7 +306,7 @@ def _log_ends(f: Function, x: Value, pole: float, result: Value) -> Value:
 
 
 def log(f: Function, x: Value) -> Value:
-    """Natural logarithm, within 1 ulp, denormals included.
+    """Natural logarithm, within 1.1 ulp, denormals included.
 
     Parameters
     ----------
@@ -318,13 +323,14 @@ def log(f: Function, x: Value) -> Value:
     fmt = _format(x)
     small = x.cmp("<", 2.0 ** (1 - fmt.bias))
     normal = f.select(small, x * 2.0**fmt.mantissa, x)
-    offset = f.select(small, f.const(fmt.mantissa, x.type), f.const(0, x.type))
+    magic = f.const(fmt.magic, x.type)
+    origin = f.select(small, f.const(fmt.magic + fmt.mantissa, x.type), magic)
     e, m = _split(normal)
-    return _log_ends(f, x, 0.0, _log_split(f, e, m - 1.0, offset))
+    return _log_ends(f, x, 0.0, _log_split(f, e, m - 1.0, origin))
 
 
 def log1p(f: Function, x: Value) -> Value:
-    """``log(1 + x)`` without cancellation, within 1.5 ulp.
+    """``log(1 + x)`` without cancellation, within 1.6 ulp.
 
     Only the exponent is taken from the rounded 1 + x; the rest is ``2**-e * (1 + x) - 1`` with one
     rounding, by a multiply-add.
@@ -345,7 +351,8 @@ def log1p(f: Function, x: Value) -> Value:
     scale = _power(x, -e + 2)  # 2**-e itself may be denormal
     quarter = f.const(0.25, x.type)
     r = f.fma(x * quarter, scale, f.fma(quarter, scale, f.const(-1.0, x.type)))
-    return _log_ends(f, x, -1.0, _keep_tiny(f, x, _log_split(f, e, r)))
+    magic = f.const(_format(x).magic, x.type)
+    return _log_ends(f, x, -1.0, _keep_tiny(f, x, _log_split(f, e, r, magic)))
 
 
 def logaddexp(f: Function, x: Value, y: Value) -> Value:
@@ -353,9 +360,10 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
 
     It is the larger plus ``log1p(exp(-|x - y|))``, the last product and the sum in one rounding.
     Where the larger is near ``-log1p(exp(-|x - y|))`` they cancel and the error is that of the
-    terms. An exponential below the smallest normal number counts as zero, which is seen only if
-    the larger argument is (nearly) zero; so no intermediate is denormal and the time does not
-    depend on the data. Both polynomials are in Horner's form for that reason: a power may be
+    terms, and the rounding of ``x - y`` adds its own, as in NumPy. An exponential under twice the
+    smallest normal number counts as zero, which is seen only if the larger argument is (nearly)
+    zero. So denormals, slow on many processors, do not come up inside, and the time does not
+    depend on the data. Both polynomials are in Horner's form for that reason: a square may be
     denormal where the sum is not.
 
     Parameters
@@ -378,7 +386,7 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
 
 
 def _exp_gap(f: Function, x: Value) -> Value:
-    """exp(x) for x <= 0 or NaN: zero where it would be denormal."""
+    """exp(x) for x <= 0 or NaN: zero where it would be denormal, or nearly."""
     fmt = _format(x)
     zero = fmt.bias - 1  # 2**(k - 1) has the biased exponent k + zero
     low = f.const(-zero * math.log(2), x.type)

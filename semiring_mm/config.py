@@ -1,0 +1,46 @@
+"""What this installation runs on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+from typing import TextIO
+
+import numpy as np
+
+from .cpu import engine, threads
+from .cpu.compiler import host_target
+from .version import __version__
+
+__all__ = ["show_config"]
+
+
+def show_config(file: TextIO | None = None) -> None:
+    """Print the version, the engines and what they run on.
+
+    Parameters
+    ----------
+    file : text stream, optional
+        Default standard output.
+    """
+    target = host_target()
+    gains = engine.calibration()
+    found = []
+    for package in ("llvmlite", "scipy", "networkx", "matplotlib", "ml_dtypes"):
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    lines = [
+        f"semiring_mm {__version__}",
+        f"python      {platform.python_version()} on {platform.system()} {platform.machine()}",
+        f"numpy       {np.__version__}",
+        f"found       {', '.join(found)}",
+        f"cpu engine  {target.cpu}: {8 * target.vector_bytes}-bit vectors, "
+        f"{target.registers} registers, {threads.get_num_threads()} threads",
+        f"            additions as fused multiply-adds: {'yes' if gains['fma'] else 'no'}; "
+        f"max-min of floats on integer keys: {'yes' if gains['keys'] else 'no'}",
+        "gpu engine  none in this version",
+    ]
+    print("\n".join(lines), file=file or sys.stdout)

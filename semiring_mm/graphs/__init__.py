@@ -1,0 +1,1 @@
+"""Shortest paths and closures: algorithms over the verbs, which do not know the engine."""

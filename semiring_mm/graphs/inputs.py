@@ -1,0 +1,231 @@
+"""What users call a graph, as a matrix over a semiring."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expressions import evaluate
+from ..files import Graph, read_graph
+from ..semirings import Semiring, as_semiring
+
+__all__ = ["adjacency", "available_memory", "check_memory", "is_symmetric"]
+
+Array = NDArray[Any]
+
+
+def adjacency(
+    graph: Any,
+    semiring: str | Semiring = "min_plus",
+    *,
+    dtype: Any = None,
+    directed: bool | None = None,
+    out: Array | None = None,
+) -> tuple[Array, list[Any]]:
+    """The adjacency matrix of a graph over a semiring, and its nodes in the order of the rows.
+
+    Parameters
+    ----------
+    graph : ndarray, SciPy sparse matrix or array, NetworkX graph, semiring_mm.files.Graph, or path
+        A dense matrix is taken as it is: the semiring's zero (inf for min_plus) means no edge. In a
+        sparse one every stored entry is an edge, explicit zeros too. Of parallel edges the best
+        counts: they are joined by ⊕.
+    semiring : str or Semiring, default "min_plus"
+    dtype : dtype, optional
+        Default: that of a dense matrix; else float32 for float32 weights and float64 for others;
+        bool where the semiring works on truth values (any edge is True).
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself; matrices are
+        read as they are.
+    out : ndarray, shape (n, n), optional
+        Filled and returned in place of a new array.
+
+    Returns
+    -------
+    matrix : ndarray, shape (n, n)
+        zero where there is no edge. The diagonal holds self-loops only.
+    nodes : list
+        Node labels; for matrices 0 … n - 1.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import semiring_mm as sm
+    >>> G = nx.DiGraph()
+    >>> G.add_weighted_edges_from([("a", "b", 3), ("b", "a", 1)])
+    >>> sm.adjacency(G)
+    (array([[inf,  3.],
+           [ 1., inf]]), ['a', 'b'])
+    """
+    s = as_semiring(semiring)
+    if isinstance(graph, (str, PathLike)):
+        graph = read_graph(Path(graph))
+    if isinstance(graph, Graph):
+        undirected = not graph.directed if directed is None else not directed
+        edges = (graph.row, graph.col, graph.weight)
+        return _from_edges(s, edges, len(graph.nodes), dtype, undirected, out), graph.nodes
+    if hasattr(graph, "tocoo"):
+        coo = graph.tocoo()
+        _check_square(coo.shape)
+        edges = (coo.row.astype(np.int64), coo.col.astype(np.int64), np.asarray(coo.data))
+        n = coo.shape[0]
+        return _from_edges(s, edges, n, dtype, directed is False, out), list(range(n))
+    if hasattr(graph, "is_directed") and hasattr(graph, "edges"):
+        nodes = list(graph)
+        index = {node: i for i, node in enumerate(nodes)}
+        rows, cols, weights = [], [], []
+        for u, v, weight in graph.edges(data="weight", default=1):
+            rows.append(index[u])
+            cols.append(index[v])
+            weights.append(weight)
+        try:
+            values = np.asarray(weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            bad = next(w for w in weights if not isinstance(w, (int, float, np.generic)))
+            raise TypeError(f"edge weights must be numbers, got {bad!r}") from None
+        undirected = not graph.is_directed() if directed is None else not directed
+        edges = (np.asarray(rows, np.int64), np.asarray(cols, np.int64), values)
+        return _from_edges(s, edges, len(nodes), dtype, undirected, out), nodes
+    if isinstance(graph, np.ma.MaskedArray):
+        raise TypeError("the graph is a masked array: use graph.filled(inf)")
+    if isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
+        return _from_dense(s, np.asarray(graph), dtype, directed is False, out)
+    raise TypeError(
+        f"a graph is a square array, a SciPy sparse matrix, a NetworkX graph, a "
+        f"semiring_mm.files.Graph or a path to a file, got {type(graph).__name__}"
+    )
+
+
+def _from_dense(
+    s: Semiring, matrix: Array, dtype: Any, undirected: bool, out: Array | None
+) -> tuple[Array, list[Any]]:
+    _check_square(matrix.shape)
+    if matrix.dtype.kind not in "biuf" and matrix.dtype.name != "bfloat16":
+        raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+    wanted = np.dtype(matrix.dtype if dtype is None else dtype).newbyteorder("=")
+    n = matrix.shape[0]
+    result = _target(out, n, wanted)
+    np.copyto(result, matrix, casting="unsafe" if dtype is not None else "same_kind")
+    if undirected:
+        result[...] = evaluate(s.add_expr, result, np.array(result.T))
+    return result, list(range(n))
+
+
+def _from_edges(
+    s: Semiring,
+    edges: tuple[NDArray[np.int64], NDArray[np.int64], Array],
+    n: int,
+    dtype: Any,
+    undirected: bool,
+    out: Array | None,
+) -> Array:
+    row, col, weight = edges
+    truth = "|" in s.add_expr.ops() or "^" in s.add_expr.ops()
+    if dtype is None:
+        dtype = np.bool_ if truth else np.float32 if weight.dtype == np.float32 else np.float64
+    wanted = np.dtype(dtype)
+    if weight.dtype.kind not in "biuf":
+        raise TypeError(f"edge weights are real numbers, got dtype {weight.dtype}")
+    if weight.size and np.isnan(weight.astype(np.float64)).any():
+        at = int(np.flatnonzero(np.isnan(weight.astype(np.float64)))[0])
+        raise ValueError(f"the edge from node {row[at]} to node {col[at]} has weight NaN")
+    zero, _ = s.identities(wanted)
+    matrix = _target(out, n, wanted)
+    matrix[...] = zero
+    values = np.ones(len(row), bool) if wanted.kind == "b" else weight.astype(wanted)
+    _join(s, matrix, row, col, values)
+    if undirected:
+        _join(s, matrix, col, row, values)
+    return matrix
+
+
+def _join(
+    s: Semiring, matrix: Array, row: NDArray[np.int64], col: NDArray[np.int64], values: Array
+) -> None:
+    """matrix[row, col] ⊕= values, parallel edges one after the other."""
+    if matrix.dtype.kind == "b":
+        matrix[row, col] = True
+        return
+    ufunc = {"min": np.minimum, "max": np.maximum, "+": np.add}.get(s.add_kind)
+    if ufunc is not None:
+        ufunc.at(matrix, (row, col), values)
+        return
+    for i, j, w in zip(row, col, values, strict=True):
+        matrix[i, j] = evaluate(s.add_expr, matrix[i, j], w)
+
+
+def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
+    if out is None:
+        check_memory(n * n * dtype.itemsize, f"the {n} x {n} matrix in {dtype}")
+        return np.empty((n, n), dtype)
+    if out.shape != (n, n) or out.dtype != dtype:
+        raise ValueError(
+            f"out has shape {out.shape} and dtype {out.dtype}, the matrix has shape {(n, n)} and "
+            f"dtype {dtype}"
+        )
+    return out
+
+
+def _check_square(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(f"a graph's matrix is square, got shape {shape}")
+
+
+def is_symmetric(matrix: Array, tile: int = 256) -> bool:
+    """Whether the matrix equals its transpose, tile by tile and stopping at the first that differs."""
+    n = matrix.shape[0]
+    for i in range(0, n, tile):
+        for j in range(i, n, tile):
+            if not np.array_equal(
+                matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T
+            ):
+                return False
+    return True
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that can be had without swapping, or None if the system does not say."""
+    found = []
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    found.append(int(line.split()[1]) * 1024)
+    except OSError:
+        pass
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            most, now = Path(limit).read_text().strip(), Path(used).read_text().strip()
+        except OSError:
+            continue
+        if most.isdigit() and int(most) < 1 << 60:
+            found.append(max(0, int(most) - int(now)))
+    if not found and hasattr(os, "sysconf"):
+        try:
+            found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        except (ValueError, OSError):
+            return None
+    return min(found) if found else None
+
+
+def check_memory(needed: int, what: str) -> None:
+    """Raise MemoryError before the work if `needed` bytes are not there."""
+    free = available_memory()
+    if free is not None and needed > free:
+        hint = "use float32 (half of float64), or fewer sources" if needed < 4 * free else (
+            "take a smaller graph or a larger machine"
+        )
+        raise MemoryError(
+            f"{what} needs {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: {hint}"
+        )

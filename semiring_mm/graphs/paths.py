@@ -1,0 +1,150 @@
+"""Walking predecessors, and finding negative cycles."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NO_PREDECESSOR", "NegativeCycleError", "find_negative_cycle", "reconstruct_path"]
+
+#: What a predecessor matrix holds where there is none (SciPy's convention).
+NO_PREDECESSOR = -9999
+
+
+class NegativeCycleError(ValueError):
+    """The graph has a cycle of negative weight, so shortest paths do not exist.
+
+    Attributes
+    ----------
+    cycle : list of int
+        Nodes (rows of the matrix) along real edges; the last leads back to the first.
+    weight : float
+        Its weight.
+    """
+
+    def __init__(self, cycle: list[int], weight: float, labels: list[Any] | None = None) -> None:
+        self.cycle, self.weight = cycle, weight
+        shown = [str(labels[i] if labels else i) for i in [*cycle, cycle[0]]]
+        if len(shown) > 12:
+            shown = [*shown[:9], "…", *shown[-2:]]
+        super().__init__(
+            f"the graph has a cycle of negative weight {weight:g}: {' → '.join(shown)}; "
+            f"shortest paths do not exist"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (NegativeCycleError, (self.cycle, self.weight))
+
+
+def reconstruct_path(predecessors: NDArray[np.int32], i: int, j: int) -> list[int]:
+    """The path from node `i` to node `j` by a predecessor matrix.
+
+    Parameters
+    ----------
+    predecessors : ndarray of int32, shape (n, n) or (sources, n)
+        From :func:`apsp` or :func:`closure`; ``predecessors[i, j]`` is the node before `j` on the
+        path from `i`.
+    i : int
+        Row of the start (with ``sources=``, the position of the source in it).
+    j : int
+        The end.
+
+    Returns
+    -------
+    list of int
+        Nodes from start to end, both included; ``[i]`` if they are the same. With ``sources=`` the
+        first node is the source itself.
+
+    Raises
+    ------
+    ValueError
+        If `j` cannot be reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> inf = np.inf
+    >>> D, P = sm.apsp(np.array([[0, 1, 9], [inf, 0, 1], [inf, inf, 0]]), return_predecessors=True)
+    >>> sm.reconstruct_path(P, 0, 2)
+    [0, 1, 2]
+    """
+    matrix = np.asarray(predecessors)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
+        raise TypeError(
+            f"predecessors is an integer matrix, got shape {matrix.shape} and dtype {matrix.dtype}"
+        )
+    i, j = operator.index(i), operator.index(j)
+    rows, n = matrix.shape
+    if not (0 <= i < rows and 0 <= j < n):
+        raise IndexError(f"nodes {i} and {j} are outside a predecessor matrix of shape {(rows, n)}")
+    if rows == n and i == j:
+        return [i]
+    row = matrix[i]
+    path = [j]
+    node = int(row[j])
+    while node >= 0:
+        path.append(node)
+        if len(path) > n + 1:
+            raise ValueError(f"row {i} of predecessors does not describe a tree")
+        if rows == n and node == i:
+            break
+        node = int(row[node])
+    if len(path) == 1 and (rows == n or not (row == j).any()):
+        raise ValueError(f"there is no path from node {i} to node {j}")
+    return path[::-1]
+
+
+def find_negative_cycle(
+    row: NDArray[np.int64], col: NDArray[np.int64], weight: NDArray[np.float64], n: int
+) -> tuple[list[int], float] | None:
+    """A cycle of negative weight and its weight, or None if there is none.
+
+    Bellman and Ford from all nodes at once; the cycle is looked for in the graph of predecessors
+    (Cherkassky and Goldberg, 1999) after 1, 2, 4, … rounds. Its weight is added up exactly, so
+    that rounding makes no cycle of a path that returns at no cost.
+    """
+    order = np.argsort(col, kind="stable")
+    row, col, weight = row[order], col[order], weight[order].astype(np.float64)
+    ends, starts, counts = np.unique(col, return_index=True, return_counts=True)
+    distance = np.zeros(n)
+    before = np.full(n, -1, np.int64)
+    edge = np.full(n, -1, np.int64)
+    look = 1
+    for step in range(1, n + 2):
+        reach = distance[row] + weight
+        best = np.minimum.reduceat(reach, starts) if len(starts) else np.empty(0)
+        better = best < distance[ends]
+        if not better.any():
+            return None
+        winners = np.flatnonzero(reach == np.repeat(best, counts))
+        first = winners[np.searchsorted(winners, starts[better])]
+        nodes = ends[better]
+        distance[nodes], before[nodes], edge[nodes] = best[better], row[first], first
+        if step == look or step > n:
+            look *= 2
+            for cycle in _cycles(before):
+                total = math.fsum(weight[edge[node]] for node in cycle)
+                if total < 0:
+                    return cycle, total
+    return None
+
+
+def _cycles(before: NDArray[np.int64]) -> list[list[int]]:
+    """All cycles of the graph in which each node has at most one predecessor, each forwards."""
+    parent = before.tolist()
+    mark = [0] * len(parent)
+    found = []
+    for start in range(len(parent)):
+        node, path = start, []
+        while node >= 0 and not mark[node]:
+            mark[node] = start + 1
+            path.append(node)
+            node = parent[node]
+        if node >= 0 and mark[node] == start + 1 and node in path:
+            found.append(path[path.index(node) :][::-1])
+    return found

@@ -1,0 +1,46 @@
+"""A line on the terminal for long work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+__all__ = ["Progress", "reporter"]
+
+Progress = bool | Callable[[float, float], None] | None
+
+
+def reporter(progress: Progress, total: float) -> Callable[[float], None] | None:
+    """What the algorithms call with the pairs done so far, or None."""
+    if progress is None or progress is False:
+        return None
+    if progress is True:
+        return _Line(total)
+    if not callable(progress):
+        raise TypeError(
+            f"progress is True, False or a callable progress(done, total), got {progress!r}"
+        )
+    return lambda done: progress(min(done, total), total)
+
+
+class _Line:
+    """Percent, rate and time left, on standard error, from the second second on."""
+
+    def __init__(self, total: float) -> None:
+        self.total, self.begin, self.last = total, time.monotonic(), 0.0
+
+    def __call__(self, done: float) -> None:
+        now = time.monotonic()
+        spent = now - self.begin
+        finished = done >= self.total
+        if spent < 1 or (now - self.last < 0.2 and not finished):
+            return
+        self.last = now
+        part = min(1.0, done / self.total) if self.total else 1.0
+        left = spent * (1 - part) / part if part else 0.0
+        sys.stderr.write(
+            f"\r{part:4.0%}  {done / spent / 1e9:.1f} G pairs/s  {left:.0f} s left "
+            + ("\n" if finished else "")
+        )
+        sys.stderr.flush()
