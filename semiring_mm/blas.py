@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -453,7 +454,7 @@ def _multiply(
         if n == 1:
             cpu.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
-        if alpha is None or _commutes(s):
+        if (alpha is None and beta is None) or _commutes(s):
             t = s if _commutes(s) else _swapped(s)
             cpu.gemv(t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
@@ -481,12 +482,14 @@ def _stack(x: Array, axes: int) -> Array | None:
     """The leading axes as one, if that takes no copy."""
     if axes == 1:
         return x
-    for i in range(axes - 1):
-        if x.shape[i] > 1 and x.strides[i] != x.strides[i + 1] * x.shape[i + 1]:
+    moving = [i for i in range(axes) if x.shape[i] != 1]  # an axis of length 1 has no say
+    for i, j in itertools.pairwise(moving):
+        if x.strides[i] != x.strides[j] * x.shape[j]:
             return None
     count = math.prod(x.shape[:axes])
+    step = x.strides[moving[-1]] if moving else 0
     return np.lib.stride_tricks.as_strided(
-        x, (count, *x.shape[axes:]), (x.strides[axes - 1], *x.strides[axes:])
+        x, (count, *x.shape[axes:]), (step, *x.strides[axes:])
     )
 
 
@@ -500,7 +503,7 @@ def _commutes(s: Semiring) -> bool:
 @functools.lru_cache(maxsize=256)
 def _swapped(s: Semiring) -> Semiring:
     """The semiring with the operands of ⊗ exchanged, to read a product from the other side."""
-    tree = ast.parse(s.mul, mode="eval")
+    tree = ast.parse(s.mul.strip(), mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in ("a", "b"):
             node.id = "b" if node.id == "a" else "a"

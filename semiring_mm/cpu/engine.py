@@ -358,6 +358,16 @@ def product(
     )  # fmt: skip
 
 
+def _loses_when_stored(plan: Plan, arg: bool) -> bool:
+    """Whether C cannot hold a partial result between two slabs of K.
+
+    An integer that will fit at the end may not fit yet, and a 16-bit float would be rounded more
+    than once (which a minimum does not mind, but the search for its k does).
+    """
+    short = plan.storage in ("float16", "bfloat16")
+    return plan.check or (short and (arg or plan.add.op not in ("min", "max")))
+
+
 def _run_product(
     semiring: Semiring, plan: Plan, code: _Product, a: Array, b: Array, c: Array,
     accumulate: bool, alpha: Scalar, beta: Scalar, arg: Array | None, gather: Array | None,
@@ -372,6 +382,9 @@ def _run_product(
     n_slab = min(code.n_slab, width)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
         k_slab, n_slab = whole, min(code.shape.nc, width)
+    elif depth > k_slab and _loses_when_stored(plan, arg is not None):
+        narrowed = n_slab * k_slab // whole // code.shape.nr * code.shape.nr
+        k_slab, n_slab = whole, max(code.shape.nr, narrowed)
     size = code.shape.workspace(code.size, k_slab, n_slab, arg=arg is not None)[-1]
     k_array = c if arg is None else arg
     p_array = c if gather is None else gather
