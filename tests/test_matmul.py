@@ -1,0 +1,593 @@
+"""matmul: every semiring, dtype, shape and layout against the plain reference."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import reference
+import semiring_mm as sm
+from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, FLOATS
+
+inf, nan = np.inf, np.nan
+#: Shapes (m, k, n): empty, single, vectors, and one below, at and above the register tiles.
+SHAPES = [
+    (0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (1, 5, 7), (5, 7, 1), (2, 2, 2),
+    (23, 16, 17), (24, 31, 15), (25, 33, 65),
+]  # fmt: skip
+#: One below, at and above the blocks that the caches hold.
+BLOCKS = [
+    (11, 255, 31), (12, 256, 32), (13, 257, 33), (14, 64, 16), (15, 65, 17), (28, 63, 15),
+    (287, 9, 255), (288, 9, 256), (289, 9, 257), (48, 5, 1030), (600, 3, 40),
+]  # fmt: skip
+
+
+def check(name, result, expected):
+    """Exactly equal, but for the semiring that rounds."""
+    assert result.dtype == expected.dtype
+    eps = float(ml_dtypes.finfo(result.dtype).eps) if name == "log_plus" else 0
+    result, expected = reference.comparable(result), reference.comparable(expected)
+    if eps:
+        assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
+    else:
+        assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(("name", "dtype"), EVERY, ids=lambda x: str(x))
+def test_every_semiring_dtype_and_shape(name, dtype):
+    rng = np.random.default_rng(1)
+    for m, k, n in SHAPES:
+        a = reference.small(rng, name, (m, k), dtype)
+        b = reference.small(rng, name, (k, n), dtype)
+        check(name, sm.matmul(a, b, name), reference.product(name, a, b))
+
+
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("plus_times", "f4"), ("min_plus", "f4"), ("max_min", "f8"), ("min_plus", "i2"),
+     ("max_times", "i4"), ("lor_land", "?"), ("xor_land", "?"), ("plus_times", "f2")],
+)  # fmt: skip
+def test_sizes_around_the_blocks(name, dtype, shape):
+    m, k, n = shape
+    rng = np.random.default_rng(2)
+    a = reference.small(rng, name, (m, k), np.dtype(dtype))
+    b = reference.small(rng, name, (k, n), np.dtype(dtype))
+    check(name, sm.matmul(a, b, name), reference.product(name, a, b))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "f4"), ("min_plus", "i4"), ("plus_times", "f8"), ("lor_land", "?"),
+     ("max_plus", "f2")],
+)  # fmt: skip
+def test_every_layout(name, dtype):
+    rng = np.random.default_rng(3)
+    a = reference.small(rng, name, (27, 35), np.dtype(dtype))
+    b = reference.small(rng, name, (35, 41), np.dtype(dtype))
+    expected = reference.product(name, a, b)
+    for how_a, x in reference.layouts(a).items():
+        for how_b, y in reference.layouts(b).items():
+            result = sm.matmul(x, y, name)
+            assert result.dtype == expected.dtype, (how_a, how_b)
+            assert_array_equal(result, expected, err_msg=f"a {how_a}, b {how_b}")
+
+
+def test_layouts_of_a_vector_operand():
+    rng = np.random.default_rng(4)
+    matrix = reference.small(rng, "min_plus", (37, 70), np.dtype("f4"))
+    for how, a in reference.layouts(matrix).items():
+        for step in (1, 3, -2):
+            x = np.arange(70 * 3, dtype=a.dtype)[:: abs(step)][:70][:: 1 if step > 0 else -1]
+            y = np.arange(37 * 3, dtype=a.dtype)[:: abs(step)][:37][:: 1 if step > 0 else -1]
+            right = sm.matmul(a, x, "min_plus")
+            left = sm.matmul(y, a, "min_plus")
+            assert_array_equal(right, np.min(matrix + x.astype("f4"), axis=1), err_msg=how)
+            assert_array_equal(left, np.min(matrix + y.astype("f4")[:, None], axis=0), err_msg=how)
+
+
+def test_operands_with_stride_zero():
+    row = np.arange(30.0)
+    a = np.broadcast_to(row, (26, 30))
+    b = np.broadcast_to(row[:, None], (30, 33))
+    assert_array_equal(sm.matmul(a, b, "max_plus"), np.full((26, 33), 58.0))
+    assert_array_equal(sm.matmul(a, b), np.full((26, 33), float(np.sum(row * row))))
+
+
+# --- special values -----------------------------------------------------------------------------
+
+TINY = 2.0**-149  # the smallest float32; small integer multiples are exact
+SPECIAL = [nan, inf, -inf, -0.0, 0.0, 1.0, -2.0, 3.0]
+
+
+FLOAT_CASES = [(n, d) for n, a in ALGEBRAS.items() for d in ("f4", "f8") if FLOATS[0] in a.dtypes]
+FLOAT_CASES += [(n, d) for n in ("min_plus", "max_min", "plus_times") for d in ("f2", BFLOAT16)]
+
+
+@pytest.mark.parametrize("with_nan", [True, False], ids=["nan", "no nan"])
+@pytest.mark.parametrize(("name", "dtype"), FLOAT_CASES, ids=str)
+def test_special_values(name, dtype, with_nan):
+    """As NumPy's ufuncs have them: inf - inf and 0 * inf are NaN, and min and max keep a NaN."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.choice(SPECIAL[not with_nan :], s).astype(dtype) for s in ((40, 3), (3, 50)))
+    # some rows and columns without anything special, so that not every result is NaN
+    a[::3], b[:, ::3] = 2, -1
+    expected = reference.product(name, a, b)
+    check(name, sm.matmul(a, b, name), expected)
+    check(name, sm.matmul(a, b[:, 7], name), expected[:, 7])
+    check(name, sm.matmul(a[5], b, name), expected[5])
+    if name != "any_pair" and (with_nan or name not in ("min_max", "max_min")):
+        assert np.isnan(expected.astype(np.float32)).any()
+
+
+@pytest.mark.parametrize("where", [(0, 0), (17, 40), (39, 69)])
+@pytest.mark.parametrize("name", ["min_plus", "max_plus", "min_max", "max_min", "plus_min"])
+def test_one_nan_spoils_its_row_or_column_only(name, where):
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(0, 9, s).astype("f4") for s in ((40, 70), (70, 45)))
+    clean = sm.matmul(a, b, name)
+    a[where] = nan
+    spoilt = sm.matmul(a, b, name)
+    assert np.isnan(spoilt[where[0]]).all()
+    assert_array_equal(np.delete(spoilt, where[0], 0), np.delete(clean, where[0], 0))
+
+
+def test_denormals_are_not_flushed():
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(1, 50, s).astype("f4") for s in ((30, 9), (9, 34)))
+    tiny_a, tiny_b = a * np.float32(TINY), b * np.float32(TINY)
+    for name in ("min_plus", "max_plus", "max_min", "plus_min"):
+        expected = reference.product(name, a, b) * np.float32(TINY)
+        assert (expected != 0).all()
+        assert_array_equal(sm.matmul(tiny_a, tiny_b, name), expected)
+    assert_array_equal(sm.matmul(tiny_a, b), (a @ b) * np.float32(TINY))
+
+
+def test_rounding_is_that_of_one_addition():
+    """Whatever instruction adds, a sum of two is rounded as NumPy rounds it."""
+    rng = np.random.default_rng(8)
+    for dtype in ("f4", "f8"):
+        a, b = (
+            rng.standard_normal((35, 60)).astype(dtype),
+            rng.standard_normal((60, 50)).astype(dtype),
+        )
+        assert_array_equal(sm.matmul(a, b, "min_plus"), (a[:, :, None] + b).min(1))
+        assert_array_equal(sm.matmul(a, b, "max_times"), (a[:, :, None] * b).max(1))
+
+
+@pytest.mark.parametrize("dtype", ["f2", BFLOAT16], ids=str)
+@pytest.mark.parametrize("k", [300, 5000], ids=["one slab", "three slabs"])
+def test_sixteen_bit_floats_are_rounded_once(dtype, k):
+    """Products of small fractions, whose float32 sums are exact in any order."""
+    rng = np.random.default_rng(9)
+    a, b = ((rng.integers(-32, 33, s) / 32).astype(dtype) for s in ((9, k), (k, 10)))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    expected = exact.astype(np.float32).astype(dtype)
+    assert (expected.astype(np.float64) != exact).any()
+    assert_array_equal(sm.matmul(a, b), expected)
+    least = (a.astype("f4")[:, :, None] + b.astype("f4")).min(1).astype(dtype)
+    assert_array_equal(sm.matmul(a, b, "min_plus"), least)
+
+
+def test_sixteen_bit_floats_overflow_to_infinity_and_round_to_even():
+    a = np.array([[60000.0, 1.0], [-60000.0, -1.0]], "f2")
+    result = sm.matmul(a, np.array([[1.0, 2.0], [2.0**-11, 3 * 2.0**-11]], "f2"), "max_plus")
+    assert_array_equal(result[0], a[0, 0] + np.array([1.0, 2.0], "f2"))
+    one = np.ones((2, 2), "f2")
+    steps = np.array([[2.0**-11, 3 * 2.0**-11], [-1.0, -1.0]], "f2")
+    assert_array_equal(sm.matmul(one, steps, "max_plus")[0], np.array([1, 1 + 2.0**-9], "f2"))
+    assert sm.matmul(a, a)[0, 0] == inf
+    bf = np.array([[3e38, 1.0], [1.0, 1.0]], BFLOAT16)
+    assert sm.matmul(bf, bf, "max_plus")[0, 0] == inf
+    assert np.isnan(sm.matmul(bf * BFLOAT16.type(nan), bf, "min_plus").astype("f4")).all()
+
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((1,), (1,)), ((4,), (2, 4, 5)),
+        ((2, 3, 4), (4,)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)),
+        ((2, 3, 4), (1, 4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((5, 1, 3, 4), (1, 6, 4, 5)),
+        ((2, 6, 3, 4), (1, 6, 4, 5)), ((0, 3, 4), (4, 5)), ((2, 0, 4), (4, 5)),
+        ((2, 1, 3, 3, 4), (3, 4, 5)), ((2, 3, 0), (0, 5)), ((0,), (0,)), ((0,), (0, 3)),
+        ((3, 1, 4), (3, 4, 1)), ((30, 2, 3), (30, 3, 2)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_shapes_are_those_of_numpy(left, right):
+    rng = np.random.default_rng(10)
+    a, b = (rng.integers(-9, 10, s).astype("f8") for s in (left, right))
+    expected = np.matmul(a, b)
+    result = sm.matmul(a, b)
+    assert np.shape(result) == expected.shape
+    assert type(result) is type(expected)
+    assert_array_equal(result, expected)
+    assert_array_equal(sm.matmul(a, b, "min_plus"), reference.matmul("min_plus", a, b))
+
+
+def batches(rng):
+    """Stacks of matrices that do not lie one after the other, by name; each of shape (2, 3, 4, 5)."""
+    x = rng.integers(-9, 10, (2, 3, 4, 5)).astype("f4")
+    big = np.zeros((4, 5, 8, 5), "f4")
+    big[::2, 1:4, ::2] = x
+    yield "contiguous", x
+    yield "sliced", big[::2, 1:4, ::2]
+    yield "axes exchanged", np.ascontiguousarray(x.transpose(3, 1, 0, 2)).transpose(2, 1, 3, 0)
+    yield "reversed", np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1]
+    yield "broadcast in front", np.broadcast_to(x[:1], x.shape)
+    yield "broadcast within", np.broadcast_to(x[:, :1], x.shape)
+
+
+def test_batches_of_every_layout():
+    rng = np.random.default_rng(11)
+    for how_a, a in batches(rng):
+        for how_b, b in batches(rng):
+            right = b.swapaxes(-1, -2)
+            assert_array_equal(sm.matmul(a, right), np.matmul(a, right), err_msg=f"{how_a} {how_b}")
+            result, arg = sm.matmul(a, right, "max_plus", return_arg=True)
+            all_terms = reference.terms("max_plus", a, right)
+            assert_array_equal(result, all_terms.max(0))
+            assert_array_equal(arg, all_terms.argmax(0), err_msg=f"{how_a} {how_b}")
+
+
+def test_a_batch_axis_of_length_one_between_others():
+    """Its stride means nothing, whatever it is."""
+    rng = np.random.default_rng(12)
+    a = rng.integers(-9, 10, (3, 4, 5)).astype("f4")
+    whole = rng.integers(-9, 10, (3, 5, 6)).astype("f4")
+    b = np.broadcast_to(whole, (2, 1, 3, 5, 6))
+    expected = np.matmul(a, b)
+    assert_array_equal(sm.matmul(a, b), expected)
+    parent = np.full((2, 1, 4, 4, 6), 77, "f4")
+    sm.matmul(a, b, out=parent[:, :, :3])
+    assert_array_equal(parent[:, :, :3], expected)
+    assert (parent[:, :, 3] == 77).all()
+
+
+def test_many_small_matrices():
+    rng = np.random.default_rng(13)
+    a, b = (rng.integers(-9, 10, (3000, 4, 4)).astype("f4") for _ in range(2))
+    assert_array_equal(sm.matmul(a, b), np.matmul(a, b))
+
+
+def test_over_an_empty_k_the_result_is_zero():
+    for name, algebra in ALGEBRAS.items():
+        for dtype in algebra.dtypes:
+            a, b = np.empty((2, 0), dtype), np.empty((0, 3), dtype)
+            zero = sm.semirings[name].identities(dtype)[0]
+            assert_array_equal(sm.matmul(a, b, name), np.full((2, 3), zero))
+
+
+# --- out ----------------------------------------------------------------------------------------
+
+
+def outs(shape, dtype):
+    m, n = shape
+    yield "C", np.full(shape, 99, dtype)
+    yield "F", np.full(shape, 99, dtype, order="F")
+    yield "strided", np.full((2 * m, 3 * n), 99, dtype)[::2, 1::3]
+    yield "reversed", np.full(shape, 99, dtype)[::-1, ::-1]
+    raw = np.zeros(m * n * dtype.itemsize + 1, np.uint8)
+    yield "unaligned", raw[1:].view(dtype).reshape(shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("min_plus", "f4"), ("lor_land", "?"), ("plus_times", "i2")]
+)
+def test_out_of_every_layout(name, dtype):
+    rng = np.random.default_rng(14)
+    dtype = np.dtype(dtype)
+    a, b = (reference.small(rng, name, s, dtype) for s in ((26, 30), (30, 35)))
+    expected = reference.product(name, a, b)
+    for how, out in outs((26, 35), dtype):
+        around = out.base.copy() if how == "strided" else None
+        assert sm.matmul(a, b, name, out=out) is out
+        assert_array_equal(out, expected, err_msg=how)
+        if around is not None:  # nothing is written between the entries
+            around[::2, 1::3] = expected
+            assert_array_equal(out.base, around)
+
+
+def test_out_of_a_vector_and_of_a_scalar():
+    a, x = np.arange(12.0).reshape(3, 4), np.arange(4.0)
+    vector = np.empty(6)[::2]
+    assert sm.matmul(a, x, out=vector) is vector
+    assert_array_equal(vector, a @ x)
+    row = np.empty(3)
+    sm.matmul(x, a.T, "min_plus", out=row)
+    assert_array_equal(row, (a + x).min(1))
+    scalar = np.empty(())
+    assert sm.matmul(x, x, out=scalar) is scalar
+    assert scalar == 14
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_out_is_overwritten_whatever_it_held(k):
+    out = np.full((2, 3), nan)
+    sm.matmul(np.zeros((2, k)), np.zeros((k, 3)), "min_plus", out=out)
+    assert_array_equal(out, np.full((2, 3), 0.0 if k else inf))
+
+
+def test_out_that_overlaps_an_operand():
+    rng = np.random.default_rng(15)
+    start = rng.integers(-9, 10, (40, 40)).astype("f4")
+    other = rng.integers(-9, 10, (40, 40)).astype("f4")
+    expected = start @ other
+    for which in ("a", "b", "both", "transposed", "shifted"):
+        x = start.copy()
+        if which == "a":
+            sm.matmul(x, other, out=x)
+            assert_array_equal(x, expected)
+        elif which == "b":
+            sm.matmul(other, x, out=x)
+            assert_array_equal(x, other @ start)
+        elif which == "both":
+            sm.matmul(x, x, out=x)
+            assert_array_equal(x, start @ start)
+        elif which == "transposed":
+            sm.matmul(x, other, out=x.T)
+            assert_array_equal(x.T, expected)
+        else:
+            y = np.vstack([start, start[:1]])
+            sm.matmul(y[:-1], other, out=y[1:])
+            assert_array_equal(y[1:], expected)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "words"),
+    [
+        (np.empty((3, 3)), ValueError, r"out has shape \(3, 3\).* the result has shape \(2, 3\)"),
+        (np.empty((2, 3), "f4"), ValueError, "dtype float32, .* dtype float64"),
+        (np.empty((2, 3), ">f8"), ValueError, "dtype >f8, .* dtype float64"),
+        (np.broadcast_to(np.zeros(3), (2, 3)), ValueError, "read-only"),
+        (np.lib.stride_tricks.as_strided(np.zeros(3), (2, 3), (0, 8)), ValueError, "share memory"),
+        ([[0.0] * 3] * 2, TypeError, "out must be a NumPy array, got list"),
+    ],
+    ids=["shape", "dtype", "byte order", "read-only", "stride 0", "list"],
+)
+def test_refused_outs(out, error, words):
+    with pytest.raises(error, match=words):
+        sm.matmul(np.ones((2, 2)), np.ones((2, 3)), out=out)
+
+
+# --- return_arg ---------------------------------------------------------------------------------
+
+ARG_CASES = [
+    ("min_plus", "f4"), ("min_plus", "f8"), ("min_plus", "f2"), ("min_plus", BFLOAT16),
+    ("max_plus", "f4"), ("min_plus", "i4"), ("max_plus", "i1"), ("min_times", "u2"),
+    ("max_times", "i8"), ("max_min", "f4"), ("min_max", "i2"), ("any_pair", "f8"),
+]  # fmt: skip
+
+
+def check_arg(name, a, b):
+    all_terms = reference.terms(name, a, b)
+    best = np.argmin if ALGEBRAS[name].add is np.minimum else np.argmax
+    result, arg = sm.matmul(a, b, name, return_arg=True)
+    assert arg.dtype == np.int32
+    assert_array_equal(result, reference.product(name, a, b))
+    assert_array_equal(arg, best(all_terms, axis=0))  # the first of equals; NaN before all
+
+
+@pytest.mark.parametrize(("name", "dtype"), ARG_CASES, ids=str)
+def test_return_arg_takes_the_smallest_k_on_ties(name, dtype):
+    rng = np.random.default_rng(16)
+    for m, k, n in [(1, 1, 1), (3, 40, 2), (25, 31, 33), (24, 300, 17), (5, 33, 70)]:
+        a, b = (reference.small(rng, name, s, np.dtype(dtype)) for s in ((m, k), (k, n)))
+        check_arg(name, a, b)
+
+
+@pytest.mark.parametrize(("name", "dtype"), ARG_CASES[:7], ids=str)
+def test_return_arg_across_slabs_of_k(name, dtype):
+    """Equal terms far apart, and the best at any place."""
+    rng = np.random.default_rng(17)
+    k = 4500
+    a = np.full((30, k), 5).astype(dtype)
+    b = np.zeros((k, 20), dtype)
+    better = -1 if name == "min_plus" else 1
+    for i in range(1, 30):
+        a[i, rng.integers(0, k, 1 + i % 3)] = 5 + better
+    check_arg(name, a, b)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+def test_return_arg_of_nothing_reached_and_of_nan(dtype):
+    for name, zero in (("min_plus", inf), ("max_plus", -inf), ("max_min", -inf)):
+        a = np.full((26, 70), zero, dtype)
+        b = np.arange(70 * 20, dtype="f8").reshape(70, 20).astype(dtype) % 11
+        check_arg(name, a, b)
+        result, arg = sm.matmul(a, b, name, return_arg=True)
+        assert_array_equal(arg, np.zeros((26, 20)))
+        a[3, 40:] = 1
+        a[4, [33, 50]] = nan
+        b[66, 5] = nan
+        check_arg(name, a, b)
+        arg = sm.matmul(a, b, name, return_arg=True)[1]
+        assert (arg[4] == 33).all()
+        assert arg[7, 5] == 66
+
+
+def test_return_arg_of_integers_that_reach_nothing():
+    for name, zero in (("min_plus", 2**31 - 1), ("max_plus", -(2**31))):
+        a = np.full((3, 70), zero, "i4")
+        a[1, 69] = -5
+        result, arg = sm.matmul(a, np.zeros((70, 2), "i4"), name, return_arg=True)
+        assert_array_equal(result, [[zero] * 2, [-5] * 2, [zero] * 2])
+        assert_array_equal(arg, [[0, 0], [69, 69], [0, 0]])
+
+
+def test_return_arg_with_vectors_out_and_batches():
+    rng = np.random.default_rng(18)
+    a = rng.integers(0, 5, (2, 3, 6, 40)).astype("f4")
+    x = rng.integers(0, 5, 40).astype("f4")
+    result, arg = sm.matmul(a, x, "min_plus", return_arg=True)
+    assert_array_equal(result, (a + x).min(-1))
+    assert_array_equal(arg, (a + x).argmin(-1))
+    out = np.empty((3, 6), "f4")
+    result, arg = sm.matmul(a[1], x, "min_plus", return_arg=True, out=out)
+    assert result is out
+    assert_array_equal(arg, (a[1] + x).argmin(-1))
+    value, k = sm.matmul(x, x, "max_plus", return_arg=True)
+    assert (value, k) == (2 * x.max(), x.argmax())
+
+
+def test_return_arg_is_refused_where_no_k_attains():
+    a = np.ones((2, 2))
+    with pytest.raises(
+        ValueError, match="return_arg needs a semiring .*plus_times has ⊕ = a \\+ b"
+    ):
+        sm.matmul(a, a, return_arg=True)
+    with pytest.raises(ValueError, match="over an empty k no index"):
+        sm.matmul(np.ones((2, 0)), np.ones((0, 2)), "min_plus", return_arg=True)
+
+
+# --- dtypes and operands ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [("f4", "f8", "f8"), ("i4", "f4", "f8"), ("i1", "i8", "i8"), ("u1", "i1", "i2"),
+     ("?", "f4", "f4"), ("f2", "f4", "f4"), (BFLOAT16, "f4", "f4"), (">f4", "f4", "f4")],
+    ids=str,
+)  # fmt: skip
+def test_dtypes_promote_as_in_numpy(left, right, expected):
+    a, b = np.array([[1, 2], [3, 1]]).astype(left), np.array([[1, 0], [1, 1]]).astype(right)
+    result = sm.matmul(a, b, "max_times")
+    assert result.dtype == np.dtype(expected)
+    assert_array_equal(result, (a.astype("f8")[:, :, None] * b.astype("f8")).max(1))
+
+
+def test_lists_and_subclasses_are_taken():
+    assert_array_equal(sm.matmul([[1, 2], [3, 4]], [[0], [1]], "min_plus"), [[1], [3]])
+    record = np.rec.array(np.ones((2, 2)))
+    assert type(sm.matmul(record, record)) is np.ndarray
+
+
+def test_operands_are_left_as_they_are():
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(3, 2)
+    before = a.copy(), b.copy()
+    sm.matmul(a, b, "min_plus")
+    sm.matmul(a, b, "max_min", return_arg=True)
+    assert_array_equal(a, before[0])
+    assert_array_equal(b, before[1])
+
+
+def test_noncommutative_multiplication_keeps_its_sides():
+    """A vector on either side, whichever way the engine reads the matrix."""
+    for mul, function in (
+        ("a - 2*b", lambda a, b: a - 2 * b),
+        (" a - 2*b ", lambda a, b: a - 2 * b),
+        ("a if a > 1 else b", lambda a, b: np.where(a > 1, a, b)),
+    ):
+        s = sm.Semiring("sided", "min(a, b)", mul, inf, 0)
+        rng = np.random.default_rng(19)
+        a, b = (rng.integers(-9, 10, x).astype("f4") for x in ((30, 20), (20, 26)))
+        expected = function(a[:, :, None], b).min(1)
+        assert_array_equal(sm.matmul(a, b, s), expected)
+        assert_array_equal(sm.matmul(a[4], b, s), expected[4])
+        assert_array_equal(sm.matmul(a[4], np.asfortranarray(b), s), expected[4])
+        assert_array_equal(sm.matmul(a, b[:, 3], s), expected[:, 3])
+        assert_array_equal(sm.matmul(a[4], b[:, 3], s), expected[4, 3])
+
+
+def test_powers():
+    a = np.array([[1, 1], [1, 0]])
+    assert_array_equal(sm.matrix_power(a, 10), [[89, 55], [55, 34]])
+    rng = np.random.default_rng(20)
+    walk = reference.small(rng, "min_plus", (2, 6, 6), np.dtype("f8"))
+    power = walk
+    assert_array_equal(sm.matrix_power(walk, 1, "min_plus"), walk)
+    for k in range(2, 8):
+        power = reference.product("min_plus", power, walk)
+        assert_array_equal(sm.matrix_power(walk, k, "min_plus"), power)
+    identity = sm.matrix_power(walk, 0, "min_plus")
+    assert_array_equal(identity[1], np.where(np.eye(6, dtype=bool), 0, inf))
+    assert_array_equal(sm.matrix_power(np.zeros((0, 0)), 5), np.zeros((0, 0)))
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+SPARSE = pytest.importorskip("scipy.sparse").csr_array(np.eye(2))
+TWO = np.ones((2, 2))
+
+
+@pytest.mark.parametrize(
+    ("a", "error", "words"),
+    [
+        (TWO * 1j, TypeError, "complex128.*complex numbers have no order"),
+        (TWO.astype(object), TypeError, r"dtype object.*A.astype\(float\)"),
+        ([[object()] * 2] * 2, TypeError, "a has dtype object; numbers are accepted"),
+        (np.array([["x", "y"]] * 2), TypeError, "float16, bfloat16, float32"),
+        ([["x", "y"]] * 2, TypeError, "a has dtype <U1; numbers are accepted"),
+        (TWO.astype("M8[s]"), TypeError, r"datetime64\[s\]"),
+        (TWO.astype(np.longdouble), TypeError, "use float64"),
+        (TWO.astype("f8,f8"), TypeError, "no common dtype|float16, bfloat16"),
+        (SPARSE, TypeError, r"a is a sparse csr_array: use a.toarray\(\)"),
+        (np.ma.masked_array(TWO), TypeError, r"a is a masked array.*a.filled"),
+        (np.float64(3), ValueError, r"matrices and vectors, got shapes \(\) and \(2, 2\)"),
+        (3, ValueError, "use gemm"),
+        (np.ones((2, 3)), ValueError, r"a of shape \(2, 3\) has k = 3, but b of shape \(2, 2\) has "
+                                      r"k = 2: the last axis of a must match the second last"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_refused_operands(a, error, words):
+    with pytest.raises(error, match=words):
+        sm.matmul(a, TWO)
+
+
+def test_other_refusals():
+    with pytest.raises(ValueError, match="b of shape .* the only axis of b|only axis of b"):
+        sm.matmul(TWO, np.ones(3))
+    with pytest.raises(ValueError, match=r"shapes \(2, 2, 2\) and \(3, 2, 2\) do not broadcast"):
+        sm.matmul(np.ones((2, 2, 2)), np.ones((3, 2, 2)))
+    with pytest.raises(
+        ValueError, match="no built-in semiring 'min-plus': choose one of plus_times"
+    ):
+        sm.matmul(TWO, TWO, "min-plus")
+    with pytest.raises(TypeError, match="semiring must be a name .* got int"):
+        sm.matmul(TWO, TWO, 3)
+    with pytest.raises(ValueError, match="device must be None or 'cpu', got 'tpu'"):
+        sm.matmul(TWO, TWO, device="tpu")
+    with pytest.raises(TypeError, match="bfloat16 and float16 have no common dtype"):
+        sm.matmul(TWO.astype(BFLOAT16), TWO.astype("f2"))
+    eighth = TWO.astype(ml_dtypes.float8_e4m3fn)
+    with pytest.raises(TypeError, match="float8_e4m3fn: float16, bfloat16"):
+        sm.matmul(eighth, eighth)
+    with pytest.raises(TypeError, match="b is a masked array"):
+        sm.matmul(TWO, np.ma.masked_array(TWO))
+    with pytest.raises(
+        TypeError, match="min_plus is not closed on bool: with a = 1, b = 1 .*gives 2"
+    ):
+        sm.matmul(TWO > 0, TWO > 0, "min_plus")
+    with pytest.raises(TypeError, match="max_plus needs -inf .* uint8"):
+        sm.matmul(TWO.astype("u1"), TWO.astype("u1"), "max_plus")
+
+
+@pytest.mark.parametrize(
+    ("a", "k", "error", "words"),
+    [
+        (np.ones((2, 3)), 2, ValueError, r"square matrices, got shape \(2, 3\)"),
+        (np.ones(3), 2, ValueError, r"square matrices, got shape \(3,\)"),
+        (TWO, -1, ValueError, "at least 0, got -1"),
+        (TWO, 2.5, TypeError, "k must be an integer, got 2.5"),
+    ],
+)
+def test_refused_powers(a, k, error, words):
+    with pytest.raises(error, match=words):
+        sm.matrix_power(a, k)
+
+
+def test_every_pair_is_covered_or_refused():
+    """What the table leaves out is refused with a reason, not computed."""
+    every = [*FLOATS, *map(np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")), BOOL]
+    for name in sm.semirings:
+        for dtype in every:
+            if (name, dtype) in EVERY:
+                continue
+            one = np.ones((2, 2), dtype)
+            with pytest.raises(TypeError, match="use|cannot"):
+                sm.matmul(one, one, name)
+    assert set(sm.semirings) == set(ALGEBRAS)
