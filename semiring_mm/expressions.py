@@ -51,6 +51,7 @@ ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 BITWISE = frozenset({"&", "|", "^", "~"})
 FLOAT_ONLY = frozenset({"/", "exp", "log", "log1p", "expm1", "sqrt", "logaddexp"})
+_NUMERIC = ARITHMETIC | FLOAT_ONLY | {"neg", "abs"}
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -200,8 +201,9 @@ def evaluate(expr: Expr, a: Any, b: Any) -> Any:
     if expr.op == "const":
         return expr.value
     args = [evaluate(arg, a, b) for arg in expr.args]
-    if expr.op in ("+", "-", "*"):  # NumPy's own + on booleans would be "or"
-        args = [x.astype(np.int8) if getattr(x, "dtype", None) == np.bool_ else x for x in args]
+    if expr.op in _NUMERIC:  # NumPy's own + on booleans would be "or", its exp would be of float16
+        number = np.result_type(a, b, np.int8)
+        args = [x.astype(number) if getattr(x, "dtype", None) == np.bool_ else x for x in args]
     with np.errstate(all="ignore"):
         return _UFUNCS[expr.op](*args)
 
