@@ -1,0 +1,277 @@
+"""The language of ⊕ and ⊗: what is accepted, what it means, what the analyses promise."""
+
+import ast
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm import expressions as ex
+
+inf, nan = np.inf, np.nan
+
+
+def python_value(text, a, b):
+    """What Python makes of the text; an oracle that shares nothing with the package."""
+    names = {"a": a, "b": b, "min": min, "max": max, "abs": abs, "inf": inf}
+    return eval(compile(ast.parse(text, mode="eval"), "", "eval"), {"__builtins__": {}}, names)
+
+
+# --- parsing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "cannot parse the expression ''"),
+        ("a +", r"cannot parse the expression 'a \+'"),
+        ("a; b", "cannot parse"),
+        ("c", "the name 'c' is not allowed"),
+        ("a ** 2", r"'a \*\* 2' is not allowed.*write a product \(a \* a\) instead of '\*\*'"),
+        ("a and b", "write '&' and '|' instead of 'and' and 'or'"),
+        ("not a", "write '~' instead of 'not'"),
+        ("a @ b", "'a @ b' is not allowed"),
+        ("a << b", "'a << b' is not allowed"),
+        ("a < b < 1", "the chained comparison 'a < b < 1' .*join two with '&'"),
+        ("a is b", "'a is b' is not allowed"),
+        ("a in b", "'a in b' is not allowed"),
+        ("min(a)", r"min of 1 argument\(s\) is not allowed"),
+        ("exp(a, b)", r"exp of 2 argument\(s\) is not allowed"),
+        ("logaddexp(a)", r"logaddexp of 1 argument\(s\)"),
+        ("sin(a)", r"'sin\(a\)' is not allowed"),
+        ("min(a, key=b)", r"'min\(a, key=b\)' is not allowed"),
+        ("min(*a)", r"min of 1 argument|'\*a' is not allowed"),
+        ("a.real", "'a.real' is not allowed"),
+        ("a[0]", r"'a\[0\]' is not allowed"),
+        ("lambda: a", "'lambda: a' is not allowed"),
+        ("(a := b)", "'.a := b.' is not allowed"),
+        ("'a'", """"'a'" is not allowed"""),
+        ("1j", "'1j' is not allowed"),
+        ("None", "'None' is not allowed"),
+        ("[a, b]", r"'\[a, b\]' is not allowed"),
+        ("__import__('os').remove('x')", "is not allowed"),
+        ("a + f'{b}'", "is not allowed"),
+        ("+".join(["a"] * 150), "has more than 200 operations"),
+        ("(" * 500 + "a" + ")" * 500, "cannot parse"),
+    ],
+)
+def test_what_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        ex.parse(text)
+
+
+def test_a_refusal_lists_what_is_allowed():
+    with pytest.raises(ValueError, match=r"use the names a and b, numbers, inf, .* logaddexp"):
+        ex.parse("c")
+
+
+@pytest.mark.parametrize("text", [None, 3, b"a + b", ["a"]])
+def test_an_expression_is_a_string(text):
+    with pytest.raises(TypeError, match="an expression is a string"):
+        ex.parse.__wrapped__(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a if a < b else b", "min(a, b)"), ("a if a <= b else b", "min(a, b)"),
+        ("b if a < b else a", "max(a, b)"), ("a if a > b else b", "max(a, b)"),
+        ("b if b > a else a", "max(b, a)"), ("b if a >= b else a", "min(a, b)"),
+        ("a + 1 if a + 1 < b else b", "min(a + 1, b)"),
+        ("min(a, b, 1)", "min(min(a, b), 1)"), (" a+b\n", "a + b"), ("+a", "a"), ("True", "1"),
+    ],
+)  # fmt: skip
+def test_equal_trees(text, expected):
+    assert ex.parse(text) == ex.parse(expected)
+
+
+@pytest.mark.parametrize("text", ["a if a < b else 1", "a if a == b else b", "a if b < 1 else b"])
+def test_other_conditionals_stay(text):
+    assert ex.parse(text).op == "if"
+
+
+def test_operations_of_a_tree():
+    assert ex.parse("min(a, -b) + 2").ops() == {"+", "min", "a", "neg", "b", "const"}
+    assert ex.parse("-2").value == -2
+    assert ex.parse("-inf").value == -inf
+
+
+# --- evaluation ---------------------------------------------------------------------------------
+
+WHOLE = np.array([-128, -100, -7, -3, -2, -1, 0, 1, 2, 3, 7, 100, 127])
+A, B = (x.ravel() for x in np.meshgrid(WHOLE, WHOLE))
+INTEGER_TEXTS = [
+    "a + b", "a - b", "a * b", "-a", "+b", "abs(a)", "min(a, b)", "max(a, b, 3)",
+    "a & b", "a | b", "a ^ b", "~a", "a & ~b", "a < b", "a <= b", "a > b", "a >= b", "a == b",
+    "a != b", "(a < b) + (b < 3)", "(a < b) * b", "-(a < b)", "abs(a < b)", "a - (a < b)",
+    "(a < b) & (b < 3)", "(a < b) | (b < a)", "(a < b) ^ (b < 3)", "a if b > 0 else -b",
+    "a if b else 5", "min(a < b, b)", "(a < b) == (b < 3)", "1000 + a", "2 * a - 3 * b + 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INTEGER_TEXTS)
+def test_integers_evaluate_as_in_python(text):
+    expected = [int(python_value(text, a, b)) for a, b in zip(A.tolist(), B.tolist(), strict=True)]
+    assert_array_equal(ex.evaluate(ex.parse(text), A, B), expected)
+
+
+def test_division_rounds_down_and_by_zero_gives_zero():
+    for text in ("a // b", "a % b"):
+        expected = [
+            0 if b == 0 else python_value(text, a, b)
+            for a, b in zip(A.tolist(), B.tolist(), strict=True)
+        ]
+        assert_array_equal(ex.evaluate(ex.parse(text), A, B), expected)
+
+
+def test_floats_evaluate_without_warnings():
+    x = np.array([nan, inf, -inf, 0.0, -1.0])
+    with np.testing.assert_no_warnings():
+        assert_array_equal(ex.evaluate(ex.parse("a - b"), x, x), [nan, nan, nan, 0, 0])
+        assert_array_equal(ex.evaluate(ex.parse("log(a)"), x, x), [nan, inf, nan, -inf, nan])
+        assert_array_equal(ex.evaluate(ex.parse("1 / a"), x, x), [nan, 0, -0.0, inf, -1])
+        assert ex.evaluate(ex.parse("exp(a < b)"), np.float64(1), np.float64(2)) == math.e
+
+
+# --- analyses -----------------------------------------------------------------------------------
+
+
+def texts(leaves, binary, unary):
+    """Random expressions as text."""
+    return st.recursive(
+        st.sampled_from(leaves),
+        lambda inner: st.one_of(
+            st.tuples(st.sampled_from(unary), inner).map(lambda t: t[0].format(t[1])),
+            st.tuples(st.sampled_from(binary), inner, inner).map(lambda t: t[0].format(*t[1:])),
+        ),
+        max_leaves=7,
+    )
+
+
+WHOLE_TEXTS = texts(
+    ["a", "b", "0", "1", "-3", "200"],
+    ["({} + {})", "({} - {})", "({} * {})", "({} // {})", "({} % {})", "min({}, {})",
+     "max({}, {})", "({} & {})", "({} | {})", "({} ^ {})", "({} < {})", "({} != {})",
+     "({} if a > b else {})", "({} if b else {})"],
+    ["(-{})", "abs({})", "(~({} + 0))"],
+)  # fmt: skip
+RANGE = st.tuples(st.integers(-300, 300), st.integers(-300, 300)).map(sorted)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=WHOLE_TEXTS, a=RANGE, b=RANGE, data=st.data())
+def test_an_interval_holds_every_value(text, a, b, data):
+    lo, hi = ex.interval(ex.parse(text), tuple(a), tuple(b))
+    assert lo <= hi
+    for _ in range(5):
+        x, y = (data.draw(st.integers(*r)) for r in (a, b))
+        try:
+            value = int(python_value(text, x, y))
+        except ZeroDivisionError:
+            continue
+        assert lo <= value <= hi, (text, x, y)
+
+
+def test_intervals_cover_what_lies_between():
+    """A type that holds the interval must hold every intermediate result."""
+    lo, hi = ex.interval(ex.parse("(a * b) // 100"), (0, 1000), (0, 1000))
+    assert hi >= 1_000_000
+    lo, hi = ex.interval(ex.parse("min(a - b, 0) + max(a + b, 0)"), (-5, 5), (-7, 7))
+    assert lo <= -12
+    assert hi >= 12
+    assert ex.interval(ex.parse("a + b"), (-2, 3), (10, 20)) == (-2, 23)  # a itself is in it
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a / b", "'/' has no integer meaning"), ("exp(a)", "'exp' has no integer meaning"),
+        ("a + 0.5", "constant 0.5 is not an integer"), ("a + inf", "constant inf is not an int"),
+    ],
+)  # fmt: skip
+def test_what_has_no_integer_meaning(text, words):
+    with pytest.raises(ValueError, match=words):
+        ex.interval(ex.parse(text), (0, 1), (0, 1))
+
+
+VALUES = {
+    "nan": [nan], "-inf": [-inf], "-": [-1e300, -7.0, -1.0, -1e-300], "0": [0.0],
+    "+": [1e-300, 0.3, 1.0, 1e300], "+inf": [inf],
+}  # fmt: skip
+FLOAT_TEXTS = texts(
+    ["a", "b", "0", "1", "-2.5", "inf"],
+    ["({} + {})", "({} - {})", "({} * {})", "({} / {})", "({} // {})", "({} % {})",
+     "min({}, {})", "max({}, {})", "logaddexp({}, {})", "({} < {})", "({} if a > b else {})"],
+    ["(-{})", "abs({})", "exp({})", "log({})", "log1p({})", "expm1({})", "sqrt({})"],
+)  # fmt: skip
+KINDS = st.frozensets(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=FLOAT_TEXTS, a=KINDS, b=KINDS)
+def test_no_nan_appears_where_none_is_promised(text, a, b):
+    expr = ex.parse(text)
+    if ex.may_be_nan(expr, a, b):
+        return
+    x, y = (np.array([v for kind in kinds for v in VALUES[kind]]) for kinds in (a, b))
+    result = ex.evaluate(expr, x[:, None], y)
+    assert not np.isnan(np.asarray(result, np.float64)).any()
+
+
+@pytest.mark.parametrize(
+    ("text", "a", "b", "expected"),
+    [
+        ("a + b", {"+inf"}, {"-inf"}, True), ("a + b", {"+inf", "-"}, {"+", "0"}, False),
+        ("a * b", {"0"}, {"+inf"}, True), ("a * b", {"-", "+"}, {"+inf"}, False),
+        ("a * b * b", {"+"}, {"0", "+"}, True), ("min(a, b)", {"nan"}, {"+"}, True),
+        ("log(a)", {"+", "0"}, {"+"}, False), ("sqrt(a)", {"-"}, {"+"}, True),
+        ("a < b", {"+", "-inf"}, {"-"}, False),
+    ],
+)  # fmt: skip
+def test_where_nan_comes_from(text, a, b, expected):
+    assert ex.may_be_nan(ex.parse(text), frozenset(a), frozenset(b)) is expected
+
+
+# --- CUDA ---------------------------------------------------------------------------------------
+
+
+def test_cuda_text_of_the_built_ins():
+    text = {
+        name: (ex.to_cuda(s.add_expr, "float"), ex.to_cuda(s.mul_expr, "float"))
+        for name, s in sm.semirings.items()
+    }
+    assert text == {
+        "plus_times": ("(a + b)", "(a * b)"),
+        "min_plus": ("sr::min(a, b)", "(a + b)"),
+        "max_plus": ("sr::max(a, b)", "(a + b)"),
+        "min_times": ("sr::min(a, b)", "(a * b)"),
+        "max_times": ("sr::max(a, b)", "(a * b)"),
+        "min_max": ("sr::min(a, b)", "sr::max(a, b)"),
+        "max_min": ("sr::max(a, b)", "sr::min(a, b)"),
+        "lor_land": ("(a | b)", "(a & b)"),
+        "xor_land": ("(a ^ b)", "(a & b)"),
+        "any_pair": ("sr::max(a, b)", "((a != float(0)) & (b != float(0)))"),
+        "plus_min": ("(a + b)", "sr::min(a, b)"),
+        "log_plus": ("sr::logaddexp(a, b)", "(a + b)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a // b", "sr::floor_div(a, b)"), ("a % 2", "sr::floor_mod(a, double(2))"),
+        ("-a / b", "((-a) / b)"), ("~a & b", "((~a) & b)"), ("~(a < b)", "(!(a < b))"),
+        ("inf", "sr::infinity<double>()"), ("-inf", "-sr::infinity<double>()"),
+        ("a + 0.1", "(a + double(0.1))"), ("a - 1e-20", "(a - double(1e-20))"),
+        ("2 if a < b else b", "((a < b) ? double(2) : b)"),
+        ("(a < b) + 1", "(double((a < b)) + double(1))"),
+        ("max(a, b, 0)", "sr::max(sr::max(a, b), double(0))"),
+        ("exp(abs(a)) * sqrt(b)", "(sr::exp(sr::abs(a)) * sr::sqrt(b))"),
+    ],
+)  # fmt: skip
+def test_cuda_text(text, expected):
+    assert ex.to_cuda(ex.parse(text), "double") == expected
