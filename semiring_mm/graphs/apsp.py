@@ -21,6 +21,7 @@ from .inputs import adjacency, check_memory, is_symmetric
 from .kleene import Closure
 from .paths import NO_PREDECESSOR, NegativeCycleError, find_negative_cycle
 from .progress import Progress, reporter
+from .trees import mend
 
 __all__ = ["apsp", "closure"]
 
@@ -438,6 +439,8 @@ class _Run:
         )
         if tick is not None:
             tick(n**3)
+        if p is not None:
+            mend(self.s, self.d, p)
         return self.d, p
 
     def _bool_predecessors(self, progress: Progress) -> tuple[Array, NDArray[np.int32]]:
@@ -478,6 +481,8 @@ class _Run:
         if tick is not None:
             tick(math.inf)
         self.d[...] = d
+        if p is not None:
+            mend(self.s, self.d, p)
         return self.d, p
 
     def hops(self, limit: int, progress: Progress) -> Array:
@@ -545,6 +550,8 @@ class _Run:
                 return whole[rows], None if trees is None else trees[rows]
         if limit is None and self._cycle_elsewhere():
             raise AssertionError("unreachable")
+        if p is not None:
+            mend(self.s, x, p, rows, self.d)
         return x, p
 
     def _cycle_elsewhere(self) -> bool:

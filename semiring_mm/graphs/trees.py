@@ -1,0 +1,129 @@
+"""Making trees of the rows of a predecessor matrix where ties have closed a ring.
+
+An elimination that takes one k at a time and only strict improvements gives trees. In blocks, two
+equally good ways may be chosen for two nodes such that each is said to come before the other: cycles
+of weight zero do that over min_plus, and any tie does over max_min. The distances are right then;
+the predecessors of the nodes on such a ring are chosen again, from outside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expressions import evaluate
+from ..semirings import Semiring
+
+__all__ = ["Edges", "mend"]
+
+Array = NDArray[Any]
+_BLOCK = 1 << 18  # entries looked at together
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges ordered by the node to which they lead."""
+
+    start: NDArray[np.int64]  # (m,)
+    end: NDArray[np.int64]  # (m,) ascending
+    weight: Array  # (m,)
+    first: NDArray[np.int64]  # (n + 1,) of each end
+
+    @classmethod
+    def chosen(cls, matrix: Array, kept: NDArray[np.bool_]) -> Edges:
+        """The entries of a matrix at the places kept."""
+        end, start = np.nonzero(kept.T)
+        first = np.searchsorted(end, np.arange(matrix.shape[0] + 1))
+        return cls(start, end, matrix[start, end], first)
+
+    def into(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of all edges that lead to some nodes."""
+        counts = self.first[nodes + 1] - self.first[nodes]
+        skipped = np.repeat(self.first[nodes] - (np.cumsum(counts) - counts), counts)
+        return skipped + np.arange(len(skipped))
+
+
+def mend(
+    s: Semiring,
+    d: Array,
+    p: NDArray[np.int32],
+    sources: NDArray[np.int64] | None = None,
+    adjacency: Array | None = None,
+) -> None:
+    """Change predecessors, in place, so that every row of `p` is a tree.
+
+    Parameters
+    ----------
+    s : Semiring
+    d, p : arrays of shape (rows, n)
+        Distances and predecessors.
+    sources : (rows,) int64, optional
+        The node at the root of each row; default 0 … n - 1.
+    adjacency : (n, n), optional
+        Where the edges are. Default: those on best paths are read off `d` and `p`, both whole: an
+        edge that is a best path keeps its start as predecessor, since nothing is strictly better.
+    """
+    rows, n = p.shape
+    roots = np.arange(n) if sources is None else sources
+    edges: Edges | None = None
+    height = max(1, _BLOCK // max(n, 1))
+    for top in range(0, rows, height):
+        part = slice(top, min(top + height, rows))
+        before = np.where(p[part] >= 0, p[part], roots[part, np.newaxis])
+        nearer = np.take_along_axis(d[part], before, 1)
+        better = (evaluate(s.add_expr, nearer, d[part]) == nearer) & (nearer != d[part])
+        # Where each step back is strictly nearer, no ring can be.
+        doubtful = np.flatnonzero(((p[part] >= 0) & ~better).any(axis=1))
+        if not doubtful.size:
+            continue
+        own = roots[part][doubtful, np.newaxis]
+        ends, known = before[doubtful], -1
+        # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
+        while known != (known := np.count_nonzero(ends == own)) and known < ends.size:
+            ends = np.take_along_axis(ends, ends, 1)
+        for row, last in zip(doubtful + top, ends, strict=True):
+            root = int(roots[row])
+            stray = np.flatnonzero((last != root) & (p[row] >= 0))
+            if not stray.size:
+                continue
+            if edges is None:
+                if adjacency is None:
+                    kept = p == np.arange(n, dtype=np.int32)[:, np.newaxis]
+                    edges = Edges.chosen(d, kept)
+                else:
+                    kept = adjacency != s.identities(adjacency.dtype)[0]
+                    np.fill_diagonal(kept, False)
+                    edges = Edges.chosen(adjacency, kept)
+            _replant(s, edges, d[row], p[row], stray)
+
+
+def _replant(
+    s: Semiring, edges: Edges, d: Array, p: NDArray[np.int32], stray: NDArray[np.int64]
+) -> None:
+    """Hang the stray nodes of one row on its tree again."""
+    planted = np.ones(len(d), bool)
+    planted[stray] = False
+    at = edges.into(stray)
+    start, end = edges.start[at], edges.end[at]
+    value = evaluate(s.mul_expr, d[start], edges.weight[at])
+    exact = value == d[end]
+    fits = np.flatnonzero(exact)
+    while True:
+        open_ = fits[planted[start[fits]] & ~planted[end[fits]]]
+        if open_.size:
+            chosen, where = np.unique(end[open_], return_index=True)
+            p[chosen] = start[open_[where]]
+            planted[chosen] = True
+            continue
+        if planted.all():
+            return
+        # Rounding left no edge that fits to the last bit: take the one that comes nearest.
+        open_ = np.flatnonzero(planted[start] & ~planted[end])
+        if not open_.size:
+            raise AssertionError("a reachable node without an edge to it")
+        nearest = open_[np.argmin(np.abs(value[open_] - d[end[open_]]))]
+        p[end[nearest]] = start[nearest]
+        planted[end[nearest]] = True
