@@ -108,9 +108,7 @@ def apsp(
     [0, 1, 2]
     """
     if method not in ("auto", "floyd_warshall", "squaring"):
-        raise ValueError(
-            f"method is 'auto', 'floyd_warshall' or 'squaring', got {method!r}"
-        )
+        raise ValueError(f"method is 'auto', 'floyd_warshall' or 'squaring', got {method!r}")
     if max_hops is not None:
         max_hops = _index(max_hops, "max_hops")
         if max_hops < 0:
@@ -201,13 +199,15 @@ def _solve(
 ) -> Any:
     _check_device(device)
     reporter(progress, 1.0)  # the argument's own errors come first
-    dense = isinstance(graph, np.ndarray) or (
+    dense = isinstance(graph, (np.ndarray, list, tuple)) or (
         hasattr(graph, "__array__") and not hasattr(graph, "tocoo") and not hasattr(graph, "edges")
-    ) or isinstance(graph, (list, tuple))
+    )
     if overwrite and not isinstance(graph, np.ndarray):
         raise ValueError(
             f"overwrite=True needs a NumPy array to overwrite, got {type(graph).__name__}"
         )
+    if isinstance(graph, np.ma.MaskedArray):
+        raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     if dense and np.ndim(graph) == 3:
         if sources is not None or max_hops is not None:
             raise ValueError("sources and max_hops are for one graph, not for a batch")
@@ -298,7 +298,6 @@ class _Run:
         self.original = original
         facts = engine.facts(s, d)
         self._refuse_nan(facts)
-        zero, one = s.identities(d.dtype)
         self._widen(facts)
         self.zero, self.one = s.identities(self.d.dtype)
         diagonal = np.arange(self.n)
@@ -311,7 +310,7 @@ class _Run:
         self.known = self._known(facts)
 
     def _refuse_nan(self, facts: Facts) -> None:
-        if self.d.dtype.kind != "f":
+        if self.d.dtype.kind != "f" or not self.n:
             return
         if facts.special or engine.facts(self.s, self.d).special:
             i, j = np.argwhere(np.isnan(self.d))[0]
@@ -380,7 +379,8 @@ class _Run:
                 whole = Facts(-math.inf, math.inf, False)
             elif s.mul_expr.op == "+" and s.selective:
                 largest = max((abs(x) for x in (lo, hi) if math.isfinite(x)), default=0.0)
-                if (self.n + 1) * largest > float(np.finfo(dtype).max if dtype.kind == "f" else 3e38):
+                highest = float(np.finfo(dtype).max) if dtype.kind == "f" else 3e38
+                if (self.n + 1) * largest > highest:
                     return None
                 whole = Facts(lo, math.inf, False) if s.zero > 0 else Facts(-math.inf, hi, False)
             else:
@@ -409,7 +409,8 @@ class _Run:
             row, col = np.nonzero(w != s.identities(w.dtype)[0])
             sign = 1 if s.add_kind == "min" else -1
             weight = sign * w[row, col].astype(np.float64)
-            found = find_negative_cycle(row, col, weight, self.n)
+            rounding = float(np.finfo(w.dtype).eps) if w.dtype.kind == "f" else 0.0
+            found = find_negative_cycle(row, col, weight, self.n, rounding)
             if found is None:
                 if w.dtype.kind == "f":
                     return  # a cycle of weight zero, a little below it by rounding
@@ -421,9 +422,15 @@ class _Run:
                     f"{s.name}: the cycle {' → '.join(map(str, [*cycle, cycle[0]]))} of weight "
                     f"{sign * total:g} improves itself, so no closure exists"
                 )
+        value = diagonal[at - first]
+        if value != value:
+            raise ValueError(
+                f"{s.name}: paths through node {at} leave the range of {self.d.dtype}; a closure "
+                f"needs weights of which no cycle is better than one = {s.one:g}"
+            )
         raise ValueError(
             f"{s.name}: a cycle through node {at} improves itself (its value "
-            f"{diagonal[at - first]:g} is better than one = {s.one:g}), so no closure exists"
+            f"{value:g} is better than one = {s.one:g}), so no closure exists"
         )
 
     def elimination(
@@ -506,6 +513,10 @@ class _Run:
             if tick is not None:
                 tick(float(done))
         assert result is not None
+        diagonal = result.diagonal()
+        if not (diagonal == self.one).all():
+            self.improved(0, diagonal)
+            np.fill_diagonal(result, self.one)
         self.d[...] = result
         return self.d
 
@@ -529,9 +540,7 @@ class _Run:
         for step in range(worth):
             following = x.copy()
             arg = None if p is None else p.copy()
-            engine.product(
-                self.s, x, self.d, following, accumulate=True, known=self.known, arg=arg
-            )
+            engine.product(self.s, x, self.d, following, accumulate=True, known=self.known, arg=arg)
             own = following[np.arange(len(rows)), rows]
             if not (own == self.one).all():
                 self.improved(int(rows[np.flatnonzero(own != self.one)[0]]), own)
@@ -542,21 +551,13 @@ class _Run:
                 tick(float(step + 1))
             if same:
                 break
-            if step > n:
-                break
         else:
             if limit is None:
                 whole, trees = self.elimination(predecessors, False, None)
                 return whole[rows], None if trees is None else trees[rows]
-        if limit is None and self._cycle_elsewhere():
-            raise AssertionError("unreachable")
         if p is not None:
             mend(self.s, x, p, rows, self.d)
         return x, p
-
-    def _cycle_elsewhere(self) -> bool:
-        """Rounds that came to rest have no improving cycle within reach of the sources."""
-        return False
 
     def close(self) -> None:
         self.original = None

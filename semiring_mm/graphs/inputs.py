@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import evaluate
-from ..files import Graph, read_graph
 from ..semirings import Semiring, as_semiring
 
 __all__ = ["adjacency", "available_memory", "check_memory", "is_symmetric"]
@@ -64,8 +63,10 @@ def adjacency(
     """
     s = as_semiring(semiring)
     if isinstance(graph, (str, PathLike)):
+        from ..files import read_graph
+
         graph = read_graph(Path(graph))
-    if isinstance(graph, Graph):
+    if hasattr(graph, "nodes") and hasattr(graph, "row"):  # semiring_mm.files.Graph
         undirected = not graph.directed if directed is None else not directed
         edges = (graph.row, graph.col, graph.weight)
         return _from_edges(s, edges, len(graph.nodes), dtype, undirected, out), graph.nodes
@@ -80,6 +81,8 @@ def adjacency(
         index = {node: i for i, node in enumerate(nodes)}
         rows, cols, weights = [], [], []
         for u, v, weight in graph.edges(data="weight", default=1):
+            if weight is None:
+                raise TypeError(f"edge weights must be numbers, got None between {u!r} and {v!r}")
             rows.append(index[u])
             cols.append(index[v])
             weights.append(weight)
@@ -177,7 +180,7 @@ def _check_square(shape: tuple[int, ...]) -> None:
 
 
 def is_symmetric(matrix: Array, tile: int = 256) -> bool:
-    """Whether the matrix equals its transpose, tile by tile and stopping at the first that differs."""
+    """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
     n = matrix.shape[0]
     for i in range(0, n, tile):
         for j in range(i, n, tile):
@@ -223,9 +226,9 @@ def check_memory(needed: int, what: str) -> None:
     """Raise MemoryError before the work if `needed` bytes are not there."""
     free = available_memory()
     if free is not None and needed > free:
-        hint = "use float32 (half of float64), or fewer sources" if needed < 4 * free else (
-            "take a smaller graph or a larger machine"
-        )
+        near = needed < 4 * free
+        hint = "use float32 (half of float64)" if near else "take a smaller graph"
         raise MemoryError(
-            f"{what} needs {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: {hint}"
+            f"{what} needs {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: {hint} or a "
+            f"larger machine"
         )

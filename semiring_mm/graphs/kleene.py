@@ -95,7 +95,7 @@ class Closure:
             self._product(d12, d12.T, d11, triangle=True)
             return
         p11, p12, p21, p22 = (
-            (None,) * 4 if p is None else (p[x, y] for x in (first, second) for y in (first, second))
+            None if p is None else p[x, y] for x in (first, second) for y in (first, second)
         )
         self._close(d, p, lo, mid, symmetric)
         self._product(d11, d12, d12, p12, p12, overlap="b")

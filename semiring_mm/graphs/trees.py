@@ -1,9 +1,9 @@
 """Making trees of the rows of a predecessor matrix where ties have closed a ring.
 
 An elimination that takes one k at a time and only strict improvements gives trees. In blocks, two
-equally good ways may be chosen for two nodes such that each is said to come before the other: cycles
-of weight zero do that over min_plus, and any tie does over max_min. The distances are right then;
-the predecessors of the nodes on such a ring are chosen again, from outside it.
+equally good ways may be chosen for two nodes such that each is said to come before the other:
+cycles of weight zero do that over min_plus, and any tie does over max_min. The distances are right
+then; the predecessors of the nodes on such a ring are chosen again, from outside it.
 """
 
 from __future__ import annotations
