@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import sys
 from typing import TextIO
 
@@ -24,6 +22,9 @@ def show_config(file: TextIO | None = None) -> None:
     file : text stream, optional
         Default standard output.
     """
+    import importlib.metadata  # tens of milliseconds, for nobody else
+    import platform
+
     target = host_target()
     gains = engine.calibration()
     found = []
