@@ -1,0 +1,234 @@
+"""All-pairs shortest paths of sparse graphs by eliminating their vertices.
+
+An elimination joins the neighbours of a vertex through it and takes it away. In the order in which
+vertices go, every shortest path then has one of equal length that first only rises and then only
+falls, along original and added edges. Where separators are small, as in road networks, few edges
+are added, and a sweep up and down over them replaces each search of Dijkstra's (Planken, de Weerdt
+and van der Krogt, 2012). As only the structure decides the order, it is chosen before any weight
+is looked at (Dibbelt, Strasser and Wagner, 2016).
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cpu import sweep, threads
+
+__all__ = ["Elimination", "Sweeps", "eliminate"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """The order in which vertices go, and the edges there are then.
+
+    Attributes
+    ----------
+    position : (n,) int64
+        Of each vertex in the order, which is a postorder of the elimination tree: the descendants
+        of a vertex come right before it.
+    parent : (n,) int64
+        By position: the first higher neighbour, n where there is none.
+    tail, head : (edges,) int64
+        Positions that an edge joins, tail < head, in ascending order.
+    """
+
+    position: Index
+    parent: Index
+    tail: Index
+    head: Index
+
+
+def eliminate(n: int, row: Index, col: Index, limit: float = float("inf")) -> Elimination | None:
+    """Eliminate a vertex of least degree at a time, or return None if that exceeds a limit.
+
+    The sum of squared degrees is limited: it is the time that this takes.
+    """
+    names = list(range(n))  # one object for each vertex: sets find those by identity
+    near: list[set[int]] = [set() for _ in names]
+    for u, v in zip(row.tolist(), col.tolist(), strict=True):
+        near[u].add(names[v])
+        near[v].add(names[u])
+    for v in names:
+        near[v].discard(v)
+    order: list[int] = []
+    heap = [(len(around), v) for v, around in enumerate(near)]
+    heapq.heapify(heap)
+    gone = bytearray(n)
+    while heap:
+        degree, v = heapq.heappop(heap)
+        around = near[v]
+        if gone[v] or len(around) < degree:  # there is a better entry
+            continue
+        if len(around) > degree:
+            heapq.heappush(heap, (len(around), v))
+            continue
+        if 2 * degree >= n - len(order):
+            break
+        limit -= degree * degree
+        if limit < 0:
+            return None
+        gone[v] = True
+        order.append(v)
+        for u in around:
+            others = near[u]
+            before = len(others)
+            others |= around
+            others.discard(u)
+            others.discard(v)
+            if len(others) < before:
+                heapq.heappush(heap, (len(others), u))
+    # Half of what is left joined to all of it: as good as a clique, in any order.
+    left = n - len(order)
+    limit -= left**3 / 6
+    if limit < 0:
+        return None
+    counts = np.array([len(near[v]) for v in order], np.int64)
+    head = np.fromiter(itertools.chain.from_iterable(near[v] for v in order), np.int64)
+    order += [v for v in names if not gone[v]]
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    clique = np.triu_indices(left, 1)
+    tail = np.concatenate([np.repeat(np.arange(len(counts)), counts), clique[0] + n - left])
+    head = np.concatenate([rank[head], clique[1] + n - left])
+    parent = np.full(n + 1, n)
+    np.minimum.at(parent, tail, head)
+    post = _postorder(parent[:n].tolist())
+    key = np.sort(post[tail] * n + post[head])
+    parent[post[:n]] = post[parent[:n]]
+    return Elimination(post[rank], parent[:n], key // max(n, 1), key % max(n, 1))
+
+
+def _postorder(parent: list[int]) -> Index:
+    """The position of each node of a forest; children have smaller numbers than their parents."""
+    n = len(parent)
+    size, begin, post = [1] * (n + 1), [0] * (n + 1), [n] * (n + 1)
+    for v, up in enumerate(parent):
+        size[up] += size[v]
+    for v in reversed(range(n)):
+        begin[v] = begin[parent[v]]
+        begin[parent[v]] += size[v]
+        post[v] = begin[v] + size[v] - 1
+    return np.array(post, np.int64)
+
+
+class Sweeps:
+    """Shortest paths over the edges of an elimination.
+
+    Parameters
+    ----------
+    order : Elimination
+    row, col, weight : (m,) arrays
+        The edges; of parallel ones the shortest counts. float32, float64, int32 or int64 weights,
+        finite; n + 1 integers must add up to less than an eighth of what the type holds.
+    trees : bool
+        Whether to find predecessors.
+
+    Attributes
+    ----------
+    cycle : bool
+        Whether a cycle seems to have negative weight (by rounding or in truth).
+    """
+
+    def __init__(
+        self, order: Elimination, row: Index, col: Index, weight: Array, *, trees: bool
+    ) -> None:
+        self.order, self.trees, self.dtype = order, trees, weight.dtype
+        n = len(order.position)
+        self.hops = trees and _ties(weight, n)
+        first = np.searchsorted(order.tail, np.arange(n + 1))
+        head = order.head.astype(np.int32)
+        status = np.zeros(1, np.int64)
+        loops = row == col
+        self.cycle = bool((weight[loops] < 0).any())
+        a, b = order.position[row[~loops]], order.position[col[~loops]]
+        at = np.searchsorted(
+            order.tail * n + order.head, np.minimum(a, b) * n + np.maximum(a, b)
+        )
+        fields: dict[str, Any] = {"n": n, "first": first, "head": head, "status": status}
+        for way, there in (("out", a < b), ("back", a > b)):
+            edges = fields[way] = np.full(len(head), sweep.unreached(self.dtype), self.dtype)
+            np.minimum.at(edges, at[there], weight[~loops][there])
+            if trees:
+                before = fields[f"{way}_pred"] = np.full(len(head), sweep.UNREACHED, np.int32)
+                before[at[there]] = row[~loops][there]
+                fields[f"{way}_hops"] = np.ones(len(head), np.int32)
+        sweep.contract(self.dtype, trees, self.hops, fields)
+        self.cycle = self.cycle or bool(status[0])
+        where = np.ascontiguousarray(order.position)
+        self.fields: dict[str, Any] = {"n": n, "where": where, "parent": order.parent}
+        for way, source in (("up", "out"), ("down", "back")):
+            kept = fields[source] < sweep.unreached(self.dtype) / 2
+            self.fields[f"{way}_first"] = np.concatenate([[0], np.cumsum(kept)])[first]
+            self.fields[f"{way}_head"] = head[kept]
+            for kind in ("", "_hops", "_pred") if trees else ("",):
+                self.fields[way + kind] = fields[source + kind][kept]
+
+    @property
+    def edges(self) -> int:
+        """Edges that a downward pass follows."""
+        return len(self.fields["down"])
+
+    def run(
+        self, sources: Index, d: Array, p: NDArray[np.int32] | None,
+        tick: Callable[[float], None] | None = None,
+    ) -> Index:
+        """Fill a row of `d` (and `p`), contiguous, for each source.
+
+        Returns the rows of `p` that rounding may have kept from being trees.
+        """
+        width = sweep.chunk_width(self.dtype, self.trees)
+        position = self.order.position[sources]
+        rows = np.argsort(position, kind="stable")
+        chunks = -(-len(rows) // width)
+        rows = np.concatenate([rows, np.repeat(rows[-1:], chunks * width - len(rows))])
+        doubt = np.zeros(len(rows), np.int64)
+        tasks = min(chunks, 16 * threads.get_num_threads())
+        cuts = (np.linspace(0, chunks, tasks + 1).astype(int) * width).tolist()
+
+        def some(begin: int, end: int) -> None:
+            n = len(self.order.position)
+            kinds = {"label": self.dtype.itemsize, "hops": 4 * self.hops, "pred": 4 * self.trees}
+            fields = self.fields | {x: _aligned(n * width * size) for x, size in kinds.items()}
+            fields |= {"d": d, "p": d if p is None else p}
+            for i in range(begin, end, width):
+                chunk = rows[i : i + width]
+                fields["sources"] = np.append(position[chunk], n)
+                fields["d_offsets"] = chunk * d.strides[0]
+                fields["p_offsets"] = chunk * (0 if p is None else p.strides[0])
+                fields["doubt"] = doubt[i : i + width]
+                sweep.sweep(self.dtype, self.trees, self.hops, fields)
+
+        def done(count: int) -> None:
+            if tick is not None:
+                tick(float(min(cuts[count], len(sources))) * len(self.order.position))
+
+        threads.run([functools.partial(some, *x) for x in itertools.pairwise(cuts)], done)
+        return np.unique(rows[doubt != 0])
+
+
+def _ties(weight: Array, n: int) -> bool:
+    """Whether some weights are so near zero that a step back may not be strictly nearer."""
+    if not weight.size:
+        return False
+    least, largest = weight.min(), float(abs(weight).max())
+    if weight.dtype.kind == "i":
+        return bool(least <= 0)
+    return bool(least <= 2 * float(n) ** 2 * float(np.finfo(weight.dtype).eps) * largest)
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """Memory that begins with a cache line."""
+    raw = np.empty(size + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + size]
