@@ -278,7 +278,7 @@ def interval(expr: Expr, a: Interval, b: Interval) -> Interval:
                 largest = max(abs(lo1), abs(hi1))
                 return -largest, largest
             case _:  # & | ^ stay inside the smallest power of two around both
-                bits = max(x.bit_length() for x in (lo0, hi0, lo1, hi1))
+                bits = max((x if x >= 0 else ~x).bit_length() for x in (lo0, hi0, lo1, hi1))
                 return (-(1 << bits) if min(lo0, lo1) < 0 else 0), (1 << bits) - 1
 
     go(expr)

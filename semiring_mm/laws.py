@@ -22,7 +22,7 @@ class SemiringLawError(ValueError):
     law : str
         ``"⊕ is associative"``, ``"⊗ distributes over ⊕ from the left"``, ...
     values : tuple
-        The a, b, c for which the two sides differ.
+        The a, b, c for which the two sides differ (a and b where a result is not a bool).
     """
 
     def __init__(self, message: str, law: str, values: tuple[Any, ...]) -> None:
@@ -65,11 +65,30 @@ def check_laws(
         work, constants = dtype, [zero, one]
     values = np.unique(np.append(chosen.astype(work), np.array(constants, dtype=work)))
 
+    def apply(sign: str, x: Any, y: Any) -> Any:
+        expr = semiring.add_expr if sign == "⊕" else semiring.mul_expr
+        try:
+            result = np.asarray(evaluate(expr, x, y))
+        except TypeError:
+            raise TypeError(
+                f"{semiring.name} on {dtype}: {sign} is "
+                f"{semiring.add if sign == '⊕' else semiring.mul}, which has no {work} form"
+            ) from None
+        outside = (result != 0) & (result != 1)
+        if work.kind == "b" and outside.any():
+            x, y, result = (np.broadcast_to(v, outside.shape)[outside][0] for v in (x, y, result))
+            raise SemiringLawError(
+                f"{semiring.name} on bool: {x:g} {sign} {y:g} = {result:g} is not a bool",
+                f"bool is closed under {sign}",
+                (x.item(), y.item()),
+            )
+        return result.astype(work)
+
     def add(x: Any, y: Any) -> Any:
-        return np.asarray(evaluate(semiring.add_expr, x, y)).astype(work)
+        return apply("⊕", x, y)
 
     def mul(x: Any, y: Any) -> Any:
-        return np.asarray(evaluate(semiring.mul_expr, x, y)).astype(work)
+        return apply("⊗", x, y)
 
     zero, one = (np.array(c, dtype=work)[()] for c in constants)
     laws: list[tuple[str, str, Callable[..., Any], Callable[..., Any]]] = [

@@ -156,12 +156,15 @@ class Algebra:
             return f.select(zero, f.const(0, x.type), f.select(off, rest + safe, rest))
         rest = x % y
         off = rest.cmp("!=", 0.0) & (rest.cmp("<", 0.0) ^ y.cmp("<", 0.0))
+        if op == "%":
+            exact = f.intrinsic("copysign", f.const(0.0, y.type), y)
+            return f.select(off, rest + y, f.select(rest.cmp("==", 0.0), exact, rest))
         quotient = (x - rest) / y
         quotient = f.select(off, quotient - 1.0, quotient)
-        if op == "%":
-            return f.select(off, rest + y, rest)
         floor = f.intrinsic("floor", quotient)
         floor = f.select((quotient - floor).cmp(">", 0.5), floor + 1.0, floor)
+        signed = f.intrinsic("copysign", f.const(0.0, x.type), x / y)
+        floor = f.select(quotient.cmp("==", 0.0), signed, floor)
         return f.select(y.cmp("==", 0.0), x / y, floor)
 
     # --- conversions; for packed bits these are the masks of the left operand

@@ -335,7 +335,7 @@ def _integer_plan(
         case "min" | "max":
             pass
         case "&" | "|" | "^":
-            bits = max(x.bit_length() for x in product)
+            bits = max((x if x >= 0 else ~x).bit_length() for x in product)
             total = (-(1 << bits) if product[0] < 0 else 0, (1 << bits) - 1)
         case _:
             raise TypeError(
@@ -360,8 +360,9 @@ def _integer_plan(
         unit = 1 << (bits - 4)
         if short:  # a finite sum stays below the sum of infinity and anything
             fits = all(-unit <= r[0] and r[1] <= unit for r in operands)
-        else:
-            fits = -(1 << (bits - 1)) < lo and hi < (1 << (bits - 1)) - 1
+        else:  # the outermost integer is infinity, where there is one
+            bound = (1 << (bits - 1)) - (missing is not None)
+            fits = -bound <= lo and hi < bound
         if fits:
             break
     else:
