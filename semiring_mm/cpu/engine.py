@@ -43,7 +43,9 @@ Scalar = float | int | None
 
 _HEAD = object.__basicsize__  # of the C struct that every Python object begins with
 _SLAB = 2048  # K of one slab of packed operands
-_COLUMNS = 4096  # bytes of its width
+_COLUMNS = 8192  # bytes of its width
+_STRIP = 32 << 20  # bytes of an operand packed over the whole of K
+_TILE = 2048  # side of the blocks that threads take
 _SERIAL = 384**3  # pairs below which a second thread costs more than it brings
 
 
@@ -381,7 +383,7 @@ def _run_product(
     width = -(-(-(-n // unit)) // code.shape.nr) * code.shape.nr
     n_slab = min(code.n_slab, width)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
-        k_slab, n_slab = whole, min(code.shape.nc, width)
+        k_slab, n_slab = whole, min(_strip(code, whole, width), width)
     elif depth > k_slab and _loses_when_stored(plan, arg is not None):
         narrowed = n_slab * k_slab // whole // code.shape.nr * code.shape.nr
         k_slab, n_slab = whole, max(code.shape.nr, narrowed)
@@ -431,7 +433,7 @@ def _run_product(
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
 
-    blocks = _split(m, n, depth, batch, unit, code.shape, overlap, triangle)
+    blocks = _split(m, n, depth, batch, unit, code.shape, overlap, triangle, n_slab * unit)
     if triangle:
         blocks = [x for x in blocks if x[3] > x[0]]
     total = sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1, *_ in blocks) or 1
@@ -444,8 +446,24 @@ def _run_product(
     )
 
 
+def _strip(code: _Product, depth: int, width: int) -> int:
+    """Columns, in compute elements, of an operand that is packed over the whole of K."""
+    fits = _STRIP // (depth * code.size)
+    shared = -(-width // threads.get_num_threads())
+    nc = code.shape.nc
+    return max(nc, min(code.n_slab, fits, shared) // nc * nc)
+
+
 def _split(
-    m: int, n: int, depth: int, batch: int, unit: int, shape: Shape, overlap: str, triangle: bool
+    m: int,
+    n: int,
+    depth: int,
+    batch: int,
+    unit: int,
+    shape: Shape,
+    overlap: str,
+    triangle: bool,
+    strip: int,
 ) -> list[tuple[int, int, int, int, int, int]]:
     """Cut C into blocks for the threads: (i0, i1, j0, j1, first matrix, matrices)."""
     workers = threads.get_num_threads()
@@ -456,18 +474,23 @@ def _split(
     if m * n * depth < _SERIAL * unit // 8 or workers == 1 and m * n < 2048 * 2048 * unit:
         tile = [(0, m, 0, n)]
     else:
-        rows, columns = 4 * shape.mc, 4 * shape.nc * unit
-        while m * n < 4 * workers * rows * columns and rows > shape.mc:
-            if columns >= rows * unit and columns > shape.nc * unit:
-                columns //= 2
+        # every block packs its rows of A and its columns of B anew: few blocks, but some to share
+        down, across = -(-m // _TILE), -(-n // (_TILE * unit))
+        while down * across < 2 * workers:
+            if m // down >= n // (across * unit) and m // down >= 2 * shape.mc:
+                down *= 2
+            elif n // across >= 2 * shape.nc * unit // 4:
+                across *= 2
             else:
-                rows = max(shape.mc, rows // 2 // shape.mr * shape.mr)
+                break
+        rows, columns = -(-m // down), -(-n // across)
         if overlap == "a":  # C's rows are A's: whole rows in one task
             rows, columns = _even(m, rows, shape.mr), n
         elif overlap == "b":
-            rows, columns = m, shape.nc * unit
-        elif triangle:  # whole blocks of the diagonal
-            rows, columns = _even(m, rows, BASE), _even(n, columns, math.lcm(BASE, shape.nr * unit))
+            rows, columns = m, strip
+        elif triangle:  # whole blocks of the diagonal, small ones: half of those on it is waste
+            side = min(_TILE // 4, max(4 * BASE, m // 8))
+            rows, columns = _even(m, side, BASE), _even(n, side, math.lcm(BASE, shape.nr * unit))
         else:
             rows, columns = _even(m, rows, shape.mr), _even(n, columns, shape.nr * unit)
         tile = [
@@ -536,16 +559,16 @@ def _vector_plan(
     depth, dtype = a.shape[-1], a.dtype
     if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
         plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
-        return bytewise(plan) if plan.codec == "bits" else replace(
-            plan, keep_nan=plan.compute[0] == "f"
+        return (
+            bytewise(plan)
+            if plan.codec == "bits"
+            else replace(plan, keep_nan=plan.compute[0] == "f")
         )
     info = np.iinfo(dtype)
     widest = Facts(int(info.min), int(info.max), True)
     third = None if y is None else widest
     try:
-        plan = make_plan(
-            semiring, dtype, widest, widest, depth, c=third, alpha=alpha, beta=beta
-        )
+        plan = make_plan(semiring, dtype, widest, widest, depth, c=third, alpha=alpha, beta=beta)
     except OverflowError:
         third = None if y is None else facts(semiring, y)
         plan = make_plan(

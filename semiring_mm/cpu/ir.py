@@ -13,7 +13,7 @@ and variables are stack slots that the optimiser turns into registers:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -275,6 +275,15 @@ class Function:
             f"select {condition.type} {condition.name}, {yes.type} {yes.name}, "
             f"{no.type} {no.name}",
             yes.type,
+        )
+
+    def shuffle(self, x: Value, y: Value, lanes: Iterable[int]) -> Value:
+        """Pick lanes of `x` and, counted on from them, of `y`."""
+        mask = list(lanes)
+        out = x.type.vector(len(mask))
+        text = ", ".join(f"i32 {lane}" for lane in mask)
+        return self.emit(
+            f"shufflevector {x.type} {x.name}, {y.type} {y.name}, <{len(mask)} x i32> <{text}>", out
         )
 
     def call(self, name: str, result: Type | None, args: Sequence[Value]) -> Value:

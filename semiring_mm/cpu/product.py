@@ -35,6 +35,9 @@ PARAMS = (
 #: Bits of ``mode``.
 READ_C, ALPHA, BETA, GATHER = 1, 2, 4, 8
 
+#: Bytes that the micro-kernel asks for ahead of its place in packed A.
+PREFETCH = 768
+
 #: k-steps between two looks at which accumulators improved (return_arg).
 ARG_STEP = 32
 
@@ -61,6 +64,7 @@ class Shape:
     kc: int
     mc: int
     nc: int
+    hold_a: bool = False
 
     @property
     def nr(self) -> int:
@@ -79,22 +83,26 @@ class Shape:
 def tile_shape(plan: Plan, target: Target) -> Shape:
     """The register tile and the cache blocks: a pure function of the plan and the processor.
 
-    With 32 registers, a tile 24 rows high and one vector wide leaves the accumulators in place
-    for forms that need a temporary (a broadcast A, b folded into it, then ⊕), and 14 x 2 feeds a
-    fused multiply-add with the fewest loads. With 16 registers the same, halved.
+    With 32 registers there are about 24 accumulators. A step of one instruction (a fused
+    multiply-add, a three-input logic operation) is held up by loads, which a tile 14 rows high and
+    two vectors wide has fewest of. A step with a temporary runs best 24 x 1, where the temporary is
+    the broadcast of A itself; but 8- and 16-bit elements cannot be broadcast for free, and take
+    6 x 4. With 16 registers the same, halved.
     """
     size = compute_type(plan).size
     lanes = target.vector_bytes // size
     fused = plan.add.op == "+" and plan.mul.op == "*" and plan.compute[0] == "f"
-    if target.registers >= 32:
-        mr, vectors = (14, 2) if fused else (24, 1)
+    if fused or plan.codec == "bits":
+        mr, vectors, depth = (14, 2, 768) if target.registers >= 32 else (6, 2, 1024)
+    elif size < 4:
+        mr, vectors, depth = (6, 4, 512) if target.registers >= 32 else (6, 2, 512)
     else:
-        mr, vectors = (6, 2) if fused else (12, 1)
+        mr, vectors, depth = (24, 1, 1024) if target.registers >= 32 else (12, 1, 1024)
     nr = vectors * lanes
-    kc = max(64, 1024 // size // ARG_STEP * ARG_STEP)
+    kc = max(64, depth // size // ARG_STEP * ARG_STEP)
     mc = max(1, 288 // mr) * mr
     nc = max(1, (1024 // size) // nr) * nr
-    return Shape(mr, vectors, lanes, kc, mc, nc)
+    return Shape(mr, vectors, lanes, kc, mc, nc, hold_a=fused)
 
 
 class ArrayView:
@@ -150,6 +158,9 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
         with f.loop(0, count) as k:
             row_a = a.at(k * (shape.mr * t.size))
             row_b = b.at(k * (shape.nr * t.size))
+            row, stride = (row_b, shape.nr) if shape.hold_a else (row_a, shape.mr)
+            for ahead in range(0, stride * t.size, 64):  # streams from the second-level cache
+                f.prefetch(row.at(PREFETCH + ahead))
             bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
             for r in range(shape.mr):
                 x = f.load(row_a.at(r * t.size), t, t.size).splat(shape.lanes)
@@ -197,29 +208,69 @@ def _pack(plan: Plan, shape: Shape, side: str) -> Function:
         _pack_bits(f, width, src, along, down, extent, depth, dst)
         return f
     panels = f.ceil_div(extent, width)
-    contiguous = along.cmp("==", s.size)
-    with f.loop(0, panels) as p:
+    whole = extent // width * width
+    groups = f.select(along.cmp("==", s.size), whole // (width * _GROUP), f.const(0, I64))
+    with f.loop(0, groups) as g:  # some panels at once, so that a row's lines come together
+        base = src.at(g * along * (width * _GROUP))
+        out = dst.at(g * depth * (width * _GROUP * t.size))
+        with f.loop(0, depth) as k, f.loop(0, _GROUP) as panel:
+            to = out.at((panel * depth + k) * (width * t.size))
+            row = base.at(k * down + panel * (width * s.size))
+            f.prefetch(row.at(down * 4))
+            for first, lanes in _pieces(width, shape.lanes):
+                x = f.load(row.at(first * s.size), s.vector(lanes))
+                f.store(algebra.decode(x), to.at(first * t.size), t.size)
+    run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
+    runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
+    with f.loop(groups * _GROUP, panels) as p:
         base = src.at(p * along * width)
         out = dst.at(p * depth * (width * t.size))
-        left = extent - p * width
-        whole = left.cmp(">=", width)
-        with f.if_else(whole & contiguous) as otherwise:
-            with f.loop(0, depth) as k:
-                row, to = base.at(k * down), out.at(k * (width * t.size))
-                for first, lanes in _pieces(width, shape.lanes):
-                    x = f.load(row.at(first * s.size), s.vector(lanes))
-                    f.store(algebra.decode(x), to.at(first * t.size), t.size)
-            with otherwise():
-                # short runs of k, so that a line fetched for one row is used up before it is lost
-                with f.loop(0, depth, 16) as k0:
-                    end = f.low(k0 + 16, depth)
-                    with f.loop(0, width) as w:
-                        inside = f.low(w, left - 1)
-                        row = base.at(inside * along)
-                        with f.loop(k0, end) as k:
-                            x = f.load(row.at(k * down), s)
-                            f.store(algebra.decode(x), out.at((k * width + w) * t.size), t.size)
+        last = extent - p * width - 1  # rows beyond the edge repeat the last one
+
+        def turn(first: Value | int, rows: int) -> None:
+            """Transpose `rows` rows from `first`, `run` steps of k at a time."""
+            at = f.const(first, I64) if isinstance(first, int) else first
+            starts = [base.at(f.low(at + r, last) * along) for r in range(rows)]
+            to = out.at(at * t.size)
+            with f.loop(0, runs, run) as k:
+                block = []
+                for x in starts:
+                    f.prefetch(x.at(k * s.size).at(128))
+                    block.append(algebra.decode(f.load(x.at(k * s.size), s.vector(run))))
+                for i, x in enumerate(_transposed(f, block)):
+                    f.store(x, to.at((k + i) * (width * t.size)), t.size)
+
+        if width >= _ROWS:
+            with f.loop(0, width // _ROWS * _ROWS, _ROWS) as w:
+                turn(w, _ROWS)
+        for first, rows in _pieces(width % _ROWS, _ROWS):
+            turn(width - width % _ROWS + first, rows)
+        with f.loop(runs, depth) as k, f.loop(0, width) as w:
+            x = f.load(base.at(f.low(w, last) * along + k * down), s)
+            f.store(algebra.decode(x), out.at((k * width + w) * t.size), t.size)
     return f
+
+
+#: Panels packed side by side, and rows transposed at once.
+_GROUP, _ROWS = 16, 8
+
+
+def _transposed(f: Function, rows: list[Value]) -> list[Value]:
+    """Rows (a power of two of them) of equal vectors to columns, by zipping halves."""
+    lanes, n = rows[0].type.lanes, len(rows)
+    low = [x // 2 + lanes * (x % 2) for x in range(lanes)]
+    high = [x + lanes // 2 for x in low]
+    count = 1
+    while count < n:
+        half = n // 2
+        rows = [
+            f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in (low, high)
+        ]
+        count *= 2
+    per = lanes // n  # columns in each vector now
+    if per == 1:
+        return rows
+    return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
@@ -285,8 +336,10 @@ def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
         if bad is not None:
             one = Type("i", 8).vector(lanes)
             seen = f.select(bad, f.const(1, one), f.const(0, one))
-            any_ = seen if lanes == 1 else f.call(
-                f"llvm.vector.reduce.or.{one.suffix()}", Type("i", 8), [seen]
+            any_ = (
+                seen
+                if lanes == 1
+                else f.call(f"llvm.vector.reduce.or.{one.suffix()}", Type("i", 8), [seen])
             )
             f.store(f.load(flags, Type("i", 8)) | any_, flags)
 
@@ -427,21 +480,22 @@ def _driver(
                                           block_b * panels_a * (shape.mr * shape.nr), -1)  # fmt: skip
                         with f.loop(0, kk, shape.kc) as kb:
                             kc = f.low(kk - kb, shape.kc)
-                            with f.loop(0, block_b) as jr:
-                                at_b = packed_b.at(
-                                    kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)
-                                )
-                                with f.loop(0, panels_a) as ir:
-                                    n = jr * panels_a + ir
-                                    f.invoke(micro, [
-                                        kc,
-                                        packed_a.at(kb * slab_a + ir * kc * (shape.mr * t.size)),
-                                        at_b,
-                                        local.at(n * tile_bytes),
-                                        field["one"],
-                                        local_arg.at(n * (shape.mr * shape.nr * 4)),
-                                        kb // ARG_STEP,
-                                    ])  # fmt: skip
+                            # the panel that the inner loop keeps stays in the first-level cache
+                            outer, inner = (block_b, panels_a)
+                            if shape.hold_a:
+                                outer, inner = inner, outer
+                            with f.loop(0, outer) as x, f.loop(0, inner) as y:
+                                ir, jr = (x, y) if shape.hold_a else (y, x)
+                                n = jr * panels_a + ir
+                                f.invoke(micro, [
+                                    kc,
+                                    packed_a.at(kb * slab_a + ir * kc * (shape.mr * t.size)),
+                                    packed_b.at(kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)),
+                                    local.at(n * tile_bytes),
+                                    field["one"],
+                                    local_arg.at(n * (shape.mr * shape.nr * 4)),
+                                    kb // ARG_STEP,
+                                ])  # fmt: skip
                         _each_tile(f, shape, t, unit, moves[1], c, tiles, local, ws, null)
                         if arg:
                             _rescan(f, plan, shape, tiles, local, local_arg, packed_a, packed_b,
