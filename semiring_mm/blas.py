@@ -103,6 +103,9 @@ def matmul(
     if x.ndim == 2 and y.ndim == 2 and out is None and not return_arg:  # the plain case, quickly
         (m, k), (k2, n) = x.shape, y.shape
         if k == k2 and k and m > 1 and n > 1:
+            c = cpu.quick_product(s, x, y)
+            if c is not None:
+                return c
             _check_dtype(s, x.dtype)
             c = np.empty((m, n), x.dtype)
             cpu.product(s, x, y, c)
@@ -451,10 +454,10 @@ def _multiply(
             c[...] = evaluate(s.mul_expr, np.bool_(beta), c)
             beta = None
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
-        if n == 1:
+        if n == 1 and (alpha is None or _commutes(s)):
             cpu.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
-        if (alpha is None and beta is None) or _commutes(s):
+        if m == 1 and ((alpha is None and beta is None) or _commutes(s)):
             t = s if _commutes(s) else _swapped(s)
             cpu.gemv(t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
@@ -622,8 +625,9 @@ def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scal
     number = value.item() if isinstance(value, np.generic) else value
     zero, one = s.identities(dtype)
     if dtype.kind in "iu":
-        if number == s.zero and math.isinf(s.zero):
-            return int(zero)
+        for constant, stored in ((s.zero, zero), (s.one, one)):
+            if number == constant and math.isinf(constant):
+                number = int(stored)
         info = np.iinfo(dtype)
         if isinstance(number, float) and not number.is_integer() or not (
             info.min <= number <= info.max

@@ -148,6 +148,82 @@ def _scan_code(storage: str, missing: int | None) -> Any:
         return _compile([scan_function(plan, host_target(), _HEAD)], 2)
 
 
+class _Quick:
+    """The shortest way to a small product in floating point: one call, nothing looked up twice.
+
+    Its parameters fit any shape within the limits; pages of the workspace that a small product
+    does not use are never touched.
+    """
+
+    def __init__(self, semiring: Semiring, dtype: np.dtype[Any], plan: Plan, code: _Product):
+        self.semiring, self.dtype, self.plan = semiring, dtype, plan
+        k_slab, self.n = _SLAB, code.n_slab // code.shape.nr * code.shape.nr
+        self.params = _params(plan, k_slab, self.n)
+        self.size = code.shape.workspace(code.size, k_slab, self.n, arg=False)[-1]
+        self.product = ctypes.cast(code.call, ctypes.c_void_p)
+        self.table = np.zeros(64, np.uint64)
+        if needs_facts(semiring, dtype):
+            from .scan import guarded_function
+
+            function = guarded_function(plan, host_target(), _HEAD)
+            address = compile_functions([function], host_target())["guarded"]
+            objects = [ctypes.py_object] * 4
+            self.call = prototype(
+                address, *objects, ctypes.c_char_p, ctypes.py_object, ctypes.c_void_p
+            )
+            self.tail: tuple[Any, ...] = (self.table, self.product)
+        else:
+            self.call, self.tail = code.call, (self.table, self.table)
+
+    def learn(self, buffer: Array) -> bool:
+        """Whether the plan serves operands of the kinds that were refused; remember it."""
+        from .scan import facts_of_kinds
+
+        kinds = [int(x) for x in buffer[8:24].view(np.int64)]
+        buffer[:64] = 0
+        a, b = (facts_of_kinds(mask) for mask in kinds)
+        plan, _ = _choose(self.semiring, self.dtype, a, b, None, 1, None, None, False)
+        if plan == self.plan:
+            self.table[kinds[0]] |= np.uint64(1 << kinds[1])
+        return plan == self.plan
+
+
+_quick: dict[tuple[Semiring, np.dtype[Any]], _Quick | None] = {}
+_QUICK_DEPTH, _QUICK_PAIRS = 512, 160**3
+
+
+def quick_product(semiring: Semiring, a: Array, b: Array) -> Array | None:
+    """A ⊗ B for small matrices of floats of one dtype, or None to take the general way."""
+    way = _quick.get((semiring, a.dtype))
+    if way is None:
+        return None
+    m, k = a.shape
+    n = b.shape[1]
+    if k > _QUICK_DEPTH or n > way.n or m * n * k > _QUICK_PAIRS:
+        return None
+    c = np.empty((m, n), a.dtype)
+    try:
+        buffer = _local.buffer
+    except AttributeError:
+        buffer = _workspace(way.size)
+    if buffer.nbytes < way.size:
+        buffer = _workspace(way.size)
+    way.call(a, b, c, buffer, way.params, *way.tail)
+    if buffer.item(0):
+        return quick_product(semiring, a, b) if way.learn(buffer) else None
+    return c
+
+
+def _make_quick(semiring: Semiring, dtype: np.dtype[Any], plan: Plan, code: _Product) -> None:
+    """The first small product of its kind notes it, the second compiles the shorter way."""
+    key = (semiring, dtype)
+    if key not in _quick:
+        _quick[key] = None
+    elif _quick[key] is None and not plan.keep_nan and dtype.kind == "f":
+        with _lock:
+            _quick[key] = _Quick(semiring, dtype, plan, code)
+
+
 _local = threading.local()
 
 
@@ -397,6 +473,8 @@ def _run_product(
         and on_done is None
     ):  # fmt: skip
         buffer = _workspace(size)
+        if pairs <= _QUICK_PAIRS:
+            _make_quick(semiring, a.dtype, plan, code)
         code.call(a, b, c, buffer, code.params(k_slab, n_slab), c, c)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
@@ -571,10 +649,10 @@ def _vector_plan(
         plan = make_plan(semiring, dtype, widest, widest, depth, c=third, alpha=alpha, beta=beta)
     except OverflowError:
         third = None if y is None else facts(semiring, y)
-        plan = make_plan(
-            semiring, dtype, facts(semiring, a), facts(semiring, x), depth, c=third, alpha=alpha,
-            beta=beta,
-        )  # fmt: skip
+        left, right = facts(semiring, a), facts(semiring, x)
+        if alpha is not None:  # which scales x
+            left, right = right, left
+        plan = make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
     return plan
 
 

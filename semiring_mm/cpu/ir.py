@@ -305,6 +305,11 @@ class Function:
         text = ", ".join(f"{a.type} {a.name}" for a in args)
         self._lines.append(f"  call void @{other.name}({text})")
 
+    def invoke_at(self, pointer: Value, args: Sequence[Value]) -> None:
+        """Call a function at an address."""
+        text = ", ".join(f"{a.type} {a.name}" for a in args)
+        self._lines.append(f"  call void {pointer.name}({text})")
+
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         return self.intrinsic("fma", x, y, z)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from .algebra import Algebra
 from .compiler import Target
 from .ir import F64, I64, PTR, Function, Type, Value
-from .plan import Plan
+from .plan import Facts, Plan
 from .product import ArrayView
 
-__all__ = ["scan_function"]
+__all__ = ["facts_of_kinds", "guarded_function", "scan_function"]
 
 _UNROLL = 4
 
@@ -19,8 +21,59 @@ def scan_function(plan: Plan, target: Target, head: int) -> Function:
     `plan` says the storage and which integer is missing; its operations are not used.
     """
     f = Function("scan", [PTR, PTR])
-    a = ArrayView(f, f.args[0], head)
     out = f.load(f.args[1].at(head), PTR, 8)
+    low, high, odd = _range(f, ArrayView(f, f.args[0], head), plan, target)
+    wide = F64 if low.type.kind == "f" else Type(low.type.kind, 64)
+    f.store(low.to(wide), out)
+    f.store(high.to(wide), out.at(8))
+    f.store(odd.to(I64), out.at(16))
+    return f
+
+
+def guarded_function(plan: Plan, target: Target, head: int) -> Function:
+    """Generate ``guarded(A, B, C, workspace, params, table, product)``, one call for a small product.
+
+    Both operands are scanned, and the product (a function at an address) runs if bit ``kinds of B``
+    is set in ``table[kinds of A]``: for such operands the plan is known to give NumPy's result.
+    Else the workspace begins with 2 and the kinds of A and B. See :func:`facts_of_kinds`.
+    """
+    f = Function("guarded", [PTR] * 7)
+    A, B, C, workspace, params, table, product = f.args
+    kinds = []
+    for operand in (A, B):
+        low, high, odd = _range(f, ArrayView(f, operand, head), plan, target)
+        tests = (
+            odd, low.cmp("==", -math.inf), low.cmp("<", 0.0),
+            low.cmp("<=", 0.0) & high.cmp(">=", 0.0), high.cmp(">", 0.0), high.cmp("==", math.inf),
+        )  # fmt: skip
+        mask = f.const(0, I64)
+        for bit, test in enumerate(tests):
+            mask = mask | (f.select(test, f.const(1 << bit, I64), f.const(0, I64)))
+        kinds.append(mask)
+    rows = f.load(table.at(head), PTR, 8)
+    allowed = (f.load(rows.at(kinds[0] * 8), Type("u", 64), 8) >> kinds[1]) & 1
+    with f.if_else(allowed.cmp("!=", 0)) as otherwise:
+        f.invoke_at(product, [A, B, C, workspace, params, C, C])
+        with otherwise():
+            flags = f.load(workspace.at(head), PTR, 8)
+            f.store(f.const(2, I64), flags)
+            f.store(kinds[0], flags.at(8))
+            f.store(kinds[1], flags.at(16))
+    return f
+
+
+def facts_of_kinds(mask: int) -> Facts:
+    """A range of the kinds that :func:`guarded_function` found."""
+    nan, minus_inf, negative, zero, positive, plus_inf = (bool(mask >> b & 1) for b in range(6))
+    lo = -math.inf if minus_inf else -1.0 if negative else 0.0 if zero else 1.0
+    hi = math.inf if plus_inf else 1.0 if positive else 0.0 if zero else -1.0
+    return Facts(lo, hi, nan)
+
+
+def _range(
+    f: Function, a: ArrayView, plan: Plan, target: Target
+) -> tuple[Value, Value, Value]:
+    """Least and greatest entry of a matrix, and whether one is NaN or missing."""
     algebra = Algebra(f, plan)
     s = algebra.storage
     t = algebra.compute if s.kind == "f" or plan.storage == "bfloat16" else s
@@ -62,25 +115,35 @@ def scan_function(plan: Plan, target: Target, head: int) -> Function:
     outer, inner = (f.select(swap, size[1], size[0]), f.select(swap, size[0], size[1]))
     out_s, in_s = (f.select(swap, stride[1], stride[0]), f.select(swap, stride[0], stride[1]))
     block = lanes * _UNROLL
-    whole = f.select(in_s.cmp("==", s.size), inner // block * block, f.const(0, I64))
+    unit = in_s.cmp("==", s.size)
+    whole = f.select(unit, inner // block * block, f.const(0, I64))
+    single = f.select(unit, inner // lanes * lanes, f.const(0, I64))
     with f.loop(0, outer) as i:
         row = a.data.at(i * out_s)
         with f.loop(0, whole, block) as j:
             for u, state in enumerate(vectors):
                 step(state, f.load(row.at((j + u * lanes) * s.size), s.vector(lanes)))
-        with f.loop(whole, inner) as j:
+        with f.loop(whole, single, lanes) as j:
+            step(vectors[0], f.load(row.at(j * s.size), s.vector(lanes)))
+        with f.loop(single, inner) as j:
             step(scalar, f.load(row.at(j * in_s), s))
 
     low, high, odd = (v.get() for v in scalar)  # type: ignore[attr-defined]
-    for state in vectors:
+    for state in vectors[1:]:  # fold the vectors, then the lanes
+        others = [v.get() for v in state]  # type: ignore[attr-defined]
+        mine = [v.get() for v in vectors[0]]  # type: ignore[attr-defined]
+        folded = (
+            f.select(others[0].cmp("<", mine[0]), others[0], mine[0]),
+            f.select(others[1].cmp(">", mine[1]), others[1], mine[1]),
+            others[2] | mine[2],
+        )
+        for variable, value in zip(vectors[0], folded, strict=True):
+            variable.set(value)  # type: ignore[attr-defined]
+    for state in vectors[:1]:
         lo, hi, nan = (v.get() for v in state)  # type: ignore[attr-defined]
         for lane in range(lanes):
             x, y = lo[lane], hi[lane]
             low = f.select(x.cmp("<", low), x, low)
             high = f.select(y.cmp(">", high), y, high)
             odd = odd | nan[lane]
-    wide = F64 if t.kind == "f" else Type(t.kind, 64)
-    f.store(low.to(wide), out)
-    f.store(high.to(wide), out.at(8))
-    f.store(odd.to(I64), out.at(16))
-    return f
+    return low, high, odd

@@ -255,11 +255,11 @@ def _write_rows(
     def column(j: Value) -> Value:
         return base.at(f.load(where.at(j * 8), I64, 8) * (width * t.size))
 
-    with f.loop(0, whole, lanes) as j:
-        columns = [column(j + i) for i in range(lanes)]
-        for g in range(vectors):
-            vector = t.vector(lanes)
-            block = [f.load(x.at(g * vector.size), vector, vector.size) for x in columns]
+    vector = t.vector(lanes)
+    for g in range(vectors):  # one after the other: few rows are written at a time
+        with f.loop(0, whole, lanes) as j:
+            columns = [column(j + i).at(g * vector.size) for i in range(lanes)]
+            block = [f.load(x, vector, vector.size) for x in columns]
             for i, x in enumerate(_transposed(f, block)):
                 row = f.load(offsets.at(8 * (g * lanes + i)), I64, 8)
                 f.store(clean(x), target.at(row + j * t.size), t.size)

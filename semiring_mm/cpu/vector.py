@@ -20,6 +20,7 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
 
     Where rows are contiguous, each is folded with x in vectors (dot form). Where columns are, they
     pass over a chunk of y (axpy form). Any other strides take the dot form element by element.
+    α scales x, not the sum, so ⊗ must commute where there is one, and need not distribute.
     """
     f = Function("gemv", [PTR] * 5)
     A, X, Y, workspace, params = f.args
@@ -38,14 +39,15 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
     data = a.data.at(p["a_offset"])
 
     with f.loop(0, depth) as k:
-        f.store(algebra.decode(f.load(x.data.at(k * x.stride(-1)), s)), xs.at(k * t.size), t.size)
+        value = f.var(algebra.decode(f.load(x.data.at(k * x.stride(-1)), s)))
+        with f.if_((p["mode"] & ALPHA).cmp("!=", 0)):  # ⊗ commutes: (α ⊗ A) ⊗ x is A ⊗ (α ⊗ x)
+            value.set(algebra.scale(f.load(field["alpha"], t), value.get()))
+        f.store(value.get(), xs.at(k * t.size), t.size)
 
     def finish(i: Value, value: Value) -> None:
-        """Apply α and β and store y[i]."""
+        """Join β ⊗ y and store y[i]."""
         result = f.var(value)
         place = y.data.at(i * y.stride(-1))
-        with f.if_((p["mode"] & ALPHA).cmp("!=", 0)):
-            result.set(algebra.scale(f.load(field["alpha"], t), result.get()))
         with f.if_((p["mode"] & READ_C).cmp("!=", 0)):
             old = f.var(algebra.decode(f.load(place, s)))
             with f.if_((p["mode"] & BETA).cmp("!=", 0)):
