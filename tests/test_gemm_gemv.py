@@ -1,0 +1,276 @@
+"""gemm and gemv: scalars, C, transposes, in place; and their names in BLAS."""
+
+import numpy as np
+import pytest
+import reference
+from numpy.testing import assert_array_equal
+from reference import BFLOAT16, BOOL
+
+import semiring_mm as sm
+
+inf, nan = np.inf, np.nan
+CASES = [
+    ("plus_times", "f4"), ("plus_times", "f8"), ("plus_times", "i4"), ("min_plus", "f4"),
+    ("min_plus", "i4"), ("min_plus", "u2"), ("max_plus", "f2"), ("max_plus", BFLOAT16),
+    ("max_times", "f8"), ("min_max", "i2"), ("max_min", "f4"), ("min_times", "i8"),
+    ("any_pair", "f4"), ("plus_min", "i4"), ("lor_land", "?"), ("xor_land", "?"),
+]  # fmt: skip
+
+
+def scalars(name, dtype):
+    if dtype == BOOL:
+        return [None, True, False]
+    zero, one = sm.semirings[name].identities(dtype)
+    found = [None, 2, one, zero]
+    if dtype.kind == "f" or dtype == BFLOAT16:
+        found = [x if x is None else float(x) for x in found]
+        if name in ("max_times", "min_times"):
+            found = found[:3]
+    return found
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)
+def test_gemm_scales_and_joins(name, dtype):
+    dtype, rng = np.dtype(dtype), np.random.default_rng(1)
+    for m, k, n in [(25, 9, 33), (1, 6, 20), (20, 6, 1), (1, 1, 1)]:
+        a, b, c = (reference.small(rng, name, s, dtype) for s in ((m, k), (k, n), (m, n)))
+        before = c.copy()
+        for alpha in scalars(name, dtype):
+            expected = reference.general(name, alpha, a, b)
+            assert_array_equal(sm.gemm(alpha, a, b, semiring=name), expected, err_msg=f"{alpha}")
+            for beta in scalars(name, dtype)[1:]:
+                expected = reference.general(name, alpha, a, b, beta, c)
+                result = sm.gemm(alpha, a, b, beta, c, semiring=name)
+                assert result.dtype == dtype
+                assert_array_equal(result, expected, err_msg=f"{(m, k, n, alpha, beta)}")
+        assert_array_equal(c, before)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)
+def test_gemv_in_both_orientations(name, dtype):
+    dtype, rng = np.dtype(dtype), np.random.default_rng(2)
+    for m, k in [(1, 1), (7, 1), (1, 7), (37, 130)]:
+        a, x, y = (reference.small(rng, name, s, dtype) for s in ((m, k), (k,), (m,)))
+        for alpha in scalars(name, dtype)[:2]:
+            for beta in scalars(name, dtype)[:2]:
+                joined = (beta, y) if beta is not None else ()
+                expected = reference.general(
+                    name, alpha, a, x[:, None], beta, y[:, None] if joined else None
+                )[:, 0]
+                for trans, matrix in ((False, a), (True, np.ascontiguousarray(a.T)),
+                                      (False, np.asfortranarray(a)), (True, a.T)):  # fmt: skip
+                    result = sm.gemv(alpha, matrix, x, *joined, trans=trans, semiring=name)
+                    assert result.dtype == dtype
+                    assert_array_equal(result, expected, err_msg=f"{(m, k, alpha, beta, trans)}")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4"])
+def test_gemv_reads_and_writes_any_strides(dtype):
+    rng = np.random.default_rng(3)
+    matrix = reference.small(rng, "min_plus", (70, 83), np.dtype(dtype))
+    x = reference.small(rng, "min_plus", (83,), np.dtype(dtype))
+    expected = reference.matmul("min_plus", matrix, x)
+    for how, a in reference.layouts(matrix).items():
+        for vector in (x, np.repeat(x, 3)[::3], np.ascontiguousarray(x[::-1])[::-1]):
+            out = np.full(140, 77, dtype)
+            assert sm.gemv(None, a, vector, semiring="min_plus", out=out[::-2]) is not None
+            assert_array_equal(out[::-2], expected, err_msg=how)
+            assert (out[::2] == 77).all()
+
+
+@pytest.mark.parametrize("shape", [(5000, 3), (3, 5000), (2049, 17), (17, 2049), (64, 4096)])
+def test_gemv_of_long_and_flat_matrices(shape):
+    rng = np.random.default_rng(4)
+    a = rng.integers(-9, 10, shape).astype("f4")
+    x = rng.integers(-9, 10, shape[1]).astype("f4")
+    for matrix in (a, np.asfortranarray(a)):
+        assert_array_equal(sm.gemv(None, matrix, x), a @ x)
+        assert_array_equal(sm.gemv(None, matrix, x, semiring="max_plus"), (a + x).max(1))
+
+
+def test_gemm_transposes_without_a_copy():
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(-9, 10, (20, 30)), rng.integers(-9, 10, (30, 25))
+    expected = reference.product("max_plus", a, b)
+    for trans_a in (False, True):
+        for trans_b in (False, True):
+            x, y = (a.T.copy() if trans_a else a), (b.T.copy() if trans_b else b)
+            result = sm.gemm(None, x, y, trans_a=trans_a, trans_b=trans_b, semiring="max_plus")
+            assert_array_equal(result, expected)
+
+
+def test_gemm_over_batches():
+    rng = np.random.default_rng(6)
+    a, b, c = (rng.integers(-9, 10, s) * 1.0 for s in ((3, 1, 4, 5), (2, 5, 6), (3, 2, 4, 6)))
+    expected = np.minimum((a[..., :, :, None] + b[:, None]).min(-2) + 2, c + 3)
+    assert_array_equal(sm.gemm(2, a, b, 3, c, semiring="min_plus"), expected)
+    back = c[::-1, :, :, ::-1].copy()[::-1, :, :, ::-1]
+    assert sm.gemm(2, a, b, 3, back, semiring="min_plus", out=back) is back
+    assert_array_equal(back, expected)
+
+
+@pytest.mark.parametrize("n", [1, 30])
+def test_gemm_in_place(n):
+    rng = np.random.default_rng(7)
+    a, b, c = (rng.integers(-9, 10, s) * 1.0 for s in ((30, 30), (30, n), (30, n)))
+    expected = np.minimum((a[:, :, None] + b).min(1), c + 1)
+    x = c.copy()
+    assert sm.gemm(None, a, b, 1, x, semiring="min_plus", out=x) is x
+    assert_array_equal(x, expected)
+    x = np.asfortranarray(c)
+    sm.gemm(None, a, b, 1, x, semiring="min_plus", out=x)
+    assert_array_equal(x, expected)
+    out = np.full((30, n), nan)
+    sm.gemm(None, a, b, 1, c, semiring="min_plus", out=out)
+    assert_array_equal(out, expected)
+
+
+def test_gemm_into_its_operands():
+    rng = np.random.default_rng(8)
+    a, b, c = (rng.integers(-9, 10, (30, 30)) * 1.0 for _ in range(3))
+    for into in ("a", "b", "transposed c", "shifted c", "all"):
+        x, y, z = a.copy(), b.copy(), c.copy()
+        expected = np.minimum((a[:, :, None] + b).min(1), c + 1)
+        if into == "all":
+            expected = np.minimum((a[:, :, None] + a).min(1), a + 1)
+            out = y = z = x
+        elif into == "transposed c":
+            out = z.T
+        elif into == "shifted c":
+            both = np.vstack([c, c[:1]])
+            z, out = both[:-1], both[1:]
+        else:
+            out = {"a": x, "b": y}[into]
+        assert sm.gemm(None, x, y, 1, z, semiring="min_plus", out=out) is out
+        assert_array_equal(out, expected, err_msg=into)
+
+
+def test_gemv_into_its_operands():
+    rng = np.random.default_rng(9)
+    a = rng.integers(-9, 10, (30, 30)) * 1.0
+    x, y = (rng.integers(-9, 10, 30) * 1.0 for _ in range(2))
+    expected = np.maximum((a + x).max(1), y + 1)
+    z = y.copy()
+    assert sm.gemv(None, a, x, 1, z, semiring="max_plus", out=z) is z
+    assert_array_equal(z, expected)
+    z = x.copy()
+    sm.gemv(None, a, z, 1, y, semiring="max_plus", out=z)
+    assert_array_equal(z, expected)
+    z = y.copy()
+    sm.gemv(None, a, x, 1, z, semiring="max_plus", out=z[::-1])
+    assert_array_equal(z[::-1], expected)
+    b = a.copy()
+    sm.gemv(None, b, x, 1, y, semiring="max_plus", out=b[:, 4])
+    assert_array_equal(b[:, 4], expected)
+
+
+def test_scalars_stand_on_the_left_of_a_multiplication_with_sides():
+    s = sm.Semiring("sided", "min(a, b)", "a - 2*b", inf, 0)
+    rng = np.random.default_rng(10)
+    for m, n in ((20, 25), (1, 25), (20, 1), (1, 1)):
+        a, b, c = (rng.integers(-9, 10, x) * 1.0 for x in ((m, 7), (7, n), (m, n)))
+        product = (3 - 2 * a)[:, :, None] - 2 * b
+        expected = np.minimum(product.min(1), 5 - 2 * c)
+        assert_array_equal(sm.gemm(3, a, b, 5, c, semiring=s), expected)
+        plain = np.minimum((a[:, :, None] - 2 * b).min(1), 5 - 2 * c)
+        assert_array_equal(sm.gemm(None, a, b, 5, c, semiring=s), plain)
+
+
+@pytest.mark.parametrize("name", ["plus_times", "min_plus", "max_times"])
+def test_over_an_empty_k_only_c_is_left(name):
+    a, b, c = np.empty((3, 0)), np.empty((0, 2)), np.arange(6.0).reshape(3, 2)
+    zero, _ = sm.semirings[name].identities("f8")
+    assert_array_equal(sm.gemm(5, a, b, semiring=name), np.full((3, 2), zero))
+    expected = c + 2 if name == "min_plus" else 2 * c
+    assert_array_equal(sm.gemm(5, a, b, 2, c, semiring=name), expected)
+    assert_array_equal(sm.gemv(5, a, b[:, 0], 2, c[:, 0], semiring=name), expected[:, 0])
+
+
+def test_nan_in_c_is_kept():
+    c = np.zeros((30, 40), "f4")
+    c[3, 5] = c[29, 39] = nan
+    a, b = np.ones((30, 8), "f4"), np.ones((8, 40), "f4")
+    result = sm.gemm(None, a, b, 0, c, semiring="min_plus")
+    assert_array_equal(result, np.where(np.isnan(c), c, 0))
+    result = sm.gemm(None, a, b, inf, -inf * np.ones_like(c), semiring="min_plus")
+    assert np.isnan(result).all()
+    assert np.isnan(sm.gemm(nan, a, b, semiring="min_plus")).all()
+    assert_array_equal(sm.gemv(None, a, b[:, 0], 0, c[:, 5], semiring="max_plus")[3], nan)
+
+
+def test_infinite_scalars_of_integers():
+    a = np.arange(12, dtype="i4").reshape(3, 4)
+    far = np.iinfo("i4").max
+    assert_array_equal(sm.gemm(inf, a, a.T, semiring="min_plus"), np.full((3, 3), far))
+    assert_array_equal(sm.gemm(far, a, a.T, semiring="min_plus"), np.full((3, 3), far))
+    plain = sm.matmul(a, a.T, "max_min")
+    assert_array_equal(sm.gemm(inf, a, a.T, semiring="max_min"), plain)
+    assert_array_equal(sm.gemm(None, a, a.T, -inf, a[:, :3], semiring="max_min"), plain)
+    assert_array_equal(sm.gemm(inf, a, a.T, semiring="plus_min"), sm.matmul(a, a.T, "plus_min"))
+
+
+def test_blas_names():
+    rng = np.random.default_rng(11)
+    for dtype, gemm, gemv in (("f4", sm.sgemm, sm.sgemv), ("f8", sm.dgemm, sm.dgemv)):
+        a, b = (rng.integers(-9, 10, s).astype(dtype) for s in ((5, 6), (6, 7)))
+        c, y = (rng.integers(-9, 10, s).astype(dtype) for s in ((5, 7), (5,)))
+        assert_array_equal(gemm(2, a, b, 3, c), 2 * a @ b + 3 * c)
+        assert_array_equal(gemv(2, a, b[:, 0], 3, y), 2 * a @ b[:, 0] + 3 * y)
+        assert_array_equal(gemv(1, a, a[:, 0], trans=True), a.T @ a[:, 0])
+        assert gemm(1, a.tolist(), b.tolist()).dtype == dtype
+        with pytest.raises(TypeError, match=rf"{gemm.__name__} is plus-times; use gemm"):
+            gemm(1, a, b, semiring="min_plus")
+    assert sm.sgemm.__name__ == "sgemm"
+    with pytest.raises(
+        TypeError, match=r"dgemm works on float64, got b of dtype float32: use sgemm"
+    ):
+        sm.dgemm(1, np.ones((2, 2)), np.ones((2, 2), "f4"))
+    with pytest.raises(TypeError, match=r"sgemv works on float32, got x of dtype int64: use dgemv"):
+        sm.sgemv(1, np.ones((2, 2), "f4"), np.ones(2, "i8"))
+    with pytest.raises(TypeError, match=r"sgemm works on float32, got c of dtype float64"):
+        sm.sgemm(1, np.ones((2, 2), "f4"), np.ones((2, 2), "f4"), 1, np.ones((2, 2)))
+
+
+TWO, VECTOR = np.ones((2, 2)), np.ones(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: sm.gemm(1, TWO, VECTOR), ValueError, r"gemm takes matrices, got shapes \(2, 2\)"),
+        (lambda: sm.gemm(1, TWO, TWO, 1), ValueError, "gemm: beta and c go together"),
+        (lambda: sm.gemm(1, TWO, TWO, None, TWO), ValueError, "gemm: beta and c go together"),
+        (lambda: sm.gemm(1, TWO, np.ones((3, 2))), ValueError,
+         r"op\(a\) of shape \(2, 2\) has k = 2, but op\(b\) of shape \(3, 2\) has k = 3"),
+        (lambda: sm.gemm(1, np.ones((3, 2)), TWO, trans_a=True), ValueError,
+         r"op\(a\) of shape \(2, 3\) has k = 3, but op\(b\) of shape \(2, 2\) has k = 2"),
+        (lambda: sm.gemm(1, TWO, TWO, 1, np.ones((2, 3))), ValueError,
+         r"gemm: c has shape \(2, 3\), the product \(2, 2\)"),
+        (lambda: sm.gemm("1", TWO, TWO), TypeError, "alpha must be a real number or None, got '1'"),
+        (lambda: sm.gemm(1j, TWO, TWO), TypeError, "alpha must be a real number or None, got 1j"),
+        (lambda: sm.gemm(np.complex64(1), TWO, TWO), TypeError, "alpha must be a real number"),
+        (lambda: sm.gemm(VECTOR, TWO, TWO), TypeError, "alpha must be a real number or None"),
+        (lambda: sm.gemm(1, TWO, TWO, "x", TWO), TypeError, "beta must be a real number"),
+        (lambda: sm.gemm(0.5, TWO.astype("i4"), TWO.astype("i4")), ValueError,
+         "alpha = 0.5 is not a int32"),
+        (lambda: sm.gemm(300, TWO.astype("u1"), TWO.astype("u1")), ValueError,
+         "alpha = 300 is not a uint8"),
+        (lambda: sm.gemm(nan, TWO.astype("i4"), TWO.astype("i4")), ValueError, "alpha = nan is"),
+        (lambda: sm.gemm(2, TWO > 0, TWO > 0, semiring="lor_land"), ValueError,
+         "alpha = 2 is not a bool"),
+        (lambda: sm.gemm(1, TWO, TWO, out=TWO[:1]), ValueError, r"out has shape \(1, 2\)"),
+        (lambda: sm.gemm(1, TWO, TWO * 1j), TypeError, "complex numbers have no order"),
+        (lambda: sm.gemm(1, TWO, TWO, device="cuda"), ValueError, "device='cuda'"),
+        (lambda: sm.gemv(1, VECTOR, VECTOR), ValueError, r"and a vector, got shapes \(2,\)"),
+        (lambda: sm.gemv(1, TWO, TWO), ValueError, "gemv takes a matrix and a vector"),
+        (lambda: sm.gemv(1, TWO, np.ones(3)), ValueError, r"k = 2, but x has shape \(3,"),
+        (lambda: sm.gemv(1, TWO, VECTOR, 1), ValueError, "gemv: beta and y go together"),
+        (lambda: sm.gemv(1, TWO, VECTOR, 1, np.ones(3)), ValueError,
+         r"y has shape \(3,\), the product \(2,\)"),
+        (lambda: sm.gemv(1, TWO, VECTOR, out=np.ones(3)), ValueError, r"out has shape \(3,\)"),
+        (lambda: sm.gemv(1, TWO, VECTOR, semiring="x"), ValueError, "no built-in semiring 'x'"),
+    ],
+)  # fmt: skip
+def test_refusals(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
