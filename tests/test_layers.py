@@ -1,0 +1,134 @@
+"""Imports only go down, and nothing is loaded before it is used."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import semiring_mm
+
+PACKAGE = Path(semiring_mm.__file__).parent
+#: From the bottom to the top: a module may import those that stand before it.
+ORDER = """
+    version expressions semirings laws
+    cpu.plan cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
+    cpu.sweep cpu.threads cpu.engine
+    config blas files
+    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
+    __init__ plot cli __main__
+""".split()
+#: Methods that hand over to a module above, imported when they are called.
+UPWARD = {("semirings", "laws")}
+OPTIONAL = {"cupy", "llvmlite", "matplotlib", "ml_dtypes", "networkx", "scipy"}
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        if not path.read_text().strip():  # a package without contents
+            continue
+        yield name, path
+
+
+def imports(name, path):
+    """(module or top-level package imported, whether at import time) for every import in a file."""
+    tree = ast.parse(path.read_text())
+    at_import = set()
+
+    def note(body):  # statements that run when the module is imported
+        for node in body:
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                continue
+            at_import.add(node)
+            for field in ("body", "orelse", "finalbody", "handlers"):
+                if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    note(getattr(node, field, []))
+
+    note(tree.body)
+    hidden = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
+    ]
+    typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
+    known = {n for n, _ in modules()} | {"cpu", "graphs"}
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        found = []
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found = [node.module]
+        elif isinstance(node, ast.ImportFrom):
+            package = name.split(".")[: -node.level]
+            base = [*package, *(node.module.split(".") if node.module else [])]
+            for alias in node.names:
+                inner = ".".join([*base, alias.name])
+                found.append("." + (inner if inner in known else ".".join(base)))
+        for target in found:
+            if target.split(".")[0] == "semiring_mm":
+                target = "." + (target.partition(".")[2] or "__init__")
+            yield target, node in at_import
+
+
+ALL = dict(modules())
+
+
+def test_every_module_has_its_place():
+    assert {n for n in ALL if not n.endswith("__init__")} == set(ORDER) - {"__init__"}
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_imports_go_down(name):
+    for target, _ in imports(name, ALL[name]):
+        if target.startswith("."):
+            below = target[1:]
+            assert below in ORDER, f"{name} imports {target}"
+            if (name, below) not in UPWARD:
+                assert ORDER.index(below) < ORDER.index(name), f"{name} imports {below}"
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_what_is_optional_or_slow_is_imported_where_it_is_used(name):
+    for target, at_import in imports(name, ALL[name]):
+        top = target.split(".")[0]
+        if at_import and top:
+            assert top in sys.stdlib_module_names | {"numpy"}, f"{name} imports {target} at once"
+        if (name, target[1:]) in UPWARD:
+            assert not at_import
+
+
+def test_the_reader_of_imports_reads():
+    """The test above would pass on an empty list."""
+    found = set(imports("cpu.engine", ALL["cpu.engine"]))
+    assert {(".semirings", True), (".cpu.threads", True), ("numpy", True)} <= found
+    assert (".cpu.vector", False) in found
+    assert ("llvmlite.binding", False) in set(imports("cpu.compiler", ALL["cpu.compiler"]))
+    assert (".__init__", False) in set(imports("cli", ALL["cli"]))
+
+
+def modules_after(code):
+    """Names in sys.modules of a fresh interpreter that ran `code`."""
+    script = f"{code}\nimport sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_numpy_only():
+    loaded = modules_after("import semiring_mm")
+    assert "semiring_mm" in loaded
+    tops = {name.split(".")[0] for name in loaded - modules_after("import numpy")}
+    assert tops - sys.stdlib_module_names <= {"semiring_mm", "numpy"}
+    assert not {f"semiring_mm.{x}" for x in ("files", "cli", "plot")} & loaded
+
+
+def test_the_compiler_is_loaded_by_the_first_product():
+    use = "import numpy as np, semiring_mm as sm\n"
+    assert "llvmlite" not in modules_after(use + "sm.semirings['min_plus'].check_laws()")
+    loaded = modules_after(use + "sm.matmul(np.ones((3, 3)), np.ones((3, 3)), 'min_plus')")
+    assert "llvmlite" in loaded
+    assert not OPTIONAL - {"llvmlite"} & loaded
