@@ -87,15 +87,9 @@ def _optimised(text: str, machine: Any) -> Any:
     module = llvm.parse_assembly(text)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
     passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
     passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_new_gvn_pass()
-    passes.add_loop_simplify_pass()
-    passes.add_lcssa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_dead_code_elimination_pass()
     passes.run(module, builder)
     return module
 

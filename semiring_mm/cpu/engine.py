@@ -5,20 +5,26 @@ Everything here takes checked arguments; the messages are in :mod:`semiring_mm.b
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import hashlib
+import json
 import math
+import os
 import struct
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..semirings import Semiring, semirings
+from ..version import __version__
 from . import threads
 from .base import BASE
 from .compiler import compile_functions, host_target, prototype
@@ -247,8 +253,36 @@ def calibration() -> dict[str, bool]:
 
     Some cores run additions and minima on the same two pipes and fused multiply-adds on two others,
     so that ``fma(b, 1, a)`` doubles a min-plus product; on others it brings nothing. The
-    micro-kernels themselves are timed, once in a process, for about a millisecond.
+    micro-kernels themselves are timed, for about a millisecond, and the answer is kept in the
+    user's cache directory for this processor.
     """
+    target = host_target()
+    key = hashlib.sha256(repr((target, __version__)).encode()).hexdigest()[:16]
+    path = cache_directory() / f"calibration-{key}.json"
+    try:
+        kept = json.loads(path.read_text())
+        if set(kept) == {"fma", "keys"}:
+            return {name: bool(value) for name, value in kept.items()}
+    except (OSError, ValueError, TypeError):
+        pass
+    found = _calibrate()
+    with contextlib.suppress(OSError):  # a read-only home costs the measurement each time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}.tmp")
+        fresh.write_text(json.dumps(found))
+        fresh.replace(path)
+    return found
+
+
+def cache_directory() -> Path:
+    """Where the calibration is kept: ``SEMIRING_MM_CACHE``, or the user's cache directory."""
+    if named := os.environ.get("SEMIRING_MM_CACHE"):
+        return Path(named)
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "semiring_mm"
+
+
+def _calibrate() -> dict[str, bool]:
     from .product import micro_function
 
     target = host_target()

@@ -17,6 +17,7 @@ ever enters a result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .algebra import Algebra, compute_type
@@ -39,7 +40,7 @@ READ_C, ALPHA, BETA, GATHER = 1, 2, 4, 8
 PREFETCH = 768
 
 #: k-steps between two looks at which accumulators improved (return_arg).
-ARG_STEP = 32
+ARG_STEP = 16
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class Shape:
         """Byte offsets of local C, local arg, packed A, packed B, and the total."""
         head = 64
         local = head + self.mc * self.nc * size
-        a = local + (self.mc * self.nc * 4 if arg else 0)
+        steps = -(-(k_slab // ARG_STEP + 2) // 8) * 64
+        a = local + (self.mc * self.nc * 8 + steps if arg else 0)
         b = a + self.mc * k_slab * size
         panels = -(-n_slab // self.nr)
         return head, local, a, b, b + panels * self.nr * k_slab * size
@@ -143,7 +145,7 @@ def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> li
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
     """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
-    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64])
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
     kc, a, b, c, one_at, where, step0 = f.args
     t = compute_type(plan)
     vec = t.vector(shape.lanes)
@@ -416,7 +418,10 @@ def _driver(
     k_slab, n_slab = p["k_slab"], p["n_slab"]  # n_slab in compute elements, a multiple of nr
     local = ws.at(64)
     local_arg = local.at(shape.mc * shape.nc * t.size)
-    packed_a = local_arg.at(shape.mc * shape.nc * 4) if arg else local_arg
+    packed_a = local_arg
+    if arg:  # winning steps, entries in their order, and how many each step has
+        counts = f.ceil_div(k_slab // ARG_STEP + 2, 8) * 64
+        packed_a = local_arg.at(shape.mc * shape.nc * 8).at(counts)
     packed_b = packed_a.at(k_slab * (shape.mc * t.size))
     null = f.emit("inttoptr i64 0 to ptr", PTR)
     beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
@@ -537,34 +542,85 @@ def _rescan(
     algebra = Algebra(f, plan, one)
     gather = (mode & GATHER).cmp("!=", 0)
     out = k_array.data.at(p["arg_offset"] + batch * k_array.stride(-2) * k_array.dim(-2))
-    with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
-        n = (jr * panels_a + ir) * (shape.mr * shape.nr)
-        rows = f.low(mm - ir * shape.mr, shape.mr)
-        columns = f.low(inside - jr * shape.nr, shape.nr)
-        with f.loop(0, rows) as r, f.loop(0, columns) as j:
-            e = n + r * shape.nr + j
-            step = f.load(local_arg.at(e * 4), I32, 4)
-            with f.if_(step.cmp(">=", 0)):
-                value = f.load(local.at(e * t.size), t, t.size)
-                k0 = step.to(I64) * ARG_STEP
-                kb = k0 // shape.kc * shape.kc
-                kc = f.low(kk - kb, shape.kc)
-                at_a = packed_a.at(kb * slab_a + (ir * kc * shape.mr + r) * t.size)
-                at_b = packed_b.at(kb * slab_b + ((pb + jr) * kc * shape.nr + j) * t.size)
-                last = f.low(k0 - kb + ARG_STEP, kc) - 1
-                k = f.var(k0 - kb)
-                with f.while_() as found:
-                    now = k.get()
-                    x = f.load(at_a.at(now * (shape.mr * t.size)), t, t.size)
-                    y = f.load(at_b.at(now * (shape.nr * t.size)), t, t.size)
-                    hit = algebra.same(algebra.mul(x, y), value)
-                    f.break_if(hit | now.cmp(">=", last), found)
-                    k.set(now + 1)
-                winner = ks + kb + k.get()
-                row, col = ib + ir * shape.mr + r, column + jr * shape.nr + j
-                answer = f.var(winner.to(I32))
-                with f.if_(gather):
-                    place = p_array.data.at(p["pred_offset"] + winner * p_array.stride(-2))
-                    answer.set(f.load(place.at(col * p_array.stride(-1)), I32))
-                place = out.at(row * k_array.stride(-2) + col * k_array.stride(-1))
-                f.store(answer.get(), place)
+    order = local_arg.at(shape.mc * shape.nc * 4)
+    counts = order.at(shape.mc * shape.nc * 4)
+    steps = f.ceil_div(kk, ARG_STEP)
+
+    def tile_entry(row: Value, col: Value) -> Value:
+        """Index of an entry of the local block, which lies tile by tile."""
+        tile = col // shape.nr * panels_a + row // shape.mr
+        return (tile * shape.mr + row % shape.mr) * shape.nr + col % shape.nr
+
+    def each_entry(visit: Callable[[Value, Value, Value], None]) -> None:
+        """Call with the place of an entry's count, its row and its column, tile by tile."""
+        with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
+            rows = f.low(mm - ir * shape.mr, shape.mr)
+            columns = f.low(inside - jr * shape.nr, shape.nr)
+            with f.loop(0, rows) as r:
+                line = local_arg.at(((jr * panels_a + ir) * shape.mr + r) * (shape.nr * 4))
+                with f.loop(0, columns) as j:
+                    step = f.load(line.at(j * 4), I32, 4).to(I64)
+                    place = counts.at((step + 1) * 8)  # those that did not improve (-1) come first
+                    visit(place, ir * shape.mr + r, jr * shape.nr + j)
+
+    def count_one(place: Value, row: Value, col: Value) -> None:
+        f.store(f.load(place, I64, 8) + 1, place, 8)
+
+    def put(place: Value, row: Value, col: Value) -> None:
+        at = f.load(place, I64, 8)
+        f.store(at + 1, place, 8)
+        f.store(((row << 16) | col).to(I32), order.at(at * 4), 4)
+
+    # sort the entries by winning step, so that each step's short panels are read from the cache
+    with f.loop(0, steps + 1) as x:
+        f.store(f.const(0, I64), counts.at(x * 8), 8)
+    each_entry(count_one)
+    total = f.var(f.const(0, I64))
+    with f.loop(0, steps + 1) as x:
+        count = f.load(counts.at(x * 8), I64, 8)
+        f.store(total.get(), counts.at(x * 8), 8)
+        total.set(total.get() + count)
+    unchanged = f.load(counts.at(8), I64, 8)
+    each_entry(put)
+
+    with f.loop(unchanged, total.get()) as x:
+        both = f.load(order.at(x * 4), I32, 4).to(I64)
+        row, col = both >> 16, both & 0xFFFF
+        e = tile_entry(row, col)
+        step = f.load(local_arg.at(e * 4), I32, 4)
+        value = f.load(local.at(e * t.size), t, t.size)
+        k0 = step.to(I64) * ARG_STEP
+        kb = k0 // shape.kc * shape.kc
+        kc = f.low(kk - kb, shape.kc)
+        first_a = row // shape.mr * kc * shape.mr + row % shape.mr
+        first_b = (pb + col // shape.nr) * kc * shape.nr + col % shape.nr
+        at_a = packed_a.at(kb * slab_a + first_a * t.size)
+        at_b = packed_b.at(kb * slab_b + first_b * t.size)
+        first, last = k0 - kb, f.low(k0 - kb + ARG_STEP, kc) - 1
+        k = f.var(first)
+
+        def hit(now: Value) -> Value:
+            left = f.load(at_a.at(now * (shape.mr * t.size)), t, t.size)
+            right = f.load(at_b.at(now * (shape.nr * t.size)), t, t.size)
+            return algebra.same(algebra.mul(left, right), value)
+
+        # a whole step is looked through without a branch, which would be mispredicted each time
+        with f.if_else((last - first).cmp("==", ARG_STEP - 1)) as otherwise:
+            hits = f.const(1 << (ARG_STEP - 1), I32)
+            for i in range(ARG_STEP - 1):
+                bit, none = f.const(1 << i, I32), f.const(0, I32)
+                hits = hits | f.select(hit(first + i), bit, none)
+            k.set(first + f.call(
+                "llvm.cttz.i32", I32, [hits, f.const(1, Type("i", 1))]
+            ).to(I64))  # fmt: skip
+            with otherwise(), f.while_() as found:
+                now = k.get()
+                f.break_if(hit(now) | now.cmp(">=", last), found)
+                k.set(now + 1)
+        winner = ks + kb + k.get()
+        answer = f.var(winner.to(I32))
+        with f.if_(gather):
+            place = p_array.data.at(p["pred_offset"] + winner * p_array.stride(-2))
+            answer.set(f.load(place.at((column + col) * p_array.stride(-1)), I32))
+        place = out.at((ib + row) * k_array.stride(-2) + (column + col) * k_array.stride(-1))
+        f.store(answer.get(), place)

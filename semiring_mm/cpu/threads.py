@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["get_num_threads", "run", "set_num_threads"]
 
@@ -56,6 +59,8 @@ def set_num_threads(n: int) -> None:
 
 def _executor() -> ThreadPoolExecutor:
     global _pool
+    from concurrent.futures import ThreadPoolExecutor  # not needed to import the package
+
     with _lock:
         if _pool is None:
             _pool = ThreadPoolExecutor(max(1, get_num_threads() - 1), "semiring_mm")

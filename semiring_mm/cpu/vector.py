@@ -22,7 +22,7 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
     pass over a chunk of y (axpy form). Any other strides take the dot form element by element.
     α scales x, not the sum, so ⊗ must commute where there is one, and need not distribute.
     """
-    f = Function("gemv", [PTR] * 5)
+    f = Function("gemv", [PTR] * 5, opaque=False)
     A, X, Y, workspace, params = f.args
     a, x, y = (ArrayView(f, v, head) for v in (A, X, Y))
     p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
