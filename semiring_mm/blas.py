@@ -133,9 +133,10 @@ def matmul(
         _check_out(out, final, x.dtype)
     arg = _arg_array(s, return_arg, shape, left.shape[-1])
     direct = out is not None and not _overlaps(out, x, y)
-    c = np.empty(shape, x.dtype)
     if direct and out is not None:
-        c = np.expand_dims(out, [a for a in dropped]) if dropped else out
+        c = np.expand_dims(out, dropped) if dropped else out
+    else:
+        c = np.empty(shape, x.dtype)
     _multiply(s, left, right, c, arg=arg)
     if out is None:
         result = c.reshape(final)

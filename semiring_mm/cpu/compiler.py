@@ -39,6 +39,61 @@ class Target:
         """Whether the processor has a fused multiply-add."""
         return "+fma" in self.features or "neon" in self.features
 
+    @property
+    def half(self) -> bool:
+        """Whether the processor converts between float16 and float32."""
+        return "+f16c" in self.features or "neon" in self.features
+
+
+#: What LLVM calls where the processor cannot convert; Python's process has no such functions.
+#: Widening scales the shifted bits by 2**112, denormals included. Narrowing rounds to even: below
+#: 2**-14 by adding 0.5, whose last bit is float16's smallest step, else with integers.
+_HALF = """
+define float @__extendhfsf2(half %x) {
+  %bits = bitcast half %x to i16
+  %wide = zext i16 %bits to i32
+  %size = and i32 %wide, 32767
+  %shifted = shl i32 %size, 13
+  %small = bitcast i32 %shifted to float
+  %scaled = fmul float %small, 0x46F0000000000000
+  %finite = bitcast float %scaled to i32
+  %special = or i32 %shifted, 2139095040
+  %beyond = icmp uge i32 %size, 31744
+  %value = select i1 %beyond, i32 %special, i32 %finite
+  %minus = and i32 %wide, 32768
+  %sign = shl i32 %minus, 16
+  %signed = or i32 %value, %sign
+  %result = bitcast i32 %signed to float
+  ret float %result
+}
+
+define half @__truncsfhf2(float %x) {
+  %bits = bitcast float %x to i32
+  %size = and i32 %bits, 2147483647
+  %positive = bitcast i32 %size to float
+  %stepped = fadd float %positive, 5.0e-1
+  %steps = bitcast float %stepped to i32
+  %denormal = sub i32 %steps, 1056964608
+  %last = lshr i32 %size, 13
+  %odd = and i32 %last, 1
+  %rebased = add i32 %size, -939520001
+  %rounded = add i32 %rebased, %odd
+  %normal = lshr i32 %rounded, 13
+  %is_nan = icmp ugt i32 %size, 2139095040
+  %special = select i1 %is_nan, i32 32256, i32 31744
+  %is_small = icmp ult i32 %size, 947912704
+  %finite = select i1 %is_small, i32 %denormal, i32 %normal
+  %is_large = icmp uge i32 %size, 1199570944
+  %value = select i1 %is_large, i32 %special, i32 %finite
+  %shifted = lshr i32 %bits, 16
+  %sign = and i32 %shifted, 32768
+  %signed = or i32 %value, %sign
+  %short = trunc i32 %signed to i16
+  %result = bitcast i16 %short to half
+  ret half %result
+}
+"""
+
 
 _lock = threading.Lock()
 
@@ -99,7 +154,8 @@ def compile_functions(functions: Sequence[Function], target: Target) -> dict[str
     with _lock:  # LLVM's global context is not for two threads at once
         llvm = _llvm()
         machine = _machine(target)
-        image = machine.emit_object(_optimised(module_text(functions), machine))
+        text = module_text(functions) + ("" if target.half else _HALF)
+        image = machine.emit_object(_optimised(text, machine))
         names = [f.name for f in functions if not f.private]
         library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         for name in names:

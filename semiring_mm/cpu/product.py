@@ -242,11 +242,12 @@ def _pack(plan: Plan, shape: Shape, side: str) -> Function:
                 for i, x in enumerate(_transposed(f, block)):
                     f.store(x, to.at((k + i) * (width * t.size)), t.size)
 
-        if width >= _ROWS:
-            with f.loop(0, width // _ROWS * _ROWS, _ROWS) as w:
-                turn(w, _ROWS)
-        for first, rows in _pieces(width % _ROWS, _ROWS):
-            turn(width - width % _ROWS + first, rows)
+        square = min(_ROWS, run)  # no more rows than a vector of them has steps
+        if width >= square:
+            with f.loop(0, width // square * square, square) as w:
+                turn(w, square)
+        for first, rows in _pieces(width % square, square):
+            turn(width - width % square + first, rows)
         with f.loop(runs, depth) as k, f.loop(0, width) as w:
             x = f.load(base.at(f.low(w, last) * along + k * down), s)
             f.store(algebra.decode(x), out.at((k * width + w) * t.size), t.size)
@@ -258,8 +259,9 @@ _GROUP, _ROWS = 16, 8
 
 
 def _transposed(f: Function, rows: list[Value]) -> list[Value]:
-    """Rows (a power of two of them) of equal vectors to columns, by zipping halves."""
+    """Rows (a power of two of them, at most as many as lanes) to columns, by zipping halves."""
     lanes, n = rows[0].type.lanes, len(rows)
+    assert n <= lanes, f"{n} rows of {lanes} elements: a column would not fit a vector"
     low = [x // 2 + lanes * (x % 2) for x in range(lanes)]
     high = [x + lanes // 2 for x in low]
     count = 1
