@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring
 
-__all__ = ["adjacency", "available_memory", "check_memory", "is_symmetric"]
+__all__ = [
+    "EdgeList", "adjacency", "available_memory", "check_memory", "edge_list", "is_symmetric",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -62,38 +65,9 @@ def adjacency(
            [ 1., inf]]), ['a', 'b'])
     """
     s = as_semiring(semiring)
-    if isinstance(graph, (str, PathLike)):
-        from ..files import read_graph
-
-        graph = read_graph(Path(graph))
-    if hasattr(graph, "nodes") and hasattr(graph, "row"):  # semiring_mm.files.Graph
-        undirected = not graph.directed if directed is None else not directed
-        edges = (graph.row, graph.col, graph.weight)
-        return _from_edges(s, edges, len(graph.nodes), dtype, undirected, out), graph.nodes
-    if hasattr(graph, "tocoo"):
-        coo = graph.tocoo()
-        _check_square(coo.shape)
-        edges = (coo.row.astype(np.int64), coo.col.astype(np.int64), np.asarray(coo.data))
-        n = coo.shape[0]
-        return _from_edges(s, edges, n, dtype, directed is False, out), list(range(n))
-    if hasattr(graph, "is_directed") and hasattr(graph, "edges"):
-        nodes = list(graph)
-        index = {node: i for i, node in enumerate(nodes)}
-        rows, cols, weights = [], [], []
-        for u, v, weight in graph.edges(data="weight", default=1):
-            if weight is None:
-                raise TypeError(f"edge weights must be numbers, got None between {u!r} and {v!r}")
-            rows.append(index[u])
-            cols.append(index[v])
-            weights.append(weight)
-        try:
-            values = np.asarray(weights, dtype=np.float64)
-        except (TypeError, ValueError):
-            bad = next(w for w in weights if not isinstance(w, (int, float, np.generic)))
-            raise TypeError(f"edge weights must be numbers, got {bad!r}") from None
-        undirected = not graph.is_directed() if directed is None else not directed
-        edges = (np.asarray(rows, np.int64), np.asarray(cols, np.int64), values)
-        return _from_edges(s, edges, len(nodes), dtype, undirected, out), nodes
+    edges = edge_list(graph, directed=directed)
+    if edges is not None:
+        return _from_edges(s, edges, dtype, out), edges.nodes
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
     if isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
@@ -101,6 +75,81 @@ def adjacency(
     raise TypeError(
         f"a graph is a square array, a SciPy sparse matrix, a NetworkX graph, a "
         f"semiring_mm.files.Graph or a path to a file, got {type(graph).__name__}"
+    )
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """The edges of a graph, parallel ones and loops included.
+
+    Attributes
+    ----------
+    nodes : list
+        Node labels.
+    row, col : (m,) int64
+        Where each edge starts and ends.
+    weight : (m,) array
+        Real numbers, none of them NaN.
+    undirected : bool
+        Whether each edge also leads backwards.
+    """
+
+    nodes: list[Any]
+    row: NDArray[np.int64]
+    col: NDArray[np.int64]
+    weight: Array
+    undirected: bool
+
+
+def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
+    """The edges of what :func:`adjacency` takes, or None for a dense matrix or no graph at all."""
+    if isinstance(graph, EdgeList):
+        return graph
+    if isinstance(graph, (str, PathLike)):
+        from ..files import read_graph
+
+        graph = read_graph(Path(graph))
+    if hasattr(graph, "nodes") and hasattr(graph, "row"):  # semiring_mm.files.Graph
+        undirected = not graph.directed if directed is None else not directed
+        edges = EdgeList(graph.nodes, graph.row, graph.col, graph.weight, undirected)
+    elif hasattr(graph, "tocoo"):
+        coo = graph.tocoo()
+        _check_square(coo.shape)
+        row, col = coo.row.astype(np.int64), coo.col.astype(np.int64)
+        nodes = list(range(coo.shape[0]))
+        edges = EdgeList(nodes, row, col, np.asarray(coo.data), directed is False)
+    elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
+        edges = _from_networkx(graph, directed)
+    else:
+        return None
+    weight = edges.weight
+    if weight.dtype.kind not in "biuf":
+        raise TypeError(f"edge weights are real numbers, got dtype {weight.dtype}")
+    missing = np.flatnonzero(np.isnan(weight))
+    if missing.size:
+        u, v = edges.row[missing[0]], edges.col[missing[0]]
+        raise ValueError(f"the edge from node {u} to node {v} has weight NaN")
+    return edges
+
+
+def _from_networkx(graph: Any, directed: bool | None) -> EdgeList:
+    nodes = list(graph)
+    index = {node: i for i, node in enumerate(nodes)}
+    rows, cols, weights = [], [], []
+    for u, v, weight in graph.edges(data="weight", default=1):
+        if weight is None:
+            raise TypeError(f"edge weights must be numbers, got None between {u!r} and {v!r}")
+        rows.append(index[u])
+        cols.append(index[v])
+        weights.append(weight)
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        bad = next(w for w in weights if not isinstance(w, (int, float, np.generic)))
+        raise TypeError(f"edge weights must be numbers, got {bad!r}") from None
+    undirected = not graph.is_directed() if directed is None else not directed
+    return EdgeList(
+        nodes, np.asarray(rows, np.int64), np.asarray(cols, np.int64), values, undirected
     )
 
 
@@ -119,30 +168,19 @@ def _from_dense(
     return result, list(range(n))
 
 
-def _from_edges(
-    s: Semiring,
-    edges: tuple[NDArray[np.int64], NDArray[np.int64], Array],
-    n: int,
-    dtype: Any,
-    undirected: bool,
-    out: Array | None,
-) -> Array:
-    row, col, weight = edges
+def _from_edges(s: Semiring, edges: EdgeList, dtype: Any, out: Array | None) -> Array:
+    row, col, weight = edges.row, edges.col, edges.weight
+    n = len(edges.nodes)
     truth = "|" in s.add_expr.ops() or "^" in s.add_expr.ops()
     if dtype is None:
         dtype = np.bool_ if truth else np.float32 if weight.dtype == np.float32 else np.float64
     wanted = np.dtype(dtype)
-    if weight.dtype.kind not in "biuf":
-        raise TypeError(f"edge weights are real numbers, got dtype {weight.dtype}")
-    if weight.size and np.isnan(weight.astype(np.float64)).any():
-        at = int(np.flatnonzero(np.isnan(weight.astype(np.float64)))[0])
-        raise ValueError(f"the edge from node {row[at]} to node {col[at]} has weight NaN")
     zero, _ = s.identities(wanted)
     matrix = _target(out, n, wanted)
     matrix[...] = zero
     values = np.ones(len(row), bool) if wanted.kind == "b" else weight.astype(wanted)
     _join(s, matrix, row, col, values)
-    if undirected:
+    if edges.undirected:
         _join(s, matrix, col, row, values)
     return matrix
 
