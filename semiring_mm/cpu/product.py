@@ -586,6 +586,15 @@ def _rescan(
     each_entry(put)
 
     with f.loop(unchanged, total.get()) as x:
+        soon = f.load(order.at(f.low(x + 12, total.get() - 1) * 4), I32, 4).to(I64)
+        row, col = soon >> 16, soon & 0xFFFF
+        e = tile_entry(row, col)
+        f.prefetch(local.at(e * t.size))
+        f.prefetch(local_arg.at(e * 4))
+        f.prefetch(
+            out.at((ib + row) * k_array.stride(-2) + (column + col) * k_array.stride(-1)),
+            write=True,
+        )
         both = f.load(order.at(x * 4), I32, 4).to(I64)
         row, col = both >> 16, both & 0xFFFF
         e = tile_entry(row, col)
