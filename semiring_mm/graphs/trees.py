@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..expressions import evaluate
 from ..semirings import Semiring
+from .paths import NO_PREDECESSOR
 
 __all__ = ["Edges", "mend"]
 
@@ -70,6 +71,7 @@ def mend(
     roots = np.arange(n) if sources is None else sources
     edges: Edges | None = None
     height = max(1, _BLOCK // max(n, 1))
+    p[np.arange(rows), roots] = NO_PREDECESSOR  # a cycle that rounding took for better than none
     for top in range(0, rows, height):
         part = slice(top, min(top + height, rows))
         before = np.where(p[part] >= 0, p[part], roots[part, np.newaxis])
