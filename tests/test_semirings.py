@@ -314,7 +314,7 @@ INTEGER_FORMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["i2", "i4", "i8"])
+@pytest.mark.parametrize("dtype", ["i2", "i8"])
 @pytest.mark.parametrize(("text", "function"), INTEGER_FORMS, ids=[t for t, _ in INTEGER_FORMS])
 def test_every_operation_on_integers(text, function, dtype):
     x = np.array([-128, -127, -50, -7, -3, -2, -1, 0, 1, 2, 3, 4, 7, 50, 126, 127], dtype)
@@ -335,7 +335,7 @@ BIT_FORMS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u2"])
+@pytest.mark.parametrize("dtype", ["i1", "i8", "u2"])
 @pytest.mark.parametrize(("add", "mul", "one", "add_np", "mul_np"), BIT_FORMS)
 def test_bits_of_integers(add, mul, one, add_np, mul_np, dtype):
     info = np.iinfo(dtype)

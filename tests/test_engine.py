@@ -1,0 +1,471 @@
+"""The CPU engine: threads, slabs, vector widths, memory, and the pure decisions before the code."""
+
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from numpy.testing import assert_array_equal
+from reference import BFLOAT16
+
+import semiring_mm as sm
+from semiring_mm.cpu import compiler, engine, plan, product, threads
+
+inf, nan = np.inf, np.nan
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    before = sm.get_num_threads()
+    yield
+    sm.set_num_threads(before)
+
+
+def script(code, **environment):
+    """Run Python in a fresh process; what it printed."""
+    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+# --- many threads -------------------------------------------------------------------------------
+
+LARGE = [
+    ("plus_times", "f4", (700, 2500, 900)), ("min_plus", "f4", (1200, 300, 1100)),
+    ("max_min", "f8", (500, 2100, 600)), ("min_plus", "i4", (900, 200, 1000)),
+    ("lor_land", "?", (1500, 1200, 5000)), ("plus_times", "f2", (400, 2500, 500)),
+]  # fmt: skip
+
+
+def fractions(rng, name, shape, dtype):
+    """Random numbers whose sums round, so that an order of summation shows."""
+    if dtype == "?":
+        return rng.random(shape) < 0.02
+    x = rng.random(shape) * (1 if dtype[0] == "f" else 1000)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize(("name", "dtype", "shape"), LARGE)
+def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape):
+    rng = np.random.default_rng(1)
+    m, k, n = shape
+    a, b = fractions(rng, name, (m, k), dtype), fractions(rng, name, (k, n), dtype)
+    results = []
+    for count in (1, 2, 3, 4):
+        sm.set_num_threads(count)
+        assert sm.get_num_threads() == count
+        results.append(sm.matmul(a, b, name))
+    for other in results[1:]:
+        assert_array_equal(other.view(np.uint8), results[0].view(np.uint8))
+    if name != "plus_times":  # which rounds; some rows, as the reference is slow
+        rows = [0, 1, m // 2, m - 1, *rng.integers(0, m, 12)]
+        assert_array_equal(results[0][rows], reference.product(name, a[rows], b))
+
+
+def test_large_products_of_small_integers_are_exact():
+    """Over several slabs of K and every edge of the blocks."""
+    rng = np.random.default_rng(2)
+    for m, k, n in [(1003, 4099, 517), (97, 6000, 1030), (2050, 33, 1027)]:
+        a, b = (rng.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n)))
+        expected = a.astype("f8") @ b.astype("f8")
+        for dtype in ("f4", "i2", "i4"):
+            assert_array_equal(sm.matmul(a.astype(dtype), b.astype(dtype)), expected)
+    rows = rng.integers(0, 2050, 20)
+    assert_array_equal(sm.matmul(a, b, "min_plus")[rows], reference.product("min_plus", a[rows], b))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_return_arg_and_gemm_of_large_matrices(count):
+    sm.set_num_threads(count)
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(0, 1000, s).astype("f4") for s in ((900, 500), (500, 700)))
+    result, arg = sm.matmul(a, b, "min_plus", return_arg=True)
+    assert_array_equal(result, sm.matmul(a, b, "min_plus"))
+    i, j = np.indices(arg.shape)
+    assert_array_equal(a[i, arg] + b[arg, j], result)
+    for row in (0, 333, 899):
+        assert_array_equal(arg[row], (a[row][:, None] + b).argmin(0))
+    c = rng.integers(0, 1000, (900, 700)).astype("f4")
+    joined = sm.gemm(None, a, b, 3, c, semiring="min_plus")
+    assert_array_equal(joined, np.minimum(result, c + 3))
+    sm.gemm(None, a, b, 3, c, semiring="min_plus", out=c)
+    assert_array_equal(c, joined)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_batches_of_every_size_of_matrix(count):
+    sm.set_num_threads(count)
+    rng = np.random.default_rng(4)
+    for batch, m in [(500, 20), (5, 300), (3, 700), (40, 64)]:
+        a, b = (rng.integers(-9, 10, (batch, m, m)).astype("f4") for _ in range(2))
+        assert_array_equal(sm.matmul(a, b), np.matmul(a.astype("f8"), b))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("shape", [(3000, 700), (700, 3000), (100_003, 7), (7, 100_003)])
+def test_large_gemv(shape, count):
+    sm.set_num_threads(count)
+    rng = np.random.default_rng(5)
+    a, x = (rng.integers(-9, 10, s).astype("f4") for s in (shape, shape[1]))
+    for matrix in (a, np.asfortranarray(a)):
+        assert_array_equal(sm.matmul(matrix, x), a.astype("f8") @ x)
+        assert_array_equal(sm.matmul(matrix, x, "min_plus"), (a + x).min(1))
+        assert_array_equal(sm.matmul(x, matrix.T, "max_plus"), (a + x).max(1))
+
+
+def test_an_overflow_in_any_thread_is_raised_and_leaves_nothing_behind():
+    sm.set_num_threads(4)
+    a, b = np.ones((900, 400), "i2"), np.ones((400, 900), "i2")
+    for i, j in ((0, 0), (450, 899), (899, 3)):
+        x, y = a.copy(), b.copy()
+        x[i], y[:, j] = 100, 100
+        with pytest.raises(OverflowError, match="a result of plus_times does not fit int16"):
+            sm.matmul(x, y)
+        assert_array_equal(sm.matmul(a, b), np.full((900, 900), 400))
+
+
+def test_several_callers_at_once():
+    rng = np.random.default_rng(6)
+    jobs = []
+    for i in range(24):
+        name, dtype = [("min_plus", "f4"), ("plus_times", "f8"), ("max_min", "i4"),
+                       ("lor_land", "?"), ("max_plus", "i2"), ("min_plus", "f2")][i % 6]  # fmt: skip
+        size = [30, 150, 500][i % 3]
+        a, b = (reference.small(rng, name, (size, size), np.dtype(dtype)) for _ in range(2))
+        jobs.append((name, a, b, reference.product(name, a, b)))
+    sm.set_num_threads(3)
+    barrier = threading.Barrier(8)
+
+    def caller(number):
+        barrier.wait()
+        for name, a, b, expected in jobs[number:] + jobs[:number]:
+            assert_array_equal(sm.matmul(a, b, name), expected)
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(caller, range(8)))
+
+
+def test_new_semirings_from_several_threads_at_once():
+    """Compilation is for one thread at a time; the callers need not know."""
+    x = np.arange(6.0)
+    barrier = threading.Barrier(6)
+
+    def caller(number):
+        s = sm.Semiring("new", "max(a, b)", f"a * 3 - b + {number % 3 + 100}", -inf, 0)
+        barrier.wait()
+        return number, sm.matmul(x[:, None], x[None, :], s)
+
+    with ThreadPoolExecutor(6) as pool:
+        for number, result in pool.map(caller, range(6)):
+            assert_array_equal(result, x[:, None] * 3 - x + number % 3 + 100)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_computes():
+    code = """
+import os, warnings
+import numpy as np, semiring_mm as sm
+warnings.simplefilter("ignore")
+sm.set_num_threads(3)
+a = np.random.default_rng(0).integers(0, 9, (700, 700)).astype("f4")
+before = sm.matmul(a, a, "min_plus")          # the pool has its threads
+child = os.fork()
+if child == 0:
+    ok = (sm.matmul(a, a, "min_plus") == before).all()
+    ok &= (sm.matmul(a, a) == a.astype("f8") @ a).all()    # new code, too
+    os._exit(0 if ok else 1)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+after = sm.matmul(a, a, "min_plus")
+print(status, (after == before).all())
+"""
+    assert script(code).split() == ["0", "True"]
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "2", None, True])
+def test_refused_numbers_of_threads(n):
+    with pytest.raises(ValueError, match=r"the number of threads must be a positive integer, got"):
+        sm.set_num_threads(n)
+
+
+def test_the_environment_sets_the_number_of_threads():
+    show = "import semiring_mm as sm; print(sm.get_num_threads())"
+    assert script(show, SEMIRING_MM_NUM_THREADS="3").strip() == "3"
+    catch = f"try:\n    {show}\nexcept ValueError as error:\n    print(error)"
+    for bad in ("0", "two", "-1"):
+        words = f"SEMIRING_MM_NUM_THREADS must be a positive integer, got {bad!r}"
+        assert script(catch, SEMIRING_MM_NUM_THREADS=bad).strip() == words
+
+
+def test_tasks_stop_at_the_first_error():
+    sm.set_num_threads(3)
+    done = []
+
+    def fail():
+        raise RuntimeError("task 1")
+
+    with pytest.raises(RuntimeError, match="task 1"):
+        threads.run([fail] + [lambda: done.append(1)] * 50)
+    assert len(done) < 51
+    counts = []
+    threads.run([lambda: None] * 20, counts.append)
+    assert counts[-1] == 20
+    assert counts == sorted(counts)
+
+
+# --- other vector widths ------------------------------------------------------------------------
+
+COMPACT = """
+import numpy as np, reference, semiring_mm as sm
+from semiring_mm.cpu.compiler import host_target
+target = host_target()
+rng = np.random.default_rng(0)
+for name, algebra in reference.ALGEBRAS.items():
+    for dtype in algebra.dtypes:
+        some = ["float32", "float64", "int16", "bool"] if name != "min_plus" else []
+        if some and dtype.name not in some:
+            continue
+        for m, k, n in ((13, 70, 37), (5, 40, 1))[: 1 if some else 2]:
+            a, b = (reference.small(rng, name, s, dtype) for s in ((m, k), (k, n)))
+            got, want = (reference.comparable(x).astype("f8") for x in
+                         (sm.matmul(a, b, name), reference.product(name, a, b)))
+            if name == "log_plus":
+                eps = 2.0 ** -{"float16": 10, "bfloat16": 7, "float32": 23}.get(dtype.name, 52)
+                np.testing.assert_allclose(got, want, 8 * eps, 8 * eps)
+            else:
+                np.testing.assert_array_equal(got, want, err_msg=f"{name} {dtype} {(m, k, n)}")
+a = rng.choice([np.nan, np.inf, -np.inf, 0.0, 1.0], (30, 40)).astype("f4")
+for name in ("min_plus", "max_min"):
+    result, arg = sm.matmul(a, a.T, name, return_arg=True)
+    np.testing.assert_array_equal(result, reference.product(name, a, a.T))
+    terms = reference.terms(name, a, a.T)
+    np.testing.assert_array_equal(arg, (np.argmin if name == "min_plus" else np.argmax)(terms, 0))
+print(target.vector_bytes, target.registers)
+"""
+
+
+@pytest.mark.parametrize(("limit", "size"), [("avx2", 32), ("sse", 16)])
+def test_narrower_vectors(limit, size):
+    target = compiler.host_target()
+    if target.vector_bytes < size or "+sse2" not in target.features:
+        pytest.skip(f"this processor has no {limit}")
+    if limit == "avx2" and "+avx2" not in target.features:
+        pytest.skip("this processor has no avx2")
+    assert script(COMPACT, SEMIRING_MM_VECTOR=limit).split() == [str(size), "16"]
+
+
+def test_an_unknown_vector_width_is_refused():
+    code = """
+import numpy as np, semiring_mm as sm
+try:
+    sm.matmul(np.ones((2, 2)), np.ones((2, 2)))
+except ValueError as error:
+    print(error)
+"""
+    words = "SEMIRING_MM_VECTOR is avx512, avx2 or sse, got 'avx1024'"
+    assert script(code, SEMIRING_MM_VECTOR="avx1024").strip() == words
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def allocated(call):
+    """Bytes at the peak of a call beyond those before it, with code and buffers in place."""
+    call()
+    tracemalloc.start()
+    try:
+        call()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        result = call()
+        return tracemalloc.get_traced_memory()[1] - before, result
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["min_plus", "plus_times", "max_min"])
+def test_a_product_allocates_its_result_and_nothing_like_it(name):
+    sm.set_num_threads(1)
+    wide = np.ones((800, 1600), "f4")
+    operands = {"C": wide[:, :800].copy(), "F": np.asfortranarray(wide[:, :800]),
+                "strided": wide[:, ::2], "reversed": wide[::-1, 800:]}  # fmt: skip
+    b = np.ones((800, 800), "f4")
+    out = np.empty((800, 800), "f4")
+    for how, a in operands.items():
+        extra, result = allocated(lambda a=a: sm.matmul(a, b, name, out=out))
+        assert result is out
+        assert extra < 100_000, (how, extra)
+        extra, result = allocated(lambda a=a: sm.matmul(a, b, name))
+        assert result.nbytes <= extra < result.nbytes + 100_000, (how, extra)
+    extra, _ = allocated(lambda: sm.gemm(2, b, b, 1, out, semiring=name, out=out, trans_b=True))
+    assert extra < 100_000
+    vector = np.ones(800, "f4")
+    extra, _ = allocated(lambda: sm.gemv(None, b, vector, semiring=name, trans=True))
+    assert extra < 100_000
+
+
+def test_broadcast_operands_are_not_copied():
+    sm.set_num_threads(1)
+    a, b = np.ones((60, 1, 50, 50), "f4"), np.ones((40, 50, 50), "f4")
+    out = np.empty((60, 40, 50, 50), "f4")
+    extra, _ = allocated(lambda: sm.matmul(a, b, "min_plus", out=out))
+    assert extra < 500_000  # the operands, spelt out, would be 24 MB each
+    assert_array_equal(out, np.full_like(out, 2))
+
+
+def test_buffers_do_not_grow_with_the_matrices():
+    """A thread of its own, so that the first buffer is seen as well."""
+    sm.set_num_threads(1)
+    sizes = []
+
+    def caller():
+        for n in (1024, 2048, 3000):
+            a, out = np.ones((n, n), "f4"), np.empty((n, n), "f4")
+            tracemalloc.start()
+            sm.matmul(a, a, "min_plus", out=out)
+            sizes.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+
+    worker = threading.Thread(target=caller)
+    worker.start()
+    worker.join()
+    assert max(sizes) < 32 << 20
+    assert sizes[2] < 20 << 20 < 36_000_000  # less than the matrices, 36 MB
+
+
+# --- pure decisions -----------------------------------------------------------------------------
+
+
+def facts_of(name, x):
+    return engine.facts(sm.semirings[name], x)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f2", "f4", "f8", BFLOAT16, "i1", "i4", "i8", "u2", "u8"], ids=str
+)
+def test_facts_are_the_range_of_the_entries(dtype):
+    rng = np.random.default_rng(7)
+    for shape in ((1, 1), (3, 5), (40, 130), (1200, 900)):
+        x = rng.integers(0, 100, shape).astype(dtype)
+        lo, hi = float(x.min()), float(x.max())
+        for y in (x, x.T, np.asfortranarray(x), x[::-1, ::-1], np.repeat(x, 2, 1)[:, ::2]):
+            assert facts_of("min_plus", y) == plan.Facts(lo, hi, False)
+        if x.size > 1:
+            special = x.copy()
+            floating = x.dtype.kind == "f" or x.dtype == BFLOAT16
+            special[-1, -1] = nan if floating else np.iinfo(x.dtype).max
+            rest = special.ravel()[:-1]
+            expected = plan.Facts(float(rest.min()), float(rest.max()), True)
+            assert facts_of("min_plus", special) == expected
+            assert facts_of("min_plus", special[::-1, ::-1].T) == expected
+    everything = np.full((3, 40), nan if np.dtype(dtype).kind != "i" else 0, "f4")
+    found = facts_of("min_plus", everything * nan)
+    assert found.special
+    assert found.lo > found.hi
+    assert found.interval() == (0, 0)
+
+
+def integer_plan(name, dtype, left, right, k):
+    return plan.make_plan(
+        sm.semirings[name], np.dtype(dtype), plan.Facts(*left, False), plan.Facts(*right, False), k
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "left", "right", "k", "compute", "check"),
+    [
+        ("min_plus", "i4", (0, 2**28), (0, 2**28), 9, "i32", False),
+        ("min_plus", "i4", (0, 2**28 + 1), (0, 1), 9, "i64", False),
+        ("min_plus", "i4", (0, 2**30), (0, 2**30), 9, "i64", True),
+        ("min_plus", "i1", (0, 8), (-8, 8), 9, "i8", False),
+        ("min_plus", "i1", (0, 100), (0, 100), 9, "i16", True),
+        ("plus_times", "i1", (0, 3), (0, 3), 10, "i8", False),
+        ("plus_times", "i1", (-3, 3), (-3, 3), 15, "i16", True),
+        ("plus_times", "i4", (0, 1000), (0, 1000), 2000, "i32", False),
+        ("plus_times", "i4", (0, 1000), (0, 1000), 3000, "i64", True),
+        ("plus_times", "u1", (0, 5), (0, 5), 10, "i16", False),
+        ("plus_times", "u1", (0, 5), (0, 5), 11, "i16", True),
+        ("max_min", "u4", (0, 9), (0, 9), 9, "u32", False),
+        ("max_times", "i2", (-200, 100), (0, 100), 9, "i16", False),
+        ("max_times", "i2", (-200, 200), (-200, 200), 9, "i32", True),
+    ],
+)  # fmt: skip
+def test_integers_compute_in_the_narrowest_type_that_holds_all(
+    name, dtype, left, right, k, compute, check
+):
+    found = integer_plan(name, dtype, left, right, k)
+    assert (found.compute, found.check) == (compute, check)
+
+
+def test_what_64_bits_cannot_hold_is_refused():
+    integer_plan("plus_times", "i8", (0, 2**31), (0, 2**31), 1)
+    with pytest.raises(
+        OverflowError, match=r"from 0 to 2147483648 and k = 2, .* more than 64 bits"
+    ):
+        integer_plan("plus_times", "i8", (0, 2**31), (0, 2**31), 2)
+
+
+def test_float_plans_keep_nan_where_one_can_appear():
+    def keeps(name, a, b):
+        return plan.make_plan(
+            sm.semirings[name], np.dtype("f4"), plan.Facts(*a), plan.Facts(*b), 1
+        ).keep_nan
+
+    plain, positive = (-5.0, 5.0, False), (0.5, inf, False)
+    assert not keeps("min_plus", plain, positive)
+    assert keeps("min_plus", (-inf, 5.0, False), positive)
+    assert keeps("min_plus", (0.0, 5.0, True), plain)
+    assert not keeps("max_times", positive, positive)
+    assert keeps("max_times", plain, positive)
+    assert not keeps("max_min", (-inf, inf, False), (-inf, inf, False))
+    assert not plan.needs_facts(sm.semirings["plus_times"], np.dtype("f4"))
+
+
+def test_equal_algebras_have_equal_plans():
+    twin = sm.Semiring("twin", "a if a < b else b", "a + b", inf, 0)
+    facts = plan.Facts(0.0, 1.0, False)
+    plans = [plan.make_plan(s, np.dtype("f4"), facts, facts, 7)
+             for s in (twin, sm.semirings["min_plus"])]  # fmt: skip
+    assert plans[0] == plans[1]
+    assert hash(plans[0]) == hash(plans[1])
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_keys_are_ordered_as_the_floats(bits):
+    x = [-inf, -3.0, -1.0, -(2.0**-140), 0.0, 2.0**-149, 1.0, 3.0, inf]
+    keys = [plan.float_key(v, bits) for v in x]
+    assert keys == sorted(set(keys))
+
+
+def test_tiles_fit_their_blocks():
+    targets = [compiler.Target("x", "+fma", size, count) for size, count in
+               ((64, 32), (32, 16), (16, 16), (16, 32))]  # fmt: skip
+    facts = plan.Facts(0, 1, False)
+    for name, algebra in reference.ALGEBRAS.items():
+        for dtype in algebra.dtypes:
+            found = plan.make_plan(sm.semirings[name], dtype, facts, facts, 4)
+            for target in targets:
+                shape = product.tile_shape(found, target)
+                size = int(found.compute[1:]) // 8
+                assert shape.lanes * size == target.vector_bytes
+                assert shape.mc % shape.mr == 0
+                assert shape.nc % shape.nr == 0
+                assert shape.kc % product.ARG_STEP == 0
+                assert shape.mr * shape.vectors < target.registers
+
+
+def test_calibration_answers_for_both_forms():
+    found = engine.calibration()
+    assert set(found) == {"fma", "keys"}
+    assert all(type(x) is bool for x in found.values())
