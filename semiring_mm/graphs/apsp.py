@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,11 @@ from ..cpu.base import BASE
 from ..cpu.engine import Facts
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
-from .inputs import adjacency, check_memory, is_symmetric
+from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric
 from .kleene import Closure
 from .paths import NO_PREDECESSOR, NegativeCycleError, find_negative_cycle
 from .progress import Progress, reporter
+from .sparse import solve
 from .trees import mend
 
 __all__ = ["apsp", "closure"]
@@ -49,10 +50,12 @@ def apsp(
         A dense (n, n) matrix holds edge weights, inf (in an integer dtype its largest value) where
         there is no edge; a 0 diagonal is implied. A (b, n, n) array is a batch of graphs. For
         other kinds see :func:`adjacency`.
-    method : {"auto", "floyd_warshall", "squaring"}
+    method : {"auto", "floyd_warshall", "squaring", "sparse"}
         ``"floyd_warshall"``: Kleene's elimination in blocks, n³ steps. ``"squaring"``: repeated
         min-plus squaring, at most ⌈log₂ n⌉ products, fewer if nothing changes any more.
-        ``"auto"`` takes the first, or squaring if `max_hops` asks for it.
+        ``"sparse"``: elimination of vertices and a sweep from each source, for graphs with small
+        separators such as road networks. ``"auto"`` takes the last if it is the faster for a graph
+        with few edges, squaring if `max_hops` asks for it, and else the first.
     directed : bool, optional
         False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
         is found to be undirected, which halves the work.
@@ -93,6 +96,11 @@ def apsp(
     but for one copy of the input. Floyd (1962), Warshall (1962), Kleene (1956); the blocked form
     after Park, Penner and Prasanna (2004).
 
+    ``"sparse"`` takes n·f pairs, f being the edges after an elimination by minimum degree: O(n) for
+    bounded treewidth, O(n log n) for planar graphs with the best order. There is no n × n matrix
+    beside the result, and with `sources` none at all. Planken, de Weerdt and van der Krogt (2012);
+    the sweeps after Delling, Goldberg, Nowatzyk and Werneck (2013).
+
     Examples
     --------
     >>> import numpy as np
@@ -107,8 +115,10 @@ def apsp(
     >>> sm.reconstruct_path(P, 0, 2)
     [0, 1, 2]
     """
-    if method not in ("auto", "floyd_warshall", "squaring"):
-        raise ValueError(f"method is 'auto', 'floyd_warshall' or 'squaring', got {method!r}")
+    if method not in ("auto", "floyd_warshall", "squaring", "sparse"):
+        raise ValueError(
+            f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
+        )
     if max_hops is not None:
         max_hops = _index(max_hops, "max_hops")
         if max_hops < 0:
@@ -118,7 +128,7 @@ def apsp(
                 "max_hops: shortest paths of limited length do not form trees, so one predecessor "
                 "a node cannot describe them; leave out return_predecessors"
             )
-        if method == "floyd_warshall":
+        if method in ("floyd_warshall", "sparse"):
             raise ValueError("max_hops needs method='squaring' (or 'auto')")
     s = semirings["min_plus"]
     return _solve(
@@ -212,6 +222,14 @@ def _solve(
         if sources is not None or max_hops is not None:
             raise ValueError("sources and max_hops are for one graph, not for a batch")
         return _batch(s, np.asarray(graph), directed, return_predecessors, overwrite, progress)
+    sparse = s.name == "min_plus" and max_hops is None and method in ("auto", "sparse")
+    given = graph
+    if sparse and not dense and (edges := edge_list(graph, directed=directed)) is not None:
+        graph = edges
+        chosen = None if sources is None else _sources(sources, edges.nodes, len(edges.nodes), given)
+        solved = _sparse_edges(edges, method, chosen, return_predecessors, progress)
+        if solved is not None:
+            return solved if return_predecessors else solved[0]
     original: Array | None = None
     if dense and overwrite:
         if not graph.flags.writeable:
@@ -231,31 +249,74 @@ def _solve(
             f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; {s.name} "
             f"has ⊕ = {s.add}"
         )
-    rows = None if sources is None else _sources(sources, nodes, n, graph)
+    rows = None if sources is None else _sources(sources, nodes, n, given)
     extra = n * n * 4 if return_predecessors and rows is None else 0
     if method == "squaring" and rows is None:
         extra += 2 * n * n * d.dtype.itemsize
     check_memory(extra, f"the work beside the {n} x {n} matrix")
     labels = nodes if not dense else None
     run = _Run(s, d, original, labels)
-    try:
+
+    def work() -> tuple[Array, NDArray[np.int32] | None]:
         if rows is not None:
-            result = run.rows(rows, max_hops, return_predecessors, progress)
-        elif max_hops is not None:
-            result = run.hops(max_hops, progress), None
-        elif method == "squaring":
-            result = run.squaring(return_predecessors, progress)
-        else:
-            undirected = directed is False or (
-                directed is None and not return_predecessors and is_symmetric(d)
-            )
-            result = run.elimination(return_predecessors, undirected, progress)
+            return run.rows(rows, max_hops, return_predecessors, progress)
+        if max_hops is not None:
+            return run.hops(max_hops, progress), None
+        if method == "squaring":
+            return run.squaring(return_predecessors, progress)
+        undirected = directed is False or (
+            directed is None and not return_predecessors and is_symmetric(d)
+        )
+        return run.elimination(return_predecessors, undirected, progress)
+
+    try:
+        try:
+            result = work()
+        except _Rounding as rounding:
+            run.lift(rounding.potentials)
+            result = work()
+            run.lower(rounding.potentials, result[0], rows)
     finally:
         run.close()
     distances, predecessors = result
     if run.back is not None:
         distances = run.restore(distances, graph if overwrite else None)
     return (distances, predecessors) if return_predecessors else distances
+
+
+def _sparse_pairs(n: int, edges: int, method: str, rows: NDArray[np.int64] | None) -> float:
+    """The pairs of a dense method, which sparse elimination must not exceed; 0: not to be tried."""
+    if method == "sparse":
+        return math.inf
+    if n < 500 or edges > 16 * n:
+        return 0.0
+    return float(n) ** 2 * (n if rows is None else min(n, 128 + 32 * len(rows)))
+
+
+def _sparse_edges(
+    edges: EdgeList,
+    method: str,
+    rows: NDArray[np.int64] | None,
+    predecessors: bool,
+    progress: Progress,
+) -> tuple[Array, NDArray[np.int32] | None] | None:
+    n, row, col, weight = len(edges.nodes), edges.row, edges.col, edges.weight
+    pairs = _sparse_pairs(n, len(row), method, rows)
+    if not pairs:
+        return None
+    weight = weight.astype(np.float32 if weight.dtype == np.float32 else np.float64)
+    if (lowest := np.flatnonzero(weight == -np.inf)).size:
+        i, j = row[lowest[0]], col[lowest[0]]
+        raise ValueError(f"the weight at [{i}, {j}] is -inf; use inf for no edge")
+    kept = weight < np.inf
+    row, col, weight = row[kept], col[kept], weight[kept]
+    if edges.undirected:
+        row, col = np.concatenate([row, col]), np.concatenate([col, row])
+        weight, pairs = np.concatenate([weight, weight]), pairs / 2
+    return solve(
+        n, row, col, weight, sources=rows, trees=predecessors, pairs=pairs, labels=edges.nodes,
+        progress=progress,
+    )  # fmt: skip
 
 
 def _check_graph_array(x: Array) -> None:
@@ -284,6 +345,14 @@ def _sources(sources: Any, nodes: list[Any], n: int, graph: Any) -> NDArray[np.i
         bad = int(rows[(rows < 0) | (rows >= n)][0])
         raise ValueError(f"sources: there is no node {bad}, they are 0 to {n - 1}")
     return rows
+
+
+class _Rounding(Exception):
+    """A cycle of weight zero came out a little better than none; again, with these potentials."""
+
+    def __init__(self, potentials: NDArray[np.float64]) -> None:
+        super().__init__()
+        self.potentials = potentials
 
 
 class _Run:
@@ -400,8 +469,12 @@ class _Run:
             block[np.arange(len(part)), part] = NO_PREDECESSOR
         return p
 
-    def improved(self, first: int, diagonal: Array) -> None:
-        """A diagonal entry got better than one: name the cycle, or return if it was rounding."""
+    def improved(self, first: int, diagonal: Array) -> NoReturn:
+        """A diagonal entry got better than one: name the cycle, or say that it was rounding.
+
+        Rounding is not passed over: in an elimination what it lets a cycle gain doubles at every
+        step that goes around once more.
+        """
         s = self.s
         at = first + int(np.flatnonzero(diagonal != self.one)[0])
         if s.mul_expr.op == "+" and s.selective and self.original is not None:
@@ -409,12 +482,9 @@ class _Run:
             row, col = np.nonzero(w != s.identities(w.dtype)[0])
             sign = 1 if s.add_kind == "min" else -1
             weight = sign * w[row, col].astype(np.float64)
-            rounding = float(np.finfo(w.dtype).eps) if w.dtype.kind == "f" else 0.0
+            rounding = 0.0 if w.dtype.kind in "iu" else _epsilon(w.dtype)
             found = find_negative_cycle(row, col, weight, self.n, rounding)
-            if found is None:
-                if w.dtype.kind == "f":
-                    return  # a cycle of weight zero, a little below it by rounding
-            else:
+            if isinstance(found, tuple):
                 cycle, total = found
                 if s.name == "min_plus":
                     raise NegativeCycleError(cycle, total, self.labels)
@@ -422,6 +492,8 @@ class _Run:
                     f"{s.name}: the cycle {' → '.join(map(str, [*cycle, cycle[0]]))} of weight "
                     f"{sign * total:g} improves itself, so no closure exists"
                 )
+            if rounding:
+                raise _Rounding(sign * found)
         value = diagonal[at - first]
         if value != value:
             raise ValueError(
@@ -432,6 +504,39 @@ class _Run:
             f"{s.name}: a cycle through node {at} improves itself (its value "
             f"{value:g} is better than one = {s.one:g}), so no closure exists"
         )
+
+    def sparse(
+        self,
+        method: str,
+        rows: NDArray[np.int64] | None,
+        predecessors: bool,
+        progress: Progress,
+    ) -> tuple[Array, NDArray[np.int32] | None] | None:
+        """Distances by sparse elimination, or None where it would be slower."""
+        d, n = self.d, self.n
+        there = d != self.zero
+        pairs = _sparse_pairs(n, np.count_nonzero(there) - n, method, rows)
+        if not pairs:
+            return None
+        np.fill_diagonal(there, d.diagonal() != self.one)
+        row, col = np.nonzero(there)
+        del there
+        small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
+        weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
+        whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
+        solved = solve(
+            n, row, col, weight, sources=rows, trees=predecessors, pairs=pairs,
+            out=d if whole else None, labels=self.labels, progress=progress,
+        )  # fmt: skip
+        if solved is None or whole:
+            return solved
+        distances, p = solved
+        narrow = distances.astype(d.dtype)
+        narrow[distances == semirings["min_plus"].identities(distances.dtype)[0]] = self.zero
+        if rows is not None:
+            return narrow, p
+        d[...] = narrow
+        return d, p
 
     def elimination(
         self, predecessors: bool, symmetric: bool, progress: Progress
@@ -480,7 +585,6 @@ class _Run:
             diagonal = following.diagonal()
             if not (diagonal == self.one).all():
                 self.improved(0, diagonal)
-                np.fill_diagonal(following, self.one)
             same = np.array_equal(following, d)
             d, p = following, marks
             if same:
@@ -516,7 +620,6 @@ class _Run:
         diagonal = result.diagonal()
         if not (diagonal == self.one).all():
             self.improved(0, diagonal)
-            np.fill_diagonal(result, self.one)
         self.d[...] = result
         return self.d
 
@@ -544,7 +647,6 @@ class _Run:
             own = following[np.arange(len(rows)), rows]
             if not (own == self.one).all():
                 self.improved(int(rows[np.flatnonzero(own != self.one)[0]]), own)
-                following[np.arange(len(rows)), rows] = self.one
             same = np.array_equal(following, x)
             x, p = following, arg
             if tick is not None:
@@ -559,8 +661,28 @@ class _Run:
             mend(self.s, x, p, rows, self.d)
         return x, p
 
+    def lift(self, potentials: NDArray[np.float64]) -> None:
+        """Begin again with weights of one sign: no path's order changes by potentials (Johnson)."""
+        assert self.original is not None
+        end = np.minimum if self.s.zero < 0 else np.maximum
+        for i, row in enumerate(self.original):
+            self.d[i] = end(row.astype(np.float64) + potentials[i] - potentials, 0)
+        np.fill_diagonal(self.d, self.one)
+        self.known = self._known(engine.facts(self.s, self.d))
+
+    def lower(
+        self, potentials: NDArray[np.float64], d: Array, rows: NDArray[np.int64] | None
+    ) -> None:
+        """Take the potentials off the distances again."""
+        for i, start in enumerate(range(self.n) if rows is None else rows.tolist()):
+            d[i] = d[i].astype(np.float64) - potentials[start] + potentials
+
     def close(self) -> None:
         self.original = None
+
+
+def _epsilon(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7
 
 
 def _add(tick: Callable[[float], None], before: float, pairs: float, part: float) -> None:

@@ -14,7 +14,7 @@ are computed: half the work.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,7 @@ class Closure:
         The value that the diagonal has and must keep.
     improved : callable
         Told (first node of the block, its diagonal) when an entry of the diagonal is better than
-        one: a cycle that improves itself. Raises, or returns if it was rounding; the diagonal is
-        then set back to one.
+        one: a cycle that improves itself. Raises.
     tick : callable, optional
         Told how many pairs have been done.
     """
@@ -54,7 +53,7 @@ class Closure:
         semiring: Semiring,
         known: Known | None,
         one: Any,
-        improved: Callable[[int, Array], None],
+        improved: Callable[[int, Array], NoReturn],
         tick: Callable[[float], None] | None = None,
     ) -> None:
         self.semiring, self.known, self.one = semiring, known, one
@@ -137,7 +136,6 @@ class Closure:
         diagonal = block.diagonal()
         if not (diagonal == self.one).all():
             self.improved(lo, diagonal)
-            np.fill_diagonal(block, self.one)
 
 
 def _mirror(block: Array, tile: int = 64) -> None:

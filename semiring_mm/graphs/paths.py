@@ -103,8 +103,10 @@ def find_negative_cycle(
     weight: NDArray[np.float64],
     n: int,
     rounding: float = 0.0,
-) -> tuple[list[int], float] | None:
-    """A cycle of negative weight and its weight, or None if there is none.
+) -> tuple[list[int], float] | NDArray[np.float64]:
+    """A cycle of negative weight and its weight or, if there is none, potentials.
+
+    With potentials h no edge is negative: w + h[u] - h[v] ≥ 0, but for rounding.
 
     Bellman and Ford from all nodes at once; the cycle is looked for in the graph of predecessors
     (Cherkassky and Goldberg, 1999) after 1, 2, 4, … rounds. Its weight is added up exactly, and
@@ -123,7 +125,7 @@ def find_negative_cycle(
         best = np.minimum.reduceat(reach, starts) if len(starts) else np.empty(0)
         better = best + rounding * np.abs(best) < distance[ends]
         if not better.any():
-            return None
+            break
         winners = np.flatnonzero(reach == np.repeat(best, counts))
         first = winners[np.searchsorted(winners, starts[better])]
         nodes = ends[better]
@@ -135,7 +137,7 @@ def find_negative_cycle(
                 total = math.fsum(legs)
                 if total < -rounding * math.fsum(map(abs, legs)):
                     return cycle, total
-    return None
+    return distance
 
 
 def _cycles(before: NDArray[np.int64]) -> list[list[int]]:
