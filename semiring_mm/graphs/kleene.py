@@ -118,14 +118,14 @@ class Closure:
         triangle: bool = False,
     ) -> None:
         """C ← C ⊕ A ⊗ B; predecessors of improved entries come from those of B's row."""
-        pairs = float(a.shape[0] * a.shape[1] * b.shape[1])
+        pairs = float(a.shape[0] * a.shape[1] * b.shape[1]) / (2 if triangle else 1)
         before, tick = self.done, self.tick
         engine.product(
             self.semiring, a, b, c, accumulate=True, arg=arg, gather=gather, known=self.known,
             overlap=overlap, triangle=triangle,
             on_done=None if tick is None else (lambda part: tick(before + part * pairs)),
         )  # fmt: skip
-        self._count(pairs / 2 if triangle else pairs)
+        self._count(pairs)
 
     def _count(self, pairs: float) -> None:
         self.done += pairs
