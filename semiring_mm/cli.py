@@ -420,6 +420,7 @@ class _Run:
             return [start]
         if self.result[start, end] == self.zero:
             return []
+        assert self.predecessors is not None
         return list(sm.reconstruct_path(self.predecessors, start, end))
 
     def leg(self, start: int, end: int) -> float:
@@ -540,12 +541,15 @@ class _Format:
         top = max(finite, default=0.0)
         if whole is None:
             whole = all(value == int(value) for value in finite)
+        self._large = top >= 1e15  # beyond what a float64 holds exactly
         self._digits = 0 if whole or not top else max(0, 4 - math.floor(math.log10(top)))
         self._unit = f" {unit}" if unit else ""
 
     def __call__(self, value: float) -> str:
         if not math.isfinite(value):
             return str(value)
+        if self._large:
+            return f"{value:.5g}{self._unit}"
         return f"{value:,.{self._digits}f}{self._unit}"
 
 
@@ -646,9 +650,9 @@ def _print_summary(args: argparse.Namespace, run: _Run, kind: _Kind) -> None:
         mean = found.total / found.pairs
         lines.append(("average", f"{_Format([mean], _unit(run))(mean)}"))
     work = float(n) ** 3
-    rate = _rate(work / run.seconds)
-    count = f"{work:,.0f}" if work < 1e9 else f"{work:.3g}"
-    lines.append(("time", f"{run.seconds:.3f} s for n³ = {count} pairs (⊗, ⊕): {rate}"))
+    # Of a small graph that is the time to compile the kernels: a rate would say nothing.
+    rate = f", n³ = {work:.3g} pairs (⊗, ⊕) at {_rate(work / run.seconds)}" if work >= 1e9 else ""
+    lines.append(("time", f"{run.seconds:.3f} s{rate}"))
     print(f"{Path(args.graph).name}: {_paths(kind)}")
     width = max(len(word) for word, _ in lines)
     for word, text in lines:
