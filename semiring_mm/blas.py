@@ -126,9 +126,7 @@ def matmul(
         )
     shape = (*_broadcast(left, right), left.shape[-2], right.shape[-1])
     dropped = [axis for axis, operand in ((-2, x), (-1, y)) if operand.ndim == 1]
-    final = tuple(
-        size for i, size in enumerate(shape) if i - len(shape) not in dropped
-    )
+    final = tuple(size for i, size in enumerate(shape) if i - len(shape) not in dropped)
     if out is not None:
         _check_out(out, final, x.dtype)
     arg = _arg_array(s, return_arg, shape, left.shape[-1])
@@ -226,7 +224,8 @@ def gemm(
         _check_out(out, shape, x.dtype)
     in_place = out is not None and z is not None and _same(out, z)
     target = out
-    if out is None or _overlaps(out, x, y) or (z is not None and not in_place and _overlaps(out, z)):
+    aside = z is not None and not in_place and out is not None and _overlaps(out, z)
+    if out is None or aside or _overlaps(out, x, y):
         target = np.empty(shape, x.dtype)
     assert target is not None
     alpha, beta = _scalar(s, alpha, x.dtype, "alpha"), _scalar(s, beta, x.dtype, "beta")
@@ -327,12 +326,13 @@ def gemv(
 
 
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
-    general = {"gemm": gemm, "gemv": gemv}[verb]
+    general: Any = gemm if verb == "gemm" else gemv
 
     def call(alpha: Scalar, a: ArrayLike, b: ArrayLike, *args: Any, **kwargs: Any) -> Array:
         if "semiring" in kwargs:
             raise TypeError(f"{letter}{verb} is plus-times; use {verb}(..., semiring=...)")
-        for name, x in (("a", a), ("b" if verb == "gemm" else "x", b), *zip("_c", args, strict=False)):
+        second = "b" if verb == "gemm" else "x"
+        for name, x in (("a", a), (second, b), *zip("_c", args, strict=False)):
             found = getattr(x, "dtype", None)
             if found is not None and found != np.dtype(dtype):
                 other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
@@ -341,7 +341,8 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                     f"{other[letter + verb]} or {verb}, or x.astype(np.{dtype})"
                 )
         left, right = np.asarray(a, dtype), np.asarray(b, dtype)
-        return general(alpha, left, right, *args, **kwargs)  # type: ignore[no-any-return]
+        result: Array = general(alpha, left, right, *args, **kwargs)
+        return result
 
     call.__name__ = call.__qualname__ = f"{letter}{verb}"
     call.__doc__ = f"""{"Matrix" if verb == "gemm" else "Matrix-vector"} product in {dtype}: \
@@ -492,9 +493,7 @@ def _stack(x: Array, axes: int) -> Array | None:
             return None
     count = math.prod(x.shape[:axes])
     step = x.strides[moving[-1]] if moving else 0
-    return np.lib.stride_tricks.as_strided(
-        x, (count, *x.shape[axes:]), (step, *x.strides[axes:])
-    )
+    return np.lib.stride_tricks.as_strided(x, (count, *x.shape[axes:]), (step, *x.strides[axes:]))
 
 
 @functools.lru_cache(maxsize=256)
@@ -521,7 +520,9 @@ def _operand(x: ArrayLike, name: str) -> Array:
     if type(x) is np.ndarray:
         return x
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array, whose mask would be lost: use {name}.filled(...)")
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: use {name}.filled(...)"
+        )
     if hasattr(x, "tocsr") or hasattr(x, "toarray"):
         raise TypeError(
             f"{name} is a sparse {type(x).__name__}: use {name}.toarray() (and put the semiring's "
@@ -529,7 +530,8 @@ def _operand(x: ArrayLike, name: str) -> Array:
         )
     if hasattr(x, "__cuda_array_interface__"):
         raise TypeError(
-            f"{name} lives on a GPU, and this version computes on the CPU: copy it to the host first"
+            f"{name} lives on a GPU, and this version computes on the CPU: copy it to the host "
+            f"first"
         )
     array = np.asarray(x)
     if array.dtype.kind in "OUSVmM" and array.dtype.name != "bfloat16":
@@ -556,7 +558,7 @@ def _known_dtype(s: Semiring, dtype: np.dtype[Any]) -> bool:
         extra = ""
         if dtype.kind == "c":
             extra = "; complex numbers have no order and no semiring here is defined on them"
-        elif dtype.name.startswith("longdouble") or dtype.itemsize > 8 and dtype.kind == "f":
+        elif dtype.name.startswith("longdouble") or (dtype.itemsize > 8 and dtype.kind == "f"):
             extra = "; use float64"
         elif dtype.kind == "O":
             extra = "; convert the objects first, for example with A.astype(float)"
@@ -575,7 +577,7 @@ def _check_dtype(s: Semiring, dtype: np.dtype[Any]) -> None:
 
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu"):
-        if isinstance(device, str) and device.split(":")[0] in ("cuda", "gpu"):
+        if str(device).split(":")[0] in ("cuda", "gpu"):
             raise ValueError(
                 f"device={device!r}: this version has the CPU engine only; leave device out"
             )
@@ -612,16 +614,14 @@ def _overlaps(out: Array, *others: Array) -> bool:
 def _same(x: Array, y: Array) -> bool:
     """Whether two arrays are the same memory in the same layout."""
     first, second = x.__array_interface__["data"], y.__array_interface__["data"]
-    return bool(
-        first[0] == second[0] and x.shape == y.shape and x.strides == y.strides
-    )
+    return bool(first[0] == second[0] and x.shape == y.shape and x.strides == y.strides)
 
 
 def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scalar:
     """A scalar as Python's number, an infinity of an integer dtype as its sentinel; one is None."""
     if value is None:
         return None
-    if not isinstance(value, (bool, int, float, np.generic)) or isinstance(value, np.complexfloating):
+    if not isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
         raise TypeError(f"{name} must be a real number or None, got {value!r}")
     number = value.item() if isinstance(value, np.generic) else value
     zero, one = s.identities(dtype)
@@ -630,7 +630,7 @@ def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scal
             if number == constant and math.isinf(constant):
                 number = int(stored)
         info = np.iinfo(dtype)
-        if isinstance(number, float) and not number.is_integer() or not (
+        if (isinstance(number, float) and not number.is_integer()) or not (
             info.min <= number <= info.max
         ):
             raise ValueError(f"{name} = {number} is not a {dtype}")
@@ -646,9 +646,7 @@ def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scal
     return number
 
 
-def _arg_array(
-    s: Semiring, wanted: bool, shape: Sequence[int], k: int
-) -> NDArray[np.int32] | None:
+def _arg_array(s: Semiring, wanted: bool, shape: Sequence[int], k: int) -> NDArray[np.int32] | None:
     if not wanted:
         return None
     if not s.selective:

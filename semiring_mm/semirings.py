@@ -65,15 +65,15 @@ class Semiring:
     use: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
+        if not str(self.name).isidentifier() or type(self.name) is not str:
             raise ValueError(
                 f"a semiring's name is an identifier such as 'min_plus', got {self.name!r}"
             )
         for what in ("add", "mul"):
             ex.parse(getattr(self, what))
         for what in ("zero", "one"):
-            value = getattr(self, what)
-            if isinstance(value, complex) or not np.isscalar(value) or isinstance(value, str):
+            value: Any = getattr(self, what)
+            if not isinstance(value, (int, float, np.integer, np.floating)):
                 raise TypeError(f"{self.name}.{what} must be a real number, got {value!r}")
             if math.isnan(value):
                 raise ValueError(f"{self.name}.{what} must be a number, got nan")
@@ -123,7 +123,7 @@ class Semiring:
 
     @property
     def order_only(self) -> bool:
-        """Whether both operations only compare: then any order-preserving code of the values serves."""
+        """Whether both operations only compare: any order-preserving code of the values serves."""
         return {self.add_expr.op, self.mul_expr.op} <= {"min", "max"} and (
             (self.add_expr.ops() | self.mul_expr.ops()) <= {"min", "max", "a", "b"}
         )

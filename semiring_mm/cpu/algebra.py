@@ -255,5 +255,3 @@ class Algebra:
         if self.storage.kind == "u":
             return (1 << bits) - 1, 0
         return (1 << (bits - 1)) - 1, -(1 << (bits - 1))
-
-

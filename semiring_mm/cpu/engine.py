@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -97,7 +98,7 @@ def _compile(functions: list[Function], arguments: int) -> Any:
     _check_array_layout()
     entry = functions[-1]
     address = compile_functions(functions, host_target())[entry.name]
-    kinds = [ctypes.py_object] * arguments
+    kinds: list[Any] = [ctypes.py_object] * arguments
     if arguments > 4:  # the parameter block is fifth everywhere
         kinds[4] = ctypes.c_char_p
     return prototype(address, *kinds)
@@ -347,7 +348,7 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     axis = 0 if x.shape[0] >= x.shape[1] else 1
     cuts = np.linspace(0, x.shape[axis], threads.get_num_threads() + 1).astype(int)
     found: list[Facts] = []
-    parts = [x[a:b] if axis == 0 else x[:, a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [x[a:b] if axis == 0 else x[:, a:b] for a, b in itertools.pairwise(cuts)]
     threads.run([functools.partial(_scan_into, code, part, found) for part in parts])
     return functools.reduce(Facts.join, found, _NOTHING)
 
@@ -490,7 +491,8 @@ def _run_product(
     unit = 32 if plan.codec == "bits" else 1
     whole = -(-max(depth, 1) // 64) * 64  # packed panels begin on cache lines
     k_slab = min(code.k_slab, whole)
-    width = -(-(-(-n // unit)) // code.shape.nr) * code.shape.nr
+    words = -(-n // unit)
+    width = -(-words // code.shape.nr) * code.shape.nr
     n_slab = min(code.n_slab, width)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
         k_slab, n_slab = whole, min(_strip(code, whole, width), width)
@@ -582,8 +584,8 @@ def _split(
     if batch > 1 and (batch >= 4 * workers or m * n * depth < _SERIAL * unit):
         pieces = min(batch, 8 * workers) if m * n * depth * batch >= _SERIAL * unit else 1
         cuts = np.linspace(0, batch, pieces + 1).astype(int).tolist()
-        return [(0, m, 0, n, x, y - x) for x, y in zip(cuts, cuts[1:], strict=False)]
-    if m * n * depth < _SERIAL * unit // 8 or workers == 1 and m * n < 2048 * 2048 * unit:
+        return [(0, m, 0, n, x, y - x) for x, y in itertools.pairwise(cuts)]
+    if m * n * depth < _SERIAL * unit // 8 or (workers == 1 and m * n < 2048 * 2048 * unit):
         tile = [(0, m, 0, n)]
     else:
         # every block packs its rows of A and its columns of B anew: few blocks, but some to share
@@ -659,9 +661,7 @@ def gemv(
         return
     cuts = (np.linspace(0, m // 16, workers + 1).astype(int) * 16).tolist()
     cuts[-1] = m
-    threads.run(
-        [functools.partial(rows, i, j) for i, j in zip(cuts, cuts[1:], strict=False) if i < j]
-    )
+    threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
 
 
 def _vector_plan(

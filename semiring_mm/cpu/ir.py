@@ -129,7 +129,9 @@ class Value:
         else:
             names = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
             sign = "u" if kind in "up" else "s"
-            code = f"icmp {sign}{names[op]}" if op in names else f"icmp {'eq' if op == '==' else 'ne'}"
+            code = (
+                f"icmp {sign}{names[op]}" if op in names else f"icmp {'eq' if op == '==' else 'ne'}"
+            )
         out = I1.vector(self.type.lanes)
         return self.fn.emit(f"{code} {self.type} {self.name}, {rhs.name}", out)
 
@@ -279,8 +281,7 @@ class Function:
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
         return self.emit(
-            f"select {condition.type} {condition.name}, {yes.type} {yes.name}, "
-            f"{no.type} {no.name}",
+            f"select {condition.type} {condition.name}, {yes.type} {yes.name}, {no.type} {no.name}",
             yes.type,
         )
 

@@ -45,9 +45,7 @@ class Facts:
         return (int(self.lo), int(self.hi)) if self.lo <= self.hi else (0, 0)
 
     def join(self, other: Facts) -> Facts:
-        return Facts(
-            min(self.lo, other.lo), max(self.hi, other.hi), self.special or other.special
-        )
+        return Facts(min(self.lo, other.lo), max(self.hi, other.hi), self.special or other.special)
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,8 @@ def make_plan(
     if dtype.kind == "b":
         return _bool_plan(semiring)
     if dtype.kind in "iu":
-        return _integer_plan(semiring, dtype, a, b, k, c, alpha, beta)
+        scales = [None if x is None else int(x) for x in (alpha, beta)]
+        return _integer_plan(semiring, dtype, a, b, k, c, *scales)
     raise TypeError(f"{semiring.name} on dtype {dtype}: {_accepted(dtype)}")
 
 
@@ -240,9 +239,7 @@ _TABLES = {
 
 def _bool_plan(semiring: Semiring) -> Plan:
     zero, _ = semiring.identities(np.dtype(bool))
-    add, mul = (
-        _truth_table(semiring, expr) for expr in (semiring.add_expr, semiring.mul_expr)
-    )
+    add, mul = (_truth_table(semiring, expr) for expr in (semiring.add_expr, semiring.mul_expr))
     start = fold_start(semiring)
     full = bool(zero) if start == semiring.zero else start > 0
     return Plan(add, mul, "bool", "i32", codec="bits", start=-1 if full else 0)
@@ -371,14 +368,13 @@ def _integer_plan(
             f"{max(r[1] for r in operands)} and k = {k}, a result may need more than 64 bits; "
             f"use float64, or scale the entries down"
         )
-    final = total if c is not None or alpha is None else total
     plan = Plan(
         add,
         mul,
         dtype.name,
         f"i{bits}",
         missing=missing,
-        check=final[0] < finite_lo or final[1] > finite_hi,
+        check=total[0] < finite_lo or total[1] > finite_hi,
     )
     sign = 1 if semiring.zero > 0 else -1
     if short:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from .algebra import Algebra, compute_type
 from .compiler import Target
-from .ir import I32, I64, PTR, Function, Type, Value
+from .ir import I32, I64, PTR, Function, Type, Value, Var
 from .plan import Plan
 
 __all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
@@ -156,7 +156,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     def at(r: int, v: int, size: int) -> int:
         return (r * shape.nr + v * shape.lanes) * size
 
-    def steps(acc: dict[tuple[int, int], object], count: Value, a: Value, b: Value) -> None:
+    def steps(acc: dict[tuple[int, int], Var], count: Value, a: Value, b: Value) -> None:
         with f.loop(0, count) as k:
             row_a = a.at(k * (shape.mr * t.size))
             row_b = b.at(k * (shape.nr * t.size))
@@ -169,9 +169,9 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
                 for v in range(shape.vectors):
                     slot = acc[r, v]
                     if plan.add.op == "+" and plan.mul.op == "*" and t.kind == "f":
-                        slot.set(f.fma(x, bs[v], slot.get()))  # type: ignore[attr-defined]
+                        slot.set(f.fma(x, bs[v], slot.get()))
                     else:
-                        slot.set(algebra.add(slot.get(), algebra.mul(x, bs[v])))  # type: ignore[attr-defined]
+                        slot.set(algebra.add(slot.get(), algebra.mul(x, bs[v])))
 
     if not arg:
         acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}
@@ -483,8 +483,8 @@ def _driver(
                                 once = f.select(ks.cmp("==", 0), beta, null)
                                 _each_tile(f, shape, t, unit, moves[0], c, tiles, local, ws, once)
                                 if arg:
-                                    _fill(f, local_arg,
-                                          block_b * panels_a * (shape.mr * shape.nr), -1)  # fmt: skip
+                                    entries = block_b * panels_a * (shape.mr * shape.nr)
+                                    _fill(f, local_arg, entries, -1)
                         with f.loop(0, kk, shape.kc) as kb:
                             kc = f.low(kk - kb, shape.kc)
                             # the panel that the inner loop keeps stays in the first-level cache

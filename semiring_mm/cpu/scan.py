@@ -31,7 +31,7 @@ def scan_function(plan: Plan, target: Target, head: int) -> Function:
 
 
 def guarded_function(plan: Plan, target: Target, head: int) -> Function:
-    """Generate ``guarded(A, B, C, workspace, params, table, product)``, one call for a small product.
+    """Generate ``guarded(A, B, C, workspace, params, table, product)``: a small product at once.
 
     Both operands are scanned, and the product (a function at an address) runs if bit ``kinds of B``
     is set in ``table[kinds of A]``: for such operands the plan is known to give NumPy's result.
@@ -70,9 +70,7 @@ def facts_of_kinds(mask: int) -> Facts:
     return Facts(lo, hi, nan)
 
 
-def _range(
-    f: Function, a: ArrayView, plan: Plan, target: Target
-) -> tuple[Value, Value, Value]:
+def _range(f: Function, a: ArrayView, plan: Plan, target: Target) -> tuple[Value, Value, Value]:
     """Least and greatest entry of a matrix, and whether one is NaN or missing."""
     algebra = Algebra(f, plan)
     s = algebra.storage

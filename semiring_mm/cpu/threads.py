@@ -50,7 +50,7 @@ def set_num_threads(n: int) -> None:
     >>> sm.set_num_threads(2)
     """
     global _threads, _pool
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if type(n) is not int or n < 1:
         raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
     with _lock:
         _threads = n
@@ -77,14 +77,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def run(
-    tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None
-) -> None:
+def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None) -> None:
     """Run the tasks on all threads, the calling one included; return when all are done.
 
     `on_done` is called in the calling thread with the number of tasks finished. If it, or a task,
-    raises (Ctrl-C included), tasks not yet begun are dropped, the running ones are waited for, since
-    they write to the caller's memory, and the exception goes on.
+    raises (Ctrl-C included), tasks not yet begun are dropped, the running ones are waited for,
+    since they write to the caller's memory, and the exception goes on.
     """
     helpers = min(get_num_threads(), len(tasks)) - 1
     if helpers < 1 or getattr(_inside, "busy", False):
