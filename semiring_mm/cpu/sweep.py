@@ -7,7 +7,9 @@ labels settle in one pass up and one pass down (PHAST: Delling, Goldberg, Nowatz
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +24,7 @@ __all__ = ["UNREACHED", "chunk_width", "contract", "sweep", "unreached"]
 
 #: The predecessor of what has none.
 UNREACHED = -9999
+_VECTORS = 2  # of sources: they hide the latency of ⊕, but more labels leave the caches
 _TYPES = {"float32": F32, "float64": F64, "int32": I32, "int64": I64}
 _FIELDS = (
     "n", "first", "head", "out", "back", "out_hops", "back_hops", "out_pred", "back_pred", "status",
@@ -48,26 +51,26 @@ def sweep(dtype: np.dtype[Any], trees: bool, hops: bool, fields: Mapping[str, An
     _code(dtype.name, trees, hops)["sweep"](block.ctypes.data)
 
 
-def chunk_width(dtype: np.dtype[Any], trees: bool) -> int:
-    """Sources of one sweep. Several vectors hide the latency of ⊕ and share what is loaded."""
-    return _vectors(trees) * (host_target().vector_bytes // dtype.itemsize)
-
-
-def _vectors(trees: bool) -> int:
-    return 2 if trees else 4
+def chunk_width(dtype: np.dtype[Any]) -> int:
+    """Sources of one sweep."""
+    return _VECTORS * (host_target().vector_bytes // dtype.itemsize)
 
 
 def _block(fields: Mapping[str, Any]) -> NDArray[np.int64]:
     values = (fields.get(name, 0) for name in _FIELDS)
-    return np.array(
-        [x.ctypes.data if isinstance(x, np.ndarray) else x for x in values], np.int64
-    )
+    return np.array([x.ctypes.data if isinstance(x, np.ndarray) else x for x in values], np.int64)
+
+
+_lock = threading.Lock()
+
+
+def _code(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
+    with _lock:
+        return _compiled(dtype, trees, hops)
 
 
 @functools.cache
-def _code(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
-    import ctypes
-
+def _compiled(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
     target, t = host_target(), _TYPES[dtype]
     functions = [_contract_function(t, trees, hops), _sweep_function(t, target, trees, hops)]
     found = compile_functions(functions, target)
@@ -137,7 +140,7 @@ def _sweep_function(t: Type, target: Target, trees: bool, hops: bool) -> Functio
     f = Function("sweep", [PTR])
     at = _fields(f)
     n = at["n"]
-    lanes, vectors = target.vector_bytes // t.size, _vectors(trees)
+    lanes, vectors = target.vector_bytes // t.size, _VECTORS
     width = lanes * vectors
     infinite = unreached(np.dtype(f"{t.kind}{t.size}"))
     kinds = [("label", "", t, infinite), *([("hops", "_hops", I32, 0)] if hops else []),
@@ -208,12 +211,12 @@ def _sweep_function(t: Type, target: Target, trees: bool, hops: bool) -> Functio
             write(v, g, [y.get() for y in best[g]])
 
     with f.loop(0, width) as i:  # rounding in a ring of weight 0 must not show on the diagonal
-        v = f.load(sources.at(i * 8), I64, 8) * width + i
-        f.store(f.const(0, t), at["label"].at(v * t.size), t.size)
+        own = f.load(sources.at(i * 8), I64, 8) * width + i
+        f.store(f.const(0, t), at["label"].at(own * t.size), t.size)
         if trees:
-            f.store(f.const(UNREACHED, I32), at["pred"].at(v * 4), 4)
+            f.store(f.const(UNREACHED, I32), at["pred"].at(own * 4), 4)
         if hops:
-            f.store(f.const(0, I32), at["hops"].at(v * 4), 4)
+            f.store(f.const(0, I32), at["hops"].at(own * 4), 4)
     if hops:
         _doubt(f, at, t, width)
     _write_rows(f, at, "label", "d", t, lanes, vectors)
@@ -263,6 +266,6 @@ def _write_rows(
             for i, x in enumerate(_transposed(f, block)):
                 row = f.load(offsets.at(8 * (g * lanes + i)), I64, 8)
                 f.store(clean(x), target.at(row + j * t.size), t.size)
-    with f.loop(whole, n) as j, f.loop(0, width) as i:
-        x = f.load(column(j).at(i * t.size), t, t.size)
-        f.store(clean(x), target.at(f.load(offsets.at(i * 8), I64, 8) + j * t.size), t.size)
+    with f.loop(whole, n) as j, f.loop(0, width) as lane:
+        x = f.load(column(j).at(lane * t.size), t, t.size)
+        f.store(clean(x), target.at(f.load(offsets.at(lane * 8), I64, 8) + j * t.size), t.size)

@@ -17,11 +17,11 @@ from ..cpu.base import BASE
 from ..cpu.engine import Facts
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
-from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric
+from .inputs import adjacency, check_memory, edge_list, is_symmetric
 from .kleene import Closure
 from .paths import NO_PREDECESSOR, NegativeCycleError, find_negative_cycle
 from .progress import Progress, reporter
-from .sparse import solve
+from .sparse import dense_pairs, solve, solve_edges
 from .trees import mend
 
 __all__ = ["apsp", "closure"]
@@ -225,9 +225,9 @@ def _solve(
     sparse = s.name == "min_plus" and max_hops is None and method in ("auto", "sparse")
     given = graph
     if sparse and not dense and (edges := edge_list(graph, directed=directed)) is not None:
-        graph = edges
-        chosen = None if sources is None else _sources(sources, edges.nodes, len(edges.nodes), given)
-        solved = _sparse_edges(edges, method, chosen, return_predecessors, progress)
+        graph, nodes = edges, edges.nodes
+        rows = None if sources is None else _sources(sources, nodes, len(nodes), given)
+        solved = solve_edges(edges, method, rows, return_predecessors, progress)
         if solved is not None:
             return solved if return_predecessors else solved[0]
     original: Array | None = None
@@ -282,41 +282,6 @@ def _solve(
     if run.back is not None:
         distances = run.restore(distances, graph if overwrite else None)
     return (distances, predecessors) if return_predecessors else distances
-
-
-def _sparse_pairs(n: int, edges: int, method: str, rows: NDArray[np.int64] | None) -> float:
-    """The pairs of a dense method, which sparse elimination must not exceed; 0: not to be tried."""
-    if method == "sparse":
-        return math.inf
-    if n < 500 or edges > 16 * n:
-        return 0.0
-    return float(n) ** 2 * (n if rows is None else min(n, 128 + 32 * len(rows)))
-
-
-def _sparse_edges(
-    edges: EdgeList,
-    method: str,
-    rows: NDArray[np.int64] | None,
-    predecessors: bool,
-    progress: Progress,
-) -> tuple[Array, NDArray[np.int32] | None] | None:
-    n, row, col, weight = len(edges.nodes), edges.row, edges.col, edges.weight
-    pairs = _sparse_pairs(n, len(row), method, rows)
-    if not pairs:
-        return None
-    weight = weight.astype(np.float32 if weight.dtype == np.float32 else np.float64)
-    if (lowest := np.flatnonzero(weight == -np.inf)).size:
-        i, j = row[lowest[0]], col[lowest[0]]
-        raise ValueError(f"the weight at [{i}, {j}] is -inf; use inf for no edge")
-    kept = weight < np.inf
-    row, col, weight = row[kept], col[kept], weight[kept]
-    if edges.undirected:
-        row, col = np.concatenate([row, col]), np.concatenate([col, row])
-        weight, pairs = np.concatenate([weight, weight]), pairs / 2
-    return solve(
-        n, row, col, weight, sources=rows, trees=predecessors, pairs=pairs, labels=edges.nodes,
-        progress=progress,
-    )  # fmt: skip
 
 
 def _check_graph_array(x: Array) -> None:
@@ -515,7 +480,7 @@ class _Run:
         """Distances by sparse elimination, or None where it would be slower."""
         d, n = self.d, self.n
         there = d != self.zero
-        pairs = _sparse_pairs(n, np.count_nonzero(there) - n, method, rows)
+        pairs = dense_pairs(n, np.count_nonzero(there) - n, method, rows)
         if not pairs:
             return None
         np.fill_diagonal(there, d.diagonal() != self.one)
@@ -600,7 +565,7 @@ class _Run:
         """Distances over at most `limit` edges: a power of the matrix with one on its diagonal."""
         result: Array | None = None
         square = self.d
-        steps = max(1, limit.bit_length() + limit.bit_count())
+        steps = max(1, limit.bit_length() + limit.bit_count() - 1)
         tick = reporter(progress, float(steps))
         done = 0
         if limit == 0:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +22,124 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import sweep, threads
+from ..semirings import semirings
+from .inputs import EdgeList, check_memory
+from .paths import NegativeCycleError, find_negative_cycle
+from .progress import Progress, reporter
+from .trees import Edges, mend
 
-__all__ = ["Elimination", "Sweeps", "eliminate"]
+__all__ = ["dense_pairs", "solve", "solve_edges"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
+
+# Pairs that a dense elimination does in the time that one thread takes to eliminate a vertex per
+# squared degree, to contract per triangle, and all take for an edge and source of a sweep.
+_CHOICE, _TRIANGLE, _SWEEP = 3000.0, 100.0, 4.0
+
+
+def solve(
+    n: int,
+    row: Index,
+    col: Index,
+    weight: Array,
+    *,
+    sources: Index | None,
+    trees: bool,
+    pairs: float = math.inf,
+    out: Array | None = None,
+    labels: list[Any] | None = None,
+    progress: Progress = None,
+) -> tuple[Array, NDArray[np.int32] | None] | None:
+    """Distances, and predecessors if `trees` are wanted, from all or some sources.
+
+    Parameters
+    ----------
+    n : int
+        Nodes of the graph.
+    row, col, weight : (m,) arrays
+        The edges, in one direction each; see :class:`Sweeps`.
+    pairs : float
+        What another method would do; where more time would be needed the result is None.
+    out : ndarray, optional
+        Filled in place of a new array of distances; rows are contiguous.
+    labels : list, optional
+        What to call the nodes in messages.
+    """
+    work = threads.get_num_threads()
+    order = eliminate(n, row, col, pairs / (_CHOICE * work))
+    chosen = np.arange(n) if sources is None else sources
+    if order is None or _SWEEP * len(chosen) * len(order.tail) > pairs:
+        return None
+    size, width = weight.dtype.itemsize, sweep.chunk_width(weight.dtype)
+    needed = len(order.tail) * 80 + work * width * n * (size + 8 * trees)
+    needed += len(chosen) * n * ((0 if out is not None else size) + 4 * trees)
+    check_memory(needed, f"the result of {len(chosen)} x {n} entries")
+    sweeps = Sweeps(order, row, col, weight, trees=trees)
+    potential = None
+    if sweeps.cycle:
+        rounding = float(np.finfo(weight.dtype).eps) if weight.dtype.kind == "f" else 0.0
+        found = find_negative_cycle(row, col, weight.astype(np.float64), n, rounding)
+        if isinstance(found, tuple):
+            raise NegativeCycleError(*found, labels)
+        # Rounding put a ring below zero: without negative weights none can be.
+        potential = found.astype(weight.dtype)
+        weight = np.maximum(weight + potential[row] - potential[col], 0)
+        sweeps = Sweeps(order, row, col, weight, trees=trees)
+    d = np.empty((len(chosen), n), weight.dtype) if out is None else out
+    p = np.empty(d.shape, np.int32) if trees else None
+    total = float(len(chosen)) * n
+    tick = reporter(progress, total)
+    doubtful = sweeps.run(chosen, d, p, tick)
+    if p is not None and doubtful.size:
+        mended = p[doubtful]
+        into = np.argsort(col, kind="stable")
+        first = np.searchsorted(col[into], np.arange(n + 1))
+        edges = Edges(row[into], col[into], weight[into], first)
+        mend(semirings["min_plus"], d[doubtful], mended, chosen[doubtful], edges)
+        p[doubtful] = mended
+    if potential is not None:
+        for line, source in zip(d, chosen, strict=True):
+            line += potential - potential[source]
+    if tick is not None:
+        tick(total)
+    return d, p
+
+
+def dense_pairs(n: int, edges: int, method: str, rows: Index | None) -> float:
+    """The pairs of a dense method, which sparse elimination must not exceed; 0: not to be tried."""
+    if method == "sparse":
+        return math.inf
+    if n < 500 or edges > 16 * n:
+        return 0.0
+    return float(n) ** 2 * (n if rows is None else min(n, 128 + 32 * len(rows)))
+
+
+def solve_edges(
+    edges: EdgeList,
+    method: str,
+    rows: Index | None,
+    predecessors: bool,
+    progress: Progress,
+) -> tuple[Array, NDArray[np.int32] | None] | None:
+    """As :func:`solve`, from whatever is not a dense matrix."""
+    n, row, col, weight = len(edges.nodes), edges.row, edges.col, edges.weight
+    pairs = dense_pairs(n, len(row), method, rows)
+    if not pairs:
+        return None
+    weight = weight.astype(np.float32 if weight.dtype == np.float32 else np.float64)
+    if (lowest := np.flatnonzero(weight == -np.inf)).size:
+        i, j = row[lowest[0]], col[lowest[0]]
+        raise ValueError(f"the weight at [{i}, {j}] is -inf; use inf for no edge")
+    kept = weight < np.inf
+    row, col, weight = row[kept], col[kept], weight[kept]
+    if edges.undirected:
+        row, col = np.concatenate([row, col]), np.concatenate([col, row])
+        weight, pairs = np.concatenate([weight, weight]), pairs / 2
+    return solve(
+        n, row, col, weight, sources=rows, trees=predecessors, pairs=pairs, labels=edges.nodes,
+        progress=progress,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,10 +163,10 @@ class Elimination:
     head: Index
 
 
-def eliminate(n: int, row: Index, col: Index, limit: float = float("inf")) -> Elimination | None:
-    """Eliminate a vertex of least degree at a time, or return None if that exceeds a limit.
+def eliminate(n: int, row: Index, col: Index, limit: float = math.inf) -> Elimination | None:
+    """Eliminate a vertex of least degree at a time.
 
-    The sum of squared degrees is limited: it is the time that this takes.
+    Returns None if the sum of squared degrees, to which time is proportional, exceeds a limit.
     """
     names = list(range(n))  # one object for each vertex: sets find those by identity
     near: list[set[int]] = [set() for _ in names]
@@ -75,7 +189,7 @@ def eliminate(n: int, row: Index, col: Index, limit: float = float("inf")) -> El
             continue
         if 2 * degree >= n - len(order):
             break
-        limit -= degree * degree
+        limit -= degree * degree + 8
         if limit < 0:
             return None
         gone[v] = True
@@ -90,7 +204,7 @@ def eliminate(n: int, row: Index, col: Index, limit: float = float("inf")) -> El
                 heapq.heappush(heap, (len(others), u))
     # Half of what is left joined to all of it: as good as a clique, in any order.
     left = n - len(order)
-    limit -= left**3 / 6
+    limit -= left**3 / 6 * _TRIANGLE / _CHOICE
     if limit < 0:
         return None
     counts = np.array([len(near[v]) for v in order], np.int64)
@@ -152,9 +266,7 @@ class Sweeps:
         loops = row == col
         self.cycle = bool((weight[loops] < 0).any())
         a, b = order.position[row[~loops]], order.position[col[~loops]]
-        at = np.searchsorted(
-            order.tail * n + order.head, np.minimum(a, b) * n + np.maximum(a, b)
-        )
+        at = np.searchsorted(order.tail * n + order.head, np.minimum(a, b) * n + np.maximum(a, b))
         fields: dict[str, Any] = {"n": n, "first": first, "head": head, "status": status}
         for way, there in (("out", a < b), ("back", a > b)):
             edges = fields[way] = np.full(len(head), sweep.unreached(self.dtype), self.dtype)
@@ -180,14 +292,19 @@ class Sweeps:
         return len(self.fields["down"])
 
     def run(
-        self, sources: Index, d: Array, p: NDArray[np.int32] | None,
+        self,
+        sources: Index,
+        d: Array,
+        p: NDArray[np.int32] | None,
         tick: Callable[[float], None] | None = None,
     ) -> Index:
         """Fill a row of `d` (and `p`), contiguous, for each source.
 
         Returns the rows of `p` that rounding may have kept from being trees.
         """
-        width = sweep.chunk_width(self.dtype, self.trees)
+        width = sweep.chunk_width(self.dtype)
+        if not len(sources):
+            return sources
         position = self.order.position[sources]
         rows = np.argsort(position, kind="stable")
         chunks = -(-len(rows) // width)

@@ -52,7 +52,7 @@ def mend(
     d: Array,
     p: NDArray[np.int32],
     sources: NDArray[np.int64] | None = None,
-    adjacency: Array | None = None,
+    adjacency: Array | Edges | None = None,
 ) -> None:
     """Change predecessors, in place, so that every row of `p` is a tree.
 
@@ -63,13 +63,13 @@ def mend(
         Distances and predecessors.
     sources : (rows,) int64, optional
         The node at the root of each row; default 0 … n - 1.
-    adjacency : (n, n), optional
+    adjacency : (n, n) or Edges, optional
         Where the edges are. Default: those on best paths are read off `d` and `p`, both whole: an
         edge that is a best path keeps its start as predecessor, since nothing is strictly better.
     """
     rows, n = p.shape
     roots = np.arange(n) if sources is None else sources
-    edges: Edges | None = None
+    edges = adjacency if isinstance(adjacency, Edges) else None
     height = max(1, _BLOCK // max(n, 1))
     p[np.arange(rows), roots] = NO_PREDECESSOR  # a cycle that rounding took for better than none
     for top in range(0, rows, height):
@@ -92,7 +92,7 @@ def mend(
             if not stray.size:
                 continue
             if edges is None:
-                if adjacency is None:
+                if not isinstance(adjacency, np.ndarray):
                     kept = p == np.arange(n, dtype=np.int32)[:, np.newaxis]
                     edges = Edges.chosen(d, kept)
                 else:
