@@ -258,6 +258,10 @@ def _solve(
     run = _Run(s, d, original, labels)
 
     def work() -> tuple[Array, NDArray[np.int32] | None]:
+        if sparse and dense:
+            solved = run.sparse(method, rows, return_predecessors, progress)
+            if solved is not None:
+                return solved
         if rows is not None:
             return run.rows(rows, max_hops, return_predecessors, progress)
         if max_hops is not None:
