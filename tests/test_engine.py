@@ -139,8 +139,7 @@ def test_several_callers_at_once():
     rng = np.random.default_rng(6)
     jobs = []
     for i in range(24):
-        name, dtype = [("min_plus", "f4"), ("plus_times", "f8"), ("max_min", "i4"),
-                       ("lor_land", "?"), ("max_plus", "i2"), ("min_plus", "f2")][i % 6]  # fmt: skip
+        name, dtype, _ = LARGE[i % 6]
         size = [30, 150, 500][i % 3]
         a, b = (reference.small(rng, name, (size, size), np.dtype(dtype)) for _ in range(2))
         jobs.append((name, a, b, reference.product(name, a, b)))

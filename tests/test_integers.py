@@ -57,9 +57,8 @@ def _near_the_ends(name, a, b):
     """Whether the operands' ranges alone leave open that 64 bits do not hold a result."""
     missing = missing_of(name, a.dtype)
     largest = [max([abs(x) for x in m.ravel().tolist() if x != missing], default=0) for m in (a, b)]
-    if name in ("plus_times", "min_times", "max_times"):
-        return 2 * a.shape[1] * largest[0] * largest[1] >= 2**63
-    return max(largest) * (2 * a.shape[1] if name == "plus_min" else 1) >= 2**60
+    product = largest[0] * largest[1] if name.endswith("times") else max(largest)
+    return max(largest) >= 2**60 or 2 * a.shape[1] * product >= 2**63
 
 
 def numbers(name, dtype):
