@@ -1,0 +1,180 @@
+"""Closures over other semirings than that of shortest paths."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from walks import brute, check_paths
+
+import semiring_mm as sm
+
+inf = np.inf
+# semiring: (⊕, ⊗, zero, one, weights of the edges)
+CASES = {
+    "max_min": (np.maximum, np.minimum, -inf, inf, lambda rng, n: rng.integers(-9, 9, (n, n))),
+    "min_max": (np.minimum, np.maximum, inf, -inf, lambda rng, n: rng.integers(-9, 9, (n, n))),
+    "max_times": (np.maximum, np.multiply, 0, 1, lambda rng, n: 0.5 ** rng.integers(0, 4, (n, n))),
+    "min_times": (
+        np.minimum,
+        np.multiply,
+        inf,
+        1,
+        lambda rng, n: 2.0 ** rng.integers(4, size=(n, n)),
+    ),
+    "min_plus": (np.minimum, np.add, inf, 0, lambda rng, n: rng.integers(0, 5, (n, n))),
+}
+
+
+def graph(name, n, density, dtype=np.float64):
+    rng = np.random.default_rng(n)
+    *_, zero, _, make = CASES[name]
+    return np.where(rng.random((n, n)) < density, make(rng, n), zero).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 2, 20, 64, 65, 130])
+@pytest.mark.parametrize("name", CASES)
+def test_against_one_edge_at_a_time(name, n, dtype):
+    add, mul, zero, one, _ = CASES[name]
+    for density in (1, 0.05):
+        w = graph(name, n, density, dtype)
+        before = w.copy()
+        c = sm.closure(w, name)
+        assert c.dtype == dtype
+        assert_array_equal(w, before)
+        assert_array_equal(c, brute(w, min(n, 40), add, mul, zero, one))
+        both = sm.closure(w, name, directed=False)
+        assert_array_equal(both, sm.closure(add(w, w.T), name))
+        assert_array_equal(both, both.T)
+        d, p = sm.closure(w, name, return_predecessors=True)
+        assert_array_equal(d, c)
+        check_paths(w, d, p, mul=mul, zero=zero, one=one)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint8, np.int64])
+@pytest.mark.parametrize("name", ["max_min", "min_max"])
+def test_integers_that_are_only_compared(name, dtype):
+    info = np.iinfo(dtype)
+    low, high = (info.min, info.max) if name == "max_min" else (info.max, info.min)
+    rng = np.random.default_rng(1)
+    w = rng.integers(1, 100, (90, 90)).astype(dtype)
+    w[rng.random((90, 90)) < 0.95] = low
+    c = sm.closure(w, name)
+    wide = np.where(w == low, -inf if name == "max_min" else inf, w.astype(float))
+    expected = sm.closure(wide, name)
+    assert_array_equal(c[~np.isinf(expected)], expected[~np.isinf(expected)])
+    assert (c[np.isinf(expected) & ~np.eye(90, dtype=bool)] == low).all()
+    assert (c.diagonal() == high).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 31, 33, 64, 65, 100, 200])
+def test_reachability(n):
+    rng = np.random.default_rng(n)
+    for density in (0.5 / max(n, 1), 1.5 / max(n, 1), 0.3):
+        a = rng.random((n, n)) < density
+        c = sm.closure(a, "lor_land")
+        assert c.dtype == bool
+        power = np.eye(n, dtype=bool) | a
+        for _ in range(8):
+            power = (power.astype(np.float32) @ power.astype(np.float32)) > 0
+        assert_array_equal(c, power)
+        c, p = sm.closure(a, "lor_land", return_predecessors=True)
+        assert_array_equal(c, power)
+        check_paths(a, c, p, mul=lambda x, y: x and y, zero=False, one=True)
+
+
+def test_longest_paths_without_cycles():
+    rng = np.random.default_rng(2)
+    n = 150
+    w = np.where(np.triu(rng.random((n, n)) < 0.1, 1), rng.integers(-5, 9, (n, n)), -inf)
+    order = rng.permutation(n)
+    w = w[np.ix_(order, order)]
+    c, p = sm.closure(w, "max_plus", return_predecessors=True)
+    assert_array_equal(c, -sm.apsp(-w))
+    check_paths(w, c, p, zero=-inf)
+    low = np.iinfo(np.int32).min
+    ints = np.where(np.isinf(w), low, w).astype(np.int32)
+    assert_array_equal(sm.closure(ints, "max_plus"), np.where(np.isinf(c), low, c))
+
+
+def test_a_semiring_of_ones_own():
+    steps = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
+    w = np.abs(graph("min_max", 100, 0.1))
+    expected = sm.closure(w, "min_max")
+    np.fill_diagonal(expected, 0)
+    assert_array_equal(sm.closure(w, steps), expected)
+    reliable = sm.Semiring("max_reliable", "max(a, b)", "a * b", 0, 1)
+    w = graph("max_times", 100, 0.1)
+    for x, y in zip(
+        sm.closure(w, reliable, return_predecessors=True),
+        sm.closure(w, "max_times", return_predecessors=True),
+        strict=True,
+    ):
+        assert_array_equal(x, y)
+
+
+def test_batches():
+    stack = np.stack([graph("max_min", 70, d) for d in (0.01, 0.05, 1)])
+    c, p = sm.closure(stack, return_predecessors=True)
+    for k, w in enumerate(stack):
+        one, trees = sm.closure(w, "max_min", return_predecessors=True)
+        assert_array_equal(c[k], one)
+        assert_array_equal(p[k], trees)
+
+
+def test_sparse_graphs_hold_any_edge_as_true():
+    sp = pytest.importorskip("scipy.sparse")
+    a = sp.csr_array(([0.0, 5], ([0, 1], [1, 2])), (3, 3))
+    assert_array_equal(sm.closure(a, "lor_land"), np.triu(np.ones((3, 3), bool)))
+    assert_array_equal(sm.closure(a, "max_min"), [[inf, 0, 0], [-inf, inf, 5], [-inf, -inf, inf]])
+
+
+def test_overwrite_and_progress():
+    w = graph("max_min", 200, 0.1)
+    expected = sm.closure(w)
+    seen = []
+    out = sm.closure(w, overwrite=True, progress=lambda *x: seen.append(x))
+    assert np.shares_memory(out, w)
+    assert_array_equal(w, expected)
+    assert seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("a", "semiring", "words"),
+    [
+        (np.eye(2), "plus_times", r"needs an idempotent ⊕ .* plus_times has ⊕ = a \+ b; use"),
+        (np.eye(2), "log_plus", "needs an idempotent ⊕"),
+        (np.eye(2), "xor_land", "needs an idempotent ⊕"),
+        (np.eye(2), "nonsense", "no built-in semiring 'nonsense': choose one of plus_times"),
+        (np.full((2, 2), 2.0), "max_times", "max_times: a cycle through node 0 improves itself"),
+        (np.full((2, 2), 2.0), "max_plus", "max_plus: the cycle .* improves itself, so no closure"),
+        (np.full((90, 90), 0.5), "min_times", "min_times: a cycle .* improves itself"),
+        (np.full((2, 2), np.nan), "max_min", r"weight at \[0, 0\] is NaN; use -inf for no edge"),
+        (np.array([[0, inf], [0, 0]]), "max_plus", r"\[0, 1\] is inf; use -inf"),
+    ],
+)
+def test_refused(a, semiring, words):
+    with pytest.raises(ValueError, match=words):
+        sm.closure(a, semiring)
+
+
+def test_products_of_integers_are_refused():
+    with pytest.raises(TypeError, match="integers would overflow; use float32 or float64"):
+        sm.closure(np.ones((3, 3), int), "max_times")
+
+
+def test_negative_cycle_over_min_plus():
+    with pytest.raises(sm.NegativeCycleError):
+        sm.closure(np.full((3, 3), -1.0), "min_plus")
+
+
+def test_predecessors_need_a_choice():
+    half = sm.Semiring("mid", "a if a == b else 0", "a * b", 0, 1)
+    with pytest.raises(ValueError, match="chooses one of its operands; mid has ⊕"):
+        sm.closure(np.eye(3), half, return_predecessors=True)
+
+
+def test_reliability_agrees_with_logarithms():
+    rng = np.random.default_rng(9)
+    w = np.where(rng.random((120, 120)) < 0.1, rng.random((120, 120)), 0)
+    with np.errstate(divide="ignore"):
+        assert_allclose(sm.closure(w, "max_times"), np.exp(-sm.apsp(-np.log(w))), rtol=1e-12)

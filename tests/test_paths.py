@@ -1,0 +1,148 @@
+"""Predecessors: every path is walked and summed, above all where there are ties."""
+
+import numpy as np
+import pytest
+import scipy.sparse.csgraph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from walks import MISSING, check_paths, potentials, scipy_distances, sparse, weights
+
+import semiring_mm as sm
+
+inf = np.inf
+
+
+def none_of(w):
+    return inf if w.dtype.kind == "f" else np.iinfo(w.dtype).max
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "squaring"}, {"sources": True}])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.int16, np.uint8])
+@pytest.mark.parametrize("n", [1, 2, 9, 64, 65, 129])
+def test_paths_are_walked(n, dtype, options):
+    for directed in (True, False):
+        w = weights(
+            np.random.default_rng(n), n, density=min(1, 4 / n), lo=1, hi=9,
+            directed=directed, dtype=dtype,
+        )  # fmt: skip
+        sources = [n - 1, 0, n // 2] if "sources" in options else None
+        more = {"sources": sources} if sources else options
+        before = w.copy()
+        d, p = sm.apsp(w, return_predecessors=True, **more)
+        assert_array_equal(w, before)
+        check_paths(w, d, p, zero=none_of(w), sources=sources)
+        assert_array_equal(d, sm.apsp(w, **more))
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "squaring"}, {"sources": True}])
+@pytest.mark.parametrize("n", [5, 66, 100, 140, 200])
+def test_cycles_of_weight_zero(n, options):
+    """Full of ties: each block of the elimination may choose a different equal path."""
+    for density in (3 / n, 0.1, 1):
+        rng = np.random.default_rng(n)
+        plain = weights(rng, n, density=min(1, density), lo=0, hi=2)
+        plain[plain == 1] = 0
+        for w in (plain, potentials(rng, plain), np.where(np.isfinite(plain), 0, inf)):
+            sources = list(range(0, n, 7)) if "sources" in options else None
+            more = {"sources": sources} if sources else options
+            d, p = sm.apsp(w, return_predecessors=True, **more)
+            check_paths(w, d, p, sources=sources)
+            assert_array_equal(d, scipy_distances(w, "johnson")[sources or slice(None)])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(2, 12), st.integers(0, 2**32), st.sampled_from([np.float64, np.float32, np.int8]),
+    st.floats(0.1, 1), st.integers(0, 2), st.booleans(),
+)  # fmt: skip
+def test_small_graphs_dense_in_ties(n, seed, dtype, density, hi, directed):
+    rng = np.random.default_rng(seed)
+    w = weights(rng, n, density=density, lo=0, hi=hi, dtype=dtype, directed=directed, loops=True)
+    for options in ({}, {"method": "squaring"}, {"sources": range(n)}):
+        d, p = sm.apsp(w, return_predecessors=True, **options)
+        check_paths(w, d, p, zero=none_of(w))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(65, 150), st.integers(0, 2**32), st.floats(0.01, 1), st.integers(0, 2))
+def test_larger_graphs_dense_in_ties(n, seed, density, hi):
+    w = weights(np.random.default_rng(seed), n, density=density, lo=0, hi=hi)
+    d, p = sm.apsp(w, return_predecessors=True)
+    check_paths(w, d, p)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_real_weights_that_round(dtype):
+    for n in (60, 150):
+        rng = np.random.default_rng(n)
+        w = rng.random((n, n)).astype(dtype)
+        w[rng.random((n, n)) < 0.8] = inf
+        height = rng.random(n).astype(dtype)
+        for x in (w, w + height[:, None] - height, 1e-9 * w, np.where(w < 0.1, 0, w)):
+            x = x.astype(dtype)
+            d, p = sm.apsp(x, return_predecessors=True)
+            check_paths(x, d, p, tol=1e-12 if dtype == np.float64 else 2e-5)
+
+
+def test_cycles_of_weight_zero_that_round():
+    n = 120
+    rng = np.random.default_rng(3)
+    height = rng.random(n)
+    w = np.where(rng.random((n, n)) < 0.1, height[:, None] - height, inf)
+    for dtype, tol in ((np.float64, 1e-12), (np.float32, 1e-4)):
+        for sources in (None, [5, 2]):
+            x = w.astype(dtype)
+            d, p = sm.apsp(x, return_predecessors=True, sources=sources)
+            check_paths(x, d, p, tol=tol, sources=sources)
+
+
+def test_the_same_as_scipy_where_paths_are_unique():
+    rng = np.random.default_rng(5)
+    w = rng.random((80, 80))
+    w[rng.random((80, 80)) < 0.9] = inf
+    d, p = sm.apsp(w, return_predecessors=True)
+    _, expected = scipy.sparse.csgraph.dijkstra(sparse(w), return_predecessors=True)
+    assert_array_equal(p, expected)
+    for i in range(0, 80, 9):
+        for j in range(80):
+            if i != j and np.isfinite(d[i, j]):
+                walk = sm.reconstruct_path(expected, i, j)
+                assert walk == sm.reconstruct_path(p, i, j)
+                assert (walk[0], walk[-1]) == (i, j)
+
+
+def test_rows_of_permuted_sources():
+    w = np.full((3, 3), inf)
+    w[0, 1] = w[1, 2] = w[2, 0] = 1
+    _, p = sm.apsp(w, return_predecessors=True, sources=[1, 2, 0])
+    assert sm.reconstruct_path(p, 0, 0) == [1, 2, 0]
+    assert sm.reconstruct_path(p, 2, 2) == [0, 1, 2]
+    _, p = sm.apsp(w, return_predecessors=True, sources=[2])
+    assert sm.reconstruct_path(p, 0, 1) == [2, 0, 1]
+    assert sm.reconstruct_path(p, 0, 2) == [2]
+
+
+def test_a_path_to_itself_and_none():
+    p = np.full((2, 2), MISSING, np.int32)
+    assert sm.reconstruct_path(p, 1, 1) == [1]
+    with pytest.raises(ValueError, match="there is no path from node 0 to node 1"):
+        sm.reconstruct_path(p, 0, 1)
+    with pytest.raises(ValueError, match="there is no path in row 0 to node 1"):
+        sm.reconstruct_path(p[:1], 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("p", "i", "j", "error", "words"),
+    [
+        (np.zeros((2, 2)), 0, 1, TypeError, "integer matrix, got shape .2, 2. and dtype float64"),
+        (np.zeros(2, int), 0, 1, TypeError, r"got shape \(2,\)"),
+        (np.zeros((2, 2), int), 0, 2, IndexError, "nodes 0 and 2 are outside a predecessor matrix"),
+        (np.zeros((2, 2), int), -1, 1, IndexError, "nodes -1 and 1 are outside"),
+        (np.zeros((2, 2), int), 0.5, 1, TypeError, "float"),
+        (np.array([[-9999, 2, 1]] * 3), 0, 2, ValueError, "row 0 .* does not describe a tree"),
+    ],
+)
+def test_refused(p, i, j, error, words):
+    with pytest.raises(error, match=words):
+        sm.reconstruct_path(p, i, j)
