@@ -187,7 +187,7 @@ def eliminate(n: int, row: Index, col: Index, limit: float = math.inf) -> Elimin
         if len(around) > degree:
             heapq.heappush(heap, (len(around), v))
             continue
-        if 2 * degree >= n - len(order):
+        if 3 * degree >= n - len(order):
             break
         limit -= degree * degree + 8
         if limit < 0:
@@ -202,7 +202,7 @@ def eliminate(n: int, row: Index, col: Index, limit: float = math.inf) -> Elimin
             others.discard(v)
             if len(others) < before:
                 heapq.heappush(heap, (len(others), u))
-    # Half of what is left joined to all of it: as good as a clique, in any order.
+    # What is left is soon a clique: then any order is as good, and needs no sets.
     left = n - len(order)
     limit -= left**3 / 6 * _TRIANGLE / _CHOICE
     if limit < 0:

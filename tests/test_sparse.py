@@ -1,0 +1,248 @@
+"""Sparse elimination against SciPy's Dijkstra, and its trees walked edge by edge."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.csgraph import dijkstra
+
+import semiring_mm as sm
+from semiring_mm.graphs.sparse import eliminate
+
+FLOATS = [np.float32, np.float64]
+
+
+def matrix(n, row, col, weight):
+    """CSR with explicit zeros, the shortest of parallel edges, and no loops."""
+    order = np.lexsort((weight, col, row))
+    row, col, weight = np.asarray(row)[order], np.asarray(col)[order], np.asarray(weight)[order]
+    kept = np.ones(len(row), bool)
+    kept[1:] = (np.diff(row) != 0) | (np.diff(col) != 0)
+    kept &= row != col
+    return sp.csr_array((weight[kept], (row[kept], col[kept])), shape=(n, n))
+
+
+def random_graph(n, degree, high=20, seed=0, low=1):
+    rng = np.random.default_rng([n, degree, seed])
+    m = n * degree // 2
+    row, col = rng.integers(0, n, m), rng.integers(0, n, m)
+    return matrix(n, row, col, rng.integers(low, high, m).astype(float))
+
+
+def undirected(graph):
+    edges = nx.convert_node_labels_to_integers(graph).edges
+    u, v = np.array(edges, int).reshape(-1, 2).T
+    rng = np.random.default_rng(len(u))
+    both = np.concatenate([u, v]), np.concatenate([v, u])
+    return matrix(len(graph), *both, rng.integers(1, 9, 2 * len(u)).astype(float))
+
+
+GRAPHS = {
+    "cubic": undirected(nx.random_regular_graph(3, 200, seed=1)),
+    "grid": undirected(nx.grid_2d_graph(13, 17)),
+    "tree": undirected(nx.random_labeled_tree(150, seed=2)),
+    "star": undirected(nx.star_graph(70)),
+    "path": undirected(nx.path_graph(90)),
+    "complete": undirected(nx.complete_graph(40)),
+    "ladder": undirected(nx.circular_ladder_graph(50)),
+    "islands": undirected(nx.disjoint_union_all([nx.cycle_graph(k) for k in range(3, 15)])),
+    "no edges": sp.csr_array((33, 33)),
+    "sparse": random_graph(300, 3),
+    "directed": random_graph(130, 8),
+}
+
+
+def walk(graph, distances, trees, sources=None):
+    """Every path of a predecessor matrix walks edges of the graph and is as long as it is said."""
+    n = graph.shape[0]
+    weight = {
+        (int(u), int(v)): w for u, v, w in zip(*graph.tocoo().coords, graph.data, strict=True)
+    }
+    for i, source in enumerate(range(n) if sources is None else sources):
+        assert trees[i, source] == -9999
+        assert ((trees[i] == -9999) == (np.isinf(distances[i]) | (np.arange(n) == source))).all()
+        length = {source: 0.0}
+        for end in np.flatnonzero(trees[i] >= 0).tolist():
+            path = [end]
+            while path[-1] not in length:
+                path.append(int(trees[i, path[-1]]))
+                assert len(path) <= n, "the predecessors close a ring"
+            for after, before in zip(path[-2::-1], path[::-1], strict=False):
+                length[after] = length[before] + weight[before, after]
+        ends = list(length)
+        np.testing.assert_allclose(distances[i, ends], list(length.values()), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_equals_dijkstra(name, dtype):
+    graph = GRAPHS[name].astype(dtype)
+    expected = dijkstra(graph)
+    distances = sm.apsp(graph, method="sparse")
+    assert distances.dtype == dtype
+    np.testing.assert_array_equal(distances, expected)
+    distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
+    np.testing.assert_array_equal(distances, expected)
+    walk(graph, distances, trees)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 65])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_edges_of_vectors_and_chunks(n, dtype):
+    graph = random_graph(n, 5).astype(dtype)
+    distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
+    np.testing.assert_array_equal(distances, dijkstra(graph))
+    walk(graph, distances, trees)
+
+
+def test_no_nodes():
+    assert sm.apsp(np.empty((0, 0)), method="sparse").shape == (0, 0)
+
+
+@pytest.mark.parametrize("sources", [[0], [5, 5, 2], range(0, 130, 3), []])
+def test_some_sources(sources):
+    graph = GRAPHS["directed"]
+    distances, trees = sm.apsp(graph, method="sparse", sources=sources, return_predecessors=True)
+    np.testing.assert_array_equal(distances, dijkstra(graph)[list(sources)])
+    walk(graph, distances, trees, sources)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("scale", [1, 0.1])
+def test_ties_and_rings_of_weight_zero(seed, scale):
+    graph = random_graph(90, 6, high=2, low=0, seed=seed)
+    graph.data *= scale
+    both = matrix(90, *np.hstack([graph.tocoo().coords, graph.tocoo().coords[::-1]]),
+                  np.tile(graph.data, 2))  # fmt: skip
+    for dtype in FLOATS:
+        given = both.astype(dtype)
+        distances, trees = sm.apsp(given, method="sparse", return_predecessors=True)
+        np.testing.assert_allclose(distances, dijkstra(given), rtol=1e-6)
+        walk(given, distances, trees)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("scale", [1, 0.1])
+def test_negative_weights(seed, scale):
+    graph = random_graph(120, 5, low=0, high=4, seed=seed).tocoo()
+    potential = np.random.default_rng(seed).integers(-20, 20, 120)
+    row, col = graph.coords
+    length = (graph.data + potential[row] - potential[col]) * scale
+    graph = sp.csr_array((length, (row, col)), shape=(120, 120))
+    distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
+    expected = sm.apsp(sm.adjacency(graph)[0], method="floyd_warshall")
+    np.testing.assert_allclose(distances, expected, atol=1e-12)
+    walk(graph, distances, trees)
+
+
+@pytest.mark.parametrize("cycle", [[3], [3, 8], [0, 5, 9, 2, 7]])
+def test_negative_cycle(cycle):
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from((u, v, 2) for u, v in itertools.pairwise(range(40)))
+    for u, v in itertools.pairwise([*cycle, cycle[0]]):
+        graph.add_edge(u, v, weight=-1)
+    with pytest.raises(sm.NegativeCycleError) as caught:
+        sm.apsp(graph, method="sparse")
+    found = caught.value.cycle
+    assert caught.value.weight == sum(
+        graph.edges[u, v]["weight"] for u, v in itertools.pairwise([*found, found[0]])
+    )
+    assert caught.value.weight < 0
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "f2", "f4", "f8"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_dense_matrices(dtype, overwrite):
+    graph = GRAPHS["islands"].toarray()
+    missing = np.inf if dtype[0] == "f" else np.iinfo(dtype).max
+    dense = graph.astype(dtype)
+    dense[graph == 0] = missing
+    expected = dijkstra(GRAPHS["islands"])
+    given = dense.copy()
+    distances, trees = sm.apsp(
+        given, method="sparse", overwrite=overwrite, return_predecessors=True
+    )
+    assert distances.dtype == dense.dtype
+    assert (distances is given) == overwrite
+    np.testing.assert_array_equal(np.where(distances == missing, np.inf, distances), expected)
+    walk(GRAPHS["islands"], expected, trees)
+    fortran = sm.apsp(np.asfortranarray(dense), method="sparse")
+    np.testing.assert_array_equal(fortran, distances)
+
+
+def test_what_is_read_as_a_graph(tmp_path):
+    graph = nx.Graph()
+    graph.add_weighted_edges_from([("a", "b", 3), ("b", "c", 1), ("c", "c", 2), ("d", "d", 0)])
+    expected = [[0, 3, 4, np.inf], [3, 0, 1, np.inf], [4, 1, 0, np.inf], [*[np.inf] * 3, 0]]
+    np.testing.assert_array_equal(sm.apsp(graph, method="sparse"), expected)
+    np.testing.assert_array_equal(sm.apsp(graph, method="sparse", sources="b"), expected[1:2])
+    path = tmp_path / "graph.csv"
+    path.write_text("from,to,weight\na,b,3\na,b,5\n")
+    one_way = [[0, 3], [np.inf, 0]]
+    np.testing.assert_array_equal(sm.apsp(path, method="sparse"), one_way)
+    both = sm.apsp(path, method="sparse", directed=False)
+    np.testing.assert_array_equal(both, np.minimum(one_way, np.transpose(one_way)))
+    infinite = sp.csr_array([[0, np.inf], [2, 0]])
+    np.testing.assert_array_equal(sm.apsp(infinite, method="sparse"), [[0, np.inf], [2, 0]])
+    lists = [[0, 3, 8], [np.inf, 0, 1], [2, np.inf, 0]]
+    np.testing.assert_array_equal(sm.apsp(lists, method="sparse"), sm.apsp(lists))
+
+
+def test_what_is_refused():
+    graph = GRAPHS["star"]
+    with pytest.raises(ValueError, match="max_hops"):
+        sm.apsp(graph, method="sparse", max_hops=2)
+    with pytest.raises(ValueError, match="-inf"):
+        sm.apsp(sp.csr_array([[0, -np.inf], [0, 0]]), method="sparse")
+    with pytest.raises(ValueError, match="NaN"):
+        sm.apsp(sp.csr_array([[0, np.nan], [0, 0]]), method="sparse")
+
+
+def test_progress_rises_to_the_end():
+    seen = []
+    sm.apsp(
+        GRAPHS["cubic"], method="sparse", progress=lambda done, total: seen.append((done, total))
+    )
+    done = [x for x, _ in seen]
+    assert done == sorted(done)
+    assert seen[-1][0] == seen[-1][1] == 200.0**2
+
+
+@pytest.mark.parametrize("kind", ["grid", "random", "path"])
+def test_auto(kind, monkeypatch):
+    """A road-like graph goes by elimination, a random one does not, and both come out the same."""
+    graph = {
+        "grid": lambda: undirected(nx.grid_2d_graph(15, 80)),
+        "random": lambda: random_graph(900, 12),
+        "path": lambda: undirected(nx.path_graph(1000)),
+    }[kind]()
+    from semiring_mm.graphs import sparse
+
+    orders, original = [], sparse.eliminate
+    monkeypatch.setattr(sparse, "eliminate", lambda *a: orders.append(original(*a)) or orders[-1])
+    distances = sm.apsp(graph)
+    assert [order is None for order in orders] == [kind == "random"]
+    dense = sm.adjacency(graph)[0]
+    np.testing.assert_array_equal(sm.apsp(dense), distances)
+    assert len(orders) == 2  # tried for both
+    np.testing.assert_array_equal(distances, dijkstra(graph))
+
+
+def test_order():
+    """A postorder in which every up-edge leads to an ancestor, and the fill is complete."""
+    graph = GRAPHS["grid"].tocoo()
+    n = graph.shape[0]
+    order = eliminate(n, *(x.astype(np.int64) for x in graph.coords))
+    assert sorted(order.position.tolist()) == list(range(n))
+    assert (order.parent > np.arange(n)).all()
+    above = [set() for _ in range(n)]
+    for u, v in zip(order.tail.tolist(), order.head.tolist(), strict=True):
+        above[u].add(v)
+    for v, heads in enumerate(above):
+        assert order.parent[v] == min(heads, default=n)
+        if heads:
+            assert heads - {min(heads)} <= above[min(heads)]
+    a, b = (order.position[x] for x in graph.coords)
+    assert all(v in above[u] for u, v in zip(np.minimum(a, b), np.maximum(a, b), strict=True))
