@@ -84,7 +84,7 @@ def mend(
         own = roots[part][doubtful, np.newaxis]
         ends, known = before[doubtful], -1
         # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
-        while known != (known := np.count_nonzero(ends == own)) and known < ends.size:
+        while known != (known := int(np.count_nonzero(ends == own))) and known < ends.size:
             ends = np.take_along_axis(ends, ends, 1)
         for row, last in zip(doubtful + top, ends, strict=True):
             root = int(roots[row])
