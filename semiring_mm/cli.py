@@ -167,9 +167,10 @@ def _parser() -> _Parser:
         ),
     )
     work.add_argument("--dtype", choices=("float64", "float32"), help="default float64")
-    work.add_argument("--method", choices=("auto", "floyd_warshall", "squaring"), default="auto")
+    methods = ("auto", "floyd_warshall", "sparse", "squaring")
+    work.add_argument("--method", choices=methods, default="auto")
     work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
-    work.add_argument("--device", help="cpu or cuda; default by the size of the graph")
+    work.add_argument("--device", help="cpu, the engine of this version")
     work.add_argument("--threads", type=_positive, metavar="N", help="default all cores")
 
     out = apsp.add_argument_group("the output")
