@@ -232,7 +232,7 @@ target = host_target()
 rng = np.random.default_rng(0)
 for name, algebra in reference.ALGEBRAS.items():
     for dtype in algebra.dtypes:
-        some = ["float32", "float64", "int16", "bool"] if name != "min_plus" else []
+        some = ["float32", "int16", "bool"] if name != "min_plus" else []
         if some and dtype.name not in some:
             continue
         for m, k, n in ((13, 70, 37), (5, 40, 1))[: 1 if some else 2]:
@@ -250,6 +250,13 @@ for name in ("min_plus", "max_min"):
     np.testing.assert_array_equal(result, reference.product(name, a, a.T))
     terms = reference.terms(name, a, a.T)
     np.testing.assert_array_equal(arg, (np.argmin if name == "min_plus" else np.argmax)(terms, 0))
+every = np.arange(65536, dtype="u2").view("f2")
+same = sm.matmul(every[:, None], np.zeros((1, 2), "f2"), "min_plus")[:, 1]
+np.testing.assert_array_equal(same, every)
+x, y = rng.permutation(every)[:300], rng.permutation(every)[:300]
+with np.errstate(all="ignore"):  # every way to round, overflow and underflow
+    expected = (x[:, None].astype("f4") * y.astype("f4")).astype("f2")
+np.testing.assert_array_equal(sm.matmul(x[:, None], y[None], "max_times"), expected)
 print(target.vector_bytes, target.registers)
 """
 

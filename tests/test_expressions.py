@@ -1,6 +1,7 @@
 """The language of ⊕ and ⊗: what is accepted, what it means, what the analyses promise."""
 
 import ast
+import itertools
 import math
 
 import numpy as np
@@ -167,8 +168,8 @@ RANGE = st.tuples(st.integers(-300, 300), st.integers(-300, 300)).map(sorted)
 def test_an_interval_holds_every_value(text, a, b, data):
     lo, hi = ex.interval(ex.parse(text), tuple(a), tuple(b))
     assert lo <= hi
-    for _ in range(5):
-        x, y = (data.draw(st.integers(*r)) for r in (a, b))
+    inside = [tuple(data.draw(st.integers(*r)) for r in (a, b)) for _ in range(3)]
+    for x, y in [*inside, *itertools.product(a, b)]:
         try:
             value = int(python_value(text, x, y))
         except ZeroDivisionError:
@@ -183,7 +184,20 @@ def test_intervals_cover_what_lies_between():
     lo, hi = ex.interval(ex.parse("min(a - b, 0) + max(a + b, 0)"), (-5, 5), (-7, 7))
     assert lo <= -12
     assert hi >= 12
-    assert ex.interval(ex.parse("a + b"), (-2, 3), (10, 20)) == (-2, 23)  # a itself is in it
+    assert ex.interval(ex.parse("a * b < 7"), (0, 1000), (0, 1000)) == (0, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "lo", "hi"),
+    [  # of a in [-2, 3] and b in [10, 20]; the operands themselves are in every interval
+        ("a + b", -2, 23), ("a - b", -22, 20), ("b - a", -2, 22), ("a * b", -40, 60),
+        ("-b", -20, 20), ("~b", -21, 20), ("abs(b - 40)", -30, 40), ("min(a, b)", -2, 20),
+        ("max(2 * a, b)", -4, 20), ("b // a", -20, 20), ("b % a", -3, 20), ("a & b", -32, 31),
+        ("b | 64", 0, 127), ("a < b", -2, 20), ("5 * b if a else -7 * b", -140, 100),
+    ],
+)  # fmt: skip
+def test_intervals(text, lo, hi):
+    assert ex.interval(ex.parse(text), (-2, 3), (10, 20)) == (lo, hi)
 
 
 @pytest.mark.parametrize(
