@@ -43,6 +43,7 @@ def test_against_one_edge_at_a_time(name, n, dtype):
         assert_array_equal(w, before)
         assert_array_equal(c, brute(w, min(n, 40), add, mul, zero, one))
         both = sm.closure(w, name, directed=False)
+        assert_array_equal(both, brute(add(w, w.T), min(n, 40), add, mul, zero, one))
         assert_array_equal(both, sm.closure(add(w, w.T), name))
         assert_array_equal(both, both.T)
         d, p = sm.closure(w, name, return_predecessors=True)
