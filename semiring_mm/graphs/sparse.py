@@ -67,13 +67,14 @@ def solve(
         What to call the nodes in messages.
     """
     work = threads.get_num_threads()
-    order = eliminate(n, row, col, pairs / (_CHOICE * work))
     chosen = np.arange(n) if sources is None else sources
+    size, width = weight.dtype.itemsize, sweep.chunk_width(weight.dtype)
+    result = len(chosen) * n * ((0 if out is not None else size) + 4 * trees)
+    check_memory(result, f"the result of {len(chosen)} x {n} entries")  # before any work
+    order = eliminate(n, row, col, pairs / (_CHOICE * work))
     if order is None or _SWEEP * len(chosen) * len(order.tail) > pairs:
         return None
-    size, width = weight.dtype.itemsize, sweep.chunk_width(weight.dtype)
-    needed = len(order.tail) * 80 + work * width * n * (size + 8 * trees)
-    needed += len(chosen) * n * ((0 if out is not None else size) + 4 * trees)
+    needed = result + len(order.tail) * 80 + work * width * n * (size + 8 * trees)
     check_memory(needed, f"the result of {len(chosen)} x {n} entries")
     sweeps = Sweeps(order, row, col, weight, trees=trees)
     potential = None
