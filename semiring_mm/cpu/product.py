@@ -17,12 +17,11 @@ ever enters a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from .algebra import Algebra, compute_type
 from .compiler import Target
-from .ir import I32, I64, PTR, Function, Type, Value, Var
+from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
 from .plan import Plan
 
 __all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
@@ -75,8 +74,8 @@ class Shape:
         """Byte offsets of local C, local arg, packed A, packed B, and the total."""
         head = 64
         local = head + self.mc * self.nc * size
-        steps = -(-(k_slab // ARG_STEP + 2) // 8) * 64
-        a = local + (self.mc * self.nc * 8 + steps if arg else 0)
+        lines = (self.mc + self.nr) * k_slab * size
+        a = local + (self.mc * self.nc * 4 + lines if arg else 0)
         b = a + self.mc * k_slab * size
         panels = -(-n_slab // self.nr)
         return head, local, a, b, b + panels * self.nr * k_slab * size
@@ -137,10 +136,16 @@ def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> li
     shape = tile_shape(plan, target)
     micro = micro_function(plan, shape, arg=arg)
     micro.private = True
-    packs = [_pack(plan, shape, "a"), _pack(plan, shape, "b")]
-    unpacks = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
-    driver = _driver(plan, shape, head, micro, packs, unpacks, arg=arg)
-    return [micro, *packs, *unpacks, driver]
+    packs = [_pack("pack_a", plan, shape, shape.mr)]
+    if plan.codec == "bits":
+        packs.append(_pack_bits("pack_b", shape.nr))
+    else:
+        packs.append(_pack("pack_b", plan, shape, shape.nr))
+    if arg:
+        packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
+    moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
+    driver = _driver(plan, shape, head, micro, packs, moves, arg=arg)
+    return [micro, *packs, *moves, driver]
 
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
@@ -195,20 +200,22 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     return f
 
 
-def _pack(plan: Plan, shape: Shape, side: str) -> Function:
+def _pack(name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32) -> Function:
     """Pack one K block: ``dst[panel][k][width]`` from ``src`` with any strides.
 
     Arguments: src, stride along the panel, stride along k, extent (rows of A or columns of B),
-    k extent, dst. For packed bits the columns of B become words of 32.
+    k extent, dst. Without a plan, `src` holds values of the compute type `t` already.
     """
-    f = Function(f"pack_{side}", [PTR, I64, I64, I64, I64, PTR], private=True)
+    f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
     src, along, down, extent, depth, dst = f.args
-    algebra = Algebra(f, plan)
-    t, s = algebra.compute, algebra.storage
-    width = shape.mr if side == "a" else shape.nr
-    if plan.codec == "bits" and side == "b":
-        _pack_bits(f, width, src, along, down, extent, depth, dst)
-        return f
+    s = t
+    if plan is not None:
+        algebra = Algebra(f, plan)
+        t, s = algebra.compute, algebra.storage
+
+    def decode(x: Value) -> Value:
+        return x if plan is None else algebra.decode(x)
+
     panels = f.ceil_div(extent, width)
     whole = extent // width * width
     groups = f.select(along.cmp("==", s.size), whole // (width * _GROUP), f.const(0, I64))
@@ -221,7 +228,7 @@ def _pack(plan: Plan, shape: Shape, side: str) -> Function:
             f.prefetch(row.at(down * 4))
             for first, lanes in _pieces(width, shape.lanes):
                 x = f.load(row.at(first * s.size), s.vector(lanes))
-                f.store(algebra.decode(x), to.at(first * t.size), t.size)
+                f.store(decode(x), to.at(first * t.size), t.size)
     run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
     runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
     with f.loop(groups * _GROUP, panels) as p:
@@ -238,7 +245,7 @@ def _pack(plan: Plan, shape: Shape, side: str) -> Function:
                 block = []
                 for x in starts:
                     f.prefetch(x.at(k * s.size).at(128))
-                    block.append(algebra.decode(f.load(x.at(k * s.size), s.vector(run))))
+                    block.append(decode(f.load(x.at(k * s.size), s.vector(run))))
                 for i, x in enumerate(_transposed(f, block)):
                     f.store(x, to.at((k + i) * (width * t.size)), t.size)
 
@@ -250,7 +257,7 @@ def _pack(plan: Plan, shape: Shape, side: str) -> Function:
             turn(width - width % square + first, rows)
         with f.loop(runs, depth) as k, f.loop(0, width) as w:
             x = f.load(base.at(f.low(w, last) * along + k * down), s)
-            f.store(algebra.decode(x), out.at((k * width + w) * t.size), t.size)
+            f.store(decode(x), out.at((k * width + w) * t.size), t.size)
     return f
 
 
@@ -289,10 +296,10 @@ def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def _pack_bits(
-    f: Function, width: int, src: Value, along: Value, down: Value, extent: Value, depth: Value,
-    dst: Value,
-) -> None:  # fmt: skip
+def _pack_bits(name: str, width: int) -> Function:
+    """Pack one K block of a bool operand whose columns become words of 32; as :func:`_pack`."""
+    f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
+    src, along, down, extent, depth, dst = f.args
     words = f.ceil_div(extent, 32)
     panels = f.ceil_div(words, width)
     byte, mask = Type("u", 8), Type("i", 32)
@@ -312,6 +319,7 @@ def _pack_bits(
                         bit = f.select(on, f.const(1, mask), f.const(0, mask))
                         word.set(word.get() | (bit << (j - first).to(mask)))
                     f.store(word.get(), out.at(w * 4), 4)
+    return f
 
 
 def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
@@ -421,15 +429,19 @@ def _driver(
     local = ws.at(64)
     local_arg = local.at(shape.mc * shape.nc * t.size)
     packed_a = local_arg
-    if arg:  # winning steps, entries in their order, and how many each step has
-        counts = f.ceil_div(k_slab // ARG_STEP + 2, 8) * 64
-        packed_a = local_arg.at(shape.mc * shape.nc * 8).at(counts)
+    if arg:  # winning steps, then both operands once more for the search in these steps
+        lines_a = local_arg.at(shape.mc * shape.nc * 4)
+        lines_b = lines_a.at(k_slab * (shape.mc * t.size))
+        packed_a = lines_b.at(k_slab * (shape.nr * t.size))
     packed_b = packed_a.at(k_slab * (shape.mc * t.size))
     null = f.emit("inttoptr i64 0 to ptr", PTR)
     beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
     tile_bytes = shape.mr * shape.nr * t.size
     if arg:
-        k_array, p_array = ArrayView(f, K, head), ArrayView(f, P, head)
+        search = _Search(
+            f, plan, shape, packs[2], ArrayView(f, K, head), ArrayView(f, P, head), p, field,
+            local, local_arg, packed_a, packed_b, lines_a, lines_b,
+        )  # fmt: skip
 
     def data(view: ArrayView, name: str, batch: Value) -> Value:
         return view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
@@ -466,6 +478,8 @@ def _driver(
                     if plan.codec != "bits":
                         with f.if_((mode & ALPHA).cmp("!=", 0)):
                             scale_by_alpha(panels_a * kk * shape.mr)
+                    if arg:
+                        search.pack_a(ks, kk, panels_a, slab_a)
                     with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
                         block_b = f.low(panels_b - pb, shape.nc // shape.nr)
                         column = jb + pb * (shape.nr * unit)
@@ -505,9 +519,7 @@ def _driver(
                                 ])  # fmt: skip
                         _each_tile(f, shape, t, unit, moves[1], c, tiles, local, ws, null)
                         if arg:
-                            _rescan(f, plan, shape, tiles, local, local_arg, packed_a, packed_b,
-                                    slab_a, slab_b, kk, ks, pb, ib, column, mode, k_array, p_array,
-                                    p, field, batch)  # fmt: skip
+                            search.run(tiles, (ib, column, pb), ks, kk, slab_b, batch)
     return f
 
 
@@ -531,107 +543,113 @@ def _each_tile(
         ])  # fmt: skip
 
 
-def _rescan(
-    f: Function, plan: Plan, shape: Shape, tiles: tuple[Value, ...], local: Value,
-    local_arg: Value, packed_a: Value, packed_b: Value, slab_a: Value, slab_b: Value, kk: Value,
-    ks: Value, pb: Value, ib: Value, column: Value, mode: Value, k_array: ArrayView,
-    p_array: ArrayView, p: dict[str, Value], field: dict[str, Value], batch: Value,
-) -> None:  # fmt: skip
-    """Find the k in the winning step of each entry that gives its value; the smallest on ties."""
-    block_b, panels_a, _, inside, mm = tiles
-    t = compute_type(plan)
-    one = f.load(field["one"], t) if plan.fma else None
-    algebra = Algebra(f, plan, one)
-    gather = (mode & GATHER).cmp("!=", 0)
-    out = k_array.data.at(p["arg_offset"] + batch * k_array.stride(-2) * k_array.dim(-2))
-    order = local_arg.at(shape.mc * shape.nc * 4)
-    counts = order.at(shape.mc * shape.nc * 4)
-    steps = f.ceil_div(kk, ARG_STEP)
+class _Search:
+    """Finds the k of each entry: in the step that won, the first that gives the entry's value.
 
-    def tile_entry(row: Value, col: Value) -> Value:
-        """Index of an entry of the local block, which lies tile by tile."""
-        tile = col // shape.nr * panels_a + row // shape.mr
-        return (tile * shape.mr + row % shape.mr) * shape.nr + col % shape.nr
+    Both operands are laid out once more, as ``[panel][step][row or column][k in the step]``, so
+    that an entry's step is one line of each: one vector product and one comparison.
+    """
 
-    def each_entry(visit: Callable[[Value, Value, Value], None]) -> None:
-        """Call with the place of an entry's count, its row and its column, tile by tile."""
-        with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
-            rows = f.low(mm - ir * shape.mr, shape.mr)
+    def __init__(
+        self, f: Function, plan: Plan, shape: Shape, pack: Function, k_array: ArrayView,
+        p_array: ArrayView, p: dict[str, Value], field: dict[str, Value], *buffers: Value,
+    ) -> None:  # fmt: skip
+        self.f, self.plan, self.shape, self.pack = f, plan, shape, pack
+        self.k_array, self.p_array, self.p, self.field = k_array, p_array, p, field
+        self.local, self.marks, self.packed_a, self.packed_b, self.lines_a, self.lines_b = buffers
+        self.t = compute_type(plan)
+
+    def _lines(
+        self, packed: Value, slab: Value, panel: Value, width: int, kk: Value, lines: Value
+    ) -> None:
+        """One packed panel, through all K blocks, as lines."""
+        f, size, block = self.f, self.t.size, self.shape.kc
+        with f.loop(0, kk, block) as kb:
+            kc = f.low(kk - kb, block)
+            f.invoke(self.pack, [
+                packed.at(kb * slab + panel * kc * (width * size)), f.const(width * size, I64),
+                f.const(size, I64), kc, f.const(width, I64), lines.at(kb * (width * size)),
+            ])  # fmt: skip
+
+    def pack_a(self, ks: Value, kk: Value, panels: Value, slab: Value) -> None:
+        width = self.shape.mr
+        with self.f.loop(0, panels) as ir:
+            to = self.lines_a.at(ir * self.p["k_slab"] * (width * self.t.size))
+            self._lines(self.packed_a, slab, ir, width, kk, to)
+
+    def run(
+        self, tiles: tuple[Value, ...], corner: tuple[Value, Value, Value], ks: Value, kk: Value,
+        slab_b: Value, batch: Value,
+    ) -> None:  # fmt: skip
+        """Write the k, or what P holds for it, of the entries that improved in this slab of K."""
+        f, t, shape = self.f, self.t, self.shape
+        block_b, panels_a, _, inside, mm = tiles
+        ib, column, pb = corner
+        keys = self.k_array
+        out = keys.data.at(self.p["arg_offset"] + batch * keys.stride(-2) * keys.dim(-2))
+        marks = I32.vector(shape.lanes)
+        with f.loop(0, block_b) as jr:
             columns = f.low(inside - jr * shape.nr, shape.nr)
-            with f.loop(0, rows) as r:
-                line = local_arg.at(((jr * panels_a + ir) * shape.mr + r) * (shape.nr * 4))
-                with f.loop(0, columns) as j:
-                    step = f.load(line.at(j * 4), I32, 4).to(I64)
-                    place = counts.at((step + 1) * 8)  # those that did not improve (-1) come first
-                    visit(place, ir * shape.mr + r, jr * shape.nr + j)
+            ready = f.var(f.const(0, I64))
+            with f.loop(0, panels_a) as ir:
+                rows = f.low(mm - ir * shape.mr, shape.mr)
+                panel = self.lines_a.at(ir * self.p["k_slab"] * (shape.mr * t.size))
+                with f.loop(0, rows) as r:
+                    entry = ((jr * panels_a + ir) * shape.mr + r) * shape.nr
+                    line = self.marks.at(entry * 4)
+                    newest = f.load(line, marks, 4)
+                    for v in range(1, shape.vectors):
+                        other = f.load(line.at(v * marks.size), marks, 4)
+                        newest = f.select(newest.cmp(">", other), newest, other)
+                    best = f.call(f"llvm.vector.reduce.smax.{marks.suffix()}", I32, [newest])
+                    with f.if_(best.cmp(">=", 0)):
+                        with f.if_(ready.get().cmp("==", 0)):
+                            self._lines(
+                                self.packed_b, slab_b, pb + jr, shape.nr, kk, self.lines_b
+                            )
+                            ready.set(1)
+                        place = out.at(
+                            (ib + ir * shape.mr + r) * keys.stride(-2)
+                            + (column + jr * shape.nr) * keys.stride(-1)
+                        )
+                        values = self.local.at(entry * t.size)
+                        self._row(panel, r, columns, line, values, ks)
+                        self._write(place, columns, line, column + jr * shape.nr)
 
-    def count_one(place: Value, row: Value, col: Value) -> None:
-        f.store(f.load(place, I64, 8) + 1, place, 8)
+    def _row(
+        self, panel: Value, r: Value, columns: Value, line: Value, values: Value, ks: Value
+    ) -> None:
+        """Replace the steps in a row of marks by k; -1 stays."""
+        f, t, shape = self.f, self.t, self.shape
+        vector, hits = t.vector(ARG_STEP), Type("u", ARG_STEP)
+        one = f.load(self.field["one"], t).splat(ARG_STEP) if self.plan.fma else None
+        algebra = Algebra(f, self.plan, one)
+        with f.loop(0, columns) as j:
+            mark = f.load(line.at(j * 4), I32, 4)
+            improved = mark.cmp(">=", 0)
+            step = f.select(improved, mark, f.const(0, I32)).to(I64)
+            left = f.load(panel.at((step * shape.mr + r) * vector.size), vector, t.size)
+            right = f.load(self.lines_b.at((step * shape.nr + j) * vector.size), vector, t.size)
+            # the rows after next: their lines lie beyond the second-level cache
+            later = f.load(line.at((j + 2 * shape.nr) * 4), I32, 4).to(I64)
+            f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size))
+            value = f.load(values.at(j * t.size), t, t.size).splat(ARG_STEP)
+            found = algebra.same(algebra.mul(left, right), value).bits_as(hits)
+            bits = found.to(I32) | (1 << (ARG_STEP - 1))
+            first = f.call("llvm.cttz.i32", I32, [bits, f.const(1, Type("i", 1))])
+            k = ks.to(I32) + (step * ARG_STEP).to(I32) + first
+            f.store(f.select(improved, k, mark), line.at(j * 4), 4)
 
-    def put(place: Value, row: Value, col: Value) -> None:
-        at = f.load(place, I64, 8)
-        f.store(at + 1, place, 8)
-        f.store(((row << 16) | col).to(I32), order.at(at * 4), 4)
-
-    # sort the entries by winning step, so that each step's short panels are read from the cache
-    with f.loop(0, steps + 1) as x:
-        f.store(f.const(0, I64), counts.at(x * 8), 8)
-    each_entry(count_one)
-    total = f.var(f.const(0, I64))
-    with f.loop(0, steps + 1) as x:
-        count = f.load(counts.at(x * 8), I64, 8)
-        f.store(total.get(), counts.at(x * 8), 8)
-        total.set(total.get() + count)
-    unchanged = f.load(counts.at(8), I64, 8)
-    each_entry(put)
-
-    with f.loop(unchanged, total.get()) as x:
-        soon = f.load(order.at(f.low(x + 12, total.get() - 1) * 4), I32, 4).to(I64)
-        row, col = soon >> 16, soon & 0xFFFF
-        e = tile_entry(row, col)
-        f.prefetch(local.at(e * t.size))
-        f.prefetch(local_arg.at(e * 4))
-        f.prefetch(
-            out.at((ib + row) * k_array.stride(-2) + (column + col) * k_array.stride(-1)),
-            write=True,
-        )
-        both = f.load(order.at(x * 4), I32, 4).to(I64)
-        row, col = both >> 16, both & 0xFFFF
-        e = tile_entry(row, col)
-        step = f.load(local_arg.at(e * 4), I32, 4)
-        value = f.load(local.at(e * t.size), t, t.size)
-        k0 = step.to(I64) * ARG_STEP
-        kb = k0 // shape.kc * shape.kc
-        kc = f.low(kk - kb, shape.kc)
-        first_a = row // shape.mr * kc * shape.mr + row % shape.mr
-        first_b = (pb + col // shape.nr) * kc * shape.nr + col % shape.nr
-        at_a = packed_a.at(kb * slab_a + first_a * t.size)
-        at_b = packed_b.at(kb * slab_b + first_b * t.size)
-        first, last = k0 - kb, f.low(k0 - kb + ARG_STEP, kc) - 1
-        k = f.var(first)
-
-        def hit(now: Value) -> Value:
-            left = f.load(at_a.at(now * (shape.mr * t.size)), t, t.size)
-            right = f.load(at_b.at(now * (shape.nr * t.size)), t, t.size)
-            return algebra.same(algebra.mul(left, right), value)
-
-        # a whole step is looked through without a branch, which would be mispredicted each time
-        with f.if_else((last - first).cmp("==", ARG_STEP - 1)) as otherwise:
-            hits = f.const(1 << (ARG_STEP - 1), I32)
-            for i in range(ARG_STEP - 1):
-                bit, none = f.const(1 << i, I32), f.const(0, I32)
-                hits = hits | f.select(hit(first + i), bit, none)
-            k.set(first + f.call(
-                "llvm.cttz.i32", I32, [hits, f.const(1, Type("i", 1))]
-            ).to(I64))  # fmt: skip
-            with otherwise(), f.while_() as found:
-                now = k.get()
-                f.break_if(hit(now) | now.cmp(">=", last), found)
-                k.set(now + 1)
-        winner = ks + kb + k.get()
-        answer = f.var(winner.to(I32))
-        with f.if_(gather):
-            place = p_array.data.at(p["pred_offset"] + winner * p_array.stride(-2))
-            answer.set(f.load(place.at((column + col) * p_array.stride(-1)), I32))
-        place = out.at((ib + row) * k_array.stride(-2) + (column + col) * k_array.stride(-1))
-        f.store(answer.get(), place)
+    def _write(self, place: Value, columns: Value, line: Value, column: Value) -> None:
+        f, keys, table = self.f, self.k_array, self.p_array
+        with f.if_else((self.p["mode"] & GATHER).cmp("!=", 0)) as otherwise:
+            with f.loop(0, columns) as j:
+                k = f.load(line.at(j * 4), I32, 4)
+                with f.if_(k.cmp(">=", 0)):
+                    at = self.p["pred_offset"] + k.to(I64) * table.stride(-2)
+                    got = f.load(table.data.at(at + (column + j) * table.stride(-1)), I32)
+                    f.store(got, place.at(j * keys.stride(-1)))
+            with otherwise(), f.loop(0, columns) as j:
+                k, to = f.load(line.at(j * 4), I32, 4), place.at(j * keys.stride(-1))
+                with f.if_(k.cmp(">=", 0)):
+                    f.store(k, to)
