@@ -604,9 +604,7 @@ class _Search:
                     best = f.call(f"llvm.vector.reduce.smax.{marks.suffix()}", I32, [newest])
                     with f.if_(best.cmp(">=", 0)):
                         with f.if_(ready.get().cmp("==", 0)):
-                            self._lines(
-                                self.packed_b, slab_b, pb + jr, shape.nr, kk, self.lines_b
-                            )
+                            self._lines(self.packed_b, slab_b, pb + jr, shape.nr, kk, self.lines_b)
                             ready.set(1)
                         place = out.at(
                             (ib + ir * shape.mr + r) * keys.stride(-2)
