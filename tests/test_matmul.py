@@ -359,6 +359,7 @@ ARG_CASES = [
     ("min_plus", "f4"), ("min_plus", "f8"), ("min_plus", "f2"), ("min_plus", BFLOAT16),
     ("max_plus", "f4"), ("min_plus", "i4"), ("max_plus", "i1"), ("min_times", "u2"),
     ("max_times", "i8"), ("max_min", "f4"), ("min_max", "i2"), ("any_pair", "f8"),
+    ("max_min", "?"), ("min_max", "?"), ("min_times", "?"),
 ]  # fmt: skip
 
 

@@ -59,7 +59,8 @@ class Algebra:
 
     def better(self, new: Value, old: Value) -> Value:
         """Whether `new` strictly wins over `old` under a selective ⊕; a NaN wins over a number."""
-        wins = new.cmp("<" if self.plan.add.op == "min" else ">", old)
+        low = self.plan.add.op in ("min", "|")  # of bytes that are 0 or -1, max is |
+        wins = new.cmp("<" if low else ">", old)
         if self.plan.keep_nan:
             wins = wins | (new.cmp("uno", new) & old.cmp("ord", old))
         return wins

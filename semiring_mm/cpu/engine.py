@@ -410,6 +410,8 @@ def _choose(
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
     if arg and plan.codec == "sentinel":
         plan = replace(plan, annihilate=True)
+    if arg and plan.codec == "bits":  # each entry has its own k
+        plan = bytewise(plan)
     if alpha is None and beta is None:
         plan = _tuned(plan)
     return plan, _product_code(plan, arg)
