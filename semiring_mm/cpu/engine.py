@@ -119,9 +119,11 @@ def _product_code(plan: Plan, arg: bool) -> _Product:
             shape = tile_shape(plan, host_target())
             call = _compile(product_functions(plan, host_target(), _HEAD, arg=arg), 7)
             size = int(plan.compute[1:]) // 8
-            n_slab = _COLUMNS // size // shape.nr * shape.nr
+            # the bytes of a bool C are many times its bits: as few visits to it as possible
+            deep = 4 if plan.codec == "bits" else 1
+            n_slab = _COLUMNS * 2 // max(deep, 2) // size // shape.nr * shape.nr
             params = functools.cache(functools.partial(_params, plan))
-            _products[plan, arg] = _Product(call, shape, size, _SLAB, n_slab, params)
+            _products[plan, arg] = _Product(call, shape, size, _SLAB * deep, n_slab, params)
     return _products[plan, arg]
 
 

@@ -70,13 +70,17 @@ class Shape:
     def nr(self) -> int:
         return self.vectors * self.lanes
 
+    def a_size(self, size: int) -> int:
+        """Bytes of an element of packed A: short ones fill 32 bits, which a load can broadcast."""
+        return max(size, 4)
+
     def workspace(self, size: int, k_slab: int, n_slab: int, *, arg: bool) -> tuple[int, ...]:
         """Byte offsets of local C, local arg, packed A, packed B, and the total."""
         head = 64
         local = head + self.mc * self.nc * size
         lines = (self.mc + self.nr) * k_slab * size
         a = local + (self.mc * self.nc * 4 + lines if arg else 0)
-        b = a + self.mc * k_slab * size
+        b = a + self.mc * k_slab * self.a_size(size)
         panels = -(-n_slab // self.nr)
         return head, local, a, b, b + panels * self.nr * k_slab * size
 
@@ -85,18 +89,18 @@ def tile_shape(plan: Plan, target: Target) -> Shape:
     """The register tile and the cache blocks: a pure function of the plan and the processor.
 
     With 32 registers there are about 24 accumulators. A step of one instruction (a fused
-    multiply-add, a three-input logic operation) is held up by loads, which a tile 14 rows high and
-    two vectors wide has fewest of. A step with a temporary runs best 24 x 1, where the temporary is
-    the broadcast of A itself; but 8- and 16-bit elements cannot be broadcast for free, and take
+    multiply-add) is held up by loads, which a tile 14 rows high and two vectors wide has fewest of.
+    A step with a temporary runs best 24 x 1, where the temporary is the broadcast of A itself.
+    Short elements and packed bits, whose rows are wide and whose A costs most to pack, take
     6 x 4. With 16 registers the same, halved.
     """
     size = compute_type(plan).size
     lanes = target.vector_bytes // size
     fused = plan.add.op == "+" and plan.mul.op == "*" and plan.compute[0] == "f"
-    if fused or plan.codec == "bits":
+    if fused:
         mr, vectors, depth = (14, 2, 768) if target.registers >= 32 else (6, 2, 1024)
-    elif size < 4:
-        mr, vectors, depth = (6, 4, 512) if target.registers >= 32 else (6, 2, 512)
+    elif plan.codec == "bits" or size < 4:
+        mr, vectors, depth = (6, 4, 1024) if target.registers >= 32 else (6, 2, 1024)
     else:
         mr, vectors, depth = (24, 1, 1024) if target.registers >= 32 else (12, 1, 1024)
     nr = vectors * lanes
@@ -136,7 +140,7 @@ def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> li
     shape = tile_shape(plan, target)
     micro = micro_function(plan, shape, arg=arg)
     micro.private = True
-    packs = [_pack("pack_a", plan, shape, shape.mr)]
+    packs = [_pack("pack_a", plan, shape, shape.mr, spread=True)]
     if plan.codec == "bits":
         packs.append(_pack_bits("pack_b", shape.nr))
     else:
@@ -156,6 +160,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     vec = t.vector(shape.lanes)
     one = f.load(one_at, t).splat(shape.lanes) if plan.fma else None
     algebra = Algebra(f, plan, one)
+    spread = Type(t.kind, 8 * shape.a_size(t.size))
     tile = [(r, v) for r in range(shape.mr) for v in range(shape.vectors)]
 
     def at(r: int, v: int, size: int) -> int:
@@ -163,14 +168,15 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
 
     def steps(acc: dict[tuple[int, int], Var], count: Value, a: Value, b: Value) -> None:
         with f.loop(0, count) as k:
-            row_a = a.at(k * (shape.mr * t.size))
+            row_a = a.at(k * (shape.mr * spread.size))
             row_b = b.at(k * (shape.nr * t.size))
             row, stride = (row_b, shape.nr) if shape.hold_a else (row_a, shape.mr)
             for ahead in range(0, stride * t.size, 64):  # streams from the second-level cache
                 f.prefetch(row.at(PREFETCH + ahead))
             bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
             for r in range(shape.mr):
-                x = f.load(row_a.at(r * t.size), t, t.size).splat(shape.lanes)
+                x = f.load(row_a.at(r * spread.size), spread, spread.size)
+                x = x.splat(vec.size // spread.size).bits_as(vec)
                 for v in range(shape.vectors):
                     slot = acc[r, v]
                     if plan.add.op == "+" and plan.mul.op == "*" and t.kind == "f":
@@ -189,7 +195,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     with f.loop(0, kc, ARG_STEP) as k0:
         acc = {rv: f.var(algebra.start(shape.lanes)) for rv in tile}
         count = f.low(kc - k0, ARG_STEP)
-        steps(acc, count, a.at(k0 * (shape.mr * t.size)), b.at(k0 * (shape.nr * t.size)))
+        steps(acc, count, a.at(k0 * (shape.mr * spread.size)), b.at(k0 * (shape.nr * t.size)))
         step = (step0 + k0 // ARG_STEP).to(I32).splat(shape.lanes)
         for rv in tile:
             place, mark = c.at(at(*rv, t.size)), where.at(at(*rv, 4))
@@ -200,11 +206,14 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     return f
 
 
-def _pack(name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32) -> Function:
+def _pack(
+    name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32, *, spread: bool = False
+) -> Function:  # fmt: skip
     """Pack one K block: ``dst[panel][k][width]`` from ``src`` with any strides.
 
     Arguments: src, stride along the panel, stride along k, extent (rows of A or columns of B),
-    k extent, dst. Without a plan, `src` holds values of the compute type `t` already.
+    k extent, dst. Without a plan, `src` holds values of the compute type `t` already. With
+    `spread`, short elements are repeated to 32 bits.
     """
     f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
     src, along, down, extent, depth, dst = f.args
@@ -213,51 +222,58 @@ def _pack(name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32)
         algebra = Algebra(f, plan)
         t, s = algebra.compute, algebra.storage
 
+    size = shape.a_size(t.size) if spread else t.size  # of an element of dst
+
     def decode(x: Value) -> Value:
-        return x if plan is None else algebra.decode(x)
+        x = x if plan is None else algebra.decode(x)
+        if size == t.size:
+            return x
+        word = x.to(Type("u", t.bits)).to(Type("u", 32))
+        return word * (0x00010001 if t.bits == 16 else 0x01010101)
 
     panels = f.ceil_div(extent, width)
     whole = extent // width * width
     groups = f.select(along.cmp("==", s.size), whole // (width * _GROUP), f.const(0, I64))
     with f.loop(0, groups) as g:  # some panels at once, so that a row's lines come together
         base = src.at(g * along * (width * _GROUP))
-        out = dst.at(g * depth * (width * _GROUP * t.size))
+        out = dst.at(g * depth * (width * _GROUP * size))
         with f.loop(0, depth) as k, f.loop(0, _GROUP) as panel:
-            to = out.at((panel * depth + k) * (width * t.size))
+            to = out.at((panel * depth + k) * (width * size))
             row = base.at(k * down + panel * (width * s.size))
             f.prefetch(row.at(down * 4))
             for first, lanes in _pieces(width, shape.lanes):
                 x = f.load(row.at(first * s.size), s.vector(lanes))
-                f.store(decode(x), to.at(first * t.size), t.size)
+                f.store(decode(x), to.at(first * size), size)
     run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
     runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
     with f.loop(groups * _GROUP, panels) as p:
         base = src.at(p * along * width)
-        out = dst.at(p * depth * (width * t.size))
+        out = dst.at(p * depth * (width * size))
         last = extent - p * width - 1  # rows beyond the edge repeat the last one
 
-        def turn(first: Value | int, rows: int) -> None:
+        def turn(first: Value | int, rows: int, kept: int) -> None:
             """Transpose `rows` rows from `first`, `run` steps of k at a time."""
             at = f.const(first, I64) if isinstance(first, int) else first
             starts = [base.at(f.low(at + r, last) * along) for r in range(rows)]
-            to = out.at(at * t.size)
+            to = out.at(at * size)
             with f.loop(0, runs, run) as k:
                 block = []
                 for x in starts:
                     f.prefetch(x.at(k * s.size).at(128))
                     block.append(decode(f.load(x.at(k * s.size), s.vector(run))))
-                for i, x in enumerate(_transposed(f, block)):
-                    f.store(x, to.at((k + i) * (width * t.size)), t.size)
+                for i, column in enumerate(_transposed(f, block)):
+                    x = column if kept == rows else f.shuffle(column, column, range(kept))
+                    f.store(x, to.at((k + i) * (width * size)), size)
 
         square = min(_ROWS, run)  # no more rows than a vector of them has steps
         if width >= square:
             with f.loop(0, width // square * square, square) as w:
-                turn(w, square)
-        for first, rows in _pieces(width % square, square):
-            turn(width - width % square + first, rows)
+                turn(w, square, square)
+        if rest := width % square:
+            turn(width - rest, min(1 << (rest - 1).bit_length(), run), rest)
         with f.loop(runs, depth) as k, f.loop(0, width) as w:
             x = f.load(base.at(f.low(w, last) * along + k * down), s)
-            f.store(decode(x), out.at((k * width + w) * t.size), t.size)
+            f.store(decode(x), out.at((k * width + w) * size), size)
     return f
 
 
@@ -433,7 +449,8 @@ def _driver(
         lines_a = local_arg.at(shape.mc * shape.nc * 4)
         lines_b = lines_a.at(k_slab * (shape.mc * t.size))
         packed_a = lines_b.at(k_slab * (shape.nr * t.size))
-    packed_b = packed_a.at(k_slab * (shape.mc * t.size))
+    a_size = shape.a_size(t.size)
+    packed_b = packed_a.at(k_slab * (shape.mc * a_size))
     null = f.emit("inttoptr i64 0 to ptr", PTR)
     beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
     tile_bytes = shape.mr * shape.nr * t.size
@@ -449,8 +466,10 @@ def _driver(
     def scale_by_alpha(size: Value) -> None:
         factor = f.load(field["alpha"], t)
         with f.loop(0, size) as e:
-            place = packed_a.at(e * t.size)
-            f.store(algebra.scale(factor, f.load(place, t, t.size)), place, t.size)
+            place = packed_a.at(e * a_size)
+            x = algebra.scale(factor, f.load(place, t, t.size))
+            for copy in range(0, a_size, t.size):
+                f.store(x, place.at(copy), t.size)
 
     with f.loop(0, p["batch"]) as batch:
         data_a, data_b, data_c = data(a, "a", batch), data(b, "b", batch), data(c, "c", batch)
@@ -469,7 +488,7 @@ def _driver(
                 with f.loop(p["i0"], i1, shape.mc) as ib:
                     mm = f.low(i1 - ib, shape.mc)
                     panels_a = f.ceil_div(mm, shape.mr)
-                    slab_a = panels_a * (shape.mr * t.size)
+                    slab_a = panels_a * (shape.mr * a_size)
                     with f.loop(0, kk, shape.kc) as kb:
                         f.invoke(packs[0], [
                             data_a.at((ks + kb) * a.stride(-1) + ib * a.stride(-2)), a.stride(-2),
@@ -510,7 +529,7 @@ def _driver(
                                 n = jr * panels_a + ir
                                 f.invoke(micro, [
                                     kc,
-                                    packed_a.at(kb * slab_a + ir * kc * (shape.mr * t.size)),
+                                    packed_a.at(kb * slab_a + ir * kc * (shape.mr * a_size)),
                                     packed_b.at(kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)),
                                     local.at(n * tile_bytes),
                                     field["one"],
@@ -560,22 +579,23 @@ class _Search:
         self.t = compute_type(plan)
 
     def _lines(
-        self, packed: Value, slab: Value, panel: Value, width: int, kk: Value, lines: Value
-    ) -> None:
-        """One packed panel, through all K blocks, as lines."""
-        f, size, block = self.f, self.t.size, self.shape.kc
+        self, packed: Value, slab: Value, panel: Value, width: int, size: int, kk: Value,
+        lines: Value,
+    ) -> None:  # fmt: skip
+        """One packed panel, of elements of `size` bytes, through all K blocks, as lines."""
+        f, block = self.f, self.shape.kc
         with f.loop(0, kk, block) as kb:
             kc = f.low(kk - kb, block)
             f.invoke(self.pack, [
                 packed.at(kb * slab + panel * kc * (width * size)), f.const(width * size, I64),
-                f.const(size, I64), kc, f.const(width, I64), lines.at(kb * (width * size)),
+                f.const(size, I64), kc, f.const(width, I64), lines.at(kb * (width * self.t.size)),
             ])  # fmt: skip
 
     def pack_a(self, ks: Value, kk: Value, panels: Value, slab: Value) -> None:
         width = self.shape.mr
         with self.f.loop(0, panels) as ir:
             to = self.lines_a.at(ir * self.p["k_slab"] * (width * self.t.size))
-            self._lines(self.packed_a, slab, ir, width, kk, to)
+            self._lines(self.packed_a, slab, ir, width, self.shape.a_size(self.t.size), kk, to)
 
     def run(
         self, tiles: tuple[Value, ...], corner: tuple[Value, Value, Value], ks: Value, kk: Value,
@@ -604,7 +624,9 @@ class _Search:
                     best = f.call(f"llvm.vector.reduce.smax.{marks.suffix()}", I32, [newest])
                     with f.if_(best.cmp(">=", 0)):
                         with f.if_(ready.get().cmp("==", 0)):
-                            self._lines(self.packed_b, slab_b, pb + jr, shape.nr, kk, self.lines_b)
+                            self._lines(
+                                self.packed_b, slab_b, pb + jr, shape.nr, t.size, kk, self.lines_b
+                            )
                             ready.set(1)
                         place = out.at(
                             (ib + ir * shape.mr + r) * keys.stride(-2)
