@@ -232,21 +232,21 @@ def _pack(
         return word * (0x00010001 if t.bits == 16 else 0x01010101)
 
     panels = f.ceil_div(extent, width)
-    whole = extent // width * width
-    groups = f.select(along.cmp("==", s.size), whole // (width * _GROUP), f.const(0, I64))
-    with f.loop(0, groups) as g:  # some panels at once, so that a row's lines come together
-        base = src.at(g * along * (width * _GROUP))
-        out = dst.at(g * depth * (width * _GROUP * size))
-        with f.loop(0, depth) as k, f.loop(0, _GROUP) as panel:
-            to = out.at((panel * depth + k) * (width * size))
-            row = base.at(k * down + panel * (width * s.size))
+    # where the panel's direction is contiguous, vectors are copied: some panels at once while there
+    # are as many, so that a row's lines come together, then one by one
+    straight = f.select(along.cmp("==", s.size), extent // width, f.const(0, I64))
+    grouped = straight // _GROUP * _GROUP
+    for first, last, group in ((0, grouped, _GROUP), (grouped, straight, 1)):
+        with f.loop(first, last, group) as p, f.loop(0, depth) as k, f.loop(0, group) as panel:
+            to = dst.at(((p + panel) * depth + k) * (width * size))
+            row = src.at(k * down + (p + panel) * (width * s.size))
             f.prefetch(row.at(down * 4))
-            for first, lanes in _pieces(width, shape.lanes):
-                x = f.load(row.at(first * s.size), s.vector(lanes))
-                f.store(decode(x), to.at(first * size), size)
+            for at, lanes in _pieces(width, shape.lanes):
+                x = f.load(row.at(at * s.size), s.vector(lanes))
+                f.store(decode(x), to.at(at * size), size)
     run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
     runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
-    with f.loop(groups * _GROUP, panels) as p:
+    with f.loop(straight, panels) as p:
         base = src.at(p * along * width)
         out = dst.at(p * depth * (width * size))
         last = extent - p * width - 1  # rows beyond the edge repeat the last one
