@@ -42,6 +42,8 @@ def show_config(file: TextIO | None = None) -> None:
         f"{target.registers} registers, {threads.get_num_threads()} threads",
         f"            additions as fused multiply-adds: {'yes' if gains['fma'] else 'no'}; "
         f"max-min of floats on integer keys: {'yes' if gains['keys'] else 'no'}",
+        f"            plus-times of float32 and float64 by NumPy's BLAS: "
+        f"{'yes' if engine.blas_wins() else 'no'}",
         f"cache       {engine.cache_directory()}",
         "gpu engine  none in this version",
     ]

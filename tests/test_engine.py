@@ -57,7 +57,8 @@ def fractions(rng, name, shape, dtype):
 
 
 @pytest.mark.parametrize(("name", "dtype", "shape"), LARGE)
-def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape):
+def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape, monkeypatch):
+    monkeypatch.setattr(engine, "blas_wins", lambda: False)  # which promises no such thing
     rng = np.random.default_rng(1)
     m, k, n = shape
     a, b = fractions(rng, name, (m, k), dtype), fractions(rng, name, (k, n), dtype)
@@ -73,8 +74,10 @@ def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape):
         assert_array_equal(results[0][rows], reference.product(name, a[rows], b))
 
 
-def test_large_products_of_small_integers_are_exact():
+@pytest.mark.parametrize("wins", [True, False], ids=["blas", "own"])
+def test_large_products_of_small_integers_are_exact(wins, monkeypatch):
     """Over several slabs of K and every edge of the blocks."""
+    monkeypatch.setattr(engine, "blas_wins", lambda: wins)
     rng = np.random.default_rng(2)
     for m, k, n in [(1003, 4099, 517), (97, 6000, 1030), (2050, 33, 1027)]:
         a, b = (rng.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n)))
@@ -469,6 +472,55 @@ def test_tiles_fit_their_blocks():
                 assert shape.nc % shape.nr == 0
                 assert shape.kc % product.ARG_STEP == 0
                 assert shape.mr * shape.vectors < target.registers
+
+
+@pytest.mark.parametrize("wins", [True, False], ids=["blas", "own"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_plus_times_by_either_way(dtype, wins, monkeypatch):
+    """NumPy's BLAS where it is faster, the engine's kernels elsewhere: one contract."""
+    served = []
+    real = engine._blas_serves
+    monkeypatch.setattr(engine, "blas_wins", lambda: wins)
+    monkeypatch.setattr(
+        engine, "_blas_serves", lambda *x: served.append(real(*x)) or served[-1]
+    )  # fmt: skip
+    rng = np.random.default_rng(31)
+    big = rng.integers(-8, 9, (2, 260, 300)).astype(dtype)
+    a, b = big[0, :200, :150], big[1, 10:160, 20:280]
+    cases = [
+        (a, b, wins), (a, b.T[::-1].T, False), (b.T, a.T, wins), (a[:, ::2], b[::2], False),
+        (big, big.transpose(0, 2, 1), wins), (a[0], b, False), (big[0], big[1, 0], False),
+        (np.asfortranarray(a), b, wins), (a[:20, :9], b[:9], False),
+    ]  # fmt: skip
+    for left, right, blas in cases:
+        exact = left.astype("f8") @ right.astype("f8")
+        assert_array_equal(sm.matmul(left, right), exact)
+        assert served.pop() == blas
+        served.clear()
+        target = np.full((*exact.shape[:-1], 2 * exact.shape[-1]), np.nan, dtype)[..., ::2]
+        assert_array_equal(sm.matmul(left, right, out=target), exact)
+    square = rng.integers(-8, 9, (1000, 1000)).astype(dtype)
+    x = square[3].copy()
+    for matrix in (square, square.T):
+        served.clear()
+        assert_array_equal(sm.gemv(None, matrix, x), matrix.astype("f8") @ x.astype("f8"))
+        assert served == [wins]
+    a, b = np.full((2, 120, 120), np.inf, dtype)
+    a[:, 3] = 0
+    b[5] = -np.inf
+    assert np.isnan(sm.matmul(a, b)).all()  # and no warning, as in every other semiring
+    before = sm.get_num_threads()
+    sm.set_num_threads(before + 1)  # a BLAS has threads of its own
+    try:
+        sm.matmul(square, square)
+        assert not served[-1]
+    finally:
+        sm.set_num_threads(before)
+
+
+def test_the_faster_way_is_measured_once():
+    assert type(engine.blas_wins()) is bool
+    assert engine._race_blas().keys() == {"wins"}
 
 
 def test_calibration_answers_for_both_forms():

@@ -53,7 +53,7 @@ _SLAB = 2048  # K of one slab of packed operands
 _COLUMNS = 8192  # bytes of its width
 _STRIP = 32 << 20  # bytes of an operand packed over the whole of K
 _TILE = 2048  # side of the blocks that threads take
-_SERIAL = 384**3  # pairs below which a second thread costs more than it brings
+_SERIAL = 288**3  # pairs below which a second thread costs more than it brings
 
 
 # --- code, compiled once for each plan ----------------------------------------------------------
@@ -256,19 +256,31 @@ def calibration() -> dict[str, bool]:
 
     Some cores run additions and minima on the same two pipes and fused multiply-adds on two others,
     so that ``fma(b, 1, a)`` doubles a min-plus product; on others it brings nothing. The
-    micro-kernels themselves are timed, for about a millisecond, and the answer is kept in the
-    user's cache directory for this processor.
+    micro-kernels themselves are timed, for about a millisecond.
     """
-    target = host_target()
-    key = hashlib.sha256(repr((target, __version__)).encode()).hexdigest()[:16]
-    path = cache_directory() / f"calibration-{key}.json"
+    return _measured_once("calibration", ("fma", "keys"), (host_target(),), _calibrate)
+
+
+@functools.cache
+def blas_wins() -> bool:
+    """Whether NumPy's BLAS multiplies float32 faster than the engine, on all threads."""
+    key = (host_target(), np.__version__, threads.default_threads())
+    return _measured_once("blas", ("wins",), key, _race_blas)["wins"]
+
+
+def _measured_once(
+    what: str, names: tuple[str, ...], key: object, measure: Callable[[], dict[str, bool]]
+) -> dict[str, bool]:
+    """A measurement that is kept in the user's cache directory for this processor."""
+    digest = hashlib.sha256(repr((key, __version__)).encode()).hexdigest()[:16]
+    path = cache_directory() / f"{what}-{digest}.json"
     try:
         kept = json.loads(path.read_text())
-        if set(kept) == {"fma", "keys"}:
+        if set(kept) == set(names):
             return {name: bool(value) for name, value in kept.items()}
     except (OSError, ValueError, TypeError):
         pass
-    found = _calibrate()
+    found = measure()
     with contextlib.suppress(OSError):  # a read-only home costs the measurement each time
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}.tmp")
@@ -319,6 +331,67 @@ def _calibrate() -> dict[str, bool]:
         "fma": best.get("fma", 0.0) > 1.1 * best["plus"],
         "keys": best["keys"] > 1.1 * best["max"],
     }
+
+
+def _race_blas() -> dict[str, bool]:
+    n, semiring = 640, semirings["plus_times"]
+    a = np.linspace(-1, 1, n * n, dtype=np.float32).reshape(n, n)
+    c = np.empty_like(a)
+    plan, code = _choose(semiring, a.dtype, None, None, None, 1, None, None, False)
+
+    def own() -> None:
+        _run_product(
+            semiring, plan, code, a, a, c, False, None, None, None, None, "", False, None
+        )  # fmt: skip
+
+    def blas() -> None:
+        np.matmul(a, a, out=c)
+
+    best = []
+    for run in (own, blas):  # not in turns: the threads of a BLAS may spin for a while
+        times = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - begin)
+        best.append(min(times))
+    return {"wins": best[1] < best[0]}
+
+
+_SMALL = 96**3  # pairs below which the way to a BLAS costs more than it brings
+
+
+def _blas_serves(semiring: Semiring, *operands: Array) -> bool:
+    """Whether a plain product is NumPy's business: where it is fastest and takes no copy.
+
+    Its threads are its own, so it is left alone where the number of threads was set.
+    """
+    a, c = operands[0], operands[-1]
+    if c.dtype.char not in "fd" or not _is_plus_times(semiring):
+        return False
+    if c.size * a.shape[-1] < _SMALL:
+        return False
+    for x in operands:
+        size, strides, shape = x.itemsize, x.strides, x.shape
+        if x.ndim == 1:
+            if strides[0] != size:
+                return False
+            continue
+        (m, n), (rs, cs) = shape[-2:], strides[-2:]
+        if not (
+            (cs == size and rs >= size * n and not rs % size)
+            or (rs == size and cs >= size * m and not cs % size)
+        ):
+            return False
+    if threads.get_num_threads() != threads.default_threads():
+        return False
+    return blas_wins() and all(x.flags.aligned for x in operands)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_plus_times(semiring: Semiring) -> bool:
+    plus_times = semirings["plus_times"]
+    return (semiring.add_expr, semiring.mul_expr) == (plus_times.add_expr, plus_times.mul_expr)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -454,6 +527,11 @@ def product(
     on_done : callable, optional
         Told the fraction done, from the calling thread.
     """
+    plain = not (accumulate or alpha is not None or arg is not None or overlap or triangle)
+    if plain and on_done is None and _blas_serves(semiring, a, b, c):
+        with np.errstate(all="ignore"):
+            np.matmul(a, b, out=c)
+        return
     depth = a.shape[-1]
     fa = fb = fc = None
     if needs_facts(semiring, a.dtype):
@@ -644,6 +722,10 @@ def gemv(
     beta: Scalar = None,
 ) -> None:
     """y ← (α ⊗ A ⊗ x), or with `accumulate` y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y); A is (m, k)."""
+    if not accumulate and alpha is None and _blas_serves(semiring, a, x, y):
+        with np.errstate(all="ignore"):
+            np.matmul(a, x, out=y)
+        return
     m, depth = a.shape
     plan = _vector_plan(semiring, a, x, y if accumulate else None, alpha, beta)
     code = _vector_code(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["get_num_threads", "run", "set_num_threads"]
+__all__ = ["default_threads", "get_num_threads", "run", "set_num_threads"]
 
 _lock = threading.Lock()
 _threads: int | None = None
@@ -25,13 +26,16 @@ def get_num_threads() -> int:
         text = os.environ.get("SEMIRING_MM_NUM_THREADS", "")
         if text and not (text.isdigit() and int(text) > 0):
             raise ValueError(f"SEMIRING_MM_NUM_THREADS must be a positive integer, got {text!r}")
-        if text:
-            _threads = int(text)
-        elif hasattr(os, "sched_getaffinity"):
-            _threads = len(os.sched_getaffinity(0))
-        else:
-            _threads = os.cpu_count() or 1
+        _threads = int(text) if text else default_threads()
     return _threads
+
+
+@functools.cache
+def default_threads() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def set_num_threads(n: int) -> None:
