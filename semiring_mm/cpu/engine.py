@@ -66,7 +66,7 @@ class _Product:
     size: int  # bytes of the compute type
     k_slab: int
     n_slab: int  # in compute elements
-    params: Callable[[int, int], bytes]  # of a whole product without scalars, remembered
+    params: Callable[[int, int, int], bytes]  # of a whole product without scalars, remembered
 
 
 _lock = threading.RLock()
@@ -167,8 +167,8 @@ class _Quick:
     def __init__(self, semiring: Semiring, dtype: np.dtype[Any], plan: Plan, code: _Product):
         self.semiring, self.dtype, self.plan = semiring, dtype, plan
         k_slab, self.n = _SLAB, code.n_slab // code.shape.nr * code.shape.nr
-        self.params = _params(plan, k_slab, self.n)
-        self.size = code.shape.workspace(code.size, k_slab, self.n, arg=False)[-1]
+        self.params = _params(plan, code.shape.mc, k_slab, self.n)
+        self.size = code.shape.workspace(code.size, code.shape.mc, k_slab, self.n, arg=False)
         self.product = ctypes.cast(code.call, ctypes.c_void_p)
         self.table = np.zeros(64, np.uint64)
         if needs_facts(semiring, dtype):
@@ -464,9 +464,12 @@ def _bits(plan: Plan, value: Scalar) -> int:
     return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
 
-def _params(plan: Plan, k_slab: int, n_slab: int, **fields: int) -> bytes:
+def _params(plan: Plan, m_block: int, k_slab: int, n_slab: int, **fields: int) -> bytes:
     one = _bits(plan, 1.0) if plan.compute[0] == "f" else 0
-    values = {"i1": -1, "j1": -1, "batch": 1, "k_slab": k_slab, "n_slab": n_slab, "one": one}
+    values = {
+        "i1": -1, "j1": -1, "batch": 1, "m_block": m_block, "k_slab": k_slab, "n_slab": n_slab,
+        "one": one,
+    }  # fmt: skip
     return _pack_params(*((values | fields).get(name, 0) for name in PARAMS))
 
 
@@ -581,7 +584,11 @@ def _run_product(
     elif depth > k_slab and _loses_when_stored(plan, arg is not None):
         narrowed = n_slab * k_slab // whole // code.shape.nr * code.shape.nr
         k_slab, n_slab = whole, max(code.shape.nr, narrowed)
-    size = code.shape.workspace(code.size, k_slab, n_slab, arg=arg is not None)[-1]
+    m_block = code.shape.mc
+    if k_slab > code.k_slab:
+        fits = _STRIP // (k_slab * code.shape.a_size(code.size))
+        m_block = max(code.shape.mr, min(m_block, fits // code.shape.mr * code.shape.mr))
+    size = code.shape.workspace(code.size, m_block, k_slab, n_slab, arg=arg is not None)
     k_array = c if arg is None else arg
     p_array = c if gather is None else gather
     pairs = m * n * depth
@@ -593,7 +600,7 @@ def _run_product(
         buffer = _workspace(size)
         if pairs <= _QUICK_PAIRS:
             _make_quick(semiring, a.dtype, plan, code)
-        code.call(a, b, c, buffer, code.params(k_slab, n_slab), c, c)
+        code.call(a, b, c, buffer, code.params(m_block, k_slab, n_slab), c, c)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
         return
@@ -624,7 +631,7 @@ def _run_product(
             fields["arg_offset"] = first * arg.strides[0]
         if overlap == "a":
             fields["a_offset"] = -i0 * a_view.strides[0]
-        block_params = _params(plan, k_slab, n_slab, **fields)
+        block_params = _params(plan, m_block, k_slab, n_slab, **fields)
         code.call(a_view, b, c, buffer, block_params, k_array, p_view)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
@@ -736,7 +743,7 @@ def gemv(
     def rows(i0: int, i1: int) -> None:
         buffer = _workspace(size)
         code(a, x, y, buffer, _params(
-            plan, 0, 0, i0=i0, i1=i1, mode=mode, alpha=_bits(plan, alpha), beta=_bits(plan, beta)
+            plan, 0, 0, 0, i0=i0, i1=i1, mode=mode, alpha=_bits(plan, alpha), beta=_bits(plan, beta)
         ))  # fmt: skip
         if buffer[0]:
             _does_not_fit(semiring, buffer, y)

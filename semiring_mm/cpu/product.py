@@ -4,7 +4,7 @@ The loops are those of Goto and van de Geijn (2008), with one change: a block of
 tile-contiguous buffer through the whole K loop, so that C itself is touched once.
 
     for each slab of K (KS) and of N (NB):      pack B's part
-      for each block of M (MC):                 pack A's part
+      for each block of M (MC, or less):        pack A's part
         for each block of N (NC):               the local block of C
           for each block of K (KC):
             for each panel of B, of A:          the micro-kernel: an MR x NR tile in registers
@@ -29,7 +29,7 @@ __all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
 #: The fields of the parameter block, 64 bits each.
 PARAMS = (
     "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
-    "a_batch", "b_batch", "c_batch", "mode", "k_slab", "n_slab", "alpha", "beta", "one",
+    "a_batch", "b_batch", "c_batch", "mode", "m_block", "k_slab", "n_slab", "alpha", "beta", "one",
     "arg_offset", "pred_offset",
 )  # fmt: skip
 #: Bits of ``mode``.
@@ -74,15 +74,12 @@ class Shape:
         """Bytes of an element of packed A: short ones fill 32 bits, which a load can broadcast."""
         return max(size, 4)
 
-    def workspace(self, size: int, k_slab: int, n_slab: int, *, arg: bool) -> tuple[int, ...]:
-        """Byte offsets of local C, local arg, packed A, packed B, and the total."""
-        head = 64
-        local = head + self.mc * self.nc * size
-        lines = (self.mc + self.nr) * k_slab * size
-        a = local + (self.mc * self.nc * 4 + lines if arg else 0)
-        b = a + self.mc * k_slab * self.a_size(size)
+    def workspace(self, size: int, m_block: int, k_slab: int, n_slab: int, *, arg: bool) -> int:
+        """Bytes of flags, local C and its arg, packed A and packed B."""
+        local = 64 + self.mc * self.nc * (size + 4 * arg)
+        lines = (m_block + self.nr) * k_slab * size if arg else 0
         panels = -(-n_slab // self.nr)
-        return head, local, a, b, b + panels * self.nr * k_slab * size
+        return local + lines + k_slab * (m_block * self.a_size(size) + panels * self.nr * size)
 
 
 def tile_shape(plan: Plan, target: Target) -> Shape:
@@ -441,16 +438,20 @@ def _driver(
     i1 = f.select(p["i1"].cmp("<", 0), c.dim(-2), p["i1"])
     j1 = f.select(p["j1"].cmp("<", 0), c.dim(-1), p["j1"])
     ws = f.load(workspace.at(head), PTR, 8)
-    k_slab, n_slab = p["k_slab"], p["n_slab"]  # n_slab in compute elements, a multiple of nr
+    m_block, k_slab, n_slab = (
+        p["m_block"],
+        p["k_slab"],
+        p["n_slab"],
+    )  # n_slab in compute elements, a multiple of nr
     local = ws.at(64)
     local_arg = local.at(shape.mc * shape.nc * t.size)
     packed_a = local_arg
     if arg:  # winning steps, then both operands once more for the search in these steps
         lines_a = local_arg.at(shape.mc * shape.nc * 4)
-        lines_b = lines_a.at(k_slab * (shape.mc * t.size))
+        lines_b = lines_a.at(k_slab * m_block * t.size)
         packed_a = lines_b.at(k_slab * (shape.nr * t.size))
     a_size = shape.a_size(t.size)
-    packed_b = packed_a.at(k_slab * (shape.mc * a_size))
+    packed_b = packed_a.at(k_slab * m_block * a_size)
     null = f.emit("inttoptr i64 0 to ptr", PTR)
     beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
     tile_bytes = shape.mr * shape.nr * t.size
@@ -485,8 +486,8 @@ def _driver(
                         data_b.at((ks + kb) * b.stride(-2) + jb * b.stride(-1)), b.stride(-1),
                         b.stride(-2), nn, f.low(kk - kb, shape.kc), packed_b.at(kb * slab_b),
                     ])  # fmt: skip
-                with f.loop(p["i0"], i1, shape.mc) as ib:
-                    mm = f.low(i1 - ib, shape.mc)
+                with f.loop(p["i0"], i1, m_block) as ib:
+                    mm = f.low(i1 - ib, m_block)
                     panels_a = f.ceil_div(mm, shape.mr)
                     slab_a = panels_a * (shape.mr * a_size)
                     with f.loop(0, kk, shape.kc) as kb:
