@@ -17,7 +17,7 @@ from ..cpu.base import BASE
 from ..cpu.engine import Facts
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
-from .inputs import adjacency, check_memory, edge_list, is_symmetric
+from .inputs import adjacency, check_memory, edge_list, is_symmetric, symmetrize
 from .kleene import Closure
 from .paths import NO_PREDECESSOR, NegativeCycleError, find_negative_cycle
 from .progress import Progress, reporter
@@ -237,7 +237,7 @@ def _solve(
         _check_graph_array(graph)
         d, nodes = graph, list(range(graph.shape[0]))
         if directed is False:
-            d[...] = evaluate(s.add_expr, d, np.array(d.T))
+            symmetrize(s, d)
     else:
         d, nodes = adjacency(graph, s, directed=directed)
         original = graph if isinstance(graph, np.ndarray) and directed is not False else None

@@ -164,7 +164,7 @@ def _from_dense(
     result = _target(out, n, wanted)
     np.copyto(result, matrix, casting="unsafe" if dtype is not None else "same_kind")
     if undirected:
-        result[...] = evaluate(s.add_expr, result, np.array(result.T))
+        symmetrize(s, result)
     return result, list(range(n))
 
 
@@ -215,6 +215,16 @@ def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
 def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"a graph's matrix is square, got shape {shape}")
+
+
+def symmetrize(s: Semiring, matrix: Array, tile: int = 256) -> None:
+    """matrix ← matrix ⊕ its transpose, tile by tile."""
+    n = matrix.shape[0]
+    for i in range(0, n, tile):
+        for j in range(i, n, tile):
+            above, below = matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile]
+            above[...] = evaluate(s.add_expr, above, np.array(below.T))
+            below[...] = np.array(above.T)
 
 
 def is_symmetric(matrix: Array, tile: int = 256) -> bool:

@@ -13,13 +13,14 @@ are computed: half the work.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import engine
+from ..cpu import engine, threads
 from ..cpu.base import BASE
 from ..cpu.engine import Facts
 from ..semirings import Semiring
@@ -141,6 +142,14 @@ class Closure:
 def _mirror(block: Array, tile: int = 64) -> None:
     """Copy what is above the diagonal below it."""
     n = block.shape[0]
-    for i in range(0, n, tile):
+
+    def strip(i: int) -> None:
         for j in range(i + tile, n, tile):
             block[j : j + tile, i : i + tile] = block[i : i + tile, j : j + tile].T
+
+    tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
+    if n >= 1024:
+        threads.run(tasks)
+    else:
+        for task in tasks:
+            task()
