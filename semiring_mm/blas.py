@@ -75,13 +75,17 @@ def matmul(
     ValueError
         For shapes that do not match.
     OverflowError
-        If an integer result does not fit its dtype: integers never wrap.
+        If an integer result does not fit its dtype: integers never wrap. `out` may be partly
+        written by then.
 
     Notes
     -----
     O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
-    is the result and a buffer of fixed size for each thread. 16-bit floats compute in float32 and
-    are rounded once. NaN propagates as in :func:`numpy.minimum`.
+    is the result and a buffer of some tens of megabytes at most for each thread. 16-bit floats
+    compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
+    plus_times in float32 and float64 is handed to NumPy's BLAS where the operands lie as a BLAS
+    wants them and where a timing, made once, found it the faster; else the order in which a sum is
+    added up does not depend on the number of threads.
 
     Examples
     --------

@@ -42,7 +42,8 @@ class Semiring:
     Expressions may use the names ``a`` and ``b``, numbers, ``inf``, ``+ - * / // % & | ^ ~``,
     comparisons, ``x if c else y``, and ``min max abs exp log log1p expm1 sqrt logaddexp``. They are
     parsed and checked, never evaluated as Python. Built-in and user-defined semirings take the
-    same path through the compiler.
+    same path through the compiler. ``a if a < b else b`` is read as ``min(a, b)``, which keeps
+    NaN. An `alpha` equal to `one` is left out, so `one` must be neutral from the left too.
 
     Infinite constants stand for themselves in floating point; an integer dtype has
     ``iinfo.max`` for +inf and ``iinfo.min`` for -inf (see :meth:`identities`).
