@@ -257,7 +257,8 @@ def apsp(*, directed: bool = True, predecessors: bool = False) -> Callable[[int,
     """All pairs of a dense graph with random weights."""
 
     def build(n: int, options: Options) -> Line:
-        w = np.random.default_rng(n).random((n, n), dtype=np.float32)
+        # SciPy takes a zero in a dense matrix for no edge: weights in (0, 1]
+        w = 1 - np.random.default_rng(n).random((n, n), dtype=np.float32)
         if not directed:
             w = np.minimum(w, w.T)
         ours = Contender(
