@@ -575,10 +575,10 @@ def _run_product(
     depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
     unit = 32 if plan.codec == "bits" else 1
     whole = -(-max(depth, 1) // 64) * 64  # packed panels begin on cache lines
-    k_slab = min(code.k_slab, whole)
+    k_slab = _share(whole, code.k_slab, 64)
     words = -(-n // unit)
     width = -(-words // code.shape.nr) * code.shape.nr
-    n_slab = min(code.n_slab, width)
+    n_slab = _share(width, code.n_slab, code.shape.nr)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
         k_slab, n_slab = whole, min(_strip(code, whole, width), width)
     elif depth > k_slab and _loses_when_stored(plan, arg is not None):
@@ -678,7 +678,7 @@ def _split(
         tile = [(0, m, 0, n)]
     else:
         # every block packs its rows of A and its columns of B anew: few blocks, but some to share
-        down, across = -(-m // _TILE), -(-n // (_TILE * unit))
+        down, across = max(1, round(m / _TILE)), max(1, round(n / (_TILE * unit)))
         while down * across < 2 * workers:
             if m // down >= n // (across * unit) and m // down >= 2 * shape.mc:
                 down *= 2
@@ -702,6 +702,12 @@ def _split(
             for j in range(0, n, columns)
         ]
     return [(*t, x, 1) for x in range(batch) for t in tile]
+
+
+def _share(extent: int, slab: int, unit: int) -> int:
+    """A slab of about this size (a quarter more at most) that leaves no small rest of `extent`."""
+    pieces = max(1, math.ceil(extent / (1.25 * slab)))
+    return -(-extent // (pieces * unit)) * unit
 
 
 def _even(extent: int, block: int, unit: int) -> int:
@@ -763,12 +769,7 @@ def _vector_plan(
     """Without a pass over A where that is possible: it would double the time."""
     depth, dtype = a.shape[-1], a.dtype
     if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
-        plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
-        return (
-            bytewise(plan)
-            if plan.codec == "bits"
-            else replace(plan, keep_nan=plan.compute[0] == "f")
-        )
+        return _factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
     info = np.iinfo(dtype)
     widest = Facts(int(info.min), int(info.max), True)
     third = None if y is None else widest
@@ -781,6 +782,16 @@ def _vector_plan(
             left, right = right, left
         plan = make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
     return plan
+
+
+@functools.lru_cache(maxsize=4096)
+def _factless_plan(
+    semiring: Semiring, dtype: np.dtype[Any], depth: int, alpha: Scalar, beta: Scalar
+) -> Plan:
+    plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
+    if plan.codec == "bits":
+        return bytewise(plan)
+    return replace(plan, keep_nan=plan.compute[0] == "f")
 
 
 def closure_block(
