@@ -480,6 +480,7 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     """NumPy's BLAS where it is faster, the engine's kernels elsewhere: one contract."""
     served = []
     real = engine._blas_serves
+    sm.set_num_threads(engine.threads.default_threads())
     monkeypatch.setattr(engine, "blas_wins", lambda: wins)
     monkeypatch.setattr(
         engine, "_blas_serves", lambda *x: served.append(real(*x)) or served[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -30,7 +29,6 @@ def get_num_threads() -> int:
     return _threads
 
 
-@functools.cache
 def default_threads() -> int:
     """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
