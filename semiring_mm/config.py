@@ -7,6 +7,7 @@ from typing import TextIO
 
 import numpy as np
 
+from .cache import cache_directory
 from .cpu import engine, threads
 from .cpu.compiler import host_target
 from .version import __version__
@@ -44,7 +45,7 @@ def show_config(file: TextIO | None = None) -> None:
         f"max-min of floats on integer keys: {'yes' if gains['keys'] else 'no'}",
         f"            plus-times of float32 and float64 by NumPy's BLAS: "
         f"{'yes' if engine.blas_wins() else 'no'}",
-        f"cache       {engine.cache_directory()}",
+        f"cache       {cache_directory()}",
         "gpu engine  none in this version",
     ]
     print("\n".join(lines), file=file or sys.stdout)

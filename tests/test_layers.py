@@ -12,9 +12,10 @@ import semiring_mm
 PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import those that stand before it.
 ORDER = """
-    version expressions semirings laws
-    cpu.plan cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
+    version cache expressions semirings laws plan
+    cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
     cpu.sweep cpu.threads cpu.engine
+    gpu.tiles gpu.source gpu.device gpu.facts gpu.packing gpu.vector gpu.closure gpu.engine
     config blas files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
     __init__ plot cli __main__

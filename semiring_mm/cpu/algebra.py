@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..expressions import COMPARISONS, Expr
+from ..plan import Plan
 from . import vmath
 from .ir import F32, I1, Function, Type, Value
-from .plan import Plan
 
 __all__ = ["Algebra", "compute_type", "storage_type"]
 

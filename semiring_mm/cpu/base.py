@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..plan import Plan
 from .algebra import Algebra
 from .compiler import Target
 from .ir import I32, PTR, Function
-from .plan import Plan
 from .product import ArrayView
 
 __all__ = ["BASE", "base_function"]

@@ -18,19 +18,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..semirings import Semiring, semirings
-from ..version import __version__
-from . import threads
-from .base import BASE
-from .compiler import compile_functions, host_target, prototype
-from .ir import Function
-from .plan import (
+from ..cache import cache_directory
+from ..plan import (
     Facts,
     Plan,
     bytewise,
@@ -41,6 +35,12 @@ from .plan import (
     needs_facts,
     with_keys,
 )
+from ..semirings import Semiring, semirings
+from ..version import __version__
+from . import threads
+from .base import BASE
+from .compiler import compile_functions, host_target, prototype
+from .ir import Function
 from .product import ALPHA, BETA, GATHER, PARAMS, READ_C, Shape, tile_shape
 
 __all__ = ["Facts", "closure_block", "facts", "gemv", "product"]
@@ -287,14 +287,6 @@ def _measured_once(
         fresh.write_text(json.dumps(found))
         fresh.replace(path)
     return found
-
-
-def cache_directory() -> Path:
-    """Where the calibration is kept: ``SEMIRING_MM_CACHE``, or the user's cache directory."""
-    if named := os.environ.get("SEMIRING_MM_CACHE"):
-        return Path(named)
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "semiring_mm"
 
 
 def _calibrate() -> dict[str, bool]:

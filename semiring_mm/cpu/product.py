@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..plan import Plan
 from .algebra import Algebra, compute_type
 from .compiler import Target
 from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
-from .plan import Plan
 
 __all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
 

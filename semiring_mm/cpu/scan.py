@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from ..plan import Facts, Plan
 from .algebra import Algebra
 from .compiler import Target
 from .ir import F64, I64, PTR, Function, Type, Value
-from .plan import Facts, Plan
 from .product import ArrayView
 
 __all__ = ["facts_of_kinds", "guarded_function", "scan_function"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..plan import Plan
 from .algebra import Algebra
 from .compiler import Target
 from .ir import I64, PTR, Function, Type, Value, Var
-from .plan import Plan
 from .product import ALPHA, BETA, PARAMS, READ_C, ArrayView
 
 __all__ = ["CHUNK", "gemv_functions"]

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import expressions as ex
-from ..semirings import Semiring, fold_start
+from . import expressions as ex
+from .semirings import Semiring, fold_start
 
 __all__ = ["Facts", "Plan", "make_plan", "needs_facts"]
 
