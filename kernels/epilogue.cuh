@@ -1,0 +1,225 @@
+// From accumulators to C: scaling, joining, conversion, edges; and the search for the k that won.
+#pragma once
+#include "steps.cuh"
+#include "tile.cuh"
+
+namespace sr {
+
+// What a launch passes; the same fields in the same order in semiring_mm/gpu/source.py. Strides and
+// offsets count elements.
+struct ProductParams {
+  const void* a;
+  const void* b;
+  void* c;
+  void* parts;         // [batch][splits][m][n words] of Word, where k is split
+  int* arg;            // k of each entry, ...
+  const int* gather;   // ... or what stands here in row k, where an entry improved
+  const u32* flags;    // kinds of entries, found by a scan on the device
+  u32* bad;            // set to 1 where a result does not fit
+  i64 a_m, a_k, a_batch, b_k, b_n, b_batch, c_m, c_n, c_batch;
+  i64 arg_m, arg_n, arg_batch, gather_k, gather_n;
+  i64 alpha, beta;     // the low bytes are a Compute
+  int m, n, k, batch;
+  int tiles_m, tiles_n;
+  int splits, k_split; // parts of k, and the steps in each
+  int mode;            // READ_C, ALPHA, BETA
+  u32 forbidden;       // kinds of entries with which ...
+  int unless;          // ... this kernel does not run (0), or only runs (1)
+  int unit;            // 1
+  int triangle;        // only tiles that touch the upper triangle
+};
+enum { READ_C = 1, ALPHA = 2, BETA = 4 };
+
+// Whether the entries found by a scan are for this kernel, or for the other one that was launched.
+SR_FN bool is_called(const ProductParams& p) {
+  return !p.flags || ((*p.flags & p.forbidden) != 0) == (p.unless != 0);
+}
+
+template <class A>
+SR_FN typename A::Compute scalar(i64 raw) {
+  using Compute = typename A::Compute;
+  if constexpr (sizeof(Compute) == 8) return bits_as<Compute>(raw);
+  else return bits_as<Compute>(u32(raw));
+}
+
+// What C gets for a value: (α ⊗ value) ⊕ (β ⊗ old).
+template <class A>
+struct Join {
+  using Compute = typename A::Compute;
+  Compute alpha, beta;
+  int mode;
+  u32* bad;
+
+  SR_FN explicit Join(const ProductParams& p)
+      : alpha(scalar<A>(p.alpha)), beta(scalar<A>(p.beta)), mode(p.mode), bad(p.bad) {}
+
+  SR_FN typename A::Storage operator()(Compute value, const typename A::Storage& old) const {
+    if (mode & ALPHA) value = A::scale(alpha, value);
+    if (mode & READ_C) {
+      Compute was = A::decode(old);
+      if (mode & BETA) was = A::scale(beta, was);
+      value = A::add(value, was);
+    }
+    if constexpr (A::CHECK) {
+      if (!A::fits(value)) *bad = 1;
+    }
+    return A::encode(value);
+  }
+};
+
+template <class Step, class Tile, bool WIDE>
+struct Epilogue {
+  using A = typename Step::Algebra;
+  using Word = typename Step::Word;
+  using Storage = typename A::Storage;
+  static constexpr int TM = Tile::TM, TN = Tile::TN, VN = Tile::VN;
+  // Elements of C side by side in a thread, and how many of them a 16-byte store takes.
+  static constexpr int RUN = VN * Step::COLUMNS;
+  static constexpr int MOST = 16 / int(sizeof(Storage));
+  static constexpr int GROUP = !WIDE ? 1 : RUN < MOST ? RUN : MOST;
+
+  SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int split,
+                          int row0, int column0) {
+    if (p.splits > 1) return keep(p, acc, batch, split, row0, column0);
+    const Join<A> join(p);
+    Storage* c = static_cast<Storage*>(p.c) + batch * p.c_batch;
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+      const int row = row0 + Tile::row(i);
+      if (row >= p.m) continue;
+#pragma unroll
+      for (int j = 0; j < TN; j += VN) {
+        const int column = column0 + Tile::column(j) * Step::COLUMNS;
+#pragma unroll
+        for (int e = 0; e < RUN; e += GROUP) {
+          if (column + e >= p.n) continue;  // n is a multiple of GROUP where C is wide
+          Storage* to = c + row * p.c_m + (column + e) * (WIDE ? 1 : p.c_n);
+          using Group = Pack<Storage, GROUP>;
+          Group group{};
+          if (p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
+#pragma unroll
+          for (int g = 0; g < GROUP; ++g)
+            group.x[g] = join(Step::out(acc[i][j + (e + g) / Step::COLUMNS],
+                                        (e + g) % Step::COLUMNS), group.x[g]);
+          *reinterpret_cast<Group*>(to) = group;
+        }
+      }
+    }
+  }
+
+  // Part of a sum over k, to be joined with the others by `join_parts`.
+  SR_FN static void keep(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int split,
+                         int row0, int column0) {
+    const int words = (p.n + Step::COLUMNS - 1) / Step::COLUMNS;
+    Word* part = static_cast<Word*>(p.parts) + (batch * p.splits + split) * p.m * i64(words);
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+      const int row = row0 + Tile::row(i);
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        const int column = column0 / Step::COLUMNS + Tile::column(j);
+        if (row < p.m && column < words) part[row * i64(words) + column] = acc[i][j];
+      }
+    }
+  }
+};
+
+// C from the parts of a product whose k was split: a thread for each word, parts in their order.
+template <class Step>
+struct JoinParts {
+  SR_FN static void run(const ProductParams& p) {
+    using A = typename Step::Algebra;
+    using Word = typename Step::Word;
+    if (!is_called(p)) return;
+    const i64 words = (p.n + Step::COLUMNS - 1) / Step::COLUMNS;
+    const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+    const i64 batch = index / (p.m * words), entry = index % (p.m * words);
+    const int row = int(entry / words), column = int(entry % words) * Step::COLUMNS;
+    if (batch >= p.batch) return;
+    const Word* part = static_cast<const Word*>(p.parts) + batch * p.splits * p.m * words + entry;
+    Word sum = part[0];
+    for (int s = 1; s < p.splits; ++s) sum = Step::join(sum, part[s * p.m * words]);
+    const Join<A> join(p);
+    auto* c = static_cast<typename A::Storage*>(p.c) + batch * p.c_batch + row * p.c_m;
+    for (int e = 0; e < Step::COLUMNS && column + e < p.n; ++e) {
+      auto* to = c + (column + e) * p.c_n;
+      *to = join(Step::out(sum, e), p.mode & READ_C ? *to : typename A::Storage{});
+    }
+  }
+};
+
+// Which tile of k last improved each accumulator; then, once, the k in it that gave the value.
+template <class Step, class Tile, bool ARG>
+struct Marks {
+  using Word = typename Step::Word;
+  static constexpr int TM = Tile::TM, TN = Tile::TN;
+  SR_FN void start(const ProductParams&, Word (&)[TM][TN], i64, int, int) {}
+  SR_FN void before(const Word (&)[TM][TN]) {}
+  SR_FN void after(const Word (&)[TM][TN], int) {}
+};
+template <class Step, class Tile>
+struct Marks<Step, Tile, true> {
+  using A = typename Step::Algebra;
+  using Word = typename Step::Word;
+  static constexpr int TM = Tile::TM, TN = Tile::TN;
+  Word old[TM][TN];   // [TM][TN]
+  int tile[TM][TN];   // [TM][TN]
+
+  // Where C is joined, it counts as earlier than every k.
+  SR_FN void start(const ProductParams& p, Word (&acc)[TM][TN], i64 batch, int row0, int column0) {
+    using Storage = typename A::Storage;
+    const Storage* c = static_cast<const Storage*>(p.c) + batch * p.c_batch;
+    const bool joined = p.mode & READ_C;
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        const int row = row0 + Tile::row(i), column = column0 + Tile::column(j);
+        tile[i][j] = joined ? -1 : 0;
+        if (joined && row < p.m && column < p.n)
+          acc[i][j] = A::decode(c[row * p.c_m + column * p.c_n]);
+      }
+  }
+  SR_FN void before(const Word (&acc)[TM][TN]) {
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) old[i][j] = acc[i][j];
+  }
+  SR_FN void after(const Word (&acc)[TM][TN], int t) {
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j)
+        if (A::better(acc[i][j], old[i][j])) tile[i][j] = t;
+  }
+
+  SR_FN void search(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int row0,
+                    int column0) const {
+    using Storage = typename A::Storage;
+    const Storage* a = static_cast<const Storage*>(p.a) + batch * p.a_batch;
+    const Storage* b = static_cast<const Storage*>(p.b) + batch * p.b_batch;
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+      const int row = row0 + Tile::row(i);
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        const int column = column0 + Tile::column(j);
+        if (row >= p.m || column >= p.n || tile[i][j] < 0) continue;
+        const int first = tile[i][j] * Tile::BK;
+        int found = first;
+#pragma unroll
+        for (int q = Tile::BK - 1; q >= 0; --q) {  // downwards: the smallest k stays
+          const int k = first + q < p.k ? first + q : p.k - 1;
+          const Word value = A::mul(A::decode(a[row * p.a_m + k * p.a_k]),
+                                    A::decode(b[k * p.b_k + column * p.b_n]));
+          if (A::same(value, acc[i][j])) found = k;
+        }
+        p.arg[batch * p.arg_batch + row * p.arg_m + column * p.arg_n] =
+            p.gather ? p.gather[found * p.gather_k + column * p.gather_n] : found;
+      }
+    }
+  }
+};
+
+}  // namespace sr

@@ -1,0 +1,115 @@
+// The product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C): one block for each tile of C (and part of k).
+#pragma once
+#include "epilogue.cuh"
+#include "loader.cuh"
+#include "multiplier.cuh"
+
+namespace sr {
+
+template <class Step, class Tile, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT, bool B_WIDE,
+          bool C_WIDE, bool ARG>
+struct Product {
+  using Word = typename Step::Word;
+  using Left = Loader<Step, true, Tile, A_K_UNIT, A_WIDE>;
+  using Right = Loader<Step, false, Tile, B_K_UNIT, B_WIDE>;
+  static constexpr int WORDS = Left::WORDS + Right::WORDS;  // of one of the two stages
+  static constexpr int BYTES = 2 * WORDS * int(sizeof(Word));
+  static constexpr int TURNS = Tile::BK / Step::DEPTH;
+  static_assert(TURNS % 2 == 0, "fragments take turns in two sets of registers");
+  static_assert(!ARG || Step::COLUMNS == 1, "a k for each accumulator");
+
+  SR_FN static void run(const ProductParams& p) {
+    if (!is_called(p)) return;
+    Word* shared = shared_memory<Word>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
+
+    // Which tile: groups of tile rows, so that blocks at work together share rows and columns.
+    constexpr int GROUP = 8;
+    const i64 tiles = i64(p.tiles_m) * p.tiles_n;
+    const i64 rest = blockIdx.x / tiles;
+    const int tile = int(blockIdx.x % tiles);
+    const int split = int(rest % p.splits);
+    const i64 batch = rest / p.splits;
+    const int first = tile / (GROUP * p.tiles_n) * GROUP;
+    const int high = p.tiles_m - first < GROUP ? p.tiles_m - first : GROUP;
+    const int within = tile % (GROUP * p.tiles_n);
+    const int row0 = (first + within % high) * Tile::BM;               // of C
+    const int column0 = within / high * (Tile::BN * Step::COLUMNS);    // of C
+    if (p.triangle && row0 >= column0 + Tile::BN * Step::COLUMNS) return;
+
+    const int k0 = split * p.k_split;
+    const int depth = p.k - k0 < p.k_split ? p.k - k0 : p.k_split;
+    const int b0 = column0 / Step::COLUMNS * Step::ELEMENTS;
+    const int b_columns = (p.n * Step::ELEMENTS + Step::COLUMNS - 1) / Step::COLUMNS;
+    Left left;
+    left.start(static_cast<const typename Left::Element*>(p.a) + batch * p.a_batch +
+                   row0 * p.a_m + k0 * p.a_k, p.a_m, p.a_k, p.m - row0);
+    Right right;
+    right.start(static_cast<const typename Right::Element*>(p.b) + batch * p.b_batch +
+                    b0 * p.b_n + k0 * p.b_k, p.b_n, p.b_k, b_columns - b0);
+
+    Multiplier<Step, Tile> block;
+    block.clear();
+    Marks<Step, Tile, ARG> marks;
+    marks.start(p, block.acc, batch, row0, column0);
+    const Word* as = shared + Tile::row(0);
+    const Word* bs = shared + Left::WORDS + Tile::column(0);
+    const int whole = depth / Tile::BK;  // tiles; what is left over comes last
+
+    if (whole > 0) {
+      fetch(left, right, shared, Tile::BK);
+      commit(left, right, shared);
+      __syncthreads();  // tile 0 is there
+      Fragment<Step, Tile, Step::DEPTH> fragment[2];
+      fragment[0].template load<Left::LD, Right::LD>(as, bs, 0);
+#pragma unroll 1
+      for (int t = 0; t < whole; ++t) {
+        const int now = t % 2 * WORDS, next = WORDS - now;
+        const bool more = t + 1 < whole;
+        if (more) fetch(left, right, shared + next, Tile::BK);
+        marks.before(block.acc);
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) {
+          if (turn + 1 < TURNS) {
+            fragment[(turn + 1) % 2].template load<Left::LD, Right::LD>(
+                as + now, bs + now, (turn + 1) * Step::DEPTH);
+          } else if (more) {  // the last turn's arithmetic hides the change of tiles
+            commit(left, right, shared + next);
+            __syncthreads();  // tile t is in registers, tile t + 1 is there
+            fragment[0].template load<Left::LD, Right::LD>(as + next, bs + next, 0);
+          }
+          block.take(fragment[turn % 2], p.unit);
+        }
+        marks.after(block.acc, t);
+      }
+    }
+    if (const int rest = depth - whole * Tile::BK) {
+      const int now = whole % 2 * WORDS;
+      fetch(left, right, shared + now, rest);
+      commit(left, right, shared + now);
+      __syncthreads();  // the rest is there
+      marks.before(block.acc);
+#pragma unroll 1
+      for (int k = 0; k < rest; ++k) {
+        Fragment<Step, Tile, 1> fragment;
+        fragment.template load<Left::LD, Right::LD>(as + now, bs + now, k);
+        block.take(fragment, p.unit);
+      }
+      marks.after(block.acc, whole);
+    }
+    if constexpr (ARG) marks.search(p, block.acc, batch, row0, column0);
+    Epilogue<Step, Tile, C_WIDE>::store(p, block.acc, batch, split, row0, column0);
+  }
+
+  SR_FN static void fetch(Left& left, Right& right, Word* stage, int k_left) {
+    left.fetch(stage, k_left);
+    right.fetch(stage + Left::WORDS, k_left);
+    copies_issued();
+  }
+  SR_FN static void commit(Left& left, Right& right, Word* stage) {
+    left.commit(stage);
+    right.commit(stage + Left::WORDS);
+    copies_wait<0>();
+  }
+};
+
+}  // namespace sr
