@@ -7,8 +7,10 @@
 #ifdef SR_HOST
 #include "host.h"  // threads, barriers and shared memory of a block, on the host
 #define SR_FN inline
+#define SR_CALL inline
 #else
 #define SR_FN __device__ __forceinline__
+#define SR_CALL __device__ __noinline__  // long functions: a copy in each accumulator would not do
 #endif
 
 namespace sr {
@@ -132,19 +134,19 @@ SR_FN double abs(double x) { return fabs(x); }
 
 SR_FN float fma(float x, float y, float z) { return fmaf(x, y, z); }
 SR_FN double fma(double x, double y, double z) { return ::fma(x, y, z); }
-SR_FN float exp(float x) { return expf(x); }
-SR_FN float log(float x) { return logf(x); }
-SR_FN float log1p(float x) { return log1pf(x); }
-SR_FN float expm1(float x) { return expm1f(x); }
+SR_CALL float exp(float x) { return expf(x); }
+SR_CALL float log(float x) { return logf(x); }
+SR_CALL float log1p(float x) { return log1pf(x); }
+SR_CALL float expm1(float x) { return expm1f(x); }
 SR_FN float sqrt(float x) { return sqrtf(x); }
-SR_FN double exp(double x) { return ::exp(x); }
-SR_FN double log(double x) { return ::log(x); }
-SR_FN double log1p(double x) { return ::log1p(x); }
-SR_FN double expm1(double x) { return ::expm1(x); }
+SR_CALL double exp(double x) { return ::exp(x); }
+SR_CALL double log(double x) { return ::log(x); }
+SR_CALL double log1p(double x) { return ::log1p(x); }
+SR_CALL double expm1(double x) { return ::expm1(x); }
 SR_FN double sqrt(double x) { return ::sqrt(x); }
 
 template <class T>
-SR_FN T logaddexp(T a, T b) {
+SR_CALL T logaddexp(T a, T b) {
   T high = max(a, b), low = a > b ? b : a;
   if (low == high) return high + T(0.693147180559945309417);  // two infinities of a sign, too
   return high + log1p(exp(low - high));
@@ -152,7 +154,7 @@ SR_FN T logaddexp(T a, T b) {
 
 // Floor division and its remainder as NumPy has them, division by zero included.
 template <class T>
-SR_FN T floor_mod(T x, T y) {
+SR_CALL T floor_mod(T x, T y) {
   if constexpr (Is<T>::floating) {
     T rest = T(fmod(x, y));
     if (rest == T(0)) return T(copysign(T(0), y));
@@ -164,7 +166,7 @@ SR_FN T floor_mod(T x, T y) {
   }
 }
 template <class T>
-SR_FN T floor_div(T x, T y) {
+SR_CALL T floor_div(T x, T y) {
   if constexpr (Is<T>::floating) {
     if (y == T(0)) return x / y;
     T rest = T(fmod(x, y)), quotient = (x - rest) / y;

@@ -1,0 +1,165 @@
+"""The CUDA device: kernels compiled at run time, kept on disk, launched on the current stream.
+
+CuPy is imported here and nowhere else in the package before it is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from ..cache import cache_directory
+from ..version import __version__
+
+__all__ = ["Device", "Kernel", "compile_source", "current", "headers", "why_not"]
+
+_lock = threading.RLock()
+_MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+@functools.cache
+def headers() -> dict[str, str]:
+    """The CUDA sources by name: inside the installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parent.parent
+    for folder in (here / "kernels", here.parent / "kernels"):
+        if (folder / "product.cuh").is_file():
+            return {path.name: path.read_text() for path in sorted(folder.glob("*.cuh"))}
+    raise FileNotFoundError(f"the CUDA sources are missing: there is no folder {here / 'kernels'}")
+
+
+def compile_source(source: str, arch: int) -> tuple[bytes, str]:
+    """Compile for ``sm_arch`` with NVRTC, which needs neither a driver nor a device.
+
+    Returns
+    -------
+    cubin : bytes
+    report : str
+        What the compiler said: registers, shared memory and spills.
+    """
+    from cupy.cuda import nvrtc
+
+    files = headers()
+    texts, names = (tuple(x.encode() for x in y) for y in (files.values(), files))
+    program = nvrtc.createProgram(source, "kernel.cu", texts, names)
+    try:
+        # sums are contracted where the algebra says so, as on the CPU, and nowhere else
+        options = ("-std=c++17", f"-arch=sm_{arch}", "-fmad=false", "--ptxas-options=-v")
+        try:
+            nvrtc.compileProgram(program, options)
+        except nvrtc.NVRTCError as error:
+            log = nvrtc.getProgramLog(program)
+            raise RuntimeError(f"NVRTC: {error}\n{log}\nin\n{source}") from None
+        cubin: bytes = nvrtc.getCUBIN(program)
+        report: str = nvrtc.getProgramLog(program)
+    finally:
+        nvrtc.destroyProgram(program)
+    return cubin + b"\0", report  # CuPy's binding drops the last byte
+
+
+def _compiled(source: str, arch: int) -> bytes:
+    """The machine code, from the disk cache where it is there.
+
+    The key covers all that the code depends on: the source, every header, the compiler.
+    """
+    from cupy.cuda import nvrtc
+
+    parts = (source, *headers().values(), str(arch), str(nvrtc.getVersion()), __version__)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    path = cache_directory() / "kernels" / f"{key}.cubin"
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    cubin, _ = compile_source(source, arch)
+    with contextlib.suppress(OSError):  # a read-only home costs the compilation each time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+        fresh.write_bytes(cubin)
+        fresh.replace(path)
+    return cubin
+
+
+class Kernel:
+    """A compiled entry on one device."""
+
+    def __init__(self, cubin: bytes) -> None:
+        from cupy.cuda import driver, function
+
+        self._driver = driver
+        self._module = function.Module()
+        self._module.load(cubin)
+        self._function = self._module.get_function("kernel")
+        self._shared = 48 << 10
+
+    def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
+        """Run on the current device and stream; returns at once."""
+        import cupy
+
+        if shared > self._shared:
+            self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
+            self._shared = shared
+        buffer = ctypes.create_string_buffer(params, len(params))
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        self._driver.launchKernel(
+            self._function.ptr, blocks, 1, 1, threads, 1, 1, shared,
+            cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0,
+        )  # fmt: skip
+
+
+class Device:
+    """One CUDA device, with the kernels loaded on it."""
+
+    def __init__(self, index: int) -> None:
+        import cupy
+
+        self.xp: Any = cupy
+        self.index = index
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        self.name: str = properties["name"].decode()
+        self.arch = 10 * int(properties["major"]) + int(properties["minor"])
+        self.sms = int(properties["multiProcessorCount"])
+        self.shared_limit = int(properties["sharedMemPerBlockOptin"])
+        self._kernels: dict[str, Kernel] = {}
+
+    def kernel(self, source: str) -> Kernel:
+        """The entry ``kernel`` of a source, compiled once."""
+        found = self._kernels.get(source)
+        if found is None:
+            with _lock:
+                found = self._kernels.get(source)
+                if found is None:
+                    found = self._kernels[source] = Kernel(_compiled(source, self.arch))
+        return found
+
+
+@functools.cache
+def _device(index: int) -> Device:
+    return Device(index)
+
+
+def current() -> Device:
+    """The device that CuPy works on now."""
+    import cupy
+
+    return _device(cupy.cuda.runtime.getDevice())
+
+
+@functools.cache
+def why_not() -> str:
+    """Empty where the GPU engine can run; else what is missing and how to get it."""
+    try:
+        import cupy
+    except ImportError:
+        return (
+            "CuPy is not installed; use pip install 'semiring-mm[cuda13]' (or [cuda12], after the "
+            "CUDA version of the driver)"
+        )
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CuPy finds no CUDA device ({error}); look at nvidia-smi"
+    return "" if count else "CuPy finds no CUDA device; look at nvidia-smi"

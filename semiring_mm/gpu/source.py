@@ -1,0 +1,314 @@
+"""From a plan to the text of a kernel: an algebra, a shape and one entry, around ``kernels/*.cuh``.
+
+Everything here is a pure function of values, and can be looked at and tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from dataclasses import dataclass
+
+from ..expressions import Expr, to_cuda
+from ..plan import Plan
+from .tiles import Tile
+
+__all__ = ["KINDS", "ProductKernel", "Step", "algebra", "join_source", "pack", "product_source",
+           "steps", "word_size"]  # fmt: skip
+
+#: Bits that a scan of an operand sets.
+KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32}
+
+_STORAGE = {
+    "float16": "sr::half", "bfloat16": "sr::bfloat", "float32": "float", "float64": "double",
+    "bool": "sr::u8", "int8": "sr::i8", "int16": "sr::i16", "int32": "sr::i32", "int64": "sr::i64",
+    "uint8": "sr::u8", "uint16": "sr::u16", "uint32": "sr::u32", "uint64": "sr::u64",
+}  # fmt: skip
+_COMPUTE = {
+    "f32": "float", "f64": "double", "i8": "sr::i32", "i16": "sr::i32", "i32": "sr::i32",
+    "i64": "sr::i64", "u8": "sr::i32", "u16": "sr::i32", "u32": "sr::u32", "u64": "sr::u64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """An inner step (``kernels/steps.cuh``), and the entries that it must not meet."""
+
+    name: str
+    forbidden: int = 0
+    columns: int = 1
+
+
+def steps(plan: Plan, keys: Plan | None, arch: int, *, arg: bool) -> list[tuple[Plan, Step]]:
+    """The steps that may compute a plan, best first; the last one is right for every operand.
+
+    `keys` is the same plan on order-preserving integers, where there is one.
+    """
+    if plan.codec == "bits":
+        return [(plan, Step("Bits", columns=32))]
+    found: list[tuple[Plan, Step]] = []
+    selective = _is(plan.add, "min", "max")
+    if arch >= 90 and selective and not plan.annihilate:
+        signs = KINDS["nan"] | KINDS["-inf"] | KINDS["-"]
+        if _is(plan.mul, "*"):  # 0 x inf is NaN
+            signs |= KINDS["+inf"]
+        linear = _is(plan.mul, "+", "*")
+        short = plan.storage in ("float16", "bfloat16")
+        if linear and plan.compute == "f32" and short and not arg:
+            found.append((plan, Step("NonnegativePaired", signs, 2)))
+            found.append((plan, Step("FloatsPaired", columns=2)))
+        elif linear and plan.compute == "f32":
+            found.append((plan, Step("Nonnegative", signs)))
+        elif _is(plan.mul, "+") and plan.compute == "i16" and plan.storage == "int16" and not arg:
+            found.append((plan, Step("SumsPaired", columns=2)))
+        elif _is(plan.mul, "+") and plan.compute == "i32":
+            found.append((plan, Step("Sums")))
+        elif keys is not None and keys.compute == "i32":
+            found.append((keys, Step("Ordered", KINDS["nan"])))
+        elif _is(plan.mul, "min", "max") and plan.compute in ("i8", "i16", "i32", "u8", "u16"):
+            found.append((plan, Step("Ordered")))
+    if not found or found[-1][1].forbidden:
+        found.append((plan, Step("General")))
+    return found
+
+
+def _is(expr: Expr, *ops: str) -> bool:
+    return expr.op in ops and {arg.op for arg in expr.args} == {"a", "b"}
+
+
+def word_size(plan: Plan) -> int:
+    """Bytes of a register word."""
+    return 8 if plan.compute[1:] == "64" else 4
+
+
+# --- the algebra --------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def algebra(plan: Plan) -> str:
+    """The struct ``Algebra`` of a plan: its types, operations and conversions."""
+    storage, compute = _STORAGE[plan.storage], _COMPUTE[plan.compute]
+    if plan.codec == "bits":
+        compute = "sr::u32"
+    add = _number(to_cuda(plan.add, "Compute"), plan.add)
+    mul = _number(to_cuda(plan.mul, "Compute"), plan.mul)
+    far = f"Compute({_literal(plan.infinite, plan)})"
+    found = f"(a == {far} || b == {far}) ? {far} : "
+    least = plan.add.op in ("min", "&") if plan.codec == "mask" else plan.add.op == "min"
+    floating = compute in ("float", "double")
+    if plan.codec == "mask":
+        wins = "a > b" if least else "a < b"  # true is -1
+    else:
+        wins = "a < b" if least else "a > b"
+    if floating:
+        wins += " || (a != a && b == b)"
+    same = "a == b || (a != a && b != b)" if floating else "a == b"
+    fused = floating and plan.codec == "plain" and _is(plan.add, "+") and _is(plan.mul, "*")
+    fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
+    pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(plan.mul.op)
+    plain = plan.codec == "plain" and storage == compute
+    lines = [
+        "struct Algebra {",
+        f"  using Storage = {storage};",
+        f"  using Compute = {compute};",
+        f"  static constexpr bool PLAIN = {_bool(plain)}, LEAST = {_bool(least)},",
+        f"      INTEGER = {_bool(not floating)}, CHECK = {_bool(plan.check)};",
+        f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
+        f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
+        f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {fold}; }}",
+        "  SR_FN static Compute mul(Compute a, Compute b) {",
+        f"    return {found if plan.annihilate else ''}{mul};",
+        "  }",
+        "  SR_FN static Compute scale(Compute a, Compute b) {",
+        f"    return {found if plan.missing is not None else ''}{mul};",
+        "  }",
+        f"  SR_FN static Compute decode(Storage x) {{ {_decode(plan, storage)} }}",
+        f"  SR_FN static Storage encode(Compute x) {{ {_encode(plan, storage)} }}",
+        f"  SR_FN static bool fits(Compute x) {{ {_fits(plan)} }}",
+        f"  SR_FN static bool better(Compute a, Compute b) {{ return {wins}; }}",
+        f"  SR_FN static bool same(Compute a, Compute b) {{ return {same}; }}",
+    ]
+    if pair and plan.storage in ("float16", "bfloat16"):
+        lines.append(
+            "  SR_FN static sr::u32 mul_x2(sr::u32 a, sr::u32 b) "
+            f"{{ return {pair}<Storage>(a, b); }}"
+        )
+    return "\n".join([*lines, "};", ""])
+
+
+def _bool(x: bool) -> str:
+    return "true" if x else "false"
+
+
+def _number(text: str, expr: Expr) -> str:
+    """A comparison's outcome counts as 0 or 1."""
+    return f"Compute({text})" if expr.op in ("<", "<=", ">", ">=", "==", "!=") else text
+
+
+def _literal(value: float | int, plan: Plan) -> str:
+    if plan.compute[0] == "f":
+        number = float(value)
+        if number in (float("inf"), float("-inf")):
+            return f"{'-' if number < 0 else ''}sr::infinity<Compute>()"
+        return f"Compute({number!r})"
+    number = int(value)
+    if plan.codec == "bits":
+        return f"{number & 0xFFFFFFFF}u"
+    if plan.compute[0] == "u":
+        return f"{number}ull"
+    # the lowest integer has no literal of its own
+    return f"(-{-number - 1}ll - 1)" if number < 0 else f"{number}ll"
+
+
+def _decode(plan: Plan, storage: str) -> str:
+    if plan.codec == "bits":
+        return "return x ? ~0u : 0u;"
+    if plan.codec == "mask":
+        return "return x ? -1 : 0;"
+    value = "sr::to_float(x)" if storage in ("sr::half", "sr::bfloat") else "x"
+    if plan.codec == "key":
+        if plan.compute == "i64":
+            return (
+                "sr::i64 raw = sr::bits_as<sr::i64>(x + 0.0); "
+                "return raw ^ ((raw >> 63) & 0x7fffffffffffffffll);"
+            )
+        return (  # -0.0 becomes 0.0, so that the two compare equal as keys
+            f"sr::i32 raw = sr::bits_as<sr::i32>({value} + 0.0f); "
+            "return raw ^ ((raw >> 31) & 0x7fffffff);"
+        )
+    if plan.codec == "sentinel":
+        return (
+            f"return x == {_missing(plan)} ? Compute({_literal(plan.infinite, plan)}) : Compute(x);"
+        )
+    return f"return Compute({value});"
+
+
+def _encode(plan: Plan, storage: str) -> str:
+    if plan.codec in ("bits", "mask"):
+        return "return Storage(x & 1);"
+    value = "x"
+    if plan.codec == "key":
+        if plan.compute == "i64":
+            return "return sr::bits_as<double>(x ^ ((x >> 63) & 0x7fffffffffffffffll));"
+        value = "sr::bits_as<float>(x ^ ((x >> 31) & 0x7fffffff))"
+    if storage == "sr::half":
+        return f"return sr::to_half({value});"
+    if storage == "sr::bfloat":
+        return f"return sr::to_bfloat({value});"
+    if plan.codec == "sentinel":
+        return f"return {_is_missing(plan)} ? {_missing(plan)} : Storage(x);"
+    return f"return Storage({value});"
+
+
+def _missing(plan: Plan) -> str:
+    assert plan.missing is not None
+    text = f"{plan.missing}ull" if plan.missing >= 0 else f"(-{-plan.missing - 1}ll - 1)"
+    return f"Storage({text})"
+
+
+def _is_missing(plan: Plan) -> str:
+    if plan.annihilate:
+        return f"x == Compute({_literal(plan.infinite, plan)})"
+    limit = (abs(plan.infinite) + 1) // 4 * 3 - 1  # infinity plus a finite number is beyond it
+    return f"x >= {limit}" if plan.infinite > 0 else f"x <= -{limit}"
+
+
+def _fits(plan: Plan) -> str:
+    if not plan.check:
+        return "return true;"
+    unsigned, bits = plan.storage.startswith("u"), int(plan.storage.lstrip("uint"))
+    lowest = 0 if unsigned else -(1 << (bits - 1))
+    highest = (1 << bits) - 1 if unsigned else (1 << (bits - 1)) - 1
+    tests = []
+    if lowest > -(1 << 63):
+        tests.append(f"sr::i64(x) >= {_signed(lowest + (plan.missing == lowest))}")
+    if highest < (1 << 63) - 1:
+        tests.append(f"sr::i64(x) <= {_signed(highest - (plan.missing == highest))}")
+    inside = " && ".join(tests) or "true"
+    if plan.codec == "sentinel":
+        inside = f"({_is_missing(plan)}) || ({inside})"
+    return f"return {inside};"
+
+
+def _signed(x: int) -> str:
+    return f"(-{-x - 1}ll - 1)" if x < 0 else f"{x}ll"
+
+
+# --- the product --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProductKernel:
+    """All that a product kernel is compiled for; equal ones are the same code.
+
+    Parameters
+    ----------
+    plan : Plan
+    step : str
+        A step of ``kernels/steps.cuh``.
+    tile : Tile
+    a_k, b_k : bool
+        Whether k is the contiguous direction of the operand.
+    a_wide, b_wide, c_wide : bool
+        Whether four words lie side by side, aligned, wherever the kernel looks.
+    arg : bool
+        Whether the k that won is kept.
+    """
+
+    plan: Plan
+    step: str
+    tile: Tile
+    a_k: bool
+    a_wide: bool
+    b_k: bool
+    b_wide: bool
+    c_wide: bool
+    arg: bool = False
+
+
+@functools.lru_cache(maxsize=1024)
+def product_source(kernel: ProductKernel) -> str:
+    """The text of a product kernel."""
+    tile = kernel.tile
+    flags = (kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg)
+    return f"""#include "product.cuh"
+{algebra(kernel.plan)}
+using Step = sr::{kernel.step}<Algebra>;
+using Shape = sr::Tile<{tile.arguments()}>;
+using Product = sr::Product<Step, Shape, {", ".join(map(_bool, flags))}>;
+static_assert(Product::BYTES == {tile.shared(word_size(kernel.plan))}, "as the launch has it");
+extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
+kernel(const __grid_constant__ sr::ProductParams p) {{
+  Product::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=1024)
+def join_source(plan: Plan, step: str) -> str:
+    """The text of the kernel that joins the parts of a product whose k was split."""
+    return f"""#include "epilogue.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__(256)
+kernel(const __grid_constant__ sr::ProductParams p) {{
+  sr::JoinParts<sr::{step}<Algebra>>::run(p);
+}}
+"""
+
+
+#: The fields of sr::ProductParams, in order.
+_POINTERS = "a b c parts arg gather flags bad".split()
+_LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
+    alpha beta""".split()
+_INTS = """m n k batch tiles_m tiles_n splits k_split mode forbidden unless unit triangle""".split()
+PRODUCT = (*_POINTERS, *_LONGS, *_INTS)
+
+
+@functools.cache
+def _packer(longs: int, ints: int) -> struct.Struct:
+    return struct.Struct(f"{longs}q{ints}i{4 * (ints % 2)}x")
+
+
+def pack(longs: tuple[int, ...], ints: tuple[int, ...]) -> bytes:
+    """A parameter struct: its 8-byte fields, then its 4-byte ones."""
+    return _packer(len(longs), len(ints)).pack(*longs, *ints)
