@@ -1,0 +1,167 @@
+// What the kernels need of CUDA, on the host: the threads of a block are fibers that take turns.
+//
+// Blocks run one after the other. A fiber runs until it waits at a barrier, so a launch does the
+// same in the same order every time: threads upwards in even blocks and downwards in odd ones,
+// since a missing barrier may show in one order only. Threads of a warp are no closer to each other
+// than any two: what needs them in step must say so.
+#pragma once
+// C's own header: reading what C++ adds to it takes longer than compiling a kernel.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+struct Index {
+  unsigned x, y, z;
+};
+inline Index threadIdx, blockIdx, blockDim{1, 1, 1}, gridDim{1, 1, 1};
+
+namespace host {
+
+constexpr unsigned THREADS = 1024, WARP = 32;   // of a block, at most; of a warp
+constexpr unsigned STACK = 64 << 10, GUARD = 4096;  // bytes of a fiber; bytes behind shared memory
+
+enum State { READY, AT_WARP, AT_BLOCK, DONE };
+struct Fiber {
+  ucontext_t start;
+  jmp_buf here;
+  State state;
+  bool begun;
+};
+
+inline Fiber fibers[THREADS];
+inline unsigned char* shared;
+inline jmp_buf scheduler;
+inline void (*body)();     // the kernel, with its parameters
+inline char trouble[256];  // the first thing that went wrong, in words
+
+template <class... Args>
+void report(const char* format, Args... args) {
+  if (!trouble[0]) snprintf(trouble, sizeof trouble, format, args...);
+}
+
+// Let the others run, until the scheduler comes back.
+inline void leave(State state) {
+  Fiber& own = fibers[threadIdx.x];
+  own.state = state;
+  if (!_setjmp(own.here)) _longjmp(scheduler, 1);
+}
+
+inline void enter(unsigned thread) {
+  Fiber& fiber = fibers[thread];
+  threadIdx.x = thread;
+  if (_setjmp(scheduler)) return;
+  if (fiber.begun) _longjmp(fiber.here, 1);
+  fiber.begun = true;
+  setcontext(&fiber.start);
+}
+
+inline void live() {
+  for (;;) {  // once for each block
+    body();
+    leave(DONE);
+  }
+}
+
+// Open a barrier of the threads [first, last) if all that are still there wait at it.
+inline bool open(unsigned first, unsigned last, State barrier) {
+  bool any = false;
+  for (unsigned t = first; t < last; ++t) {
+    if (fibers[t].state != barrier && fibers[t].state != DONE) return false;
+    any |= fibers[t].state == barrier;
+  }
+  for (unsigned t = first; t < last; ++t)
+    if (fibers[t].state == barrier) fibers[t].state = READY;
+  return any;
+}
+
+inline void run_block(bool upwards) {
+  const unsigned threads = blockDim.x;
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
+  bool going = true;
+  while (going) {
+    for (unsigned i = 0; i < threads; ++i) {
+      const unsigned t = upwards ? i : threads - 1 - i;
+      if (fibers[t].state == READY) enter(t);
+    }
+    going = false;
+    for (unsigned t = 0; t < threads; t += WARP)
+      going |= open(t, t + WARP < threads ? t + WARP : threads, AT_WARP);
+    going = going || open(0, threads, AT_BLOCK);
+  }
+  for (unsigned t = 0; t < threads; ++t)
+    if (fibers[t].state != DONE)
+      return report("block %u: thread %u waits for threads that never come", blockIdx.x, t);
+}
+
+// Run a kernel. The answer is empty, or says what went wrong.
+template <class Params>
+const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, unsigned bytes,
+                   const void* params, unsigned size) {
+  static Params given;
+  static void (*entry)(Params);
+  trouble[0] = 0;
+  if (size != sizeof(Params)) {
+    report("a struct of %u bytes came, the kernel takes %u", size, unsigned(sizeof(Params)));
+    return trouble;
+  }
+  memcpy(&given, params, size);
+  entry = kernel;
+  body = [] { entry(given); };
+  auto* stacks = static_cast<char*>(malloc(size_t(threads) * STACK));
+  for (unsigned t = 0; t < threads; ++t) {
+    ucontext_t& start = fibers[t].start;
+    getcontext(&start);
+    start.uc_stack.ss_sp = stacks + size_t(t) * STACK;
+    start.uc_stack.ss_size = STACK;
+    start.uc_link = nullptr;
+    makecontext(&start, live, 0);
+    fibers[t].begun = false;
+  }
+  shared = static_cast<unsigned char*>(aligned_alloc(128, (bytes + GUARD + 127) / 128 * 128));
+  gridDim.x = blocks;
+  blockDim.x = threads;
+  for (unsigned b = 0; b < blocks && !trouble[0]; ++b) {
+    blockIdx.x = b;
+    memset(shared, 0xff, bytes + GUARD);  // NaN in every floating type
+    run_block(b % 2 == 0);
+    for (unsigned i = 0; i < GUARD; ++i)
+      if (shared[bytes + i] != 0xff)
+        report("block %u wrote %u bytes behind its %u of shared memory", b, i, bytes);
+  }
+  free(shared);
+  free(stacks);
+  return trouble;
+}
+
+}  // namespace host
+
+inline void __syncthreads() { host::leave(host::AT_BLOCK); }
+inline void __syncwarp(unsigned = ~0u) { host::leave(host::AT_WARP); }
+
+// Called where -fsanitize=alignment finds an access that the device would refuse.
+struct Place {
+  const char* file;
+  unsigned line, column;
+};
+extern "C" [[gnu::used]] inline void __ubsan_handle_type_mismatch_v1(const Place* place,
+                                                                     void* address) {
+  host::report("%s:%u: misaligned access to %p", place->file, place->line, address);
+}
+
+namespace sr {
+template <class T>
+T* shared_memory() {
+  return reinterpret_cast<T*>(host::shared);
+}
+}  // namespace sr

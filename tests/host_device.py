@@ -1,0 +1,85 @@
+"""A stand-in for the CUDA device: NumPy's arrays, and the kernels compiled for the host by g++.
+
+The files ``kernels/*.cuh`` are compiled as they are; ``host/host.h`` gives them threads, barriers
+and shared memory. What a device would refuse or get wrong is an error here: a misaligned access,
+threads that wait for others in vain, a write behind shared memory, parameters of the wrong size.
+"""
+
+import ctypes
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from semiring_mm.gpu import device
+
+HERE = Path(__file__).resolve().parent
+KERNELS = HERE.parent / "kernels"
+COMPILED = HERE.parent / ".pytest_cache" / "kernels"
+FLAGS = (
+    "-std=c++17", "-O1", "-ffp-contract=off", "-DSR_HOST", f"-I{KERNELS}", f"-I{HERE / 'host'}",
+    "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment",
+    "-shared", "-fPIC",
+)  # fmt: skip
+LAUNCH = """
+extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
+                              const void* params, unsigned size) {
+  return host::launch(kernel, blocks, threads, shared, params, size);
+}
+"""
+
+
+def compiler() -> str:
+    return os.environ.get("CXX", "g++")
+
+
+class Kernel:
+    """A kernel compiled for the host."""
+
+    def __init__(self, library: Path, limit: int) -> None:
+        self._launch = ctypes.CDLL(str(library)).launch
+        self._launch.restype = ctypes.c_char_p
+        self._limit = limit
+
+    def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
+        assert 0 < blocks < 2**31
+        assert 0 < threads <= 1024
+        assert 0 <= shared <= self._limit
+        if trouble := self._launch(blocks, threads, shared, params, len(params)):
+            raise RuntimeError(trouble.decode())
+
+
+class HostDevice:
+    """What :func:`semiring_mm.gpu.device.current` is replaced by."""
+
+    xp = np
+    name = "host"
+    arch = 90
+    sms = 4
+    shared_limit = 232448
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+
+    def kernel(self, source: str) -> Kernel:
+        if source not in self.kernels:
+            self.kernels[source] = Kernel(compiled(source), self.shared_limit)
+        return self.kernels[source]
+
+
+def compiled(source: str) -> Path:
+    """The library of a kernel, from the cache of the test-suite where it is there."""
+    headers = {**device.headers(), "host.h": (HERE / "host" / "host.h").read_text()}
+    parts = (source, LAUNCH, compiler(), *FLAGS, *headers.values())
+    path = COMPILED / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
+    if not path.exists():
+        COMPILED.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}.tmp")
+        command = (compiler(), *FLAGS, "-x", "c++", "-", "-o", str(fresh))
+        done = subprocess.run(command, input=source + LAUNCH, text=True, capture_output=True)
+        if done.returncode:
+            raise RuntimeError(f"{done.stderr}\nin\n{source}")
+        fresh.replace(path)
+    return path
