@@ -290,6 +290,13 @@ template <int PENDING>
 SR_FN void copies_wait() {}
 #endif
 
+// Joins bits into a word that other blocks write, too.
+#ifndef SR_HOST
+SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
+#else
+SR_FN void atomic_or(u32* word, u32 bits) { *word |= bits; }  // one thread at a time
+#endif
+
 // The block's dynamic shared memory.
 #ifndef SR_HOST
 template <class T>

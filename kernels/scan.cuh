@@ -1,0 +1,140 @@
+// One pass over an operand: its range, and whether NaN or the integer "no edge" is in it.
+#pragma once
+#include "base.cuh"
+
+namespace sr {
+
+// The entries lie in three nested runs, shortest stride first. A task is what a block looks at in one
+// turn: ITEMS times a piece of 256 chunks, `lanes` of them side by side along the columns.
+struct ScanParams {
+  const void* a;
+  void* found;  // [blocks][3] of Wide: least, greatest, odd; or the u32 that kinds are joined into
+  i64 column_stride, row_stride, batch_stride;  // in elements
+  i64 columns, rows;
+  i64 segments, groups, tasks;  // tasks along the columns, along the rows, in all
+  i64 column_step, row_step;    // from one of a task's items to the next; one of them is 0
+  int lanes;
+};
+
+// As source.KINDS has them.
+enum { IS_NAN = 1, IS_MINUS_INF = 2, IS_NEGATIVE = 4, IS_ZERO = 8, IS_POSITIVE = 16, IS_INF = 32 };
+
+SR_FN float scanned(half x) { return to_float(x); }
+SR_FN float scanned(bfloat x) { return to_float(x); }
+template <class T>
+SR_FN T scanned(T x) { return x; }
+
+// Minimum and maximum that drop NaN.
+template <class T>
+SR_FN T lesser(T a, T b) { return b < a ? b : a; }
+template <class T>
+SR_FN T greater(T a, T b) { return b > a ? b : a; }
+SR_FN float lesser(float a, float b) { return fminf(a, b); }
+SR_FN float greater(float a, float b) { return fmaxf(a, b); }
+
+template <class T>
+struct Seen {
+  T low, high;
+  u32 odd;
+
+  SR_FN void clear() {
+    if constexpr (Is<T>::floating) {
+      low = infinity<T>();
+      high = -low;
+    } else {
+      constexpr bool SIGNED = T(-1) < T(0);
+      low = T(SIGNED ? (1ull << (8 * sizeof(T) - 1)) - 1 : ~0ull);
+      high = SIGNED ? T(-low - 1) : T(0);
+    }
+    odd = 0;
+  }
+  SR_FN void join(const Seen& other) {
+    low = lesser(low, other.low);
+    high = greater(high, other.high);
+    odd |= other.odd;
+  }
+  SR_FN u32 kinds() const {
+    u32 found = odd ? IS_NAN : 0;
+    if (low == -infinity<T>()) found |= IS_MINUS_INF;
+    if (low < T(0)) found |= IS_NEGATIVE;
+    if (low <= T(0) && high >= T(0)) found |= IS_ZERO;
+    if (high > T(0)) found |= IS_POSITIVE;
+    if (high == infinity<T>()) found |= IS_INF;
+    return found;
+  }
+};
+
+// Wide: the 8-byte type in which a range is written. MISSING is an integer that stands for "no edge",
+// if HAS_MISSING. KINDS: only the kinds of the entries are wanted.
+template <class Storage, class Wide, bool HAS_MISSING, i64 MISSING, bool WIDE, bool KINDS>
+struct Scan {
+  using Value = decltype(scanned(Storage{}));
+  static constexpr int THREADS = 256, ITEMS = 8;
+  static constexpr int V = WIDE ? 16 / int(sizeof(Storage)) : 1;  // elements of a chunk
+
+  SR_FN static void look(Seen<Value>& seen, Storage entry) {
+    const Value x = scanned(entry);
+    if constexpr (HAS_MISSING) {
+      const bool missing = x == Value(MISSING);
+      seen.odd |= missing;
+      seen.low = missing ? seen.low : lesser(seen.low, x);
+      seen.high = missing ? seen.high : greater(seen.high, x);
+    } else {
+      seen.odd |= x != x;
+      seen.low = lesser(seen.low, x);
+      seen.high = greater(seen.high, x);
+    }
+  }
+
+  SR_FN static void run(const ScanParams& p) {
+    const int thread = int(threadIdx.x), lane = thread % p.lanes, line = thread / p.lanes;
+    const i64 item = p.row_step * p.row_stride + p.column_step * p.column_stride;
+    Seen<Value> seen;
+    seen.clear();
+    for (i64 task = blockIdx.x; task < p.tasks; task += gridDim.x) {
+      const i64 segment = task % p.segments, rest = task / p.segments;
+      const i64 group = rest % p.groups, batch = rest / p.groups;
+      i64 column = segment * (p.column_step ? ITEMS * p.column_step : 0) + lane * V;
+      i64 row = p.row_step ? group * ITEMS * p.row_step + line : group;
+      const Storage* from = static_cast<const Storage*>(p.a) + batch * p.batch_stride +
+                            row * p.row_stride + column * p.column_stride;
+      const bool inside = row + (ITEMS - 1) * p.row_step < p.rows &&
+                          column + (ITEMS - 1) * p.column_step + V <= p.columns;
+      if (inside) {  // all loads under way before the first is looked at
+        using Chunk = Pack<Storage, V>;
+        Chunk x[ITEMS];
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) x[i] = *reinterpret_cast<const Chunk*>(from + i * item);
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i)
+#pragma unroll
+          for (int v = 0; v < V; ++v) look(seen, x[i].x[v]);
+        continue;
+      }
+      for (int i = 0; i < ITEMS && row < p.rows; ++i) {
+        for (int v = 0; v < V && column + v < p.columns; ++v)
+          look(seen, from[i * item + v * p.column_stride]);
+        row += p.row_step;
+        column += p.column_step;
+      }
+    }
+
+    Seen<Value>* all = shared_memory<Seen<Value>>();  // [THREADS]
+    all[thread] = seen;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (thread < half) all[thread].join(all[thread + half]);
+    }
+    if (thread > 0) return;
+    if constexpr (KINDS) {
+      atomic_or(static_cast<u32*>(p.found), all[0].kinds());
+    } else {
+      Wide* found = static_cast<Wide*>(p.found) + 3 * i64(blockIdx.x);
+      found[0] = Wide(all[0].low);
+      found[1] = Wide(all[0].high);
+      found[2] = Wide(all[0].odd);
+    }
+  }
+};
+
+}  // namespace sr

@@ -1,0 +1,81 @@
+"""What a kernel is told of an array: where it lies, its strides, what may be read at once."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan import Plan
+
+__all__ = ["address", "aligned", "ascending", "scalar_bits", "strides", "to_host"]
+
+Array = Any
+
+
+def address(x: Array | None) -> int:
+    """Where an array begins; 0 for none."""
+    if x is None:
+        return 0
+    return int(x.data.ptr) if hasattr(x.data, "ptr") else int(x.ctypes.data)
+
+
+def strides(x: Array) -> tuple[int, int, int]:
+    """Strides in elements of a matrix or a stack: along the stack, the rows, the columns."""
+    steps = [s // x.itemsize for s in x.strides]
+    return (steps[0] if x.ndim == 3 else 0, steps[-2], steps[-1])
+
+
+def aligned(place: int, size: int, steps: tuple[int, ...], elements: int) -> bool:
+    """Whether so many elements can be read at once at every multiple of these strides."""
+    return place % (elements * size) == 0 and all(s % elements == 0 for s in steps)
+
+
+def ascending(x: Array) -> tuple[int, list[tuple[int, int]]]:
+    """An array as three nested runs (stride in elements, size), shortest stride first.
+
+    For work that does not depend on the order of the entries: the axes are sorted, and joined
+    where one continues another; an axis with a negative stride is followed from its other end, and
+    one that repeats its entries is looked at once.
+
+    Returns
+    -------
+    address : int
+        Of the first entry.
+    runs : list of (int, int)
+    """
+    first, axes = address(x), []
+    for size, stride in zip(x.shape, x.strides, strict=True):
+        if stride < 0:
+            first += (size - 1) * stride
+        if size > 1 and stride:
+            axes.append((abs(stride) // x.itemsize, size))
+    runs: list[tuple[int, int]] = []
+    for stride, size in sorted(axes):
+        if runs and stride == runs[-1][0] * runs[-1][1]:
+            runs[-1] = (runs[-1][0], runs[-1][1] * size)
+        else:
+            runs.append((stride, size))
+    return first, runs + [(1, 1)] * (3 - len(runs))
+
+
+_BITS = {"f32": "f", "f64": "d", "i64": "q", "u64": "Q", "u32": "I"}
+
+
+def scalar_bits(plan: Plan, value: float | int | None) -> int:
+    """A scalar as the low bytes of a 64-bit parameter, in the type computed in."""
+    if value is None:
+        return 0
+    if plan.missing is not None and value == plan.missing:
+        value = plan.infinite
+    code = _BITS.get(plan.compute, "i")
+    raw = struct.pack(code, value if code in "fd" else int(value))
+    return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
+
+
+def to_host(x: Array) -> NDArray[Any]:
+    """A NumPy copy of a device array; waits for the device."""
+    copy: NDArray[Any] = x.get() if hasattr(x, "get") else np.array(x)
+    return copy
