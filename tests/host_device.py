@@ -1,12 +1,14 @@
 """A stand-in for the CUDA device: NumPy's arrays, and the kernels compiled for the host by g++.
 
 The files ``kernels/*.cuh`` are compiled as they are; ``host/host.h`` gives them threads, barriers
-and shared memory. What a device would refuse or get wrong is an error here: a misaligned access,
-threads that wait for others in vain, a write behind shared memory, parameters of the wrong size.
+and shared memory. What a device would refuse or get wrong is an error here: a misaligned or wild
+access, threads that wait for others in vain, a write behind shared memory, parameters of the wrong
+size.
 """
 
 import ctypes
 import hashlib
+import mmap
 import os
 import subprocess
 from pathlib import Path
@@ -83,3 +85,15 @@ def compiled(source: str) -> Path:
             raise RuntimeError(f"{done.stderr}\nin\n{source}")
         fresh.replace(path)
     return path
+
+
+def guarded(shape: tuple[int, ...], dtype: np.dtype, fill: float) -> np.ndarray:
+    """An array with memory behind it that nobody may touch."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    inside = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, inside + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + inside), mmap.PAGESIZE, 0)
+    array = np.frombuffer(memory, np.uint8, size, inside - size).view(dtype).reshape(shape)
+    array[...] = fill
+    return array

@@ -212,7 +212,7 @@ def _strides(x: Array) -> tuple[int, int, int]:
 def _address(x: Array | None) -> int:
     if x is None:
         return 0
-    return int(x.data.ptr) if hasattr(x.data, "ptr") else int(x.ctypes.data)
+    return int(x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr)
 
 
 def _aligned(x: Array, strides: tuple[int, ...], elements: int) -> bool:

@@ -19,7 +19,7 @@ def address(x: Array | None) -> int:
     """Where an array begins; 0 for none."""
     if x is None:
         return 0
-    return int(x.data.ptr) if hasattr(x.data, "ptr") else int(x.ctypes.data)
+    return int(x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr)
 
 
 def strides(x: Array) -> tuple[int, int, int]:

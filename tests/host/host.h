@@ -9,6 +9,7 @@
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,13 @@ inline void enter(unsigned thread) {
   if (fiber.begun) _longjmp(fiber.here, 1);
   fiber.begun = true;
   setcontext(&fiber.start);
+}
+
+// A wild access ends its thread, and the launch with a message.
+inline void on_fault(int, siginfo_t* fault, void*) {
+  report("block %u, thread %u: access to %p", blockIdx.x, threadIdx.x, fault->si_addr);
+  fibers[threadIdx.x].state = DONE;
+  _longjmp(scheduler, 1);
 }
 
 inline void live() {
@@ -129,6 +137,10 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
     fibers[t].begun = false;
   }
   shared = static_cast<unsigned char*>(aligned_alloc(128, (bytes + GUARD + 127) / 128 * 128));
+  struct sigaction fault = {}, before;
+  fault.sa_sigaction = on_fault;
+  fault.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler does not return
+  sigaction(SIGSEGV, &fault, &before);
   gridDim.x = blocks;
   blockDim.x = threads;
   for (unsigned b = 0; b < blocks && !trouble[0]; ++b) {
@@ -139,6 +151,7 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
       if (shared[bytes + i] != 0xff)
         report("block %u wrote %u bytes behind its %u of shared memory", b, i, bytes);
   }
+  sigaction(SIGSEGV, &before, nullptr);
   free(shared);
   free(stacks);
   return trouble;
