@@ -1,0 +1,179 @@
+"""The matrix-vector product on the device: one pass over A, and the shape of the launch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
+from ..semirings import Semiring
+from . import device
+from .facts import facts
+from .source import PRODUCT, algebra, pack, word_size
+from .views import address, aligned, scalar_bits
+
+__all__ = ["Shape", "gemv", "join_vector_source", "shape", "vector_source"]
+
+Array = Any
+Scalar = float | int | None
+
+READ_C, ALPHA, BETA = 1, 2, 4
+_THREADS = 256  # sr::Vector's
+_LOADS = 8  # that a thread has under way
+
+
+class Shape(NamedTuple):
+    """How a block goes over A, and into how many parts k is split.
+
+    Parameters
+    ----------
+    lanes : int
+        Threads that share the k of each row; a power of two up to 256.
+    rows : int
+        Rows that a thread takes at once.
+    splits, k_split : int
+        Parts of k, and the steps in each.
+    """
+
+    lanes: int
+    rows: int
+    splits: int
+    k_split: int
+
+
+@functools.lru_cache(maxsize=4096)
+def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
+    """The shape for a matrix (m, k) that is read `chunk` elements at a time."""
+    if k_unit:
+        chunks = -(-k // chunk)
+        rows = 8 if chunks <= 16 else 4
+        while rows > 1 and m * min(256, chunks) < rows * 4 * _THREADS * sms:
+            rows //= 2
+        lanes = 8
+        while lanes < _THREADS and lanes * _LOADS // rows < chunks:
+            lanes *= 2
+    else:
+        rows, lanes = chunk, 1
+        while lanes < 32 and lanes * _LOADS < k and m * lanes < 8 * _THREADS * chunk * sms:
+            lanes *= 2
+    blocks = -(-m // (_THREADS // lanes * rows))
+    step = lanes * (chunk if k_unit else 1) * _LOADS  # of k, that makes splitting worth while
+    splits = max(1, min(4 * sms // blocks, k // step))
+    k_split = -(-k // (splits * step)) * step if splits > 1 else k
+    return Shape(lanes, rows, -(-k // k_split) if splits > 1 else 1, k_split)
+
+
+def vector_source(plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int) -> str:
+    """The text of the kernel; see sr::Vector for its arguments."""
+    flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
+    return _source(plan, f"sr::Vector<Algebra, {flags}, {lanes}, {rows}>", _THREADS)
+
+
+def join_vector_source(plan: Plan) -> str:
+    """The text of the kernel that joins the parts of a product whose k was split."""
+    return _source(plan, "sr::JoinVector<Algebra>", 1024)
+
+
+@functools.lru_cache(maxsize=1024)
+def _source(plan: Plan, body: str, threads: int) -> str:
+    return f"""#include "vector.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({threads})
+kernel(const __grid_constant__ sr::ProductParams p) {{
+  {body}::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(
+    semiring: Semiring, dtype: np.dtype[Any], depth: int, known: tuple[Facts | None, ...],
+    alpha: Scalar, beta: Scalar,
+) -> Plan:  # fmt: skip
+    fa, fx, fy = known
+    plan = make_plan(semiring, dtype, fa, fx, depth, c=fy, alpha=alpha, beta=beta)
+    return bytewise(plan) if plan.codec == "bits" else plan
+
+
+def _choose(
+    semiring: Semiring, a: Array, x: Array, y: Array | None, alpha: Scalar, beta: Scalar
+) -> Plan:
+    """Without a pass over A where that is possible: it would double the time."""
+    whole = a.dtype.kind in "iu"
+    depth = a.shape[1] if whole else 1
+    if not whole or not needs_facts(semiring, a.dtype):
+        return _plan(semiring, a.dtype, depth, (None, None, None), alpha, beta)
+    info = np.iinfo(a.dtype)
+    widest = Facts(int(info.min), int(info.max), True)
+    known = (widest, widest, None if y is None else widest)
+    try:
+        return _plan(semiring, a.dtype, depth, known, alpha, beta)
+    except OverflowError:
+        known = (facts(semiring, a), facts(semiring, x), None if y is None else facts(semiring, y))
+        return _plan(semiring, a.dtype, depth, known, alpha, beta)
+
+
+def gemv(
+    semiring: Semiring,
+    a: Array,
+    x: Array,
+    y: Array,
+    *,
+    accumulate: bool = False,
+    alpha: Scalar = None,
+    beta: Scalar = None,
+) -> None:
+    """y ← (α ⊗ A ⊗ x), or with `accumulate` y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y); A is (m, k).
+
+    Waits for the device only where an integer's result may not fit its dtype.
+    """
+    m, k = a.shape
+    if m == 0:
+        return
+    plan = _choose(semiring, a, x, y if accumulate else None, alpha, beta)
+    here = device.current()
+    size = a.itemsize
+    a_m, a_k = (s // size for s in a.strides)
+    k_unit = abs(a_k) < abs(a_m) or m == 1
+    step, other, extent = (a_k, a_m, m) if k_unit else (a_m, a_k, k)
+    wide = step == 1 and aligned(address(a), size, (other,) if extent > 1 else (), 16 // size)
+    if wide and k_unit and not (x.strides[0] == size and address(x) % 16 == 0):
+        x = x.copy()  # far smaller than A
+    way = shape(m, k, 16 // size if wide else 1, k_unit, here.sms)
+    blocks = -(-m // (_THREADS // way.lanes * way.rows))
+    parts = None
+    if way.splits > 1:
+        parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
+    bad = here.xp.zeros(1, np.uint32) if plan.check else None
+    fields = {
+        "a": address(a), "b": address(x), "c": address(y), "parts": address(parts),
+        "bad": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
+        "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
+        "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
+        "splits": way.splits, "k_split": way.k_split,
+        "mode": (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
+        | (BETA if beta is not None else 0),
+    }  # fmt: skip
+    params = _params(fields)
+    source = vector_source(plan, k_unit, wide, way.lanes, way.rows)
+    shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
+    here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params)
+    if way.splits > 1:
+        threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
+        join = here.kernel(join_vector_source(plan))
+        join.launch(-(-m // 32), threads, threads * word_size(plan), params)
+    if bad is not None and int(bad[0]):
+        raise OverflowError(
+            f"a result of {semiring.name} does not fit {y.dtype}: use a wider dtype, for example "
+            f"A.astype({'np.int64' if y.dtype.itemsize < 8 else 'np.float64'})"
+        )
+
+
+_LONGS = PRODUCT.index("m")  # fields before this one have 8 bytes
+
+
+def _params(fields: dict[str, int]) -> bytes:
+    values = tuple(fields.get(name, 0) for name in PRODUCT)
+    return pack(values[:_LONGS], values[_LONGS:])
