@@ -15,7 +15,9 @@ struct Product {
   static constexpr int WORDS = Left::WORDS + Right::WORDS;  // of one of the two stages
   static constexpr int BYTES = 2 * WORDS * int(sizeof(Word));
   static constexpr int TURNS = Tile::BK / Step::DEPTH;
-  static_assert(TURNS % 2 == 0, "fragments take turns in two sets of registers");
+  // Turns in the body of the inner loop: more of them would not fit the instruction cache.
+  static constexpr int MOST = Step::SHORT ? 8 : 4, UNROLL = TURNS < MOST ? TURNS : MOST;
+  static_assert(TURNS % UNROLL == 0, "fragments take turns in two sets of registers");
   static_assert(!ARG || Step::COLUMNS == 1, "a k for each accumulator");
 
   SR_FN static void run(const ProductParams& p) {
@@ -67,17 +69,29 @@ struct Product {
         const bool more = t + 1 < whole;
         if (more) fetch(left, right, shared + next, Tile::BK);
         marks.before(block.acc);
+        const Word* a_now = as + now;
+        const Word* b_now = bs + now;
+#pragma unroll 1
+        for (int part = 0; part < TURNS / UNROLL; ++part) {
 #pragma unroll
-        for (int turn = 0; turn < TURNS; ++turn) {
-          if (turn + 1 < TURNS) {
-            fragment[(turn + 1) % 2].template load<Left::LD, Right::LD>(
-                as + now, bs + now, (turn + 1) * Step::DEPTH);
-          } else if (more) {  // the last turn's arithmetic hides the change of tiles
-            commit(left, right, shared + next);
-            __syncthreads();  // tile t is in registers, tile t + 1 is there
-            fragment[0].template load<Left::LD, Right::LD>(as + next, bs + next, 0);
+          for (int turn = 0; turn < UNROLL; ++turn) {
+            if (turn + 1 == UNROLL) {  // the last turn's arithmetic hides the change of tiles
+              const bool last = part + 1 == TURNS / UNROLL;
+              a_now += UNROLL * Step::DEPTH * Left::LD;
+              b_now += UNROLL * Step::DEPTH * Right::LD;
+              if (last && more) {
+                commit(left, right, shared + next);
+                __syncthreads();  // tile t is in registers, tile t + 1 is there
+              }
+              if (last) {  // without a next tile, anything that is there
+                a_now = as + (more ? next : now);
+                b_now = bs + (more ? next : now);
+              }
+            }
+            const int ahead = (turn + 1) % UNROLL * Step::DEPTH;
+            fragment[(turn + 1) % 2].template load<Left::LD, Right::LD>(a_now, b_now, ahead);
+            block.take(fragment[turn % 2], p.unit);
           }
-          block.take(fragment[turn % 2], p.unit);
         }
         marks.after(block.acc, t);
       }

@@ -21,6 +21,7 @@ struct General {
   // Whether words lie in memory as they are computed with, so that copies need no registers.
   static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4;
   static constexpr bool MIXED = false;  // whether every other accumulator goes by take_mixed
+  static constexpr bool SHORT = A::FUSED;  // whether a step is one instruction an accumulator
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return A::decode(x); }
@@ -92,7 +93,7 @@ struct Paired {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 2, ELEMENTS = 2, DEPTH = 1;
-  static constexpr bool PLAIN = false, MIXED = false;
+  static constexpr bool PLAIN = false, MIXED = false, SHORT = true;
   static_assert(sizeof(Left) == 2, "two columns fit a word");
 
   SR_FN static u16 raw(Left x) {
@@ -164,7 +165,7 @@ struct Bits {
   using Left = u8;
   using Right = u32;
   static constexpr int COLUMNS = 32, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = false, MIXED = false;
+  static constexpr bool PLAIN = false, MIXED = false, SHORT = true;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return x ? ~0u : 0u; }

@@ -27,6 +27,7 @@ from .source import (
     ProductKernel,
     Step,
     join_source,
+    kind_of,
     pack,
     product_source,
     steps,
@@ -56,7 +57,7 @@ def _plans(
     ordered = replace(plan, keep_nan=False)  # a scan sees to NaN
     if alpha is None and beta is None and can_use_keys(ordered):
         keys = with_keys(ordered)
-    return tuple(steps(plan, keys, arch, arg=arg))
+    return tuple(steps(plan, keys, arch, arg=arg, scaled=alpha is not None))
 
 
 def product(
@@ -153,10 +154,7 @@ class _Job:
         (m, n), k = c.shape[-2:], a.shape[-1]
         batch = c.shape[0] if c.ndim == 3 else 1
         words = -(-n // step.columns)
-        wide = word_size(plan) == 8
-        kind = "arg" if arg is not None else "bits" if step.columns == 32 else "word"
-        if wide:
-            kind = "arg wide" if arg is not None else "wide"
+        kind = kind_of(plan, step, arg=arg is not None)
         launch = choose(kind, m, words, k, batch, here.sms, split=arg is None and not self.triangle)
         tile = launch.tile
         a_strides, b_strides, c_strides = (_strides(x) for x in (a, b, c))

@@ -13,8 +13,10 @@ from ..expressions import Expr, to_cuda
 from ..plan import Plan
 from .tiles import Tile
 
-__all__ = ["KINDS", "ProductKernel", "Step", "algebra", "join_source", "pack", "product_source",
-           "steps", "word_size"]  # fmt: skip
+__all__ = [
+    "KINDS", "ProductKernel", "Step", "algebra", "join_source", "kind_of", "pack",
+    "product_source", "steps", "word_size",
+]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
 KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32}
@@ -39,10 +41,13 @@ class Step:
     columns: int = 1
 
 
-def steps(plan: Plan, keys: Plan | None, arch: int, *, arg: bool) -> list[tuple[Plan, Step]]:
+def steps(
+    plan: Plan, keys: Plan | None, arch: int, *, arg: bool, scaled: bool = False
+) -> list[tuple[Plan, Step]]:
     """The steps that may compute a plan, best first; the last one is right for every operand.
 
-    `keys` is the same plan on order-preserving integers, where there is one.
+    `keys` is the same plan on order-preserving integers, where there is one; `arg`: the k that won
+    is kept; `scaled`: the product is multiplied by α, so that it must not be rounded before.
     """
     if plan.codec == "bits":
         return [(plan, Step("Bits", columns=32))]
@@ -54,7 +59,7 @@ def steps(plan: Plan, keys: Plan | None, arch: int, *, arg: bool) -> list[tuple[
             signs |= KINDS["+inf"]
         linear = _is(plan.mul, "+", "*")
         short = plan.storage in ("float16", "bfloat16")
-        if linear and plan.compute == "f32" and short and not arg:
+        if linear and plan.compute == "f32" and short and not arg and not scaled:
             found.append((plan, Step("NonnegativePaired", signs, 2)))
             found.append((plan, Step("FloatsPaired", columns=2)))
         elif linear and plan.compute == "f32":
@@ -70,6 +75,23 @@ def steps(plan: Plan, keys: Plan | None, arch: int, *, arg: bool) -> list[tuple[
     if not found or found[-1][1].forbidden:
         found.append((plan, Step("General")))
     return found
+
+
+def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
+    """The kind of product, a key of the table of tiles."""
+    if word_size(plan) == 8:
+        return "arg wide" if arg else "wide"
+    if arg:
+        return "arg"
+    if step.columns > 1:
+        return "pair" if step.columns == 2 else "bits"
+    return "fma" if _fused(plan) else "word"
+
+
+def _fused(plan: Plan) -> bool:
+    """Whether ⊕ and ⊗ are one multiply-add."""
+    floating = plan.compute[0] == "f" and plan.codec == "plain"
+    return floating and _is(plan.add, "+") and _is(plan.mul, "*")
 
 
 def _is(expr: Expr, *ops: str) -> bool:
@@ -103,7 +125,7 @@ def algebra(plan: Plan) -> str:
     if floating:
         wins += " || (a != a && b == b)"
     same = "a == b || (a != a && b != b)" if floating else "a == b"
-    fused = floating and plan.codec == "plain" and _is(plan.add, "+") and _is(plan.mul, "*")
+    fused = _fused(plan)
     fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
     pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(plan.mul.op)
     plain = plan.codec == "plain" and storage == compute
@@ -112,7 +134,8 @@ def algebra(plan: Plan) -> str:
         f"  using Storage = {storage};",
         f"  using Compute = {compute};",
         f"  static constexpr bool PLAIN = {_bool(plain)}, LEAST = {_bool(least)},",
-        f"      INTEGER = {_bool(not floating)}, CHECK = {_bool(plan.check)};",
+        f"      INTEGER = {_bool(not floating)}, CHECK = {_bool(plan.check)},",
+        f"      FUSED = {_bool(fused)};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
         f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {fold}; }}",
