@@ -64,8 +64,10 @@ class HostDevice:
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
+        self.asked: list[str] = []  # the sources that were asked for, one for each launch
 
     def kernel(self, source: str) -> Kernel:
+        self.asked.append(source)
         if source not in self.kernels:
             self.kernels[source] = Kernel(compiled(source), self.shared_limit)
         return self.kernels[source]

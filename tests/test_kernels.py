@@ -14,7 +14,7 @@ import pytest
 import reference
 from host_device import HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import ALGEBRAS, BOOL, EVERY
+from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
@@ -45,6 +45,7 @@ def small_tiles(monkeypatch):
 def use_tile(monkeypatch, tile):
     monkeypatch.setattr(tiles, "TILES", {kind: {tile: 1.0} for kind in tiles.TILES})
     tiles.choose.cache_clear()
+
 
 # --- the host as a device -----------------------------------------------------------------------
 
@@ -180,3 +181,95 @@ def test_every_semiring_and_dtype(name, dtype):
     for m, k, n in [(1, 1, 3), (5, 3, 7), (15, 9, 17), (17, 17, 33)]:
         a, b = (reference.small(rng, name, s, dtype) for s in ((m, k), (k, n)))
         check(name, multiply(name, a, b), reference.product(name, a, b))
+
+
+@pytest.mark.parametrize("with_nan", [True, False], ids=["nan", "no nan"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "f4"), ("max_times", "f4"), ("max_min", "f4"), ("min_max", "f2"),
+     ("plus_times", "f8"), ("any_pair", "f4"), ("max_plus", BFLOAT16), ("log_plus", "f4")],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.usefixtures("small_tiles")
+def test_special_values(name, dtype, with_nan):
+    """As NumPy's ufuncs have them: inf - inf and 0 * inf are NaN, and min and max keep a NaN."""
+    rng = np.random.default_rng(2)
+    special = [nan, inf, -inf, -0.0, 0.0, 1.0, -2.0, 3.0][not with_nan :]
+    a, b = (rng.choice(special, s).astype(dtype) for s in ((39, 3), (3, 51)))
+    a[::3], b[:, ::3] = 2, -1
+    check(name, multiply(name, a, b), reference.product(name, a, b))
+
+
+#: What each step is for, and entries that it may meet; TINY and HUGE leave the normal numbers.
+TINY, HUGE = "TINY", "HUGE"
+FUSED = [
+    ("Nonnegative", "min_plus", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
+    ("Nonnegative", "max_plus", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
+    ("Nonnegative", "min_times", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE)),
+    ("Nonnegative", "max_times", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE)),
+    ("NonnegativePaired", "min_plus", "f2", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
+    ("NonnegativePaired", "max_times", BFLOAT16, (0, 1, 2.5, 1e-3, TINY, HUGE)),
+    ("FloatsPaired", "min_plus", BFLOAT16, (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
+    ("FloatsPaired", "max_plus", "f2", (inf, -2.5, -1e-3, TINY, HUGE)),
+    ("FloatsPaired", "min_times", "f2", (-inf, 0, 3, -2.5, 1e-3, TINY, HUGE)),
+    ("Ordered", "max_min", "f4", (inf, -inf, 0, 1, -2.5, TINY, HUGE)),
+    ("Ordered", "min_max", BFLOAT16, (inf, -inf, 0, 1, -2.5, TINY, HUGE)),
+    ("Ordered", "max_min", "i1", (-128, 127, 0, 5)),
+    ("Ordered", "min_max", "u2", (65535, 0, 5, 32768)),
+    ("Ordered", "min_max", "i4", (-(2**31), 2**31 - 1, 0, 5)),
+    ("Sums", "min_plus", "i4", (2**31 - 1, 2**26, -(2**26), 0, 1, -7)),
+    ("Sums", "max_plus", "i4", (-(2**31), 2**26, -(2**26), 0, 1, -7)),
+    ("SumsPaired", "min_plus", "i2", (2**15 - 1, 2**11, -(2**11), 0, 1, -7)),
+    ("SumsPaired", "max_plus", "i2", (-(2**15), 2**11, -(2**11), 0, 1, -7)),
+]
+
+
+def entries(rng, values, shape, dtype):
+    """Each row and column of its own range, so that every value wins somewhere."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "iu":
+        info = ml_dtypes.finfo(dtype)
+        ends = {TINY: float(info.smallest_subnormal), HUGE: float(info.max)}
+        values = [ends.get(x, x) for x in values]
+    return rng.choice(np.array(values).astype(dtype), shape)
+
+
+@pytest.mark.parametrize(("step", "name", "dtype", "values"), FUSED, ids=str)
+@pytest.mark.usefixtures("small_tiles")
+def test_fused_steps_equal_the_general_one(step, name, dtype, values, monkeypatch):
+    """Bit for bit, with the operands for which they are chosen, and with α, β and C."""
+    rng = np.random.default_rng(3)
+    for depth in (1, 2, 7):  # fewer values in a column leave something to win for the others
+        for picked in (values, values[depth % 3 :: 2]):
+            a, b, c = (entries(rng, picked, s, dtype) for s in ((17, depth), (depth, 35), (17, 35)))
+            for options in ({}, {"c": c}, {"c": c, "beta": 1}, {"alpha": 1}):
+                scaled = "alpha" in options or "beta" in options
+                if scaled and step == "Ordered":
+                    continue
+                if scaled and name.endswith("times") and nan in reference.product(name, a, b):
+                    continue
+                monkeypatch.setattr(HOST, "arch", 75)  # where only the general step is used
+                general = multiply(name, a, b, **options)
+                monkeypatch.setattr(HOST, "arch", 90)
+                HOST.asked.clear()
+                check(name, multiply(name, a, b, **options), general)
+                if picked is values and not (scaled and "Paired" in step):
+                    assert f"sr::{step}<" in HOST.asked[0]
+                if "c" not in options and "alpha" not in options:
+                    check(name, general, reference.product(name, a, b))
+
+
+@pytest.mark.parametrize(
+    "how", ["CCC", "CFF", "FCs", "FFr", "ooo", "opp", "ppC", "srF", "rso", "FpC", "pFC"]
+)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "f4"), ("min_plus", "i2"), ("lor_land", "?"), ("plus_times", "f8"),
+     ("min_times", "u1")],
+)  # fmt: skip
+@pytest.mark.usefixtures("small_tiles")
+def test_every_layout(name, dtype, how):
+    rng = np.random.default_rng(4)
+    for m, k, n in [(32, 24, 48), (36, 20, 20), (31, 21, 17)]:
+        a, b = (reference.small(rng, name, s, np.dtype(dtype)) for s in ((m, k), (k, n)))
+        check(name, multiply(name, a, b, how=how), reference.product(name, a, b))
