@@ -1,0 +1,120 @@
+"""Closures of small matrices on the device, one block of threads for each."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..plan import Facts, Plan, bytewise, make_plan
+from ..semirings import Semiring
+from . import device
+from .source import algebra, pack, word_size
+from .views import address, aligned, strides
+
+__all__ = ["BASE", "closure_batch", "closure_block", "closure_source", "shape"]
+
+Array = Any
+Known = tuple[Facts, Facts, Facts]
+
+#: Rows of the largest block that :func:`closure_block` takes.
+BASE = 64
+
+
+class Shape(NamedTuple):
+    """Which kernel closes a matrix: in registers, or in shared memory where `side` is 0.
+
+    Parameters
+    ----------
+    side, entries : int
+        A block is side x side threads with entries x entries of the matrix each; or else `entries`
+        is the number of columns that a lane has.
+    threads, shared : int
+        Of a block; `shared` in bytes.
+    """
+
+    side: int
+    entries: int
+    threads: int
+    shared: int
+
+
+def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape:
+    """The shape for matrices of n rows; `alone` where there are too few to fill the device."""
+    for side, entries, small in ((8, 4, True), (16, 4, alone or word == 8), (8, 8, word == 4),
+                                 (12, 8, word == 4), (16, 8, word == 4)):  # fmt: skip
+        if small and n <= side * entries:
+            line = side * entries * (2 * word + 4 * marks)  # row k, column k, marks of row k
+            return Shape(side, entries, side * side, 2 * line)
+    return Shape(0, -(-n // 32), 1024, n * (n + 2) * word + (4 * n * n if marks else 0))
+
+
+@functools.lru_cache(maxsize=1024)
+def closure_source(plan: Plan, side: int, entries: int, wide: bool, marks: bool) -> str:
+    """The text of the kernel; see sr::ClosureTile and sr::ClosureShared."""
+    flags = [str(x).lower() for x in (wide, marks)]
+    if side:
+        body = f"sr::ClosureTile<Algebra, {side}, {entries}, {', '.join(flags)}>"
+    else:
+        body = f"sr::ClosureShared<Algebra, {entries}, {flags[1]}>"
+    return f"""#include "closure.cuh"
+{algebra(plan)}
+using Closure = {body};
+extern "C" __global__ void __launch_bounds__({side * side or 1024})
+kernel(const __grid_constant__ sr::ClosureParams p) {{
+  Closure::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
+    if plan.codec == "bits":
+        plan = bytewise(plan)
+    # what is closed stays within the ranges that are known; infinity stays the same infinity
+    return replace(plan, check=False, annihilate=plan.annihilate or plan.codec == "sentinel")
+
+
+def closure_block(
+    semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
+) -> None:
+    """A ← A* in place for a matrix of at most :data:`BASE` rows with one on its diagonal.
+
+    With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry strictly improves.
+    """
+    closure_batch(semiring, a, known, predecessors)
+
+
+def closure_batch(
+    semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
+) -> bool:
+    """The same for a stack of matrices (batch, n, n), or False if n is too large for one launch."""
+    n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
+    if a.size == 0:
+        return True
+    depth = n if a.dtype.kind in "iu" else 1  # else it does not matter
+    plan = _plan(semiring, a.dtype, known, depth)
+    here = device.current()
+    marks = predecessors is not None
+    way = shape(n, word_size(plan), marks, alone=batch <= here.sms)
+    if way.shared > here.shared_limit:
+        return False
+    steps = strides(a)
+    mark_steps = (0, 0, 0) if predecessors is None else strides(predecessors)
+    wide = way.side > 0 and n % 4 == 0 and all(map(_by_fours, (a, predecessors)))
+    params = pack((address(a), address(predecessors), *steps, *mark_steps), (n,))
+    source = closure_source(plan, way.side, way.entries, wide, marks)
+    here.kernel(source).launch(batch, way.threads, way.shared, params)
+    return True
+
+
+def _by_fours(x: Array | None) -> bool:
+    """Whether four entries of a row can be read at once."""
+    if x is None:
+        return True
+    steps = strides(x)
+    return steps[2] == 1 and aligned(address(x), x.itemsize, steps[:2], 4)
