@@ -60,8 +60,10 @@ struct Vector {
     }
     const i64 a_k = WIDE ? 1 : p.a_k, x_k = WIDE ? 1 : p.b_k;
     i64 k = k0 + lane() * V;
+#pragma unroll 1
     for (; k + (ITEMS - 1) * LANES * V + V <= k1; k += ITEMS * LANES * V)
       take<ITEMS>(acc, a, x, k, a_k, x_k);
+#pragma unroll 1
     for (; k + V <= k1; k += LANES * V) take<1>(acc, a, x, k, a_k, x_k);
     for (; k < k1; ++k) {  // part of a chunk, in one of the lanes
       const Compute right = A::decode(x[k * x_k]);
@@ -98,6 +100,7 @@ struct Vector {
     const Storage* a = static_cast<const Storage*>(p.a) + first * p.a_m;
     int k = k0 + lane();
     if (left >= V) {
+#pragma unroll 1
       for (; k + (ITEMS - 1) * LANES < k1; k += ITEMS * LANES) {
         Chunk rows[ITEMS];
         Storage by[ITEMS];
@@ -109,6 +112,7 @@ struct Vector {
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) fold(acc, rows[i], by[i]);
       }
+#pragma unroll 1
       for (; k < k1; k += LANES)
         fold(acc, *reinterpret_cast<const Chunk*>(a + k * p.a_k), x[k * p.b_k]);
     } else {  // the last rows; V > 1, so A's rows are side by side
