@@ -20,6 +20,7 @@ import numpy as np
 from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, needs_facts, with_keys
 from ..semirings import Semiring
 from . import device
+from .closure import BASE, closure_batch, closure_block
 from .facts import facts, flags_of
 from .packing import packed_bits
 from .source import (
@@ -34,8 +35,17 @@ from .source import (
     word_size,
 )
 from .tiles import choose
+from .vector import gemv
 
-__all__ = ["Facts", "facts", "product"]
+__all__ = [
+    "BASE",
+    "Facts",
+    "closure_batch",
+    "closure_block",
+    "facts",
+    "gemv",
+    "product",
+]
 
 Array = Any
 Scalar = float | int | None
