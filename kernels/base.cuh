@@ -134,10 +134,10 @@ SR_FN double abs(double x) { return fabs(x); }
 
 SR_FN float fma(float x, float y, float z) { return fmaf(x, y, z); }
 SR_FN double fma(double x, double y, double z) { return ::fma(x, y, z); }
-SR_CALL float exp(float x) { return expf(x); }
-SR_CALL float log(float x) { return logf(x); }
-SR_CALL float log1p(float x) { return log1pf(x); }
-SR_CALL float expm1(float x) { return expm1f(x); }
+SR_FN float exp(float x) { return expf(x); }
+SR_FN float log(float x) { return logf(x); }
+SR_FN float log1p(float x) { return log1pf(x); }
+SR_FN float expm1(float x) { return expm1f(x); }
 SR_FN float sqrt(float x) { return sqrtf(x); }
 SR_CALL double exp(double x) { return ::exp(x); }
 SR_CALL double log(double x) { return ::log(x); }
@@ -146,7 +146,7 @@ SR_CALL double expm1(double x) { return ::expm1(x); }
 SR_FN double sqrt(double x) { return ::sqrt(x); }
 
 template <class T>
-SR_CALL T logaddexp(T a, T b) {
+SR_FN T logaddexp(T a, T b) {
   T high = max(a, b), low = a > b ? b : a;
   if (low == high) return high + T(0.693147180559945309417);  // two infinities of a sign, too
   return high + log1p(exp(low - high));

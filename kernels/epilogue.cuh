@@ -194,6 +194,18 @@ struct Marks<Step, Tile, true> {
         if (A::better(acc[i][j], old[i][j])) tile[i][j] = t;
   }
 
+  // The first k of the entry that gives NaN.
+  SR_FN static int first_nan(const ProductParams& p, const typename A::Storage* a,
+                             const typename A::Storage* b, int row, int column) {
+    int k = 0;
+    for (; k + 1 < p.k; ++k) {
+      const Word value = A::mul(A::decode(a[row * p.a_m + k * p.a_k]),
+                                A::decode(b[k * p.b_k + column * p.b_n]));
+      if (value != value) break;
+    }
+    return k;
+  }
+
   SR_FN void search(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int row0,
                     int column0) const {
     using Storage = typename A::Storage;
@@ -206,7 +218,10 @@ struct Marks<Step, Tile, true> {
       for (int j = 0; j < TN; ++j) {
         const int column = column0 + Tile::column(j);
         if (row >= p.m || column >= p.n || tile[i][j] < 0) continue;
-        const int first = tile[i][j] * Tile::BK;
+        int first = tile[i][j] * Tile::BK;
+        if constexpr (A::NAN) {  // comparisons do not see a NaN: find the first tile that has one
+          if (acc[i][j] != acc[i][j]) first = first_nan(p, a, b, row, column);
+        }
         int found = first;
 #pragma unroll
         for (int q = Tile::BK - 1; q >= 0; --q) {  // downwards: the smallest k stays

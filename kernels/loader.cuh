@@ -31,9 +31,9 @@ struct Loader {
   static constexpr int ROWS = LEFT ? Tile::BM : Tile::BN;
   static constexpr int LD = ROWS + Tile::PAD;  // leading dimension in shared memory
   static constexpr int WORDS = Tile::BK * LD;
-  // Words that lie in memory as they are computed with, in the order of shared memory, are copied
-  // without passing through registers.
-  static constexpr bool ASYNC = Step::PLAIN && WIDE && !K_UNIT;
+  // Words that lie in memory as they are computed with are copied without passing through
+  // registers, but four at a time only in the order of shared memory.
+  static constexpr bool ASYNC = Step::PLAIN && !(WIDE && K_UNIT);
   static constexpr int CHUNK = WIDE ? 4 : 1;  // words that a thread reads at once
   static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;
   static constexpr int LINE = (K_UNIT ? Tile::BK : ROWS) / CHUNK;  // chunks side by side
@@ -94,7 +94,7 @@ struct Loader {
       // the second element of a word may be outside where the first is not
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
-        copy_async<16>(stage + (k + k_step(i)) * LD + row + row_step(i), from);
+        copy_async<4 * CHUNK>(stage + (k + k_step(i)) * LD + row + row_step(i), from);
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll

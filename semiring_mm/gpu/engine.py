@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,16 +58,22 @@ _JOINERS = 256  # threads of a block that joins parts
 def _plans(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, alpha: Scalar, beta: Scalar, arg: bool, arch: int,
-) -> tuple[tuple[Plan, Step], ...]:  # fmt: skip
+) -> tuple[_Way, ...]:  # fmt: skip
     """The ways to compute a product, best first; the last one is right for all operands."""
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
+    seen = [x for x in (fa, fb, fc) if x is not None]
+    if plan.codec == "sentinel" and not any(x.special for x in seen) and plan.missing not in (
+        alpha, beta,
+    ):  # fmt: skip
+        # nothing is missing, so nothing will be
+        plan = replace(plan, codec="plain", missing=None, annihilate=False)
     if arg and plan.codec == "bits":
         plan = bytewise(plan)
     keys = None
     ordered = replace(plan, keep_nan=False)  # a scan sees to NaN
     if alpha is None and beta is None and can_use_keys(ordered):
         keys = with_keys(ordered)
-    return tuple(steps(plan, keys, arch, arg=arg, scaled=alpha is not None))
+    return tuple(_Way(*way) for way in steps(plan, keys, arch, arg=arg, scaled=alpha is not None))
 
 
 def product(
@@ -91,13 +97,15 @@ def product(
     The arguments are those of :func:`semiring_mm.cpu.engine.product`, on device arrays.
     """
     here = device.current()
-    xp = here.xp
     if overlap == "a":  # C coincides with A: read it as it was
         a = a.copy()
     elif overlap == "b":
         b = b.copy()
-        if gather is not None and gather is arg:
+        if gather is arg and gather is not None:
             gather = gather.copy()
+    if gather is None and not triangle and _by_columns(c) and _commutes(semiring):
+        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
+        arg = None if arg is None else arg.swapaxes(-1, -2)
     fa = fb = fc = None
     whole = a.dtype.kind in "iu"
     if whole and needs_facts(semiring, a.dtype):
@@ -110,22 +118,27 @@ def product(
         semiring, a.dtype, fa, fb, fc if accumulate else None, a.shape[-1] if whole else 1,
         alpha, beta, arg is not None, here.arch,
     )  # fmt: skip
-    if ways[0][1].columns == 32:
+    best, last = ways[0], ways[-1]
+    if best.step.columns == 32:
         b = packed_bits(b)
-    bad = xp.zeros(1, np.uint32) if ways[-1][0].check else None
-    job = _Job(semiring, a, b, c, accumulate, alpha, beta, arg, gather, triangle, bad)
-    plan, step = ways[0]
-    if not step.forbidden:
-        job.run(plan, step)
+    mode = (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
+    mode |= BETA if beta is not None else 0
+    bad = here.xp.zeros(1, np.uint32) if last.plan.check else None
+    run = functools.partial(
+        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad, mode=mode, alpha=alpha,
+        beta=beta, triangle=triangle,
+    )  # fmt: skip
+    if not best.step.forbidden:
+        run(best)
     elif known is not None and known[0] is not None:
         seen = _kinds(known[0]) | _kinds(known[1])
-        job.run(*next(way for way in ways if not way[1].forbidden & seen))
-    elif a.shape[-2] * b.shape[-1] * a.shape[-1] < _WORTH_A_SCAN:
-        job.run(*ways[-1])
+        run(next(way for way in ways if not way.step.forbidden & seen))
+    elif c.size * a.shape[-1] < _WORTH_A_SCAN:
+        run(last)
     else:
         flags = flags_of(semiring, a, b)
-        job.run(plan, step, flags, step.forbidden, 0)
-        job.run(*ways[-1], flags, step.forbidden, 1)
+        run(best, flags=flags, forbidden=best.step.forbidden, unless=0)
+        run(ways[1], flags=flags, forbidden=best.step.forbidden, unless=1)
     if bad is not None and int(bad[0]):
         raise OverflowError(
             f"a result of {semiring.name} does not fit {c.dtype}: use a wider dtype, for example "
@@ -142,73 +155,111 @@ def _kinds(x: Facts) -> int:
     return sum(KINDS[kind] for kind in x.kinds())
 
 
-class _Job:
-    """One product, however many kernels it takes."""
+def _by_columns(c: Array) -> bool:
+    return bool(c.strides[-2] == c.itemsize and c.strides[-1] != c.itemsize)
 
-    def __init__(
-        self, semiring: Semiring, a: Array, b: Array, c: Array, accumulate: bool, alpha: Scalar,
-        beta: Scalar, arg: Array | None, gather: Array | None, triangle: bool, bad: Array | None,
-    ) -> None:  # fmt: skip
-        self.a, self.b, self.c = a, b, c
-        self.alpha, self.beta = alpha, beta
-        self.arg, self.gather, self.bad, self.triangle = arg, gather, bad, triangle
-        self.mode = READ_C if accumulate else 0
-        self.mode |= (ALPHA if alpha is not None else 0) | (BETA if beta is not None else 0)
 
-    def run(
-        self, plan: Plan, step: Step, flags: Array | None = None, forbidden: int = 0,
-        unless: int = 0,
-    ) -> None:  # fmt: skip
-        here = device.current()
-        a, b, c, arg = self.a, self.b, self.c, self.arg
-        (m, n), k = c.shape[-2:], a.shape[-1]
-        batch = c.shape[0] if c.ndim == 3 else 1
-        words = -(-n // step.columns)
-        kind = kind_of(plan, step, arg=arg is not None)
-        launch = choose(kind, m, words, k, batch, here.sms, split=arg is None and not self.triangle)
-        tile = launch.tile
-        a_strides, b_strides, c_strides = (_strides(x) for x in (a, b, c))
-        a_k = a_strides[2] == 1 and not (a_strides[1] == 1 and m > 1)
-        b_k = b_strides[1] == 1 and not (b_strides[2] == 1 and n > 1)
-        elements = 4 if step.columns == 32 else 4 * step.columns
-        group = min((4 if tile.tn % 4 == 0 else 2) * step.columns, 16 // c.itemsize)
-        kernel = ProductKernel(
-            plan, step.name, tile, a_k,
-            _wide(a, a_strides, 2 if a_k else 1, 4), b_k,
-            _wide(b, b_strides, 1 if b_k else 2, 4 if b_k else elements),
-            c_strides[2] == 1 and n % group == 0 and _aligned(c, c_strides[:2], group),
-            arg is not None,
-        )  # fmt: skip
-        tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
-        blocks = tiles_m * tiles_n * launch.splits * batch
-        if blocks > 0x7FFFFFFF:
-            raise ValueError(
-                f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
-                f"launch at most 2147483647; multiply parts of the batch"
-            )
-        size = word_size(plan)
-        parts = None
-        if launch.splits > 1:
-            parts = here.xp.empty(batch * launch.splits * m * words * size, np.uint8)
-        arg_strides = (0, 0, 0) if arg is None else _strides(arg)
-        gather_strides = (0, 0, 0) if self.gather is None else _strides(self.gather)
-        longs = (
-            *map(_address, (a, b, c, parts, arg, self.gather, flags, self.bad)),
-            a_strides[1], a_strides[2], a_strides[0], b_strides[1], b_strides[2], b_strides[0],
-            c_strides[1], c_strides[2], c_strides[0],
-            arg_strides[1], arg_strides[2], arg_strides[0], *gather_strides[1:],
-            _bits(plan, self.alpha), _bits(plan, self.beta),
-        )  # fmt: skip
-        ints = (
-            m, n, k, batch, tiles_m, tiles_n, launch.splits, launch.k_split, self.mode, forbidden,
-            unless, 1, int(self.triangle),
-        )  # fmt: skip
-        params = pack(longs, ints)
-        code = here.kernel(product_source(kernel))
-        code.launch(blocks, tile.threads, tile.shared(size), params)
-        if launch.splits > 1:
-            joiners = -(-m * words * batch // _JOINERS)
-            here.kernel(join_source(plan, step.name)).launch(joiners, _JOINERS, 0, params)
+@functools.lru_cache(maxsize=256)
+def _commutes(semiring: Semiring) -> bool:
+    mul = semiring.mul_expr
+    return mul.op in ("+", "*", "min", "max", "&", "|", "^") and {x.op for x in mul.args} == {
+        "a", "b",
+    }  # fmt: skip
+
+
+@dataclass(eq=False)
+class _Way:
+    """A plan and an inner step, and the launches that were prepared for them."""
+
+    plan: Plan
+    step: Step
+    launches: dict[Any, _Launch] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """All of a launch that follows from shapes, strides and alignments."""
+
+    kernel: device.Kernel
+    blocks: int
+    threads: int
+    shared: int
+    strides: tuple[int, ...]
+    sizes: tuple[int, ...]
+    parts: int  # bytes of partial results
+    joiner: device.Kernel | None
+    joiners: int
+
+
+def _run(
+    here: device.Device, way: _Way, *, a: Array, b: Array, c: Array, arg: Array | None,
+    gather: Array | None, bad: Array | None, mode: int, alpha: Scalar, beta: Scalar,
+    triangle: bool, flags: Array | None = None, forbidden: int = 0, unless: int = 0,
+) -> None:  # fmt: skip
+    addresses = [_address(x) for x in (a, b, c)]
+    key = (
+        here.index, triangle, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
+        None if arg is None else arg.strides, None if gather is None else gather.strides,
+        *(x % 32 for x in addresses),
+    )  # fmt: skip
+    launch = way.launches.get(key)
+    if launch is None:
+        if len(way.launches) >= 4096:
+            way.launches.clear()
+        launch = way.launches[key] = _prepare(here, way, a, b, c, arg, gather, triangle)
+    parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
+    longs = (
+        *addresses, *map(_address, (parts, arg, gather, flags, bad)), *launch.strides,
+        _bits(way.plan, alpha), _bits(way.plan, beta),
+    )  # fmt: skip
+    params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, int(triangle)))
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+    if launch.joiner is not None:
+        launch.joiner.launch(launch.joiners, _JOINERS, 0, params)
+
+
+def _prepare(
+    here: device.Device, way: _Way, a: Array, b: Array, c: Array, arg: Array | None,
+    gather: Array | None, triangle: bool,
+) -> _Launch:  # fmt: skip
+    plan, step = way.plan, way.step
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    batch = c.shape[0] if c.ndim == 3 else 1
+    words = -(-n // step.columns)
+    kind = kind_of(plan, step, arg=arg is not None)
+    chosen = choose(kind, m, words, k, batch, here.sms, split=arg is None and not triangle)
+    tile, size = chosen.tile, word_size(plan)
+    a_at, b_at, c_at = (_strides(x) for x in (a, b, c))
+    a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)
+    b_k = b_at[1] == 1 and not (b_at[2] == 1 and n > 1)
+    elements = 4 if step.columns == 32 else 4 * step.columns
+    group = min((4 if tile.tn % 4 == 0 else 2) * step.columns, 16 // c.itemsize)
+    kernel = ProductKernel(
+        plan, step.name, tile, a_k,
+        _wide(a, a_at, 2 if a_k else 1, 4), b_k,
+        _wide(b, b_at, 1 if b_k else 2, 4 if b_k else elements),
+        c_at[2] == 1 and n % group == 0 and _aligned(c, c_at[:2], group),
+        arg is not None,
+    )  # fmt: skip
+    tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
+    blocks = tiles_m * tiles_n * chosen.splits * batch
+    if blocks > 0x7FFFFFFF:
+        raise ValueError(
+            f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
+            f"launch at most 2147483647; multiply parts of the batch"
+        )
+    split = chosen.splits > 1
+    arg_at = (0, 0, 0) if arg is None else _strides(arg)
+    gather_at = (0, 0, 0) if gather is None else _strides(gather)
+    strides = (a_at, b_at, c_at, arg_at)
+    return _Launch(
+        here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
+        (*(x for at in strides for x in (at[1], at[2], at[0])), *gather_at[1:]),
+        (m, n, k, batch, tiles_m, tiles_n, chosen.splits, chosen.k_split),
+        batch * chosen.splits * m * words * size if split else 0,
+        here.kernel(join_source(plan, step.name)) if split else None,
+        -(-m * words * batch // _JOINERS),
+    )  # fmt: skip
 
 
 def _strides(x: Array) -> tuple[int, int, int]:

@@ -85,7 +85,20 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
         return "arg"
     if step.columns > 1:
         return "pair" if step.columns == 2 else "bits"
+    if _SLOW & (plan.add.ops() | plan.mul.ops()):
+        return "slow"
+    if not _plain(plan):
+        return "coded"
     return "fma" if _fused(plan) else "word"
+
+
+#: Functions that take many instructions.
+_SLOW = frozenset({"exp", "log", "log1p", "expm1", "logaddexp", "//", "%"})
+
+
+def _plain(plan: Plan) -> bool:
+    """Whether values are computed with as they are stored."""
+    return plan.codec == "plain" and _STORAGE[plan.storage] == _COMPUTE[plan.compute]
 
 
 def _fused(plan: Plan) -> bool:
@@ -122,20 +135,17 @@ def algebra(plan: Plan) -> str:
         wins = "a > b" if least else "a < b"  # true is -1
     else:
         wins = "a < b" if least else "a > b"
-    if floating:
-        wins += " || (a != a && b == b)"
     same = "a == b || (a != a && b != b)" if floating else "a == b"
     fused = _fused(plan)
     fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
     pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(plan.mul.op)
-    plain = plan.codec == "plain" and storage == compute
     lines = [
         "struct Algebra {",
         f"  using Storage = {storage};",
         f"  using Compute = {compute};",
-        f"  static constexpr bool PLAIN = {_bool(plain)}, LEAST = {_bool(least)},",
+        f"  static constexpr bool PLAIN = {_bool(_plain(plan))}, LEAST = {_bool(least)},",
         f"      INTEGER = {_bool(not floating)}, CHECK = {_bool(plan.check)},",
-        f"      FUSED = {_bool(fused)};",
+        f"      FUSED = {_bool(fused)}, NAN = {_bool(floating)};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
         f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {fold}; }}",

@@ -46,8 +46,9 @@ class Tile:
 
 
 #: Tiles by kind of product, with the share of the inner loop's ceiling that each reaches when it
-#: fills the chip: "fma" takes one instruction a pair, "word" several, "pair" has two columns to a
-#: word, "bits" 32; "wide" are 64-bit words; "arg" keeps the k that won.
+#: fills the chip: "fma" takes one instruction a pair, "word" several, "coded" reads values that it
+#: must convert, "slow" calls long functions, "pair" has two columns to a word, "bits" 32; "wide"
+#: are 64-bit words; "arg" keeps the k that won.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 32, 8, 16, 8): 0.95,
@@ -61,6 +62,13 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 64, 16, 4, 4, 8, 3): 0.65,
         Tile(32, 32, 32, 4, 2, 8, 4): 0.40,
     },
+    "coded": {
+        Tile(128, 256, 8, 8, 16, 8): 0.92,
+        Tile(128, 128, 8, 8, 16, 8, 2): 0.90,
+        Tile(64, 64, 16, 4, 4, 8, 3): 0.65,
+        Tile(32, 32, 32, 4, 2, 8, 4): 0.40,
+    },
+    "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.90},
     "pair": {
         Tile(128, 128, 32, 8, 16, 8, 2): 0.95,
         Tile(64, 64, 16, 4, 4, 8, 3): 0.65,
