@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from walks import brute, check_cycle, potentials, scipy_distances, sparse, weights
 
 import semiring_mm as sm
+from semiring_mm.cpu import engine
 from semiring_mm.files import Graph
-from semiring_mm.graphs import inputs
 
 inf = np.inf
 SIZES = [1, 2, 3, 7, 16, 63, 64, 65, 129, 200]
@@ -349,7 +349,7 @@ def test_overwrite_is_refused_where_it_cannot_be():
 
 def test_too_large_is_said_before_the_work(monkeypatch):
     empty = sp.csr_array((10**6, 10**6))
-    monkeypatch.setattr(inputs, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(engine, "free_memory", lambda: 10**9)
     empty_array = np.empty
 
     def small(shape, *rest, **more):
@@ -360,19 +360,19 @@ def test_too_large_is_said_before_the_work(monkeypatch):
     with pytest.raises(MemoryError, match=r"1000000 x 1000000 .* needs 8e\+03 GB, and 1 GB are"):
         sm.apsp(empty)
     monkeypatch.undo()
-    monkeypatch.setattr(inputs, "available_memory", lambda: 250_000)
+    monkeypatch.setattr(engine, "free_memory", lambda: 250_000)
     with pytest.raises(MemoryError, match="are free: use float32"):
         sm.apsp(sp.csr_array((200, 200)))
-    monkeypatch.setattr(inputs, "available_memory", lambda: 400_000)
+    monkeypatch.setattr(engine, "free_memory", lambda: 400_000)
     with pytest.raises(MemoryError, match="the work beside the 200 x 200 matrix"):
         sm.apsp(np.ones((200, 200)), method="squaring")
 
 
 def test_memory_that_the_system_does_not_tell(monkeypatch):
-    monkeypatch.setattr(inputs, "available_memory", lambda: None)
+    monkeypatch.setattr(engine, "free_memory", lambda: None)
     assert sm.apsp(sp.csr_array((3, 3))).shape == (3, 3)
     monkeypatch.undo()
-    assert 2**20 < inputs.available_memory() < 2**50
+    assert 2**20 < engine.free_memory() < 2**50
 
 
 def test_no_second_matrix_stays():
@@ -593,7 +593,7 @@ def test_what_is_no_graph(graph, error, words):
         ({"sources": [0, -1]}, ValueError, "there is no node -1"),
         ({"sources": [0.5]}, TypeError, "sources must be an integer, got 0.5"),
         ({"sources": "a"}, TypeError, "sources must be an integer, got 'a'"),
-        ({"device": "cuda"}, ValueError, "CPU engine only; leave device out"),
+        ({"device": "cuda"}, ValueError, "CuPy"),
     ],
 )
 def test_options_refused(options, error, words):

@@ -41,12 +41,23 @@ from . import threads
 from .base import BASE
 from .compiler import compile_functions, host_target, prototype
 from .ir import Function
+from .memory import free_memory, from_host, mirror, to_host
 from .product import ALPHA, BETA, GATHER, PARAMS, READ_C, Shape, tile_shape
 
-__all__ = ["Facts", "closure_block", "facts", "gemv", "product"]
+__all__ = [
+    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
+    "facts", "free_memory", "from_host", "gemv", "mirror", "product", "to_host", "xp",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Scalar = float | int | None
+
+xp = np  # the namespace of the arrays
+WHERE = ""  # its memory is, in messages
+TILE = 256  # side of the squares in which algorithms walk over a matrix
+LOOK = 1  # rows of the smallest block whose diagonal a closure looks at as it goes
+BATCH = 0  # rows of the largest matrices that closure_batch may take
+SPARSE = True  # whether graphs of few edges have a way of their own
 
 _HEAD = object.__basicsize__  # of the C struct that every Python object begins with
 _SLAB = 2048  # K of one slab of packed operands
@@ -803,3 +814,13 @@ def closure_block(
     code = _base_code(plan, predecessors is not None)
     size = 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
     code(a, _workspace(size), a if predecessors is None else predecessors)
+
+
+def closure_batch(
+    semiring: Semiring,
+    a: Array,
+    known: tuple[Facts, Facts, Facts] | None,
+    predecessors: NDArray[np.int32] | None = None,
+) -> bool:
+    """A ← A* for each of a stack of matrices at once, or False where an engine has no such way."""
+    return False

@@ -6,18 +6,19 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blas import _check_device, matmul
-from ..cpu import engine, threads
-from ..cpu.base import BASE
-from ..cpu.engine import Facts
+from ..arrays import Call, gpu_has
+from ..blas import multiply
+from ..cpu import threads
 from ..expressions import evaluate
+from ..plan import Facts
 from ..semirings import Semiring, as_semiring, semirings
-from .inputs import adjacency, check_memory, edge_list, is_symmetric, symmetrize
+from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric, symmetrize
 from .kleene import Closure
 from .paths import NO_PREDECESSOR, NegativeCycleError, find_negative_cycle
 from .progress import Progress, reporter
@@ -26,8 +27,13 @@ from .trees import mend
 
 __all__ = ["apsp", "closure"]
 
-Array = NDArray[Any]
+Array = Any  # of the engine's library
+Index = NDArray[np.int64]
 Tick = Callable[[float], None] | None
+
+#: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
+#: it costs to move and to launch some hundred kernels is small beside the work on few cores.
+_GPU_FROM = 2048
 
 
 def apsp(
@@ -207,90 +213,171 @@ def _solve(
     device: str | None,
     progress: Progress,
 ) -> Any:
-    _check_device(device)
     reporter(progress, 1.0)  # the argument's own errors come first
     dense = isinstance(graph, (np.ndarray, list, tuple)) or (
         hasattr(graph, "__array__") and not hasattr(graph, "tocoo") and not hasattr(graph, "edges")
     )
-    if overwrite and not isinstance(graph, np.ndarray):
+    if overwrite and not (isinstance(graph, np.ndarray) or hasattr(graph, "__dlpack__")):
         raise ValueError(
             f"overwrite=True needs a NumPy array to overwrite, got {type(graph).__name__}"
         )
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
-    if dense and np.ndim(graph) == 3:
-        if sources is not None or max_hops is not None:
-            raise ValueError("sources and max_hops are for one graph, not for a batch")
-        return _batch(s, np.asarray(graph), directed, return_predecessors, overwrite, progress)
-    sparse = s.name == "min_plus" and max_hops is None and method in ("auto", "sparse")
-    given = graph
-    if sparse and not dense and (edges := edge_list(graph, directed=directed)) is not None:
-        graph, nodes = edges, edges.nodes
-        rows = None if sources is None else _sources(sources, nodes, len(nodes), given)
-        solved = solve_edges(edges, method, rows, return_predecessors, progress)
-        if solved is not None:
-            return solved if return_predecessors else solved[0]
-    original: Array | None = None
-    if dense and overwrite:
-        if not graph.flags.writeable:
-            raise ValueError("overwrite=True: the array is read-only")
-        _check_graph_array(graph)
-        d, nodes = graph, list(range(graph.shape[0]))
-        if directed is False:
-            symmetrize(s, d)
-    else:
-        d, nodes = adjacency(graph, s, directed=directed)
-        original = graph if isinstance(graph, np.ndarray) and directed is not False else None
-    n = d.shape[0]
-    if d.dtype.kind not in "biuf" and d.dtype.name != "bfloat16":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {d.dtype}")
-    if return_predecessors and not (s.selective or d.dtype.kind == "b"):
-        raise ValueError(
-            f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; {s.name} "
-            f"has ⊕ = {s.add}"
+    edges = None if dense else edge_list(graph, directed=directed)
+    if device is None and sources is None and method != "sparse":
+        count = edges if edges is not None else graph
+        device = "cuda" if _gpu_gains(s, count, method, return_predecessors) else None
+    with Call(device, graph if overwrite else None, graph=graph if dense else None) as call:
+        if dense and call["graph"].ndim == 3:
+            if sources is not None or max_hops is not None:
+                raise ValueError("sources and max_hops are for one graph, not for a batch")
+            return call.give(_batch(call, s, directed, return_predecessors, progress))
+        here = call.engine.SPARSE
+        if method == "sparse" and not here:
+            raise ValueError(
+                "method='sparse' runs on the CPU: leave device out, and copy an array on a device "
+                "to the host first"
+            )
+        if s.name != "min_plus" or max_hops is not None or method not in ("auto", "sparse"):
+            here = False
+        task = _Task(
+            call.engine, s, method, directed, return_predecessors, max_hops, here and dense
         )
-    rows = None if sources is None else _sources(sources, nodes, n, given)
-    extra = n * n * 4 if return_predecessors and rows is None else 0
-    if method == "squaring" and rows is None:
-        extra += 2 * n * n * d.dtype.itemsize
-    check_memory(extra, f"the work beside the {n} x {n} matrix")
-    labels = nodes if not dense else None
-    run = _Run(s, d, original, labels)
+        if edges is not None and here:
+            rows = None if sources is None else _sources(sources, edges.nodes, graph)
+            solved = solve_edges(edges, method, rows, return_predecessors, progress)
+            if solved is not None:
+                return solved if return_predecessors else solved[0]
+        nodes: Sequence[Any]
+        if not dense:
+            d, nodes = adjacency(graph if edges is None else edges, s, directed=directed)
+            original = None
+            if call.moved:
+                check_memory(d.nbytes, _matrix_of(d), call.engine)
+                d = call.engine.from_host(d)
+        else:
+            d, original = _own(call, s, directed)
+            nodes = range(d.shape[0])
+        rows = None if sources is None else _sources(sources, nodes, graph)
+        labels = None if dense else nodes
+        return call.give(task.solve(d, original, rows, labels, progress))
 
-    def work() -> tuple[Array, NDArray[np.int32] | None]:
-        if sparse and dense:
-            solved = run.sparse(method, rows, return_predecessors, progress)
+
+def _gpu_gains(s: Semiring, graph: Any, method: str, predecessors: bool) -> bool:
+    """Whether a graph on the host is big and dense enough for a GPU, and one is there."""
+    if isinstance(graph, EdgeList):
+        n, size = len(graph.nodes), 8
+    elif type(graph) is np.ndarray and graph.ndim == 2:
+        n, size = graph.shape[0], graph.itemsize
+    else:
+        return False
+    if n < _GPU_FROM:
+        return False
+    if s.name == "min_plus" and method == "auto":  # which may be sparse
+        edges, step = 0, 64
+        if isinstance(graph, EdgeList):
+            edges = len(graph.row)
+        elif graph.dtype.kind in "iuf":
+            zero = s.identities(graph.dtype)[0]
+            for i in range(0, n, step):  # as far as it takes to see that it is dense
+                edges += int(np.count_nonzero(graph[i : i + step] != zero))
+                if not dense_pairs(n, edges, method, None):
+                    break
+        if dense_pairs(n, edges, method, None):
+            return False
+    return gpu_has(n * n * (3 * size + 8 * predecessors))
+
+
+def _own(call: Call, s: Semiring, directed: bool | None) -> tuple[Array, Array | None]:
+    """The matrix or matrices of a dense graph to work on, and as they came if they stay so."""
+    x = call["graph"]
+    if x.ndim == 3 and x.shape[1] != x.shape[2]:
+        raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
+    if x.ndim not in (2, 3) or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+    if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
+        raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
+    if call.out is not None:
+        d, original = call.out, None
+        if not getattr(d.flags, "writeable", True):
+            raise ValueError("overwrite=True: the array is read-only")
+    elif call.moved:
+        d, original = x, None
+    else:
+        check_memory(x.size * x.itemsize, _matrix_of(x), call.engine)
+        d, original = x.astype(x.dtype.newbyteorder("="), order="C"), x
+    if directed is False:
+        symmetrize(call.engine, s, d)
+        original = None
+    return d, original
+
+
+def _matrix_of(d: Array) -> str:
+    return f"the {' x '.join(map(str, d.shape))} matrix in {d.dtype}"
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is to be found of a graph, and how."""
+
+    engine: Any
+    s: Semiring
+    method: str
+    directed: bool | None
+    predecessors: bool
+    max_hops: int | None
+    sparse: bool  # whether sparse elimination may be tried
+
+    def solve(
+        self, d: Array, original: Array | None, rows: Index | None, labels: Sequence[Any] | None,
+        progress: Progress,
+    ) -> Any:  # fmt: skip
+        """Distances in `d`, with predecessors if they are wanted."""
+        s, n = self.s, d.shape[0]
+        self.check(d)
+        extra = n * n * 4 if self.predecessors and rows is None else 0
+        if self.method == "squaring" and rows is None:
+            extra += 2 * n * n * d.dtype.itemsize
+        check_memory(extra, f"the work beside the {n} x {n} matrix", self.engine)
+        run = _Run(self.engine, s, d, original, labels)
+        try:
+            try:
+                result = self._work(run, rows, progress)
+            except _Rounding as rounding:
+                run.lift(rounding.potentials)
+                result = self._work(run, rows, progress)
+                run.lower(rounding.potentials, result[0], rows)
+        finally:
+            run.close()
+        distances, predecessors = result
+        if run.back is not None:
+            distances = run.restore(distances, d if rows is None else None)
+        return (distances, predecessors) if self.predecessors else distances
+
+    def check(self, d: Array) -> None:
+        if self.predecessors and not (self.s.selective or d.dtype.kind == "b"):
+            raise ValueError(
+                f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; "
+                f"{self.s.name} has ⊕ = {self.s.add}"
+            )
+
+    def _work(
+        self, run: _Run, rows: Index | None, progress: Progress
+    ) -> tuple[Array, Array | None]:
+        if self.sparse:
+            solved = run.sparse(self.method, rows, self.predecessors, progress)
             if solved is not None:
                 return solved
         if rows is not None:
-            return run.rows(rows, max_hops, return_predecessors, progress)
-        if max_hops is not None:
-            return run.hops(max_hops, progress), None
-        if method == "squaring":
-            return run.squaring(return_predecessors, progress)
-        undirected = directed is False or (
-            directed is None and not return_predecessors and is_symmetric(d)
+            return run.rows(rows, self.max_hops, self.predecessors, progress)
+        if self.max_hops is not None:
+            return run.hops(self.max_hops, progress), None
+        if self.method == "squaring":
+            return run.squaring(self.predecessors, progress)
+        undirected = self.directed is False or (
+            self.directed is None and not self.predecessors and is_symmetric(self.engine, run.d)
         )
-        return run.elimination(return_predecessors, undirected, progress)
-
-    try:
-        try:
-            result = work()
-        except _Rounding as rounding:
-            run.lift(rounding.potentials)
-            result = work()
-            run.lower(rounding.potentials, result[0], rows)
-    finally:
-        run.close()
-    distances, predecessors = result
-    if run.back is not None:
-        distances = run.restore(distances, graph if overwrite else None)
-    return (distances, predecessors) if return_predecessors else distances
-
-
-def _check_graph_array(x: Array) -> None:
-    if x.ndim != 2 or x.shape[0] != x.shape[1]:
-        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+        return run.elimination(self.predecessors, undirected, progress)
 
 
 def _index(value: Any, name: str) -> int:
@@ -300,16 +387,15 @@ def _index(value: Any, name: str) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
 
 
-def _sources(sources: Any, nodes: list[Any], n: int, graph: Any) -> NDArray[np.int64]:
-    named = hasattr(graph, "edges")
+def _sources(sources: Any, nodes: Sequence[Any], graph: Any) -> Index:
     chosen = [sources] if np.ndim(sources) == 0 else list(sources)
-    if named:
+    if hasattr(graph, "edges"):
         index = {node: i for i, node in enumerate(nodes)}
         missing = [x for x in chosen if x not in index]
         if missing:
             raise ValueError(f"sources: {missing[0]!r} is not a node of the graph")
         return np.array([index[x] for x in chosen], np.int64)
-    rows = np.array([_index(x, "sources") for x in chosen], np.int64)
+    n, rows = len(nodes), np.array([_index(x, "sources") for x in chosen], np.int64)
     if ((rows < 0) | (rows >= n)).any():
         bad = int(rows[(rows < 0) | (rows >= n)][0])
         raise ValueError(f"sources: there is no node {bad}, they are 0 to {n - 1}")
@@ -325,40 +411,64 @@ class _Rounding(Exception):
 
 
 class _Run:
-    """One computation on the matrix `d`, which it overwrites."""
+    """One computation on the matrix `d`, or on a stack of them, which it overwrites."""
 
     def __init__(
-        self, s: Semiring, d: Array, original: Array | None, labels: list[Any] | None
-    ) -> None:
+        self, engine: Any, s: Semiring, d: Array, original: Array | None,
+        labels: Sequence[Any] | None,
+    ) -> None:  # fmt: skip
+        self.engine, self.xp = engine, engine.xp
         self.s, self.d, self.labels = s, d, labels
-        self.n = d.shape[0]
+        self.n = d.shape[-1]
         self.back: np.dtype[Any] | None = None  # the dtype to return to
         self.original = original
         facts = engine.facts(s, d)
         self._refuse_nan(facts)
         self._widen(facts)
         self.zero, self.one = s.identities(self.d.dtype)
-        diagonal = np.arange(self.n)
-        loops = self.d[diagonal, diagonal]
         improving = s.add_kind in ("min", "max") and s.mul_expr.op == "+"
         lowest = facts.lo if s.add_kind == "min" else -facts.hi
         if improving and lowest < 0 and self.original is None:
             self.original = self.d.copy()  # to name a cycle that improves itself
-        self.d[diagonal, diagonal] = evaluate(s.add_expr, loops, self.one)
+        loops = engine.to_host(self.diagonal())
+        index = self.xp.arange(self.n)
+        self.d[..., index, index] = engine.from_host(evaluate(s.add_expr, loops, self.one))
         self.known = self._known(facts)
+        self.look = self._look(facts)
+
+    def diagonal(self) -> Array:
+        return self.xp.diagonal(self.d, 0, -2, -1)
 
     def _refuse_nan(self, facts: Facts) -> None:
-        if self.d.dtype.kind != "f" or not self.n:
+        if self.d.dtype.kind in "iub" or not self.n:
             return
-        if facts.special or engine.facts(self.s, self.d).special:
-            i, j = np.argwhere(np.isnan(self.d))[0]
-            raise ValueError(f"the weight at [{i}, {j}] is NaN; use {self.s.zero:g} for no edge")
         worst = -self.s.zero
-        if self.s.mul_expr.op == "+" and math.isinf(worst) and worst in (facts.lo, facts.hi):
-            i, j = np.argwhere(self.d == worst)[0]
-            raise ValueError(
-                f"the weight at [{i}, {j}] is {worst}; use {self.s.zero:g} for no edge"
+        below = self.s.mul_expr.op == "+" and math.isinf(worst) and worst in (facts.lo, facts.hi)
+        if facts.special or below:
+            weights = self.engine.to_host(self.d)
+            wrong = np.isnan(weights) if facts.special else weights == worst
+            at = np.argwhere(wrong)[0].tolist()
+            what = "NaN" if facts.special else worst
+            raise ValueError(f"the weight at {at} is {what}; use {self.s.zero:g} for no edge")
+
+    def _look(self, facts: Facts) -> int:
+        """Rows of the smallest block to be looked at for a cycle that improves itself, or 0."""
+        s, dtype = self.s, self.d.dtype
+        least, most = facts.lo, facts.hi
+        if s.add_kind in ("max", "|") and dtype.kind == "b":
+            safe = bool(self.one)
+        elif not s.selective:
+            safe = False
+        elif math.isinf(s.one):  # nothing is better
+            safe = (s.one < 0) == (s.add_kind == "min")
+        elif s.mul_expr.op == "+":
+            safe = least >= 0 if s.add_kind == "min" else most <= 0
+        else:
+            safe = s.mul_expr.op == "*" and (
+                least >= 1 if s.add_kind == "min" else least >= 0 and most <= 1
             )
+        # a cycle doubles integers at each step, and soon they have no room left
+        return 0 if safe else 1 if dtype.kind in "iu" else int(self.engine.LOOK)
 
     def _widen(self, facts: Facts) -> None:
         """Move integers to a type in which no path's weight can overflow."""
@@ -426,16 +536,17 @@ class _Run:
             return whole, whole, whole
         return None
 
-    def _predecessors(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
-        n = self.n
-        index = np.arange(n) if rows is None else rows
-        p = np.empty((len(index), n), np.int32)
-        for first in range(0, len(index), 256):  # a block at a time: no second matrix
-            part = index[first : first + 256]
-            block = p[first : first + 256]
-            block[...] = part[:, np.newaxis]
-            block[self.d[part] == self.zero] = NO_PREDECESSOR
-            block[np.arange(len(part)), part] = NO_PREDECESSOR
+    def _predecessors(self, rows: Array | None = None) -> Array:
+        xp, n, tile = self.xp, self.n, self.engine.TILE
+        index = xp.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32)
+        p = xp.empty((len(index), n), np.int32)
+        for first in range(0, len(index), tile):  # a block at a time: no second matrix
+            part = index[first : first + tile]
+            there = self.d[first : first + tile] if rows is None else self.d[part]
+            p[first : first + tile] = xp.where(
+                there == self.zero, np.int32(NO_PREDECESSOR), part[:, np.newaxis]
+            )
+        p[xp.arange(len(index)), index] = NO_PREDECESSOR
         return p
 
     def improved(self, first: int, diagonal: Array) -> NoReturn:
@@ -444,10 +555,10 @@ class _Run:
         Rounding is not passed over: in an elimination what it lets a cycle gain doubles at every
         step that goes around once more.
         """
-        s = self.s
+        s, diagonal = self.s, self.engine.to_host(diagonal)
         at = first + int(np.flatnonzero(diagonal != self.one)[0])
         if s.mul_expr.op == "+" and s.selective and self.original is not None:
-            w = self.original
+            w = self.engine.to_host(self.original)
             row, col = np.nonzero(w != s.identities(w.dtype)[0])
             sign = 1 if s.add_kind == "min" else -1
             weight = sign * w[row, col].astype(np.float64)
@@ -477,10 +588,10 @@ class _Run:
     def sparse(
         self,
         method: str,
-        rows: NDArray[np.int64] | None,
+        rows: Index | None,
         predecessors: bool,
         progress: Progress,
-    ) -> tuple[Array, NDArray[np.int32] | None] | None:
+    ) -> tuple[Array, Array | None] | None:
         """Distances by sparse elimination, or None where it would be slower."""
         d, n = self.d, self.n
         there = d != self.zero
@@ -509,35 +620,33 @@ class _Run:
 
     def elimination(
         self, predecessors: bool, symmetric: bool, progress: Progress
-    ) -> tuple[Array, NDArray[np.int32] | None]:
+    ) -> tuple[Array, Array | None]:
         n = float(self.n)
         if predecessors and self.d.dtype.kind == "b":
             return self._bool_predecessors(progress)
         p = self._predecessors() if predecessors else None
         tick = reporter(progress, n**3 / 2 if symmetric else n**3)
-        Closure(self.s, self.known, self.one, self.improved, tick).run(
-            self.d, p, symmetric=symmetric
-        )
+        closure = Closure(self.engine, self.s, self.known, self.one, self.look, self.improved, tick)
+        closure.run(self.d, p, symmetric=symmetric)
         if tick is not None:
             tick(n**3)
         if p is not None:
-            mend(self.s, self.d, p)
+            mend(self.engine, self.s, self.d, p)
         return self.d, p
 
-    def _bool_predecessors(self, progress: Progress) -> tuple[Array, NDArray[np.int32]]:
+    def _bool_predecessors(self, progress: Progress) -> tuple[Array, Array]:
         """Truth values as 0 and 1 under max and min, where one k wins."""
-        numbers = _Run(semirings["max_min"], self.d.astype(np.uint8), None, self.labels)
+        numbers = _Run(
+            self.engine, semirings["max_min"], self.d.astype(np.uint8), None, self.labels
+        )
         numbers.zero, numbers.one = np.uint8(0), np.uint8(1)
-        diagonal = np.arange(self.n)
+        diagonal = self.xp.arange(self.n)
         numbers.d[diagonal, diagonal] = 1
         result, p = numbers.elimination(True, False, progress)
         self.d[...] = result != 0
-        assert p is not None
         return self.d, p
 
-    def squaring(
-        self, predecessors: bool, progress: Progress
-    ) -> tuple[Array, NDArray[np.int32] | None]:
+    def squaring(self, predecessors: bool, progress: Progress) -> tuple[Array, Array | None]:
         n = self.n
         p = self._predecessors() if predecessors else None
         steps = max(1, math.ceil(math.log2(max(n - 1, 1))) + 1)
@@ -547,14 +656,14 @@ class _Run:
             following = d.copy()
             marks = None if p is None else p.copy()
             before = step * float(n) ** 3
-            engine.product(
+            self.engine.product(
                 self.s, d, d, following, accumulate=True, known=self.known, arg=marks, gather=p,
                 on_done=None if tick is None else functools.partial(_add, tick, before, n**3),
             )  # fmt: skip
             diagonal = following.diagonal()
-            if not (diagonal == self.one).all():
+            if self.look and not (diagonal == self.one).all():
                 self.improved(0, diagonal)
-            same = np.array_equal(following, d)
+            same = bool(self.xp.array_equal(following, d))
             d, p = following, marks
             if same:
                 break
@@ -562,61 +671,64 @@ class _Run:
             tick(math.inf)
         self.d[...] = d
         if p is not None:
-            mend(self.s, self.d, p)
+            mend(self.engine, self.s, self.d, p)
         return self.d, p
 
     def hops(self, limit: int, progress: Progress) -> Array:
         """Distances over at most `limit` edges: a power of the matrix with one on its diagonal."""
         result: Array | None = None
-        square = self.d
+        square, times = self.d, functools.partial(multiply, self.engine, self.s)
         steps = max(1, limit.bit_length() + limit.bit_count() - 1)
         tick = reporter(progress, float(steps))
         done = 0
         if limit == 0:
-            result = np.full_like(self.d, self.zero)
-            np.fill_diagonal(result, self.one)
+            result = self.xp.full_like(self.d, self.zero)
+            self.xp.fill_diagonal(result, self.one)
         while limit:
             if limit & 1:
-                result = square.copy() if result is None else matmul(result, square, self.s)
+                result = square.copy() if result is None else times(result, square)
                 done += 1
             limit >>= 1
             if limit:
-                square = matmul(square, square, self.s)
+                square = times(square, square)
                 done += 1
             if tick is not None:
                 tick(float(done))
         assert result is not None
         diagonal = result.diagonal()
-        if not (diagonal == self.one).all():
+        if self.look and not (diagonal == self.one).all():
             self.improved(0, diagonal)
         self.d[...] = result
         return self.d
 
     def rows(
-        self, rows: NDArray[np.int64], limit: int | None, predecessors: bool, progress: Progress
-    ) -> tuple[Array, NDArray[np.int32] | None]:
+        self, rows: Index, limit: int | None, predecessors: bool, progress: Progress
+    ) -> tuple[Array, Array | None]:
         """Paths from some nodes: rounds of Bellman and Ford for all of them at once.
 
         After as many rounds as the elimination of the whole matrix would cost, that is done
         instead; so the work is at most twice the cheaper of the two.
         """
-        n = self.n
-        x = self.d[rows]
+        n, index = self.n, self.engine.from_host(rows)
+        own = (self.xp.arange(len(rows)), index)
+        x = self.d[index]
         if limit == 0:
             x[...] = self.zero
-            x[np.arange(len(rows)), rows] = self.one
+            x[own] = self.one
             return x, None
-        p = self._predecessors(rows) if predecessors else None
+        p = self._predecessors(index) if predecessors else None
         worth = limit - 1 if limit is not None else max(4, n // max(1, len(rows)))
         tick = reporter(progress, float(max(1, worth)))
         for step in range(worth):
             following = x.copy()
             arg = None if p is None else p.copy()
-            engine.product(self.s, x, self.d, following, accumulate=True, known=self.known, arg=arg)
-            own = following[np.arange(len(rows)), rows]
-            if not (own == self.one).all():
-                self.improved(int(rows[np.flatnonzero(own != self.one)[0]]), own)
-            same = np.array_equal(following, x)
+            self.engine.product(
+                self.s, x, self.d, following, accumulate=True, known=self.known, arg=arg
+            )
+            if self.look and not (following[own] == self.one).all():
+                at = int(self.xp.flatnonzero(following[own] != self.one)[0])
+                self.improved(int(rows[at]), following[own][at : at + 1])
+            same = bool(self.xp.array_equal(following, x))
             x, p = following, arg
             if tick is not None:
                 tick(float(step + 1))
@@ -625,26 +737,33 @@ class _Run:
         else:
             if limit is None:
                 whole, trees = self.elimination(predecessors, False, None)
-                return whole[rows], None if trees is None else trees[rows]
+                return whole[index], None if trees is None else trees[index]
         if p is not None:
-            mend(self.s, x, p, rows, self.d)
+            mend(self.engine, self.s, x, p, rows, self.d)
         return x, p
 
     def lift(self, potentials: NDArray[np.float64]) -> None:
         """Begin again with weights of one sign: no path's order changes by potentials (Johnson)."""
         assert self.original is not None
-        end = np.minimum if self.s.zero < 0 else np.maximum
-        for i, row in enumerate(self.original):
-            self.d[i] = end(row.astype(np.float64) + potentials[i] - potentials, 0)
-        np.fill_diagonal(self.d, self.one)
-        self.known = self._known(engine.facts(self.s, self.d))
+        xp, tile = self.xp, self.engine.TILE
+        end = xp.minimum if self.s.zero < 0 else xp.maximum
+        h = self.engine.from_host(potentials)
+        for i in range(0, self.n, tile):
+            part = slice(i, i + tile)
+            weights = xp.asarray(self.original[part]).astype(np.float64)
+            self.d[part] = end(weights + h[part, np.newaxis] - h, 0)
+        self.xp.fill_diagonal(self.d, self.one)
+        facts = self.engine.facts(self.s, self.d)
+        self.known, self.look = self._known(facts), self._look(facts)
 
-    def lower(
-        self, potentials: NDArray[np.float64], d: Array, rows: NDArray[np.int64] | None
-    ) -> None:
+    def lower(self, potentials: NDArray[np.float64], d: Array, rows: Index | None) -> None:
         """Take the potentials off the distances again."""
-        for i, start in enumerate(range(self.n) if rows is None else rows.tolist()):
-            d[i] = d[i].astype(np.float64) - potentials[start] + potentials
+        tile = self.engine.TILE
+        h = self.engine.from_host(potentials)
+        first = h if rows is None else h[self.engine.from_host(rows)]
+        for i in range(0, d.shape[0], tile):
+            part = slice(i, i + tile)
+            d[part] = d[part].astype(np.float64) - first[part, np.newaxis] + h
 
     def close(self) -> None:
         self.original = None
@@ -659,35 +778,31 @@ def _add(tick: Callable[[float], None], before: float, pairs: float, part: float
 
 
 def _batch(
-    s: Semiring,
-    graphs: Array,
-    directed: bool | None,
-    return_predecessors: bool,
-    overwrite: bool,
-    progress: Progress,
+    call: Call, s: Semiring, directed: bool | None, predecessors: bool, progress: Progress
 ) -> Any:
-    """Many graphs, each a matrix of its own; small ones spread over the threads."""
-    b, n = graphs.shape[:2]
-    if graphs.shape[1] != graphs.shape[2]:
-        raise ValueError(f"a batch of graphs has shape (b, n, n), got {graphs.shape}")
-    d = graphs if overwrite else graphs.copy()
-    p = np.empty(d.shape, np.int32) if return_predecessors else None
+    """Many graphs, each a matrix of its own; small ones at once or spread over the threads."""
+    engine = call.engine
+    d, _ = _own(call, s, directed)
+    b, n = d.shape[:2]
+    sparse = engine.SPARSE and s.name == "min_plus"
+    task = _Task(engine, s, "auto", directed, predecessors, None, sparse)
+    task.check(d)
     tick = reporter(progress, float(b))
-
-    def one(i: int) -> None:
-        solved = _solve(
-            s, d[i], "auto", directed, return_predecessors, None, None, True, None, None
-        )
-        if p is not None:
-            p[i] = solved[1]
+    if d.size and n <= engine.BATCH and (solved := _at_once(task, d)) is not None:
+        if tick is not None:
+            tick(float(b))
+        return solved
+    p = engine.xp.empty(d.shape, np.int32) if predecessors else None
 
     def some(first: int, last: int) -> None:
         for i in range(first, last):
-            one(i)
+            solved = task.solve(d[i], None, None, None, None)
+            if p is not None:
+                p[i] = solved[1]
 
-    if n > 4 * BASE:
+    if n > 4 * engine.BASE or not engine.SPARSE:
         for i in range(b):
-            one(i)
+            some(i, i + 1)
             if tick is not None:
                 tick(float(i + 1))
     elif b:
@@ -697,4 +812,31 @@ def _batch(
             [functools.partial(some, i, j) for i, j in zip(cuts, ends, strict=False)],
             None if tick is None else (lambda k: tick(float(cuts[k]))),
         )
-    return (d, p) if return_predecessors else d
+    return (d, p) if predecessors else d
+
+
+def _at_once(task: _Task, d: Array) -> Any:
+    """All matrices of a stack in one launch, or None where the engine has no such way."""
+    engine, xp, s = task.engine, task.engine.xp, task.s
+    if task.predecessors and d.dtype.kind == "b":
+        return None
+    run = _Run(engine, s, d, None, None)
+    index, p = xp.arange(run.n), None
+    if task.predecessors:  # one k after the other with strict improvements: these are trees
+        start = index.astype(np.int32)[:, np.newaxis]
+        p = xp.where(run.d == run.zero, np.int32(NO_PREDECESSOR), start)
+        p[:, index, index] = NO_PREDECESSOR
+    if not engine.closure_batch(s, run.d, run.known, p):
+        return None
+    if p is not None:
+        p[:, index, index] = NO_PREDECESSOR  # a cycle that rounding took for better than none
+    better = engine.to_host((run.diagonal() != run.one).any(1)) if run.look else np.zeros(0, bool)
+    for i in np.flatnonzero(better).tolist():  # a cycle to name, or rounding
+        if run.original is None:
+            run.improved(0, run.diagonal()[i])
+        solved = task.solve(run.original[i].copy(), None, None, None, None)
+        run.d[i] = solved[0] if task.predecessors else solved
+        if p is not None:
+            p[i] = solved[1]
+    closed = run.d if run.back is None else run.restore(run.d, d)
+    return closed if p is None else (closed, p)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring
 
 __all__ = [
-    "EdgeList", "adjacency", "available_memory", "check_memory", "edge_list", "is_symmetric",
+    "EdgeList", "adjacency", "check_memory", "edge_list", "is_symmetric", "symmetrize",
 ]  # fmt: skip
 
-Array = NDArray[Any]
+Array = Any  # of the engine's library
 
 
 def adjacency(
@@ -164,7 +164,7 @@ def _from_dense(
     result = _target(out, n, wanted)
     np.copyto(result, matrix, casting="unsafe" if dtype is not None else "same_kind")
     if undirected:
-        symmetrize(s, result)
+        symmetrize(cpu, s, result)
     return result, list(range(n))
 
 
@@ -217,66 +217,36 @@ def _check_square(shape: tuple[int, ...]) -> None:
         raise ValueError(f"a graph's matrix is square, got shape {shape}")
 
 
-def symmetrize(s: Semiring, matrix: Array, tile: int = 256) -> None:
-    """matrix ← matrix ⊕ its transpose, tile by tile."""
-    n = matrix.shape[0]
+def symmetrize(engine: Any, s: Semiring, matrix: Array) -> None:
+    """matrix ← matrix ⊕ its transpose, tile by tile; a stack of matrices each by itself."""
+    n, tile = matrix.shape[-1], engine.TILE
     for i in range(0, n, tile):
         for j in range(i, n, tile):
-            above, below = matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile]
-            above[...] = evaluate(s.add_expr, above, np.array(below.T))
-            below[...] = np.array(above.T)
+            above = matrix[..., i : i + tile, j : j + tile]
+            below = matrix[..., j : j + tile, i : i + tile]
+            above[...] = evaluate(s.add_expr, above, below.swapaxes(-1, -2).copy())
+            below[...] = above.swapaxes(-1, -2).copy()
 
 
-def is_symmetric(matrix: Array, tile: int = 256) -> bool:
+def is_symmetric(engine: Any, matrix: Array) -> bool:
     """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
-    n = matrix.shape[0]
+    n, tile = matrix.shape[0], engine.TILE
     for i in range(0, n, tile):
         for j in range(i, n, tile):
-            if not np.array_equal(
+            if not engine.xp.array_equal(
                 matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T
             ):
                 return False
     return True
 
 
-def available_memory() -> int | None:
-    """Bytes of memory that can be had without swapping, or None if the system does not say."""
-    found = []
-    try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    found.append(int(line.split()[1]) * 1024)
-    except OSError:
-        pass
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        try:
-            most, now = Path(limit).read_text().strip(), Path(used).read_text().strip()
-        except OSError:
-            continue
-        if most.isdigit() and int(most) < 1 << 60:
-            found.append(max(0, int(most) - int(now)))
-    if not found and hasattr(os, "sysconf"):
-        try:
-            found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        except (ValueError, OSError):
-            return None
-    return min(found) if found else None
-
-
-def check_memory(needed: int, what: str) -> None:
+def check_memory(needed: int, what: str, engine: Any = cpu) -> None:
     """Raise MemoryError before the work if `needed` bytes are not there."""
-    free = available_memory()
+    free = engine.free_memory()
     if free is not None and needed > free:
         near = needed < 4 * free
         hint = "use float32 (half of float64)" if near else "take a smaller graph"
         raise MemoryError(
-            f"{what} needs {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: {hint} or a "
-            f"larger machine"
+            f"{what} needs {needed / 1e9:.3g} GB{engine.WHERE}, and {free / 1e9:.3g} GB are free: "
+            f"{hint} or a larger machine"
         )

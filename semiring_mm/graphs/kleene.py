@@ -13,21 +13,15 @@ are computed: half the work.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..cpu import engine, threads
-from ..cpu.base import BASE
-from ..cpu.engine import Facts
+from ..plan import Facts
 from ..semirings import Semiring
 
 __all__ = ["Closure"]
 
-Array = NDArray[Any]
+Array = Any  # of the engine's library
 Known = tuple[Facts, Facts, Facts]
 
 
@@ -36,12 +30,16 @@ class Closure:
 
     Parameters
     ----------
+    engine : module
     semiring : Semiring
         With an idempotent ⊕.
     known : tuple of Facts, optional
         Ranges that hold for all entries at all times.
     one : scalar
         The value that the diagonal has and must keep.
+    look : int
+        Rows of the smallest block whose diagonal is looked at on the way; 0 where no cycle can
+        improve itself, so that there is nothing to look for.
     improved : callable
         Told (first node of the block, its diagonal) when an entry of the diagonal is better than
         one: a cycle that improves itself. Raises.
@@ -51,48 +49,51 @@ class Closure:
 
     def __init__(
         self,
+        engine: Any,
         semiring: Semiring,
         known: Known | None,
         one: Any,
+        look: int,
         improved: Callable[[int, Array], NoReturn],
         tick: Callable[[float], None] | None = None,
     ) -> None:
-        self.semiring, self.known, self.one = semiring, known, one
+        self.engine, self.semiring, self.known = engine, semiring, known
+        self.one, self.look = one, look
         self.improved, self.tick = improved, tick
         self.done = 0.0
 
-    def run(self, d: Array, p: NDArray[np.int32] | None = None, *, symmetric: bool = False) -> None:
+    def run(self, d: Array, p: Array | None = None, *, symmetric: bool = False) -> None:
         """Close `d` in place, carrying predecessors in `p`."""
         symmetric = symmetric and p is None
+        self.look = min(self.look, d.shape[0])  # the whole at least
         self._close(d, p, 0, d.shape[0], symmetric)
         if symmetric:
-            _mirror(d)
+            self.engine.mirror(d)
 
-    def _close(
-        self, d: Array, p: NDArray[np.int32] | None, lo: int, hi: int, symmetric: bool
-    ) -> None:
-        n = hi - lo
-        if n <= BASE:
+    def _close(self, d: Array, p: Array | None, lo: int, hi: int, symmetric: bool) -> None:
+        n, base = hi - lo, self.engine.BASE
+        if n <= base:
             block = d[lo:hi, lo:hi]
             self._check(block, lo)
-            engine.closure_block(
+            self.engine.closure_block(
                 self.semiring, block, self.known, None if p is None else p[lo:hi, lo:hi]
             )
             self._check(block, lo)
             self._count(n**3)
             return
-        mid = lo + -(-n // (2 * BASE)) * BASE
+        mid = lo + -(-n // (2 * base)) * base
         first, second = slice(lo, mid), slice(mid, hi)
         d11, d12, d21, d22 = (d[x, y] for x in (first, second) for y in (first, second))
         if symmetric:
             self._close(d, p, lo, mid, symmetric)
-            _mirror(d11)
+            self.engine.mirror(d11)
             self._product(d11, d12, d12, overlap="b")
             self._product(d12.T, d12, d22, triangle=True)
             self._close(d, p, mid, hi, symmetric)
-            _mirror(d22)
+            self.engine.mirror(d22)
             self._product(d12, d22, d12, overlap="a")
             self._product(d12, d12.T, d11, triangle=True)
+            self._check(d[lo:hi, lo:hi], lo)
             return
         p11, p12, p21, p22 = (
             None if p is None else p[x, y] for x in (first, second) for y in (first, second)
@@ -105,15 +106,15 @@ class Closure:
         self._product(d22, d21, d21, p21, p21, overlap="b")
         self._product(d12, d22, d12, p12, p22, overlap="a")
         self._product(d12, d21, d11, p11, p21)
-        self._check(d11, lo)
+        self._check(d[lo:hi, lo:hi], lo)
 
     def _product(
         self,
         a: Array,
         b: Array,
         c: Array,
-        arg: NDArray[np.int32] | None = None,
-        gather: NDArray[np.int32] | None = None,
+        arg: Array | None = None,
+        gather: Array | None = None,
         *,
         overlap: str = "",
         triangle: bool = False,
@@ -121,7 +122,7 @@ class Closure:
         """C ← C ⊕ A ⊗ B; predecessors of improved entries come from those of B's row."""
         pairs = float(a.shape[0] * a.shape[1] * b.shape[1]) / (2 if triangle else 1)
         before, tick = self.done, self.tick
-        engine.product(
+        self.engine.product(
             self.semiring, a, b, c, accumulate=True, arg=arg, gather=gather, known=self.known,
             overlap=overlap, triangle=triangle,
             on_done=None if tick is None else (lambda part: tick(before + part * pairs)),
@@ -134,22 +135,7 @@ class Closure:
             self.tick(self.done)
 
     def _check(self, block: Array, lo: int) -> None:
-        diagonal = block.diagonal()
-        if not (diagonal == self.one).all():
-            self.improved(lo, diagonal)
-
-
-def _mirror(block: Array, tile: int = 64) -> None:
-    """Copy what is above the diagonal below it."""
-    n = block.shape[0]
-
-    def strip(i: int) -> None:
-        for j in range(i + tile, n, tile):
-            block[j : j + tile, i : i + tile] = block[i : i + tile, j : j + tile].T
-
-    tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
-    if n >= 1024:
-        threads.run(tasks)
-    else:
-        for task in tasks:
-            task()
+        if 0 < self.look <= block.shape[0]:
+            diagonal = block.diagonal()
+            if not (diagonal == self.one).all():
+                self.improved(lo, diagonal)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..arrays import Call
 
 __all__ = ["NO_PREDECESSOR", "NegativeCycleError", "find_negative_cycle", "reconstruct_path"]
 
@@ -26,7 +29,9 @@ class NegativeCycleError(ValueError):
         Its weight.
     """
 
-    def __init__(self, cycle: list[int], weight: float, labels: list[Any] | None = None) -> None:
+    def __init__(
+        self, cycle: list[int], weight: float, labels: Sequence[Any] | None = None
+    ) -> None:
         self.cycle, self.weight = cycle, weight
         shown = [str(labels[i] if labels else i) for i in [*cycle, cycle[0]]]
         if len(shown) > 12:
@@ -40,12 +45,12 @@ class NegativeCycleError(ValueError):
         return (NegativeCycleError, (self.cycle, self.weight))
 
 
-def reconstruct_path(predecessors: NDArray[np.int32], i: int, j: int) -> list[int]:
+def reconstruct_path(predecessors: Any, i: int, j: int) -> list[int]:
     """The path from node `i` to node `j` by a predecessor matrix.
 
     Parameters
     ----------
-    predecessors : ndarray of int32, shape (n, n) or (sources, n)
+    predecessors : array of int32, shape (n, n) or (sources, n)
         From :func:`apsp` or :func:`closure`; ``predecessors[i, j]`` is the node before `j` on the
         path from `i`.
     i : int
@@ -73,7 +78,11 @@ def reconstruct_path(predecessors: NDArray[np.int32], i: int, j: int) -> list[in
     >>> sm.reconstruct_path(P, 0, 2)
     [0, 1, 2]
     """
-    matrix = np.asarray(predecessors)
+    with Call(predecessors=predecessors) as call:
+        return _walk(call.engine, call["predecessors"], i, j)
+
+
+def _walk(engine: Any, matrix: Any, i: int, j: int) -> list[int]:
     if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
         raise TypeError(
             f"predecessors is an integer matrix, got shape {matrix.shape} and dtype {matrix.dtype}"
@@ -82,7 +91,7 @@ def reconstruct_path(predecessors: NDArray[np.int32], i: int, j: int) -> list[in
     rows, n = matrix.shape
     if not (0 <= i < rows and 0 <= j < n):
         raise IndexError(f"nodes {i} and {j} are outside a predecessor matrix of shape {(rows, n)}")
-    row = matrix[i]
+    row = engine.to_host(matrix[i])
     path = [j]
     node = int(row[j])
     while node >= 0:

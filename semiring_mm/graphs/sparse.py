@@ -14,14 +14,14 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import sweep, threads
+from ..cpu import engine, sweep, threads
 from ..semirings import semirings
 from .inputs import EdgeList, check_memory
 from .paths import NegativeCycleError, find_negative_cycle
@@ -48,7 +48,7 @@ def solve(
     trees: bool,
     pairs: float = math.inf,
     out: Array | None = None,
-    labels: list[Any] | None = None,
+    labels: Sequence[Any] | None = None,
     progress: Progress = None,
 ) -> tuple[Array, NDArray[np.int32] | None] | None:
     """Distances, and predecessors if `trees` are wanted, from all or some sources.
@@ -97,7 +97,7 @@ def solve(
         into = np.argsort(col, kind="stable")
         first = np.searchsorted(col[into], np.arange(n + 1))
         edges = Edges(row[into], col[into], weight[into], first)
-        mend(semirings["min_plus"], d[doubtful], mended, chosen[doubtful], edges)
+        mend(engine, semirings["min_plus"], d[doubtful], mended, chosen[doubtful], edges)
         p[doubtful] = mended
     if potential is not None:
         for line, source in zip(d, chosen, strict=True):

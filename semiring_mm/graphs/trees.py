@@ -20,8 +20,7 @@ from .paths import NO_PREDECESSOR
 
 __all__ = ["Edges", "mend"]
 
-Array = NDArray[Any]
-_BLOCK = 1 << 18  # entries looked at together
+Array = Any  # of the engine's library
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,12 @@ class Edges:
     first: NDArray[np.int64]  # (n + 1,) of each end
 
     @classmethod
-    def chosen(cls, matrix: Array, kept: NDArray[np.bool_]) -> Edges:
+    def chosen(cls, engine: Any, matrix: Array, kept: Array) -> Edges:
         """The entries of a matrix at the places kept."""
-        end, start = np.nonzero(kept.T)
+        places = engine.xp.nonzero(kept.T)
+        end, start, weight = map(engine.to_host, (*places, matrix[places[::-1]]))
         first = np.searchsorted(end, np.arange(matrix.shape[0] + 1))
-        return cls(start, end, matrix[start, end], first)
+        return cls(start, end, weight, first)
 
     def into(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of all edges that lead to some nodes."""
@@ -48,9 +48,10 @@ class Edges:
 
 
 def mend(
+    engine: Any,
     s: Semiring,
     d: Array,
-    p: NDArray[np.int32],
+    p: Array,
     sources: NDArray[np.int64] | None = None,
     adjacency: Array | Edges | None = None,
 ) -> None:
@@ -58,48 +59,60 @@ def mend(
 
     Parameters
     ----------
+    engine : module
+        Whose arrays the others are.
     s : Semiring
     d, p : arrays of shape (rows, n)
         Distances and predecessors.
-    sources : (rows,) int64, optional
+    sources : (rows,) int64 of NumPy, optional
         The node at the root of each row; default 0 … n - 1.
     adjacency : (n, n) or Edges, optional
         Where the edges are. Default: those on best paths are read off `d` and `p`, both whole: an
         edge that is a best path keeps its start as predecessor, since nothing is strictly better.
     """
+    xp = engine.xp
     rows, n = p.shape
     roots = np.arange(n) if sources is None else sources
-    edges = adjacency if isinstance(adjacency, Edges) else None
-    height = max(1, _BLOCK // max(n, 1))
-    p[np.arange(rows), roots] = NO_PREDECESSOR  # a cycle that rounding took for better than none
+    own = engine.from_host(roots.astype(np.int32))[:, np.newaxis]
+    # which may be there where rounding took a cycle for better than none
+    p[xp.arange(rows), own[:, 0]] = NO_PREDECESSOR
+    edges: Edges | None = None
+    height = max(1, engine.TILE**2 * 4 // max(n, 1))
     for top in range(0, rows, height):
         part = slice(top, min(top + height, rows))
-        before = np.where(p[part] >= 0, p[part], roots[part, np.newaxis])
-        nearer = np.take_along_axis(d[part], before, 1)
+        before = xp.where(p[part] >= 0, p[part], own[part])
+        nearer = xp.take_along_axis(d[part], before, 1)
         better = (evaluate(s.add_expr, nearer, d[part]) == nearer) & (nearer != d[part])
         # Where each step back is strictly nearer, no ring can be.
-        doubtful = np.flatnonzero(((p[part] >= 0) & ~better).any(axis=1))
+        doubtful = xp.flatnonzero(((p[part] >= 0) & ~better).any(axis=1))
         if not doubtful.size:
             continue
-        own = roots[part][doubtful, np.newaxis]
         ends, known = before[doubtful], -1
         # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
-        while known != (known := int(np.count_nonzero(ends == own))) and known < ends.size:
-            ends = np.take_along_axis(ends, ends, 1)
-        for row, last in zip(doubtful + top, ends, strict=True):
-            root = int(roots[row])
-            stray = np.flatnonzero((last != root) & (p[row] >= 0))
-            if not stray.size:
-                continue
-            if edges is None:
-                if not isinstance(adjacency, np.ndarray):
-                    kept = p == np.arange(n, dtype=np.int32)[:, np.newaxis]
-                    edges = Edges.chosen(d, kept)
-                else:
-                    kept = adjacency != s.identities(adjacency.dtype)[0]
-                    np.fill_diagonal(kept, False)
-                    edges = Edges.chosen(adjacency, kept)
-            _replant(s, edges, d[row], p[row], stray)
+        home = own[part][doubtful]
+        while known != (known := int(xp.count_nonzero(ends == home))) and known < ends.size:
+            ends = xp.take_along_axis(ends, ends, 1)
+        astray = (ends != home) & (p[part][doubtful] >= 0)
+        rings = xp.flatnonzero(astray.any(axis=1))
+        for row, stray in zip(
+            engine.to_host(doubtful[rings]).tolist(), engine.to_host(astray[rings]), strict=True
+        ):
+            if edges is None:  # only now: it takes a pass over the matrix
+                edges = _edges(engine, s, d, p, adjacency)
+            tree = engine.to_host(p[top + row])
+            _replant(s, edges, engine.to_host(d[top + row]), tree, np.flatnonzero(stray))
+            p[top + row] = engine.from_host(tree)
+
+
+def _edges(engine: Any, s: Semiring, d: Array, p: Array, adjacency: Array | Edges | None) -> Edges:
+    n = p.shape[1]
+    if isinstance(adjacency, Edges):
+        return adjacency
+    if adjacency is None:
+        return Edges.chosen(engine, d, p == engine.xp.arange(n, dtype=np.int32)[:, np.newaxis])
+    kept = adjacency != s.identities(adjacency.dtype)[0]
+    kept &= ~engine.xp.eye(n, dtype=bool)
+    return Edges.chosen(engine, adjacency, kept)
 
 
 def _replant(

@@ -1,0 +1,331 @@
+"""What came in, as arrays of one engine, and the results, as what came in.
+
+NumPy, CuPy, PyTorch and JAX arrays, and all that offer DLPack or ``__cuda_array_interface__``, are
+used where they lie, without a copy. No library is imported to find out whose an array is: whoever
+has one has imported it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import sys
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .cpu import engine as cpu
+
+__all__ = ["Call", "address", "gpu_engine", "gpu_has", "to_numpy", "where"]
+
+Array = Any
+_PLAIN = {np.ndarray, type(None)}  # what takes no looking at
+_HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
+
+
+class Call:
+    """One call: where it runs, its operands as arrays of that engine, and the way back.
+
+    It is a context: inside, the operands' device (and PyTorch's stream) is the current one, and
+    ``call[name]`` is an operand.
+
+    Parameters
+    ----------
+    device : {None, "cpu", "cuda", "cuda:N"}
+        None: where the operands live. "cuda" takes host arrays to the current CUDA device.
+    out : array, optional
+        What the result is to be put into.
+    **operands : array_like
+        What came in, by the name it has in messages; None stays None.
+
+    Attributes
+    ----------
+    engine : module
+    out : array, optional
+        Where the engine puts the result: `out` itself, or memory on the device for it.
+    moved : bool
+        Whether host arrays are computed on the device; the operands are copies then.
+    """
+
+    engine: Any = cpu
+    moved = False
+    _index: int | None = None  # of the device; -1 is the current one
+    _library = "numpy"
+    _context: contextlib.ExitStack | None = None
+
+    def __init__(self, device: str | None = None, out: Any = None, **operands: Any) -> None:
+        self._given = self._arrays = operands
+        self._out = self.out = out
+        if (
+            device is not None
+            or not _PLAIN.issuperset(map(type, operands.values()))
+            or type(out) not in _PLAIN
+        ):
+            self._find(device)
+
+    def _find(self, device: str | None) -> None:
+        places: dict[str, int | None] = {}
+        for name, x in {**self._given, "out": self._out}.items():
+            if x is not None:
+                places[name] = where(x, name)
+                if self._library == "numpy" and type(x) is not np.ndarray:
+                    self._library = _library(x, places[name])
+        self._index = _one_place(places)
+        wanted = _wanted(device)
+        if self._index is None:
+            self.moved = wanted not in (None, "cpu")
+            if self.moved:
+                self._index = wanted if isinstance(wanted, int) else -1
+        elif wanted not in (None, "cuda", self._index):
+            raise ValueError(
+                f"device={device!r}, but {next(iter(places))} lives on CUDA device {self._index}: "
+                f"leave device out, or copy the array first"
+            )
+        if self._index is not None:
+            self.engine = gpu_engine()
+        self._context = contextlib.ExitStack()
+
+    def __enter__(self) -> Call:
+        if self._context is None:
+            return self
+        with contextlib.ExitStack() as context:
+            if self._index is not None:
+                stream = None
+                if self._library == "torch" and not self.moved:
+                    torch = sys.modules["torch"]
+                    stream = torch.cuda.current_stream(self._index).cuda_stream
+                context.enter_context(self.engine.on(self._index, stream))
+                if self._library == "jax":
+                    # JAX may give the operands' memory to other work, on its own stream, once they
+                    # are dropped.
+                    context.callback(self.engine.wait)
+            self._arrays = {
+                name: None if x is None else self._take(x, name) for name, x in self._given.items()
+            }
+            if self._out is not None:
+                self.out = self._take_out(self._out)
+            self._context = context.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if self._context is not None:
+            self._context.close()
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def give(self, result: Any) -> Any:
+        """A result, or a tuple of them, as the library and on the device that the operands had."""
+        if isinstance(result, tuple):
+            return tuple(map(self.give, result))
+        if self._out is not None and result is self.out:
+            if self.moved:
+                _writable(self._out)[...] = self.engine.to_host(result)
+            return self._out
+        if self.moved:
+            result = self.engine.to_host(result)
+            result = result if result.ndim else result[()]
+        return _BACK[self._library](result, self._index is None or self.moved)
+
+    def _take(self, x: Any, name: str) -> Array:
+        if self._index is None:
+            return x if type(x) is np.ndarray else _on_host(x, name)
+        if self.moved:
+            array = _on_host(x, name)
+            return self.engine.from_host(array.astype(array.dtype.newbyteorder("="), copy=False))
+        return _on_device(self.engine.xp, x, name)
+
+    def _take_out(self, out: Any) -> Array:
+        if self._library == "jax":
+            raise TypeError("JAX arrays cannot be written to: leave out= or overwrite= away")
+        if self._index is not None and not self.moved:
+            return _on_device(self.engine.xp, out, "out")
+        target = _writable(out)
+        if not self.moved:
+            return target
+        if not target.flags.writeable:
+            raise ValueError("out is read-only")
+        copies = (self._arrays[name] for name, x in self._given.items() if x is out)
+        copy = next(copies, None)
+        return self.engine.xp.empty(target.shape, target.dtype) if copy is None else copy
+
+
+def gpu_engine() -> Any:
+    """The GPU engine, or an error that says what is missing."""
+    from .gpu import device
+
+    if reason := device.why_not():
+        raise ValueError(f"device='cuda': {reason}")
+    from .gpu import engine
+
+    return engine
+
+
+def gpu_has(memory: int) -> bool:
+    """Whether there is a GPU with so many bytes free."""
+    from .gpu import device
+
+    if device.why_not():
+        return False
+    free = gpu_engine().free_memory()
+    return free is None or free >= memory
+
+
+def to_numpy(x: Any, name: str) -> Array:
+    """Any array as one of NumPy, copied only from a device."""
+    with Call(**{name: x}) as call:
+        return call.engine.to_host(call[name])
+
+
+def address(x: Array) -> int:
+    """Where an engine's array begins."""
+    return int(x.data.ptr) if hasattr(x.data, "ptr") else int(x.ctypes.data)
+
+
+# --- where an array lives -----------------------------------------------------------------------
+
+
+def where(x: Any, name: str) -> int | None:
+    """The CUDA device that an array lives on, or None for the host."""
+    if isinstance(x, np.ndarray):
+        return None
+    if hasattr(x, "__dlpack_device__"):
+        try:
+            kind, index = x.__dlpack_device__()
+        except Exception as error:  # whatever the library raises: sharded, traced, without memory
+            raise TypeError(
+                f"{name}, a {type(x).__name__}, has no memory to use: {error}"
+            ) from None
+        if kind in _CUDA:
+            return int(index)
+        if kind not in _HOST:
+            raise TypeError(
+                f"{name} lives on a device that is neither the host nor CUDA (DLPack's type "
+                f"{int(kind)}): copy it to one of these first"
+            )
+    elif hasattr(x, "__cuda_array_interface__"):
+        return int(gpu_engine().xp.asarray(x).device.id)
+    return None
+
+
+def _one_place(places: dict[str, int | None]) -> int | None:
+    """Where all arrays live."""
+    found = iter(places.items())
+    first, place = next(found, ("", None))
+    for name, other in found:
+        if other != place:
+            texts = ["the host" if x is None else f"CUDA device {x}" for x in (place, other)]
+            raise TypeError(
+                f"{first} lives on {texts[0]} and {name} on {texts[1]}: bring them together first, "
+                f"with cupy.asarray(x) or x.get(), in PyTorch x.to(device), in JAX "
+                f"jax.device_put(x, device)"
+            )
+    return place
+
+
+def _wanted(device: str | None) -> str | int | None:
+    if device is None or device in ("cpu", "cuda"):
+        return device
+    match = re.fullmatch(r"cuda:(\d+)", str(device))
+    if match is None:
+        raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {device!r}")
+    return int(match[1])
+
+
+def _library(x: Any, place: int | None) -> str:
+    for base in type(x).__mro__:
+        root = base.__module__.partition(".")[0]
+        if root in ("torch", "jax", "jaxlib"):
+            return "torch" if root == "torch" else "jax"
+    return "numpy" if place is None else "cupy"
+
+
+# --- in -----------------------------------------------------------------------------------------
+
+
+def _on_host(x: Any, name: str) -> Array:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: use {name}.filled(...)"
+        )
+    if hasattr(x, "tocsr") or hasattr(x, "toarray"):
+        raise TypeError(
+            f"{name} is a sparse {type(x).__name__}: use {name}.toarray() (and put the semiring's "
+            f"zero where nothing is stored), or semiring_mm.adjacency for graphs"
+        )
+    if _library(x, None) == "torch":
+        return _of_torch(x, name)
+    array = np.asarray(x)
+    if array.dtype.kind in "OUSVmM" and array.dtype.name != "bfloat16":
+        raise TypeError(
+            f"{name} has dtype {array.dtype}; numbers are accepted: use an array of a numeric dtype"
+        )
+    return array
+
+
+def _of_torch(x: Any, name: str) -> Array:
+    _refuse_grad(x, name)
+    torch = sys.modules["torch"]
+    if x.dtype == torch.bfloat16:
+        from ml_dtypes import bfloat16
+
+        return x.view(torch.int16).numpy().view(bfloat16)
+    return x.numpy()
+
+
+def _refuse_grad(x: Any, name: str) -> None:
+    if getattr(x, "requires_grad", False):
+        raise TypeError(
+            f"{name} is a tensor that requires a gradient, and none is computed here: use "
+            f"{name}.detach()"
+        )
+
+
+def _on_device(xp: Any, x: Any, name: str) -> Array:
+    if isinstance(x, xp.ndarray):
+        return x
+    _refuse_grad(x, name)
+    if hasattr(x, "__dlpack__"):
+        return xp.from_dlpack(x)
+    return xp.asarray(x)
+
+
+def _writable(out: Any) -> Array:
+    """A host array to be filled, as one of NumPy."""
+    if isinstance(out, np.ndarray):
+        return out
+    if _library(out, None) == "torch":
+        return _of_torch(out, "out")
+    raise TypeError(f"out must be a NumPy array, got {type(out).__name__}")
+
+
+# --- out ----------------------------------------------------------------------------------------
+
+
+def _to_torch(x: Array, host: bool) -> Any:
+    torch: Any = sys.modules["torch"]
+    if not host:
+        return torch.from_dlpack(x)
+    array = np.asarray(x)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _to_jax(x: Array, host: bool) -> Any:
+    if host:
+        return importlib.import_module("jax.numpy").asarray(x)
+    return importlib.import_module("jax.dlpack").from_dlpack(x)
+
+
+_BACK = {
+    "numpy": lambda x, host: x,
+    "cupy": lambda x, host: x,
+    "torch": _to_torch,
+    "jax": _to_jax,
+}

@@ -1,0 +1,77 @@
+"""How much memory there is, and moving data within it."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from . import threads
+
+__all__ = ["free_memory", "from_host", "mirror", "to_host"]
+
+Array = NDArray[Any]
+
+
+def to_host(x: Array) -> Array:
+    """The array itself: it is there."""
+    return x
+
+
+def from_host(x: Array) -> Array:
+    """The array itself: it is here."""
+    return x
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that can be had without swapping, or None if the system does not say."""
+    found = []
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    found.append(int(line.split()[1]) * 1024)
+    except OSError:
+        pass
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            most, now = Path(limit).read_text().strip(), Path(used).read_text().strip()
+        except OSError:
+            continue
+        if most.isdigit() and int(most) < 1 << 60:
+            found.append(max(0, int(most) - int(now)))
+    if not found and hasattr(os, "sysconf"):
+        try:
+            found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        except (ValueError, OSError):
+            return None
+    return min(found) if found else None
+
+
+def mirror(x: Array, tile: int = 64) -> None:
+    """Copy what is above the diagonal of a square matrix below it.
+
+    Squares of `tile` on the diagonal are left as they are: whoever computes half of a symmetric
+    matrix computes these whole.
+    """
+    n = x.shape[0]
+
+    def strip(i: int) -> None:
+        for j in range(i + tile, n, tile):
+            x[j : j + tile, i : i + tile] = x[i : i + tile, j : j + tile].T
+
+    tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
+    if n >= 1024:
+        threads.run(tasks)
+    else:
+        for task in tasks:
+            task()
