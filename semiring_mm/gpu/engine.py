@@ -22,6 +22,7 @@ from ..semirings import Semiring
 from . import device
 from .closure import BASE, closure_batch, closure_block
 from .facts import facts, flags_of
+from .memory import free_memory, from_host, mirror, on, to_host, wait
 from .packing import packed_bits
 from .source import (
     KINDS,
@@ -38,20 +39,27 @@ from .tiles import choose
 from .vector import gemv
 
 __all__ = [
-    "BASE",
-    "Facts",
-    "closure_batch",
-    "closure_block",
-    "facts",
-    "gemv",
-    "product",
-]
+    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
+    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "to_host", "wait",
+]  # fmt: skip
 
 Array = Any
 Scalar = float | int | None
 
+WHERE = " on the device"  # its memory is, in messages
+TILE = 2048  # side of the squares in which algorithms walk over a matrix
+LOOK = 1024  # rows of the smallest block whose diagonal a closure looks at: each look waits
+BATCH = 240  # rows of the largest matrices that closure_batch may take
+SPARSE = False  # whether graphs of few edges have a way of their own
+
 READ_C, ALPHA, BETA = 1, 2, 4
 _JOINERS = 256  # threads of a block that joins parts
+
+
+def __getattr__(name: str) -> Any:
+    if name == "xp":  # the namespace of the arrays
+        return device.current().xp
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @functools.lru_cache(maxsize=4096)
