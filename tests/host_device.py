@@ -11,6 +11,8 @@ import hashlib
 import mmap
 import os
 import subprocess
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,15 +42,16 @@ def compiler() -> str:
 class Kernel:
     """A kernel compiled for the host."""
 
-    def __init__(self, library: Path, limit: int) -> None:
-        self._launch = ctypes.CDLL(str(library)).launch
+    def __init__(self, source: str, on: "HostDevice") -> None:
+        self.source, self.on = source, on
+        self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
-        self._limit = limit
 
     def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
         assert 0 < blocks < 2**31
         assert 0 < threads <= 1024
-        assert 0 <= shared <= self._limit
+        assert 0 <= shared <= self.on.shared_limit
+        self.on.launched.append(self.source)
         if trouble := self._launch(blocks, threads, shared, params, len(params)):
             raise RuntimeError(trouble.decode())
 
@@ -58,18 +61,18 @@ class HostDevice:
 
     xp = np
     name = "host"
+    index = -1  # what is remembered for it serves no device
     arch = 90
     sms = 4
     shared_limit = 232448
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        self.asked: list[str] = []  # the sources that were asked for, one for each launch
+        self.launched: list[str] = []  # the source of each launch
 
     def kernel(self, source: str) -> Kernel:
-        self.asked.append(source)
         if source not in self.kernels:
-            self.kernels[source] = Kernel(compiled(source), self.shared_limit)
+            self.kernels[source] = Kernel(source, self)
         return self.kernels[source]
 
 
@@ -80,7 +83,7 @@ def compiled(source: str) -> Path:
     path = COMPILED / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
     if not path.exists():
         COMPILED.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.tmp")
+        fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
         command = (compiler(), *FLAGS, "-x", "c++", "-", "-o", str(fresh))
         done = subprocess.run(command, input=source + LAUNCH, text=True, capture_output=True)
         if done.returncode:

@@ -6,6 +6,7 @@ what a device would refuse. Operands lie within poison, so that a read beyond on
 
 import shutil
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import host_device
 import ml_dtypes
@@ -18,8 +19,11 @@ from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.gpu import device, engine, tiles
-from semiring_mm.gpu.tiles import Tile
+from semiring_mm.gpu import device, engine, packing, tiles
+from semiring_mm.gpu import facts as scan
+from semiring_mm.gpu.source import KINDS
+from semiring_mm.gpu.tiles import Launch, Tile
+from semiring_mm.gpu.vector import gemv
 
 inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.skipif(
@@ -32,19 +36,25 @@ SMALL = Tile(16, 16, 8, 2, 4, 8)
 @pytest.fixture(autouse=True)
 def _host(monkeypatch):
     monkeypatch.setattr(device, "current", lambda: HOST)
+    forget()
+    yield
+    forget()
+
+
+def forget():
+    """What was remembered of tiles and launches."""
+    tiles.choose.cache_clear()
+    engine._plans.cache_clear()
 
 
 @pytest.fixture
 def small_tiles(monkeypatch):
     """One tile of 16 x 16 x 8, so that small matrices have edges, several blocks and parts."""
     use_tile(monkeypatch, SMALL)
-    yield
-    tiles.choose.cache_clear()
 
 
 def use_tile(monkeypatch, tile):
     monkeypatch.setattr(tiles, "TILES", {kind: {tile: 1.0} for kind in tiles.TILES})
-    tiles.choose.cache_clear()
 
 
 # --- the host as a device -----------------------------------------------------------------------
@@ -171,16 +181,29 @@ def check(name, result, expected):
         assert_array_equal(result, expected)
 
 
+def on_all_cores(run, cases):
+    """Compiling takes most of the time, so several compilers at once."""
+    with ThreadPoolExecutor() as pool:
+        for case, done in [(case, pool.submit(run, case)) for case in cases]:
+            try:
+                done.result()
+            except Exception as error:
+                error.add_note(f"in the case {case}")
+                raise
+
+
 # --- the product --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "dtype"), EVERY, ids=str)
+@pytest.mark.parametrize("name", ALGEBRAS)
 @pytest.mark.usefixtures("small_tiles")
-def test_every_semiring_and_dtype(name, dtype):
-    rng = np.random.default_rng(1)
-    for m, k, n in [(1, 1, 3), (5, 3, 7), (15, 9, 17), (17, 17, 33)]:
-        a, b = (reference.small(rng, name, s, dtype) for s in ((m, k), (k, n)))
+def test_every_semiring_and_dtype(name):
+    def run(dtype):
+        rng = np.random.default_rng(1)
+        a, b = (reference.small(rng, name, s, dtype) for s in ((17, 11), (11, 35)))
         check(name, multiply(name, a, b), reference.product(name, a, b))
+
+    on_all_cores(run, ALGEBRAS[name].dtypes)
 
 
 @pytest.mark.parametrize("with_nan", [True, False], ids=["nan", "no nan"])
@@ -251,25 +274,431 @@ def test_fused_steps_equal_the_general_one(step, name, dtype, values, monkeypatc
                 monkeypatch.setattr(HOST, "arch", 75)  # where only the general step is used
                 general = multiply(name, a, b, **options)
                 monkeypatch.setattr(HOST, "arch", 90)
-                HOST.asked.clear()
+                HOST.launched.clear()
                 check(name, multiply(name, a, b, **options), general)
                 if picked is values and not (scaled and "Paired" in step):
-                    assert f"sr::{step}<" in HOST.asked[0]
+                    assert f"sr::{step}<" in HOST.launched[0]
                 if "c" not in options and "alpha" not in options:
                     check(name, general, reference.product(name, a, b))
 
 
-@pytest.mark.parametrize(
-    "how", ["CCC", "CFF", "FCs", "FFr", "ooo", "opp", "ppC", "srF", "rso", "FpC", "pFC"]
-)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("min_plus", "f4"), ("min_plus", "i2"), ("lor_land", "?"), ("plus_times", "f8"),
      ("min_times", "u1")],
 )  # fmt: skip
 @pytest.mark.usefixtures("small_tiles")
-def test_every_layout(name, dtype, how):
-    rng = np.random.default_rng(4)
-    for m, k, n in [(32, 24, 48), (36, 20, 20), (31, 21, 17)]:
+def test_every_layout(name, dtype):
+    """Of A, B and C, by their initials."""
+
+    def run(how):
+        rng = np.random.default_rng(4)
+        for m, k, n in [(32, 24, 48), (36, 20, 20), (31, 21, 17)]:
+            a, b = (reference.small(rng, name, s, np.dtype(dtype)) for s in ((m, k), (k, n)))
+            check(name, multiply(name, a, b, how=how), reference.product(name, a, b))
+
+    on_all_cores(run, "CCC CFF FCs FFr ooo opp ppC srF rso FpC pFC".split())
+
+
+#: Each tile once, with the first kind that has it.
+#: What is computed with the tiles of a kind.
+KINDS_OF_PRODUCT = {
+    "word": ("min_plus", "f4"), "coded": ("plus_times", "f2"), "slow": ("log_plus", "f4"),
+    "pair": ("min_plus", "i2"), "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"),
+    "arg": ("min_plus", "f4"), "arg wide": ("max_plus", "f8"),
+}  # fmt: skip
+#: Every tile with words of 4 and of 8 bytes and with arg, where it is used so.
+EVERY_TILE = {
+    (tile, "wide" in kind, "arg" in kind): kind
+    for kind in reversed(tiles.TILES)
+    for tile in tiles.TILES[kind]
+}
+
+
+def test_kinds_of_tiles():
+    assert tiles.TILES.keys() == KINDS_OF_PRODUCT.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "tile"), [(kind, key[0]) for key, kind in EVERY_TILE.items()], ids=str
+)
+def test_every_tile_at_its_edges(kind, tile, monkeypatch):
+    name, dtype = KINDS_OF_PRODUCT[kind]
+    use_tile(monkeypatch, tile)
+    rng = np.random.default_rng(5)
+    columns = tile.bn * {"pair": 2, "bits": 32}.get(kind, 1)
+    for m, k, n in [
+        (tile.bm - 1, tile.bk - 1, columns - 1),
+        (tile.bm + 1, tile.bk + 1, columns + 1),
+        (3, 2 * tile.bk + 3, columns + 3),
+        (tile.bm, 3 * tile.bk, columns),  # all of it whole and aligned
+    ]:
         a, b = (reference.small(rng, name, s, np.dtype(dtype)) for s in ((m, k), (k, n)))
-        check(name, multiply(name, a, b, how=how), reference.product(name, a, b))
+        if kind.startswith("arg"):
+            check_arg(name, a, b)
+        else:
+            check(name, multiply(name, a, b), reference.product(name, a, b))
+        assert f"sr::Tile<{tile.arguments()}>" in HOST.launched[-1]
+
+
+CASES = [
+    ("plus_times", "f4"), ("plus_times", "i4"), ("min_plus", "f8"), ("min_plus", "i4"),
+    ("min_plus", "u2"), ("max_plus", "f2"), ("max_plus", BFLOAT16), ("min_plus", "i2"),
+    ("min_times", "i8"), ("plus_min", "i2"), ("max_min", "f4"), ("lor_land", "?"),
+    ("xor_land", "?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)
+@pytest.mark.usefixtures("small_tiles")
+def test_scalars_and_joins(name, dtype):
+    dtype, rng = np.dtype(dtype), np.random.default_rng(6)
+    zero, one = sm.semirings[name].identities(dtype)
+    scalars = [True, False] if dtype == BOOL else [2, one, zero]
+    if dtype.kind not in "iub":
+        scalars = [float(x) for x in scalars]
+    a, b, c = (reference.small(rng, name, s, dtype) for s in ((19, 9), (9, 21), (19, 21)))
+    if name == "plus_min":
+        scalars = []  # α cannot be taken out of the sum
+    for alpha in (None, *scalars):
+        result = multiply(name, a, b, alpha=alpha)
+        check(name, result, reference.general(name, alpha, a, b))
+        for beta in (None, *scalars):
+            result = multiply(name, a, b, c, alpha=alpha, beta=beta, how="CCF")
+            check(name, result, reference.general(name, alpha, a, b, beta, c))
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)
+def test_k_in_parts(name, dtype, monkeypatch):
+    """Parts of k are joined in their order."""
+    monkeypatch.setattr(engine, "choose", lambda *_, **__: Launch(SMALL, 3, 120))
+    dtype, rng = np.dtype(dtype), np.random.default_rng(7)
+    for m, k, n in [(17, 241, 19), (4, 360, 16)]:
+        a, b, c = (reference.small(rng, name, s, dtype, 0, 1) for s in ((m, k), (k, n), (m, n)))
+        HOST.launched.clear()
+        check(name, multiply(name, a, b), reference.product(name, a, b))
+        assert "sr::JoinParts<" in HOST.launched[-1]
+        one = sm.semirings[name].identities(dtype)[1]
+        one = one if dtype.kind in "iub" else float(one)
+        result = multiply(name, a, b, c, alpha=one, beta=one, how="FCs")
+        check(name, result, reference.general(name, one, a, b, one, c))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("plus_times", "f4"), ("min_plus", "i2"), ("lor_land", "?")]
+)
+@pytest.mark.parametrize("parts", [1, 3], ids=["whole", "in parts"])
+def test_stacks(name, dtype, parts, monkeypatch):
+    k = 24 * parts - 5
+    monkeypatch.setattr(engine, "choose", lambda *_, **__: Launch(SMALL, parts, 24))
+    rng = np.random.default_rng(8)
+    a, b, c = (
+        reference.small(rng, name, s, np.dtype(dtype), 0, 1)
+        for s in ((3, 18, k), (3, k, 20), (3, 18, 20))
+    )
+    expected = reference.product(name, a, b)
+    for how in ("CCC", "FFs", "ror"):
+        check(name, multiply(name, a, b, how=how), expected)
+    check(name, multiply(name, a, b, c), reference.general(name, None, a, b, None, c))
+    fixed = np.broadcast_to(b[1], b.shape)  # one matrix for the whole stack
+    out = np.empty_like(c)
+    engine.product(sm.semirings[name], a, fixed, out, known=known_of(name, a, b, c))
+    check(name, out, reference.product(name, a, fixed))
+
+
+ARG_CASES = [
+    ("min_plus", "f4"), ("min_plus", "f8"), ("min_plus", BFLOAT16), ("max_plus", "i1"),
+    ("min_times", "u2"), ("max_times", "i8"), ("max_min", "f4"), ("min_max", "?"), ("max_min", "?"),
+]  # fmt: skip
+
+
+def check_arg(name, a, b, how="C"):
+    """The smallest k that attains the result; NaN before all."""
+    best = np.argmin if ALGEBRAS[name].add is np.minimum else np.argmax
+    expected = best(reference.terms(name, a, b), axis=0)
+    arg = lay(np.full(expected.shape, -5, np.int32), how, -5)
+    check(name, multiply(name, a, b, arg=arg), reference.product(name, a, b))
+    assert_array_equal(arg, expected)
+
+
+@pytest.mark.parametrize(("name", "dtype"), ARG_CASES, ids=str)
+@pytest.mark.usefixtures("small_tiles")
+def test_the_k_that_won(name, dtype):
+    rng = np.random.default_rng(9)
+    for m, k, n in [(1, 1, 3), (3, 41, 5), (17, 31, 33), (5, 99, 17)]:
+        a, b = (reference.small(rng, name, s, np.dtype(dtype)) for s in ((m, k), (k, n)))
+        check_arg(name, a, b)
+        check_arg(name, a, b, "strided")
+    check_arg(name, np.stack([a, a[::-1]]), np.stack([b, b]))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.usefixtures("small_tiles")
+def test_the_k_that_won_among_nan_and_nothing_reached(dtype):
+    for name, zero in (("min_plus", inf), ("max_plus", -inf), ("max_min", -inf)):
+        a = np.full((18, 71), zero, dtype)
+        b = np.arange(71 * 21, dtype="f8").reshape(71, 21).astype(dtype) % 11
+        check_arg(name, a, b)
+        a[3, 40:] = 1
+        a[4, [33, 50]] = nan
+        b[66, 5] = nan
+        check_arg(name, a, b)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("min_plus", "f4"), ("max_min", "i4")])
+@pytest.mark.usefixtures("small_tiles")
+def test_predecessors_change_where_an_entry_improves(name, dtype):
+    """P[i, j] becomes P[k, j] for the smallest k that improves C[i, j], and stays on a tie."""
+    rng = np.random.default_rng(10)
+    n = 37
+    c, a, b = (reference.small(rng, name, (n, n), np.dtype(dtype), -9, 9) for _ in range(3))
+    own, other = (rng.integers(0, 1000, (n, n)).astype(np.int32) for _ in range(2))
+    terms = reference.terms(name, a, b)
+    least = name == "min_plus"
+    best = terms.min(0) if least else terms.max(0)
+    k = terms.argmin(0) if least else terms.argmax(0)
+    wide = reference.widen(name, c)
+    better = best < wide if least else best > wide
+    assert better.any()
+    assert (best == wide).any()
+    expected = np.where(better, np.take_along_axis(other, k, 0), own)
+    for how in ("C", "F"):
+        marks = lay(own, how, -5)
+        result = multiply(name, a, b, c, arg=marks, gather=lay(other, how, -5))
+        check(name, result, reference.general(name, None, a, b, None, c))
+        assert_array_equal(marks, expected)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_triangle_leaves_tiles_below_the_diagonal():
+    rng = np.random.default_rng(11)
+    a, b = (reference.small(rng, "min_plus", (60, 60), np.dtype("f4")) for _ in range(2))
+    expected = reference.product("min_plus", a, b)
+    i, j = np.indices(expected.shape) // 16
+    expected[i > j] = -77
+    start = np.where(i > j, np.float32(-77), np.float32(inf))
+    check("min_plus", multiply("min_plus", a, b, start, triangle=True), expected)
+
+
+@pytest.mark.parametrize("overlap", ["a", "b"])
+@pytest.mark.usefixtures("small_tiles")
+def test_in_place_of_an_operand(overlap):
+    rng = np.random.default_rng(12)
+    a, b = (reference.small(rng, "min_plus", (40, 40), np.dtype("f4")) for _ in range(2))
+    p = rng.integers(0, 99, (40, 40)).astype(np.int32)
+    q, semiring = p.copy(), sm.semirings["min_plus"]
+    terms = reference.terms("min_plus", a, b)
+    c = (a if overlap == "a" else b).copy()
+    better = terms.min(0) < c
+    expected = np.where(better, np.take_along_axis(p, terms.argmin(0), 0), p)
+    operands = (c, b) if overlap == "a" else (a, c)
+    result = reference.general("min_plus", None, a, b, None, c)
+    engine.product(semiring, *operands, c, accumulate=True, overlap=overlap, arg=q, gather=q)
+    assert_array_equal(c, result)
+    if overlap == "b":
+        assert_array_equal(q, expected)
+
+
+# --- a product chooses its kernel ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "bad"),
+    [("min_plus", "f4", -1.0), ("max_times", "f4", inf), ("min_max", "f4", nan),
+     ("min_plus", "f2", -inf)],
+)  # fmt: skip
+@pytest.mark.usefixtures("small_tiles")
+def test_a_scan_on_the_device_decides(name, dtype, bad, monkeypatch):
+    """Both kernels are launched, and the one that suits the operands writes C."""
+    monkeypatch.setattr(engine, "_WORTH_A_SCAN", 0)
+    rng = np.random.default_rng(13)
+    a, b = (rng.integers(0, 9, s).astype(dtype) for s in ((17, 9), (9, 33)))
+    a[3, 5] = 0
+    for spoilt in (None, a, b):
+        if spoilt is not None:
+            spoilt[3, 5] = bad
+        check(name, multiply(name, a, b, known=False), reference.product(name, a, b))
+        if spoilt is not None:
+            spoilt[3, 5] = 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("plus_times", 60), ("min_plus", 100)])
+@pytest.mark.usefixtures("small_tiles")
+def test_a_result_that_does_not_fit_is_an_error(name, value):
+    a, b = np.ones((19, 5), "i1"), np.ones((5, 21), "i1")
+    check(name, multiply(name, a, b, known=False), reference.product(name, a, b))
+    a[18], b[:, 20] = value, value
+    with pytest.raises(OverflowError, match=f"a result of {name} does not fit int8: use a wider"):
+        multiply(name, a, b, known=False)
+
+
+OWN = {
+    "mixed": ("min(a, b)", "a * 2 + b / 2", lambda a, b: a * 2 + b / 2, np.min, inf),
+    "compared": ("max(a, b)", "(a > b) + (a == b)", lambda a, b: 1.0 * (a >= b), np.max, -inf),
+    "chosen": ("a + b", "a if a > b else -b", lambda a, b: np.where(a > b, a, -b), np.sum, 0),
+    "floored": ("a + b", "a // 3 + b % -4", lambda a, b: a // 3 + b % -4, np.sum, 0),
+    "rooted": ("max(a, b)", "sqrt(abs(a)) - abs(b)", lambda a, b: np.sqrt(abs(a)) - abs(b), np.max,
+               -inf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("case", OWN)
+@pytest.mark.usefixtures("small_tiles")
+def test_semirings_of_the_user(case, dtype):
+    add, mul, times, fold, zero = OWN[case]
+    semiring = sm.Semiring(case, add, mul, zero, 0)
+    rng = np.random.default_rng(14)
+    a, b = (rng.integers(-9, 10, s).astype(dtype) for s in ((17, 11), (11, 19)))
+    c = np.empty((17, 19), dtype)
+    engine.product(semiring, a, b, c)
+    assert_array_equal(c, fold(times(a[:, :, None], b), 1))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_functions_agree_with_numpy(dtype):
+    """Over k = 1 the sum is one term: a function of a and b."""
+    a = np.array([[-inf, -3.5, -0.5, -0.0, 0.0, 1e-3, 0.5, 1.0, 2.5, 20.0, inf, nan]]).T
+    a = a.astype(dtype)
+    eps = np.finfo(dtype).eps
+    for mul, function in {
+        "exp(a) + 0 * b": lambda a, b: np.exp(a) + 0 * b,
+        "log(a) - expm1(b)": lambda a, b: np.log(a) - np.expm1(b),
+        "log1p(a) + 0 * b": lambda a, b: np.log1p(a) + 0 * b,
+        "logaddexp(a, b)": np.logaddexp,
+        "a // b": np.floor_divide,
+        "a % b": np.remainder,
+        "a / b": np.divide,
+    }.items():
+        c = np.empty((a.size, a.size), dtype)
+        engine.product(sm.Semiring("one", "a + b", mul, 0, 0), a, a.T.copy(), c)
+        with np.errstate(all="ignore"):
+            assert_allclose(c, function(a, a.T), rtol=4 * eps, atol=4 * eps, err_msg=mul)
+
+
+# --- one pass over an operand -------------------------------------------------------------------
+
+
+def scanned(x):
+    """The same entries in every layout, alone and in a stack."""
+    poisoned = nan if x.dtype.kind not in "iu" else (-100 if x.dtype.kind == "i" else 222)
+    for how in LAYOUTS:
+        yield lay(x, how, poisoned)
+        yield lay(np.stack([x, x[::-1]]), how, poisoned)
+    yield np.broadcast_to(x, (4, *x.shape))
+
+
+@pytest.mark.parametrize("dtype", sorted({d for _, d in EVERY if d != BOOL}, key=str), ids=str)
+def test_facts(dtype):
+    rng = np.random.default_rng(15)
+    semiring = sm.semirings["min_plus"]
+    for shape in [(1, 1), (5, 3), (16, 48), (3, 2100), (2100, 3)]:
+        x = rng.integers(3, 90, shape).astype(dtype)
+        variants = [x]
+        for end in (2, 120):
+            variants.append(x.copy())
+            variants[-1][-1, -1] = end
+        variants.append(x.copy())
+        variants[-1][-1, -1] = (
+            reference.stored("min_plus", inf, dtype) if dtype.kind in "iu" else nan
+        )
+        for variant in variants:
+            expected = cpu.facts(semiring, variant)
+            found = [
+                scan.facts(semiring, y) for y in (scanned(variant) if shape[0] < 20 else [variant])
+            ]
+            assert all(facts == expected for facts in found), (shape, found, expected)
+
+
+def test_facts_of_the_ends_and_of_nothing():
+    semiring = sm.semirings["plus_times"]
+    for dtype in ("i1", "u4", "i8", "u8"):
+        info = np.iinfo(dtype)
+        x = np.array([[info.min, info.max]], dtype)
+        facts = scan.facts(semiring, x)
+        assert (facts.lo, facts.hi, facts.special) == (info.min, info.max, False)
+    for x in (np.zeros((0, 3), "f4"), np.full((3, 3), nan), np.full((2, 2), 2**31 - 1, "i4")):
+        minimum = sm.semirings["min_plus"]
+        assert scan.facts(minimum, x) == cpu.facts(minimum, x)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BFLOAT16], ids=str)
+def test_flags(dtype):
+    values = {"nan": nan, "-inf": -inf, "-": -2.0, "0": -0.0, "+": 1e-3, "+inf": inf}
+    assert values.keys() == KINDS.keys()
+    ones = np.ones((7, 9), dtype)
+    semiring = sm.semirings["min_plus"]
+    for kind, value in values.items():
+        x = ones.copy()
+        x[6, 8] = value
+        expected = cpu.facts(semiring, x).kinds()  # that may lie between the least and the greatest
+        assert expected >= {"+", kind}
+        for operands in ((x, ones), (ones, x.T), (x, x)):
+            assert scan.flags_of(semiring, *operands)[0] == sum(KINDS[k] for k in expected)
+    everything = np.array([list(values.values())], dtype)
+    assert scan.flags_of(semiring, everything, ones)[0] == sum(KINDS.values())
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_packed_bits(how):
+    rng = np.random.default_rng(16)
+    for shape in [(1, 1), (3, 31), (5, 32), (7, 33), (2, 300), (300, 2), (64, 64), (3, 5, 70)]:
+        x = rng.random(shape) < 0.5
+        words = -(-shape[-1] // 32)
+        whole = np.zeros((*shape[:-1], 32 * words), bool)
+        whole[..., : shape[-1]] = x
+        expected = np.packbits(whole, axis=-1, bitorder="little").view("<u4")
+        laid = lay(x, how, True)
+        assert_array_equal(packing.packed_bits(laid), expected)
+        assert_array_equal(packing.packed_bits((laid.view("u1") * 6).view(bool)), expected)
+
+
+# --- matrix and vector --------------------------------------------------------------------------
+
+
+def apply(name, a, x, y=None, step=1, **options):
+    """A ⊗ x by the engine; vectors with gaps of poison for a `step` other than 1."""
+    fill = poison(name, a.dtype)
+    laid = []
+    for vector in (x, np.full(a.shape[0], fill, a.dtype) if y is None else y):
+        laid.append(guarded((abs(step) * vector.size,), a.dtype, fill)[::step])
+        laid[-1][...] = vector
+    gemv(sm.semirings[name], a, *laid, accumulate=y is not None, **options)
+    result = laid[1].copy()
+    laid[1][...] = fill
+    return result
+
+
+def test_gemv_of_every_semiring_and_every_dtype():
+    """Each with some of the other: the algebras are those of the products above."""
+
+    def run(case):
+        name, dtype = case
+        rng = np.random.default_rng(17)
+        for m, k in [(1, 1), (5, 3), (17, 39)]:
+            a, x = (reference.small(rng, name, s, dtype) for s in ((m, k), (k,)))
+            matrix = lay(a, "odd", poison(name, dtype))
+            check(name, apply(name, matrix, x), reference.matmul(name, a, x))
+
+    cases = [case for case in EVERY if case[0] == "min_plus" or case[1] == np.dtype("f4")]
+    on_all_cores(run, [*cases, *(case for case in EVERY if case[1] == BOOL)])
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "f4"), ("plus_times", "f8"), ("max_plus", "i1"), ("xor_land", "?")],
+)
+def test_gemv_of_every_layout(name, dtype):
+    def run(how):
+        rng = np.random.default_rng(18)
+        dtype_ = np.dtype(dtype)
+        for m, k in [(1, 5000), (40, 48), (1031, 7), (64, 2000)]:
+            a, x, y = (reference.small(rng, name, s, dtype_, -1, 1) for s in ((m, k), (k,), (m,)))
+            if dtype_.kind == "i":
+                a[:, : k // 2] = 0
+            matrix = lay(a, how, poison(name, dtype_))
+            check(name, apply(name, matrix, x), reference.matmul(name, a, x))
+            expected = reference.general(name, None, a, x[:, None], None, y[:, None])[:, 0]
+            check(name, apply(name, matrix, x, y, step=-2), expected)
+
+    on_all_cores(run, ("C", "F", "odd", "strided"))

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+#undef NAN  // an algebra has such a member
 
 #define __device__
 #define __global__
