@@ -12,7 +12,6 @@ import mmap
 import os
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np

@@ -87,9 +87,7 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
         return "pair" if step.columns == 2 else "bits"
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
-    if not _plain(plan):
-        return "coded"
-    return "fma" if _fused(plan) else "word"
+    return "word" if _plain(plan) else "coded"
 
 
 #: Functions that take many instructions.
