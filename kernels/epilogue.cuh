@@ -26,7 +26,7 @@ struct ProductParams {
   u32 forbidden;       // kinds of entries with which ...
   int unless;          // ... this kernel does not run (0), or only runs (1)
   int unit;            // 1
-  int triangle;        // only tiles that touch the upper triangle
+  int triangle;        // side of squares on the diagonal: only tiles that touch these or are above
 };
 enum { READ_C = 1, ALPHA = 2, BETA = 4 };
 

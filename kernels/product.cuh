@@ -36,7 +36,7 @@ struct Product {
     const int within = tile % (GROUP * p.tiles_n);
     const int row0 = (first + within % high) * Tile::BM;               // of C
     const int column0 = within / high * (Tile::BN * Step::COLUMNS);    // of C
-    if (p.triangle && row0 >= column0 + Tile::BN * Step::COLUMNS) return;
+    if (p.triangle && row0 - row0 % p.triangle >= column0 + Tile::BN * Step::COLUMNS) return;
 
     const int k0 = split * p.k_split;
     const int depth = p.k - k0 < p.k_split ? p.k - k0 : p.k_split;

@@ -220,7 +220,7 @@ def _run(
         *addresses, *map(_address, (parts, arg, gather, flags, bad)), *launch.strides,
         _bits(way.plan, alpha), _bits(way.plan, beta),
     )  # fmt: skip
-    params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, int(triangle)))
+    params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle))
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if launch.joiner is not None:
         launch.joiner.launch(launch.joiners, _JOINERS, 0, params)
