@@ -89,8 +89,9 @@ def _scan(x: Array, missing: int | None, found: Array | None) -> Array:
     blocks = min(way.tasks, _BLOCKS * here.sms)
     source = scan_source(x.dtype.name, missing, way.wide, found is not None)
     if found is None:
-        wide = {"i": np.int64, "u": np.uint64, "b": np.uint64}.get(x.dtype.kind, np.float64)
-        found = here.xp.empty((blocks, 3), wide)
+        # short integers, signed or not, are compared as signed ones
+        wide = np.float64 if x.dtype.kind not in "iub" else np.int64
+        found = here.xp.empty((blocks, 3), np.uint64 if x.dtype == np.uint64 else wide)
     shared = _THREADS * (24 if x.itemsize == 8 else 12)
     params = pack((place, address(found), *way.longs), (way.lanes,))
     here.kernel(source).launch(blocks, _THREADS, shared, params)
