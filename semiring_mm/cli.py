@@ -170,7 +170,9 @@ def _parser() -> _Parser:
     methods = ("auto", "floyd_warshall", "sparse", "squaring")
     work.add_argument("--method", choices=methods, default="auto")
     work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
-    work.add_argument("--device", help="cpu, the engine of this version")
+    work.add_argument(
+        "--device", help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one"
+    )
     work.add_argument("--threads", type=_positive, metavar="N", help="default all cores")
 
     out = apsp.add_argument_group("the output")

@@ -46,6 +46,33 @@ def show_config(file: TextIO | None = None) -> None:
         f"            plus-times of float32 and float64 by NumPy's BLAS: "
         f"{'yes' if engine.blas_wins() else 'no'}",
         f"cache       {cache_directory()}",
-        "gpu engine  none in this version",
+        *_gpu(),
     ]
     print("\n".join(lines), file=file or sys.stdout)
+
+
+def _gpu() -> list[str]:
+    from .gpu import device
+
+    if reason := device.why_not():
+        return [f"gpu engine  no: {reason}"]
+    import cupy
+
+    runtime, lines = cupy.cuda.runtime, []
+    for index in range(runtime.getDeviceCount()):
+        with cupy.cuda.Device(index):
+            free, total = runtime.memGetInfo()
+        here = device.Device(index)
+        lines.append(
+            f"{'gpu engine ' if not index else ' ' * 11} cuda:{index}  {here.name}: "
+            f"sm_{here.arch}, {here.sms} multiprocessors, {total / 2**30:.0f} GiB, "
+            f"{free / 2**30:.0f} GiB free"
+        )
+    versions = ", ".join(
+        f"{name} {number // 1000}.{number % 1000 // 10}"
+        for name, number in (
+            ("driver", runtime.driverGetVersion()),
+            ("runtime", runtime.runtimeGetVersion()),
+        )
+    )
+    return [*lines, f"            CUDA {versions}; CuPy {cupy.__version__}"]
