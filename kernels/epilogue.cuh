@@ -12,6 +12,7 @@ struct ProductParams {
   const void* b;
   void* c;
   void* parts;         // [batch][splits][m][n words] of Word, where k is split
+  int* marks;          // [batch][m][n] tiles of k, for FindArg
   int* arg;            // k of each entry, ...
   const int* gather;   // ... or what stands here in row k, where an entry improved
   const u32* flags;    // kinds of entries, found by a scan on the device
@@ -148,7 +149,7 @@ struct JoinParts {
   }
 };
 
-// Which tile of k last improved each accumulator; then, once, the k in it that gave the value.
+// Which tile of k last improved each accumulator. Kept in `arg` until FindArg looks through it.
 template <class Step, class Tile, bool ARG>
 struct Marks {
   using Word = typename Step::Word;
@@ -156,7 +157,9 @@ struct Marks {
   SR_FN void start(const ProductParams&, Word (&)[TM][TN], i64, int, int) {}
   SR_FN void before(const Word (&)[TM][TN]) {}
   SR_FN void after(const Word (&)[TM][TN], int) {}
+  SR_FN void store(const ProductParams&, const Word (&)[TM][TN], i64, int, int) const {}
 };
+enum { UNCHANGED = -1, NOT_A_NUMBER = -2 };
 template <class Step, class Tile>
 struct Marks<Step, Tile, true> {
   using A = typename Step::Algebra;
@@ -175,7 +178,7 @@ struct Marks<Step, Tile, true> {
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
         const int row = row0 + Tile::row(i), column = column0 + Tile::column(j);
-        tile[i][j] = joined ? -1 : 0;
+        tile[i][j] = joined ? UNCHANGED : 0;
         if (joined && row < p.m && column < p.n)
           acc[i][j] = A::decode(c[row * p.c_m + column * p.c_n]);
       }
@@ -193,47 +196,71 @@ struct Marks<Step, Tile, true> {
       for (int j = 0; j < TN; ++j)
         if (A::better(acc[i][j], old[i][j])) tile[i][j] = t;
   }
+  SR_FN void store(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int row0,
+                   int column0) const {
+    int* arg = p.marks + batch * p.m * i64(p.n);
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        const int row = row0 + Tile::row(i), column = column0 + Tile::column(j);
+        // comparisons do not see a NaN, which may have come in any tile
+        const bool nan = A::NAN && acc[i][j] != acc[i][j] && tile[i][j] != UNCHANGED;
+        if (row < p.m && column < p.n)
+          arg[row * i64(p.n) + column] = nan ? int(NOT_A_NUMBER) : tile[i][j];
+      }
+  }
+};
 
-  // The first k of the entry that gives NaN.
-  SR_FN static int first_nan(const ProductParams& p, const typename A::Storage* a,
-                             const typename A::Storage* b, int row, int column) {
+// The k of each entry: in the tile of k that won, the first that gives the best value. A thread for
+// each entry; the columns of a block stay in the cache while it goes down the rows.
+template <class Step, int BK>
+struct FindArg {
+  using A = typename Step::Algebra;
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int COLUMNS = 32, ROWS = 8;  // of a block of 256 threads
+
+  SR_FN static void run(const ProductParams& p) {
+    if (!is_called(p)) return;
+    const i64 high = (p.m + ROWS - 1) / ROWS, wide = (p.n + COLUMNS - 1) / COLUMNS;
+    const i64 batch = blockIdx.x / (high * wide), place = blockIdx.x % (high * wide);
+    const int row = int(place % high) * ROWS + int(threadIdx.x) / COLUMNS;
+    const int column = int(place / high) * COLUMNS + int(threadIdx.x) % COLUMNS;
+    if (row >= p.m || column >= p.n) return;
+    const int mark = p.marks[(batch * p.m + row) * p.n + column];
+    if (mark == UNCHANGED) return;
+    const Storage* a = static_cast<const Storage*>(p.a) + batch * p.a_batch + row * p.a_m;
+    const Storage* b = static_cast<const Storage*>(p.b) + batch * p.b_batch + column * p.b_n;
+    int k = mark == NOT_A_NUMBER ? first_nan(p, a, b) : best(p, a, b, mark * BK);
+    if (p.gather) k = p.gather[k * p.gather_k + column * p.gather_n];
+    p.arg[batch * p.arg_batch + row * p.arg_m + column * p.arg_n] = k;
+  }
+
+  SR_FN static int best(const ProductParams& p, const Storage* a, const Storage* b, int first) {
+    Compute value[BK];  // [BK]
+#pragma unroll
+    for (int q = 0; q < BK; ++q) {
+      const int k = first + q < p.k ? first + q : p.k - 1;
+      value[q] = A::mul(A::decode(a[k * p.a_k]), A::decode(b[k * p.b_k]));
+    }
+    int found = 0;
+    Compute most = value[0];
+#pragma unroll
+    for (int q = 1; q < BK; ++q)
+      if (A::better(value[q], most)) {
+        most = value[q];
+        found = q;
+      }
+    return first + found;
+  }
+  SR_FN static int first_nan(const ProductParams& p, const Storage* a, const Storage* b) {
     int k = 0;
     for (; k + 1 < p.k; ++k) {
-      const Word value = A::mul(A::decode(a[row * p.a_m + k * p.a_k]),
-                                A::decode(b[k * p.b_k + column * p.b_n]));
+      const Compute value = A::mul(A::decode(a[k * p.a_k]), A::decode(b[k * p.b_k]));
       if (value != value) break;
     }
     return k;
-  }
-
-  SR_FN void search(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int row0,
-                    int column0) const {
-    using Storage = typename A::Storage;
-    const Storage* a = static_cast<const Storage*>(p.a) + batch * p.a_batch;
-    const Storage* b = static_cast<const Storage*>(p.b) + batch * p.b_batch;
-#pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      const int row = row0 + Tile::row(i);
-#pragma unroll
-      for (int j = 0; j < TN; ++j) {
-        const int column = column0 + Tile::column(j);
-        if (row >= p.m || column >= p.n || tile[i][j] < 0) continue;
-        int first = tile[i][j] * Tile::BK;
-        if constexpr (A::NAN) {  // comparisons do not see a NaN: find the first tile that has one
-          if (acc[i][j] != acc[i][j]) first = first_nan(p, a, b, row, column);
-        }
-        int found = first;
-#pragma unroll
-        for (int q = Tile::BK - 1; q >= 0; --q) {  // downwards: the smallest k stays
-          const int k = first + q < p.k ? first + q : p.k - 1;
-          const Word value = A::mul(A::decode(a[row * p.a_m + k * p.a_k]),
-                                    A::decode(b[k * p.b_k + column * p.b_n]));
-          if (A::same(value, acc[i][j])) found = k;
-        }
-        p.arg[batch * p.arg_batch + row * p.arg_m + column * p.arg_n] =
-            p.gather ? p.gather[found * p.gather_k + column * p.gather_n] : found;
-      }
-    }
   }
 };
 

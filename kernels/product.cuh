@@ -110,7 +110,7 @@ struct Product {
       }
       marks.after(block.acc, whole);
     }
-    if constexpr (ARG) marks.search(p, block.acc, batch, row0, column0);
+    marks.store(p, block.acc, batch, row0, column0);
     Epilogue<Step, Tile, C_WIDE>::store(p, block.acc, batch, split, row0, column0);
   }
 

@@ -127,6 +127,7 @@ struct SumsPaired : Paired<A> {
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;
+  static constexpr bool SHORT = false;
   using T = typename A::Storage;
   SR_FN static Word start() {
     T far = A::encode(A::start());

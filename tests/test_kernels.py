@@ -304,8 +304,8 @@ def test_every_layout(name, dtype):
 #: What is computed with the tiles of a kind.
 KINDS_OF_PRODUCT = {
     "word": ("min_plus", "f4"), "coded": ("plus_times", "f2"), "slow": ("log_plus", "f4"),
-    "pair": ("min_plus", "i2"), "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"),
-    "arg": ("min_plus", "f4"), "arg wide": ("max_plus", "f8"),
+    "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"), "bits": ("lor_land", "?"),
+    "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"), "arg wide": ("max_plus", "f8"),
 }  # fmt: skip
 #: Every tile with words of 4 and of 8 bytes and with arg, where it is used so.
 EVERY_TILE = {
@@ -326,7 +326,7 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
     name, dtype = KINDS_OF_PRODUCT[kind]
     use_tile(monkeypatch, tile)
     rng = np.random.default_rng(5)
-    columns = tile.bn * {"pair": 2, "bits": 32}.get(kind, 1)
+    columns = tile.bn * {"pair": 2, "halves": 2, "bits": 32}.get(kind, 1)
     for m, k, n in [
         (tile.bm - 1, tile.bk - 1, columns - 1),
         (tile.bm + 1, tile.bk + 1, columns + 1),
@@ -338,7 +338,8 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
             check_arg(name, a, b)
         else:
             check(name, multiply(name, a, b), reference.product(name, a, b))
-        assert f"sr::Tile<{tile.arguments()}>" in HOST.launched[-1]
+        product = HOST.launched[-2 if kind.startswith("arg") else -1]
+        assert f"sr::Tile<{tile.arguments()}>" in product
 
 
 CASES = [

@@ -25,9 +25,13 @@ from .facts import facts, flags_of
 from .memory import free_memory, from_host, mirror, on, to_host, wait
 from .packing import packed_bits
 from .source import (
+    FIND_COLUMNS,
+    FIND_ROWS,
+    FINDERS,
     KINDS,
     ProductKernel,
     Step,
+    find_source,
     join_source,
     kind_of,
     pack,
@@ -53,7 +57,7 @@ BATCH = 240  # rows of the largest matrices that closure_batch may take
 SPARSE = False  # whether graphs of few edges have a way of their own
 
 READ_C, ALPHA, BETA = 1, 2, 4
-_JOINERS = 256  # threads of a block that joins parts
+_JOINERS = FINDERS  # threads of a block of the kernels that run last
 
 
 def __getattr__(name: str) -> Any:
@@ -195,8 +199,9 @@ class _Launch:
     strides: tuple[int, ...]
     sizes: tuple[int, ...]
     parts: int  # bytes of partial results
-    joiner: device.Kernel | None
-    joiners: int
+    marks: int  # bytes of the tiles that won
+    last: device.Kernel | None  # joins the parts, or finds the k of each entry
+    last_blocks: int
 
 
 def _run(
@@ -216,14 +221,15 @@ def _run(
             way.launches.clear()
         launch = way.launches[key] = _prepare(here, way, a, b, c, arg, gather, triangle)
     parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
+    marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
     longs = (
-        *addresses, *map(_address, (parts, arg, gather, flags, bad)), *launch.strides,
+        *addresses, *map(_address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
         _bits(way.plan, alpha), _bits(way.plan, beta),
     )  # fmt: skip
     params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle))
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
-    if launch.joiner is not None:
-        launch.joiner.launch(launch.joiners, _JOINERS, 0, params)
+    if launch.last is not None:
+        launch.last.launch(launch.last_blocks, _JOINERS, 0, params)
 
 
 def _prepare(
@@ -256,7 +262,13 @@ def _prepare(
             f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
             f"launch at most 2147483647; multiply parts of the batch"
         )
-    split = chosen.splits > 1
+    last, last_blocks = None, 0
+    if chosen.splits > 1:
+        last = here.kernel(join_source(plan, step.name))
+        last_blocks = -(-m * words * batch // _JOINERS)
+    if arg is not None:
+        last = here.kernel(find_source(plan, step.name, tile.bk))
+        last_blocks = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch
     arg_at = (0, 0, 0) if arg is None else _strides(arg)
     gather_at = (0, 0, 0) if gather is None else _strides(gather)
     strides = (a_at, b_at, c_at, arg_at)
@@ -264,9 +276,8 @@ def _prepare(
         here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
         (*(x for at in strides for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.splits, chosen.k_split),
-        batch * chosen.splits * m * words * size if split else 0,
-        here.kernel(join_source(plan, step.name)) if split else None,
-        -(-m * words * batch // _JOINERS),
+        batch * chosen.splits * m * words * size if chosen.splits > 1 else 0,
+        0 if arg is None else 4 * batch * m * n, last, last_blocks,
     )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from ..plan import Plan
 from .tiles import Tile
 
 __all__ = [
-    "KINDS", "ProductKernel", "Step", "algebra", "join_source", "kind_of", "pack",
-    "product_source", "steps", "word_size",
+    "FINDERS", "FIND_COLUMNS", "FIND_ROWS", "KINDS", "ProductKernel", "Step", "algebra",
+    "find_source", "join_source", "kind_of", "pack", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
@@ -84,7 +84,7 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
     if arg:
         return "arg"
     if step.columns > 1:
-        return "pair" if step.columns == 2 else "bits"
+        return "bits" if step.columns == 32 else "pair" if step.name == "SumsPaired" else "halves"
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
     return "word" if _plain(plan) else "coded"
@@ -133,7 +133,6 @@ def algebra(plan: Plan) -> str:
         wins = "a > b" if least else "a < b"  # true is -1
     else:
         wins = "a < b" if least else "a > b"
-    same = "a == b || (a != a && b != b)" if floating else "a == b"
     fused = _fused(plan)
     fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
     pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(plan.mul.op)
@@ -157,7 +156,6 @@ def algebra(plan: Plan) -> str:
         f"  SR_FN static Storage encode(Compute x) {{ {_encode(plan, storage)} }}",
         f"  SR_FN static bool fits(Compute x) {{ {_fits(plan)} }}",
         f"  SR_FN static bool better(Compute a, Compute b) {{ return {wins}; }}",
-        f"  SR_FN static bool same(Compute a, Compute b) {{ return {same}; }}",
     ]
     if pair and plan.storage in ("float16", "bfloat16"):
         lines.append(
@@ -327,8 +325,23 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 """
 
 
+@functools.lru_cache(maxsize=1024)
+def find_source(plan: Plan, step: str, bk: int) -> str:
+    """The text of the kernel that finds the k of each entry in the tile of k that won."""
+    return f"""#include "epilogue.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({FINDERS})
+kernel(const __grid_constant__ sr::ProductParams p) {{
+  sr::FindArg<sr::{step}<Algebra>, {bk}>::run(p);
+}}
+"""
+
+
+#: Threads of its blocks, and the rows and columns that they have.
+FINDERS, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
+
 #: The fields of sr::ProductParams, in order.
-_POINTERS = "a b c parts arg gather flags bad".split()
+_POINTERS = "a b c parts marks arg gather flags bad".split()
 _LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
     alpha beta""".split()
 _INTS = """m n k batch tiles_m tiles_n splits k_split mode forbidden unless unit triangle""".split()

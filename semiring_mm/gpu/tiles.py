@@ -59,8 +59,8 @@ _SMALL: dict[Tile, float] = {
 }
 #: Tiles by kind of product, with the share of the peak that each reaches when it fills the chip
 #: (measured on an H200): "word" are 32-bit words, "coded" those that are converted when they are
-#: read, "slow" those of long functions; "pair" has two columns to a word, "bits" 32; "wide" are
-#: 64-bit words; "arg" keeps the k that won.
+#: read, "slow" those of long functions; "pair" has two integers to a word, "halves" two 16-bit
+#: floats, "bits" 32 truth values; "wide" are 64-bit words; "arg" keeps the k that won.
 TILES: dict[str, dict[Tile, float]] = {
     "word": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -73,6 +73,7 @@ TILES: dict[str, dict[Tile, float]] = {
         **_SMALL,
     },
     "pair": {Tile(128, 128, 32, 8, 16, 8, 2): 0.82, **_SMALL},
+    "halves": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
     "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.80},
     "wide": {Tile(128, 64, 16, 8, 4, 8, 2): 0.80, Tile(32, 32, 32, 4, 2, 8, 4): 0.45},
     "arg": {
