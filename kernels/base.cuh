@@ -312,4 +312,45 @@ struct alignas(sizeof(T) * N) Pack {
   T x[N];  // [N]
 };
 
+// 16 bytes of what is read once and not written: it need not push other things out of the cache.
+#if !defined(SR_HOST)
+SR_FN Pack<u32, 4> load_once(const void* from) {
+  Pack<u32, 4> x;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x[0]), "=r"(x.x[1]), "=r"(x.x[2]), "=r"(x.x[3]) : "l"(from));
+  return x;
+}
+// The compiler may not put off loads that come before until their values are needed.
+SR_FN void loads_issued() { asm volatile("" ::: "memory"); }
+#else
+SR_FN void loads_issued() {}
+SR_FN Pack<u32, 4> load_once(const void* from) { return *static_cast<const Pack<u32, 4>*>(from); }
+#endif
+
+// What a thread reads at once: 16 bytes, kept as words until an element is looked at, or an element.
+template <class T, bool WIDE>
+struct Chunk {
+  static constexpr int V = 16 / int(sizeof(T));  // elements
+  Pack<u32, 4> words;
+
+  SR_FN void load(const T* from) { words = *reinterpret_cast<const Pack<u32, 4>*>(from); }
+  SR_FN void load_once(const T* from) { words = sr::load_once(from); }
+  SR_FN T operator[](int v) const {
+    const u32* word = words.x;
+    if constexpr (sizeof(T) == 8) return bits_as<T>(word[2 * v] | u64(word[2 * v + 1]) << 32);
+    else if constexpr (sizeof(T) == 4) return bits_as<T>(word[v]);
+    else if constexpr (sizeof(T) == 2) return bits_as<T>(u16(word[v / 2] >> 16 * (v % 2)));
+    else return bits_as<T>(u8(word[v / 4] >> 8 * (v % 4)));
+  }
+};
+template <class T>
+struct Chunk<T, false> {
+  static constexpr int V = 1;
+  T x;
+
+  SR_FN void load(const T* from) { x = *from; }
+  SR_FN void load_once(const T* from) { x = *from; }
+  SR_FN T operator[](int) const { return x; }
+};
+
 }  // namespace sr

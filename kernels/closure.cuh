@@ -27,10 +27,16 @@ struct Matrix {
   SR_FN int& mark(int i, int j) const { return marks[i * marks_m + j * marks_n]; }
 };
 
+// NANS: a NaN may appear, and counts as better than any number, as it does for minima and maxima.
+template <class A, bool NANS>
+SR_FN bool improves(typename A::Compute x, typename A::Compute old) {
+  return A::better(x, old) || (NANS && x != x && old == old);
+}
+
 // In registers: SIDE x SIDE threads have T x T entries each, in groups of four rows and columns that
 // the threads take in turns. Row and column k pass through shared memory, in two buffers that take
 // turns, so that a step needs one barrier. WIDE: four entries (and marks) can be read at once.
-template <class A, int SIDE, int T, bool WIDE, bool MARKS>
+template <class A, int SIDE, int T, bool WIDE, bool MARKS, bool NANS>
 struct ClosureTile {
   using Word = typename A::Compute;
   using Storage = typename A::Storage;
@@ -91,7 +97,7 @@ struct ClosureTile {
       for (int c = 0; c < T; ++c) {
         const Word through = A::mul(left[r], right[c]);
         if constexpr (MARKS) {
-          const bool wins = A::better(through, x[r][c]);
+          const bool wins = improves<A, NANS>(through, x[r][c]);
           x[r][c] = wins ? through : x[r][c];
           mark[r][c] = wins ? news[c] : mark[r][c];
         } else {
@@ -178,10 +184,15 @@ struct ClosureTile {
 // In shared memory, for what registers do not hold: a warp takes every 32nd row, a lane every 32nd of
 // up to 32 * COLUMNS columns. Column k lies apart, in two buffers that take turns, since the rows
 // change it.
-template <class A, int COLUMNS, bool MARKS>
+template <class A, int COLUMNS, bool MARKS, bool NANS>
 struct ClosureShared {
   using Word = typename A::Compute;
   static constexpr int THREADS = 1024, WARPS = THREADS / 32;
+
+  // Whether this lane's column c is: all but the last are.
+  SR_FN static bool inside(int c, int n) {
+    return c < COLUMNS - 1 || int(threadIdx.x) % 32 + 32 * c < n;
+  }
 
   SR_FN static void run(const ClosureParams& p) {
     const Matrix<A> matrix(p);
@@ -204,30 +215,29 @@ struct ClosureShared {
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c) {
         const int j = lane + 32 * c;
-        right[c] = x[k * n + (j < n ? j : 0)];
+        right[c] = x[k * n + (inside(c, n) ? j : 0)];
         if (warp == k % WARPS && j == k + 1 && j < n) next[k] = right[c];
       }
 #pragma unroll 2
       for (int i = warp; i < n; i += WARPS) {
         if (i == k) continue;
         const Word left = column[i];
+        Word* row = x + i * n + lane;
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
-          const int j = lane + 32 * c;
-          if (j >= n) continue;
-          Word value = x[i * n + j];
+          if (!inside(c, n)) continue;
+          Word value = row[32 * c];
           const Word through = A::mul(left, right[c]);
           if constexpr (MARKS) {
-            if (A::better(through, value)) {
-              value = through;
-              mark[i * n + j] = mark[k * n + j];
-            }
+            if (!improves<A, NANS>(through, value)) continue;
+            value = through;
+            mark[i * n + lane + 32 * c] = mark[k * n + lane + 32 * c];
           } else {
             value = A::add(value, through);
           }
-          x[i * n + j] = value;
-          if (j == k + 1) next[i] = value;
+          row[32 * c] = value;
         }
+        if (lane == (k + 1) % 32 && k + 1 < n) next[i] = row[k + 1 - lane];
       }
     }
     __syncthreads();  // all is done

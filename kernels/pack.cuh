@@ -4,7 +4,8 @@
 
 namespace sr {
 
-// A thread makes a word; a block's threads lie in a grid, `lanes` of them along the words.
+// A thread makes a word, or those of four rows; a block's threads lie in a grid, `lanes` of them along
+// the words.
 struct PackParams {
   const void* b;
   u32* out;  // [batch][rows][words]
@@ -15,17 +16,15 @@ struct PackParams {
   int lanes;
 };
 
-// The four bytes of a word that are not 0, as four bits.
-SR_FN u32 truths(u32 x) {
-  const u32 ones = (((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x) >> 7 & 0x01010101u;
-  return ones * 0x01020408u >> 24 & 0xfu;
-}
+// 1 in each byte that is not 0; and these four as bits side by side.
+SR_FN u32 ones(u32 x) { return (((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x) >> 7 & 0x01010101u; }
+SR_FN u32 gathered(u32 ones) { return ones * 0x01020408u >> 24 & 0xfu; }
 
-// WIDE: 16 bytes can be read at once along the columns. BY_ROWS: the rows lie closer than the columns,
-// so neighbouring threads take neighbouring rows.
+// BY_ROWS: the rows lie closer than the columns, so neighbouring threads take neighbouring rows. WIDE:
+// 16 bytes can be read at once along the columns, or 4 along the rows.
 template <bool WIDE, bool BY_ROWS>
 struct PackBits {
-  static constexpr int THREADS = 256;
+  static constexpr int THREADS = 256, ROWS = WIDE && BY_ROWS ? 4 : 1;
 
   SR_FN static void run(const PackParams& p) {
     const int thread = int(threadIdx.x), lines = THREADS / p.lanes;
@@ -34,11 +33,16 @@ struct PackBits {
     const u32 segments = u32(p.segments), groups = u32(p.groups);
     const u32 segment = blockIdx.x % segments, rest = blockIdx.x / segments;
     const i64 word = i64(segment) * p.lanes + lane;
-    const i64 row = i64(rest % groups) * lines + line, batch = rest / groups;
+    const i64 row = (i64(rest % groups) * lines + line) * ROWS, batch = rest / groups;
     if (word >= p.words || row >= p.rows) return;
     const int column = int(word) * 32, here = p.columns - column < 32 ? p.columns - column : 32;
     const u8* from = static_cast<const u8*>(p.b) + batch * p.batch_stride + row * p.row_stride +
                      column * p.column_stride;
+    u32* out = p.out + (batch * p.rows + row) * p.words + word;
+    if constexpr (ROWS == 4) {
+      four_rows(p, from, here, out);
+      return;
+    }
     u32 bits = 0;
     if (WIDE && here == 32) {
       using Chunk = Pack<u32, 4>;
@@ -46,17 +50,37 @@ struct PackBits {
 #pragma unroll
       for (int c = 0; c < 2; ++c) x[c] = reinterpret_cast<const Chunk*>(from)[c];
 #pragma unroll
-      for (int q = 0; q < 8; ++q) bits |= truths(x[q / 4].x[q % 4]) << 4 * q;
+      for (int q = 0; q < 8; ++q) bits |= gathered(ones(x[q / 4].x[q % 4])) << 4 * q;
     } else if (here == 32) {
       u8 x[32];
 #pragma unroll
       for (int j = 0; j < 32; ++j) x[j] = from[j * p.column_stride];
+      loads_issued();
 #pragma unroll
       for (int j = 0; j < 32; ++j) bits |= u32(x[j] != 0) << j;
     } else {
       for (int j = 0; j < here; ++j) bits |= u32(from[j * p.column_stride] != 0) << j;
     }
-    p.out[(batch * p.rows + row) * p.words + word] = bits;
+    *out = bits;
+  }
+
+  // Rows come in fours: each word that is read has a byte of four of them.
+  SR_FN static void four_rows(const PackParams& p, const u8* from, int here, u32* out) {
+    u32 x[32], bits[4] = {};  // byte r of bits[j]: columns 8 j to 8 j + 7 of row r
+#pragma unroll
+    for (int j = 0; j < 32; ++j)
+      x[j] = *reinterpret_cast<const u32*>(from + (j < here ? j : 0) * p.column_stride);
+    loads_issued();
+#pragma unroll
+    for (int j = 0; j < 32; ++j)
+      if (j < here) bits[j / 8] |= ones(x[j]) << j % 8;
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      u32 word = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) word |= (bits[j] >> 8 * r & 0xffu) << 8 * j;
+      out[r * i64(p.words)] = word;
+    }
   }
 };
 

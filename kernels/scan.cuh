@@ -21,6 +21,10 @@ enum { IS_NAN = 1, IS_MINUS_INF = 2, IS_NEGATIVE = 4, IS_ZERO = 8, IS_POSITIVE =
 
 SR_FN float scanned(half x) { return to_float(x); }
 SR_FN float scanned(bfloat x) { return to_float(x); }
+SR_FN i32 scanned(i8 x) { return x; }  // narrow integers have no instructions of their own
+SR_FN i32 scanned(u8 x) { return x; }
+SR_FN i32 scanned(i16 x) { return x; }
+SR_FN i32 scanned(u16 x) { return x; }
 template <class T>
 SR_FN T scanned(T x) { return x; }
 
@@ -70,7 +74,8 @@ template <class Storage, class Wide, bool HAS_MISSING, i64 MISSING, bool WIDE, b
 struct Scan {
   using Value = decltype(scanned(Storage{}));
   static constexpr int THREADS = 256, ITEMS = 8;
-  static constexpr int V = WIDE ? 16 / int(sizeof(Storage)) : 1;  // elements of a chunk
+  using Piece = Chunk<Storage, WIDE>;
+  static constexpr int V = Piece::V;
 
   SR_FN static void look(Seen<Value>& seen, Storage entry) {
     const Value x = scanned(entry);
@@ -86,6 +91,25 @@ struct Scan {
     }
   }
 
+  // A thread's chunks of one task. EDGE: not all are inside; for the others, the first one again.
+  template <bool EDGE>
+  SR_FN static void items(const ScanParams& p, Seen<Value>& seen, const Storage* from, i64 row,
+                          i64 column) {
+    const i64 item = p.row_step * p.row_stride + p.column_step * p.column_stride;
+    Piece x[ITEMS];  // [ITEMS]
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const bool inside = !EDGE || (row + i * p.row_step < p.rows &&
+                                    column + i * p.column_step + V <= p.columns);
+      x[i].load_once(from + (inside ? i * item : 0));
+    }
+    loads_issued();
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i)
+#pragma unroll
+      for (int v = 0; v < V; ++v) look(seen, x[i][v]);
+  }
+
   SR_FN static void run(const ScanParams& p) {
     const int thread = int(threadIdx.x), lane = thread % p.lanes, line = thread / p.lanes;
     const i64 item = p.row_step * p.row_stride + p.column_step * p.column_stride;
@@ -94,28 +118,21 @@ struct Scan {
     for (i64 task = blockIdx.x; task < p.tasks; task += gridDim.x) {
       const i64 segment = task % p.segments, rest = task / p.segments;
       const i64 group = rest % p.groups, batch = rest / p.groups;
-      i64 column = segment * (p.column_step ? ITEMS * p.column_step : 0) + lane * V;
-      i64 row = p.row_step ? group * ITEMS * p.row_step + line : group;
+      const i64 column = segment * (p.column_step ? ITEMS * p.column_step : 0) + lane * V;
+      const i64 row = p.row_step ? group * ITEMS * p.row_step + line : group;
       const Storage* from = static_cast<const Storage*>(p.a) + batch * p.batch_stride +
                             row * p.row_stride + column * p.column_stride;
-      const bool inside = row + (ITEMS - 1) * p.row_step < p.rows &&
-                          column + (ITEMS - 1) * p.column_step + V <= p.columns;
-      if (inside) {  // all loads under way before the first is looked at
-        using Chunk = Pack<Storage, V>;
-        Chunk x[ITEMS];
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) x[i] = *reinterpret_cast<const Chunk*>(from + i * item);
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i)
-#pragma unroll
-          for (int v = 0; v < V; ++v) look(seen, x[i].x[v]);
-        continue;
-      }
-      for (int i = 0; i < ITEMS && row < p.rows; ++i) {
-        for (int v = 0; v < V && column + v < p.columns; ++v)
-          look(seen, from[i * item + v * p.column_stride]);
-        row += p.row_step;
-        column += p.column_step;
+      if (row >= p.rows) continue;
+      if (row + (ITEMS - 1) * p.row_step < p.rows &&
+          column + (ITEMS - 1) * p.column_step + V <= p.columns)
+        items<false>(p, seen, from, row, column);
+      else if (column + V <= p.columns)
+        items<true>(p, seen, from, row, column);
+      if (V == 1 || p.columns % V == 0) continue;
+      for (int i = 0; i < ITEMS && row + i * p.row_step < p.rows; ++i) {  // parts of chunks
+        const i64 at = column + i * p.column_step;
+        if (at + V <= p.columns) continue;
+        for (int v = 0; at + v < p.columns; ++v) look(seen, from[i * item + v]);
       }
     }
 

@@ -14,10 +14,10 @@ struct Vector {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
   static constexpr int THREADS = 256, GROUPS = THREADS / LANES;
-  static constexpr int V = WIDE ? 16 / int(sizeof(Storage)) : 1;  // elements of a chunk
+  using Piece = Chunk<Storage, WIDE>;
+  static constexpr int V = Piece::V;
   static constexpr int ITEMS = K_UNIT ? 8 / ROWS : 8;  // eight loads under way in a thread
   static constexpr int NEXT = K_UNIT ? 1 : GROUPS;     // from a thread to the next of its row
-  using Chunk = Pack<Storage, V>;
   static_assert(ITEMS > 0 && (K_UNIT || ROWS == V), "along m, a chunk is a thread's rows");
 
   SR_FN static int lane() { return K_UNIT ? int(threadIdx.x) % LANES : int(threadIdx.x) / GROUPS; }
@@ -75,21 +75,22 @@ struct Vector {
   template <int N>
   SR_FN static void take(Compute (&acc)[ROWS], const Storage* const (&a)[ROWS], const Storage* x,
                          i64 k, i64 a_k, i64 x_k) {
-    Chunk left[N][ROWS], right[N];  // [N][ROWS] and [N] of V steps of k
+    Piece left[N][ROWS], right[N];  // [N][ROWS] and [N] of V steps of k
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const i64 at = k + i * LANES * V;
-      right[i] = *reinterpret_cast<const Chunk*>(x + at * x_k);
+      right[i].load(x + at * x_k);
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) left[i][r] = *reinterpret_cast<const Chunk*>(a[r] + at * a_k);
+      for (int r = 0; r < ROWS; ++r) left[i][r].load_once(a[r] + at * a_k);
     }
+    loads_issued();
 #pragma unroll
     for (int i = 0; i < N; ++i)
 #pragma unroll
       for (int v = 0; v < V; ++v) {
-        const Compute by = A::decode(right[i].x[v]);
+        const Compute by = A::decode(right[i][v]);
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) acc[r] = A::fold(acc[r], A::decode(left[i][r].x[v]), by);
+        for (int r = 0; r < ROWS; ++r) acc[r] = A::fold(acc[r], A::decode(left[i][r][v]), by);
       }
   }
 
@@ -97,40 +98,47 @@ struct Vector {
                             const Storage* x) {
     const i64 first = row0 + row(0), left = p.m - first;
     if (left <= 0) return;
-    const Storage* a = static_cast<const Storage*>(p.a) + first * p.a_m;
     int k = k0 + lane();
+    const Storage* a = static_cast<const Storage*>(p.a) + first * p.a_m + k * p.a_k;
+    x += k * p.b_k;
+    const i64 down = LANES * p.a_k, x_down = LANES * p.b_k;
     if (left >= V) {
 #pragma unroll 1
       for (; k + (ITEMS - 1) * LANES < k1; k += ITEMS * LANES) {
-        Chunk rows[ITEMS];
+        Piece rows[ITEMS];
         Storage by[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
-          rows[i] = *reinterpret_cast<const Chunk*>(a + (k + i * LANES) * p.a_k);
-          by[i] = x[(k + i * LANES) * p.b_k];
+          rows[i].load_once(a);
+          by[i] = *x;
+          a += down;
+          x += x_down;
         }
+        loads_issued();
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) fold(acc, rows[i], by[i]);
       }
 #pragma unroll 1
-      for (; k < k1; k += LANES)
-        fold(acc, *reinterpret_cast<const Chunk*>(a + k * p.a_k), x[k * p.b_k]);
+      for (; k < k1; k += LANES, a += down, x += x_down) {
+        Piece rows;
+        rows.load_once(a);
+        fold(acc, rows, *x);
+      }
     } else {  // the last rows; V > 1, so A's rows are side by side
-      for (; k < k1; k += LANES) {
-        const Storage* from = a + k * p.a_k;
-        Chunk rows;
+      for (; k < k1; k += LANES, a += down, x += x_down) {
+        const Compute by = A::decode(*x);
 #pragma unroll
-        for (int v = 0; v < V; ++v) rows.x[v] = from[v < left ? v : 0];
-        fold(acc, rows, x[k * p.b_k]);
+        for (int v = 0; v < ROWS; ++v)
+          acc[v] = A::fold(acc[v], A::decode(a[v < left ? v : 0]), by);
       }
     }
   }
 
-  SR_FN static void fold(Compute (&acc)[ROWS], const Chunk& rows, Storage x) {
+  SR_FN static void fold(Compute (&acc)[ROWS], const Piece& rows, Storage x) {
     const Compute by = A::decode(x);
     if constexpr (!K_UNIT) {
 #pragma unroll
-      for (int v = 0; v < V; ++v) acc[v] = A::fold(acc[v], A::decode(rows.x[v]), by);
+      for (int v = 0; v < V; ++v) acc[v] = A::fold(acc[v], A::decode(rows[v]), by);
     }
   }
 
@@ -141,7 +149,8 @@ struct Vector {
     for (int r = 0; r < ROWS; ++r) shared[r * THREADS] = acc[r];
 #pragma unroll
     for (int half = LANES / 2; half > 0; half /= 2) {
-      __syncthreads();
+      if constexpr (K_UNIT && LANES <= 32) __syncwarp();
+      else __syncthreads();
       if (lane() < half) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {

@@ -20,7 +20,7 @@ Array = Any
 Known = tuple[Facts, Facts, Facts]
 
 #: Rows of the largest block that :func:`closure_block` takes.
-BASE = 64
+BASE = 128
 
 
 class Shape(NamedTuple):
@@ -41,11 +41,18 @@ class Shape(NamedTuple):
     shared: int
 
 
+#: Threads and entries a side of the kernels in registers, smallest first. Where matrices are few,
+#: many threads with few entries each wait least.
+_ALONE = ((8, 4), (16, 4), (24, 4), (16, 8))
+_MANY = ((8, 4), (8, 8), (12, 8), (16, 8))
+_LARGE = ((20, 8), (24, 8))  # where there is one word to an entry
+
+
 def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape:
     """The shape for matrices of n rows; `alone` where there are too few to fill the device."""
-    for side, entries, small in ((8, 4, True), (16, 4, alone or word == 8), (8, 8, word == 4),
-                                 (12, 8, word == 4), (16, 8, word == 4)):  # fmt: skip
-        if small and n <= side * entries:
+    single = word == 4 and not marks
+    for side, entries in (*(_MANY if single and not alone else _ALONE), *(_LARGE * single)):
+        if n <= side * entries:
             line = side * entries * (2 * word + 4 * marks)  # row k, column k, marks of row k
             return Shape(side, entries, side * side, 2 * line)
     return Shape(0, -(-n // 32), 1024, n * (n + 2) * word + (4 * n * n if marks else 0))
@@ -54,14 +61,12 @@ def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape:
 @functools.lru_cache(maxsize=1024)
 def closure_source(plan: Plan, side: int, entries: int, wide: bool, marks: bool) -> str:
     """The text of the kernel; see sr::ClosureTile and sr::ClosureShared."""
-    flags = [str(x).lower() for x in (wide, marks)]
-    if side:
-        body = f"sr::ClosureTile<Algebra, {side}, {entries}, {', '.join(flags)}>"
-    else:
-        body = f"sr::ClosureShared<Algebra, {entries}, {flags[1]}>"
+    nans = marks and plan.keep_nan
+    flags = ", ".join("true" if x else "false" for x in (wide, marks, nans)[side == 0 :])
+    body = f"ClosureTile<Algebra, {side}" if side else "ClosureShared<Algebra"
     return f"""#include "closure.cuh"
 {algebra(plan)}
-using Closure = {body};
+using Closure = sr::{body}, {entries}, {flags}>;
 extern "C" __global__ void __launch_bounds__({side * side or 1024})
 kernel(const __grid_constant__ sr::ClosureParams p) {{
   Closure::run(p);
@@ -75,8 +80,19 @@ def _plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: 
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
     if plan.codec == "bits":
         plan = bytewise(plan)
-    # what is closed stays within the ranges that are known; infinity stays the same infinity
-    return replace(plan, check=False, annihilate=plan.annihilate or plan.codec == "sentinel")
+    # what is closed stays within the ranges that are known
+    return replace(plan, check=False, annihilate=plan.annihilate or _drifts(plan, known))
+
+
+def _drifts(plan: Plan, known: Known | None) -> bool:
+    """Whether sums with infinity could become better than infinity, step by step."""
+    if plan.codec != "sentinel":
+        return False
+    if known is None or plan.mul.op != "+":
+        return True
+    if plan.infinite > 0:
+        return any(x.lo < 0 for x in known if x.lo <= x.hi)
+    return any(x.hi > 0 for x in known if x.lo <= x.hi)
 
 
 def closure_block(

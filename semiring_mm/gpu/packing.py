@@ -41,11 +41,15 @@ def packed_bits(b: Array) -> Array:
         return out
     steps = strides(b)
     by_rows = abs(steps[1]) < abs(steps[2]) and k > 1
-    wide = steps[2] == 1 and aligned(address(b), 1, steps[:2], 16)
+    if by_rows:
+        wide = steps[1] == 1 and k % 4 == 0 and aligned(address(b), 1, (steps[0], steps[2]), 4)
+    else:
+        wide = steps[2] == 1 and aligned(address(b), 1, steps[:2], 16)
+    rows = 4 if wide and by_rows else 1  # of a thread
     lanes = min(_THREADS, 1 << (words - 1).bit_length())
     if by_rows:  # a warp along the rows
         lanes = min(lanes, _THREADS // 32)
-    segments, groups = -(-words // lanes), -(-k // (_THREADS // lanes))
+    segments, groups = -(-words // lanes), -(-k // (_THREADS // lanes * rows))
     params = pack((address(b), address(out), *steps, k, segments, groups), (n, words, lanes))
     here.kernel(pack_source(wide, by_rows)).launch(segments * groups * batch, _THREADS, 0, params)
     return out

@@ -22,6 +22,8 @@ Scalar = float | int | None
 READ_C, ALPHA, BETA = 1, 2, 4
 _THREADS = 256  # sr::Vector's
 _LOADS = 8  # that a thread has under way
+_SMALL = 1 << 18  # entries of A
+_PARTS = 128  # of k, at most
 
 
 class Shape(NamedTuple):
@@ -48,39 +50,49 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     """The shape for a matrix (m, k) that is read `chunk` elements at a time."""
     if k_unit:
         chunks = -(-k // chunk)
-        rows = 8 if chunks <= 16 else 4
-        while rows > 1 and m * min(256, chunks) < rows * 4 * _THREADS * sms:
-            rows //= 2
+        rows = 2 if m * chunks > 8 * _THREADS * sms else 1
         lanes = 8
         while lanes < _THREADS and lanes * _LOADS // rows < chunks:
             lanes *= 2
+        least = lanes * chunk * _LOADS // rows  # steps of k that a part repays
+        fewest, most = 8 * sms, 8 * sms
     else:
         rows, lanes = chunk, 1
-        while lanes < 32 and lanes * _LOADS < k and m * lanes < 8 * _THREADS * chunk * sms:
+        wanted = 8 if m * k > _SMALL else 32
+        while lanes * _LOADS < k and (
+            lanes < wanted or (lanes < 32 and m * lanes < 2 * _THREADS * chunk)
+        ):
             lanes *= 2
+        least = lanes * _LOADS
+        fewest, most = 2 * sms, 24 * sms
     blocks = -(-m // (_THREADS // lanes * rows))
-    step = lanes * (chunk if k_unit else 1) * _LOADS  # of k, that makes splitting worth while
-    splits = max(1, min(4 * sms // blocks, k // step))
-    k_split = -(-k // (splits * step)) * step if splits > 1 else k
+    # at least `fewest` blocks if that leaves a thread one turn, up to `most` if it leaves it eight
+    splits = 1
+    if m * k > _SMALL:  # joining parts takes as long as reading so much
+        splits = max(min(fewest // blocks, k // least), min(most // blocks, k // (8 * least)))
+        splits = max(1, min(splits, _PARTS))
+    k_split = -(-k // (splits * least)) * least if splits > 1 else k
     return Shape(lanes, rows, -(-k // k_split) if splits > 1 else 1, k_split)
 
 
 def vector_source(plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int) -> str:
     """The text of the kernel; see sr::Vector for its arguments."""
     flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
-    return _source(plan, f"sr::Vector<Algebra, {flags}, {lanes}, {rows}>", _THREADS)
+    # room for 64 registers: left to itself, the compiler keeps fewer loads under way
+    bounds = f"{_THREADS}, 4"
+    return _source(plan, f"sr::Vector<Algebra, {flags}, {lanes}, {rows}>", bounds)
 
 
 def join_vector_source(plan: Plan) -> str:
     """The text of the kernel that joins the parts of a product whose k was split."""
-    return _source(plan, "sr::JoinVector<Algebra>", 1024)
+    return _source(plan, "sr::JoinVector<Algebra>", "1024")
 
 
 @functools.lru_cache(maxsize=1024)
-def _source(plan: Plan, body: str, threads: int) -> str:
+def _source(plan: Plan, body: str, bounds: str) -> str:
     return f"""#include "vector.cuh"
 {algebra(plan)}
-extern "C" __global__ void __launch_bounds__({threads})
+extern "C" __global__ void __launch_bounds__({bounds})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   {body}::run(p);
 }}
