@@ -226,6 +226,17 @@ def test_half_of_a_symmetric_matrix(there):
     check(there.get(sm.apsp(there.put(both))), shortest(both), w.dtype)
 
 
+@pytest.mark.parametrize("dtype", ["?", "f2", "i4", "f8"])
+@pytest.mark.parametrize("n", [1, 31, 32, 70])
+def test_mirror(there, n, dtype):
+    x = rng(n).integers(0, 99, (n + 3, n + 5)).astype(dtype)
+    y = there.put(x)
+    engine.mirror(y[1 : n + 1, 2 : n + 2])
+    inner = x[1 : n + 1, 2 : n + 2]
+    inner[...] = np.triu(inner) + np.triu(inner, 1).T
+    assert_array_equal(there.get(y), x)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "i4"])
 def test_negative_weights_and_cycles(there, dtype):
     w = graph(150, np.dtype(dtype), edges=0.05)

@@ -1,14 +1,17 @@
-"""Arrays between host and device, and what else the engine does by CuPy alone."""
+"""Arrays between host and device and within it, and how much memory there is."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from . import device
+from .source import pack
+from .views import address, strides
 
-__all__ = ["free_memory", "from_host", "mirror", "on", "to_host", "wait"]
+__all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "to_host", "wait"]
 
 Array = Any
 
@@ -51,10 +54,24 @@ def free_memory() -> int | None:
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
-def mirror(x: Array, strip: int = 1024) -> None:
+@functools.cache
+def mirror_source(itemsize: int) -> str:
+    """The text of the kernel that mirrors a matrix; entries are moved as they are."""
+    return f"""#include "mirror.cuh"
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::MirrorParams p) {{
+  sr::Mirror<sr::u{8 * itemsize}>::run(p);
+}}
+"""
+
+
+_THREADS, _SIDE = 256, 32  # sr::Mirror's
+
+
+def mirror(x: Array) -> None:
     """Copy what is above the diagonal of a square matrix below it."""
-    xp, n = device.current().xp, x.shape[0]
-    for i in range(0, n, strip):
-        rows, end = x[i : i + strip], min(i + strip, n)
-        below = xp.arange(end) < xp.arange(i, end)[:, None]
-        rows[:, :end] = xp.where(below, x[:end, i:end].T, rows[:, :end])
+    n = x.shape[0]
+    tiles = -(-n // _SIDE)
+    params = pack((address(x), *strides(x)[1:]), (n, tiles))
+    kernel = device.current().kernel(mirror_source(x.itemsize))
+    kernel.launch(tiles * tiles, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, params)
