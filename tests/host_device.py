@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 KERNELS = HERE.parent / "kernels"
 COMPILED = HERE.parent / ".pytest_cache" / "kernels"
 FLAGS = (
-    "-std=c++17", "-O1", "-ffp-contract=off", "-DSR_HOST", f"-I{KERNELS}", f"-I{HERE / 'host'}",
+    "-std=c++17", "-O0", "-ffp-contract=off", "-DSR_HOST", f"-I{KERNELS}", f"-I{HERE / 'host'}",
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment",
     "-shared", "-fPIC",
 )  # fmt: skip
