@@ -1,4 +1,4 @@
-"""`python -m bench`: measure this machine's CPU. `python -m bench readme`: renew the tables."""
+"""Measure this machine's CPU or its CUDA device, or renew the tables of README and docs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import report
 
         return report.renew()
-    for package in ("numpy", "llvmlite"):
+    for package in ("numpy", "llvmlite", *(["cupy"] if args.what == "gpu" else [])):
         if importlib.util.find_spec(package) is None:
             print(f"bench: {package} is not installed", file=sys.stderr)
             return 1
+    if args.what == "gpu":
+        os.environ |= dict.fromkeys(_THREADS, "1")  # the checks bring threads of their own
+        return _gpu(args)
     wanted = {name: str(args.threads) for name in _THREADS}
     if wanted.items() <= os.environ.items() or "numpy" not in sys.modules:
         os.environ |= wanted
@@ -43,8 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("cpu", "readme"), default="cpu",
-        help="cpu (default): measure; readme: tables and figure from the newest committed results",
+        "what", nargs="?", choices=("cpu", "gpu", "readme"), default="cpu",
+        help="cpu (default), gpu: measure; readme: tables and figures from the newest committed "
+        "results",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
@@ -55,9 +59,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=_positive, default=machine.cores(), metavar="T")
     parser.add_argument(
         "--out", type=_absolute, metavar="FILE",
-        help="raw results (default bench/results/cpu-MACHINE-DATE.json; "
+        help="raw results (default bench/results/cpu-MACHINE-DATE.json, or gpu-...; "
         "none for --quick and --only)",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep-going", action="store_true", help="note a line that fails, and go on; exit code 1"
+    )
+    parser.add_argument("--share", help=argparse.SUPPRESS)  # I/N: compile what gpu will need
     return parser
 
 
@@ -73,15 +81,67 @@ def _absolute(word: str) -> Path:
 
 
 def _cpu(args: argparse.Namespace) -> int:
-    from . import cases, report
+    from . import cases, ceilings
+
+    options = cases.Options(args.threads, full=args.full, quick=args.quick)
+    about = {"machine": machine.describe(), "versions": machine.versions(), "threads": args.threads}
+    return _run(args, cases.CASES, options, ceilings, about, about["machine"]["cpu"])
+
+
+def _gpu(args: argparse.Namespace) -> int:
+    from semiring_mm.gpu import device
+
+    from . import cases, gpu, gpu_ceilings
+
+    if why := device.why_not():
+        print(f"bench: {why}", file=sys.stderr)
+        return 1
+    options = cases.Options(0, full=args.full, quick=args.quick)
+    if args.share:
+        i, n = map(int, args.share.split("/"))
+        gpu.compile_share(i, n, _chosen(args, gpu.CASES), options)
+        return 0
+    _compile_ahead(args)
+    about = {
+        "machine": machine.describe_device(), "versions": machine.device_versions(), "threads": 0,
+    }  # fmt: skip
+    clock = gpu.Events()
+    name = about["machine"]["gpu"]
+    return _run(args, gpu.CASES, options, gpu_ceilings, about, name, clock)
+
+
+def _compile_ahead(args: argparse.Namespace) -> None:
+    """Compile all kernels in processes of their own, into the disk cache."""
+    count = min(8, machine.cores())
+    command = [sys.executable, "-m", "bench", "gpu", "--only", args.only]
+    command += ["--quick"] * args.quick + ["--share"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # failures show later
+    shares = [
+        subprocess.Popen([*command, f"{i}/{count}"], cwd=machine.ROOT, **quiet)
+        for i in range(count)
+    ]
+    for share in shares:
+        share.wait()
+
+
+def _chosen(args: argparse.Namespace, table: Sequence[Any]) -> list[Any]:
+    names = [name.strip() for name in args.only.split(",") if name.strip()]
+    return [c for c in table if not names or any(name in c.name for name in names)]
+
+
+def _run(
+    args: argparse.Namespace, table: Sequence[Any], options: Any, source: Any,
+    about: dict[str, Any], name: str, clock: Any = None,
+) -> int:  # fmt: skip
+    """Measure the chosen lines of a table, with ceilings from the module `source`."""
+    from . import report
     from .measure import UNITS, sample
 
-    names = [name.strip() for name in args.only.split(",") if name.strip()]
-    chosen = [c for c in cases.CASES if not names or any(name in c.name for name in names)]
+    chosen = _chosen(args, table)
     if not chosen:
         print(
             f"bench: no operation has {args.only!r} in its name; there are: "
-            + "; ".join(c.name for c in cases.CASES),
+            + "; ".join(c.name for c in table),
             file=sys.stderr,
         )
         return 2
@@ -91,59 +151,63 @@ def _cpu(args: argparse.Namespace) -> int:
         "date": started.isoformat(),
         "commit": machine.commit(),
         "arguments": {"quick": args.quick, "full": args.full, "only": args.only},
-        "machine": machine.describe(),
-        "versions": machine.versions(),
-        "threads": args.threads,
+        **about,
     }
     print(report.heading(result), flush=True)
-    ceilings = Ceilings(quick=args.quick)
-    options = cases.Options(args.threads, full=args.full, quick=args.quick)
-    lines = []
+    ceilings = Ceilings(source, quick=args.quick)
+    lines, failed = [], False
     for case in chosen:
         for line in case.lines(options):
-            if not line.skipped:
-                if line.ceiling:
-                    line.ceiling_rate = ceilings.rate(line.ceiling, line.threads)
-                sample(line, quick=args.quick)
+            try:
+                if not line.skipped:
+                    if line.ceiling:
+                        line.ceiling_rate = ceilings.rate(line.ceiling, line.threads)
+                    sample(line, quick=args.quick, clock=clock)
+            except Exception as error:
+                if not args.keep_going:
+                    raise
+                said = (str(error).strip() or "no words").splitlines()[0]
+                failed, line.skipped = True, f"{type(error).__name__}: {said}"
             print(report.text(line), flush=True)
             lines.append(line.raw())
             assert line.unit in UNITS
+            line.check = line.prepare = None
+            line.contenders.clear()  # their data may fill the memory
     ceilings.again()
     print("\n" + report.ceilings_text(ceilings.raw()), flush=True)
     result |= {"lines": lines, "ceilings": ceilings.raw()}
     out = args.out
-    if out is None and not (args.quick or names):
-        name = f"cpu-{machine.slug(result['machine']['cpu'])}-{started.date()}.json"
-        out = machine.ROOT / "bench" / "results" / name
+    if out is None and not (args.quick or args.only):
+        file = f"{args.what}-{machine.slug(name)}-{started.date()}.json"
+        out = machine.ROOT / "bench" / "results" / file
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(report.dumps(result), encoding="utf-8")
         print(f"\nraw results: {out}")
-    return 0
+    return int(failed)
 
 
 class Ceilings:
     """The ceilings that the lines ask for, measured when first asked and again at the end."""
 
-    def __init__(self, *, quick: bool) -> None:
+    def __init__(self, source: Any, *, quick: bool) -> None:
+        self._source = source
         self._how: dict[str, Any] = {"seconds": 0.001, "repeat": 2} if quick else {}
         self._samples: dict[tuple[str, int], list[dict[str, list[float]]]] = {}
 
     def rate(self, name: str, threads: int) -> float:
         """The best form's best sample so far."""
-        from . import ceilings
+        from .ceilings import best
 
         runs = self._samples.setdefault((name, threads), [])
         if not runs:
-            runs.append(ceilings.measure(name, threads, **self._how))
-        return max(ceilings.best(samples)[1] for samples in runs)
+            runs.append(self._source.measure(name, threads, **self._how))
+        return max(best(samples)[1] for samples in runs)
 
     def again(self) -> None:
         """Measure each once more: a drift of the machine shows as a difference."""
-        from . import ceilings
-
         for (name, threads), runs in self._samples.items():
-            runs.append(ceilings.measure(name, threads, **self._how))
+            runs.append(self._source.measure(name, threads, **self._how))
 
     def raw(self) -> list[dict[str, Any]]:
         return [

@@ -38,7 +38,7 @@ CEILINGS = {
 
 @dataclass(frozen=True)
 class Options:
-    threads: int
+    threads: int  # 0: a device does the work
     full: bool = False
     quick: bool = False
 
@@ -48,25 +48,34 @@ class Case:
     """Lines of one operation: `build(size, options)` gives a line ready to be sampled."""
 
     name: str
-    build: Callable[[int, Options], Line]
-    sizes: tuple[int, ...]
-    quick: tuple[int, ...] = (48,)
-    full: tuple[int, ...] = ()  # sizes that only --full measures
+    build: Callable[[Any, Options], Line]
+    sizes: tuple[Any, ...]  # n, or whatever `build` takes
+    quick: tuple[Any, ...] = (48,)
+    full: tuple[Any, ...] = ()  # sizes that only --full measures
     threads: int = 0  # 0: all that the run has
+
+    def wanted(self, options: Options) -> tuple[Any, ...]:
+        """The sizes that a run measures."""
+        return self.quick if options.quick else self.sizes + (self.full if options.full else ())
+
+    def line(self, size: Any, options: Options) -> Line:
+        """The line of one size."""
+        threads = self.threads or options.threads
+        try:
+            line = self.build(size, options)
+        except Skip as reason:
+            line = Line("", "", "", threads, [Contender(OURS, None)], skipped=str(reason))
+        line.case, line.size, line.threads = self.name, line.size or str(size), threads
+        return line
 
     def lines(self, options: Options) -> Iterator[Line]:
         """The case's lines, each built just before it is asked for; its threads are set."""
-        sizes = self.quick if options.quick else self.sizes + (self.full if options.full else ())
-        threads = self.threads or options.threads
-        for size in sizes:
-            sm.set_num_threads(threads)
-            try:
-                line = self.build(size, options)
-            except Skip as reason:
-                line = Line("", "", "", threads, [Contender(OURS, None)], skipped=str(reason))
-            line.case, line.size, line.threads = self.name, line.size or str(size), threads
-            yield line
-        sm.set_num_threads(options.threads)
+        for size in self.wanted(options):
+            if options.threads:
+                sm.set_num_threads(self.threads or options.threads)
+            yield self.line(size, options)
+        if options.threads:
+            sm.set_num_threads(options.threads)
 
 
 def rival(name: str, module: str, make: Callable[[Any], Callable[[], Any]], work: float = 0) -> Any:
@@ -92,19 +101,31 @@ def random_matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, 
     return rng.standard_normal(shape, dtype=dtype)
 
 
+def expect(rows: Any, b: Any, kind: str) -> tuple[Any, Any]:
+    """Rows of A times B in NumPy, and by how much a right result may differ."""
+    if kind == "plus_times":
+        exact = rows.astype("f8") @ b.astype("f8")
+        scale = np.abs(rows).astype("f8") @ np.abs(b).astype("f8") + 1
+        return exact, 4 * np.finfo(rows.dtype).eps * scale
+    add, mul = (FUNCTIONS[word] for word in kind.split("_"))
+    return np.stack([add.reduce(mul(row[:, None], b), axis=0) for row in rows]), 0.0
+
+
+def agree(got: Any, exact: Any, off: Any) -> None:
+    """An AssertionError where a result differs from the expected one by more than it may."""
+    if np.ndim(off) == 0:
+        np.testing.assert_array_equal(got, exact)
+    else:
+        assert np.all(np.abs(got - exact) <= off), f"off by {np.max(np.abs(got - exact) / off):.3g}"
+
+
 def check_product(a: Any, b: Any, kind: str) -> Callable[[Any], None]:
     """Compare four sampled rows with NumPy."""
-    add, mul = (FUNCTIONS[word] for word in kind.split("_"))
 
     def check(c: Any) -> None:
         c = np.asarray(c[0] if isinstance(c, tuple) else c).reshape(len(a), b.shape[1])
         for i in np.random.default_rng(7).integers(0, len(a), 4):
-            if kind == "plus_times":
-                exact = a[i].astype("f8") @ b.astype("f8")
-                scale = np.abs(a[i]).astype("f8") @ np.abs(b).astype("f8") + 1
-                assert np.all(np.abs(c[i] - exact) <= 4 * np.finfo(a.dtype).eps * scale)
-            else:
-                np.testing.assert_array_equal(c[i], add.reduce(mul(a[i][:, None], b), axis=0))
+            agree(c[i], *(x[0] if np.ndim(x) else x for x in expect(a[i : i + 1], b, kind)))
 
     return check
 
@@ -350,7 +371,7 @@ def sparse_line(w: Any, options: Options) -> Line:
         def run() -> Any:
             paths = nk.distance.APSP(graph)
             paths.run()
-            return _Rows(lambda i: [paths.getDistance(i, j) for j in range(n)])
+            return Rows(lambda i: [paths.getDistance(i, j) for j in range(n)])
 
         return run
 
@@ -370,7 +391,7 @@ def sparse_line(w: Any, options: Options) -> Line:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Rows of a result that would be slow to take out whole."""
 
     row: Callable[[int], Any]
@@ -379,9 +400,9 @@ class _Rows:
         return self.row(i)
 
 
-def check_paths(w: Any) -> Callable[[Any], None]:
-    """Compare two sampled rows with Dijkstra's, and the last step of their paths."""
-    sources = np.random.default_rng(7).integers(0, len(w), 2)
+def check_paths(w: Any, count: int = 2) -> Callable[[Any], None]:
+    """Compare sampled rows with Dijkstra's, and the last step of their paths."""
+    sources = np.random.default_rng(7).integers(0, len(w), count)
     expected = {int(s): dijkstra(w, int(s)) for s in sources}
 
     def check(result: Any) -> None:

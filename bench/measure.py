@@ -13,7 +13,26 @@ SAMPLES, FEW, SECONDS, LONG = 7, 3, 2.0, 8.0
 WARM = 1.0  # a first call shorter than this is not counted
 SAMPLE = 0.01  # calls shorter than this are repeated within a sample
 #: Units of a rate, and what one is in work a second.
-UNITS = {"G/s": 1e9, "T/s": 1e12, "GB/s": 1e9, "": 1.0}
+UNITS = {"G/s": 1e9, "T/s": 1e12, "GB/s": 1e9, "TB/s": 1e12, "": 1.0}
+
+
+class Wall:
+    """The host's clock, for calls that are over when they return."""
+
+    seconds, long, span = SECONDS, LONG, SAMPLE
+
+    def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
+        """The first call: its seconds and its result."""
+        start = time.perf_counter()
+        result = call()
+        return time.perf_counter() - start, result
+
+    def __call__(self, call: Callable[[], Any], repeats: int) -> float:
+        """Seconds of one of so many calls in a row."""
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        return (time.perf_counter() - start) / repeats
 
 
 class Skip(Exception):
@@ -53,8 +72,12 @@ class Line:
     ceiling: str = ""
     ceiling_rate: float = 0.0
     check: Callable[[Any], None] | None = None  # of every contender's first result
+    prepare: Callable[[], None] | None = None  # before every contender's first call
     skipped: str = ""
     note: str = ""
+    pairs: float = 0.0  # of the operation, and the bytes that it has to move at least
+    bytes: float = 0.0
+    most: int = 5 * SAMPLES  # samples of a contender
 
     @property
     def ours(self) -> Contender:
@@ -62,7 +85,7 @@ class Line:
 
     def raw(self) -> dict[str, Any]:
         """What is kept of it in the results file."""
-        kept = {k: v for k, v in vars(self).items() if k not in ("check", "contenders")}
+        kept = {k: v for k, v in vars(self).items() if k not in _CALLABLE}
         kept["checked"] = self.check is not None and not self.skipped
         kept["contenders"] = [
             {k: v for k, v in vars(c).items() if k != "call"} for c in self.contenders
@@ -76,15 +99,23 @@ class Line:
         return cls(contenders=rows, **kept)
 
 
-def sample(line: Line, *, quick: bool = False) -> None:
+#: What is not kept of a line as it is.
+_CALLABLE = ("check", "prepare", "contenders")
+
+
+def sample(line: Line, *, quick: bool = False, clock: Wall | None = None) -> None:
     """Fill the samples of a line's contenders, in turns; check each one's first result."""
+    clock = clock or Wall()
     todo = [c for c in line.contenders if c.call is not None]
     repeats: dict[str, int] = {}
     for contender in todo:  # the first round: warm-up and check
-        start = time.perf_counter()
-        result: Any = contender.call() if contender.call else None
-        first = float(result) if contender.own_clock else time.perf_counter() - start
-        if line.check is not None and not contender.own_clock:
+        assert contender.call is not None
+        if line.prepare is not None:
+            line.prepare()
+        first, result = clock.first(contender.call)
+        if contender.own_clock:
+            first = float(result)
+        elif line.check is not None:
             try:
                 line.check(result)
             except AssertionError as error:
@@ -95,29 +126,26 @@ def sample(line: Line, *, quick: bool = False) -> None:
         if contender.own_clock or first >= WARM:
             contender.samples.append(first)
         repeats[contender.name] = 1
-        if first < SAMPLE and not contender.own_clock:
-            again = min(_timed(contender, 1) for _ in range(3))  # the second may still compile
-            repeats[contender.name] = max(1, int(SAMPLE / max(again, 1e-7)))
-    while todo := [c for c in todo if _wants_more(c, repeats[c.name], quick)]:
+        if first < clock.span and not contender.own_clock:
+            again = min(_timed(contender, 1, clock) for _ in range(3))  # the 2nd may still compile
+            repeats[contender.name] = max(1, int(clock.span / max(again, 1e-7)))
+    while todo := [c for c in todo if _wants_more(c, repeats[c.name], line, quick, clock)]:
         for contender in todo:
-            contender.samples.append(_timed(contender, repeats[contender.name]))
+            contender.samples.append(_timed(contender, repeats[contender.name], clock))
 
 
-def _wants_more(contender: Contender, repeats: int, quick: bool) -> bool:
+def _wants_more(contender: Contender, repeats: int, line: Line, quick: bool, clock: Wall) -> bool:
     count, spent = len(contender.samples), sum(contender.samples) * repeats
     if quick:
         return count < 2
+    if count >= line.most:
+        return False
     if count < FEW:
-        return count == 0 or spent * (count + 1) / count < LONG
-    brief = spent < SECONDS / 10 and not contender.own_clock
-    return spent < SECONDS and count < (5 * SAMPLES if brief else SAMPLES)
+        return count == 0 or spent * (count + 1) / count < clock.long
+    brief = spent < clock.seconds / 10 and not contender.own_clock
+    return spent < clock.seconds and count < (5 * SAMPLES if brief else SAMPLES)
 
 
-def _timed(contender: Contender, repeats: int) -> float:
+def _timed(contender: Contender, repeats: int, clock: Wall) -> float:
     assert contender.call is not None
-    if contender.own_clock:
-        return float(contender.call())
-    start = time.perf_counter()
-    for _ in range(repeats):
-        contender.call()
-    return (time.perf_counter() - start) / repeats
+    return float(contender.call()) if contender.own_clock else clock(contender.call, repeats)

@@ -13,7 +13,13 @@ from .measure import UNITS, Contender, Line
 
 RESULTS = machine.ROOT / "bench" / "results"
 FIGURE = machine.ROOT / "docs" / "performance.svg"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+ROOFLINE = machine.ROOT / "docs" / "roofline.svg"
+#: What stands around the tables, by the kind of results.
+MARKERS = {
+    "cpu": ("<!-- bench:begin -->", "<!-- bench:end -->"),
+    "gpu": ("<!-- bench-gpu:begin -->", "<!-- bench-gpu:end -->"),
+}
+BEGIN, END = MARKERS["cpu"]
 
 
 def seconds(value: float) -> str:
@@ -70,6 +76,8 @@ def text(line: Line) -> str:
 
 def heading(result: dict[str, Any]) -> str:
     m, v = result["machine"], result["versions"]
+    if "gpu" in m:
+        return _device_heading(result)
     caches = ", ".join(f"{level} {size}" for level, size in m["caches"].items())
     packages = ", ".join(f"{k} {x}" for k, x in v.items() if k != "BLAS" and x != "absent")
     absent = ", ".join(k for k, x in v.items() if x == "absent")
@@ -80,20 +88,42 @@ def heading(result: dict[str, Any]) -> str:
     ]
     if m["load"] and m["load"][0] > 0.5:
         lines.append(f"other work runs on this machine: load {m['load'][0]:.1f}")
-    lines += ["", f"{'operation':29}{'n':>6}  {'time':>8} {'':16} {'rate':>10} ceiling"]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _COLUMNS])
+
+
+_COLUMNS = f"{'operation':29}{'n':>6}  {'time':>8} {'':16} {'rate':>10} ceiling"
+
+
+def _device_heading(result: dict[str, Any]) -> str:
+    m = result["machine"]
+    told = ", ".join(f"{k} {m[k]}" for k in ("driver", "clock", "power") if k in m)
+    return "\n".join(
+        [
+            f"{m['gpu']} ({m['arch']}), {m['multiprocessors']} multiprocessors, "
+            f"{m['memory_gib']:g} GiB, L2 {m['l2_mib']:g} MiB" + (f", {told}" if told else ""),
+            f"{m['host']}, {m['os']}",
+            ", ".join(f"{k} {x}" for k, x in result["versions"].items()),
+            f"commit {result['commit'] or 'unknown'}, {result['date']}",
+            "",
+            _COLUMNS,
+        ]
+    )
 
 
 def ceilings_text(ceilings: Iterable[dict[str, Any]]) -> str:
     """The ceilings' forms, before and after: the best sample of each."""
-    lines = ["ceilings, G/s or GB/s, best samples before → after"]
+    ceilings = list(ceilings)
+    on_device = any(not row["threads"] for row in ceilings)
+    scale, units = (1e12, "T/s or TB/s") if on_device else (1e9, "G/s or GB/s")
+    lines = [f"ceilings, {units}, best samples before → after"]
     for row in ceilings:
         forms = (
-            f"{form} {three(max(row['before'][form]) / 1e9)} → {three(max(after) / 1e9)}"
+            f"{form} {three(max(row['before'][form]) / scale)} → {three(max(after) / scale)}"
             for form, after in row["after"].items()
         )
-        threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
-        lines.append(f"  {row['name']:17}{threads:11}{'; '.join(forms)}")
+        count = row["threads"]
+        threads = f"{count} thread{'s' * (count > 1)}" if count else ""
+        lines.append(f"  {row['name']:19}{threads:<{11 * bool(count)}}{'; '.join(forms)}")
     return "\n".join(lines)
 
 
@@ -109,29 +139,35 @@ def dumps(result: dict[str, Any]) -> str:
 
 
 def renew() -> int:
-    """Tables and figure from the newest committed results, between the markers."""
-    path, result = newest()
-    if result is None:
+    """Tables and figures from the newest committed results, between the markers."""
+    from . import roofline
+
+    found = False
+    for kind, draw_it, figure in (("cpu", draw, FIGURE), ("gpu", roofline.draw, ROOFLINE)):
+        path, result = newest(kind)
+        if result is None:
+            continue
+        found = True
+        lines = [Line.from_raw(raw) for raw in result["lines"]]
+        drawn = draw_it(result, lines)
+        for name, chosen in (("README.md", largest(lines)), ("docs/performance.md", lines)):
+            target = machine.ROOT / name
+            block = table(result, chosen, path)
+            if target.exists() and put(target, block, kind):
+                print(f"{name}: {len(chosen)} lines")
+            else:
+                print(f"{name}: has no markers {' and '.join(MARKERS[kind])}")
+        print(f"{figure.relative_to(machine.ROOT)}: {'drawn' if drawn else 'Matplotlib is absent'}")
+    if not found:
         print("bench: no results are committed below bench/results")
-        return 1
-    lines = [Line.from_raw(raw) for raw in result["lines"]]
-    drawn = draw(result, lines)
-    for name, chosen in (("README.md", largest(lines)), ("docs/performance.md", lines)):
-        target = machine.ROOT / name
-        block = table(result, chosen, path)
-        if target.exists() and put(target, block):
-            print(f"{name}: {len(chosen)} lines")
-        else:
-            print(f"{name}: has no markers {BEGIN} and {END}")
-    print(f"{FIGURE.relative_to(machine.ROOT)}: {'drawn' if drawn else 'Matplotlib is absent'}")
-    return 0
+    return int(not found)
 
 
-def newest() -> tuple[str, dict[str, Any] | None]:
-    """The committed results with the latest date."""
+def newest(kind: str = "cpu") -> tuple[str, dict[str, Any] | None]:
+    """The committed results of a kind with the latest date."""
     found = []
     for name in machine.git("ls-files", "bench/results").split():
-        if Path(name).name.startswith("cpu-"):
+        if Path(name).name.startswith(f"{kind}-"):
             result = json.loads((machine.ROOT / name).read_text(encoding="utf-8"))
             found.append((result["date"], name, result))
     _, name, result = max(found, default=("", "", None), key=lambda row: row[0])
@@ -144,11 +180,12 @@ def largest(lines: list[Line]) -> list[Line]:
     return list(kept.values())
 
 
-def put(target: Path, block: str) -> bool:
+def put(target: Path, block: str, kind: str = "cpu") -> bool:
     """Replace what stands between the markers; whether there are any."""
+    begin, end = MARKERS[kind]
     old = target.read_text(encoding="utf-8")
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    new, count = pattern.subn(lambda _: f"{BEGIN}\n{block}\n{END}", old)
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    new, count = pattern.subn(lambda _: f"{begin}\n{block}\n{end}", old)
     if new != old:
         target.write_text(new, encoding="utf-8")
     return count > 0
@@ -166,15 +203,27 @@ def table(result: dict[str, Any], lines: Iterable[Line], source: str) -> str:
             cells += [seconds(line.ours.median), rate(line.ours, line.unit), of_ceiling(line)]
             cells.append("; ".join(compared(line, other) for other in others))
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
-    m, v = result["machine"], result["versions"]
     rows += [
         "",
-        f"{m['cpu']}, {result['threads']} threads; NumPy {v['numpy']}, LLVM {v['LLVM']}; "
-        f"{result['date'][:10]}, commit {result['commit']}. Medians; × says how many times slower, "
-        f"% how much of that rate is reached. "
-        f"Raw: `{source}`.",
+        f"{_measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
+        f"× says how many times slower, % how much of that rate is reached. Raw: `{source}`.",
     ]
     return "\n".join(rows)
+
+
+def _measured_on(result: dict[str, Any]) -> str:
+    m, v = result["machine"], result["versions"]
+    if "gpu" not in m:
+        cpu = f"{m['cpu']}, {result['threads']} threads"
+        return f"{cpu}; NumPy {v['numpy']}, LLVM {v['LLVM']}"
+    driver = f", driver {m['driver']}" if "driver" in m else ""
+    rest = [f"{k} {v[k]}" for k in v if k.startswith(("cupy", "torch", "jax", "NVRTC", "cuBLAS"))]
+    return f"{m['gpu']}{driver}; {', '.join(rest)}"
+
+
+#: Of the figures.
+STYLE = {"svg.hashsalt": "bench", "font.size": 9, "axes.spines.top": False,
+         "axes.spines.right": False}  # fmt: skip
 
 
 def draw(result: dict[str, Any], lines: list[Line]) -> bool:
@@ -184,8 +233,7 @@ def draw(result: dict[str, Any], lines: list[Line]) -> bool:
     except ImportError:
         return False
     matplotlib.use("svg")
-    matplotlib.rcParams |= {"svg.hashsalt": "bench", "font.size": 9, "axes.spines.top": False,
-                            "axes.spines.right": False}  # fmt: skip
+    matplotlib.rcParams |= STYLE
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

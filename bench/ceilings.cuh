@@ -1,0 +1,101 @@
+// What the multiprocessors can do at most: outer products in registers, fed from shared memory, and
+// nothing else. No global memory, no barriers, no edges; what a product reaches of this is its own.
+//
+// A Form (written by gpu_ceilings.py) has the Word of an accumulator, the DEPTH in steps of k that it
+// takes at once, entry(random bits), start() and take(c, a, b, odd, unit).
+#include "base.cuh"
+
+namespace bench {
+
+using namespace sr;
+
+struct Params {
+  u32* out;  // [blocks][THREADS], so that nothing may be left out
+  i32 turns;
+  u32 seed;
+  i32 unit;  // 1, which the compiler does not know
+};
+
+constexpr int THREADS = 256, BK = 16, SIDE = 128;  // of a block, and of what lies in shared memory
+
+// Four words at once; volatile, because every turn reads the same words again.
+template <class Word>
+SR_FN void load(Word (&x)[4], u32 at) {
+  u32 raw[4];
+  asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3]) : "r"(at));
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = bits_as<Word>(raw[i]);
+}
+
+SR_FN u32 scrambled(u32 x) {
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+// TM x TN accumulators a thread; the body of the loop is STEPS steps of k.
+template <class Form, int TM, int TN, int STEPS>
+struct Loop {
+  using Word = typename Form::Word;
+  static constexpr int DEPTH = Form::DEPTH;
+  static_assert(TM % 4 == 0 && TN % 4 == 0, "words are loaded four at a time");
+  static_assert(BK % STEPS == 0 && STEPS % DEPTH == 0, "a turn is BK steps of k");
+
+  SR_FN static void run(const Params& p) {
+    __shared__ __align__(16) u32 as[BK * SIDE], bs[BK * SIDE];  // [BK][SIDE] each
+    for (int i = int(threadIdx.x); i < BK * SIDE; i += THREADS) {
+      as[i] = Form::entry(scrambled(p.seed + 2 * i));
+      bs[i] = Form::entry(scrambled(p.seed + 2 * i + 1));
+    }
+    __syncthreads();  // as and bs are there
+    Word acc[TM][TN];  // [TM][TN]
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) acc[i][j] = Form::start();
+    const u32 a_at = u32(__cvta_generic_to_shared(as)) + threadIdx.x / 16 * 16;
+    const u32 b_at = u32(__cvta_generic_to_shared(bs)) + threadIdx.x % 16 * 16;
+#pragma unroll 1
+    for (int turn = 0; turn < p.turns; ++turn) {
+#pragma unroll STEPS / DEPTH
+      for (int k = 0; k < BK; k += DEPTH) {
+        Word a[DEPTH][TM], b[DEPTH][TN];  // [DEPTH][TM], [DEPTH][TN]
+#pragma unroll
+        for (int d = 0; d < DEPTH; ++d) {
+          line<TM>(a[d], a_at + (k + d) * SIDE * 4);
+          line<TN>(b[d], b_at + (k + d) * SIDE * 4);
+        }
+#pragma unroll
+        for (int i = 0; i < TM; ++i)
+#pragma unroll
+          for (int j = 0; j < TN; ++j) {
+            Word left[DEPTH], right[DEPTH];
+#pragma unroll
+            for (int d = 0; d < DEPTH; ++d) left[d] = a[d][i], right[d] = b[d][j];
+            acc[i][j] = Form::take(acc[i][j], left, right, (i + j) % 2, p.unit);
+          }
+      }
+    }
+    u32 all = 0;
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) all ^= bits_as<u32>(acc[i][j]);
+    p.out[blockIdx.x * THREADS + threadIdx.x] = all;
+  }
+
+  // T words of one step of k; groups of four lie 256 bytes apart, and further ones wrap.
+  template <int T>
+  SR_FN static void line(Word (&x)[T], u32 at) {
+#pragma unroll
+    for (int q = 0; q < T; q += 4) {
+      Word group[4];
+      load(group, at + q % 8 * 64);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[q + i] = group[i];
+    }
+  }
+};
+
+}  // namespace bench

@@ -1,0 +1,574 @@
+"""The table of what is measured on a CUDA device; cases.py has the CPU's.
+
+Data are made on the device. Times are the device's own, between two events; calls that are short
+are issued behind a kernel that keeps the device busy, so that they follow each other without gaps.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import semiring_mm as sm
+
+from . import gpu_ceilings
+from .cases import (
+    OURS,
+    Case,
+    Options,
+    Rows,
+    agree,
+    check_paths,
+    expect,
+    rival,
+)
+from .machine import ROOT
+from .measure import Contender, Line, Skip, Wall
+
+try:
+    import cupy
+except ImportError:  # the table can be looked at without it
+    cupy = None
+
+Build = Callable[[Any, Options], Line]
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares the device
+
+
+class Events(Wall):
+    """The device's clock."""
+
+    seconds, long, span = 0.5, 6.0, 3e-3
+
+    def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
+        result = []
+        took = gpu_ceilings.elapsed(lambda: result.append(call()))
+        return took, result[0]
+
+    def __call__(self, call: Callable[[], Any], repeats: int) -> float:
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        host, few = 0.0, min(repeats, 8)
+        if repeats > 1:  # how long it takes the host to issue them
+            begin = time.perf_counter()
+            for _ in range(few):
+                call()
+            host = (time.perf_counter() - begin) / few * repeats
+        gpu_ceilings.spin(1.3 * host + 2e-4)
+        start.record()
+        for _ in range(repeats):
+            call()
+        end.record()
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3 / repeats
+
+
+# Data, and rows of results on the host
+
+
+def random(shape: tuple[int, ...], dtype: str, data: str, seed: int = 1) -> Any:
+    """Random entries on the device: of either sign, in [0, 1), whole, or truth values."""
+    rng = cupy.random.default_rng(seed)
+    if data == "whole":
+        return rng.integers(-1000, 1000, shape).astype(dtype)
+    if data == "truth":  # so few that a product of two is true in about half of its entries
+        return rng.random(shape, dtype=np.float32) < math.sqrt(math.log(2) / shape[-1])
+    make = rng.standard_normal if data == "normal" else rng.random
+    return make(shape, dtype=np.float32).astype(dtype, copy=False)
+
+
+def rows_of(c: Any, index: Any) -> Any:
+    """Rows of CuPy's, PyTorch's or JAX's array as NumPy's."""
+    return cupy.asnumpy(cupy.from_dlpack(c)[cupy.asarray(index)])
+
+
+def poison(size: int) -> Callable[[], None]:
+    """Leave NaN (or nonsense) in the memory that the next result of so many bytes will have."""
+
+    def fill() -> None:
+        cupy.full(size, 255, np.uint8)
+
+    return fill
+
+
+def check_rows(a: Any, b: Any, kind: str, spoiled: int | None = None) -> Callable[[Any], None]:
+    """Compare sampled rows with NumPy, computed when they are first asked for."""
+    m = a.shape[0]
+    count = 4 if b.size <= 1 << 25 else 2
+    index = sorted({m - 1, *np.random.default_rng(7).integers(0, m, count - 1).tolist()})
+    if spoiled is not None:
+        index = sorted({*index[1:], spoiled})
+
+    @functools.cache
+    def expected() -> tuple[Any, Any]:
+        rows, right = rows_of(a, index), b.get()
+        strips = [slice(j, j + 256) for j in range(0, right.shape[1], 256)]
+        with ThreadPoolExecutor() as pool:
+            parts = list(pool.map(lambda strip: expect(rows, right[:, strip], kind), strips))
+        exact, off = zip(*parts, strict=True)
+        return np.concatenate(exact, 1), 0.0 if np.ndim(off[0]) == 0 else np.concatenate(off, 1)
+
+    def check(c: Any) -> None:
+        agree(rows_of(c[0] if isinstance(c, tuple) else c, index), *expected())
+
+    return check
+
+
+# Rivals
+
+
+def torch_call(function: Callable[[Any, Any, Any], Any], *arrays: Any) -> Any:
+    """A maker for :func:`rival`: the arrays as PyTorch's, without TF32."""
+
+    def make(torch: Any) -> Callable[[], Any]:
+        if not torch.cuda.is_available():
+            raise Skip("PyTorch without CUDA")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        tensors = [torch.from_dlpack(x) for x in arrays]
+        return lambda: function(torch, *tensors)
+
+    return make
+
+
+def torch_rival(name: str, work: float, function: Callable[..., Any], *arrays: Any) -> Contender:
+    try:
+        return rival(name, "torch", torch_call(function, *arrays), work)
+    except Skip as reason:
+        return Contender(name, None, skipped=str(reason))
+
+
+def torch_min_plus(torch: Any, a: Any, b: Any) -> Any:
+    """Broadcasting, as many rows at a time as make a temporary of 1 GiB."""
+    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
+    step = max(1, (1 << 28) // b.numel())
+    for i in range(0, len(a), step):
+        c[i : i + step] = (a[i : i + step, :, None] + b).amin(1)
+    return c
+
+
+def jax_min_plus(a: Any, b: Any) -> Callable[[Any], Callable[[], Any]]:
+    def make(jax: Any) -> Callable[[], Any]:
+        if jax.default_backend() != "gpu":
+            raise Skip("JAX without CUDA")
+        left, right = (jax.dlpack.from_dlpack(x) for x in (a, b))
+        jitted = jax.jit(lambda x, y: jax.numpy.min(x[:, :, None] + y[None], 1))
+
+        def call() -> Any:  # JAX has a stream of its own
+            cupy.cuda.get_current_stream().synchronize()
+            return jitted(left, right).block_until_ready()
+
+        return call
+
+    return make
+
+
+def min_plus_rivals(a: Any, b: Any, work: float) -> list[Contender]:
+    rivals = [torch_rival("PyTorch, chunked broadcast", work, torch_min_plus, a, b)]
+    try:
+        rivals.append(rival("JAX, jitted broadcast", "jax", jax_min_plus(a, b), work))
+    except (Skip, RuntimeError) as reason:
+        rivals.append(Contender("JAX", None, skipped=str(reason).splitlines()[0]))
+    return rivals
+
+
+# Products
+
+
+def shape_of(size: int | tuple[int, int, int]) -> tuple[int, int, int]:
+    """The m, k and n of a size."""
+    return (size, size, size) if isinstance(size, int) else size
+
+
+def words(size: Any) -> str:
+    return " × ".join(map(str, size)) if isinstance(size, tuple) else str(size)
+
+
+def product_line(
+    size: Any, a: Any, b: Any, kind: str, ceiling: str, contenders: Sequence[Contender],
+    spoiled: int | None = None,
+) -> Line:  # fmt: skip
+    m, k, n = shape_of(size)
+    item = a.dtype.itemsize
+    return Line(
+        "", words(size), "T/s", 0, list(contenders), ceiling,
+        check=check_rows(a, b, kind, spoiled), prepare=poison(m * n * item),
+        pairs=float(m * n * k), bytes=float(item * (m * k + k * n + m * n)),
+    )  # fmt: skip
+
+
+def sgemm(size: Any, options: Options) -> Line:
+    """C = A B in float32, beside cuBLAS."""
+    m, k, n = shape_of(size)
+    a, b = random((m, k), "f4", "normal", 1), random((k, n), "f4", "normal", 2)
+    work = float(m) * k * n
+    contenders = [
+        Contender(OURS, lambda: sm.sgemm(None, a, b), work),
+        Contender("cuBLAS by CuPy", lambda: cupy.matmul(a, b), work),
+        torch_rival("cuBLAS by PyTorch", work, lambda torch, x, y: torch.matmul(x, y), a, b),
+    ]
+    return product_line(size, a, b, "plus_times", "plus-times f32", contenders)
+
+
+def product(kind: str, dtype: str, ceiling: str, data: str = "normal") -> Build:
+    """C = A B over a built-in semiring."""
+
+    def build(size: Any, options: Options) -> Line:
+        m, k, n = shape_of(size)
+        a, b = random((m, k), dtype, data, 1), random((k, n), dtype, data, 2)
+        work = float(m) * k * n
+        contenders = [Contender(OURS, lambda: sm.matmul(a, b, semiring=kind), work)]
+        if (kind, dtype, n) == ("min_plus", "f4", 2048):
+            contenders += min_plus_rivals(a, b, work)
+        return product_line(size, a, b, kind, ceiling, contenders)
+
+    return build
+
+
+def spoiled(kind: str, ceiling: str, data: str, entry: float) -> Build:
+    """One entry that the fused step must not meet: the general one has to do it."""
+
+    def build(n: int, options: Options) -> Line:
+        a, b = random((n, n), "f4", data, 1), random((n, n), "f4", data, 2)
+        clean = a.copy()
+        a[n // 2, n // 3] = entry
+        work = float(n) ** 3
+        contenders = [
+            Contender(OURS, lambda: sm.matmul(a, b, semiring=kind), work),
+            Contender("without it", lambda: sm.matmul(clean, b, semiring=kind), work, ours=True),
+        ]
+        line = product_line(n, a, b, kind, ceiling, contenders)
+        checks = iter([check_rows(x, b, kind, n // 2) for x in (a, clean)])
+        line.check = lambda c: next(checks)(c)
+        return line
+
+    return build
+
+
+def bfloat(n: int, options: Options) -> Line:
+    """Tensors of PyTorch in bfloat16, which NumPy and CuPy have not."""
+    if cupy is None:
+        raise Skip("CuPy absent")
+    try:
+        import torch
+    except ImportError:
+        raise Skip("PyTorch absent") from None
+    floats = [random((n, n), "f4", "normal", seed) for seed in (1, 2)]
+    x, y = (torch.from_dlpack(f).bfloat16() for f in floats)
+    a, b = (cupy.from_dlpack(t.float()) for t in (x, y))
+    work = float(n) ** 3
+    ours = Contender(OURS, lambda: sm.matmul(x, y, semiring="min_plus"), work)
+    line = product_line(n, a, b, "min_plus", "min-plus bf16", [ours])
+    index = [0, n // 2, n - 1]
+
+    def check(c: Any) -> None:
+        exact, _ = expect(rows_of(a, index), b.get(), "min_plus")
+        rounded = torch.from_numpy(exact).bfloat16().float().numpy()
+        np.testing.assert_array_equal(c.float().cpu().numpy()[index], rounded)
+
+    line.check, line.bytes = check, line.bytes / 2
+    return line
+
+
+def argument(data: str, ceiling: str) -> Build:
+    """The product that also says which k attained each entry."""
+
+    def build(n: int, options: Options) -> Line:
+        a, b = random((n, n), "f4", data, 1), random((n, n), "f4", data, 2)
+        work = float(n) ** 3
+        contenders = [
+            Contender(OURS, lambda: sm.matmul(a, b, "min_plus", return_arg=True), work),
+            Contender("plain product", lambda: sm.matmul(a, b, "min_plus"), work, ours=True),
+        ]
+        line = product_line(n, a, b, "min_plus", ceiling, contenders)
+        values = check_rows(a, b, "min_plus")
+
+        def check(result: Any) -> None:
+            values(result)
+            if isinstance(result, tuple):
+                c, arg = result
+                assert bool(((arg >= 0) & (arg < n)).all()), "an arg is no k"
+                for i in range(0, n, n // 4):
+                    sums = a[i, arg[i]] + b[arg[i], cupy.arange(n)]
+                    np.testing.assert_array_equal(sums.get(), c[i].get())
+
+        line.check = check
+        return line
+
+    return build
+
+
+# Matrix-vector products
+
+
+def gemv(kind: str, trans: bool) -> Build:
+    """y = A x, or Aᵀ x: A is read once, so copying memory is the ceiling."""
+
+    def build(shape: tuple[int, int], options: Options) -> Line:
+        a = random(shape, "f4", "normal", 1)
+        op = a.T if trans else a
+        m, k = op.shape
+        x = random((k,), "f4", "normal", 2)
+        moved = float(4 * (m * k + m + k))
+        contenders = [
+            Contender(OURS, lambda: sm.gemv(None, a, x, trans=trans, semiring=kind), moved),
+            torch_rival(
+                "cuBLAS by PyTorch", moved,
+                lambda torch, t, v: torch.mv(t.t() if trans else t, v), a, x,
+            ),
+        ]  # fmt: skip
+        if kind == "plus_times":
+            contenders.append(Contender("cuBLAS by CuPy", lambda: op @ x, moved))
+        sampled = sorted({0, m - 1, *np.random.default_rng(7).integers(0, m, 30).tolist()})
+
+        def check(y: Any) -> None:
+            rows, vector = op[cupy.asarray(sampled)].get(), x.get()[:, None]
+            agree(rows_of(y, sampled)[:, None], *expect(rows, vector, kind))
+
+        cached = 4 * m * k < 128 << 20  # calls that follow each other find A in the L2 cache
+        line = Line(
+            "", words(shape), "TB/s", 0, contenders, "" if cached else gpu_ceilings.COPY,
+            check=check, prepare=poison(4 * m), pairs=float(m * k), bytes=moved,
+        )  # fmt: skip
+        if kind != "plus_times":  # the rivals compute another product of the same size
+            first = iter([True])
+            line.check = lambda y: check(y) if next(first, False) else None
+        return line
+
+    return build
+
+
+# Shortest paths
+
+
+def graph(n: int, directed: bool) -> Any:
+    """Random weights in (0, 1]."""
+    w = 1 - random((n, n), "f4", "uniform", n)
+    return w if directed else cupy.minimum(w, w.T)
+
+
+@functools.lru_cache(maxsize=4)
+def path_check(n: int, directed: bool) -> Callable[[Any], None]:
+    return check_paths(graph(n, directed).get(), 2 if n <= 16384 else 1)
+
+
+def apsp(*, directed: bool = True, predecessors: bool = False) -> Build:
+    """All pairs of a dense graph, by elimination."""
+
+    def build(n: int, options: Options) -> Line:
+        w = graph(n, directed)
+        work = float(n) ** 3
+
+        def solve(directed: bool, predecessors: bool = False) -> Callable[[], Any]:
+            return lambda: sm.apsp(
+                w, method="floyd_warshall", directed=directed, return_predecessors=predecessors
+            )
+
+        contenders = [Contender(OURS, solve(directed, predecessors), work)]
+        if directed and not predecessors:
+            name, plain = "product", Contender("product", lambda: sm.matmul(w, w, "min_plus"), work)
+        else:
+            name = "directed" if not directed else "without predecessors"
+            plain = Contender(name, solve(True), work)
+        plain.ours = True
+        contenders.append(plain)
+        turn = iter(contenders)
+
+        def check(result: Any) -> None:
+            if next(turn).name == "product":
+                check_rows(w, w, "min_plus")(result)
+                return
+            parts = result if isinstance(result, tuple) else (result,)
+            rows = [Rows(lambda i, x=x: cupy.asnumpy(x[int(i)])) for x in parts]
+            path_check(n, directed)(tuple(rows) if len(rows) > 1 else rows[0])
+
+        return Line(
+            "", "", "T/s", 0, contenders, "min-plus f32 ≥ 0", check=check,
+            prepare=poison(4 * n * n), pairs=work, bytes=8.0 * n * n,
+        )  # fmt: skip
+
+    return build
+
+
+def batch(predecessors: bool) -> Build:
+    """Many small graphs at once."""
+
+    def build(shape: tuple[int, int], options: Options) -> Line:
+        b, n = shape
+        w = 1 - random((b, n, n), "f4", "uniform", n)
+        work = float(b) * n**3
+        solve = functools.partial(sm.apsp, w, directed=True, return_predecessors=predecessors)
+
+        def check(result: Any) -> None:
+            d = result[0] if predecessors else result
+            for i in (0, b // 2, b - 1):
+                exact = w[i].get().astype("f8")
+                np.fill_diagonal(exact, 0)
+                for k in range(n):
+                    exact = np.minimum(exact, exact[:, k : k + 1] + exact[k])
+                np.testing.assert_allclose(d[i].get(), exact, rtol=1e-5)
+
+        contenders = [Contender(OURS, solve, work)]
+        return Line(
+            "", words(shape), "T/s", 0, contenders, "min-plus f32 ≥ 0", check=check,
+            prepare=poison(4 * b * n * n), pairs=work, bytes=8.0 * b * n * n,
+        )  # fmt: skip
+
+    return build
+
+
+# Start-up, and what a call costs the host
+
+_FIRST = """
+import time
+import cupy
+a = cupy.random.default_rng(1).random(({n}, {n}), dtype=cupy.float32)
+cupy.cuda.Device().synchronize()
+import semiring_mm as sm
+start = time.perf_counter()
+sm.matmul(a, a, semiring="min_plus")
+cupy.cuda.Device().synchronize()
+print(time.perf_counter() - start)
+"""
+
+
+@functools.cache
+def _warm_cache() -> tempfile.TemporaryDirectory[str]:
+    """A cache with what the first call needs, gone after the run."""
+    folder = tempfile.TemporaryDirectory()
+    _first_call(Path(folder.name), 2048)
+    return folder
+
+
+def _first_call(cache: Path, n: int) -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST.format(n=n)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env=os.environ | {"SEMIRING_MM_CACHE": str(cache)},
+    )  # fmt: skip
+    return float(done.stdout.split()[-1])
+
+
+def first_call(cold: bool) -> Build:
+    """A process's first product, its device and operands ready."""
+
+    def build(n: int, options: Options) -> Line:
+        def call() -> float:
+            if not cold:
+                return _first_call(Path(_warm_cache().name), n)
+            with tempfile.TemporaryDirectory() as folder:
+                return _first_call(Path(folder), n)
+
+        return Line("", "", "", 0, [Contender(OURS, call, own_clock=True)], most=3)
+
+    return build
+
+
+def host_time(n: int, options: Options) -> Line:
+    """How long a call keeps the host: checking, choosing, launching."""
+    a = random((n, n), "f4", "uniform")
+
+    def clocked(call: Callable[[], Any]) -> Callable[[], float]:
+        def run() -> float:
+            call()
+            cupy.cuda.Device().synchronize()
+            start = time.perf_counter()
+            for _ in range(200):
+                call()
+            took = (time.perf_counter() - start) / 200
+            cupy.cuda.Device().synchronize()
+            return took
+
+        return run
+
+    contenders = [
+        Contender(OURS, clocked(lambda: sm.matmul(a, a)), own_clock=True),
+        Contender("CuPy", clocked(lambda: cupy.matmul(a, a)), own_clock=True),
+    ]
+    return Line("", "", "", 0, contenders)
+
+
+LOW = tuple((m, 65536, 4096) for m in (16, 64, 256))
+NARROW = tuple((4096, 65536, n) for n in (16, 64, 256))
+VECTORS = (
+    (256, 256), (4096, 4096), (8192, 8192), (128, 262144), (262144, 128), (1_000_000, 32),
+    (16384, 16384), (32768, 32768),
+)  # fmt: skip
+SMALL = (48, (33, 70, 5))
+MIDDLE = (4096, 8192)
+LARGE = (*MIDDLE, 16384)
+
+CASES = [
+    Case("first product, cold", first_call(True), (2048,), (8,)),
+    Case("first product, from the disk", first_call(False), (2048,), (8,)),
+    Case("a call's time on the host", host_time, (64,), (8,)),
+    Case("sgemm", sgemm, (256, 512, 1024, 2048, 4096, 8192, 16384), SMALL),
+    Case("sgemm, low", sgemm, LOW, ((3, 70, 50),)),
+    Case("sgemm, narrow", sgemm, NARROW, ((50, 70, 3),)),
+    Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
+    Case(
+        "min-plus f32 ≥ 0", product("min_plus", "f4", "min-plus f32 ≥ 0", "uniform"),
+        (1024, 2048, *LARGE), SMALL,
+    ),
+    Case(
+        "min-plus f32, one entry < 0", spoiled("min_plus", "min-plus f32", "uniform", -1.0), (8192,)
+    ),
+    Case("min-plus f32, one NaN", spoiled("min_plus", "min-plus f32", "uniform", np.nan), (8192,)),
+    Case("min-plus i32", product("min_plus", "i4", "min-plus i32", "whole"), MIDDLE, SMALL),
+    Case("min-plus i16", product("min_plus", "i2", "min-plus i16", "whole"), MIDDLE, SMALL),
+    Case("min-plus f16", product("min_plus", "f2", "min-plus f16"), MIDDLE, SMALL),
+    Case(
+        "min-plus f16 ≥ 0", product("min_plus", "f2", "min-plus f16 ≥ 0", "uniform"), MIDDLE, SMALL
+    ),
+    Case("min-plus bf16", bfloat, (8192,)),
+    Case("max-min f32", product("max_min", "f4", "max-min f32"), MIDDLE, SMALL),
+    Case(
+        "max-min f32, one NaN", spoiled("max_min", "max-min f32, floats", "normal", np.nan),
+        (8192,),
+    ),
+    Case(
+        "max-times f32 ≥ 0", product("max_times", "f4", "max-times f32 ≥ 0", "uniform"),
+        MIDDLE, SMALL,
+    ),
+    Case(
+        "max-times f32, one entry < 0", spoiled("max_times", "max-times f32", "uniform", -1.0),
+        (8192,),
+    ),
+    Case(
+        "or-and bool", product("lor_land", "?", "or-and bits", "truth"), (16384, 32768), SMALL
+    ),
+    Case("min-plus f32, argmin", argument("normal", "min-plus f32"), (8192, 16384)),
+    Case("min-plus f32 ≥ 0, argmin", argument("uniform", "min-plus f32 ≥ 0"), (8192, 16384)),
+    Case("plus-times f32 A x", gemv("plus_times", False), VECTORS, ((48, 33),)),
+    Case("plus-times f32 Aᵀ x", gemv("plus_times", True), VECTORS, ((48, 33),)),
+    Case("min-plus f32 A x", gemv("min_plus", False), VECTORS, ((48, 33),)),
+    Case("min-plus f32 Aᵀ x", gemv("min_plus", True), VECTORS, ((48, 33),)),
+    Case("apsp f32", apsp(), (4096, 8192, 16384, 32768), full=(65536,)),
+    Case("apsp f32, undirected", apsp(directed=False), (16384,)),
+    Case("apsp f32, predecessors", apsp(predecessors=True), (8192, 16384, 32768)),
+    Case("apsp f32, batch", batch(False), ((1000, 240), (10_000, 64)), ((5, 20),)),
+    Case("apsp f32, batch, predecessors", batch(True), ((10_000, 64),), ((5, 20),)),
+]  # fmt: skip
+
+
+def compile_share(i: int, n: int, chosen: Sequence[Case], options: Options) -> None:
+    """Run every n-th line once, from the i-th on: its kernels are in the disk cache then."""
+    for name in list(gpu_ceilings.STEPS)[i::n]:
+        gpu_ceilings.measure(name, seconds=0.001, repeat=1)
+    jobs = [(case, size) for case in chosen for size in case.wanted(options) if size != 65536]
+    for case, size in jobs[i::n]:
+        for contender in case.line(size, options).contenders:
+            mine = contender.name == OURS or contender.ours
+            if contender.call is not None and mine and not contender.own_clock:
+                contender.call()
+        cupy.cuda.Device().synchronize()
+        cupy.get_default_memory_pool().free_all_blocks()

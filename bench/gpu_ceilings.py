@@ -1,0 +1,180 @@
+"""What a CUDA device can do at most: loops of registers and shared memory, and copying memory.
+
+Each form of an inner step is written into the loop of ``ceilings.cuh`` and compiled and launched as
+the library's own kernels are. The entries are random and every accumulator is fed back, so that
+nothing can be hoisted or left out; a ceiling is the best sample of its best form.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from .machine import ROOT
+
+
+@dataclass(frozen=True)
+class Step:
+    """One inner step: C++ in the accumulator c and the entries a0, b0 (and a1, b1)."""
+
+    kind: str  # of the entries: a key of ENTRIES
+    take: str
+    depth: int = 1  # steps of k at once
+    pairs: int = 1  # of a word in a step of k
+
+
+#: Kind: (C++ type of a word, an entry of random bits r, the accumulator's start).
+ENTRIES = {
+    "f32": ("float", "0x3f800000u | r >> 9", "1.0f"),  # in [1, 2)
+    "i32": ("sr::i32", "r >> 22", "0x3fffffff"),
+    "i16x2": ("sr::u32", "r & 0x03ff03ffu", "0x3fff3fffu"),
+    "f16x2": ("sr::u32", "0x3c003c00u | (r & 0x03ff03ffu)", "0x7bff7bffu"),  # in [1, 2)
+    "bf16x2": ("sr::u32", "0x3f803f80u | (r & 0x007f007fu)", "0x7f7f7f7fu"),
+    "bits": ("sr::u32", "r", "0u"),
+}
+
+_LEAST = "sr::bits_as<float>(sr::min3(I(c), I(a0 + b0), I(a1 + b1)))"
+_MOST = "sr::bits_as<float>(sr::max3(I(c), I(a0 * b0), I(a1 * b1)))"
+_MIXED = (
+    "odd ? sr::min3(c, a0 * unit + b0, a1 * unit + b1) "
+    ": sr::add_min(a1, b1, sr::add_min(a0, b0, c))"
+)
+_HALVES = "sr::min_x2<sr::{0}>(c, sr::add_x2<sr::{0}>(a0, b0))"
+_HALVES_FUSED = "sr::min3_x2(c, sr::add_x2<sr::half>(a0, b0), sr::add_x2<sr::half>(a1, b1))"
+_FLOATS = Step("f32", "sr::max(c, sr::min(a0, b0))")
+
+#: Ceiling: {form: step}.
+STEPS: dict[str, dict[str, Step]] = {
+    "plus-times f32": {"fma": Step("f32", "sr::fma(a0, b0, c)")},
+    "min-plus f32": {"add, min": Step("f32", "sr::min(c, a0 + b0)")},
+    "min-plus f32 ≥ 0": {"2 adds, min of 3": Step("f32", _LEAST, 2)},
+    "min-plus i32": {
+        "add-min": Step("i32", "sr::add_min(a0, b0, c)"),
+        "add-min and 2 multiply-adds, min of 3": Step("i32", _MIXED, 2),
+    },
+    "min-plus i16": {"add-min": Step("i16x2", "sr::add_min_x2(a0, b0, c)", 1, 2)},
+    "min-plus f16": {"add, min": Step("f16x2", _HALVES.format("half"), 1, 2)},
+    "min-plus f16 ≥ 0": {"2 adds, min of 3": Step("f16x2", _HALVES_FUSED, 2, 2)},
+    "min-plus bf16": {"add, min": Step("bf16x2", _HALVES.format("bfloat"), 1, 2)},
+    "max-times f32": {"mul, max": Step("f32", "sr::max(c, a0 * b0)")},
+    "max-times f32 ≥ 0": {"2 muls, max of 3": Step("f32", _MOST, 2)},
+    "max-min f32, floats": {"min, max": _FLOATS},
+    "max-min f32": {
+        "min, max": _FLOATS,
+        "keys: 2 mins, max of 3": Step("i32", "sr::max3(c, sr::min(a0, b0), sr::min(a1, b1))", 2),
+    },
+    "or-and bits": {"and, or": Step("bits", "c | (a0 & b0)", 1, 32)},
+}  # fmt: skip
+COPY = "copy"
+#: Accumulators of a thread, and the steps of k in the body of the loop.
+TILES = ((8, 8, 4), (8, 8, 16), (8, 16, 4), (8, 16, 16))
+_THREADS, _BK, _WAVES = 256, 16, 24  # as in ceilings.cuh; blocks for each multiprocessor
+_COPY_BYTES = 1 << 30
+
+
+def source(step: Step, tile: tuple[int, int, int]) -> str:
+    """The text of one loop's kernel."""
+    word, entry, start = ENTRIES[step.kind]
+    loop = (ROOT / "bench" / "ceilings.cuh").read_text(encoding="utf-8")
+    names = "\n".join(
+        f"    [[maybe_unused]] const Word a{d} = a[{d}], b{d} = b[{d}];" for d in range(step.depth)
+    )
+    return f"""{loop}
+struct Form {{
+  using Word = {word};
+  static constexpr int DEPTH = {step.depth};
+  SR_FN static sr::u32 entry(sr::u32 r) {{ return {entry}; }}
+  SR_FN static Word start() {{ return {start}; }}
+  SR_FN static sr::i32 I(float x) {{ return sr::bits_as<sr::i32>(x); }}
+  SR_FN static Word take(Word c, const Word* a, const Word* b, [[maybe_unused]] bool odd,
+                         [[maybe_unused]] sr::i32 unit) {{
+{names}
+    return {step.take};
+  }}
+}};
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ bench::Params p) {{
+  bench::Loop<Form, {tile[0]}, {tile[1]}, {tile[2]}>::run(p);
+}}
+"""
+
+
+@functools.cache
+def spin_kernel() -> Any:
+    """A kernel of one thread that keeps the device busy while the host issues what is timed."""
+    from semiring_mm.gpu import device
+
+    return device.current().kernel(
+        """#include "base.cuh"
+struct Params { sr::i64 nanoseconds; };
+extern "C" __global__ void __launch_bounds__(32)
+kernel(const __grid_constant__ Params p) {
+  sr::i64 start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - start < p.nanoseconds);
+}
+"""
+    )
+
+
+def spin(seconds: float) -> None:
+    """Keep the current stream busy for so long."""
+    from semiring_mm.gpu.source import pack
+
+    spin_kernel().launch(1, 32, 0, pack((int(1e9 * seconds),), ()))
+
+
+def measure(
+    ceiling: str, threads: int = 0, *, seconds: float = 0.005, repeat: int = 5
+) -> dict[str, list[float]]:
+    """Every form's samples: pairs a second, or for "copy" bytes read and written."""
+    if ceiling == COPY:
+        return {"device to device": _copies(_COPY_BYTES if seconds >= 0.005 else 1 << 24, repeat)}
+    return {
+        f"{form}; {tile[0]} × {tile[1]} × {tile[2]}": _rates(step, tile, seconds, repeat)
+        for form, step in STEPS[ceiling].items()
+        for tile in TILES
+    }
+
+
+def _rates(step: Step, tile: tuple[int, int, int], seconds: float, repeat: int) -> list[float]:
+    import cupy
+
+    from semiring_mm.gpu import device
+    from semiring_mm.gpu.source import pack
+
+    here = device.current()
+    blocks = _WAVES * here.sms
+    out = cupy.empty(blocks * _THREADS, cupy.uint32)
+    kernel = here.kernel(source(step, tile))
+    turn = float(blocks * _THREADS * tile[0] * tile[1] * _BK * step.pairs)  # pairs
+
+    def rate(turns: int) -> float:
+        params = pack((out.data.ptr,), (turns, 12345, 1))
+        return turns * turn / elapsed(lambda: kernel.launch(blocks, _THREADS, 0, params))
+
+    rate(2)
+    turns = max(2, int(rate(10) * seconds / turn))
+    return [rate(turns) for _ in range(repeat)]
+
+
+def _copies(size: int, repeat: int) -> list[float]:
+    import cupy
+
+    x = cupy.random.default_rng(1).random(size // 4, dtype=cupy.float32)
+    y = cupy.empty_like(x)
+    return [2 * size / elapsed(lambda: cupy.copyto(y, x)) for _ in range(repeat + 1)][1:]
+
+
+def elapsed(call: Any) -> float:
+    """Seconds of the device between two events around a call."""
+    import cupy
+
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
