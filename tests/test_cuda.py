@@ -1,0 +1,275 @@
+"""The GPU engine without a GPU: NVRTC compiles its kernels, and the machine code is looked at.
+
+NVRTC needs no driver and no device. What the kernels compute is tested in ``test_kernels.py``.
+"""
+
+import re
+import shutil
+import struct
+import subprocess
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import semiring_mm as sm
+from semiring_mm.gpu import device, engine, source, tiles
+from semiring_mm.plan import Facts, make_plan
+
+HERE = Path(__file__).parent
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+
+try:
+    from cupy.cuda import nvrtc
+
+    nvrtc.getVersion()
+    missing = ""
+except (ImportError, RuntimeError, OSError) as error:
+    missing = f"{error}; pip install cupy-cuda13x nvidia-cuda-nvrtc"
+needs_nvrtc = pytest.mark.skipif(bool(missing), reason=missing)
+
+
+def disassembler():
+    """Where nvdisasm is: on the path, or in NVIDIA's package."""
+    if found := shutil.which("nvdisasm"):
+        return found
+    try:
+        files = metadata.files("nvidia-cuda-nvdisasm") or []
+    except metadata.PackageNotFoundError:
+        return None
+    return next((str(f.locate()) for f in files if f.name in ("nvdisasm", "nvdisasm.exe")), None)
+
+
+class Recorder:
+    """A device that runs nothing and keeps the sources of what it was asked for."""
+
+    xp, index, sms, shared_limit = np, -2, 132, 232448
+
+    def __init__(self, arch):
+        self.arch = arch
+        self.sources = []
+
+    def kernel(self, text):
+        self.sources.append(text)
+        return self
+
+    def launch(self, *_):
+        pass
+
+
+@pytest.fixture
+def sources_of(monkeypatch):
+    """The sources of the kernels that a call launches on a chip like an H200."""
+
+    def record(run, arch=90):
+        recorder = Recorder(arch)
+        monkeypatch.setattr(device, "current", lambda: recorder)
+        engine._plans.cache_clear()
+        run()
+        return recorder.sources
+
+    yield record
+    engine._plans.cache_clear()
+
+
+NEGATIVE, POSITIVE, WHOLE = Facts(-1, 1, False), Facts(1, 2, False), Facts(-9, 9, False)
+
+
+def product_of(name, dtype, facts=None, n=4096, **options):
+    a, b, c = (np.empty((n, n), dtype) for _ in range(3))
+    known = facts and (facts, facts, facts)
+    engine.product(sm.semirings[name], a, b, c, known=known, **options)
+
+
+# --- machine code -------------------------------------------------------------------------------
+
+#: Of a large product: the inner step, and the instructions that do its work on sm_90.
+LARGE = [
+    ("plus_times", "f4", None, "General", ["FFMA", "LDGSTS.E.BYPASS.128", "STG.E.128"]),
+    ("min_plus", "f4", NEGATIVE, "General", ["FADD", "FMNMX.NAN", "LDGSTS.E.BYPASS.128"]),
+    ("min_plus", "f4", POSITIVE, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("max_times", "f4", POSITIVE, "Nonnegative", ["FMUL", "VIMNMX3"]),
+    ("max_min", "f4", POSITIVE, "Ordered", ["VIMNMX3"]),
+    ("min_plus", "i4", WHOLE, "Sums", ["VIADDMNMX", "VIMNMX3"]),
+    ("min_plus", "i2", WHOLE, "SumsPaired", ["VIADDMNMX.S16x2"]),
+    ("min_plus", "f2", NEGATIVE, "FloatsPaired", ["HMNMX2.NAN"]),
+    ("min_plus", "f2", POSITIVE, "NonnegativePaired", ["VIMNMX3.S16x2"]),
+    ("plus_times", "f8", None, "General", ["DFMA"]),
+    ("lor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
+]
+
+
+def operations(cubin, path):
+    path.write_bytes(cubin)
+    text = subprocess.run(
+        [disassembler(), "-c", str(path)], capture_output=True, text=True, check=True
+    ).stdout
+    return Counter(
+        re.findall(r"^\s*/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.MULTILINE)
+    )
+
+
+@needs_nvrtc
+@pytest.mark.skipif(disassembler() is None, reason="pip install nvidia-cuda-nvdisasm")
+def test_instructions_of_large_products(sources_of, tmp_path):
+    """Each inner step is the instructions that it is there for, and no register is spilled."""
+    texts = []
+    for name, dtype, facts, step, _ in LARGE:
+        text = sources_of(lambda: product_of(name, dtype, facts))[-1]  # noqa: B023
+        assert f"sr::{step}<Algebra>" in text
+        texts.append(text)
+    with ThreadPoolExecutor() as pool:
+        compiled = list(pool.map(lambda text: device.compile_source(text, 90), texts))
+    for i, ((name, dtype, _, step, expected), (cubin, report)) in enumerate(
+        zip(LARGE, compiled, strict=True)
+    ):
+        found = operations(cubin, tmp_path / f"{i}.cubin")
+        for instruction in expected:
+            assert found[instruction] > 0, (name, dtype, step, instruction, found)
+        assert " 0 bytes spill stores" in report, (name, dtype, step, report)
+
+
+def small_launches():
+    """Every verb once, on small operands."""
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.random((40, 40)).astype("f4") for _ in range(3))
+    semiring = sm.semirings["min_plus"]
+    engine.product(semiring, a, b, c)
+    engine.product(semiring, a, b, c, arg=np.empty((40, 40), np.int32))
+    product_of("lor_land", "?", n=40)
+    product_of("log_plus", "f8", n=40)
+    product_of("min_plus", "f2", POSITIVE, n=40)
+    product_of("min_plus", "f2", NEGATIVE, n=40)
+    product_of("max_times", "i4", WHOLE, n=40)
+    engine.facts(semiring, a.astype("i8"))
+    engine.flags_of(semiring, a, b[:, ::2])
+    engine.gemv(semiring, a, b[0], c[0])
+    engine.gemv(semiring, a.T, b[0], c[0])
+    engine.closure_block(semiring, a, None)
+    engine.closure_batch(semiring, np.stack([a, b]), None, np.empty((2, 40, 40), np.int32))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_verb_compiles_for_every_architecture(arch, sources_of):
+    texts = sorted(set(sources_of(small_launches, arch)))
+    assert len(texts) > 12
+    with ThreadPoolExecutor() as pool:
+        for cubin, report in pool.map(lambda text: device.compile_source(text, arch), texts):
+            assert cubin[:4] == b"\x7fELF"
+            assert "warning" not in report
+
+
+@needs_nvrtc
+def test_an_error_of_the_compiler_shows_the_source():
+    with pytest.raises(RuntimeError, match=r"(?s)NVRTC.*expected a.*int x = ;"):
+        device.compile_source("int x = ;", 90)
+
+
+# --- pure functions -----------------------------------------------------------------------------
+
+EVERY_TILE = [(kind, tile) for kind in tiles.TILES for tile in tiles.TILES[kind]]
+
+
+@pytest.mark.parametrize(("kind", "tile"), EVERY_TILE, ids=str)
+def test_tiles_fit_a_multiprocessor(kind, tile):
+    """As many blocks at once as the launch bounds promise, on the chips of the last years."""
+    shared = tile.shared(8 if "wide" in kind else 4)
+    assert shared <= 99 << 10  # of a block, on sm_86 and sm_89
+    assert tile.blocks * (shared + 1024) <= 228 << 10  # of a multiprocessor, on sm_90
+    assert tile.threads % 32 == 0
+    assert tile.blocks * tile.threads <= 2048
+    words = 2 if "wide" in kind else 1
+    assert tile.blocks * tile.threads * tile.tm * tile.tn * words < 65536  # registers
+
+
+@pytest.mark.parametrize("kind", tiles.TILES)
+def test_every_step_of_k_is_in_one_part(kind):
+    for m, words, k, batch in [
+        (1, 1, 1, 1), (64, 64, 100_000, 1), (128, 262144, 128, 1), (4096, 4096, 4096, 1),
+        (300, 300, 5000, 3), (17, 1, 65, 100),
+    ]:  # fmt: skip
+        for sms in (4, 132):
+            launch = tiles.choose(kind, m, words, k, batch, sms)
+            assert launch.tile in tiles.TILES[kind]
+            assert (launch.splits - 1) * launch.k_split < k <= launch.splits * launch.k_split
+            assert launch.splits == 1 or launch.k_split % launch.tile.bk == 0
+            assert tiles.choose(kind, m, words, k, batch, sms, split=False).splits == 1
+
+
+def test_large_products_take_large_tiles_and_deep_ones_split_k():
+    large = tiles.choose("word", 8192, 8192, 8192, 1, 132)
+    assert large.tile.bm * large.tile.bn == max(t.bm * t.bn for t in tiles.TILES["word"])
+    assert large.splits == 1
+    assert tiles.choose("word", 64, 64, 65536, 1, 132).splits > 8
+    small = tiles.choose("word", 100, 100, 100, 1, 132).tile
+    assert small.bm * small.bn < 64 * 128
+
+
+def test_parameters_are_the_fields_of_the_struct():
+    text = (HERE.parent / "kernels" / "epilogue.cuh").read_text()
+    body = re.sub(r"//.*", "", re.search(r"struct ProductParams \{(.*?)\n\};", text, re.S)[1])
+    fields = [
+        name.strip(" *")
+        for line in body.split(";")
+        if line.strip()
+        for name in re.sub(r"^\s*(const )?(void|int|i64|u32)\*? ", "", line.strip()).split(",")
+    ]
+    assert tuple(fields) == source.PRODUCT
+
+
+def test_packed_parameters_are_aligned_as_in_c():
+    assert source.pack((1, -1), (2,)) == struct.pack("<qqii", 1, -1, 2, 0)
+    assert source.pack((1,), (2, 3)) == struct.pack("<qii", 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "facts", "arch", "arg", "expected"),
+    [
+        ("min_plus", "f4", None, 90, False, ["Nonnegative", "General"]),
+        ("min_plus", "f4", None, 80, False, ["General"]),
+        ("min_plus", "f2", None, 90, False, ["NonnegativePaired", "FloatsPaired"]),
+        ("min_plus", "f2", None, 90, True, ["Nonnegative", "General"]),
+        ("min_plus", "f8", None, 90, False, ["General"]),
+        ("plus_times", "f4", None, 90, False, ["General"]),
+        ("max_min", "f4", None, 90, False, ["Ordered", "General"]),
+        ("max_min", "i2", None, 90, False, ["Ordered"]),
+        ("min_plus", "i4", WHOLE, 90, False, ["Sums"]),
+        ("min_plus", "i2", WHOLE, 90, False, ["SumsPaired"]),
+        ("min_plus", "i2", WHOLE, 80, False, ["General"]),
+        ("lor_land", "?", None, 75, False, ["Bits"]),
+        ("max_min", "?", None, 90, True, ["General"]),
+    ],
+)
+def test_inner_steps(name, dtype, facts, arch, arg, expected):
+    ways = engine._plans(
+        sm.semirings[name], np.dtype(dtype), facts, facts, None, 16, None, None, arg, arch
+    )
+    assert [way.step.name for way in ways] == expected
+    assert not ways[-1].step.forbidden
+    assert all(source.kind_of(way.plan, way.step, arg=arg) in tiles.TILES for way in ways)
+
+
+def test_twins_share_their_code():
+    twin = sm.Semiring("twin", " min(a,b)", "(a+b)", np.inf, 0)
+    texts = []
+    for semiring in (sm.semirings["min_plus"], twin):
+        plan = make_plan(semiring, np.dtype("f4"), None, None, 1)
+        texts.append(source.algebra(plan))
+    assert texts[0] == texts[1]
+    assert "return sr::min(a, b);" in texts[0]
+    assert "return (a + b);" in texts[0]
+
+
+def test_numbers_in_the_text_are_exact():
+    """The ends of a range have literals of their own, and infinity has none."""
+    for name, dtype, expected in [
+        ("min_plus", "i8", "sr::i64"), ("max_min", "i8", "(-9223372036854775807ll - 1)"),
+        ("min_max", "u8", "18446744073709551615ull"),
+        ("max_plus", "f4", "-sr::infinity<Compute>()"),
+    ]:  # fmt: skip
+        plan = make_plan(sm.semirings[name], np.dtype(dtype), WHOLE, WHOLE, 4)
+        assert expected in source.algebra(plan)
