@@ -23,7 +23,7 @@ import numpy as np
 from . import expressions as ex
 from .semirings import Semiring, fold_start
 
-__all__ = ["Facts", "Plan", "make_plan", "needs_facts"]
+__all__ = ["Facts", "Plan", "make_plan", "needs_facts", "overflow"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,15 @@ class Plan:
 _FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
 _SUM = (ex.Expr("+", (ex.A, ex.B)), ex.Expr("+", (ex.B, ex.A)))
 _EXTREMA = frozenset({"min", "max"})
+
+
+def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
+    """What is raised where an integer result does not fit."""
+    wider = "np.int64" if dtype.itemsize < 8 else "np.float64"
+    return OverflowError(
+        f"a result of {semiring.name} does not fit {dtype}: use a wider dtype, for example "
+        f"A.astype({wider})"
+    )
 
 
 @functools.lru_cache(maxsize=1024)

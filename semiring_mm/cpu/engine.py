@@ -33,6 +33,7 @@ from ..plan import (
     infinite_zero,
     make_plan,
     needs_facts,
+    overflow,
     with_keys,
 )
 from ..semirings import Semiring, semirings
@@ -721,10 +722,7 @@ def _even(extent: int, block: int, unit: int) -> int:
 
 def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
     buffer[:64] = 0
-    raise OverflowError(
-        f"a result of {semiring.name} does not fit {c.dtype}: use a wider dtype, for example "
-        f"A.astype({'np.int64' if c.dtype.itemsize < 8 else 'np.float64'})"
-    )
+    raise overflow(semiring, c.dtype)
 
 
 def gemv(

@@ -10,14 +10,22 @@ to compute them, and for the flag that says whether every result fits.
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, needs_facts, with_keys
+from ..plan import (
+    Facts,
+    Plan,
+    bytewise,
+    can_use_keys,
+    make_plan,
+    needs_facts,
+    overflow,
+    with_keys,
+)
 from ..semirings import Semiring
 from . import device
 from .closure import BASE, closure_batch, closure_block
@@ -41,6 +49,7 @@ from .source import (
 )
 from .tiles import choose
 from .vector import gemv
+from .views import address, aligned, scalar_bits, strides
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
@@ -152,10 +161,7 @@ def product(
         run(best, flags=flags, forbidden=best.step.forbidden, unless=0)
         run(ways[1], flags=flags, forbidden=best.step.forbidden, unless=1)
     if bad is not None and int(bad[0]):
-        raise OverflowError(
-            f"a result of {semiring.name} does not fit {c.dtype}: use a wider dtype, for example "
-            f"A.astype({'np.int64' if c.dtype.itemsize < 8 else 'np.float64'})"
-        )
+        raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
 
@@ -209,7 +215,7 @@ def _run(
     gather: Array | None, bad: Array | None, mode: int, alpha: Scalar, beta: Scalar,
     triangle: bool, flags: Array | None = None, forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
-    addresses = [_address(x) for x in (a, b, c)]
+    addresses = [address(x) for x in (a, b, c)]
     key = (
         here.index, triangle, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
         None if arg is None else arg.strides, None if gather is None else gather.strides,
@@ -223,8 +229,8 @@ def _run(
     parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
     marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
     longs = (
-        *addresses, *map(_address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
-        _bits(way.plan, alpha), _bits(way.plan, beta),
+        *addresses, *map(address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
+        scalar_bits(way.plan, alpha), scalar_bits(way.plan, beta),
     )  # fmt: skip
     params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle))
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
@@ -243,7 +249,7 @@ def _prepare(
     kind = kind_of(plan, step, arg=arg is not None)
     chosen = choose(kind, m, words, k, batch, here.sms, split=arg is None and not triangle)
     tile, size = chosen.tile, word_size(plan)
-    a_at, b_at, c_at = (_strides(x) for x in (a, b, c))
+    a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)
     b_k = b_at[1] == 1 and not (b_at[2] == 1 and n > 1)
     elements = 4 if step.columns == 32 else 4 * step.columns
@@ -252,7 +258,7 @@ def _prepare(
         plan, step.name, tile, a_k,
         _wide(a, a_at, 2 if a_k else 1, 4), b_k,
         _wide(b, b_at, 1 if b_k else 2, 4 if b_k else elements),
-        c_at[2] == 1 and n % group == 0 and _aligned(c, c_at[:2], group),
+        c_at[2] == 1 and n % group == 0 and aligned(address(c), c.itemsize, c_at[:2], group),
         arg is not None,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
@@ -269,54 +275,23 @@ def _prepare(
     if arg is not None:
         last = here.kernel(find_source(plan, step.name, tile.bk))
         last_blocks = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch
-    arg_at = (0, 0, 0) if arg is None else _strides(arg)
-    gather_at = (0, 0, 0) if gather is None else _strides(gather)
-    strides = (a_at, b_at, c_at, arg_at)
+    arg_at = (0, 0, 0) if arg is None else strides(arg)
+    gather_at = (0, 0, 0) if gather is None else strides(gather)
+    every = (a_at, b_at, c_at, arg_at)
     return _Launch(
         here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
-        (*(x for at in strides for x in (at[1], at[2], at[0])), *gather_at[1:]),
+        (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.splits, chosen.k_split),
         batch * chosen.splits * m * words * size if chosen.splits > 1 else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks,
     )  # fmt: skip
 
 
-def _strides(x: Array) -> tuple[int, int, int]:
-    """Strides in elements of a matrix or a stack: along the stack, the rows, the columns."""
-    steps_ = [s // x.itemsize for s in x.strides]
-    return (steps_[0] if x.ndim == 3 else 0, steps_[-2], steps_[-1])
-
-
-def _address(x: Array | None) -> int:
-    if x is None:
-        return 0
-    return int(x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr)
-
-
-def _aligned(x: Array, strides: tuple[int, ...], elements: int) -> bool:
-    """Whether so many elements can be read at once at every multiple of these strides."""
-    return _address(x) % (elements * x.itemsize) == 0 and all(s % elements == 0 for s in strides)
-
-
-def _wide(x: Array, strides: tuple[int, int, int], unit: int, elements: int) -> bool:
+def _wide(x: Array, at: tuple[int, int, int], unit: int, elements: int) -> bool:
     """Whether the kernel may read `elements` at a time along the axis `unit`."""
     return (
-        strides[unit] == 1
+        at[unit] == 1
         and x.shape[unit - 3] % elements == 0
         and elements * x.itemsize <= 32
-        and _aligned(x, (strides[0], strides[3 - unit]), elements)
+        and aligned(address(x), x.itemsize, (at[0], at[3 - unit]), elements)
     )
-
-
-_BITS = {"f32": "f", "f64": "d", "i64": "q", "u64": "Q", "u32": "I"}
-
-
-def _bits(plan: Plan, value: Scalar) -> int:
-    """A scalar as the low bytes of a 64-bit parameter, in the type computed in."""
-    if value is None:
-        return 0
-    if plan.missing is not None and value == plan.missing:
-        value = plan.infinite
-    code = _BITS.get(plan.compute, "i")
-    raw = struct.pack(code, value if code in "fd" else int(value))
-    return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)

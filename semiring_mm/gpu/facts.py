@@ -11,7 +11,7 @@ import numpy as np
 from ..plan import Facts, infinite_zero
 from ..semirings import Semiring
 from . import device
-from .source import _STORAGE, pack
+from .source import STORAGE, pack
 from .views import address, aligned, ascending, to_host
 
 __all__ = ["facts", "flags_of", "scan_source"]
@@ -44,7 +44,7 @@ def scan_source(storage: str, missing: int | None, wide: bool, kinds: bool) -> s
     signed = (missing or 0) - (1 << 64 if (missing or 0) >= 1 << 63 else 0)
     flags = ", ".join("true" if x else "false" for x in (wide, kinds))
     return f"""#include "scan.cuh"
-using Scan = sr::Scan<{_STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
+using Scan = sr::Scan<{STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
                       {f"-{-signed - 1}ll - 1" if signed < 0 else f"{signed}ll"}, {flags}>;
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::ScanParams p) {{

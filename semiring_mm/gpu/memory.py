@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 from . import device
@@ -16,17 +15,30 @@ __all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "to_host
 Array = Any
 
 
-@contextlib.contextmanager
-def on(index: int, stream: int | None = None) -> Iterator[None]:
+def on(index: int, stream: int | None = None) -> contextlib.AbstractContextManager[Any]:
     """Work on a device (-1: the current one), and on another library's stream if it is given."""
     import cupy
 
+    if stream is None:
+        return cupy.cuda.Device(index) if index >= 0 else contextlib.nullcontext()
     with contextlib.ExitStack() as stack:
         if index >= 0:
             stack.enter_context(cupy.cuda.Device(index))
-        if stream is not None:
+        if hasattr(cupy.cuda.Stream, "from_external"):
+            stack.enter_context(cupy.cuda.Stream.from_external(_Stream(stream)))
+        else:  # CuPy before 14
             stack.enter_context(cupy.cuda.ExternalStream(stream))
-        yield
+        return stack.pop_all()
+
+
+class _Stream:
+    """A stream by its address, in CUDA's protocol for streams."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.place
 
 
 def wait() -> None:

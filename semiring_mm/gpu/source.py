@@ -14,14 +14,15 @@ from ..plan import Plan
 from .tiles import Tile
 
 __all__ = [
-    "FINDERS", "FIND_COLUMNS", "FIND_ROWS", "KINDS", "ProductKernel", "Step", "algebra",
+    "FINDERS", "FIND_COLUMNS", "FIND_ROWS", "KINDS", "STORAGE", "ProductKernel", "Step", "algebra",
     "find_source", "join_source", "kind_of", "pack", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
 KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32}
 
-_STORAGE = {
+#: C++ types of dtypes.
+STORAGE = {
     "float16": "sr::half", "bfloat16": "sr::bfloat", "float32": "float", "float64": "double",
     "bool": "sr::u8", "int8": "sr::i8", "int16": "sr::i16", "int32": "sr::i32", "int64": "sr::i64",
     "uint8": "sr::u8", "uint16": "sr::u16", "uint32": "sr::u32", "uint64": "sr::u64",
@@ -96,7 +97,7 @@ _SLOW = frozenset({"exp", "log", "log1p", "expm1", "logaddexp", "//", "%"})
 
 def _plain(plan: Plan) -> bool:
     """Whether values are computed with as they are stored."""
-    return plan.codec == "plain" and _STORAGE[plan.storage] == _COMPUTE[plan.compute]
+    return plan.codec == "plain" and STORAGE[plan.storage] == _COMPUTE[plan.compute]
 
 
 def _fused(plan: Plan) -> bool:
@@ -120,7 +121,7 @@ def word_size(plan: Plan) -> int:
 @functools.lru_cache(maxsize=1024)
 def algebra(plan: Plan) -> str:
     """The struct ``Algebra`` of a plan: its types, operations and conversions."""
-    storage, compute = _STORAGE[plan.storage], _COMPUTE[plan.compute]
+    storage, compute = STORAGE[plan.storage], _COMPUTE[plan.compute]
     if plan.codec == "bits":
         compute = "sr::u32"
     add = _number(to_cuda(plan.add, "Compute"), plan.add)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts
+from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring
 from . import device
 from .facts import facts
@@ -177,10 +177,7 @@ def gemv(
         join = here.kernel(join_vector_source(plan))
         join.launch(-(-m // 32), threads, threads * word_size(plan), params)
     if bad is not None and int(bad[0]):
-        raise OverflowError(
-            f"a result of {semiring.name} does not fit {y.dtype}: use a wider dtype, for example "
-            f"A.astype({'np.int64' if y.dtype.itemsize < 8 else 'np.float64'})"
-        )
+        raise overflow(semiring, y.dtype)
 
 
 _LONGS = PRODUCT.index("m")  # fields before this one have 8 bytes
