@@ -52,13 +52,14 @@ def matmul(
         :func:`numpy.matmul`.
     semiring : str or Semiring, default "plus_times"
         A name from :data:`semiring_mm.semirings` or your own.
-    out : ndarray, optional
-        Where to put the result: of its shape and dtype, any strides. If it overlaps an operand, the
-        product is computed aside first.
+    out : array, optional
+        Where to put the result: of its shape and dtype, any strides, where the operands live. If it
+        overlaps an operand, the product is computed aside first.
     return_arg : bool, default False
         Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
-    device : {None, "cpu"}
-        Where to run.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where to run. None: where the operands live. "cuda" takes host arrays to the current CUDA
+        device, "cuda:N" to another, and brings the result back.
 
     Returns
     -------
@@ -81,6 +82,11 @@ def matmul(
 
     Notes
     -----
+    Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
+    used where they lie, and the result is of the same library on the same device. On a CUDA device
+    the call returns at once, on the current stream (that of PyTorch for its tensors); integers, and
+    JAX's arrays, wait for the device.
+
     O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
     is the result and a buffer of some tens of megabytes at most for each thread. 16-bit floats
     compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
@@ -193,7 +199,7 @@ def gemm(
     semiring : str or Semiring, default "plus_times"
     out : ndarray, optional
         Where to put the result; may be `c` itself.
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
     -------
@@ -254,7 +260,7 @@ def gemv(
     semiring : str or Semiring, default "plus_times"
     out : ndarray, shape (m,), optional
         Where to put the result; may be `y` itself.
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
     -------
@@ -375,7 +381,7 @@ def matrix_power(
     k : int
         At least 0; the 0th power has one on the diagonal and zero elsewhere.
     semiring : str or Semiring, default "plus_times"
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
     -------

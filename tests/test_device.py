@@ -458,5 +458,5 @@ def test_jax(where):
     assert np.asarray(sm.apsp(w)).tolist() == [[0, 3, 4], [3, 0, 1], [2, 5, 0]]
     with pytest.raises(TypeError, match="JAX arrays cannot be written to"):
         sm.apsp(w, overwrite=True)
-    with pytest.raises(TypeError, match="has no memory to use"):
+    with pytest.raises(TypeError, match="traced"):
         jax.jit(lambda x: sm.matmul(x, x.T))(a)

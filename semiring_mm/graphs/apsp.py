@@ -74,7 +74,11 @@ def apsp(
         Only paths of at most this many edges.
     overwrite : bool, default False
         Use the memory of `graph`, a dense matrix, for the result.
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where to run. None: where `graph` lives; a graph on the host goes to a CUDA device and the
+        result comes back if there is one with room, the graph has 2048 nodes or more and is dense
+        (over 16 edges a node, where it might else be eliminated as a sparse one), and all pairs are
+        wanted.
     progress : bool or callable, optional
         True shows a line on the terminal for work over a second; a callable is called with
         (pairs done, pairs in all), and may raise to stop the work.
@@ -82,7 +86,8 @@ def apsp(
     Returns
     -------
     distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
-        In the dtype of a dense input; float64 for other graphs unless their weights are float32.
+        Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
+        float64 unless their weights are float32.
     predecessors : ndarray of int32
         Only with `return_predecessors`. ``P[i, j]`` is the node before `j` on a shortest path from
         `i`; -9999 if there is none, and on the diagonal. See :func:`reconstruct_path`.
