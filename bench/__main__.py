@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import report
 
         return report.renew()
-    for package in ("numpy", "llvmlite", *(["cupy"] if args.what == "gpu" else [])):
+    for package in ("numpy", "llvmlite"):
         if importlib.util.find_spec(package) is None:
             print(f"bench: {package} is not installed", file=sys.stderr)
             return 1

@@ -60,7 +60,7 @@ def compared(line: Line, other: Contender) -> str:
 
 def text(line: Line) -> str:
     """One line of the terminal."""
-    head = f"{line.case:29}{line.size:>6}  "
+    head = f"{line.case:30}{line.size:>6}  "
     if line.skipped:
         return f"{head}skipped: {line.skipped}"
     ours = line.ours
@@ -91,7 +91,7 @@ def heading(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", _COLUMNS])
 
 
-_COLUMNS = f"{'operation':29}{'n':>6}  {'time':>8} {'':16} {'rate':>10} ceiling"
+_COLUMNS = f"{'operation':30}{'n':>6}  {'time':>8} {'':16} {'rate':>10} ceiling"
 
 
 def _device_heading(result: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def ceilings_text(ceilings: Iterable[dict[str, Any]]) -> str:
         )
         count = row["threads"]
         threads = f"{count} thread{'s' * (count > 1)}" if count else ""
-        lines.append(f"  {row['name']:19}{threads:<{11 * bool(count)}}{'; '.join(forms)}")
+        lines.append(f"  {row['name']:20}{threads:<{11 * bool(count)}}{'; '.join(forms)}")
     return "\n".join(lines)
 
 

@@ -50,22 +50,25 @@ def draw(result: dict[str, Any], lines: list[Line]) -> bool:
     shown = points(lines)
     roofs = ceilings(lines)
     copy = roofs.pop(COPY, 0.0)
-    colors = dict(zip(roofs, plt.get_cmap("tab20").colors, strict=False))
+    shades = plt.get_cmap("tab20").colors
+    colors = dict(zip(roofs, shades[::2] + shades[1::2], strict=False))
     figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
     axes.set(xscale="log", yscale="log", xlabel="pairs (⊗, ⊕) for each byte moved at least")
-    axes.set(ylabel="10¹² pairs/s", title="roofline")
+    axes.set(ylabel="10¹² pairs/s", title=result["machine"]["gpu"])
     right = 3 * max((x for _, x, _ in shown), default=1.0)
     left = min((x for _, x, _ in shown), default=1.0) / 2
     if copy and roofs:
         top = max(roofs.values()) / copy
         axes.plot([left, top], [left * copy / 1e12, top * copy / 1e12], color="gray", lw=1.2)
-        axes.text(2 * left, 2.2 * left * copy / 1e12, f"copy {report.three(copy / 1e12)} TB/s",
-                  color="gray", rotation=45, rotation_mode="anchor", fontsize=8)  # fmt: skip
+        axes.text(
+            1.15, copy / 1e12, f"copy {report.three(copy / 1e12)} TB/s", color="gray", va="top",
+            fontsize=8,
+        )  # fmt: skip
     last = 0.0
     for name, rate in reversed(roofs.items()):
         start = rate / copy if copy else left
         axes.plot([start, right], [rate / 1e12] * 2, color=colors[name], lw=1.2)
-        last = max(rate / 1e12, 1.16 * last)  # labels keep apart
+        last = max(rate / 1e12, 1.22 * last)  # labels keep apart
         axes.annotate(
             f"{name}  {report.three(rate / UNITS['T/s'])}", (right, rate / 1e12),
             (1.1 * right, last), color=colors[name], va="center", fontsize=7,
@@ -84,7 +87,6 @@ def draw(result: dict[str, Any], lines: list[Line]) -> bool:
     legend = axes.legend(frameon=False, fontsize=8, loc="lower right")
     for handle in legend.legend_handles:
         handle.set_color("gray")
-    figure.suptitle(result["machine"]["gpu"], fontsize=9)
     report.ROOFLINE.parent.mkdir(exist_ok=True)
     figure.savefig(report.ROOFLINE, metadata={"Date": None})
     plt.close(figure)

@@ -1,5 +1,6 @@
 """The benchmark runs, on tiny sizes; its tables and lines say what was measured. No times."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
-from bench import cases, ceilings, report  # noqa: E402
+from bench import cases, ceilings, gpu, gpu_ceilings, report, roofline  # noqa: E402
 from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
 
 
@@ -181,3 +182,148 @@ def test_refusals():
     done = bench("--threads", "0")
     assert done.returncode == 2
     assert "expected a whole number from 1 on, got '0'" in done.stderr
+
+
+# The CUDA device's part, as far as it goes without one
+
+
+@pytest.fixture
+def device_results():
+    """Raw results of a device that there is not."""
+    lines = [
+        Line(
+            "sgemm", "4096", "T/s", 0,
+            [
+                Contender("semiring_mm", None, 4096.0**3, samples=[0.003, 0.0028, 0.0029]),
+                Contender("cuBLAS by CuPy", None, 4096.0**3, samples=[0.0027]),
+                Contender("cuBLAS by PyTorch", None, skipped="absent"),
+            ],
+            "plus-times f32", 28e12, pairs=4096.0**3, bytes=12 * 4096.0**2,
+        ),
+        Line(
+            "plus-times f32 A x", "16384 × 16384", "TB/s", 0,
+            [Contender("semiring_mm", None, 4 * 16384.0**2, samples=[0.00025])],
+            "copy", 4.2e12, pairs=16384.0**2, bytes=4 * 16384.0**2,
+        ),
+        Line(
+            "apsp f32", "16384", "T/s", 0,
+            [
+                Contender("semiring_mm", None, 16384.0**3, samples=[0.314]),
+                Contender("product", None, 16384.0**3, ours=True, samples=[0.288]),
+            ],
+            "min-plus f32 ≥ 0", 17e12, pairs=16384.0**3, bytes=8 * 16384.0**2,
+        ),
+        Line("min-plus bf16", "8192", "", 0, [Contender("semiring_mm", None)],
+             skipped="PyTorch absent"),
+    ]  # fmt: skip
+    return {
+        "format": 1, "date": "2026-01-02T03:04:05+00:00", "commit": "0123456789ab", "threads": 0,
+        "machine": {
+            "gpu": "NVIDIA H0", "arch": "sm_90", "multiprocessors": 7, "memory_gib": 10.5,
+            "l2_mib": 50.0, "host": "a processor, 2 cores", "os": "Linux", "driver": "580.1",
+        },
+        "versions": {"numpy": "2.0", "cupy-cuda13x": "14.2.0", "NVRTC": "13.0", "cuBLAS": "130100"},
+        "lines": [line.raw() for line in lines],
+        "ceilings": [
+            {"name": "copy", "threads": 0, "before": {"d": [4.2e12]}, "after": {"d": [4.1e12]}}
+        ],
+    }  # fmt: skip
+
+
+def test_device_results_render(device_results, tmp_path):
+    raw = json.loads(report.dumps(device_results))
+    lines = [Line.from_raw(line) for line in raw["lines"]]
+    block = report.table(raw, lines, "bench/results/gpu-some.json")
+    assert (
+        "| sgemm | 4096 | 2.90 ms | 23.7 T/s | 85 % | cuBLAS by CuPy 25.5 T/s (× 0.93) |" in block
+    )
+    assert "| plus-times f32 A x | 16384 × 16384 | 250 µs | 4.29 TB/s | 102 % | |" in block
+    assert "| apsp f32 | 16384 | 314 ms | 14.0 T/s | 82 % | product 288 ms (92 %) |" in block
+    assert "| min-plus bf16 | 8192 | skipped: PyTorch absent |" in block
+    assert "NVIDIA H0, driver 580.1; cupy-cuda13x 14.2.0, NVRTC 13.0, cuBLAS 130100" in block
+    heading = report.heading(raw)
+    assert heading.startswith("NVIDIA H0 (sm_90), 7 multiprocessors, 10.5 GiB, L2 50 MiB")
+    assert "copy                d 4.20 → 4.10" in report.ceilings_text(raw["ceilings"])
+    (begin, end), target = report.MARKERS["gpu"], tmp_path / "README.md"
+    others = f"{report.BEGIN}\nkept\n{report.END}"
+    target.write_text(f"{others}\n{begin}\nold\n{end}\n", encoding="utf-8")
+    assert report.put(target, block, "gpu")
+    assert target.read_text(encoding="utf-8") == f"{others}\n{begin}\n{block}\n{end}\n"
+
+
+def test_a_roofline_is_drawn(device_results, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(report, "ROOFLINE", tmp_path / "roofline.svg")
+    lines = [Line.from_raw(line) for line in device_results["lines"]]
+    shown = {line.case: (x, y) for line, x, y in roofline.points(lines)}
+    assert list(shown) == ["sgemm", "plus-times f32 A x", "apsp f32"]
+    assert shown["sgemm"] == pytest.approx((4096 / 12, 4096**3 / 0.0029))
+    assert shown["plus-times f32 A x"][0] == 0.25
+    assert [roofline.mark(name)[0] for name in shown] == ["o", "s", "^"]
+    assert roofline.ceilings(lines) == {
+        "plus-times f32": 28e12, "min-plus f32 ≥ 0": 17e12, "copy": 4.2e12,
+    }  # fmt: skip
+    assert roofline.draw(device_results, lines)
+    assert "</svg>" in (tmp_path / "roofline.svg").read_text(encoding="utf-8")
+
+
+def test_every_operation_of_a_device_is_measured():
+    sizes = {case.name: case.sizes for case in gpu.CASES}
+    assert len(sizes) == len(gpu.CASES)
+    assert sizes["sgemm"] == (256, 512, 1024, 2048, 4096, 8192, 16384)
+    for m in (16, 64, 256):
+        assert (m, 65536, 4096) in sizes["sgemm, low"]
+        assert (4096, 65536, m) in sizes["sgemm, narrow"]
+    for name in ("min-plus f32", "min-plus f32 ≥ 0"):
+        assert {4096, 8192, 16384} <= set(sizes[name])
+    for name in ("i32", "i16", "f16", "f16 ≥ 0"):
+        assert {4096, 8192} <= set(sizes[f"min-plus {name}"])
+    assert {4096, 8192} <= set(sizes["max-min f32"]) & set(sizes["max-times f32 ≥ 0"])
+    for general in (
+        "min-plus f32, one entry < 0", "min-plus f32, one NaN", "max-min f32, one NaN",
+        "max-times f32, one entry < 0", "min-plus f32, argmin", "min-plus f32 ≥ 0, argmin",
+    ):  # fmt: skip
+        assert 8192 in sizes[general]
+    assert 16384 in sizes["or-and bool"]
+    squares = {(n, n) for n in (256, 4096, 8192, 16384, 32768)}
+    slim = {(128, 262144), (262144, 128), (1_000_000, 32)}
+    for kind in ("plus-times", "min-plus"):
+        for op in ("A x", "Aᵀ x"):
+            assert set(sizes[f"{kind} f32 {op}"]) == squares | slim
+    assert {16384, 32768} <= set(sizes["apsp f32"]) & set(sizes["apsp f32, predecessors"])
+    full = {case.name: case.full for case in gpu.CASES}
+    assert full["apsp f32"] == (65536,)
+    assert (10_000, 64) in sizes["apsp f32, batch"]
+    assert {"first product, cold", "first product, from the disk"} <= set(sizes)
+    quick = cases.Options(0, quick=True)
+    assert all(case.wanted(quick) for case in gpu.CASES)
+
+
+def test_device_ceilings_are_loops_of_one_step():
+    for forms in gpu_ceilings.STEPS.values():
+        for step in forms.values():
+            assert ("a1" in step.take) == (step.depth == 2)
+            text = gpu_ceilings.source(step, (8, 16, 4))
+            assert f"return {step.take};" in text
+            assert "bench::Loop<Form, 8, 16, 4>::run(p);" in text
+
+
+def test_device_ceilings_compile():
+    pytest.importorskip("cupy")
+    from semiring_mm.gpu import device
+
+    for name in ("min-plus f32 ≥ 0", "min-plus i32", "or-and bits"):
+        for step in gpu_ceilings.STEPS[name].values():
+            _, said = device.compile_source(gpu_ceilings.source(step, (8, 8, 4)), 90)
+            assert "0 bytes spill stores" in said
+
+
+def test_without_a_device_it_is_said():
+    if importlib.util.find_spec("cupy"):
+        from semiring_mm.gpu import device
+
+        if not device.why_not():
+            pytest.skip("there is a device")
+    done = bench("gpu", "--quick")
+    assert done.returncode == 1
+    assert done.stderr.startswith("bench: CuPy ")
