@@ -112,7 +112,7 @@ struct Scan {
 
   SR_FN static void run(const ScanParams& p) {
     const int thread = int(threadIdx.x), lane = thread % p.lanes, line = thread / p.lanes;
-    const i64 item = p.row_step * p.row_stride + p.column_step * p.column_stride;
+    [[maybe_unused]] const i64 item = p.row_step * p.row_stride + p.column_step * p.column_stride;
     Seen<Value> seen;
     seen.clear();
     for (i64 task = blockIdx.x; task < p.tasks; task += gridDim.x) {
@@ -128,11 +128,13 @@ struct Scan {
         items<false>(p, seen, from, row, column);
       else if (column + V <= p.columns)
         items<true>(p, seen, from, row, column);
-      if (V == 1 || p.columns % V == 0) continue;
-      for (int i = 0; i < ITEMS && row + i * p.row_step < p.rows; ++i) {  // parts of chunks
-        const i64 at = column + i * p.column_step;
-        if (at + V <= p.columns) continue;
-        for (int v = 0; at + v < p.columns; ++v) look(seen, from[i * item + v]);
+      if constexpr (V > 1) {  // parts of chunks
+        if (p.columns % V == 0) continue;
+        for (int i = 0; i < ITEMS && row + i * p.row_step < p.rows; ++i) {
+          const i64 at = column + i * p.column_step;
+          if (at + V <= p.columns) continue;
+          for (int v = 0; at + v < p.columns; ++v) look(seen, from[i * item + v]);
+        }
       }
     }
 
