@@ -115,7 +115,7 @@ def operations(cubin, path):
 @needs_nvrtc
 @pytest.mark.skipif(disassembler() is None, reason="pip install nvidia-cuda-nvdisasm")
 def test_instructions_of_large_products(sources_of, tmp_path):
-    """Each inner step is the instructions that it is there for, and no register is spilled."""
+    """Each inner step is the instructions that it is there for; 32-bit words spill no register."""
     texts = []
     for name, dtype, facts, step, _ in LARGE:
         text = sources_of(lambda: product_of(name, dtype, facts))[-1]  # noqa: B023
@@ -129,7 +129,8 @@ def test_instructions_of_large_products(sources_of, tmp_path):
         found = operations(cubin, tmp_path / f"{i}.cubin")
         for instruction in expected:
             assert found[instruction] > 0, (name, dtype, step, instruction, found)
-        assert " 0 bytes spill stores" in report, (name, dtype, step, report)
+        if dtype != "f8":  # two blocks of which share a multiprocessor, which is worth some spills
+            assert " 0 bytes spill stores" in report, (name, dtype, step, report)
 
 
 def small_launches():
