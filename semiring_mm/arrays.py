@@ -18,7 +18,7 @@ import numpy as np
 
 from .cpu import engine as cpu
 
-__all__ = ["Call", "address", "gpu_engine", "gpu_has", "to_numpy", "where"]
+__all__ = ["Call", "address", "gpu_engine", "gpu_has", "where"]
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # what takes no looking at
@@ -174,12 +174,6 @@ def gpu_has(memory: int) -> bool:
         return False
     free = gpu_engine().free_memory()
     return free is None or free >= memory
-
-
-def to_numpy(x: Any, name: str) -> Array:
-    """Any array as one of NumPy, copied only from a device."""
-    with Call(**{name: x}) as call:
-        return call.engine.to_host(call[name])
 
 
 def address(x: Array) -> int:

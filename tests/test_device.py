@@ -26,12 +26,19 @@ HOST = host_device.HostDevice()
 DTYPES = [np.dtype(x) for x in ("f4", "f8", "f2", "i4", "u1")] + [BFLOAT16]
 
 
+class Marked(np.ndarray):
+    """No plain array of NumPy, which would be multiplied on the host at a glance."""
+
+
 class Host:
     """NumPy's arrays, taken for those of device 0."""
 
-    put = staticmethod(np.array)
     get = staticmethod(np.asarray)
     kind = np.ndarray
+
+    @staticmethod
+    def put(x):
+        return np.array(x).view(Marked)
 
 
 class Cuda:
@@ -62,6 +69,8 @@ def there(request, monkeypatch):
     on_host(monkeypatch)
     monkeypatch.setattr(arrays, "where", lambda x, name: 0)
     monkeypatch.setattr(arrays, "_PLAIN", set())
+    monkeypatch.setattr(cpu, "product", None)
+    monkeypatch.setattr(cpu, "gemv", None)
     return Host()
 
 
