@@ -12,6 +12,7 @@ import mmap
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from semiring_mm.gpu import device
 HERE = Path(__file__).resolve().parent
 KERNELS = HERE.parent / "kernels"
 COMPILED = HERE.parent / ".pytest_cache" / "kernels"
+KEPT = 3 * 86400  # seconds: every change of a header leaves a set of libraries behind
 FLAGS = (
     "-std=c++17", "-O0", "-ffp-contract=off", "-DSR_HOST", f"-I{KERNELS}", f"-I{HERE / 'host'}",
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment",
@@ -68,6 +70,9 @@ class HostDevice:
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
         self.launched: list[str] = []  # the source of each launch
+        for old in COMPILED.glob("*.so"):
+            if time.time() - old.stat().st_mtime > KEPT:
+                old.unlink(missing_ok=True)
 
     def kernel(self, source: str) -> Kernel:
         if source not in self.kernels:
