@@ -435,9 +435,13 @@ class _Run:
         lowest = facts.lo if s.add_kind == "min" else -facts.hi
         if improving and lowest < 0 and self.original is None:
             self.original = self.d.copy()  # to name a cycle that improves itself
-        loops = engine.to_host(self.diagonal())
-        index = self.xp.arange(self.n)
-        self.d[..., index, index] = engine.from_host(evaluate(s.add_expr, loops, self.one))
+        index, loops = self.xp.arange(self.n), self.diagonal()
+        best = {"min": self.xp.minimum, "max": self.xp.maximum}.get(s.add_kind)
+        if best is not None and self.d.dtype.kind in "iuf":
+            joined = best(loops, self.one)
+        else:
+            joined = engine.from_host(evaluate(s.add_expr, engine.to_host(loops), self.one))
+        self.d[..., index, index] = joined
         self.known = self._known(facts)
         self.look = self._look(facts)
 
