@@ -213,8 +213,9 @@ struct Marks<Step, Tile, true> {
 };
 
 // The k of each entry: in the tile of k that won, the first that gives the best value. A thread for
-// each entry; the columns of a block stay in the cache while it goes down the rows.
-template <class Step, int BK>
+// each entry; the columns of a block stay in the cache while it goes down the rows. WIDE: four
+// steps of k lie side by side in A, aligned.
+template <class Step, int BK, bool WIDE>
 struct FindArg {
   using A = typename Step::Algebra;
   using Compute = typename A::Compute;
@@ -238,11 +239,15 @@ struct FindArg {
   }
 
   SR_FN static int best(const ProductParams& p, const Storage* a, const Storage* b, int first) {
+    constexpr int N = WIDE ? 4 : 1;
     Compute value[BK];  // [BK]
 #pragma unroll
-    for (int q = 0; q < BK; ++q) {
-      const int k = first + q < p.k ? first + q : p.k - 1;
-      value[q] = A::mul(A::decode(a[k * p.a_k]), A::decode(b[k * p.b_k]));
+    for (int q = 0; q < BK; q += N) {
+      const int k = first + q < p.k ? first + q : first;  // the first again does not win
+      const auto left = *reinterpret_cast<const Pack<Storage, N>*>(a + (WIDE ? k : k * p.a_k));
+#pragma unroll
+      for (int e = 0; e < N; ++e)
+        value[q + e] = A::mul(A::decode(left.x[e]), A::decode(b[(k + e) * p.b_k]));
     }
     int found = 0;
     Compute most = value[0];

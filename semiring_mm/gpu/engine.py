@@ -273,7 +273,7 @@ def _prepare(
         last = here.kernel(join_source(plan, step.name))
         last_blocks = -(-m * words * batch // _JOINERS)
     if arg is not None:
-        last = here.kernel(find_source(plan, step.name, tile.bk))
+        last = here.kernel(find_source(kernel))
         last_blocks = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)

@@ -327,13 +327,14 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=1024)
-def find_source(plan: Plan, step: str, bk: int) -> str:
+def find_source(kernel: ProductKernel) -> str:
     """The text of the kernel that finds the k of each entry in the tile of k that won."""
     return f"""#include "epilogue.cuh"
-{algebra(plan)}
+{algebra(kernel.plan)}
+using Step = sr::{kernel.step}<Algebra>;
 extern "C" __global__ void __launch_bounds__({FINDERS})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::FindArg<sr::{step}<Algebra>, {bk}>::run(p);
+  sr::FindArg<Step, {kernel.tile.bk}, {_bool(kernel.a_k and kernel.a_wide)}>::run(p);
 }}
 """
 
