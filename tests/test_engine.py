@@ -15,7 +15,8 @@ from numpy.testing import assert_array_equal
 from reference import BFLOAT16
 
 import semiring_mm as sm
-from semiring_mm.cpu import compiler, engine, plan, product, threads
+from semiring_mm import plan
+from semiring_mm.cpu import compiler, engine, product, threads
 
 inf, nan = np.inf, np.nan
 HERE = Path(__file__).parent
