@@ -202,7 +202,7 @@ def evaluate(expr: Expr, a: Any, b: Any) -> Any:
         return expr.value
     args = [evaluate(arg, a, b) for arg in expr.args]
     if expr.op in _NUMERIC:  # NumPy's own + on booleans would be "or", its exp would be of float16
-        number = np.result_type(a, b, np.int8)
+        number = np.result_type(*(getattr(x, "dtype", x) for x in (a, b)), np.int8)
         args = [x.astype(number) if getattr(x, "dtype", None) == np.bool_ else x for x in args]
     with np.errstate(all="ignore"):
         return _UFUNCS[expr.op](*args)

@@ -23,7 +23,7 @@ import numpy as np
 from . import expressions as ex
 from .semirings import Semiring, fold_start
 
-__all__ = ["Facts", "Plan", "make_plan", "needs_facts", "overflow"]
+__all__ = ["Facts", "Plan", "distributes", "make_plan", "needs_facts", "overflow"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,23 @@ def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
         f"a result of {semiring.name} does not fit {dtype}: use a wider dtype, for example "
         f"A.astype({wider})"
     )
+
+
+def distributes(semiring: Semiring, alpha: float | int) -> bool:
+    """Whether α ⊗ (x ⊕ y) is known to be (α ⊗ x) ⊕ (α ⊗ y): a sum may be scaled at its end."""
+    add, mul = semiring.add_kind, semiring.mul_expr
+    if {arg.op for arg in mul.args} != {"a", "b"}:
+        return False
+    match mul.op:
+        case "+":
+            return add in ("min", "max") or semiring.add_expr.op == "logaddexp"
+        case "*":
+            return add == "+" or (add in ("min", "max") and alpha >= 0)
+        case "min" | "max":
+            return add in ("min", "max")
+        case "&":
+            return add in ("|", "^", "&")
+    return False
 
 
 @functools.lru_cache(maxsize=1024)

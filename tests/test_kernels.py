@@ -363,14 +363,22 @@ def test_scalars_and_joins(name, dtype):
         zero, one, two = float(zero), float(one), 2.0
     scalars = [two, one, zero]
     a, b, c = (reference.small(rng, name, s, dtype) for s in ((19, 9), (9, 21), (19, 21)))
-    if name == "plus_min":
-        scalars, one = [], None  # α cannot be taken out of the sum
     for alpha in (None, *scalars):
         result = multiply(name, a, b, alpha=alpha)
         check(name, result, reference.general(name, alpha, a, b))
     for alpha, beta in [(None, None), (None, two), (one, zero), *((x, two) for x in scalars)]:
         result = multiply(name, a, b, c, alpha=alpha, beta=beta, how="CCF")
         check(name, result, reference.general(name, alpha, a, b, beta, c))
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_scalars_that_cannot_be_taken_out_of_the_sum():
+    rng = np.random.default_rng(61)
+    a, b = (rng.integers(-5, 6, s).astype("f4") for s in ((7, 9), (9, 8)))
+    for name in ("max_times", "min_times"):
+        check(name, multiply(name, a, b, alpha=-2.0), reference.general(name, -2.0, a, b))
+        with pytest.raises(ValueError, match="scale it first, or use float64"):
+            multiply(name, a.astype("i4"), b.astype("i4"), alpha=-2)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ..plan import (
     Plan,
     bytewise,
     can_use_keys,
+    distributes,
     make_plan,
     needs_facts,
     overflow,
@@ -49,7 +50,7 @@ from .source import (
 )
 from .tiles import choose
 from .vector import gemv
-from .views import address, aligned, scalar_bits, strides
+from .views import address, aligned, scalar_bits, scaled, strides
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
@@ -127,6 +128,8 @@ def product(
     if gather is None and not triangle and _by_columns(c) and _commutes(semiring):
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
         arg = None if arg is None else arg.swapaxes(-1, -2)
+    if alpha is not None and not distributes(semiring, alpha):
+        a, alpha = scaled(semiring, alpha, a), None
     fa = fb = fc = None
     whole = a.dtype.kind in "iu"
     if whole and needs_facts(semiring, a.dtype):

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
+from ..plan import Facts, Plan, bytewise, distributes, make_plan, needs_facts, overflow
 from ..semirings import Semiring
 from . import device
 from .facts import facts
 from .source import PRODUCT, algebra, pack, word_size
-from .views import address, aligned, scalar_bits
+from .views import address, aligned, scalar_bits, scaled
 
 __all__ = ["Shape", "gemv", "join_vector_source", "shape", "vector_source"]
 
@@ -144,6 +144,8 @@ def gemv(
     m, k = a.shape
     if m == 0:
         return
+    if alpha is not None and not distributes(semiring, alpha):
+        x, alpha = scaled(semiring, alpha, x), None
     plan = _choose(semiring, a, x, y if accumulate else None, alpha, beta)
     here = device.current()
     size = a.itemsize

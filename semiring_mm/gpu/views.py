@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..expressions import evaluate
 from ..plan import Plan
+from ..semirings import Semiring
 
-__all__ = ["address", "aligned", "ascending", "scalar_bits", "strides", "to_host"]
+__all__ = ["address", "aligned", "ascending", "scalar_bits", "scaled", "strides", "to_host"]
 
 Array = Any
 
@@ -73,6 +75,16 @@ def scalar_bits(plan: Plan, value: float | int | None) -> int:
     code = _BITS.get(plan.compute, "i")
     raw = struct.pack(code, value if code in "fd" else int(value))
     return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
+
+
+def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
+    """α ⊗ x, where ⊗ does not distribute and a product cannot be scaled at its end."""
+    if x.dtype.kind in "iu" and semiring.mul_expr.op not in ("min", "max", "&", "|", "^"):
+        raise ValueError(
+            f"alpha = {alpha} over {semiring.name} in {x.dtype} on a GPU would have to scale an "
+            f"operand, which might overflow: scale it first, or use float64"
+        )
+    return evaluate(semiring.mul_expr, x.dtype.type(alpha), x).astype(x.dtype, copy=False)
 
 
 def to_host(x: Array) -> NDArray[Any]:

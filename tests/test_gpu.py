@@ -1,0 +1,163 @@
+"""What only a CUDA device can show: sizes, streams, and many random products against the CPU."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm.gpu import device, engine
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(device.why_not()), reason=device.why_not() or "there is a device"),
+]
+
+NAMES = ["min_plus", "max_plus", "max_times", "max_min", "plus_times", "plus_min"]
+DTYPES = ["f4", "f2", "i4", "i2", "f8"]
+
+
+def entries(random, shape, dtype, least):
+    """Small whole numbers, which every semiring computes exactly, in a view of any strides."""
+    rows, columns = (2 * x + 3 for x in shape)
+    whole = random.integers(least, 9, (rows, columns)).astype(dtype)
+    row, column = random.integers(0, 3, 2)
+    down, across = random.choice([1, 2, -1], 2)
+    view = whole[row:, column:][::down, ::across][: shape[0], : shape[1]]
+    return np.ascontiguousarray(view) if random.random() < 0.4 else view
+
+
+@settings(
+    max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+@given(
+    name=st.sampled_from(NAMES),
+    dtype=st.sampled_from(DTYPES),
+    shape=st.tuples(*[st.integers(1, 150)] * 3),
+    turned=st.tuples(st.booleans(), st.booleans()),
+    least=st.sampled_from([0, -8]),
+    arg=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_random_products(name, dtype, shape, turned, least, arg, seed):
+    import cupy
+
+    random = np.random.default_rng(seed)
+    m, k, n = shape
+    if name == "plus_times" and dtype == "f2":
+        k = min(k, 25)  # sums that 16 bits hold exactly
+    a = entries(random, (k, m) if turned[0] else (m, k), dtype, least)
+    b = entries(random, (n, k) if turned[1] else (k, n), dtype, least)
+    arg = arg and sm.semirings[name].selective
+    # a copy keeps no strides: the base moves over, and the view is taken there
+    here = [moved(cupy, x) for x in (a, b)]
+    a, b = a.T if turned[0] else a, b.T if turned[1] else b
+    there = [x.T if t else x for x, t in zip(here, turned, strict=True)]
+    out = cupy.full((m, n), -77, dtype)
+    try:
+        expected = sm.matmul(a, b, name, return_arg=arg)
+    except OverflowError:
+        with pytest.raises(OverflowError):
+            sm.matmul(*there, name, out=out, return_arg=arg)
+        return
+    found = sm.matmul(*there, name, out=out, return_arg=arg)
+    for x, y in zip(found if arg else [found], expected if arg else [expected], strict=True):
+        assert_array_equal(x.get(), y)
+
+
+def moved(cupy, view):
+    base = view if view.base is None else view.base
+    begin = (view.ctypes.data - base.ctypes.data) // base.itemsize
+    flat = cupy.asarray(np.ascontiguousarray(base).ravel())
+    return cupy.ndarray(
+        view.shape, view.dtype, flat.data + begin * base.itemsize, strides=view.strides
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "least"),
+    [("min_plus", "f4", 0), ("max_times", "f4", 0), ("max_min", "f4", -1), ("min_plus", "f2", 0),
+     ("min_plus", "f2", -1), ("min_plus", "i4", -1), ("min_plus", "i2", -1)],
+)  # fmt: skip
+def test_fused_steps_at_full_size(name, dtype, least):
+    """Equal to the general step, bit for bit, in a large product of random numbers."""
+    import cupy
+
+    n, s = 8192, sm.semirings[name]
+    random = cupy.random.default_rng(1)
+    draw = [random.random((n, n), dtype=cupy.float32) * (1 - least) + least for _ in range(2)]
+    a, b = ((x if dtype[0] == "f" else x * 1000).astype(dtype) for x in draw)
+    kinds = (None, None) if dtype[0] == "f" else tuple(engine.facts(s, x) for x in (a, b))
+    depth = n if dtype[0] == "i" else 1
+    general = engine._plans(s, a.dtype, *kinds, None, depth, None, None, False, 75)[-1]
+    assert general.step.name == "General"
+    c = cupy.full((n, n), -1, dtype)
+    engine._run(
+        device.current(), general, a=a, b=b, c=c, arg=None, gather=None, bad=None, mode=0,
+        alpha=None, beta=None, triangle=False,
+    )  # fmt: skip
+    assert bool((sm.matmul(a, b, name) == c).all())
+
+
+def test_more_elements_than_32_bits_count():
+    import cupy
+
+    m, k = 70_000, 32_768  # 2.3e9 entries of one byte
+    a = cupy.zeros((m, k), np.int8)
+    a[-5:, -7:] = 3
+    b = cupy.ones((k, 3), np.int8)
+    expected = np.zeros((m, 3))
+    expected[-5:] = 21
+    assert_array_equal(sm.matmul(a, b).get(), expected)
+    assert_array_equal(sm.gemv(None, a, b[:, 0]).get(), expected[:, 0])
+    tall = sm.matmul(a[:, :3].astype("f4"), cupy.ones((3, k), "f4"), "max_times")
+    assert tall.size > 2**31
+    assert float(tall[-6:].max()) == 0.0
+    a[-5:, 0] = 3
+    tall = sm.matmul(a[:, :3].astype("f4"), cupy.ones((3, k), "f4"), "max_times")
+    assert_array_equal(tall[-6:, -1].get(), [0, 3, 3, 3, 3, 3])
+
+
+def test_more_matrices_than_a_grid_dimension_holds():
+    import cupy
+
+    a = cupy.random.default_rng(2).integers(0, 9, (70_000, 5, 7)).astype("f4")
+    b = cupy.random.default_rng(3).integers(0, 9, (7, 6)).astype("f4")
+    found = sm.matmul(a, b, "min_plus")
+    for i in (0, 65_535, 65_536, 69_999):
+        assert_array_equal(found[i].get(), (a[i].get()[:, :, None] + b.get()).min(1))
+
+
+def test_threads_and_streams_at_once():
+    import cupy
+
+    wrong = []
+
+    def work(seed):
+        random = np.random.default_rng(seed)
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            for _ in range(20):
+                x, y = (random.random((90 + seed, 90 + seed), dtype="f4") for _ in range(2))
+                z = sm.matmul(cupy.asarray(x), cupy.asarray(y), "min_plus")
+                stream.synchronize()
+                if not np.array_equal(z.get(), sm.matmul(x, y, "min_plus")):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_sgemm_of_random_numbers():
+    import cupy
+
+    random = cupy.random.default_rng(4)
+    a, b = (random.standard_normal((1500, 1500), dtype=cupy.float32) for _ in range(2))
+    exact = a.astype("f8") @ b.astype("f8")
+    assert_allclose(sm.sgemm(1.0, a, b).get(), exact.get(), atol=2e-4)
