@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if importlib.util.find_spec(package) is None:
             print(f"bench: {package} is not installed", file=sys.stderr)
             return 1
+    if args.what == "tune":
+        return _tune()
     if args.what == "gpu":
         os.environ |= dict.fromkeys(_THREADS, "1")  # the checks bring threads of their own
         return _gpu(args)
@@ -46,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("cpu", "gpu", "readme"), default="cpu",
-        help="cpu (default), gpu: measure; readme: tables and figures from the newest committed "
-        "results",
+        "what", nargs="?", choices=("cpu", "gpu", "tune", "readme"), default="cpu",
+        help="cpu (default), gpu: measure; tune: measure the tiles on this GPU and keep that; "
+        "readme: tables and figures from the newest committed results",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
@@ -86,6 +88,17 @@ def _cpu(args: argparse.Namespace) -> int:
     options = cases.Options(args.threads, full=args.full, quick=args.quick)
     about = {"machine": machine.describe(), "versions": machine.versions(), "threads": args.threads}
     return _run(args, cases.CASES, options, ceilings, about, about["machine"]["cpu"])
+
+
+def _tune() -> int:
+    from semiring_mm.gpu import device
+
+    if why := device.why_not():
+        print(f"bench: {why}", file=sys.stderr)
+        return 1
+    from . import tune
+
+    return tune.tune()
 
 
 def _gpu(args: argparse.Namespace) -> int:

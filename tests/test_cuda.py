@@ -274,3 +274,20 @@ def test_numbers_in_the_text_are_exact():
     ]:  # fmt: skip
         plan = make_plan(sm.semirings[name], np.dtype(dtype), WHOLE, WHOLE, 4)
         assert expected in source.algebra(plan)
+
+
+def test_measured_shares_take_the_place_of_the_tables(monkeypatch, tmp_path):
+    monkeypatch.setenv("SEMIRING_MM_CACHE", str(tmp_path))
+    tiles.measured_shares.cache_clear()
+    size = "word", 4096, 4096, 4096, 1, 132
+    usual = tiles.choose(*size, device="A Card").tile
+    path = tiles.keep_shares("A Card", {usual: 0.01})
+    assert path.parent == tmp_path
+    assert tiles.choose(*size, device="A Card").tile != usual
+    assert tiles.choose(*size, device="Another").tile == usual
+    path.write_text("{")  # an unreadable file counts for nothing
+    tiles.measured_shares.cache_clear()
+    tiles.choose.cache_clear()
+    assert tiles.choose(*size, device="A Card").tile == usual
+    tiles.measured_shares.cache_clear()
+    tiles.choose.cache_clear()

@@ -250,7 +250,9 @@ def _prepare(
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
     kind = kind_of(plan, step, arg=arg is not None)
-    chosen = choose(kind, m, words, k, batch, here.sms, split=arg is None and not triangle)
+    chosen = choose(
+        kind, m, words, k, batch, here.sms, split=arg is None and not triangle, device=here.name
+    )
     tile, size = chosen.tile, word_size(plan)
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)

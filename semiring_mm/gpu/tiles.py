@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
 
-__all__ = ["TILES", "Launch", "Tile", "choose"]
+from ..cache import cache_directory
+
+__all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,31 @@ class Launch:
     k_split: int
 
 
+def _file_of(device: str) -> Path:
+    name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    return cache_directory() / f"tiles-{name}.json"
+
+
+@functools.cache
+def measured_shares(device: str) -> Mapping[Tile, float]:
+    """Shares that ``python -m bench tune`` measured on a device of this name, if it ever did."""
+    try:
+        kept = json.loads(_file_of(device).read_text())
+        return {Tile(*map(int, row)): float(share) for row, share in kept}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def keep_shares(device: str, shares: Mapping[Tile, float]) -> Path:
+    """Keep measured shares; they take the place of the table's for devices of this name."""
+    path = _file_of(device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([[astuple(tile), share] for tile, share in shares.items()]))
+    measured_shares.cache_clear()
+    choose.cache_clear()
+    return path
+
+
 # Constants of the model, fitted to measured times of products from 256³ to 4096³ and of low and
 # narrow ones; in pairs that a multiprocessor computes meanwhile.
 _START = 21.0  # steps of k that a block takes to start and to end
@@ -106,7 +137,15 @@ _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 @functools.lru_cache(maxsize=4096)
 def choose(
-    kind: str, m: int, words: int, k: int, batch: int, sms: int, *, split: bool = True
+    kind: str,
+    m: int,
+    words: int,
+    k: int,
+    batch: int,
+    sms: int,
+    *,
+    split: bool = True,
+    device: str = "",
 ) -> Launch:
     """The tile and the split of k that a simple model of the chip expects to be fastest.
 
@@ -122,9 +161,13 @@ def choose(
         Multiprocessors.
     split : bool
         Whether k may be split.
+    device : str
+        Its name, for shares that were measured on it.
     """
     best: tuple[float, Launch] | None = None
-    for tile, share in TILES[kind].items():
+    measured = measured_shares(device)
+    for tile, usual in TILES[kind].items():
+        share = measured.get(tile, usual)
         blocks = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
         room = sms * tile.blocks
         for splits in _SPLITS if split else (1,):
