@@ -13,24 +13,32 @@ from semiring_mm.semirings import semirings
 
 #: Steps of k and rounds of blocks: enough that starting and ending do not count.
 _DEPTH, _ROUNDS = 2048, 3
+_KINDS = {"fma": "plus_times", "word": "min_plus"}
 
 
 def tune() -> int:
-    """Time every tile of 32-bit words where it fills the chip, and keep the shares."""
+    """Time the large tiles of 32-bit words where they fill the chip, and keep their shares.
+
+    The shares of small tiles were fitted to small products and stay as they are in the table.
+    """
     here = device.current()
-    most = max(TILES["word"].values())
-    rates = {tile: _rate(here, tile) for tile in TILES["word"]}
-    best = max(rates.values())
-    shares = {tile: most * rate / best for tile, rate in rates.items()}
-    for tile, share in shares.items():
-        print(f"{tile.arguments():24} {rates[tile] / 1e12:6.2f} T/s  share {share:.3f}, "
-              f"in the table {TILES['word'][tile]:.3f}")  # fmt: skip
+    shares = {}
+    for kind, name in _KINDS.items():
+        tiles = [tile for tile in TILES[kind] if tile.bm * tile.bn >= 64 * 256]
+        rates = {tile: _rate(here, tile, name) for tile in tiles}
+        most, best = max(TILES[kind].values()), max(rates.values())
+        for tile, rate in rates.items():
+            shares[kind, tile] = most * rate / best
+            print(
+                f"{name:10} {tile.arguments():22} {rate / 1e12:6.2f} T/s  "
+                f"share {most * rate / best:.3f}, in the table {TILES[kind][tile]:.3f}"
+            )
     print(f"kept in {keep_shares(here.name, shares)}")
     return 0
 
 
-def _rate(here: Any, tile: Tile) -> float:
-    """Pairs a second of a min-plus product of which every block has a place at once."""
+def _rate(here: Any, tile: Tile, name: str) -> float:
+    """Pairs a second of a product of which every block has a place at once."""
     xp = here.xp
     across = max(1, round((here.sms * tile.blocks) ** 0.5))
     down = here.sms * tile.blocks * _ROUNDS // across
@@ -39,7 +47,7 @@ def _rate(here: Any, tile: Tile) -> float:
     a, b = (random.random(s, dtype=np.float32) - 0.5 for s in ((m, _DEPTH), (_DEPTH, n)))
     c = xp.empty((m, n), np.float32)
     plain = None, None, None, 1, None, None, False
-    way = engine._plans(semirings["min_plus"], a.dtype, *plain, here.arch)[-1]
+    way = engine._plans(semirings[name], a.dtype, *plain, here.arch)[-1]
     chosen, engine.choose = engine.choose, lambda *_, **__: Launch(tile, 1, _DEPTH)
     try:
         way.launches.clear()

@@ -46,7 +46,7 @@ def disassembler():
 class Recorder:
     """A device that runs nothing and keeps the sources of what it was asked for."""
 
-    xp, index, sms, shared_limit = np, -2, 132, 232448
+    xp, name, index, sms, shared_limit = np, "recorder", -2, 132, 232448
 
     def __init__(self, arch):
         self.arch = arch
@@ -281,7 +281,7 @@ def test_measured_shares_take_the_place_of_the_tables(monkeypatch, tmp_path):
     tiles.measured_shares.cache_clear()
     size = "word", 4096, 4096, 4096, 1, 132
     usual = tiles.choose(*size, device="A Card").tile
-    path = tiles.keep_shares("A Card", {usual: 0.01})
+    path = tiles.keep_shares("A Card", {("word", usual): 0.01})
     assert path.parent == tmp_path
     assert tiles.choose(*size, device="A Card").tile != usual
     assert tiles.choose(*size, device="Another").tile == usual

@@ -306,9 +306,10 @@ def test_every_layout(name, dtype):
 #: Each tile once, with the first kind that has it.
 #: What is computed with the tiles of a kind.
 KINDS_OF_PRODUCT = {
-    "word": ("min_plus", "f4"), "coded": ("plus_times", "f2"), "slow": ("log_plus", "f4"),
-    "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"), "bits": ("lor_land", "?"),
-    "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"), "arg wide": ("max_plus", "f8"),
+    "fma": ("plus_times", "f4"), "word": ("min_plus", "f4"), "coded": ("plus_times", "f2"),
+    "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
+    "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"),
+    "arg wide": ("max_plus", "f8"),
 }  # fmt: skip
 #: Every tile with words of 4 and of 8 bytes and with arg, where it is used so.
 EVERY_TILE = {

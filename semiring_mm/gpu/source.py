@@ -88,7 +88,9 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
         return "bits" if step.columns == 32 else "pair" if step.name == "SumsPaired" else "halves"
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
-    return "word" if _plain(plan) else "coded"
+    if not _plain(plan):
+        return "coded"
+    return "fma" if _fused(plan) else "word"
 
 
 #: Functions that take many instructions.

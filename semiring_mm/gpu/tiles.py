@@ -64,14 +64,21 @@ _SMALL: dict[Tile, float] = {
     Tile(256, 64, 16, 8, 16, 8, 2): 0.80,
 }
 #: Tiles by kind of product, with the share of the peak that each reaches when it fills the chip
-#: (measured on an H200): "word" are 32-bit words, "coded" those that are converted when they are
-#: read, "slow" those of long functions; "pair" has two integers to a word, "halves" two 16-bit
-#: floats, "bits" 32 truth values; "wide" are 64-bit words; "arg" keeps the k that won.
+#: (measured on an H200): "fma" is one multiply-add a pair, "word" any 32-bit words, "coded" those
+#: that are converted when they are read, "slow" those of long functions; "pair" has two integers to
+#: a word, "halves" two 16-bit floats, "bits" 32 truth values; "wide" are 64-bit words; "arg" keeps
+#: the k that won.
 TILES: dict[str, dict[Tile, float]] = {
+    "fma": {
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.76,
+        **_SMALL,
+    },
     "word": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
         Tile(128, 128, 16, 8, 16, 8, 2): 0.80,
         **_SMALL,
+        Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
     },
     "coded": {
         Tile(128, 256, 8, 8, 16, 8): 0.82,
@@ -107,20 +114,21 @@ def _file_of(device: str) -> Path:
 
 
 @functools.cache
-def measured_shares(device: str) -> Mapping[Tile, float]:
-    """Shares that ``python -m bench tune`` measured on a device of this name, if it ever did."""
+def measured_shares(device: str) -> Mapping[tuple[str, Tile], float]:
+    """Shares by kind and tile that ``python -m bench tune`` measured on a device of this name."""
     try:
         kept = json.loads(_file_of(device).read_text())
-        return {Tile(*map(int, row)): float(share) for row, share in kept}
+        return {(str(kind), Tile(*map(int, row))): float(share) for kind, row, share in kept}
     except (OSError, ValueError, TypeError):
         return {}
 
 
-def keep_shares(device: str, shares: Mapping[Tile, float]) -> Path:
+def keep_shares(device: str, shares: Mapping[tuple[str, Tile], float]) -> Path:
     """Keep measured shares; they take the place of the table's for devices of this name."""
     path = _file_of(device)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([[astuple(tile), share] for tile, share in shares.items()]))
+    rows = [[kind, astuple(tile), share] for (kind, tile), share in shares.items()]
+    path.write_text(json.dumps(rows))
     measured_shares.cache_clear()
     choose.cache_clear()
     return path
@@ -167,7 +175,7 @@ def choose(
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)
     for tile, usual in TILES[kind].items():
-        share = measured.get(tile, usual)
+        share = measured.get((kind, tile), usual)
         blocks = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
         room = sms * tile.blocks
         for splits in _SPLITS if split else (1,):
