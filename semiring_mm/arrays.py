@@ -18,7 +18,7 @@ import numpy as np
 
 from .cpu import engine as cpu
 
-__all__ = ["Call", "address", "gpu_engine", "gpu_has", "where"]
+__all__ = ["Call", "gpu_engine", "gpu_has", "where"]
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # what takes no looking at
@@ -174,11 +174,6 @@ def gpu_has(memory: int) -> bool:
         return False
     free = gpu_engine().free_memory()
     return free is None or free >= memory
-
-
-def address(x: Array) -> int:
-    """Where an engine's array begins."""
-    return int(x.data.ptr) if hasattr(x.data, "ptr") else int(x.ctypes.data)
 
 
 # --- where an array lives -----------------------------------------------------------------------

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, address
+from .arrays import Call
 from .cpu import engine as cpu
 from .expressions import evaluate
+from .gpu.views import address
 from .semirings import Semiring, as_semiring
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]

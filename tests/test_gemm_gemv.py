@@ -125,6 +125,15 @@ def test_gemm_in_place(n):
     assert_array_equal(out, expected)
 
 
+def test_in_place_in_bfloat16():
+    a, c = np.full((3, 3), 2, BFLOAT16), np.full((3, 3), 1, BFLOAT16)
+    assert sm.gemm(None, a, a, 2.0, c, semiring="min_plus", out=c) is c
+    assert_array_equal(c.astype("f4"), np.full((3, 3), 3))
+    y = np.full(3, 1, BFLOAT16)
+    assert sm.gemv(None, a, a[0], 2.0, y, semiring="min_plus", out=y) is y
+    assert_array_equal(y.astype("f4"), np.full(3, 3))
+
+
 def test_gemm_into_its_operands():
     rng = np.random.default_rng(8)
     a, b, c = (rng.integers(-9, 10, (30, 30)) * 1.0 for _ in range(3))
