@@ -462,11 +462,11 @@ def _multiply(
             c[...] = evaluate(s.mul_expr, np.bool_(beta), c)
             beta = None
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
-        if n == 1 and (alpha is None or _commutes(s)):
+        if n == 1 and (alpha is None or s.commutes):
             engine.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
-        if m == 1 and ((alpha is None and beta is None) or _commutes(s)):
-            t = s if _commutes(s) else _swapped(s)
+        if m == 1 and ((alpha is None and beta is None) or s.commutes):
+            t = s if s.commutes else _swapped(s)
             engine.gemv(t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
     if c.ndim == 2:
@@ -500,13 +500,6 @@ def _stack(xp: Any, x: Array, axes: int) -> Array | None:
     count = math.prod(x.shape[:axes])
     step = x.strides[moving[-1]] if moving else 0
     return xp.lib.stride_tricks.as_strided(x, (count, *x.shape[axes:]), (step, *x.strides[axes:]))
-
-
-@functools.lru_cache(maxsize=256)
-def _commutes(s: Semiring) -> bool:
-    return s.mul_expr.op in ("+", "*", "min", "max", "&", "|", "^") and {
-        arg.op for arg in s.mul_expr.args
-    } == {"a", "b"}
 
 
 @functools.lru_cache(maxsize=256)

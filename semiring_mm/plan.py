@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,10 @@ import numpy as np
 from . import expressions as ex
 from .semirings import Semiring, fold_start
 
-__all__ = ["Facts", "Plan", "distributes", "make_plan", "needs_facts", "overflow"]
+__all__ = [
+    "ALPHA", "BETA", "READ_C", "Facts", "Plan", "bytewise", "distributes", "infinite_zero",
+    "make_plan", "mode_of", "needs_facts", "overflow", "scalar_bits",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,29 @@ def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
         f"a result of {semiring.name} does not fit {dtype}: use a wider dtype, for example "
         f"A.astype({wider})"
     )
+
+
+#: Bits of a kernel's mode: C is joined; the product, or C, is scaled.
+READ_C, ALPHA, BETA = 1, 2, 4
+
+
+def mode_of(accumulate: bool, alpha: float | int | None, beta: float | int | None) -> int:
+    """These bits for a verb's arguments."""
+    mode = READ_C if accumulate else 0
+    mode |= ALPHA if alpha is not None else 0
+    return mode | (BETA if beta is not None else 0)
+
+
+def scalar_bits(plan: Plan, value: float | int | None) -> int:
+    """A scalar as a 64-bit parameter, whose low bytes are it in the type computed in."""
+    if value is None:
+        return 0
+    assert plan.codec != "key", "keys are not scaled"
+    if plan.missing is not None and value == plan.missing:
+        value = plan.infinite
+    code = {"f32": "f", "f64": "d", "u64": "Q"}.get(plan.compute, "q")
+    text = struct.pack(code, value if code in "fd" else int(value))
+    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
 
 def distributes(semiring: Semiring, alpha: float | int) -> bool:

@@ -122,6 +122,13 @@ class Semiring:
             whole = np.arange(8)
             return bool(np.all(ex.evaluate(self.add_expr, whole, whole) == whole))
 
+    @cached_property
+    def commutes(self) -> bool:
+        """Whether ⊗ is known to be commutative."""
+        return self.mul_expr.op in ("+", "*", "min", "max", "&", "|", "^") and {
+            arg.op for arg in self.mul_expr.args
+        } == {"a", "b"}
+
     @property
     def order_only(self) -> bool:
         """Whether both operations only compare: any order-preserving code of the values serves."""

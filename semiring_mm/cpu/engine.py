@@ -32,8 +32,10 @@ from ..plan import (
     can_use_keys,
     infinite_zero,
     make_plan,
+    mode_of,
     needs_facts,
     overflow,
+    scalar_bits,
     with_keys,
 )
 from ..semirings import Semiring, semirings
@@ -43,7 +45,7 @@ from .base import BASE
 from .compiler import compile_functions, host_target, prototype
 from .ir import Function
 from .memory import free_memory, from_host, mirror, to_host
-from .product import ALPHA, BETA, GATHER, PARAMS, READ_C, Shape, tile_shape
+from .product import GATHER, PARAMS, Shape, tile_shape
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
@@ -450,26 +452,11 @@ def _scan_into(code: Any, x: Array, found: list[Facts]) -> None:
     found.append(_scan(code, x))
 
 
-_BITS = {"f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B",
-         "u16": "H", "u32": "I", "u64": "Q"}  # fmt: skip
 _pack_params = struct.Struct(f"{len(PARAMS)}q").pack
 
 
-def _bits(plan: Plan, value: Scalar) -> int:
-    """A scalar as the low bytes of a 64-bit parameter, in the type computed in."""
-    if value is None:
-        return 0
-    if plan.missing is not None and value == plan.missing:
-        value = plan.infinite
-    if plan.codec == "key":
-        raise AssertionError("keys are not scaled")
-    code = _BITS[plan.compute]
-    text = struct.pack(code, value if code in "fd" else int(value))
-    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
-
-
 def _params(plan: Plan, m_block: int, k_slab: int, n_slab: int, **fields: int) -> bytes:
-    one = _bits(plan, 1.0) if plan.compute[0] == "f" else 0
+    one = scalar_bits(plan, 1.0) if plan.compute[0] == "f" else 0
     values = {
         "i1": -1, "j1": -1, "batch": 1, "m_block": m_block, "k_slab": k_slab, "n_slab": n_slab,
         "one": one,
@@ -608,10 +595,9 @@ def _run_product(
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
         return
-    mode = (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
-    mode |= (BETA if beta is not None else 0) | (GATHER if gather is not None else 0)
+    mode = mode_of(accumulate, alpha, beta) | (GATHER if gather is not None else 0)
     common = {
-        "mode": mode, "alpha": _bits(plan, alpha), "beta": _bits(plan, beta),
+        "mode": mode, "alpha": scalar_bits(plan, alpha), "beta": scalar_bits(plan, beta),
         "a_batch": a.strides[0] if a.ndim == 3 else 0,
         "b_batch": b.strides[0] if b.ndim == 3 else 0,
         "c_batch": c.strides[0] if c.ndim == 3 else 0,
@@ -744,13 +730,13 @@ def gemv(
     plan = _vector_plan(semiring, a, x, y if accumulate else None, alpha, beta)
     code = _vector_code(plan)
     size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
-    mode = (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
-    mode |= BETA if beta is not None else 0
+    mode = mode_of(accumulate, alpha, beta)
 
     def rows(i0: int, i1: int) -> None:
         buffer = _workspace(size)
         code(a, x, y, buffer, _params(
-            plan, 0, 0, 0, i0=i0, i1=i1, mode=mode, alpha=_bits(plan, alpha), beta=_bits(plan, beta)
+            plan, 0, 0, 0, i0=i0, i1=i1, mode=mode, alpha=scalar_bits(plan, alpha),
+            beta=scalar_bits(plan, beta),
         ))  # fmt: skip
         if buffer[0]:
             _does_not_fit(semiring, buffer, y)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..plan import Plan
+from ..plan import ALPHA, BETA, READ_C, Plan
 from .algebra import Algebra, compute_type
 from .compiler import Target
 from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
@@ -32,8 +32,8 @@ PARAMS = (
     "a_batch", "b_batch", "c_batch", "mode", "m_block", "k_slab", "n_slab", "alpha", "beta", "one",
     "arg_offset", "pred_offset",
 )  # fmt: skip
-#: Bits of ``mode``.
-READ_C, ALPHA, BETA, GATHER = 1, 2, 4, 8
+#: A bit of ``mode`` beside those of every engine: K receives rows of P.
+GATHER = 8
 
 #: Bytes that the micro-kernel asks for ahead of its place in packed A.
 PREFETCH = 768
@@ -499,7 +499,7 @@ def _driver(
                         with f.if_((mode & ALPHA).cmp("!=", 0)):
                             scale_by_alpha(panels_a * kk * shape.mr)
                     if arg:
-                        search.pack_a(ks, kk, panels_a, slab_a)
+                        search.pack_a(kk, panels_a, slab_a)
                     with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
                         block_b = f.low(panels_b - pb, shape.nc // shape.nr)
                         column = jb + pb * (shape.nr * unit)
@@ -592,7 +592,7 @@ class _Search:
                 f.const(size, I64), kc, f.const(width, I64), lines.at(kb * (width * self.t.size)),
             ])  # fmt: skip
 
-    def pack_a(self, ks: Value, kk: Value, panels: Value, slab: Value) -> None:
+    def pack_a(self, kk: Value, panels: Value, slab: Value) -> None:
         width = self.shape.mr
         with self.f.loop(0, panels) as ir:
             to = self.lines_a.at(ir * self.p["k_slab"] * (width * self.t.size))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..plan import Plan
+from ..plan import ALPHA, BETA, READ_C, Plan
 from .algebra import Algebra
 from .compiler import Target
 from .ir import I64, PTR, Function, Type, Value, Var
-from .product import ALPHA, BETA, PARAMS, READ_C, ArrayView
+from .product import PARAMS, ArrayView
 
 __all__ = ["CHUNK", "gemv_functions"]
 

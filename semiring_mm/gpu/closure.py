@@ -102,7 +102,11 @@ def closure_block(
 
     With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry strictly improves.
     """
-    closure_batch(semiring, a, known, predecessors)
+    if not closure_batch(semiring, a, known, predecessors):
+        raise MemoryError(
+            f"a block of {a.shape[-1]} rows in {a.dtype} does not fit the shared memory of this "
+            f"device; use device='cpu', or a narrower dtype"
+        )
 
 
 def closure_batch(

@@ -23,21 +23,23 @@ from ..plan import (
     can_use_keys,
     distributes,
     make_plan,
+    mode_of,
     needs_facts,
     overflow,
+    scalar_bits,
     with_keys,
 )
 from ..semirings import Semiring
 from . import device
 from .closure import BASE, closure_batch, closure_block
 from .facts import facts, flags_of
-from .memory import free_memory, from_host, mirror, on, to_host, wait
+from .memory import free_memory, from_host, mirror, on, wait
 from .packing import packed_bits
 from .source import (
     FIND_COLUMNS,
     FIND_ROWS,
-    FINDERS,
     KINDS,
+    LAST,
     ProductKernel,
     Step,
     find_source,
@@ -50,7 +52,7 @@ from .source import (
 )
 from .tiles import choose
 from .vector import gemv
-from .views import address, aligned, scalar_bits, scaled, strides
+from .views import address, aligned, scaled, strides, to_host
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
@@ -65,9 +67,6 @@ TILE = 2048  # side of the squares in which algorithms walk over a matrix
 LOOK = 1024  # rows of the smallest block whose diagonal a closure looks at: each look waits
 BATCH = 240  # rows of the largest matrices that closure_batch may take
 SPARSE = False  # whether graphs of few edges have a way of their own
-
-READ_C, ALPHA, BETA = 1, 2, 4
-_JOINERS = FINDERS  # threads of a block of the kernels that run last
 
 
 def __getattr__(name: str) -> Any:
@@ -125,7 +124,7 @@ def product(
         b = b.copy()
         if gather is arg and gather is not None:
             gather = gather.copy()
-    if gather is None and not triangle and _by_columns(c) and _commutes(semiring):
+    if gather is None and not triangle and _by_columns(c) and semiring.commutes:
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
         arg = None if arg is None else arg.swapaxes(-1, -2)
     if alpha is not None and not distributes(semiring, alpha):
@@ -145,12 +144,10 @@ def product(
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
         b = packed_bits(b)
-    mode = (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
-    mode |= BETA if beta is not None else 0
     bad = here.xp.zeros(1, np.uint32) if last.plan.check else None
     run = functools.partial(
-        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad, mode=mode, alpha=alpha,
-        beta=beta, triangle=triangle,
+        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad,
+        mode=mode_of(accumulate, alpha, beta), alpha=alpha, beta=beta, triangle=triangle,
     )  # fmt: skip
     if not best.step.forbidden:
         run(best)
@@ -178,14 +175,6 @@ def _kinds(x: Facts) -> int:
 
 def _by_columns(c: Array) -> bool:
     return bool(c.strides[-2] == c.itemsize and c.strides[-1] != c.itemsize)
-
-
-@functools.lru_cache(maxsize=256)
-def _commutes(semiring: Semiring) -> bool:
-    mul = semiring.mul_expr
-    return mul.op in ("+", "*", "min", "max", "&", "|", "^") and {x.op for x in mul.args} == {
-        "a", "b",
-    }  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -238,7 +227,7 @@ def _run(
     params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle))
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if launch.last is not None:
-        launch.last.launch(launch.last_blocks, _JOINERS, 0, params)
+        launch.last.launch(launch.last_blocks, LAST, 0, params)
 
 
 def _prepare(
@@ -276,7 +265,7 @@ def _prepare(
     last, last_blocks = None, 0
     if chosen.splits > 1:
         last = here.kernel(join_source(plan, step.name))
-        last_blocks = -(-m * words * batch // _JOINERS)
+        last_blocks = -(-m * words * batch // LAST)
     if arg is not None:
         last = here.kernel(find_source(kernel))
         last_blocks = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch

@@ -10,7 +10,7 @@ from . import device
 from .source import pack
 from .views import address, strides
 
-__all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "to_host", "wait"]
+__all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "wait"]
 
 Array = Any
 
@@ -51,11 +51,6 @@ def wait() -> None:
 def from_host(x: Array) -> Array:
     """A copy on the device."""
     return device.current().xp.array(x)
-
-
-def to_host(x: Array) -> Array:
-    """A copy on the host; waits for it."""
-    return x.get() if hasattr(x, "get") else x
 
 
 def free_memory() -> int | None:

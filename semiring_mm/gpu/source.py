@@ -14,7 +14,7 @@ from ..plan import Plan
 from .tiles import Tile
 
 __all__ = [
-    "FINDERS", "FIND_COLUMNS", "FIND_ROWS", "KINDS", "STORAGE", "ProductKernel", "Step", "algebra",
+    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "STORAGE", "ProductKernel", "Step", "algebra",
     "find_source", "join_source", "kind_of", "pack", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
@@ -321,7 +321,7 @@ def join_source(plan: Plan, step: str) -> str:
     """The text of the kernel that joins the parts of a product whose k was split."""
     return f"""#include "epilogue.cuh"
 {algebra(plan)}
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__({LAST})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   sr::JoinParts<sr::{step}<Algebra>>::run(p);
 }}
@@ -334,15 +334,15 @@ def find_source(kernel: ProductKernel) -> str:
     return f"""#include "epilogue.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
-extern "C" __global__ void __launch_bounds__({FINDERS})
+extern "C" __global__ void __launch_bounds__({LAST})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   sr::FindArg<Step, {kernel.tile.bk}, {_bool(kernel.a_k and kernel.a_wide)}>::run(p);
 }}
 """
 
 
-#: Threads of its blocks, and the rows and columns that they have.
-FINDERS, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
+#: Threads of a block of these two kernels, which run last; the rows and columns that it looks at.
+LAST, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
 
 #: The fields of sr::ProductParams, in order.
 _POINTERS = "a b c parts marks arg gather flags bad".split()

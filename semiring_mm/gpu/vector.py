@@ -7,19 +7,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..plan import Facts, Plan, bytewise, distributes, make_plan, needs_facts, overflow
+from ..plan import (
+    Facts,
+    Plan,
+    bytewise,
+    distributes,
+    make_plan,
+    mode_of,
+    needs_facts,
+    overflow,
+    scalar_bits,
+)
 from ..semirings import Semiring
 from . import device
 from .facts import facts
 from .source import PRODUCT, algebra, pack, word_size
-from .views import address, aligned, scalar_bits, scaled
+from .views import address, aligned, scaled
 
 __all__ = ["Shape", "gemv", "join_vector_source", "shape", "vector_source"]
 
 Array = Any
 Scalar = float | int | None
 
-READ_C, ALPHA, BETA = 1, 2, 4
 _THREADS = 256  # sr::Vector's
 _LOADS = 8  # that a thread has under way
 _SMALL = 1 << 18  # entries of A
@@ -167,8 +176,7 @@ def gemv(
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
         "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
         "splits": way.splits, "k_split": way.k_split,
-        "mode": (READ_C if accumulate else 0) | (ALPHA if alpha is not None else 0)
-        | (BETA if beta is not None else 0),
+        "mode": mode_of(accumulate, alpha, beta),
     }  # fmt: skip
     params = _params(fields)
     source = vector_source(plan, k_unit, wide, way.lanes, way.rows)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import evaluate
-from ..plan import Plan
 from ..semirings import Semiring
 
-__all__ = ["address", "aligned", "ascending", "scalar_bits", "scaled", "strides", "to_host"]
+__all__ = ["address", "aligned", "ascending", "scaled", "strides", "to_host"]
 
 Array = Any
 
@@ -63,20 +61,6 @@ def ascending(x: Array) -> tuple[int, list[tuple[int, int]]]:
     return first, runs + [(1, 1)] * (3 - len(runs))
 
 
-_BITS = {"f32": "f", "f64": "d", "i64": "q", "u64": "Q", "u32": "I"}
-
-
-def scalar_bits(plan: Plan, value: float | int | None) -> int:
-    """A scalar as the low bytes of a 64-bit parameter, in the type computed in."""
-    if value is None:
-        return 0
-    if plan.missing is not None and value == plan.missing:
-        value = plan.infinite
-    code = _BITS.get(plan.compute, "i")
-    raw = struct.pack(code, value if code in "fd" else int(value))
-    return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
-
-
 def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
     """α ⊗ x, where ⊗ does not distribute and a product cannot be scaled at its end."""
     if x.dtype.kind in "iu" and semiring.mul_expr.op not in ("min", "max", "&", "|", "^"):
@@ -88,6 +72,6 @@ def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
 
 
 def to_host(x: Array) -> NDArray[Any]:
-    """A NumPy copy of a device array; waits for the device."""
-    copy: NDArray[Any] = x.get() if hasattr(x, "get") else np.array(x)
+    """A copy on the host; waits for it."""
+    copy: NDArray[Any] = x.get() if hasattr(x, "get") else x
     return copy
