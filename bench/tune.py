@@ -48,7 +48,7 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
     c = xp.empty((m, n), np.float32)
     plain = None, None, None, 1, None, None, False
     way = engine._plans(semirings[name], a.dtype, *plain, here.arch)[-1]
-    chosen, engine.choose = engine.choose, lambda *_, **__: Launch(tile, 1, _DEPTH)
+    chosen, engine.choose = engine.choose, lambda *_, **__: Launch(tile, down * across)
     try:
         way.launches.clear()
         run = functools.partial(

@@ -1,30 +1,46 @@
-// Closures of small matrices, in place: for each k in turn, every row i but k becomes
+// Closures of small matrices: for each k in turn, every row i but k becomes
 // row i ⊕ (A[i, k] ⊗ row k), with one on the diagonal. A block closes a matrix.
+//
+// FRESH: one is still to be joined to the diagonal, and the marks to be made: that of an edge is its
+// row, and that of any other entry and of the diagonal is NONE.
 #pragma once
 #include "base.cuh"
 
 namespace sr {
 
 struct ClosureParams {
-  void* a;
+  const void* from;
+  void* a;     // what becomes of it, which may be the same
   int* marks;  // predecessors: where an entry improves, it takes that of its column in row k
-  i64 a_batch, a_m, a_n, marks_batch, marks_m, marks_n;  // strides in elements
+  i64 from_batch, from_m, from_n, a_batch, a_m, a_n, marks_batch, marks_m, marks_n;  // in elements
+  i64 zero, one;  // the low bytes are a Storage
   int n;
 };
+enum { NONE = -9999 };  // SciPy's sign for no predecessor
 
 template <class A>
 struct Matrix {
   using Storage = typename A::Storage;
+  using Compute = typename A::Compute;
+  const Storage* from;
   Storage* a;
   int* marks;
-  i64 a_m, a_n, marks_m, marks_n;
+  i64 from_m, from_n, a_m, a_n, marks_m, marks_n;
+  Compute zero, one;
 
   SR_FN explicit Matrix(const ClosureParams& p)
-      : a(static_cast<Storage*>(p.a) + blockIdx.x * p.a_batch),
+      : from(static_cast<const Storage*>(p.from) + blockIdx.x * p.from_batch),
+        a(static_cast<Storage*>(p.a) + blockIdx.x * p.a_batch),
         marks(p.marks ? p.marks + blockIdx.x * p.marks_batch : nullptr),
-        a_m(p.a_m), a_n(p.a_n), marks_m(p.marks_m), marks_n(p.marks_n) {}
+        from_m(p.from_m), from_n(p.from_n), a_m(p.a_m), a_n(p.a_n),
+        marks_m(p.marks_m), marks_n(p.marks_n),
+        zero(A::decode(*reinterpret_cast<const Storage*>(&p.zero))),
+        one(A::decode(*reinterpret_cast<const Storage*>(&p.one))) {}
+  SR_FN const Storage& given(int i, int j) const { return from[i * from_m + j * from_n]; }
   SR_FN Storage& at(int i, int j) const { return a[i * a_m + j * a_n]; }
   SR_FN int& mark(int i, int j) const { return marks[i * marks_m + j * marks_n]; }
+  SR_FN Compute fresh(int i, int j, Compute x) const { return i == j ? A::add(x, one) : x; }
+  SR_FN int fresh_mark(int i, int j, Compute x) const { return i == j || x == zero ? NONE : i; }
 };
 
 // NANS: a NaN may appear, and counts as better than any number, as it does for minima and maxima.
@@ -36,7 +52,7 @@ SR_FN bool improves(typename A::Compute x, typename A::Compute old) {
 // In registers: SIDE x SIDE threads have T x T entries each, in groups of four rows and columns that
 // the threads take in turns. Row and column k pass through shared memory, in two buffers that take
 // turns, so that a step needs one barrier. WIDE: four entries (and marks) can be read at once.
-template <class A, int SIDE, int T, bool WIDE, bool MARKS, bool NANS>
+template <class A, int SIDE, int T, bool WIDE, bool FRESH, bool MARKS, bool NANS>
 struct ClosureTile {
   using Word = typename A::Compute;
   using Storage = typename A::Storage;
@@ -137,14 +153,18 @@ struct ClosureTile {
 #pragma unroll
       for (int c = 0; c < T; c += 4) {
         const int j = place(across(), c);
-        Pack<Storage, 4> four{};
-        if (WIDE && i < n && j < n) four = *reinterpret_cast<Pack<Storage, 4>*>(&from.at(i, j));
+        using Four = Pack<Storage, 4>;
+        Four four{};
+        if (WIDE && i < n && j < n) four = *reinterpret_cast<const Four*>(&from.given(i, j));
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-          if (!WIDE && i < n && j + q < n) four.x[q] = from.at(i, j + q);
-          x[r][c + q] = A::decode(four.x[q]);
+          if (!WIDE && i < n && j + q < n) four.x[q] = from.given(i, j + q);
+          Word& own = x[r][c + q];
+          own = A::decode(four.x[q]);
+          if constexpr (FRESH && MARKS) mark[r][c + q] = from.fresh_mark(i, j + q, own);
+          if constexpr (FRESH) own = from.fresh(i, j + q, own);
         }
-        if constexpr (MARKS) {
+        if constexpr (MARKS && !FRESH) {
           Pack<int, 4> marks{};
           if (WIDE && i < n && j < n) marks = *reinterpret_cast<Pack<int, 4>*>(&from.mark(i, j));
 #pragma unroll
@@ -168,7 +188,7 @@ struct ClosureTile {
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           four.x[q] = A::encode(x[r][c + q]);
-          if constexpr (MARKS) marks.x[q] = mark[r][c + q];
+          if constexpr (MARKS) marks.x[q] = FRESH && i == j + q ? int(NONE) : mark[r][c + q];
           if (WIDE || i >= n || j + q >= n) continue;
           to.at(i, j + q) = four.x[q];
           if constexpr (MARKS) to.mark(i, j + q) = marks.x[q];
@@ -184,7 +204,7 @@ struct ClosureTile {
 // In shared memory, for what registers do not hold: a warp takes every 32nd row, a lane every 32nd of
 // up to 32 * COLUMNS columns. Column k lies apart, in two buffers that take turns, since the rows
 // change it.
-template <class A, int COLUMNS, bool MARKS, bool NANS>
+template <class A, int COLUMNS, bool FRESH, bool MARKS, bool NANS>
 struct ClosureShared {
   using Word = typename A::Compute;
   static constexpr int THREADS = 1024, WARPS = THREADS / 32;
@@ -202,9 +222,12 @@ struct ClosureShared {
     int* mark = reinterpret_cast<int*>(columns + 2 * n);  // [n][n]
     for (int i = warp; i < n; i += WARPS)
       for (int j = lane; j < n; j += 32) {
-        x[i * n + j] = A::decode(matrix.at(i, j));
-        if (j == 0) columns[i] = x[i * n];
-        if constexpr (MARKS) mark[i * n + j] = matrix.mark(i, j);
+        Word value = A::decode(matrix.given(i, j));
+        if constexpr (MARKS)
+          mark[i * n + j] = FRESH ? matrix.fresh_mark(i, j, value) : matrix.mark(i, j);
+        if constexpr (FRESH) value = matrix.fresh(i, j, value);
+        x[i * n + j] = value;
+        if (j == 0) columns[i] = value;
       }
 #pragma unroll 1
     for (int k = 0; k < n; ++k) {
@@ -244,7 +267,7 @@ struct ClosureShared {
     for (int i = warp; i < n; i += WARPS)
       for (int j = lane; j < n; j += 32) {
         matrix.at(i, j) = A::encode(x[i * n + j]);
-        if constexpr (MARKS) matrix.mark(i, j) = mark[i * n + j];
+        if constexpr (MARKS) matrix.mark(i, j) = FRESH && i == j ? int(NONE) : mark[i * n + j];
       }
   }
 };

@@ -11,7 +11,7 @@ struct ProductParams {
   const void* a;
   const void* b;
   void* c;
-  void* parts;         // [batch][splits][m][n words] of Word, where k is split
+  void* parts;         // [sharers, or twice that][TM * TN][THREADS] of Word: see Share
   int* marks;          // [batch][m][n] tiles of k, for FindArg
   int* arg;            // k of each entry, ...
   const int* gather;   // ... or what stands here in row k, where an entry improved
@@ -22,7 +22,7 @@ struct ProductParams {
   i64 alpha, beta;     // the low bytes are a Compute
   int m, n, k, batch;
   int tiles_m, tiles_n;
-  int splits, k_split; // parts of k, and the steps in each
+  int whole, sharers, share;  // see Share; for a vector, parts of k and the steps in each
   int mode;            // READ_C, ALPHA, BETA
   u32 forbidden;       // kinds of entries with which ...
   int unless;          // ... this kernel does not run (0), or only runs (1)
@@ -35,6 +35,44 @@ enum { READ_C = 1, ALPHA = 2, BETA = 4 };
 SR_FN bool is_called(const ProductParams& p) {
   return !p.flags || ((*p.flags & p.forbidden) != 0) == (p.unless != 0);
 }
+
+// What a block computes. The first `whole` tiles of C have a block each. The k tiles of all others
+// are dealt, tile after tile of C, to `sharers` blocks: `share` to each, at most the k tiles of a
+// tile of C, so that a block works on one tile of C or on the end of one and the start of the next.
+struct Share {
+  int tile;        // of C
+  int from, upto;  // its k tiles
+
+  // The first or the second piece of this block's work; the second may be empty.
+  SR_FN static Share of(const ProductParams& p, int k_tiles, int piece) {
+    if (int(blockIdx.x) < p.whole) return {int(blockIdx.x), 0, piece ? 0 : k_tiles};
+    const int first = (int(blockIdx.x) - p.whole) * p.share, tile = first / k_tiles;
+    const int all = (p.tiles_m * p.tiles_n * p.batch - p.whole) * k_tiles;
+    const int last = first + p.share < all ? first + p.share : all;
+    const int end = (tile + 1) * k_tiles;  // of this tile of C
+    if (piece) return {p.whole + tile + 1, 0, last - end};
+    return {p.whole + tile, first - tile * k_tiles, (last < end ? last : end) - tile * k_tiles};
+  }
+};
+
+// Where a tile of C lies: groups of tile rows, so that blocks at work together share rows and
+// columns of A and B.
+template <class Step, class Tile>
+struct Place {
+  i64 batch;
+  int row, column;  // of C, the tile's first
+
+  SR_FN Place(const ProductParams& p, int index) {
+    constexpr int GROUP = 8;
+    const int tiles = p.tiles_m * p.tiles_n, tile = index % tiles;
+    const int first = tile / (GROUP * p.tiles_n) * GROUP;
+    const int high = p.tiles_m - first < GROUP ? p.tiles_m - first : GROUP;
+    const int within = tile % (GROUP * p.tiles_n);
+    batch = index / tiles;
+    row = (first + within % high) * Tile::BM;
+    column = within / high * (Tile::BN * Step::COLUMNS);
+  }
+};
 
 template <class A>
 SR_FN typename A::Compute scalar(i64 raw) {
@@ -79,73 +117,78 @@ struct Epilogue {
   static constexpr int MOST = 16 / int(sizeof(Storage));
   static constexpr int GROUP = !WIDE ? 1 : RUN < MOST ? RUN : MOST;
 
-  SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int split,
-                          int row0, int column0) {
-    if (p.splits > 1) return keep(p, acc, batch, split, row0, column0);
+  SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], int piece,
+                          const Place<Step, Tile>& at) {
+    if (int(blockIdx.x) >= p.whole) return keep(p, acc, piece);
     const Join<A> join(p);
-    Storage* c = static_cast<Storage*>(p.c) + batch * p.c_batch;
 #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      const int row = row0 + Tile::row(i);
-      if (row >= p.m) continue;
+    for (int i = 0; i < TM; ++i)
 #pragma unroll
-      for (int j = 0; j < TN; j += VN) {
-        const int column = column0 + Tile::column(j) * Step::COLUMNS;
+      for (int j = 0; j < TN; j += VN) run(p, join, acc[i] + j, at, i, j);
+  }
+
+  // VN accumulators from [i][j] on.
+  SR_FN static void run(const ProductParams& p, const Join<A>& join, const Word* acc,
+                        const Place<Step, Tile>& at, int i, int j) {
+    const int row = at.row + Tile::row(i);
+    const int column = at.column + Tile::column(j) * Step::COLUMNS;
+    if (row >= p.m) return;
+    Storage* c = static_cast<Storage*>(p.c) + at.batch * p.c_batch + row * p.c_m;
 #pragma unroll
-        for (int e = 0; e < RUN; e += GROUP) {
-          if (column + e >= p.n) continue;  // n is a multiple of GROUP where C is wide
-          Storage* to = c + row * p.c_m + (column + e) * (WIDE ? 1 : p.c_n);
-          using Group = Pack<Storage, GROUP>;
-          Group group{};
-          if (p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
+    for (int e = 0; e < RUN; e += GROUP) {
+      if (column + e >= p.n) continue;  // n is a multiple of GROUP where C is wide
+      Storage* to = c + (column + e) * (WIDE ? 1 : p.c_n);
+      using Group = Pack<Storage, GROUP>;
+      Group group{};
+      if (p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
 #pragma unroll
-          for (int g = 0; g < GROUP; ++g)
-            group.x[g] = join(Step::out(acc[i][j + (e + g) / Step::COLUMNS],
-                                        (e + g) % Step::COLUMNS), group.x[g]);
-          *reinterpret_cast<Group*>(to) = group;
-        }
-      }
+      for (int g = 0; g < GROUP; ++g)
+        group.x[g] = join(Step::out(acc[(e + g) / Step::COLUMNS], (e + g) % Step::COLUMNS),
+                          group.x[g]);
+      *reinterpret_cast<Group*>(to) = group;
     }
   }
 
-  // Part of a sum over k, to be joined with the others by `join_parts`.
-  SR_FN static void keep(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int split,
-                         int row0, int column0) {
-    const int words = (p.n + Step::COLUMNS - 1) / Step::COLUMNS;
-    Word* part = static_cast<Word*>(p.parts) + (batch * p.splits + split) * p.m * i64(words);
+  // Words of a part of a sum over k, in the order of the threads.
+  SR_FN static Word* part(const ProductParams& p, int sharer, int piece) {
+    const i64 slot = sharer + piece * i64(p.sharers);
+    return static_cast<Word*>(p.parts) + slot * (Tile::BM * Tile::BN) + threadIdx.x;
+  }
+  SR_FN static void keep(const ProductParams& p, const Word (&acc)[TM][TN], int piece) {
+    Word* to = part(p, int(blockIdx.x) - p.whole, piece);
 #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      const int row = row0 + Tile::row(i);
+    for (int i = 0; i < TM; ++i)
 #pragma unroll
-      for (int j = 0; j < TN; ++j) {
-        const int column = column0 / Step::COLUMNS + Tile::column(j);
-        if (row < p.m && column < words) part[row * i64(words) + column] = acc[i][j];
-      }
-    }
+      for (int j = 0; j < TN; ++j) to[(i * TN + j) * Tile::THREADS] = acc[i][j];
   }
 };
 
-// C from the parts of a product whose k was split: a thread for each word, parts in their order.
-template <class Step>
+// The tiles of C that blocks have shared, from their parts in the order of k: a block for VN
+// accumulators of each thread.
+template <class Step, class Tile, bool WIDE>
 struct JoinParts {
+  using Store = Epilogue<Step, Tile, WIDE>;
+  using Word = typename Step::Word;
+  static constexpr int TN = Tile::TN, VN = Tile::VN, RUNS = Tile::TM * TN / VN;
+
   SR_FN static void run(const ProductParams& p) {
-    using A = typename Step::Algebra;
-    using Word = typename Step::Word;
     if (!is_called(p)) return;
-    const i64 words = (p.n + Step::COLUMNS - 1) / Step::COLUMNS;
-    const i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-    const i64 batch = index / (p.m * words), entry = index % (p.m * words);
-    const int row = int(entry / words), column = int(entry % words) * Step::COLUMNS;
-    if (batch >= p.batch) return;
-    const Word* part = static_cast<const Word*>(p.parts) + batch * p.splits * p.m * words + entry;
-    Word sum = part[0];
-    for (int s = 1; s < p.splits; ++s) sum = Step::join(sum, part[s * p.m * words]);
-    const Join<A> join(p);
-    auto* c = static_cast<typename A::Storage*>(p.c) + batch * p.c_batch + row * p.c_m;
-    for (int e = 0; e < Step::COLUMNS && column + e < p.n; ++e) {
-      auto* to = c + (column + e) * p.c_n;
-      *to = join(Step::out(sum, e), p.mode & READ_C ? *to : typename A::Storage{});
+    const int tile = int(blockIdx.x) / RUNS, first = int(blockIdx.x) % RUNS * VN;
+    const int k_tiles = (p.k + Tile::BK - 1) / Tile::BK;
+    const int begin = tile * k_tiles, end = begin + k_tiles;
+    Word sum[VN];  // [VN]
+    for (int sharer = begin / p.share; sharer * p.share < end; ++sharer) {
+      const bool starts = sharer * p.share < begin, only = sharer == begin / p.share;
+      const Word* part = Store::part(p, sharer, starts) + first * Tile::THREADS;
+#pragma unroll
+      for (int v = 0; v < VN; ++v) {
+        const Word x = part[v * Tile::THREADS];
+        sum[v] = only ? x : Step::join(sum[v], x);
+      }
     }
+    const Join<typename Step::Algebra> join(p);
+    const Place<Step, Tile> at(p, p.whole + tile);
+    Store::run(p, join, sum, at, first / TN, first % TN);
   }
 };
 
@@ -154,30 +197,32 @@ template <class Step, class Tile, bool ARG>
 struct Marks {
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
-  SR_FN void start(const ProductParams&, Word (&)[TM][TN], i64, int, int) {}
+  using At = Place<Step, Tile>;
+  SR_FN void start(const ProductParams&, Word (&)[TM][TN], const At&) {}
   SR_FN void before(const Word (&)[TM][TN]) {}
   SR_FN void after(const Word (&)[TM][TN], int) {}
-  SR_FN void store(const ProductParams&, const Word (&)[TM][TN], i64, int, int) const {}
+  SR_FN void store(const ProductParams&, const Word (&)[TM][TN], const At&) const {}
 };
 enum { UNCHANGED = -1, NOT_A_NUMBER = -2 };
 template <class Step, class Tile>
 struct Marks<Step, Tile, true> {
   using A = typename Step::Algebra;
   using Word = typename Step::Word;
+  using At = Place<Step, Tile>;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
   Word old[TM][TN];   // [TM][TN]
   int tile[TM][TN];   // [TM][TN]
 
   // Where C is joined, it counts as earlier than every k.
-  SR_FN void start(const ProductParams& p, Word (&acc)[TM][TN], i64 batch, int row0, int column0) {
+  SR_FN void start(const ProductParams& p, Word (&acc)[TM][TN], const At& at) {
     using Storage = typename A::Storage;
-    const Storage* c = static_cast<const Storage*>(p.c) + batch * p.c_batch;
+    const Storage* c = static_cast<const Storage*>(p.c) + at.batch * p.c_batch;
     const bool joined = p.mode & READ_C;
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
-        const int row = row0 + Tile::row(i), column = column0 + Tile::column(j);
+        const int row = at.row + Tile::row(i), column = at.column + Tile::column(j);
         tile[i][j] = joined ? UNCHANGED : 0;
         if (joined && row < p.m && column < p.n)
           acc[i][j] = A::decode(c[row * p.c_m + column * p.c_n]);
@@ -196,14 +241,13 @@ struct Marks<Step, Tile, true> {
       for (int j = 0; j < TN; ++j)
         if (A::better(acc[i][j], old[i][j])) tile[i][j] = t;
   }
-  SR_FN void store(const ProductParams& p, const Word (&acc)[TM][TN], i64 batch, int row0,
-                   int column0) const {
-    int* arg = p.marks + batch * p.m * i64(p.n);
+  SR_FN void store(const ProductParams& p, const Word (&acc)[TM][TN], const At& at) const {
+    int* arg = p.marks + at.batch * p.m * i64(p.n);
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
-        const int row = row0 + Tile::row(i), column = column0 + Tile::column(j);
+        const int row = at.row + Tile::row(i), column = at.column + Tile::column(j);
         // comparisons do not see a NaN, which may have come in any tile
         const bool nan = A::NAN && acc[i][j] != acc[i][j] && tile[i][j] != UNCHANGED;
         if (row < p.m && column < p.n)

@@ -1,4 +1,4 @@
-// The product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C): one block for each tile of C (and part of k).
+// The product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C): one block for each tile of C, or a part of k.
 #pragma once
 #include "epilogue.cuh"
 #include "loader.cuh"
@@ -22,37 +22,36 @@ struct Product {
 
   SR_FN static void run(const ProductParams& p) {
     if (!is_called(p)) return;
+    const int k_tiles = (p.k + Tile::BK - 1) / Tile::BK;
+#pragma unroll 1
+    for (int piece = 0; piece < 2; ++piece) {
+      const Share share = Share::of(p, k_tiles, piece);
+      if (piece && share.upto <= 0) return;
+      if (piece) __syncthreads();  // all of the first piece is in registers
+      multiply(p, share, piece);
+    }
+  }
+
+  SR_FN static void multiply(const ProductParams& p, const Share& share, int piece) {
     Word* shared = shared_memory<Word>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
+    const Place<Step, Tile> at(p, share.tile);
+    if (p.triangle && at.row - at.row % p.triangle >= at.column + Tile::BN * Step::COLUMNS) return;
 
-    // Which tile: groups of tile rows, so that blocks at work together share rows and columns.
-    constexpr int GROUP = 8;
-    const i64 tiles = i64(p.tiles_m) * p.tiles_n;
-    const i64 rest = blockIdx.x / tiles;
-    const int tile = int(blockIdx.x % tiles);
-    const int split = int(rest % p.splits);
-    const i64 batch = rest / p.splits;
-    const int first = tile / (GROUP * p.tiles_n) * GROUP;
-    const int high = p.tiles_m - first < GROUP ? p.tiles_m - first : GROUP;
-    const int within = tile % (GROUP * p.tiles_n);
-    const int row0 = (first + within % high) * Tile::BM;               // of C
-    const int column0 = within / high * (Tile::BN * Step::COLUMNS);    // of C
-    if (p.triangle && row0 - row0 % p.triangle >= column0 + Tile::BN * Step::COLUMNS) return;
-
-    const int k0 = split * p.k_split;
-    const int depth = p.k - k0 < p.k_split ? p.k - k0 : p.k_split;
-    const int b0 = column0 / Step::COLUMNS * Step::ELEMENTS;
+    const int k0 = share.from * Tile::BK;
+    const int depth = (share.upto * Tile::BK < p.k ? share.upto * Tile::BK : p.k) - k0;
+    const int b0 = at.column / Step::COLUMNS * Step::ELEMENTS;
     const int b_columns = (p.n * Step::ELEMENTS + Step::COLUMNS - 1) / Step::COLUMNS;
     Left left;
-    left.start(static_cast<const typename Left::Element*>(p.a) + batch * p.a_batch +
-                   row0 * p.a_m + k0 * p.a_k, p.a_m, p.a_k, p.m - row0);
+    left.start(static_cast<const typename Left::Element*>(p.a) + at.batch * p.a_batch +
+                   at.row * p.a_m + k0 * p.a_k, p.a_m, p.a_k, p.m - at.row);
     Right right;
-    right.start(static_cast<const typename Right::Element*>(p.b) + batch * p.b_batch +
+    right.start(static_cast<const typename Right::Element*>(p.b) + at.batch * p.b_batch +
                     b0 * p.b_n + k0 * p.b_k, p.b_n, p.b_k, b_columns - b0);
 
     Multiplier<Step, Tile> block;
     block.clear();
     Marks<Step, Tile, ARG> marks;
-    marks.start(p, block.acc, batch, row0, column0);
+    marks.start(p, block.acc, at);
     const Word* as = shared + Tile::row(0);
     const Word* bs = shared + Left::WORDS + Tile::column(0);
     const int whole = depth / Tile::BK;  // tiles; what is left over comes last
@@ -110,8 +109,8 @@ struct Product {
       }
       marks.after(block.acc, whole);
     }
-    marks.store(p, block.acc, batch, row0, column0);
-    Epilogue<Step, Tile, C_WIDE>::store(p, block.acc, batch, split, row0, column0);
+    marks.store(p, block.acc, at);
+    Epilogue<Step, Tile, C_WIDE>::store(p, block.acc, piece, at);
   }
 
   SR_FN static void fetch(Left& left, Right& right, Word* stage, int k_left) {

@@ -150,7 +150,8 @@ def small_launches():
     engine.gemv(semiring, a, b[0], c[0])
     engine.gemv(semiring, a.T, b[0], c[0])
     engine.closure_block(semiring, a, None)
-    engine.closure_batch(semiring, np.stack([a, b]), None, np.empty((2, 40, 40), np.int32))
+    stack = np.stack([a, b])
+    engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
 
 
 @needs_nvrtc
@@ -188,7 +189,7 @@ def test_tiles_fit_a_multiprocessor(kind, tile):
 
 
 @pytest.mark.parametrize("kind", tiles.TILES)
-def test_every_step_of_k_is_in_one_part(kind):
+def test_every_step_of_k_has_a_block(kind):
     for m, words, k, batch in [
         (1, 1, 1, 1), (64, 64, 100_000, 1), (128, 262144, 128, 1), (4096, 4096, 4096, 1),
         (300, 300, 5000, 3), (17, 1, 65, 100),
@@ -196,16 +197,21 @@ def test_every_step_of_k_is_in_one_part(kind):
         for sms in (4, 132):
             launch = tiles.choose(kind, m, words, k, batch, sms)
             assert launch.tile in tiles.TILES[kind]
-            assert (launch.splits - 1) * launch.k_split < k <= launch.splits * launch.k_split
-            assert launch.splits == 1 or launch.k_split % launch.tile.bk == 0
-            assert tiles.choose(kind, m, words, k, batch, sms, split=False).splits == 1
+            tile, k_tiles = launch.tile, -(-k // launch.tile.bk)
+            rest = -(-m // tile.bm) * -(-words // tile.bn) * batch - launch.whole
+            assert rest == 0 or launch.whole % (sms * tile.blocks) == 0
+            assert launch.share <= k_tiles
+            assert launch.share * launch.sharers >= rest * k_tiles
+            assert launch.share * (launch.sharers - 1) < max(rest, 1) * k_tiles
+            assert tiles.choose(kind, m, words, k, batch, sms, split=False).sharers == 0
 
 
-def test_large_products_take_large_tiles_and_deep_ones_split_k():
+def test_large_products_take_large_tiles_and_deep_ones_share_them():
     large = tiles.choose("word", 8192, 8192, 8192, 1, 132)
     assert large.tile.bm * large.tile.bn == max(t.bm * t.bn for t in tiles.TILES["word"])
-    assert large.splits == 1
-    assert tiles.choose("word", 64, 64, 65536, 1, 132).splits > 8
+    assert large.whole == 15 * 132
+    assert large.sharers == 132  # of the last 68 tiles
+    assert tiles.choose("word", 64, 64, 65536, 1, 132).sharers > 8
     small = tiles.choose("word", 100, 100, 100, 1, 132).tile
     assert small.bm * small.bn < 64 * 128
 

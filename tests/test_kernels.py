@@ -53,6 +53,18 @@ def small_tiles(monkeypatch):
     use_tile(monkeypatch, SMALL)
 
 
+def shared_by(sharers, whole):
+    """A choice of tiles: all but the `whole` first ones of C have `sharers` blocks for two."""
+
+    def choose(kind, m, words, k, batch, sms, **_):
+        count = -(-m // SMALL.bm) * -(-words // SMALL.bn) * batch
+        if count <= whole:
+            return Launch(SMALL, count)
+        return tiles.deal(SMALL, count, whole, k, sharers * (count - whole) // 2)
+
+    return choose
+
+
 def use_tile(monkeypatch, tile):
     monkeypatch.setattr(tiles, "TILES", {kind: {tile: 1.0} for kind in tiles.TILES})
 
@@ -388,9 +400,10 @@ def test_scalars_that_cannot_be_taken_out_of_the_sum():
      ("min_plus", "i2"), ("max_min", "f4"), ("xor_land", "?")],
     ids=str,
 )  # fmt: skip
-def test_k_in_parts(name, dtype, monkeypatch):
-    """Parts of k are joined in their order."""
-    monkeypatch.setattr(engine, "choose", lambda *_, **__: Launch(SMALL, 3, 120))
+@pytest.mark.parametrize(("sharers", "whole"), [(3, 0), (4, 0), (7, 1), (31, 1)])
+def test_k_in_parts(name, dtype, sharers, whole, monkeypatch):
+    """Parts of k are joined in their order, whether blocks share one tile of C or two."""
+    monkeypatch.setattr(engine, "choose", shared_by(sharers, whole))
     dtype, rng = np.dtype(dtype), np.random.default_rng(7)
     a, b, c = (reference.small(rng, name, s, dtype, 0, 1) for s in ((17, 241), (241, 19), (17, 19)))
     known = known_of(name, a, b, c)
@@ -406,10 +419,10 @@ def test_k_in_parts(name, dtype, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "dtype"), [("plus_times", "f4"), ("min_plus", "i2"), ("lor_land", "?")]
 )
-@pytest.mark.parametrize("parts", [1, 3], ids=["whole", "in parts"])
-def test_stacks(name, dtype, parts, monkeypatch):
-    k = 24 * parts - 5
-    monkeypatch.setattr(engine, "choose", lambda *_, **__: Launch(SMALL, parts, 24))
+@pytest.mark.parametrize("whole", [99, 2, 0], ids=["whole", "some shared", "all shared"])
+def test_stacks(name, dtype, whole, monkeypatch):
+    k = 67
+    monkeypatch.setattr(engine, "choose", shared_by(3, whole))
     rng = np.random.default_rng(8)
     a, b, c = (
         reference.small(rng, name, s, np.dtype(dtype), 0, 1)
@@ -753,21 +766,31 @@ def test_closures_of_small_matrices(name, dtype, with_marks):
         a = reference.small(rng, name, (3, n, n), dtype, 0, 9)
         if name == "max_times":
             a = (a / 16).astype(dtype)
+        zero, one = semiring.identities(dtype)
         if dtype != BOOL:
-            a[rng.random(a.shape) < 0.7] = reference.stored(name, ALGEBRAS[name].zero, dtype)
-        a[:, range(n), range(n)] = semiring.identities(dtype)[1]
+            a[rng.random(a.shape) < 0.7] = zero
+        loops = (slice(None), range(n), range(n))
+        given = a.copy()  # whose diagonal counts for nothing
+        given[loops] = zero
+        a[loops] = one
         marks = np.broadcast_to(np.arange(n, dtype=np.int32)[:, None], a.shape).copy()
         expected, before = eliminated(name, a, marks)
+        marks_of_edges = np.where(given == zero, np.int32(-9999), marks)
+        trees = eliminated(name, a, marks_of_edges)[1]
+        trees[loops] = -9999
         for how in ("C", "odd", "strided"):
-            x, p = lay(a, how, poison(name, dtype)), lay(marks, how, -5)
+            x, p = lay(given, how, poison(name, dtype)), lay(marks, how, -5)
             known = None
             if dtype.kind in "iu":
                 known = (cpu.facts(semiring, expected).join(cpu.facts(semiring, a)),) * 3
-            done = engine.closure_batch(semiring, x, known, p if with_marks else None)
+            out = np.empty_like(x) if how == "C" else x
+            done = engine.closure_batch(semiring, x, known, out, p if with_marks else None)
             assert done
-            assert_array_equal(x, expected)
+            assert_array_equal(out, expected)
             if with_marks:
-                assert_array_equal(p, before)
+                assert_array_equal(p, trees)
+            if out is not x:
+                assert_array_equal(x, given)
             if n <= engine.BASE:
                 y, q = lay(a[1], how, poison(name, dtype)), lay(marks[1], how, -5)
                 engine.closure_block(semiring, y, known, q if with_marks else None)
@@ -780,5 +803,5 @@ def test_closures_of_small_matrices(name, dtype, with_marks):
 
 def test_a_matrix_too_large_for_one_launch():
     a = np.zeros((2, 300, 300), "f4")
-    assert not engine.closure_batch(sm.semirings["min_plus"], a, None)
+    assert not engine.closure_batch(sm.semirings["min_plus"], a, None, a)
     assert (a == 0).all()

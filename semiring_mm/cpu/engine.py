@@ -804,7 +804,8 @@ def closure_batch(
     semiring: Semiring,
     a: Array,
     known: tuple[Facts, Facts, Facts] | None,
+    out: Array,
     predecessors: NDArray[np.int32] | None = None,
 ) -> bool:
-    """A ← A* for each of a stack of matrices at once, or False where an engine has no such way."""
+    """Out ← (I ⊕ A)* for a stack of matrices at once, or False where an engine has no such way."""
     return False

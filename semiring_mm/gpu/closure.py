@@ -59,10 +59,12 @@ def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape:
 
 
 @functools.lru_cache(maxsize=1024)
-def closure_source(plan: Plan, side: int, entries: int, wide: bool, marks: bool) -> str:
+def closure_source(
+    plan: Plan, side: int, entries: int, wide: bool, fresh: bool, marks: bool
+) -> str:
     """The text of the kernel; see sr::ClosureTile and sr::ClosureShared."""
     nans = marks and plan.keep_nan
-    flags = ", ".join("true" if x else "false" for x in (wide, marks, nans)[side == 0 :])
+    flags = ", ".join("true" if x else "false" for x in (wide, fresh, marks, nans)[side == 0 :])
     body = f"ClosureTile<Algebra, {side}" if side else "ClosureShared<Algebra"
     return f"""#include "closure.cuh"
 {algebra(plan)}
@@ -102,7 +104,7 @@ def closure_block(
 
     With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry strictly improves.
     """
-    if not closure_batch(semiring, a, known, predecessors):
+    if not _close(semiring, a, known, a, predecessors, fresh=False):
         raise MemoryError(
             f"a block of {a.shape[-1]} rows in {a.dtype} does not fit the shared memory of this "
             f"device; use device='cpu', or a narrower dtype"
@@ -110,9 +112,25 @@ def closure_block(
 
 
 def closure_batch(
-    semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
+    semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None = None
 ) -> bool:
-    """The same for a stack of matrices (batch, n, n), or False if n is too large for one launch."""
+    """Out ← (I ⊕ A)* for each of a stack of matrices (batch, n, n); `out` may be `a`.
+
+    With predecessors (and a selective ⊕) P[i, j] becomes the node before j on a path from i, or
+    -9999.
+
+    Returns
+    -------
+    bool
+        False, and nothing is done, if n is too large for one launch.
+    """
+    return _close(semiring, a, known, out, predecessors, fresh=True)
+
+
+def _close(
+    semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None, *,
+    fresh: bool,
+) -> bool:  # fmt: skip
     n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
     if a.size == 0:
         return True
@@ -123,13 +141,17 @@ def closure_batch(
     way = shape(n, word_size(plan), marks, alone=batch <= here.sms)
     if way.shared > here.shared_limit:
         return False
-    steps = strides(a)
-    mark_steps = (0, 0, 0) if predecessors is None else strides(predecessors)
-    wide = way.side > 0 and n % 4 == 0 and all(map(_by_fours, (a, predecessors)))
-    params = pack((address(a), address(predecessors), *steps, *mark_steps), (n,))
-    source = closure_source(plan, way.side, way.entries, wide, marks)
+    steps = [(0, 0, 0) if x is None else strides(x) for x in (a, out, predecessors)]
+    wide = way.side > 0 and n % 4 == 0 and all(map(_by_fours, (a, out, predecessors)))
+    ends = (_bits(x, a.dtype) for x in semiring.identities(a.dtype))
+    params = pack((*map(address, (a, out, predecessors)), *sum(steps, ()), *ends), (n,))
+    source = closure_source(plan, way.side, way.entries, wide, fresh, marks)
     here.kernel(source).launch(batch, way.threads, way.shared, params)
     return True
+
+
+def _bits(x: Any, dtype: np.dtype[Any]) -> int:
+    return int.from_bytes(np.array(x, dtype).tobytes().ljust(8, b"\0"), "little", signed=True)
 
 
 def _by_fours(x: Array | None) -> bool:

@@ -200,6 +200,7 @@ class _Launch:
     marks: int  # bytes of the tiles that won
     last: device.Kernel | None  # joins the parts, or finds the k of each entry
     last_blocks: int
+    last_threads: int
 
 
 def _run(
@@ -227,7 +228,7 @@ def _run(
     params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle))
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if launch.last is not None:
-        launch.last.launch(launch.last_blocks, LAST, 0, params)
+        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
 
 
 def _prepare(
@@ -256,28 +257,29 @@ def _prepare(
         arg is not None,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
-    blocks = tiles_m * tiles_n * chosen.splits * batch
+    blocks = chosen.whole + chosen.sharers
     if blocks > 0x7FFFFFFF:
         raise ValueError(
             f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
             f"launch at most 2147483647; multiply parts of the batch"
         )
-    last, last_blocks = None, 0
-    if chosen.splits > 1:
-        last = here.kernel(join_source(plan, step.name))
-        last_blocks = -(-m * words * batch // LAST)
+    last, last_blocks, last_threads = None, 0, tile.threads
+    if chosen.sharers:
+        last = here.kernel(join_source(kernel))
+        runs = tile.tm * tile.tn // (4 if tile.tn % 4 == 0 else 2)  # sr::JoinParts's
+        last_blocks = (tiles_m * tiles_n * batch - chosen.whole) * runs
     if arg is not None:
         last = here.kernel(find_source(kernel))
-        last_blocks = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch
+        last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)
     every = (a_at, b_at, c_at, arg_at)
     return _Launch(
         here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
-        (m, n, k, batch, tiles_m, tiles_n, chosen.splits, chosen.k_split),
-        batch * chosen.splits * m * words * size if chosen.splits > 1 else 0,
-        0 if arg is None else 4 * batch * m * n, last, last_blocks,
+        (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.sharers, chosen.share),
+        chosen.sharers * chosen.pieces(k) * tile.bm * tile.bn * size,
+        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads,
     )  # fmt: skip
 
 

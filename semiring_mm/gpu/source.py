@@ -317,13 +317,15 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=1024)
-def join_source(plan: Plan, step: str) -> str:
-    """The text of the kernel that joins the parts of a product whose k was split."""
+def join_source(kernel: ProductKernel) -> str:
+    """The text of the kernel that joins the parts of tiles that blocks have shared."""
     return f"""#include "epilogue.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({LAST})
+{algebra(kernel.plan)}
+using Step = sr::{kernel.step}<Algebra>;
+using Shape = sr::Tile<{kernel.tile.arguments()}>;
+extern "C" __global__ void __launch_bounds__({kernel.tile.threads})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::JoinParts<sr::{step}<Algebra>>::run(p);
+  sr::JoinParts<Step, Shape, {_bool(kernel.c_wide)}>::run(p);
 }}
 """
 
@@ -348,7 +350,8 @@ LAST, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
 _POINTERS = "a b c parts marks arg gather flags bad".split()
 _LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
     alpha beta""".split()
-_INTS = """m n k batch tiles_m tiles_n splits k_split mode forbidden unless unit triangle""".split()
+_INTS = """m n k batch tiles_m tiles_n whole sharers share mode forbidden unless unit
+    triangle""".split()
 PRODUCT = (*_POINTERS, *_LONGS, *_INTS)
 
 

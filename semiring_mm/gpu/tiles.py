@@ -6,13 +6,13 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ..cache import cache_directory
 
-__all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares"]
+__all__ = ["TILES", "Launch", "Tile", "choose", "deal", "keep_shares", "measured_shares"]
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,32 @@ TILES["bits"] = TILES["word"]
 
 @dataclass(frozen=True)
 class Launch:
-    """A tile, and into how many parts k is split."""
+    """A tile, and how blocks share the work: see ``sr::Share``.
+
+    Parameters
+    ----------
+    tile : Tile
+    whole : int
+        Tiles of C, the first ones, that have a block each.
+    sharers, share : int
+        Blocks to which the k tiles of all other tiles of C are dealt, and how many each gets.
+    """
 
     tile: Tile
-    splits: int
-    k_split: int
+    whole: int
+    sharers: int = 0
+    share: int = 0
+
+    def pieces(self, k: int) -> int:
+        """In how many tiles of C a sharer may have a part: one where its share divides them."""
+        return 1 if not self.share or -(-k // self.tile.bk) % self.share == 0 else 2
+
+
+def deal(tile: Tile, tiles: int, whole: int, k: int, sharers: int) -> Launch:
+    """The launch in which at most so many blocks share all but the `whole` first tiles of C."""
+    k_tiles = math.ceil(k / tile.bk)
+    share = math.ceil((tiles - whole) * k_tiles / sharers)
+    return Launch(tile, whole, math.ceil((tiles - whole) * k_tiles / share), share)
 
 
 def _file_of(device: str) -> Path:
@@ -140,7 +161,7 @@ _START = 21.0  # steps of k that a block takes to start and to end
 _ALONE = 0.73  # speed of one block on a multiprocessor that has room for several
 _PART = 52.0  # storing a word of a partial result and reading it again
 _JOIN = 7e5  # launching the kernel that joins the parts
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -155,7 +176,11 @@ def choose(
     split: bool = True,
     device: str = "",
 ) -> Launch:
-    """The tile and the split of k that a simple model of the chip expects to be fastest.
+    """The tile and the sharing that a simple model of the chip expects to be fastest.
+
+    Blocks come in waves that fill the chip. The tiles of C in a last wave that does not fill it are
+    shared by as many blocks as do (stream-k, Osama et al. 2023), or where they are few, each by the
+    same number of blocks.
 
     Parameters
     ----------
@@ -168,30 +193,43 @@ def choose(
     sms : int
         Multiprocessors.
     split : bool
-        Whether k may be split.
+        Whether tiles of C may be shared.
     device : str
         Its name, for shares that were measured on it.
     """
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)
     for tile, usual in TILES[kind].items():
-        share = measured.get((kind, tile), usual)
-        blocks = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
-        room = sms * tile.blocks
-        for splits in _SPLITS if split else (1,):
-            if splits > 1 and (k // splits < 2 * tile.bk or blocks * splits > 4 * room):
-                break
-            k_split = math.ceil(k / (splits * tile.bk)) * tile.bk if splits > 1 else k
-            parts = math.ceil(k / k_split)
-            work = tile.bm * tile.bn * (k_split + _START) / share
-            waves, rest = divmod(blocks * parts, room)
-            time = waves * tile.blocks * work
-            if rest:
-                busiest = math.ceil(rest / sms)
-                time += busiest * work / (_ALONE + (1 - _ALONE) * busiest / tile.blocks)
-            if parts > 1:
-                time += _PART * parts * m * words * batch / sms + _JOIN
+        size = tile.bm * tile.bn
+        speed = measured.get((kind, tile), usual)
+        tiles = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
+        for launch in _launches(tile, tiles, k, sms * tile.blocks, split):
+            time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
+            if launch.sharers:
+                shared, apart = tiles - launch.whole, launch.pieces(k) > 1
+                steps = launch.share * tile.bk + _START * (1 + apart * shared / launch.sharers)
+                time += _waves(tile, launch.sharers, sms) * steps * size / speed
+                time += _PART * (launch.sharers + apart * shared) * size / sms + _JOIN
             if best is None or time < best[0]:
-                best = (time, Launch(tile, parts, k_split))
+                best = (time, launch)
     assert best is not None
     return best[1]
+
+
+def _launches(tile: Tile, tiles: int, k: int, room: int, split: bool) -> Iterator[Launch]:
+    """Ways to share tiles of C among blocks, of which there is room for so many at once."""
+    yield Launch(tile, tiles)
+    whole = tiles - tiles % room
+    rest = tiles - whole
+    if not split or not rest or rest * math.ceil(k / tile.bk) >= 1 << 30:
+        return
+    for sharers in (room, *(rest * s for s in _SPLITS if not whole and rest * s <= 4 * room)):
+        if rest * k >= 2 * tile.bk * sharers:
+            yield deal(tile, tiles, whole, k, sharers)
+
+
+def _waves(tile: Tile, blocks: int, sms: int) -> float:
+    """How long so many blocks take together, in the time of a block that has a multiprocessor."""
+    waves, rest = divmod(blocks, sms * tile.blocks)
+    busiest = math.ceil(rest / sms)
+    return waves * tile.blocks + busiest / (_ALONE + (1 - _ALONE) * busiest / tile.blocks)

@@ -296,12 +296,7 @@ def _gpu_gains(s: Semiring, graph: Any, method: str, predecessors: bool) -> bool
 def _own(call: Call, s: Semiring, directed: bool | None) -> tuple[Array, Array | None]:
     """The matrix or matrices of a dense graph to work on, and as they came if they stay so."""
     x = call["graph"]
-    if x.ndim == 3 and x.shape[1] != x.shape[2]:
-        raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
-    if x.ndim not in (2, 3) or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
-    if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
-        raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
+    _check_graph(x)
     if call.out is not None:
         d, original = call.out, None
         if not getattr(d.flags, "writeable", True):
@@ -315,6 +310,15 @@ def _own(call: Call, s: Semiring, directed: bool | None) -> tuple[Array, Array |
         symmetrize(call.engine, s, d)
         original = None
     return d, original
+
+
+def _check_graph(x: Array) -> None:
+    if x.ndim == 3 and x.shape[1] != x.shape[2]:
+        raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
+    if x.ndim not in (2, 3) or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+    if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
+        raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
 
 
 def _matrix_of(d: Array) -> str:
@@ -416,11 +420,14 @@ class _Rounding(Exception):
 
 
 class _Run:
-    """One computation on the matrix `d`, or on a stack of them, which it overwrites."""
+    """One computation on the matrix `d`, which it overwrites, or on a stack of them.
+
+    With `intact` nothing of `d` is changed: whoever closes it joins one to the diagonal.
+    """
 
     def __init__(
         self, engine: Any, s: Semiring, d: Array, original: Array | None,
-        labels: Sequence[Any] | None,
+        labels: Sequence[Any] | None, *, intact: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.xp = engine, engine.xp
         self.s, self.d, self.labels = s, d, labels
@@ -435,6 +442,14 @@ class _Run:
         lowest = facts.lo if s.add_kind == "min" else -facts.hi
         if improving and lowest < 0 and self.original is None:
             self.original = self.d.copy()  # to name a cycle that improves itself
+        if not intact:
+            self._reflexive()
+        self.known = self._known(facts)
+        self.look = self._look(facts)
+
+    def _reflexive(self) -> None:
+        """Join one to the diagonal."""
+        s, engine = self.s, self.engine
         index, loops = self.xp.arange(self.n), self.diagonal()
         best = {"min": self.xp.minimum, "max": self.xp.maximum}.get(s.add_kind)
         if best is not None and self.d.dtype.kind in "iuf":
@@ -442,8 +457,6 @@ class _Run:
         else:
             joined = engine.from_host(evaluate(s.add_expr, engine.to_host(loops), self.one))
         self.d[..., index, index] = joined
-        self.known = self._known(facts)
-        self.look = self._look(facts)
 
     def diagonal(self) -> Array:
         return self.xp.diagonal(self.d, 0, -2, -1)
@@ -790,17 +803,24 @@ def _batch(
     call: Call, s: Semiring, directed: bool | None, predecessors: bool, progress: Progress
 ) -> Any:
     """Many graphs, each a matrix of its own; small ones at once or spread over the threads."""
-    engine = call.engine
-    d, _ = _own(call, s, directed)
-    b, n = d.shape[:2]
+    engine, x = call.engine, call["graph"]
     sparse = engine.SPARSE and s.name == "min_plus"
     task = _Task(engine, s, "auto", directed, predecessors, None, sparse)
+    tick = reporter(progress, float(len(x)))
+    if x.size and x.shape[-1] <= engine.BATCH:
+        keep = call.out is None and not call.moved and directed is not False
+        if keep:
+            _check_graph(x)
+        else:
+            x = _own(call, s, directed)[0]
+        task.check(x)
+        if (solved := _at_once(task, x, keep)) is not None:
+            if tick is not None:
+                tick(float(len(x)))
+            return solved
+    d, _ = _own(call, s, directed)
+    b, n = d.shape[:2]
     task.check(d)
-    tick = reporter(progress, float(b))
-    if d.size and n <= engine.BATCH and (solved := _at_once(task, d)) is not None:
-        if tick is not None:
-            tick(float(b))
-        return solved
     p = engine.xp.empty(d.shape, np.int32) if predecessors else None
 
     def some(first: int, last: int) -> None:
@@ -824,21 +844,21 @@ def _batch(
     return (d, p) if predecessors else d
 
 
-def _at_once(task: _Task, d: Array) -> Any:
-    """All matrices of a stack in one launch, or None where the engine has no such way."""
+def _at_once(task: _Task, d: Array, keep: bool) -> Any:
+    """All matrices of a stack in one launch, or None where the engine has no such way.
+
+    `keep`: they are left as they are, and the result is an array of its own.
+    """
     engine, xp, s = task.engine, task.engine.xp, task.s
     if task.predecessors and d.dtype.kind == "b":
         return None
-    run = _Run(engine, s, d, None, None)
-    index, p = xp.arange(run.n), None
-    if task.predecessors:  # one k after the other with strict improvements: these are trees
-        start = index.astype(np.int32)[:, np.newaxis]
-        p = xp.where(run.d == run.zero, np.int32(NO_PREDECESSOR), start)
-        p[:, index, index] = NO_PREDECESSOR
-    if not engine.closure_batch(s, run.d, run.known, p):
+    run = _Run(engine, s, d, d if keep else None, None, intact=True)
+    # one k after the other with strict improvements: the predecessors are trees
+    p = xp.empty(d.shape, np.int32) if task.predecessors else None
+    closed = xp.empty(d.shape, d.dtype) if keep and run.d is d else run.d
+    if not engine.closure_batch(s, run.d, run.known, closed, p):
         return None
-    if p is not None:
-        p[:, index, index] = NO_PREDECESSOR  # a cycle that rounding took for better than none
+    run.d = closed
     better = engine.to_host((run.diagonal() != run.one).any(1)) if run.look else np.zeros(0, bool)
     for i in np.flatnonzero(better).tolist():  # a cycle to name, or rounding
         if run.original is None:
@@ -847,5 +867,6 @@ def _at_once(task: _Task, d: Array) -> Any:
         run.d[i] = solved[0] if task.predecessors else solved
         if p is not None:
             p[i] = solved[1]
-    closed = run.d if run.back is None else run.restore(run.d, d)
+    if run.back is not None:
+        closed = run.restore(run.d, None if keep else d)
     return closed if p is None else (closed, p)
