@@ -257,9 +257,9 @@ struct Marks<Step, Tile, true> {
 };
 
 // The k of each entry: in the tile of k that won, the first that gives the best value. A thread for
-// each entry; the columns of a block stay in the cache while it goes down the rows. WIDE: four
-// steps of k lie side by side in A, aligned.
-template <class Step, int BK, bool WIDE>
+// each entry; the columns of a block stay in the cache while it goes down the rows. A_WIDE, B_WIDE:
+// four steps of k lie side by side, aligned.
+template <class Step, int BK, bool A_WIDE, bool B_WIDE>
 struct FindArg {
   using A = typename Step::Algebra;
   using Compute = typename A::Compute;
@@ -283,15 +283,16 @@ struct FindArg {
   }
 
   SR_FN static int best(const ProductParams& p, const Storage* a, const Storage* b, int first) {
-    constexpr int N = WIDE ? 4 : 1;
+    constexpr int N = A_WIDE || B_WIDE ? 4 : 1;
     Compute value[BK];  // [BK]
 #pragma unroll
     for (int q = 0; q < BK; q += N) {
       const int k = first + q < p.k ? first + q : first;  // the first again does not win
-      const auto left = *reinterpret_cast<const Pack<Storage, N>*>(a + (WIDE ? k : k * p.a_k));
+      Storage left[N], right[N];  // [N]
+      steps<A_WIDE>(left, a, k, p.a_k);
+      steps<B_WIDE>(right, b, k, p.b_k);
 #pragma unroll
-      for (int e = 0; e < N; ++e)
-        value[q + e] = A::mul(A::decode(left.x[e]), A::decode(b[(k + e) * p.b_k]));
+      for (int e = 0; e < N; ++e) value[q + e] = A::mul(A::decode(left[e]), A::decode(right[e]));
     }
     int found = 0;
     Compute most = value[0];
@@ -302,6 +303,18 @@ struct FindArg {
         found = q;
       }
     return first + found;
+  }
+  // N steps from k on, all inside: where N is 4, p.k is a multiple of it.
+  template <bool WIDE, int N>
+  SR_FN static void steps(Storage (&x)[N], const Storage* from, int k, i64 step) {
+    if constexpr (WIDE) {
+      const auto group = *reinterpret_cast<const Pack<Storage, N>*>(from + k);
+#pragma unroll
+      for (int e = 0; e < N; ++e) x[e] = group.x[e];
+    } else {
+#pragma unroll
+      for (int e = 0; e < N; ++e) x[e] = from[(k + e) * step];
+    }
   }
   SR_FN static int first_nan(const ProductParams& p, const Storage* a, const Storage* b) {
     int k = 0;

@@ -40,6 +40,7 @@ from .source import (
     FIND_ROWS,
     KINDS,
     LAST,
+    PRODUCT,
     ProductKernel,
     Step,
     find_source,
@@ -167,6 +168,7 @@ def product(
 
 
 _WORTH_A_SCAN = 512**3  # pairs
+_WORTH_A_TURN = 64  # rows of C that look through each column of B
 
 
 def _kinds(x: Facts) -> int:
@@ -175,6 +177,9 @@ def _kinds(x: Facts) -> int:
 
 def _by_columns(c: Array) -> bool:
     return bool(c.strides[-2] == c.itemsize and c.strides[-1] != c.itemsize)
+
+
+_B_STRIDES = PRODUCT.index("b_k")  # among the parameters
 
 
 @dataclass(eq=False)
@@ -201,6 +206,7 @@ class _Launch:
     last: device.Kernel | None  # joins the parts, or finds the k of each entry
     last_blocks: int
     last_threads: int
+    turned: bool  # whether it reads a copy of B with k as its contiguous direction
 
 
 def _run(
@@ -221,12 +227,18 @@ def _run(
         launch = way.launches[key] = _prepare(here, way, a, b, c, arg, gather, triangle)
     parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
     marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
-    longs = (
-        *addresses, *map(address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
+    rest = (
+        *map(address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
         scalar_bits(way.plan, alpha), scalar_bits(way.plan, beta),
     )  # fmt: skip
-    params = pack(longs, (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle))
+    ints = (*launch.sizes, mode, forbidden, unless, 1, BASE * triangle)
+    params = pack((*addresses, *rest), ints)
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+    if launch.turned:
+        turned = here.xp.ascontiguousarray(b.swapaxes(-1, -2))
+        batch, n, k = strides(turned)
+        addresses[1], at = address(turned), _B_STRIDES - len(addresses)
+        params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
     if launch.last is not None:
         launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
 
@@ -263,13 +275,15 @@ def _prepare(
             f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
             f"launch at most 2147483647; multiply parts of the batch"
         )
-    last, last_blocks, last_threads = None, 0, tile.threads
+    last, last_blocks, last_threads, turned = None, 0, tile.threads, False
     if chosen.sharers:
         last = here.kernel(join_source(kernel))
         runs = tile.tm * tile.tn // (4 if tile.tn % 4 == 0 else 2)  # sr::JoinParts's
         last_blocks = (tiles_m * tiles_n * batch - chosen.whole) * runs
     if arg is not None:
-        last = here.kernel(find_source(kernel))
+        # neighbouring entries were won by different tiles of k: along columns each reads alone
+        turned = not b_k and m >= _WORTH_A_TURN
+        last = here.kernel(find_source(kernel, k % 4 == 0 if turned else b_k and kernel.b_wide))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)
@@ -279,7 +293,7 @@ def _prepare(
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.sharers, chosen.share),
         chosen.sharers * chosen.pieces(k) * tile.bm * tile.bn * size,
-        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads,
+        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, turned,
     )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from ..plan import Plan
 from .tiles import Tile
 
 __all__ = [
-    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "STORAGE", "ProductKernel", "Step", "algebra",
-    "find_source", "join_source", "kind_of", "pack", "product_source", "steps", "word_size",
+    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
+    "algebra", "find_source", "join_source", "kind_of", "pack", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
@@ -331,14 +331,18 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=1024)
-def find_source(kernel: ProductKernel) -> str:
-    """The text of the kernel that finds the k of each entry in the tile of k that won."""
+def find_source(kernel: ProductKernel, b_wide: bool) -> str:
+    """The text of the kernel that finds the k of each entry in the tile of k that won.
+
+    `b_wide`: four steps of k of B lie side by side, aligned.
+    """
+    a_wide = _bool(kernel.a_k and kernel.a_wide)
     return f"""#include "epilogue.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 extern "C" __global__ void __launch_bounds__({LAST})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::FindArg<Step, {kernel.tile.bk}, {_bool(kernel.a_k and kernel.a_wide)}>::run(p);
+  sr::FindArg<Step, {kernel.tile.bk}, {a_wide}, {_bool(b_wide)}>::run(p);
 }}
 """
 
