@@ -15,7 +15,8 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "find_source", "join_source", "kind_of", "pack", "product_source", "steps", "word_size",
+    "algebra", "find_source", "join_source", "kind_of", "pack", "product_source", "steps",
+    "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
