@@ -11,7 +11,7 @@ struct ProductParams {
   const void* a;
   const void* b;
   void* c;
-  void* parts;         // [sharers, or twice that][TM * TN][THREADS] of Word: see Share
+  void* parts;         // [tiles of C][splits][TM * TN][THREADS] of Word, where k is split
   int* marks;          // [batch][m][n] tiles of k, for FindArg
   int* arg;            // k of each entry, ...
   const int* gather;   // ... or what stands here in row k, where an entry improved
@@ -22,7 +22,8 @@ struct ProductParams {
   i64 alpha, beta;     // the low bytes are a Compute
   int m, n, k, batch;
   int tiles_m, tiles_n;
-  int whole, sharers, share;  // see Share; for a vector, parts of k and the steps in each
+  int whole;           // tiles of C with a block each; ...
+  int splits, k_split; // ... parts of k that the others are split into, and the steps in each
   int mode;            // READ_C, ALPHA, BETA
   u32 forbidden;       // kinds of entries with which ...
   int unless;          // ... this kernel does not run (0), or only runs (1)
@@ -36,22 +37,18 @@ SR_FN bool is_called(const ProductParams& p) {
   return !p.flags || ((*p.flags & p.forbidden) != 0) == (p.unless != 0);
 }
 
-// What a block computes. The first `whole` tiles of C have a block each. The k tiles of all others
-// are dealt, tile after tile of C, to `sharers` blocks: `share` to each, at most the k tiles of a
-// tile of C, so that a block works on one tile of C or on the end of one and the start of the next.
+// What a block computes. The first `whole` tiles of C have a block each, all others `splits` blocks,
+// each of which takes `k_split` steps of k.
 struct Share {
-  int tile;        // of C
-  int from, upto;  // its k tiles
+  int tile, split;  // of C; -1 for all of k
+  int k, depth;     // the first step, and how many
 
-  // The first or the second piece of this block's work; the second may be empty.
-  SR_FN static Share of(const ProductParams& p, int k_tiles, int piece) {
-    if (int(blockIdx.x) < p.whole) return {int(blockIdx.x), 0, piece ? 0 : k_tiles};
-    const int first = (int(blockIdx.x) - p.whole) * p.share, tile = first / k_tiles;
-    const int all = (p.tiles_m * p.tiles_n * p.batch - p.whole) * k_tiles;
-    const int last = first + p.share < all ? first + p.share : all;
-    const int end = (tile + 1) * k_tiles;  // of this tile of C
-    if (piece) return {p.whole + tile + 1, 0, last - end};
-    return {p.whole + tile, first - tile * k_tiles, (last < end ? last : end) - tile * k_tiles};
+  SR_FN explicit Share(const ProductParams& p) : tile(blockIdx.x), split(-1), k(0), depth(p.k) {
+    if (tile < p.whole) return;
+    split = (tile - p.whole) % p.splits;
+    tile = p.whole + (tile - p.whole) / p.splits;
+    k = split * p.k_split;
+    depth = p.k - k < p.k_split ? p.k - k : p.k_split;
   }
 };
 
@@ -117,9 +114,9 @@ struct Epilogue {
   static constexpr int MOST = 16 / int(sizeof(Storage));
   static constexpr int GROUP = !WIDE ? 1 : RUN < MOST ? RUN : MOST;
 
-  SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], int piece,
+  SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], const Share& share,
                           const Place<Step, Tile>& at) {
-    if (int(blockIdx.x) >= p.whole) return keep(p, acc, piece);
+    if (share.split >= 0) return keep(p, acc, share);
     const Join<A> join(p);
 #pragma unroll
     for (int i = 0; i < TM; ++i)
@@ -149,13 +146,13 @@ struct Epilogue {
     }
   }
 
-  // Words of a part of a sum over k, in the order of the threads.
-  SR_FN static Word* part(const ProductParams& p, int sharer, int piece) {
-    const i64 slot = sharer + piece * i64(p.sharers);
-    return static_cast<Word*>(p.parts) + slot * (Tile::BM * Tile::BN) + threadIdx.x;
+  // This thread's words of a part of a sum over k, THREADS apart.
+  SR_FN static Word* part(const ProductParams& p, int tile, int split) {
+    const i64 index = i64(tile - p.whole) * p.splits + split;
+    return static_cast<Word*>(p.parts) + index * (Tile::BM * Tile::BN) + threadIdx.x;
   }
-  SR_FN static void keep(const ProductParams& p, const Word (&acc)[TM][TN], int piece) {
-    Word* to = part(p, int(blockIdx.x) - p.whole, piece);
+  SR_FN static void keep(const ProductParams& p, const Word (&acc)[TM][TN], const Share& share) {
+    Word* to = part(p, share.tile, share.split);
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -163,8 +160,8 @@ struct Epilogue {
   }
 };
 
-// The tiles of C that blocks have shared, from their parts in the order of k: a block for VN
-// accumulators of each thread.
+// The tiles of C whose k was split, from their parts in order: a block for VN accumulators of each
+// thread.
 template <class Step, class Tile, bool WIDE>
 struct JoinParts {
   using Store = Epilogue<Step, Tile, WIDE>;
@@ -173,21 +170,18 @@ struct JoinParts {
 
   SR_FN static void run(const ProductParams& p) {
     if (!is_called(p)) return;
-    const int tile = int(blockIdx.x) / RUNS, first = int(blockIdx.x) % RUNS * VN;
-    const int k_tiles = (p.k + Tile::BK - 1) / Tile::BK;
-    const int begin = tile * k_tiles, end = begin + k_tiles;
+    const int tile = p.whole + int(blockIdx.x) / RUNS, first = int(blockIdx.x) % RUNS * VN;
+    const Word* part = Store::part(p, tile, 0) + first * Tile::THREADS;
     Word sum[VN];  // [VN]
-    for (int sharer = begin / p.share; sharer * p.share < end; ++sharer) {
-      const bool starts = sharer * p.share < begin, only = sharer == begin / p.share;
-      const Word* part = Store::part(p, sharer, starts) + first * Tile::THREADS;
 #pragma unroll
-      for (int v = 0; v < VN; ++v) {
-        const Word x = part[v * Tile::THREADS];
-        sum[v] = only ? x : Step::join(sum[v], x);
-      }
+    for (int v = 0; v < VN; ++v) sum[v] = part[v * Tile::THREADS];
+    for (int s = 1; s < p.splits; ++s) {
+      part += Tile::BM * Tile::BN;
+#pragma unroll
+      for (int v = 0; v < VN; ++v) sum[v] = Step::join(sum[v], part[v * Tile::THREADS]);
     }
     const Join<typename Step::Algebra> join(p);
-    const Place<Step, Tile> at(p, p.whole + tile);
+    const Place<Step, Tile> at(p, tile);
     Store::run(p, join, sum, at, first / TN, first % TN);
   }
 };

@@ -54,7 +54,8 @@ struct Multiplier {
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
-      for (int j = 0; j < TN; ++j) {
+      for (int s = 0; s < TN; ++s) {
+        const int j = i % 2 ? TN - 1 - s : s;  // to and fro: at a turn, b is still at hand
         if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
         else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
         else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);

@@ -18,35 +18,25 @@ struct Product {
   // Turns in the body of the inner loop: more of them would not fit the instruction cache.
   static constexpr int MOST = Step::SHORT ? 8 : 4, UNROLL = TURNS < MOST ? TURNS : MOST;
   static_assert(TURNS % UNROLL == 0, "fragments take turns in two sets of registers");
+  // Whether the next tile is asked for after the first turn, when the arithmetic is under way, or
+  // before it: the first is faster where the branch is not taken many times in vain (measured).
+  static constexpr bool LATE = TURNS <= 2 * UNROLL;
   static_assert(!ARG || Step::COLUMNS == 1, "a k for each accumulator");
 
   SR_FN static void run(const ProductParams& p) {
     if (!is_called(p)) return;
-    const int k_tiles = (p.k + Tile::BK - 1) / Tile::BK;
-#pragma unroll 1
-    for (int piece = 0; piece < 2; ++piece) {
-      const Share share = Share::of(p, k_tiles, piece);
-      if (piece && share.upto <= 0) return;
-      if (piece) __syncthreads();  // all of the first piece is in registers
-      multiply(p, share, piece);
-    }
-  }
-
-  SR_FN static void multiply(const ProductParams& p, const Share& share, int piece) {
-    Word* shared = shared_memory<Word>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
+    const Share share(p);
     const Place<Step, Tile> at(p, share.tile);
     if (p.triangle && at.row - at.row % p.triangle >= at.column + Tile::BN * Step::COLUMNS) return;
-
-    const int k0 = share.from * Tile::BK;
-    const int depth = (share.upto * Tile::BK < p.k ? share.upto * Tile::BK : p.k) - k0;
+    Word* shared = shared_memory<Word>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
     const int b0 = at.column / Step::COLUMNS * Step::ELEMENTS;
     const int b_columns = (p.n * Step::ELEMENTS + Step::COLUMNS - 1) / Step::COLUMNS;
     Left left;
     left.start(static_cast<const typename Left::Element*>(p.a) + at.batch * p.a_batch +
-                   at.row * p.a_m + k0 * p.a_k, p.a_m, p.a_k, p.m - at.row);
+                   at.row * p.a_m + share.k * p.a_k, p.a_m, p.a_k, p.m - at.row);
     Right right;
     right.start(static_cast<const typename Right::Element*>(p.b) + at.batch * p.b_batch +
-                    b0 * p.b_n + k0 * p.b_k, p.b_n, p.b_k, b_columns - b0);
+                    b0 * p.b_n + share.k * p.b_k, p.b_n, p.b_k, b_columns - b0);
 
     Multiplier<Step, Tile> block;
     block.clear();
@@ -54,7 +44,7 @@ struct Product {
     marks.start(p, block.acc, at);
     const Word* as = shared + Tile::row(0);
     const Word* bs = shared + Left::WORDS + Tile::column(0);
-    const int whole = depth / Tile::BK;  // tiles; what is left over comes last
+    const int whole = share.depth / Tile::BK;  // tiles; what is left over comes last
 
     if (whole > 0) {
       fetch(left, right, shared, Tile::BK);
@@ -66,7 +56,7 @@ struct Product {
       for (int t = 0; t < whole; ++t) {
         const int now = t % 2 * WORDS, next = WORDS - now;
         const bool more = t + 1 < whole;
-        if (more) fetch(left, right, shared + next, Tile::BK);
+        if (!LATE && more) fetch(left, right, shared + next, Tile::BK);
         marks.before(block.acc);
         const Word* a_now = as + now;
         const Word* b_now = bs + now;
@@ -74,6 +64,8 @@ struct Product {
         for (int part = 0; part < TURNS / UNROLL; ++part) {
 #pragma unroll
           for (int turn = 0; turn < UNROLL; ++turn) {
+            if (LATE && turn == 1 && part == 0 && more)
+              fetch(left, right, shared + next, Tile::BK);
             if (turn + 1 == UNROLL) {  // the last turn's arithmetic hides the change of tiles
               const bool last = part + 1 == TURNS / UNROLL;
               a_now += UNROLL * Step::DEPTH * Left::LD;
@@ -95,7 +87,7 @@ struct Product {
         marks.after(block.acc, t);
       }
     }
-    if (const int rest = depth - whole * Tile::BK) {
+    if (const int rest = share.depth - whole * Tile::BK) {
       const int now = whole % 2 * WORDS;
       fetch(left, right, shared + now, rest);
       commit(left, right, shared + now);
@@ -110,7 +102,7 @@ struct Product {
       marks.after(block.acc, whole);
     }
     marks.store(p, block.acc, at);
-    Epilogue<Step, Tile, C_WIDE>::store(p, block.acc, piece, at);
+    Epilogue<Step, Tile, C_WIDE>::store(p, block.acc, share, at);
   }
 
   SR_FN static void fetch(Left& left, Right& right, Word* stage, int k_left) {

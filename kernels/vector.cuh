@@ -26,8 +26,8 @@ struct Vector {
 
   SR_FN static void run(const ProductParams& p) {
     const i64 row0 = i64(blockIdx.x % u32(p.tiles_m)) * (ROWS * GROUPS);
-    const int split = int(blockIdx.x / u32(p.tiles_m)), k0 = split * p.share;
-    const int k1 = p.k - k0 < p.share ? p.k : k0 + p.share;
+    const int split = int(blockIdx.x / u32(p.tiles_m)), k0 = split * p.k_split;
+    const int k1 = p.k - k0 < p.k_split ? p.k : k0 + p.k_split;
     const Storage* x = static_cast<const Storage*>(p.b);
     Compute acc[ROWS];  // [ROWS]
 #pragma unroll
@@ -41,7 +41,7 @@ struct Vector {
     for (int r = 0; r < ROWS; ++r) {
       const i64 i = row0 + row(r);
       if (i >= p.m) continue;
-      if (p.sharers > 1) {
+      if (p.splits > 1) {
         static_cast<Compute*>(p.parts)[i64(split) * p.m + i] = acc[r];
       } else {
         Storage* y = static_cast<Storage*>(p.c) + i * p.c_m;
@@ -174,7 +174,7 @@ struct JoinVector {
     if (i < p.m) {
       const Compute* part = static_cast<const Compute*>(p.parts) + i;
 #pragma unroll 4
-      for (int s = warp; s < p.sharers; s += warps) sum = A::add(sum, part[i64(s) * p.m]);
+      for (int s = warp; s < p.splits; s += warps) sum = A::add(sum, part[i64(s) * p.m]);
     }
     Compute* shared = shared_memory<Compute>() + threadIdx.x;  // [warps][32]
     *shared = sum;

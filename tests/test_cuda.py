@@ -102,6 +102,10 @@ LARGE = [
 ]
 
 
+#: Bytes, where the schedules without any were slower when they were measured.
+SPILLS = {("f8", "General"): 128, ("f2", "NonnegativePaired"): 128}
+
+
 def operations(cubin, path):
     path.write_bytes(cubin)
     text = subprocess.run(
@@ -129,8 +133,8 @@ def test_instructions_of_large_products(sources_of, tmp_path):
         found = operations(cubin, tmp_path / f"{i}.cubin")
         for instruction in expected:
             assert found[instruction] > 0, (name, dtype, step, instruction, found)
-        if dtype != "f8":  # two blocks of which share a multiprocessor, which is worth some spills
-            assert " 0 bytes spill stores" in report, (name, dtype, step, report)
+        spilled = int(re.search(r"(\d+) bytes spill stores", report)[1])
+        assert spilled <= SPILLS.get((dtype, step), 0), (name, dtype, step, report)
 
 
 def small_launches():
@@ -197,21 +201,22 @@ def test_every_step_of_k_has_a_block(kind):
         for sms in (4, 132):
             launch = tiles.choose(kind, m, words, k, batch, sms)
             assert launch.tile in tiles.TILES[kind]
-            tile, k_tiles = launch.tile, -(-k // launch.tile.bk)
-            rest = -(-m // tile.bm) * -(-words // tile.bn) * batch - launch.whole
-            assert rest == 0 or launch.whole % (sms * tile.blocks) == 0
-            assert launch.share <= k_tiles
-            assert launch.share * launch.sharers >= rest * k_tiles
-            assert launch.share * (launch.sharers - 1) < max(rest, 1) * k_tiles
-            assert tiles.choose(kind, m, words, k, batch, sms, split=False).sharers == 0
+            tile, splits, k_split = launch.tile, launch.splits, launch.k_split
+            parted = -(-m // tile.bm) * -(-words // tile.bn) * batch - launch.whole
+            assert parted >= 0
+            if parted:
+                assert launch.whole % (sms * tile.blocks) == 0
+                assert (splits - 1) * k_split < k <= splits * k_split
+                assert k_split % tile.bk == 0
+            assert tiles.choose(kind, m, words, k, batch, sms, split=False).splits == 1
 
 
-def test_large_products_take_large_tiles_and_deep_ones_share_them():
+def test_large_products_take_large_tiles_and_deep_ones_split_k():
     large = tiles.choose("word", 8192, 8192, 8192, 1, 132)
     assert large.tile.bm * large.tile.bn == max(t.bm * t.bn for t in tiles.TILES["word"])
     assert large.whole == 15 * 132
-    assert large.sharers == 132  # of the last 68 tiles
-    assert tiles.choose("word", 64, 64, 65536, 1, 132).sharers > 8
+    assert large.splits > 2  # for the last 68 tiles
+    assert tiles.choose("word", 64, 64, 65536, 1, 132).splits > 8
     small = tiles.choose("word", 100, 100, 100, 1, 132).tile
     assert small.bm * small.bn < 64 * 128
 

@@ -53,14 +53,14 @@ def small_tiles(monkeypatch):
     use_tile(monkeypatch, SMALL)
 
 
-def shared_by(sharers, whole):
-    """A choice of tiles: all but the `whole` first ones of C have `sharers` blocks for two."""
+def split_in(splits, whole):
+    """A choice of tiles in which k is split for all but the `whole` first tiles of C."""
 
     def choose(kind, m, words, k, batch, sms, **_):
-        count = -(-m // SMALL.bm) * -(-words // SMALL.bn) * batch
-        if count <= whole:
-            return Launch(SMALL, count)
-        return tiles.deal(SMALL, count, whole, k, sharers * (count - whole) // 2)
+        tiles_of_c = -(-m // SMALL.bm) * -(-words // SMALL.bn) * batch
+        if tiles_of_c <= whole:
+            return Launch(SMALL, tiles_of_c)
+        return tiles.split_k(SMALL, whole, k, splits)
 
     return choose
 
@@ -400,10 +400,10 @@ def test_scalars_that_cannot_be_taken_out_of_the_sum():
      ("min_plus", "i2"), ("max_min", "f4"), ("xor_land", "?")],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize(("sharers", "whole"), [(3, 0), (4, 0), (7, 1), (31, 1)])
-def test_k_in_parts(name, dtype, sharers, whole, monkeypatch):
-    """Parts of k are joined in their order, whether blocks share one tile of C or two."""
-    monkeypatch.setattr(engine, "choose", shared_by(sharers, whole))
+@pytest.mark.parametrize(("splits", "whole"), [(3, 0), (4, 0), (7, 1)])
+def test_k_in_parts(name, dtype, splits, whole, monkeypatch):
+    """Parts of k are joined in their order."""
+    monkeypatch.setattr(engine, "choose", split_in(splits, whole))
     dtype, rng = np.dtype(dtype), np.random.default_rng(7)
     a, b, c = (reference.small(rng, name, s, dtype, 0, 1) for s in ((17, 241), (241, 19), (17, 19)))
     known = known_of(name, a, b, c)
@@ -419,10 +419,10 @@ def test_k_in_parts(name, dtype, sharers, whole, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "dtype"), [("plus_times", "f4"), ("min_plus", "i2"), ("lor_land", "?")]
 )
-@pytest.mark.parametrize("whole", [99, 2, 0], ids=["whole", "some shared", "all shared"])
+@pytest.mark.parametrize("whole", [99, 2, 0], ids=["whole", "some in parts", "in parts"])
 def test_stacks(name, dtype, whole, monkeypatch):
     k = 67
-    monkeypatch.setattr(engine, "choose", shared_by(3, whole))
+    monkeypatch.setattr(engine, "choose", split_in(3, whole))
     rng = np.random.default_rng(8)
     a, b, c = (
         reference.small(rng, name, s, np.dtype(dtype), 0, 1)

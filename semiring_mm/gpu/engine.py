@@ -269,17 +269,18 @@ def _prepare(
         arg is not None,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
-    blocks = chosen.whole + chosen.sharers
+    split = tiles_m * tiles_n * batch - chosen.whole
+    blocks = chosen.whole + split * chosen.splits
     if blocks > 0x7FFFFFFF:
         raise ValueError(
             f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
             f"launch at most 2147483647; multiply parts of the batch"
         )
     last, last_blocks, last_threads, turned = None, 0, tile.threads, False
-    if chosen.sharers:
+    if split:
         last = here.kernel(join_source(kernel))
         runs = tile.tm * tile.tn // (4 if tile.tn % 4 == 0 else 2)  # sr::JoinParts's
-        last_blocks = (tiles_m * tiles_n * batch - chosen.whole) * runs
+        last_blocks = split * runs
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
         turned = not b_k and m >= _WORTH_A_TURN
@@ -291,8 +292,8 @@ def _prepare(
     return _Launch(
         here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
-        (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.sharers, chosen.share),
-        chosen.sharers * chosen.pieces(k) * tile.bm * tile.bn * size,
+        (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
+        split * chosen.splits * tile.bm * tile.bn * size,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, turned,
     )  # fmt: skip
 

@@ -319,7 +319,7 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 @functools.lru_cache(maxsize=1024)
 def join_source(kernel: ProductKernel) -> str:
-    """The text of the kernel that joins the parts of tiles that blocks have shared."""
+    """The text of the kernel that joins the parts of tiles whose k was split."""
     return f"""#include "epilogue.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
@@ -355,7 +355,7 @@ LAST, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
 _POINTERS = "a b c parts marks arg gather flags bad".split()
 _LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
     alpha beta""".split()
-_INTS = """m n k batch tiles_m tiles_n whole sharers share mode forbidden unless unit
+_INTS = """m n k batch tiles_m tiles_n whole splits k_split mode forbidden unless unit
     triangle""".split()
 PRODUCT = (*_POINTERS, *_LONGS, *_INTS)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..cache import cache_directory
 
-__all__ = ["TILES", "Launch", "Tile", "choose", "deal", "keep_shares", "measured_shares"]
+__all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares", "split_k"]
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
     },
     "coded": {
-        Tile(128, 256, 8, 8, 16, 8): 0.82,
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
         Tile(128, 128, 8, 8, 16, 8, 2): 0.81,
         **_SMALL,
     },
-    "pair": {Tile(128, 128, 32, 8, 16, 8, 2): 0.82, **_SMALL},
+    "pair": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
     "halves": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
     "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.80},
     "wide": {Tile(128, 64, 16, 8, 4, 8, 2): 0.80, Tile(32, 32, 32, 4, 2, 8, 4): 0.45},
     "arg": {
-        Tile(128, 128, 16, 8, 8, 8): 0.60,
+        Tile(64, 128, 32, 8, 8, 8, 2): 0.62,
         Tile(64, 64, 16, 4, 4, 8, 2): 0.45,
         Tile(32, 32, 32, 4, 2, 8, 4): 0.30,
     },
@@ -101,32 +101,27 @@ TILES["bits"] = TILES["word"]
 
 @dataclass(frozen=True)
 class Launch:
-    """A tile, and how blocks share the work: see ``sr::Share``.
+    """A tile, and how the work is dealt out.
 
     Parameters
     ----------
     tile : Tile
     whole : int
         Tiles of C, the first ones, that have a block each.
-    sharers, share : int
-        Blocks to which the k tiles of all other tiles of C are dealt, and how many each gets.
+    splits, k_split : int
+        Blocks that share each of the other tiles of C, and the steps of k that each takes.
     """
 
     tile: Tile
     whole: int
-    sharers: int = 0
-    share: int = 0
-
-    def pieces(self, k: int) -> int:
-        """In how many tiles of C a sharer may have a part: one where its share divides them."""
-        return 1 if not self.share or -(-k // self.tile.bk) % self.share == 0 else 2
+    splits: int = 1
+    k_split: int = 0
 
 
-def deal(tile: Tile, tiles: int, whole: int, k: int, sharers: int) -> Launch:
-    """The launch in which at most so many blocks share all but the `whole` first tiles of C."""
-    k_tiles = math.ceil(k / tile.bk)
-    share = math.ceil((tiles - whole) * k_tiles / sharers)
-    return Launch(tile, whole, math.ceil((tiles - whole) * k_tiles / share), share)
+def split_k(tile: Tile, whole: int, k: int, splits: int) -> Launch:
+    """The launch in which tiles of C after the first `whole` are split into at most so many."""
+    k_split = math.ceil(k / (splits * tile.bk)) * tile.bk
+    return Launch(tile, whole, math.ceil(k / k_split), k_split)
 
 
 def _file_of(device: str) -> Path:
@@ -161,7 +156,7 @@ _START = 21.0  # steps of k that a block takes to start and to end
 _ALONE = 0.73  # speed of one block on a multiprocessor that has room for several
 _PART = 52.0  # storing a word of a partial result and reading it again
 _JOIN = 7e5  # launching the kernel that joins the parts
-_SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 20, 24, 32, 48, 64)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -176,11 +171,10 @@ def choose(
     split: bool = True,
     device: str = "",
 ) -> Launch:
-    """The tile and the sharing that a simple model of the chip expects to be fastest.
+    """The tile and the split of k that a simple model of the chip expects to be fastest.
 
-    Blocks come in waves that fill the chip. The tiles of C in a last wave that does not fill it are
-    shared by as many blocks as do (stream-k, Osama et al. 2023), or where they are few, each by the
-    same number of blocks.
+    Blocks come in waves that fill the chip. Where the last tiles of C would not fill a wave, their
+    k is split, so that together they take less time than one.
 
     Parameters
     ----------
@@ -205,11 +199,9 @@ def choose(
         tiles = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
         for launch in _launches(tile, tiles, k, sms * tile.blocks, split):
             time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
-            if launch.sharers:
-                shared, apart = tiles - launch.whole, launch.pieces(k) > 1
-                steps = launch.share * tile.bk + _START * (1 + apart * shared / launch.sharers)
-                time += _waves(tile, launch.sharers, sms) * steps * size / speed
-                time += _PART * (launch.sharers + apart * shared) * size / sms + _JOIN
+            if parts := (tiles - launch.whole) * launch.splits:
+                time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
+                time += _PART * parts * size / sms + _JOIN
             if best is None or time < best[0]:
                 best = (time, launch)
     assert best is not None
@@ -217,15 +209,13 @@ def choose(
 
 
 def _launches(tile: Tile, tiles: int, k: int, room: int, split: bool) -> Iterator[Launch]:
-    """Ways to share tiles of C among blocks, of which there is room for so many at once."""
+    """Ways to deal out tiles of C, where there is room for so many blocks at once."""
     yield Launch(tile, tiles)
     whole = tiles - tiles % room
-    rest = tiles - whole
-    if not split or not rest or rest * math.ceil(k / tile.bk) >= 1 << 30:
-        return
-    for sharers in (room, *(rest * s for s in _SPLITS if not whole and rest * s <= 4 * room)):
-        if rest * k >= 2 * tile.bk * sharers:
-            yield deal(tile, tiles, whole, k, sharers)
+    for splits in _SPLITS if split and whole < tiles else ():
+        if k < 2 * tile.bk * splits or (tiles - whole) * splits > 8 * room:
+            break
+        yield split_k(tile, whole, k, splits)
 
 
 def _waves(tile: Tile, blocks: int, sms: int) -> float:

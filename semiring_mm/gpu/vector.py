@@ -175,7 +175,7 @@ def gemv(
         "bad": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
         "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
-        "sharers": way.splits, "share": way.k_split,
+        "splits": way.splits, "k_split": way.k_split,
         "mode": mode_of(accumulate, alpha, beta),
     }  # fmt: skip
     params = _params(fields)

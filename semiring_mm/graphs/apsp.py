@@ -852,11 +852,16 @@ def _at_once(task: _Task, d: Array, keep: bool) -> Any:
     engine, xp, s = task.engine, task.engine.xp, task.s
     if task.predecessors and d.dtype.kind == "b":
         return None
-    run = _Run(engine, s, d, d if keep else None, None, intact=True)
     # one k after the other with strict improvements: the predecessors are trees
     p = xp.empty(d.shape, np.int32) if task.predecessors else None
-    closed = xp.empty(d.shape, d.dtype) if keep and run.d is d else run.d
-    if not engine.closure_batch(s, run.d, run.known, closed, p):
+    closed = xp.empty(d.shape, d.dtype) if keep else d
+    early = keep and d.dtype.kind not in "biu"  # the device computes while the host looks at d
+    if early and not engine.closure_batch(s, d, None, closed, p):
+        return None
+    run = _Run(engine, s, d, d if keep else None, None, intact=True)
+    if run.d is not d:  # integers that had to be widened
+        closed = run.d
+    if not early and not engine.closure_batch(s, run.d, run.known, closed, p):
         return None
     run.d = closed
     better = engine.to_host((run.diagonal() != run.one).any(1)) if run.look else np.zeros(0, bool)
