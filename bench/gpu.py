@@ -219,6 +219,21 @@ def sgemm(size: Any, options: Options) -> Line:
     return product_line(size, a, b, "plus_times", "plus-times f32", contenders)
 
 
+def turned(turn_a: bool, turn_b: bool) -> Build:
+    """Sgemm of operands that lie by columns, without a copy."""
+
+    def build(n: int, options: Options) -> Line:
+        a, b = (random((n, n), "f4", "normal", seed) for seed in (1, 2))
+        x, y = a.T if turn_a else a, b.T if turn_b else b
+        contenders = [
+            Contender(OURS, lambda: sm.sgemm(None, x, y), float(n) ** 3),
+            Contender("cuBLAS by CuPy", lambda: cupy.matmul(x, y), float(n) ** 3),
+        ]
+        return product_line(n, x, y, "plus_times", "plus-times f32", contenders)
+
+    return build
+
+
 def product(kind: str, dtype: str, ceiling: str, data: str = "normal") -> Build:
     """C = A B over a built-in semiring."""
 
@@ -397,6 +412,21 @@ def apsp(*, directed: bool = True, predecessors: bool = False) -> Build:
     return build
 
 
+def from_host(n: int, options: Options) -> Line:
+    """A graph that lies on the host goes to the device, and its distances come back."""
+    w = graph(n, True)
+    host, work = w.get(), float(n) ** 3
+    contenders = [
+        Contender(OURS, lambda: sm.apsp(host, directed=True, device="cuda"), work),
+        Contender("on the device", lambda: sm.apsp(w, directed=True), work, ours=True),
+    ]
+    return Line(
+        "", words(n), "T/s", 0, contenders, "min-plus f32 ≥ 0",
+        check=lambda d: path_check(n, True)(Rows(lambda i: cupy.asnumpy(d[int(i)]))),
+        prepare=poison(4 * n * n), pairs=work, bytes=8.0 * n * n,
+    )  # fmt: skip
+
+
 def batch(predecessors: bool) -> Build:
     """Many small graphs at once."""
 
@@ -513,6 +543,9 @@ CASES = [
     Case("sgemm", sgemm, (256, 512, 1024, 2048, 4096, 8192, 16384), SMALL),
     Case("sgemm, low", sgemm, LOW, ((3, 70, 50),)),
     Case("sgemm, narrow", sgemm, NARROW, ((50, 70, 3),)),
+    Case("sgemm, Aᵀ B", turned(True, False), (8192,)),
+    Case("sgemm, A Bᵀ", turned(False, True), (8192,)),
+    Case("sgemm, Aᵀ Bᵀ", turned(True, True), (8192,)),
     Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
     Case(
         "min-plus f32 ≥ 0", product("min_plus", "f4", "min-plus f32 ≥ 0", "uniform"),
@@ -554,6 +587,7 @@ CASES = [
     Case("apsp f32", apsp(), (4096, 8192, 16384, 32768), full=(65536,)),
     Case("apsp f32, undirected", apsp(directed=False), (16384,)),
     Case("apsp f32, predecessors", apsp(predecessors=True), (8192, 16384, 32768)),
+    Case("apsp f32, from the host", from_host, (16384,)),
     Case("apsp f32, batch", batch(False), ((1000, 240), (10_000, 64)), ((5, 20),)),
     Case("apsp f32, batch, predecessors", batch(True), ((10_000, 64),), ((5, 20),)),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm.gpu import device, engine
+from semiring_mm.gpu import device, engine, memory
 
 pytestmark = [
     pytest.mark.gpu,
@@ -152,6 +152,21 @@ def test_threads_and_streams_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("size", [0, 1, 10_001, 65_536, 200_000])
+def test_large_copies_go_in_pieces(size, monkeypatch):
+    import cupy
+
+    monkeypatch.setattr(memory, "_PIECE", 10_000)
+    x = np.random.default_rng(size).integers(0, 255, (size, 3)).astype("u1")
+    for host in (x, x[::-1], x.T, x.view("i1"), x.astype("f4")):
+        there = memory.from_host(host)
+        assert isinstance(there, cupy.ndarray)
+        for _ in range(2):  # the buffers are used again
+            assert_array_equal(memory.to_host(there), host)
+        there[: size // 2] += 1
+        assert_array_equal(memory.to_host(there), there.get())
 
 
 def test_sgemm_of_random_numbers():

@@ -33,7 +33,7 @@ from ..semirings import Semiring
 from . import device
 from .closure import BASE, closure_batch, closure_block
 from .facts import facts, flags_of
-from .memory import free_memory, from_host, mirror, on, wait
+from .memory import free_memory, from_host, mirror, on, to_host, wait
 from .packing import packed_bits
 from .source import (
     FIND_COLUMNS,
@@ -53,7 +53,7 @@ from .source import (
 )
 from .tiles import choose
 from .vector import gemv
-from .views import address, aligned, scaled, strides, to_host
+from .views import address, aligned, scaled, strides
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",

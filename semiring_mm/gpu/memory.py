@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from . import device
+import numpy as np
+from numpy.typing import NDArray
+
+from . import device, views
 from .source import pack
 from .views import address, strides
 
-__all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "wait"]
+__all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "to_host", "wait"]
 
 Array = Any
 
@@ -50,7 +56,92 @@ def wait() -> None:
 
 def from_host(x: Array) -> Array:
     """A copy on the device."""
-    return device.current().xp.array(x)
+    xp = device.current().xp
+    if x.nbytes <= 2 * _PIECE or not x.flags.c_contiguous:
+        return xp.array(x)
+    there = xp.empty(x.shape, x.dtype)
+    with _Pieces(x.nbytes) as pieces:
+        for at, size, buffer in pieces:
+            pieces.copy(buffer, _bytes(x)[at : at + size])
+            pieces.move(there.data.ptr + at, buffer.ctypes.data, size, up=True)
+    return there
+
+
+def to_host(x: Array) -> NDArray[Any]:
+    """A copy on the host; waits for it."""
+    if x.nbytes <= 2 * _PIECE or not hasattr(x, "get") or not x.flags.c_contiguous:
+        return views.to_host(x)
+    here = np.empty(x.shape, x.dtype)
+    started: list[tuple[int, int, Array]] = []
+    with _Pieces(x.nbytes) as pieces:
+        for at, size, buffer in pieces:
+            pieces.move(buffer.ctypes.data, x.data.ptr + at, size, up=False)
+            started.append((at, size, buffer))
+            if len(started) == _BUFFERS:
+                pieces.land(here, *started.pop(0))
+        for one in started:
+            pieces.land(here, *one)
+    return here
+
+
+# Pieces of a large copy: while one travels between the device and pinned memory, the next is copied
+# between that and the array, by several threads, since one alone is slower than the bus.
+_PIECE, _BUFFERS, _COPIERS = 32 << 20, 3, 6
+
+
+class _Pieces:
+    """A copy in pieces: (first byte, bytes, pinned memory that is free) for each."""
+
+    def __init__(self, size: int) -> None:
+        import cupy
+
+        self._cuda, self._size = cupy.cuda, size
+        self._pinned = [cupy.cuda.alloc_pinned_memory(_PIECE) for _ in range(_BUFFERS)]
+        self._events: dict[int, Any] = {}  # by the address of the buffer: when it is free, or full
+        self._pool = ThreadPoolExecutor(_COPIERS)
+
+    def __enter__(self) -> _Pieces:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for event in self._events.values():  # before the buffers can go to others
+            event.synchronize()
+        self._pool.shutdown()
+
+    def __iter__(self) -> Iterator[tuple[int, int, Array]]:
+        for i, at in enumerate(range(0, self._size, _PIECE)):
+            size = min(_PIECE, self._size - at)
+            buffer = np.frombuffer(self._pinned[i % _BUFFERS], np.uint8, size)
+            self._wait(buffer)
+            yield at, size, buffer
+
+    def _wait(self, buffer: Array) -> None:
+        if event := self._events.get(buffer.ctypes.data):
+            event.synchronize()
+
+    def move(self, to: int, source: int, size: int, *, up: bool) -> None:
+        """Begin to copy between a buffer and the device, on the current stream."""
+        runtime, stream = self._cuda.runtime, self._cuda.get_current_stream()
+        kind = runtime.memcpyHostToDevice if up else runtime.memcpyDeviceToHost
+        runtime.memcpyAsync(to, source, size, kind, stream.ptr)
+        event = self._cuda.Event(disable_timing=True)
+        event.record(stream)
+        self._events[source if up else to] = event
+
+    def land(self, here: Array, at: int, size: int, buffer: Array) -> None:
+        """Copy a piece that came from the device to its place in an array."""
+        self._wait(buffer)
+        self.copy(_bytes(here)[at : at + size], buffer)
+
+    def copy(self, to: Array, source: Array) -> None:
+        """Between two places on the host."""
+        ends = np.linspace(0, len(to), _COPIERS + 1).astype(int)
+        parts = [slice(*x) for x in itertools.pairwise(ends.tolist())]
+        list(self._pool.map(lambda part: np.copyto(to[part], source[part]), parts))
+
+
+def _bytes(x: Array) -> Array:
+    return x.reshape(-1).view(np.uint8)
 
 
 def free_memory() -> int | None:
