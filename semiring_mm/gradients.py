@@ -46,7 +46,9 @@ _ENTRIES = 1 << 20  # of a temporary array
 class Library(Protocol):
     """What the formulas need of a library beside what all array libraries have in common."""
 
-    xp: Any  # where its functions are: exp, where, minimum, full_like, …
+    @property
+    def xp(self) -> Any:
+        """Where exp, where, minimum, full_like and the like are."""
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         """The entries of `x` at an index along one axis, broadcast along the others."""
@@ -239,6 +241,8 @@ def _log_shares(
     engine: Any, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
 ) -> Pair:
     xp = engine.xp
+    rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
+    a, b, c = a - rows, b - cols, c - rows - cols  # shares stay, and rounding is of small numbers
     left, right = (xp.zeros((*c.shape[:-2], *x.shape[-2:]), c.dtype) for x in (a, b))
     for sign in (1, -1):
         part = xp.maximum(sign * g, 0)
@@ -251,6 +255,14 @@ def _log_shares(
         if needs[1]:
             right += sign * xp.exp(b + multiply(engine, s, a.swapaxes(-1, -2), weight))
     return left, right
+
+
+def _largest(xp: Any, x: Array, axis: int) -> Array:
+    """The largest entry along an axis, 0 where that is infinite."""
+    if not x.size:
+        return 0
+    largest = xp.max(x, axis, keepdims=True)
+    return xp.where(xp.isfinite(largest), largest, 0)
 
 
 def _any_shares(

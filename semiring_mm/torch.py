@@ -247,7 +247,7 @@ _selective = torch.compiler.assume_constant_result(_selects)
 # --- what the formulas need of PyTorch ----------------------------------------------------------
 
 
-class _Torch:
+class _Functions:
     xp = torch
 
     @staticmethod
@@ -263,6 +263,9 @@ class _Torch:
     @staticmethod
     def product(a: Tensor, b: Tensor) -> Tensor:
         return torch.ops.semiring_mm.product(a, b, "plus_times", False)[0]
+
+
+_TORCH = _Functions()
 
 
 def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
@@ -321,13 +324,13 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
         found = torch.ops.semiring_mm.product_shares(g, a, b, c, ctx.row, *ctx.needs)
         pair = tuple(x if need else None for x, need in zip(found, ctx.needs, strict=True))
     elif kind == "bilinear":
-        pair = gradients.bilinear(_Torch, g, a, b, ctx.shapes, ctx.needs)
+        pair = gradients.bilinear(_TORCH, g, a, b, ctx.shapes, ctx.needs)
     elif ctx.shapes[0][-1] == 0:
         pair = tuple(g.new_zeros(shape) for shape in ctx.shapes)
     else:
         if arg is None:
             arg = torch.ops.semiring_mm.product(a, b, ctx.row, True)[1]
-        pair = gradients.selective(_Torch, s, g, arg, a, b, ctx.shapes, ctx.needs)
+        pair = gradients.selective(_TORCH, s, g, arg, a, b, ctx.shapes, ctx.needs)
     return *(None if x is None else x.to(g.dtype) for x in pair), None, None
 
 

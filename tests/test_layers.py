@@ -138,3 +138,12 @@ def test_the_compiler_is_loaded_by_the_first_product():
     loaded = modules_after(use + "sm.matmul(np.ones((3, 3)), np.ones((3, 3)), 'min_plus')")
     assert "llvmlite" in loaded
     assert not OPTIONAL - {"llvmlite"} & loaded
+
+
+@pytest.mark.parametrize("name", sorted(NEIGHBOURS))
+def test_a_neighbour_that_is_absent_is_named(name):
+    script = f"import sys; sys.modules['{name}'] = None\nimport semiring_mm.{name}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert f"pip install {name}" in done.stderr.splitlines()[-1]
