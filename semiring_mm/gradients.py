@@ -18,7 +18,6 @@ on the engines, where the arrays live.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -217,15 +216,13 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     With another ⊗, O(m·n·k) values of it in parts of some megabytes.
     """
     with Call(g=g, a=a, b=b, c=c) as call:
-        xp = call.engine.xp
         dtype = call["a"].dtype
         came, left, right, c = (call[name] for name in ("g", "a", "b", "c"))
         if dtype.itemsize < 4:  # and c again: its rounding would be that of all shares
             came, left, right = (x.astype(np.float32) for x in (came, left, right))
             c = multiply(call.engine, s, left, right)
         shares = _log_shares if (s.add, s.mul) == (_LOG.add, _LOG.mul) else _any_shares
-        quiet = np.errstate(all="ignore") if xp is np else contextlib.nullcontext()
-        with quiet:
+        with np.errstate(all="ignore"):
             results = shares(call.engine, s, came, left, right, c, needs)
         left, right = (
             call.give(sum_to(x, y.shape).astype(dtype)) if need else None
@@ -328,7 +325,8 @@ def along_trees(s: Semiring, g: Array, d: Array | None, w: Array | None, p: Arra
         out = xp.empty((math.prod(call["p"].shape[:-2]), n, n), call["g"].dtype)
         for i in range(len(out)):
             one = {name: None if x is None else x[i] for name, x in stack.items()}
-            _along_trees(xp, s, out=out[i], **one)
+            with np.errstate(all="ignore"):  # of the factors where no path leads
+                _along_trees(xp, s, out=out[i], **one)
         return call.give(out.reshape(*call["p"].shape[:-2], n, n))
 
 
