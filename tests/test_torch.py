@@ -1,7 +1,10 @@
 """semiring_mm.torch: gradients against plain PyTorch and against differences, and the operators."""
 
 import itertools
+import json
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +18,10 @@ from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
 from semiring_mm.torch import _row, apsp, closure, matmul  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # of these, none is installed
+from bench import neighbours_torch  # noqa: E402
+from examples import torch_crf, torch_shortest_path  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
@@ -387,6 +394,49 @@ def test_many_gradients_at_once(name):
     for i in range(5):
         one = torch.autograd.grad(c, (a, b), g[i], retain_graph=True)
         assert_close(tuple(x[i] for x in at_once), one)
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+
+def test_a_conditional_random_field_learns_and_decodes():
+    losses, alone, chained = torch_crf.main(steps=30)
+    assert losses[-1] < losses[0] / 3
+    assert chained > alone + 0.1
+    emissions, transitions = tensors((2, 4, 3), (3, 3), low=-1)
+    assert_close(
+        gradients_of(torch_crf.total(emissions, transitions, "log_plus"), (emissions, transitions)),
+        gradients_of(torch_crf.plain(emissions, transitions), (emissions, transitions)),
+    )
+    with torch.no_grad():
+        every = torch.tensor(list(itertools.product(range(3), repeat=4)))
+        scores = torch_crf.score(emissions[:1].expand(81, 4, 3), transitions, every)
+    assert_close(scores.logsumexp(0), torch_crf.total(emissions, transitions, "log_plus")[0])
+    assert torch.equal(torch_crf.decode(emissions, transitions)[0], every[scores.argmax()])
+
+
+def test_a_layer_of_shortest_paths_learns_costs():
+    losses, found, true = torch_shortest_path.main(steps=80, side=8)
+    assert losses[-1] < losses[0] / 50
+    assert_close(found, true, rtol=0.1, atol=0)
+    layer = torch_shortest_path.Times(4, 3)
+    with torch.no_grad():
+        layer.raw.copy_(torch.tensor([0.1, 0.7, 1.9]))
+    found, expected = layer(), torch_shortest_path.plain(layer.weights())
+    assert_close(found, expected)
+    assert_close(gradients_of(found, (layer.raw,)), gradients_of(expected, (layer.raw,)))
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    assert neighbours_torch.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
+    assert [line["case"] for line in raw["lines"]] == list(neighbours_torch.LINES)
+    for line in raw["lines"]:
+        assert all(row["samples"] for row in line["contenders"])
+        assert line["checked"]
+        assert neighbours_torch.row(line) in printed
+    neighbours_torch.main(["--quick", "--memory", "min-plus product", "PyTorch"])
+    assert int(capsys.readouterr().out) >= 0
 
 
 # --- on a CUDA device ---------------------------------------------------------------------------
