@@ -20,6 +20,7 @@ MARKERS = {
     "gpu": ("<!-- bench-gpu:begin -->", "<!-- bench-gpu:end -->"),
     "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
     "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
+    "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

@@ -266,8 +266,13 @@ def _of_torch(x: Any, name: str) -> Array:
     _refuse_grad(x, name)
     torch = sys.modules["torch"]
     if x.dtype == torch.bfloat16:
-        from ml_dtypes import bfloat16
-
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise ImportError(
+                f"{name} is of bfloat16, which NumPy has by the package ml_dtypes: python -m pip "
+                f"install ml_dtypes, or use {name}.float()"
+            ) from None
         return x.view(torch.int16).numpy().view(bfloat16)
     return x.numpy()
 

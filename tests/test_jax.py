@@ -1,6 +1,9 @@
 """semiring_mm.jax: gradients against plain JAX, inside jit and vmap, and what is refused."""
 
+import json
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,10 @@ jax = pytest.importorskip("jax", reason="JAX is not here: pip install '.[jax]'")
 import jax.numpy as jnp  # noqa: E402
 
 from semiring_mm.jax import apsp, closure, matmul  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
+from bench import neighbours_jax  # noqa: E402
+from bench.measure import Line  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
@@ -201,6 +208,13 @@ def test_inside_jit_for_another_device_is_an_error(call):
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):
         call(arrays((3, 3))[0])
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    assert neighbours_jax.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
+    assert all(neighbours_jax.row(Line.from_raw(line)) in printed for line in raw["lines"])
+    assert all(line["checked"] for line in raw["lines"])
 
 
 @pytest.mark.gpu
