@@ -32,7 +32,6 @@ def main(words: list[str] | None = None) -> int:
         return _renew()
     import jax
 
-    jax.config.update("jax_platforms", "cpu")  # others would be refused
     about = machine.describe()
     result: dict[str, Any] = {
         "format": 1,
@@ -43,10 +42,11 @@ def main(words: list[str] | None = None) -> int:
         "threads": about["cores"],
         "lines": [],
     }
-    for line in _lines(32 if args.quick else 512, about["cores"]):
-        sample(line, quick=args.quick)
-        result["lines"].append(line.raw())
-        print(row(line), flush=True)
+    with jax.default_device(jax.devices("cpu")[0]):
+        for line in _lines(32 if args.quick else 512, about["cores"]):
+            sample(line, quick=args.quick)
+            result["lines"].append(line.raw())
+            print(row(line), flush=True)
     out = args.out
     if out is None and not args.quick:
         name = f"jax-cpu-{machine.slug(about['cpu'])}-{result['date'][:10]}.json"
