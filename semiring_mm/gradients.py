@@ -272,10 +272,8 @@ def _any_shares(
     step = max(1, _ENTRIES // max(1, c.size))
     for first in range(0, k, step):
         part = slice(first, first + step)
-        x, y = (
-            a[..., :, part, np.newaxis],
-            b[..., np.newaxis, part, :],
-        )  # (m, step, 1), (1, step, n)
+        x = a[..., :, part, np.newaxis]  # (m, step, 1)
+        y = b[..., np.newaxis, part, :]  # (1, step, n)
         share = g[..., :, np.newaxis, :]  # (m, 1, n)
         if s.add_kind != "+":
             over = c[..., :, np.newaxis, :]
@@ -351,7 +349,9 @@ def _along_trees(
         sums = xp.where(there, g[top], 0).astype(np.float64)
         passed = xp.where(there, factor(onward, top, slice(None), before), 0).astype(np.float64)
         target = before + n * xp.arange(len(sums))[:, np.newaxis]
-        while passed.any():
+        for _ in range(n.bit_length()):
+            if not passed.any():
+                break
             sums += _add_at(xp, target, passed * sums)
             passed *= passed.ravel()[target]
             target = target.ravel()[target]

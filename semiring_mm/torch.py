@@ -355,8 +355,8 @@ def _shares_fake(
 
 
 def _shares_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    (*tensors,) = _aligned(dims[:4], *args[:4])
-    g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in tensors)
+    aligned = _aligned(dims[:4], *args[:4])
+    g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in aligned)
     pair = torch.ops.semiring_mm.product_shares(g, a, b, c, *args[4:])
     shapes = [_unmapped(x, dim) for x, dim in zip(args[1:3], dims[1:3], strict=True)]
     return tuple(
@@ -424,15 +424,13 @@ def _trees_fake(g: Tensor, d: Tensor | None, w: Tensor | None, p: Tensor, row: s
 
 
 def _trees_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    tensors = [
-        None
-        if x is None
-        else (x[None] if dim is None else x.movedim(dim, 0)).expand(
-            info.batch_size, *_unmapped(x, dim)
-        )
-        for x, dim in zip(args[:4], dims[:4], strict=True)
-    ]
-    stacks = [None if x is None else _stacked(x) for x in tensors]
+    def stacked(x: Tensor | None, dim: int | None) -> Tensor | None:
+        if x is None:
+            return None
+        front = x[None] if dim is None else x.movedim(dim, 0)
+        return _stacked(front.expand(info.batch_size, *front.shape[1:]))
+
+    stacks = map(stacked, args[:4], dims[:4])
     found = torch.ops.semiring_mm.closure_trees(*stacks, args[4])
     return found.reshape(info.batch_size, *_unmapped(args[3], dims[3])[:-2], *found.shape[-2:]), 0
 
