@@ -18,6 +18,9 @@ ROOFLINE = machine.ROOT / "docs" / "roofline.svg"
 MARKERS = {
     "cpu": ("<!-- bench:begin -->", "<!-- bench:end -->"),
     "gpu": ("<!-- bench-gpu:begin -->", "<!-- bench-gpu:end -->"),
+    "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
+    "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
+    "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

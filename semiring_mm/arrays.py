@@ -183,6 +183,11 @@ def where(x: Any, name: str) -> int | None:
     """The CUDA device that an array lives on, or None for the host."""
     if isinstance(x, np.ndarray):
         return None
+    if "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
+        raise TypeError(
+            f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: use "
+            f"matmul, closure and apsp of semiring_mm.jax there"
+        )
     if hasattr(x, "__dlpack_device__"):
         try:
             kind, index = x.__dlpack_device__()
@@ -261,8 +266,13 @@ def _of_torch(x: Any, name: str) -> Array:
     _refuse_grad(x, name)
     torch = sys.modules["torch"]
     if x.dtype == torch.bfloat16:
-        from ml_dtypes import bfloat16
-
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise ImportError(
+                f"{name} is of bfloat16, which NumPy has by the package ml_dtypes: python -m pip "
+                f"install ml_dtypes, or use {name}.float()"
+            ) from None
         return x.view(torch.int16).numpy().view(bfloat16)
     return x.numpy()
 
@@ -270,8 +280,8 @@ def _of_torch(x: Any, name: str) -> Array:
 def _refuse_grad(x: Any, name: str) -> None:
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{name} is a tensor that requires a gradient, and none is computed here: use "
-            f"{name}.detach()"
+            f"{name} is a tensor that requires a gradient, and none is computed here: use matmul, "
+            f"closure and apsp of semiring_mm.torch, or {name}.detach()"
         )
 
 

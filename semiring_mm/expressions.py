@@ -4,7 +4,7 @@ An expression in the names ``a`` and ``b`` is parsed with :mod:`ast` against a l
 allowed, so nothing of the caller's is ever evaluated unchecked. The tree is then read in four ways:
 by NumPy (:func:`evaluate`), as CUDA C++ (:func:`to_cuda`), as vector code by the CPU engine's
 compiler, and by two small analyses that decide whether an integer can overflow (:func:`interval`)
-and whether a NaN can appear (:func:`may_be_nan`).
+and whether a NaN can appear (:func:`may_be_nan`). :func:`derivative` makes a tree of a tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Expr", "evaluate", "interval", "may_be_nan", "parse", "to_cuda"]
+__all__ = ["Expr", "derivative", "evaluate", "interval", "may_be_nan", "parse", "to_cuda"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +206,93 @@ def evaluate(expr: Expr, a: Any, b: Any) -> Any:
         args = [x.astype(number) if getattr(x, "dtype", None) == np.bool_ else x for x in args]
     with np.errstate(all="ignore"):
         return _UFUNCS[expr.op](*args)
+
+
+# --- derivatives ------------------------------------------------------------------------------
+
+ZERO, ONE = Expr("const", (), 0), Expr("const", (), 1)
+
+
+@lru_cache(maxsize=512)
+def derivative(expr: Expr, variable: str) -> Expr:
+    """The derivative of ``expr`` with respect to ``a`` or ``b``, simplified where it is constant.
+
+    Where two operands of min or max are equal, it is that of the first; that of ``abs`` at 0 is 0.
+    Comparisons, bitwise operations and ``//`` are constant between their jumps.
+
+    Examples
+    --------
+    >>> derivative(parse("max(a, b)"), "a") == parse("1 if a >= b else 0")
+    True
+    """
+    if expr.op == variable:
+        return ONE
+    if not expr.args or expr.op in COMPARISONS | BITWISE or expr.op == "//":
+        return ZERO
+    if expr.op == "if":
+        return _choice(expr.args[0], *(derivative(arg, variable) for arg in expr.args[1:]))
+    u, v = (*expr.args, ZERO)[:2]
+    du, dv = derivative(u, variable), derivative(v, variable)
+    match expr.op:
+        case "+":
+            return _sum(du, dv)
+        case "-":
+            return _sum(du, _negative(dv))
+        case "neg":
+            return _negative(du)
+        case "*":
+            return _sum(_times(du, v), _times(u, dv))
+        case "/":
+            return _over(_sum(du, _negative(_times(expr, dv))), v)
+        case "%":
+            return _sum(du, _negative(_times(Expr("//", (u, v)), dv)))
+        case "min":
+            return _choice(Expr("<=", (u, v)), du, dv)
+        case "max":
+            return _choice(Expr(">=", (u, v)), du, dv)
+        case "abs":
+            below = _choice(Expr("<", (u, ZERO)), _negative(du), ZERO)
+            return _choice(Expr(">", (u, ZERO)), du, below)
+        case "exp":
+            return _times(expr, du)
+        case "expm1":
+            return _times(Expr("exp", (u,)), du)
+        case "log":
+            return _over(du, u)
+        case "log1p":
+            return _over(du, _sum(ONE, u))
+        case "sqrt":
+            return _over(du, _times(Expr("const", (), 2), expr))
+        case "logaddexp":  # equal operands share, infinite ones too
+            half = Expr("const", (), 0.5)
+            shares = [
+                _choice(Expr("==", (u, v)), half, Expr("exp", (Expr("-", (x, expr)),)))
+                for x in (u, v)
+            ]
+            return _sum(_times(shares[0], du), _times(shares[1], dv))
+    raise AssertionError(f"no rule for {expr.op}")
+
+
+def _sum(u: Expr, v: Expr) -> Expr:
+    return v if u == ZERO else u if v == ZERO else Expr("+", (u, v))
+
+
+def _negative(u: Expr) -> Expr:
+    return Expr("const", (), -u.value) if u.op == "const" else Expr("neg", (u,))
+
+
+def _times(u: Expr, v: Expr) -> Expr:
+    if ZERO in (u, v):
+        return ZERO
+    return v if u == ONE else u if v == ONE else Expr("*", (u, v))
+
+
+def _over(u: Expr, v: Expr) -> Expr:
+    return u if u == ZERO else Expr("/", (u, v))
+
+
+def _choice(condition: Expr, u: Expr, v: Expr) -> Expr:
+    return u if u == v else Expr("if", (condition, u, v))
 
 
 # --- integers: can it overflow? ---------------------------------------------------------------

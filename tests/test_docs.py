@@ -21,6 +21,9 @@ WITH_EXAMPLES = {
     "semiring_mm.expressions",
     "semiring_mm.semirings",
 }
+#: Modules for users of another library.
+NEIGHBOURS = {f"semiring_mm.{name}": name for name in ("torch", "jax")}
+WITH_EXAMPLES |= set(NEIGHBOURS)
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,8 @@ def _as_a_reader_sees_it():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
+    if name in NEIGHBOURS:
+        pytest.importorskip(NEIGHBOURS[name])
     module = importlib.import_module(name)
     found = doctest.testmod(module)
     assert found.failed == 0

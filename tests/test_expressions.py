@@ -289,3 +289,34 @@ def test_cuda_text_of_the_built_ins():
 )  # fmt: skip
 def test_cuda_text(text, expected):
     assert ex.to_cuda(ex.parse(text), "double") == expected
+
+
+# --- derivatives --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a + b", "a - 2 * b", "-a * b", "a / b", "a * a / (1 + b)", "(a + b) % 0.7", "a // b + b",
+        "min(a, b)", "max(a, 2 * b)", "abs(a - b)", "exp(a) * log(b)", "log1p(a * b)", "expm1(-b)",
+        "sqrt(a + b * b)", "logaddexp(a, 2 * b)", "a if a < b else 3 * b", "(a < b) * a",
+    ],
+)  # fmt: skip
+def test_derivatives_are_differences(text):
+    expr, step = ex.parse(text), 1e-6
+    a, b = np.random.default_rng(3).uniform(0.1, 2, (2, 50))
+    for name, (da, db) in {"a": (step, 0), "b": (0, step)}.items():
+        after, before = ex.evaluate(expr, a + da, b + db), ex.evaluate(expr, a - da, b - db)
+        found = np.broadcast_to(ex.evaluate(ex.derivative(expr, name), a, b), a.shape)
+        np.testing.assert_allclose(found, (after - before) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+def test_derivatives_where_operands_are_equal():
+    zero, infinite = np.zeros(2), np.full(2, -inf)
+    for text, expected in (("min(a, b)", (1, 0)), ("max(a, b)", (1, 0)), ("abs(a)", (0, 0))):
+        for name, value in zip("ab", expected, strict=True):
+            assert_array_equal(ex.evaluate(ex.derivative(ex.parse(text), name), zero, zero), value)
+    half = ex.derivative(ex.parse("logaddexp(a, b)"), "a")
+    assert_array_equal(ex.evaluate(half, infinite, infinite), 0.5)
+    assert ex.derivative(ex.parse("a + b"), "a") == ex.parse("1")
+    assert ex.derivative(ex.parse("(a != 0) & (b != 0)"), "b") == ex.parse("0")

@@ -19,11 +19,14 @@ ORDER = """
     gpu.memory gpu.engine
     arrays config blas files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
+    gradients torch jax
     __init__ plot cli __main__
 """.split()
 #: Methods that hand over to a module above, imported when they are called.
 UPWARD = {("semirings", "laws")}
-OPTIONAL = {"cupy", "llvmlite", "matplotlib", "ml_dtypes", "networkx", "scipy"}
+#: Modules for the users of a library, who have imported it.
+NEIGHBOURS = {"torch", "jax"}
+OPTIONAL = {"cupy", "llvmlite", "matplotlib", "ml_dtypes", "networkx", "scipy"} | NEIGHBOURS
 
 
 def modules():
@@ -96,7 +99,8 @@ def test_what_is_optional_or_slow_is_imported_where_it_is_used(name):
     for target, at_import in imports(name, ALL[name]):
         top = target.split(".")[0]
         if at_import and top:
-            assert top in sys.stdlib_module_names | {"numpy"}, f"{name} imports {target} at once"
+            known = sys.stdlib_module_names | {"numpy"} | (NEIGHBOURS & {name})
+            assert top in known, f"{name} imports {target} at once"
         if (name, target[1:]) in UPWARD:
             assert not at_import
 
@@ -134,3 +138,12 @@ def test_the_compiler_is_loaded_by_the_first_product():
     loaded = modules_after(use + "sm.matmul(np.ones((3, 3)), np.ones((3, 3)), 'min_plus')")
     assert "llvmlite" in loaded
     assert not OPTIONAL - {"llvmlite"} & loaded
+
+
+@pytest.mark.parametrize("name", sorted(NEIGHBOURS))
+def test_a_neighbour_that_is_absent_is_named(name):
+    script = f"import sys; sys.modules['{name}'] = None\nimport semiring_mm.{name}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert f"pip install {name}" in done.stderr.splitlines()[-1]

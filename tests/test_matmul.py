@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, FLOATS
 
 import semiring_mm as sm
+from semiring_mm.expressions import evaluate
 
 inf, nan = np.inf, np.nan
 #: Shapes (m, k, n): empty, single, vectors, and one below, at and above the register tiles.
@@ -491,6 +492,17 @@ def test_noncommutative_multiplication_keeps_its_sides():
         assert_array_equal(sm.matmul(a[4], np.asfortranarray(b), s), expected[4])
         assert_array_equal(sm.matmul(a, b[:, 3], s), expected[:, 3])
         assert_array_equal(sm.matmul(a[4], b[:, 3], s), expected[4, 3])
+
+
+@pytest.mark.parametrize("mul", ["(a + 1) * b", "a * a", "abs(a) + b", "a + b", "b * a"])
+@pytest.mark.parametrize("add", ["a + b", "min(a, b)"])
+def test_operations_that_look_like_an_instruction(add, mul):
+    """Only a + (b * c) of the operands themselves is a multiply-add."""
+    s = sm.Semiring("mine", add, mul, 0, 0)
+    rng = np.random.default_rng(29)
+    a, b = (rng.integers(-4, 5, x).astype("f4") for x in ((30, 7), (7, 40)))
+    terms = np.broadcast_to(evaluate(s.mul_expr, a[:, :, None], b), (30, 7, 40))
+    assert_array_equal(sm.matmul(a, b, s), terms.sum(1) if add == "a + b" else terms.min(1))
 
 
 def test_powers():

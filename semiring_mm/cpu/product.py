@@ -93,7 +93,7 @@ def tile_shape(plan: Plan, target: Target) -> Shape:
     """
     size = compute_type(plan).size
     lanes = target.vector_bytes // size
-    fused = plan.add.op == "+" and plan.mul.op == "*" and plan.compute[0] == "f"
+    fused = _multiply_add(plan)
     if fused:
         mr, vectors, depth = (14, 2, 768) if target.registers >= 32 else (6, 2, 1024)
     elif plan.codec == "bits" or size < 4:
@@ -128,6 +128,12 @@ class ArrayView:
         return self._at(self.strides, axis)
 
 
+def _multiply_add(plan: Plan) -> bool:
+    """Whether ⊕ and ⊗, on the operands as they are, are one fused multiply-add."""
+    plain = all({arg.op for arg in expr.args} == {"a", "b"} for expr in (plan.add, plan.mul))
+    return plain and (plan.add.op, plan.mul.op) == ("+", "*") and plan.compute[0] == "f"
+
+
 def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> list[Function]:
     """Generate ``product(A, B, C, workspace, params, K, P)``.
 
@@ -156,6 +162,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     t = compute_type(plan)
     vec = t.vector(shape.lanes)
     one = f.load(one_at, t).splat(shape.lanes) if plan.fma else None
+    fused = _multiply_add(plan)
     algebra = Algebra(f, plan, one)
     spread = Type(t.kind, 8 * shape.a_size(t.size))
     tile = [(r, v) for r in range(shape.mr) for v in range(shape.vectors)]
@@ -176,7 +183,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
                 x = x.splat(vec.size // spread.size).bits_as(vec)
                 for v in range(shape.vectors):
                     slot = acc[r, v]
-                    if plan.add.op == "+" and plan.mul.op == "*" and t.kind == "f":
+                    if fused:
                         slot.set(f.fma(x, bs[v], slot.get()))
                     else:
                         slot.set(algebra.add(slot.get(), algebra.mul(x, bs[v])))

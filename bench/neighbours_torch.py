@@ -1,0 +1,265 @@
+"""Products and closures with their gradients, against the same by PyTorch's own operators.
+
+``python -m bench.neighbours_torch`` measures and writes raw results below ``bench/results``;
+``--device cuda`` does so on the current CUDA device; ``--table`` renews the tables of docs/torch.md
+from the newest committed results. Those who share a line take turns, as in ``python -m bench``; how
+much memory a step needs at most is taken from a process of its own for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import machine, report
+from .measure import Contender, Line, sample
+
+TARGET = machine.ROOT / "docs" / "torch.md"
+Step = Callable[[], Any]  # forward, and backward too where the line says so
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.neighbours_torch", description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, two samples")
+    parser.add_argument(
+        "--out", type=Path, help="default bench/results/torch-DEVICE-MACHINE-DATE.json"
+    )
+    parser.add_argument("--table", action="store_true", help="renew the tables of docs/torch.md")
+    parser.add_argument("--memory", nargs=2, metavar=("LINE", "WHO"), help=argparse.SUPPRESS)
+    args = parser.parse_args(words)
+    if args.table:
+        return _renew()
+    if args.memory:
+        print(_memory(*args.memory, args.device, args.quick))
+        return 0
+    result = _measure(args.device, args.quick)
+    out = args.out
+    if out is None and not args.quick:
+        m = result["machine"]
+        name = f"torch-{args.device}-{machine.slug(m.get('gpu', m.get('cpu')))}"
+        out = report.RESULTS / f"{name}-{result['date'][:10]}.json"
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(report.dumps(result), encoding="utf-8")
+        print(f"raw results: {out}")
+    return 0
+
+
+def _measure(device: str, quick: bool) -> dict[str, Any]:
+    import torch
+
+    on_device = device == "cuda"
+    result: dict[str, Any] = {
+        "format": 1,
+        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
+        "commit": machine.commit(),
+        "machine": machine.describe_device() if on_device else machine.describe(),
+        "versions": machine.device_versions() if on_device else machine.versions(),
+        "threads": torch.get_num_threads(),
+        "lines": [],
+    }
+    result["versions"]["torch"] = torch.__version__
+    for name, make in LINES.items():
+        size, inputs, steps = make(device, quick)
+        contenders = [Contender(who, step) for who, step in steps.items()]
+        line = Line(name, size, "", result["threads"], contenders)
+        line.check = _like(inputs, steps["PyTorch"]())
+        sample(line, quick=quick)
+        raw = line.raw()
+        for one in raw["contenders"]:
+            one["memory"] = 0 if quick else _peak(name, one["name"], device)
+        result["lines"].append(raw)
+        print(row(raw), flush=True)
+    return result
+
+
+def _like(inputs: list[Any], expected: list[Any]) -> Callable[[Any], None]:
+    """The loss, and gradients times inputs: what paths equally long but for rounding agree in."""
+    import torch
+
+    def told(found: list[Any]) -> Any:
+        products = ((g * x).sum() for g, x in zip(found[1:], inputs, strict=False))
+        return torch.stack([found[0], *products]).detach()
+
+    wanted = told(expected)
+    return lambda found: torch.testing.assert_close(told(found), wanted, rtol=1e-3, atol=1e-2)
+
+
+def _peak(name: str, who: str, device: str) -> int:
+    """What :func:`_memory` says in a process of its own."""
+    command = [sys.executable, "-m", "bench.neighbours_torch", "--device", device]
+    command += ["--memory", name, who]
+    done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def _memory(name: str, who: str, device: str, quick: bool) -> int:
+    """Bytes that a step takes at most, of a process that has run it on tiny data before."""
+    import torch
+
+    LINES[name](device, True)[2][who]()
+    step = LINES[name](device, quick)[2][who]
+    if device == "cuda":
+        import cupy
+
+        torch.cuda.empty_cache()
+        cupy.get_default_memory_pool().free_all_blocks()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_reserved()
+        step()
+        pool = cupy.get_default_memory_pool().total_bytes()
+        return int(torch.cuda.max_memory_reserved() - before + pool)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = _resident("VmRSS")
+    step()
+    return _resident("VmHWM") - before
+
+
+def _resident(what: str) -> int:
+    found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+# --- the lines ----------------------------------------------------------------------------------
+
+
+def _steps(device: str, inputs: list[Any], ours: Step, plain: Step, backward: bool = True) -> Any:
+    """Both as functions without arguments that are over when they return."""
+    import torch
+
+    def step(function: Any) -> Step:
+        def run() -> Any:
+            loss = function(*inputs)
+            found = [loss, *(torch.autograd.grad(loss, inputs) if backward else ())]
+            if device == "cuda":
+                torch.cuda.synchronize()
+            return found
+
+        return run
+
+    return inputs, {"semiring_mm.torch": step(ours), "PyTorch": step(plain)}
+
+
+def _product(semiring: str, backward: bool) -> Any:
+    def make(device: str, quick: bool) -> Any:
+        import torch
+
+        from semiring_mm.torch import matmul
+
+        n = 32 if quick else 1024 if device == "cuda" else 512
+        torch.manual_seed(0)
+        inputs = [torch.randn(n, n, device=device, requires_grad=True) for _ in "ab"]
+        g = torch.randn(n, n, device=device)
+
+        def plain(a: Any, b: Any) -> Any:
+            terms = a[:, :, None] + b
+            return ((terms.amin(1) if semiring == "min_plus" else terms.logsumexp(1)) * g).sum()
+
+        def ours(a: Any, b: Any) -> Any:
+            return (matmul(a, b, semiring) * g).sum()
+
+        return str(n), *_steps(device, inputs, ours, plain, backward)
+
+    return make
+
+
+def _paths(device: str, quick: bool) -> Any:
+    import torch
+
+    from examples import torch_shortest_path
+    from semiring_mm.torch import apsp
+
+    n = 32 if quick else 1024 if device == "cuda" else 512
+    torch.manual_seed(0)
+    inputs = [torch.rand(n, n, device=device, requires_grad=True)]
+    g = torch.rand(n, n, device=device)
+
+    def plain(w: Any) -> Any:
+        return (torch_shortest_path.plain(w) * g).sum()
+
+    return str(n), *_steps(device, inputs, lambda w: (apsp(w) * g).sum(), plain)
+
+
+def _crf(device: str, quick: bool) -> Any:
+    import torch
+
+    from examples import torch_crf
+
+    batch, length, tags = (2, 5, 7) if quick else (64, 64, 128)
+    torch.manual_seed(0)
+    inputs = [
+        torch.randn(batch, length, tags, device=device, requires_grad=True),
+        torch.randn(tags, tags, device=device, requires_grad=True),
+    ]
+
+    def ours(emissions: Any, transitions: Any) -> Any:
+        return torch_crf.total(emissions, transitions, "log_plus").sum()
+
+    def plain(emissions: Any, transitions: Any) -> Any:
+        return torch_crf.plain(emissions, transitions).sum()
+
+    return f"{batch} × {length}, {tags} tags", *_steps(device, inputs, ours, plain)
+
+
+LINES: dict[str, Any] = {
+    "min-plus product": _product("min_plus", False),
+    "min-plus product and gradients": _product("min_plus", True),
+    "log-plus product": _product("log_plus", False),
+    "log-plus product and gradients": _product("log_plus", True),
+    "all shortest paths and gradient": _paths,
+    "normalizer of a CRF and gradients": _crf,
+}
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def _megabytes(count: int) -> str:
+    return f"{report.three(count / 1e6)} MB"
+
+
+def row(raw: dict[str, Any]) -> str:
+    ours, plain = Line.from_raw(
+        raw
+        | {"contenders": [{k: v for k, v in c.items() if k != "memory"} for c in raw["contenders"]]}
+    ).contenders
+    memory = [_megabytes(c["memory"]) for c in raw["contenders"]]
+    times = report.three(plain.median / ours.median)
+    cells = [raw["case"], raw["size"], report.seconds(ours.median), memory[0]]
+    return f"| {' | '.join([*cells, report.seconds(plain.median), memory[1], f'× {times}'])} |"
+
+
+def _renew() -> int:
+    found = False
+    for device in ("cpu", "cuda"):
+        source, result = report.newest(f"torch-{device}")
+        if result is None:
+            continue
+        found = True
+        m, v = result["machine"], result["versions"]
+        what = m.get("gpu") or f"{m['cpu']}, {result['threads']} threads"
+        block = "\n".join(
+            [
+                "| step | n | semiring_mm.torch | memory | PyTorch's operators | memory | |",
+                "| --- " * 7 + "|",
+                *map(row, result["lines"]),
+                "",
+                f"{what}; torch {v['torch']}; {result['date'][:10]}, commit {result['commit']}. "
+                f"Medians; × says how many times slower PyTorch's operators are. Raw: `{source}`.",
+            ]
+        )
+        report.put(TARGET, block, f"torch-{device}")
+        print(f"docs/torch.md: {len(result['lines'])} lines on {device}")
+    return int(not found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

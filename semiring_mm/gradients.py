@@ -1,0 +1,372 @@
+"""Derivatives of products and closures, written once for all libraries that differentiate.
+
+A product's entry is c = ⊕_k (a_k ⊗ b_k). How c answers to one a_k is the share that ⊕ gives to
+that k, times the derivative of ⊗, which is taken from its expression:
+
+==============  =========================================================================
+⊕               share of k
+==============  =========================================================================
+min, max        1 for the k that attained c (the smallest on ties), 0 for all others
+a + b           1
+logaddexp       exp(a_k ⊗ b_k - c), and 0 where c is -inf
+==============  =========================================================================
+
+Of other ⊕ nothing is known. :func:`selective` and :func:`bilinear` are written in the functions of
+the library itself, which can differentiate them again; :func:`summed` and :func:`along_trees` run
+on the engines, where the arrays live.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from .arrays import Call
+from .blas import multiply
+from .expressions import A, B, Expr, derivative
+from .semirings import Semiring, semirings
+
+__all__ = [
+    "Library", "along_trees", "bilinear", "reads", "selective", "sum_to", "summed", "way",
+]  # fmt: skip
+
+Array = Any  # of the library at hand
+Pair = tuple[Array, Array]  # the gradients of both operands; None for one that is not wanted
+Shapes = tuple[Sequence[int], Sequence[int]]  # of both operands
+Needs = tuple[bool, bool]  # of which operand the gradient is wanted
+
+_ENTRIES = 1 << 20  # of a temporary array
+
+
+class Library(Protocol):
+    """What the formulas need of a library beside what all array libraries have in common."""
+
+    @property
+    def xp(self) -> Any:
+        """Where exp, where, minimum, full_like and the like are."""
+
+    def take(self, x: Array, index: Array, axis: int) -> Array:
+        """The entries of `x` at an index along one axis, broadcast along the others."""
+
+    def add_at(self, shape: Sequence[int], axis: int, index: Array, values: Array) -> Array:
+        """Zeros of a shape, to which each value is added at its index along one axis."""
+
+    def product(self, a: Array, b: Array) -> Array:
+        """The product over plus_times."""
+
+
+def way(s: Semiring) -> str:
+    """Which function has the gradient of products: "selective", "bilinear" or "summed".
+
+    Raises
+    ------
+    NotImplementedError
+        If ⊕ is none of those whose shares are known.
+    """
+    if s.selective:
+        return "selective"
+    if s.add_kind == "+":
+        return "bilinear" if s.mul_expr.op == "*" and s.commutes else "summed"
+    if s.add_expr.op == "logaddexp" and set(s.add_expr.args) == {A, B}:
+        return "summed"
+    raise NotImplementedError(
+        f"no gradient is known for {s.name}, whose ⊕ is {s.add}: there is one for min(a, b), "
+        f"max(a, b), a + b and logaddexp(a, b); leave the operands out of it by a.detach() in "
+        f"PyTorch, jax.lax.stop_gradient(a) in JAX"
+    )
+
+
+def factors(s: Semiring) -> tuple[Expr, Expr]:
+    """The derivatives of ⊗ with respect to its two operands."""
+    return derivative(s.mul_expr, "a"), derivative(s.mul_expr, "b")
+
+
+def reads(s: Semiring, needs: Needs) -> set[str]:
+    """What the gradients are made of: of the operands "a" and "b", the product "c", and "arg"."""
+    kind = way(s)
+    if kind == "summed":
+        return {"a", "b", "c"}
+    names = {"arg"} if kind == "selective" else set()
+    for factor, need in zip(factors(s), needs, strict=True):
+        names |= factor.ops() & {"a", "b"} if need else set()
+    return names
+
+
+# --- in the library's own functions -------------------------------------------------------------
+
+
+def selective(
+    library: Library,
+    s: Semiring,
+    g: Array,
+    arg: Array,
+    a: Array,
+    b: Array,
+    shapes: Shapes,
+    needs: Needs,
+) -> Pair:
+    """The gradients of a product whose ⊕ chooses: what came to an entry goes to the k that won.
+
+    Parameters
+    ----------
+    library : Library
+    s : Semiring
+    g : (..., m, n) array
+        What came to the product.
+    arg : (..., m, n) array of int32
+        The k that won.
+    a, b : arrays or None
+        The operands, where :func:`reads` names them.
+    shapes : two tuples of int
+        Theirs.
+    needs : two bool
+        Which gradients are wanted.
+    """
+    rank = len(g.shape)
+    winners = [
+        None if x is None else library.take(_ranked(x, rank), arg, axis)
+        for x, axis in ((a, -1), (b, -2))
+    ]
+    results: list[Array] = []
+    for factor, shape, axis, need in zip(factors(s), shapes, (-1, -2), needs, strict=True):
+        if not need:
+            results.append(None)
+            continue
+        part = g if factor.value == 1 else g * _value(library.xp, factor, *winners)
+        whole = (*g.shape[:-2], *shape[-2:])
+        results.append(sum_to(library.add_at(whole, axis, arg, part), shape))
+    return results[0], results[1]
+
+
+def bilinear(
+    library: Library, g: Array, a: Array, b: Array, shapes: Shapes, needs: Needs
+) -> Pair:  # fmt: skip
+    """The gradients of a product over plus_times, two more such products."""
+    return (
+        sum_to(library.product(g, b.mT), shapes[0]) if needs[0] else None,
+        sum_to(library.product(a.mT, g), shapes[1]) if needs[1] else None,
+    )
+
+
+def sum_to(x: Array, shape: Sequence[int]) -> Array:
+    """The sum over all axes along which an operand of this shape was broadcast."""
+    rank = len(x.shape)
+    wide = (1,) * (rank - len(shape)) + tuple(shape)
+    axes = tuple(i for i in range(rank) if wide[i] == 1 and x.shape[i] != 1)
+    return (x.sum(axes) if axes else x).reshape(tuple(shape))
+
+
+def _ranked(x: Array, rank: int) -> Array:
+    return x.reshape((1,) * (rank - len(x.shape)) + tuple(x.shape))
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "~": operator.invert, "neg": operator.neg, "abs": operator.abs,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_ARITHMETIC = {"+", "-", "*", "/", "//", "%", "neg", "abs"}
+
+
+def _value(xp: Any, expr: Expr, a: Array, b: Array) -> Any:
+    """What `expr` is in a library's own functions, which it can differentiate; see `evaluate`."""
+    if expr.op in ("a", "b"):
+        return a if expr.op == "a" else b
+    if expr.op == "const":
+        return expr.value
+    args = [_value(xp, arg, a, b) for arg in expr.args]
+    if expr.op == "if":
+        return xp.where(*args)
+    if expr.op in _ARITHMETIC:  # a comparison counts as 0 or 1
+        args = [xp.where(x, 1, 0) if "bool" in str(getattr(x, "dtype", "")) else x for x in args]
+    if expr.op in _OPERATORS:
+        return _OPERATORS[expr.op](*args)
+    like = b if a is None else a
+    args = [x if hasattr(x, "dtype") else xp.full_like(like, x) for x in args]
+    return getattr(xp, {"min": "minimum", "max": "maximum"}.get(expr.op, expr.op))(*args)
+
+
+# --- on the engines -----------------------------------------------------------------------------
+
+
+def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) -> Pair:
+    """The gradients of a product whose ⊕ is a + b or logaddexp: every k has its share.
+
+    Parameters
+    ----------
+    s : Semiring
+    g, c : (..., m, n) arrays
+        What came to the product, and the product.
+    a, b : arrays of shapes (..., m, k) and (..., k, n)
+    needs : two bool
+        Which gradients are wanted.
+
+    Notes
+    -----
+    Over log_plus they are log_plus products themselves: Σ_j g_ij exp(a_ik + b_kj - c_ij) is
+    exp(a_ik + l_ik), where l is the product of log g - c with b transposed. No exponent is ever
+    above that of the gradient itself, so nothing overflows, and small shares are lost only where
+    they are small in the result; the positive and the negative part of g are taken by themselves.
+    With another ⊗, O(m·n·k) values of it in parts of some megabytes.
+    """
+    with Call(g=g, a=a, b=b, c=c) as call:
+        dtype = call["a"].dtype
+        came, left, right, c = (call[name] for name in ("g", "a", "b", "c"))
+        if dtype.itemsize < 4:  # and c again: its rounding would be that of all shares
+            came, left, right = (x.astype(np.float32) for x in (came, left, right))
+            c = multiply(call.engine, s, left, right)
+        shares = _log_shares if (s.add, s.mul) == (_LOG.add, _LOG.mul) else _any_shares
+        with np.errstate(all="ignore"):
+            results = shares(call.engine, s, came, left, right, c, needs)
+        left, right = (
+            call.give(sum_to(x, y.shape).astype(dtype)) if need else None
+            for x, y, need in zip(results, (call["a"], call["b"]), needs, strict=True)
+        )
+        return left, right
+
+
+_LOG = semirings["log_plus"]
+
+
+def _log_shares(
+    engine: Any, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
+) -> Pair:
+    xp = engine.xp
+    rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
+    a, b, c = a - rows, b - cols, c - rows - cols  # shares stay, and rounding is of small numbers
+    left, right = (xp.zeros((*c.shape[:-2], *x.shape[-2:]), c.dtype) for x in (a, b))
+    for sign in (1, -1):
+        part = xp.maximum(sign * g, 0)
+        if xp is np and not part.any():  # a device would have to be waited for
+            continue
+        weight = xp.log(part) - c
+        weight[c == -math.inf] = -math.inf  # no k has a share in nothing
+        if needs[0]:
+            left += sign * xp.exp(a + multiply(engine, s, weight, b.swapaxes(-1, -2)))
+        if needs[1]:
+            right += sign * xp.exp(b + multiply(engine, s, a.swapaxes(-1, -2), weight))
+    return left, right
+
+
+def _largest(xp: Any, x: Array, axis: int) -> Array:
+    """The largest entry along an axis, 0 where that is infinite."""
+    if not x.size:
+        return 0
+    largest = xp.max(x, axis, keepdims=True)
+    return xp.where(xp.isfinite(largest), largest, 0)
+
+
+def _any_shares(
+    engine: Any, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
+) -> Pair:
+    xp, k = engine.xp, a.shape[-1]
+    da, db = factors(s)
+    left = xp.empty((*c.shape[:-1], k), g.dtype)
+    right = xp.empty((*c.shape[:-2], k, c.shape[-1]), g.dtype)
+    step = max(1, _ENTRIES // max(1, c.size))
+    for first in range(0, k, step):
+        part = slice(first, first + step)
+        x = a[..., :, part, np.newaxis]  # (m, step, 1)
+        y = b[..., np.newaxis, part, :]  # (1, step, n)
+        share = g[..., :, np.newaxis, :]  # (m, 1, n)
+        if s.add_kind != "+":
+            over = c[..., :, np.newaxis, :]
+            weight = xp.exp(_value(xp, s.mul_expr, x, y) - over)
+            share = share * xp.where(over == -math.inf, 0, weight)
+        if needs[0]:
+            left[..., :, part] = xp.sum(share * _value(xp, da, x, y), -1)
+        if needs[1]:
+            right[..., part, :] = xp.sum(share * _value(xp, db, x, y), -3)
+    return left, right
+
+
+def along_trees(s: Semiring, g: Array, d: Array | None, w: Array | None, p: Array) -> Array:
+    """The gradient of a closure with respect to the matrix: along the best paths.
+
+    An entry is d[i, j] = d[i, h] ⊗ w[h, j] with the predecessor h = p[i, j]. What came to d[i, j]
+    and to all nodes behind it goes to w[h, j] and on to d[i, h], each time by the derivative of ⊗.
+
+    Parameters
+    ----------
+    s : Semiring
+        With ⊕ = min or max.
+    g : array, shape (rows, n) or (b, n, n)
+        What came to the closure; entries where no path leads are not read.
+    d, w : arrays of that shape and of shape (n, n) or (b, n, n), or None
+        The closure and the matrix, where :func:`reads` names them as "a" and "b".
+    p : array of int32, of the shape of `g`
+        Predecessors.
+
+    Returns
+    -------
+    array, shape (n, n) or (b, n, n)
+        In the dtype of `g`; 0 where no best path of a tree uses an edge.
+
+    Notes
+    -----
+    By pointer jumping (Wyllie, 1979): after t rounds a node has the sums of all that is fewer than
+    2^t edges behind it. O(rows·n) a round, and as many rounds as the logarithm of the most edges
+    that a path has; sums are in float64.
+    """
+    with Call(g=g, d=d, w=w, p=p) as call:
+        xp, n = call.engine.xp, call["p"].shape[-1]
+        stack = {
+            name: None if call[name] is None else call[name].reshape(-1, *call[name].shape[-2:])
+            for name in "gdwp"
+        }
+        out = xp.empty((math.prod(call["p"].shape[:-2]), n, n), call["g"].dtype)
+        for i in range(len(out)):
+            one = {name: None if x is None else x[i] for name, x in stack.items()}
+            with np.errstate(all="ignore"):  # of the factors where no path leads
+                _along_trees(xp, s, out=out[i], **one)
+        return call.give(out.reshape(*call["p"].shape[:-2], n, n))
+
+
+def _along_trees(
+    xp: Any, s: Semiring, g: Array, d: Array | None, w: Array | None, p: Array, out: Array
+) -> None:
+    rows, n = p.shape
+    onward, own = factors(s)
+    column = xp.arange(n)
+
+    def factor(expr: Expr, top: slice, cols: slice, before: Array) -> Array:
+        x = None if d is None else xp.take_along_axis(d[top], before, 1)
+        y = None if w is None else w[before, column[cols]]
+        return _value(xp, expr, x, y)
+
+    through = xp.empty((rows, n))  # what came to a node and to all those behind it
+    height = max(1, _ENTRIES // max(1, n))
+    for first in range(0, rows, height):
+        top = slice(first, first + height)
+        there = p[top] >= 0
+        before = xp.where(there, p[top], 0).astype(np.int64)
+        sums = xp.where(there, g[top], 0).astype(np.float64)
+        passed = xp.where(there, factor(onward, top, slice(None), before), 0).astype(np.float64)
+        target = before + n * xp.arange(len(sums))[:, np.newaxis]
+        for _ in range(n.bit_length()):
+            if not passed.any():
+                break
+            sums += _add_at(xp, target, passed * sums)
+            passed *= passed.ravel()[target]
+            target = target.ravel()[target]
+        through[top] = sums
+    width = max(1, _ENTRIES // max(1, rows, n))
+    for first in range(0, n, width):
+        cols = slice(first, first + width)
+        there = p[:, cols] >= 0
+        before = xp.where(there, p[:, cols], 0).astype(np.int64)
+        values = through[:, cols] * factor(own, slice(None), cols, before)
+        target = before * there.shape[1] + xp.arange(there.shape[1])
+        out[:, cols] = _add_at(xp, target, xp.where(there, values, 0), n)
+
+
+def _add_at(xp: Any, target: Array, values: Array, rows: int | None = None) -> Array:
+    """A matrix of zeros to which values are added at flat positions."""
+    shape = (values.shape[0] if rows is None else rows, values.shape[1])
+    return xp.bincount(target.ravel(), values.ravel(), math.prod(shape)).reshape(shape)

@@ -1,0 +1,236 @@
+"""semiring_mm.jax: gradients against plain JAX, inside jit and vmap, and what is refused."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semiring_mm as sm
+
+jax = pytest.importorskip("jax", reason="JAX is not here: pip install '.[jax]'")
+import jax.numpy as jnp  # noqa: E402
+
+from semiring_mm.jax import apsp, closure, matmul  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
+from bench import neighbours_jax  # noqa: E402
+from bench.measure import Line  # noqa: E402
+
+inf = math.inf
+CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
+#: ⊗ and ⊕ in JAX, over the (m, k, n) array that these products do without.
+PLAIN = {
+    "plus_times": (jnp.multiply, jnp.sum),
+    "min_plus": (jnp.add, jnp.min),
+    "max_times": (jnp.multiply, jnp.max),
+    "max_min": (jnp.minimum, jnp.max),
+    "plus_min": (jnp.minimum, jnp.sum),
+    "log_plus": (jnp.add, jax.nn.logsumexp),
+    CHEBYSHEV: (lambda a, b: jnp.maximum(abs(a), abs(b)), jnp.min),
+}
+SHAPES = [
+    ((3, 4), (4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((3, 4), (4,)), ((4,), (2, 4, 5)), ((4,), (4,)),
+]  # fmt: skip
+CLOSURES = ("min_plus", "max_min", "max_times")
+
+
+@pytest.fixture(autouse=True)
+def _float64_on_the_host():
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        yield
+
+
+def arrays(*shapes, seed=0):
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(rng.random(shape)) for shape in shapes]
+
+
+def plain(a, b, semiring):
+    times, plus = PLAIN[semiring]
+    left, right = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
+    c = plus(times(left[..., :, :, None], right[..., None, :, :]), axis=-2)
+    return jnp.squeeze(c, [axis for axis, x in ((-2, a), (-1, b)) if x.ndim == 1])
+
+
+def squares(function, semiring):
+    return lambda a, b: (function(a, b, semiring) ** 2).sum()
+
+
+def same(found, expected):
+    jax.tree.map(lambda x, y: assert_allclose(x, y, rtol=1e-12, atol=1e-12), found, expected)
+
+
+@pytest.mark.parametrize(
+    ("semiring", "shapes"),
+    [*((s, SHAPES[0]) for s in PLAIN), *(("log_plus", shapes) for shapes in SHAPES[1:])],
+    ids=str,
+)
+def test_products_and_gradients_are_those_of_plain_jax(semiring, shapes):
+    a, b = arrays(*shapes)
+    same(matmul(a, b, semiring), plain(a, b, semiring))
+    expected = jax.jit(jax.grad(squares(plain, semiring), (0, 1)))(a, b)
+    mine = jax.grad(squares(matmul, semiring), (0, 1))
+    same(mine(a, b), expected)
+    same(jax.jit(mine)(a, b), expected)
+
+
+@pytest.mark.parametrize("semiring", ["max_times", "log_plus"])
+def test_vmap_of_gradients(semiring):
+    a, b = arrays((3, 2, 4, 5), (3, 5, 6))
+    mine, expected = (jax.grad(squares(f, semiring), (0, 1)) for f in (matmul, plain))
+    same(jax.vmap(mine)(a, b), jax.jit(jax.vmap(expected))(a, b))
+    mapped = (jax.jit(jax.vmap(f, (0, None))) for f in (mine, expected))
+    same(*(f(a, b[0]) for f in mapped))
+
+
+@pytest.mark.parametrize("semiring", ["plus_times", "max_times"])
+def test_second_derivatives(semiring):
+    a, b = arrays((3, 4), (4, 5))
+
+    def twice(function):
+        first = jax.grad(squares(function, semiring), (0, 1))
+        second = jax.grad(lambda a, b: sum((x**3).sum() for x in first(a, b)), (0, 1))
+        return jax.jit(second)(a, b)
+
+    same(twice(matmul), twice(plain))
+
+
+def test_results_are_those_of_the_host():
+    a, b = arrays((3, 4), (4, 5))
+    for x, y in ((a, b), (a.astype("bfloat16"), b.astype("bfloat16")), (a > 0.5, b > 0.5)):
+        name = "lor_land" if x.dtype == bool else "max_plus"
+        found = jax.jit(lambda x, y, name=name: matmul(x, y, name))(x, y)
+        assert found.dtype == x.dtype
+        assert_array_equal(found, sm.matmul(x, y, name))
+    c, arg = jax.jit(lambda x, y: matmul(x, y, "min_plus", return_arg=True))(a, b)
+    expected = sm.matmul(np.asarray(a), np.asarray(b), "min_plus", return_arg=True)
+    assert_array_equal(c, expected[0])
+    assert_array_equal(arg, expected[1])
+    assert matmul(a[:, :0], b[:0], "min_plus").tolist() == [[inf] * 5] * 3
+    assert jax.grad(lambda x: matmul(x, b[:0], "min_plus").sum())(a[:, :0]).shape == (3, 0)
+    assert matmul(a.astype("float32"), b.astype("bfloat16")).dtype == jnp.float32
+
+
+def test_log_plus_where_nothing_is_reached():
+    a, b = arrays((3, 4), (4, 5))
+    a = a.at[1].set(-inf)
+    da, db = jax.grad(lambda a, b: matmul(a, b, "log_plus")[:2].sum(), (0, 1))(a, b)
+    assert_array_equal(da[1], 0)
+    assert_allclose(da[0].sum(), 5)
+    assert_allclose(db.sum(0), 1)
+
+
+@pytest.mark.parametrize("name", CLOSURES)
+def test_gradients_of_closures_are_those_along_the_paths(name):
+    (w,) = arrays((4, 9, 9))
+    g = jnp.asarray(np.random.default_rng(1).normal(size=w.shape))
+    g = g.at[:, jnp.arange(9), jnp.arange(9)].set(0)  # an infinite one is nobody's
+
+    def loss(function):
+        return lambda w, g: jnp.where(g == 0, 0, function(w) * g).sum()
+
+    def rounds(w):  # d ⊕ (d ⊗ w), by plain JAX
+        one = sm.semirings[name].one
+        d = jnp.where(jnp.eye(9, dtype=bool), one, w)
+        times, plus = {**PLAIN, "max_min": (jnp.minimum, jnp.max)}[name]
+        for _ in range(4):
+            d = plus(times(d[..., :, :, None], d[..., None, :, :]), axis=-2)
+        return d
+
+    mine = jax.grad(loss(lambda w: closure(w, name)))
+    if name == "max_min":  # where plain JAX shares a gradient among equals, this takes one
+        same(mine(w, g).sum((1, 2)), g.sum((1, 2)))
+    else:
+        same(_off_diagonal(mine(w, g)), _off_diagonal(jax.jit(jax.grad(loss(rounds)))(w, g)))
+    same(jax.jit(jax.vmap(mine))(w, g), mine(w, g))
+    same(jax.vmap(jax.vmap(mine))(w[None], g[None])[0], mine(w, g))
+
+
+def _off_diagonal(x):
+    return x[:, ~np.eye(9, dtype=bool)]
+
+
+def test_paths_from_some_nodes():
+    (w,) = arrays((3, 6, 6))
+    one = jax.jit(lambda w: apsp(w, sources=[4, 1], return_predecessors=True))
+    d, p = one(w[0])
+    expected = sm.apsp(np.asarray(w[0]), sources=[4, 1], return_predecessors=True)
+    assert_array_equal(d, expected[0])
+    assert_array_equal(p, expected[1])
+    assert_array_equal(jax.vmap(one)(w)[0][0], d)
+    same(
+        jax.grad(lambda w: apsp(w, sources=[4, 1]).sum())(w[0]),
+        jax.grad(lambda w: apsp(w)[jnp.array([4, 1])].sum())(w[0]),
+    )
+
+
+def test_traced_arrays_are_told_where_to_go():
+    (a,) = arrays((3, 3))
+    for call in (lambda x: sm.matmul(x, x), sm.apsp, sm.closure, lambda x: sm.gemv(1, x, x[0])):
+        for transformed in (jax.jit(call), jax.vmap(call), jax.grad(lambda x: call(x).sum())):  # noqa: B023
+            with pytest.raises(TypeError, match=r"traced by JAX .* semiring_mm\.jax there"):
+                transformed(a)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x: matmul(x, x, "min_plus"), jax.vmap(lambda x: matmul(x, x)), apsp]
+)
+def test_inside_jit_for_another_device_is_an_error(call):
+    traced = jax.jit(call).trace(*arrays((2, 3, 3)))
+    traced.lower(lowering_platforms=("cpu",))
+    with pytest.raises(NotImplementedError, match="inside jit or vmap runs on the CPU only"):
+        traced.lower(lowering_platforms=("cuda",))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: matmul(x, x[:2]), ValueError, r"k, got shapes \(3, 3\) and \(2, 3\)"),
+        (lambda x: jax.jit(apsp)(-x), Exception, "NegativeCycleError"),
+        (lambda x: apsp(-x), sm.NegativeCycleError, "negative"),
+        (
+            lambda x: jax.grad(lambda x: jax.grad(lambda x: apsp(x)[0, 1] ** 2)(x).sum())(x),
+            NotImplementedError, "none of closures",
+        ),
+        (
+            lambda x: jax.grad(
+                lambda x: matmul(x, x, sm.Semiring("mine", "sqrt(a*a+b*b)", "a*b", 0, 1)).sum()
+            )(x),
+            NotImplementedError, "no gradient is known for mine",
+        ),
+        (lambda x: jax.jacfwd(lambda x: matmul(x, x))(x), TypeError, "forward-mode"),
+    ],
+)  # fmt: skip
+def test_refusals(call, error, words):
+    with pytest.raises(error, match=words):
+        call(arrays((3, 3))[0])
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    assert neighbours_jax.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
+    for line in raw["lines"]:
+        assert line["checked"]
+        assert neighbours_jax.row(Line.from_raw(line)).startswith(f"| {line['case']} | 32 | ")
+        assert f"| {line['case']} | 32 | " in printed
+
+
+@pytest.mark.gpu
+def test_outside_jit_on_a_device():
+    try:
+        home = jax.devices("gpu")[0]
+    except RuntimeError as error:
+        pytest.skip(f"JAX finds no GPU: {error}")
+    for semiring in PLAIN:
+        a, b = (jax.device_put(x, home) for x in arrays((2, 30, 40), (40, 50)))
+        found = matmul(a, b, semiring)
+        assert found.devices() == {home}
+        same(found, plain(a, b, semiring))
+        mine, expected = (jax.grad(squares(f, semiring), (0, 1)) for f in (matmul, plain))
+        same(mine(a, b), expected(a, b))
+        with pytest.raises(NotImplementedError, match="on the CPU only"):
+            jax.jit(lambda a, b: matmul(a, b, "min_plus"))(a, b)

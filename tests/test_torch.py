@@ -1,0 +1,509 @@
+"""semiring_mm.torch: gradients against plain PyTorch and against differences, and the operators."""
+
+import itertools
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import semiring_mm as sm
+from semiring_mm import gradients
+
+torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install '.[torch]'")
+from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
+from torch.library import opcheck  # noqa: E402
+from torch.testing import assert_close  # noqa: E402
+
+from semiring_mm.torch import _row, apsp, closure, matmul  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # of these, none is installed
+from bench import neighbours_torch  # noqa: E402
+from examples import torch_crf, torch_shortest_path  # noqa: E402
+
+inf = math.inf
+CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
+#: ⊗ and ⊕ in PyTorch, over the (m, k, n) tensor that these products do without.
+PLAIN = {
+    "plus_times": (torch.mul, lambda x: x.sum(-2)),
+    "min_plus": (torch.add, lambda x: x.amin(-2)),
+    "max_plus": (torch.add, lambda x: x.amax(-2)),
+    "min_times": (torch.mul, lambda x: x.amin(-2)),
+    "max_times": (torch.mul, lambda x: x.amax(-2)),
+    "min_max": (torch.maximum, lambda x: x.amin(-2)),
+    "max_min": (torch.minimum, lambda x: x.amax(-2)),
+    "plus_min": (torch.minimum, lambda x: x.sum(-2)),
+    "log_plus": (torch.add, lambda x: x.logsumexp(-2)),
+}
+SELECTIVE = [name for name in PLAIN if sm.semirings[name].selective]
+SHAPES = [
+    ((3, 4), (4, 5)),
+    ((2, 1, 3, 4), (3, 4, 5)),
+    ((3, 4), (4,)),
+    ((4,), (2, 4, 5)),
+    ((4,),) * 2,
+]
+#: Over max_times and its kin, paths must not gain by going around.
+WEIGHTS = {"min_plus": (0, 1), "max_plus": (-1, 0), "max_min": (0, 1), "min_max": (0, 1),
+           "max_times": (0, 1), "min_times": (1, 2)}  # fmt: skip
+
+
+def plain(a, b, name):
+    times, plus = PLAIN[name]
+    left, right = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
+    c = plus(times(left[..., :, :, None], right[..., None, :, :]))
+    c = c.squeeze(-1) if b.ndim == 1 else c
+    return c.squeeze(-1 if b.ndim == 1 else -2) if a.ndim == 1 else c
+
+
+def tensors(*shapes, dtype=torch.float64, low=0.0, high=1.0, seed=0):
+    """Numbers without ties."""
+    rng = np.random.default_rng(seed)
+    return [
+        torch.tensor(rng.uniform(low, high, shape), dtype=dtype).requires_grad_()
+        for shape in shapes
+    ]
+
+
+def gradients_of(result, inputs, seed=1):
+    g = torch.tensor(np.random.default_rng(seed).normal(size=tuple(result.shape)))
+    return torch.autograd.grad(result, inputs, g.to(result.dtype))
+
+
+# --- products -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("name", PLAIN)
+def test_products_and_gradients_are_those_of_plain_pytorch(name, shapes):
+    a, b = tensors(*shapes)
+    found, expected = matmul(a, b, name), plain(a, b, name)
+    assert_close(found, expected)
+    assert_close(gradients_of(found, (a, b)), gradients_of(expected, (a, b)))
+
+
+@pytest.mark.parametrize("semiring", [*PLAIN, CHEBYSHEV], ids=str)
+def test_gradients_are_differences(semiring):
+    a, b = tensors((2, 2, 3), (3, 2), low=-1)
+    assert gradcheck(lambda a, b: matmul(a, b, semiring), (a, b))
+
+
+@pytest.mark.parametrize("mul", ["a - b / 2", "a / (1 + b)", "exp(a) * b", "a if a > b else 2 * b"])
+@pytest.mark.parametrize("add", ["max(a, b)", "a + b", "logaddexp(b, a)"])
+def test_gradients_of_a_semiring_of_your_own(add, mul):
+    s = sm.Semiring("mine", add, mul, 0, 1)
+    assert gradcheck(lambda a, b: matmul(a, b, s), tensors((2, 3), (3, 2)))
+
+
+@pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "max_times", CHEBYSHEV], ids=str)
+def test_second_derivatives(semiring):
+    a, b = tensors((2, 2, 3), (3, 2))
+    assert gradgradcheck(lambda a, b: matmul(a, b, semiring), (a, b))
+
+
+def test_ties_go_to_the_smallest_k_and_the_left_operand():
+    a, b = torch.zeros(1, 3, requires_grad=True), torch.zeros(3, 1, requires_grad=True)
+    for name in SELECTIVE:
+        c, arg = matmul(a + 1, b + 1, name, return_arg=True)
+        assert arg.item() == 0
+        da, db = torch.autograd.grad(c.sum(), (a, b))
+        assert da.tolist() == [[1, 0, 0]]
+        both = sm.semirings[name].mul in ("a + b", "a * b")
+        assert db.tolist() == [[1.0 * both], [0], [0]]
+
+
+def test_log_plus_where_little_or_nothing_is_reached():
+    """PyTorch's own gradients are NaN there."""
+    a, b = tensors((6, 7), (7, 5), low=-3e4, high=3e4)
+    with torch.no_grad():
+        a[1] = -inf  # reaches nothing
+        a[:, 3] = b[2] = -inf  # ways that nobody takes
+        b[:, 4] = -inf
+    found = matmul(a, b, "log_plus")
+    da, db = gradients_of(found, (a, b))
+    assert not da[1].any()
+    assert not db[:, 4].any()
+    rows, cols = torch.tensor([0, 2, 3, 4, 5]), torch.arange(4)
+    x, y = a.detach()[rows].requires_grad_(), b.detach()[:, cols].requires_grad_()
+    g = torch.tensor(np.random.default_rng(1).normal(size=(6, 5)))
+    expected = plain(x, y, "log_plus")
+    assert_close(found[rows][:, cols], expected)
+    dx, dy = torch.autograd.grad(expected, (x, y), g[rows][:, cols])
+    assert_close(da[rows], dx)
+    assert_close(db[:, cols], dy)
+
+
+def test_log_plus_far_from_zero():
+    """Long sequences have log-probabilities of some thousands, whose differences count."""
+    a, b = tensors((6, 7), (7, 5), low=-5, high=5)
+    x = (a.detach() - 2.0**14).float().requires_grad_()
+    y = (b.detach() + 2.0**13 * torch.arange(5)).float().requires_grad_()
+    exact = x.detach().double().requires_grad_(), y.detach().double().requires_grad_()
+    found = gradients_of(matmul(x, y, "log_plus"), (x, y))
+    expected = gradients_of(plain(*exact, "log_plus"), exact)
+    rounding = 2.0**16 * torch.finfo(torch.float32).eps  # of the product, which a share is held to
+    for part, whole in zip(found, expected, strict=True):
+        assert_close(part.double(), whole, rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["min_plus", "max_times", "plus_times", "log_plus"])
+def test_sixteen_bits_are_rounded_once(name, dtype):
+    a, b = tensors((30, 40), (40, 50), dtype=dtype)
+    x, y = (t.detach().double().requires_grad_() for t in (a, b))
+    found, expected = matmul(a, b, name), matmul(x, y, name)
+    c, arg = matmul(a, b, name, return_arg=True) if name in SELECTIVE else (found, None)
+    eps = torch.finfo(dtype).eps
+    assert found.dtype == dtype
+    assert_close(found.double(), expected, rtol=eps, atol=eps)
+    got = torch.autograd.grad(found.sum(), (a, b))
+    for part, whole in zip(got, torch.autograd.grad(expected.sum(), (x, y)), strict=True):
+        assert part.dtype == dtype
+        assert_close(part.double(), whole, rtol=eps, atol=eps)
+    assert arg is None or torch.equal(arg, matmul(x, y, name, return_arg=True)[1])
+    assert torch.equal(c, found)
+
+
+def test_autocast_leaves_dtypes_alone():
+    (x,) = tensors((3, 3), dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = torch.nn.functional.linear(x, x)
+        assert y.dtype == torch.bfloat16
+        assert matmul(y, y, "log_plus").dtype == torch.bfloat16
+        mixed = matmul(y, x, "min_plus")
+    assert mixed.dtype == torch.float32
+    mixed.sum().backward()
+    assert x.grad.dtype == torch.float32
+
+
+def test_views_and_one_operand_only():
+    a, b = tensors((8, 6), (5, 4))
+    x, y = a.T[::2, 1::2], b.flip(0)[:4]  # (3, 4), (4, 4)
+    found = matmul(x, y.expand(2, 4, 4), "min_plus")
+    expected = plain(x, y.expand(2, 4, 4), "min_plus")
+    assert_close(gradients_of(found, (a, b)), gradients_of(expected, (a, b)))
+    for name in PLAIN:
+        for left, right, one in ((x, y.detach(), a), (x.detach(), y, b)):
+            (found,) = gradients_of(matmul(left, right, name), (one,))
+            assert_close(found, gradients_of(plain(left, right, name), (one,))[0])
+
+
+@pytest.mark.parametrize("name", ["plus_times", "min_plus", "log_plus", "plus_min"])
+@pytest.mark.parametrize(
+    "shapes", [((3, 0), (0, 4)), ((0, 3), (3, 4)), ((0, 2, 3), (3, 0))], ids=str
+)
+def test_nothing(name, shapes):
+    a, b = tensors(*shapes)
+    c = matmul(a, b, name)
+    assert (c == sm.semirings[name].zero).all()
+    assert [g.shape for g in gradients_of(c, (a, b))] == [a.shape, b.shape]
+
+
+def test_integers_and_bools():
+    a = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32)
+    assert matmul(a, a, "min_plus").tolist() == [[2, 3], [4, 5]]
+    assert matmul(a, a.double(), "min_plus").dtype == torch.float64
+    assert matmul(a > 1, a > 1, "lor_land").tolist() == [[True, True], [True, True]]
+    with pytest.raises(OverflowError):
+        matmul(a.to(torch.int8) * 100, a.to(torch.int8), "plus_times")
+
+
+def test_what_is_kept_for_the_gradient():
+    kept = []
+    a, b = tensors((20, 30), (30, 40))
+
+    def keep(x):
+        kept.append((tuple(x.shape), x.dtype))
+        return x
+
+    def kept_by(name):
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            matmul(a, b, name)
+        return {shape for shape, _ in kept}
+
+    assert kept_by("min_plus") == {(20, 40)}
+    assert kept[0][1] == torch.int32
+    assert kept_by("plus_times") == {(20, 30), (30, 40)}
+    assert kept_by("max_times") == {(20, 30), (30, 40), (20, 40)}
+    assert kept_by("log_plus") == {(20, 30), (30, 40), (20, 40)}
+
+
+def test_shares_in_parts(monkeypatch):
+    monkeypatch.setattr(gradients, "_ENTRIES", 40)
+    a, b = tensors((3, 11), (11, 5))
+    found, expected = matmul(a, b, "plus_min"), plain(a, b, "plus_min")
+    assert_close(gradients_of(found, (a, b)), gradients_of(expected, (a, b)))
+
+
+HYPOT = sm.Semiring("hypot", "sqrt(a*a + b*b)", "a * b", 0, 1)
+
+
+def twice(function, x):
+    (g,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+    return torch.autograd.grad(g.sum(), x)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda x: matmul(x, x[:2], "min_plus"), ValueError, "k, got shapes \\(3, 3\\) and"),
+        (lambda x: matmul(x, 1.0), TypeError, "b is a float, and semiring_mm.torch takes tensors"),
+        (lambda x: matmul(x, x, "plus_tims"), ValueError, "no built-in semiring 'plus_tims'"),
+        (lambda x: matmul(x, x, "log_plus", return_arg=True), ValueError, "return_arg needs"),
+        (lambda x: apsp(x.tolist()), TypeError, "the graph is a list"),
+        (lambda x: closure(x, "plus_times"), ValueError, "needs an idempotent"),
+        (lambda x: apsp(-x), sm.NegativeCycleError, "negative"),
+        (lambda x: matmul(x, x, HYPOT).backward(x), NotImplementedError, "is known for hypot"),
+        (lambda x: twice(lambda x: matmul(x, x, "log_plus"), x), NotImplementedError, "second"),
+        (lambda x: twice(apsp, x), NotImplementedError, "none of closures"),
+    ],
+)  # fmt: skip
+def test_refusals(call, error, words):
+    with pytest.raises(error, match=words):
+        call(tensors((3, 3))[0])
+
+
+# --- closures -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_gradients_of_closures_are_differences(name):
+    low, high = WEIGHTS[name]
+    (w,) = tensors((2, 5, 5), low=low, high=high)
+    if math.isinf(zero := sm.semirings[name].zero):  # a little more than 0 is an edge of max_times
+        with torch.no_grad():
+            w[torch.rand(w.shape, generator=torch.manual_seed(0)) < 0.4] = zero
+    assert gradcheck(lambda w: torch.nan_to_num(closure(w, name), 0, 0, 0), w)
+
+
+def test_gradients_of_paths_from_some_nodes():
+    assert gradcheck(lambda w: apsp(w, sources=[2, 4]), tensors((5, 5)))
+
+
+@pytest.mark.parametrize("entries", [64, 1 << 20])
+def test_a_distance_is_the_sum_along_its_path(entries, monkeypatch):
+    """Ties and cycles of weight zero too: the paths are those of the predecessors."""
+    monkeypatch.setattr(gradients, "_ENTRIES", entries)
+    rng = np.random.default_rng(5)
+    w = np.where(rng.random((40, 40)) < 0.1, rng.integers(0, 3, (40, 40)), inf)
+    w = torch.tensor(w, requires_grad=True)
+    d, p = apsp(w, return_predecessors=True)
+    g = torch.tensor(rng.integers(-9, 10, (40, 40)).astype(float))
+    g[~torch.isfinite(d)] = math.nan  # of no concern where no path leads
+    expected = torch.zeros_like(w)
+    for i in range(40):
+        for j in range(40):
+            if p[i, j] >= 0:
+                path = sm.reconstruct_path(p, i, j)
+                for u, v in itertools.pairwise(path):
+                    expected[u, v] += g[i, j]
+    (found,) = torch.autograd.grad(d, w, g)
+    assert torch.equal(found, expected)
+
+
+def test_long_paths():
+    n = 300
+    w = torch.full((n, n), inf)
+    w[torch.arange(n - 1), torch.arange(1, n)] = 1.0
+    w.requires_grad_()
+    (found,) = torch.autograd.grad(apsp(w)[torch.triu_indices(n, n).unbind()].sum(), w)
+    i = torch.arange(n - 1)
+    assert torch.equal(found[i, i + 1], ((i + 1) * (n - 1 - i)).float())
+    assert found.count_nonzero() == n - 1
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+OPS = torch.ops.semiring_mm
+CHECKS = (
+    "test_schema",
+    "test_autograd_registration",
+    "test_faketensor",
+    "test_aot_dispatch_dynamic",
+)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize(
+    "semiring", ["min_plus", "max_times", "plus_times", "log_plus", CHEBYSHEV], ids=str
+)
+def test_opcheck_of_products(semiring, wanted):
+    a, b = tensors((2, 3, 4), (4, 5))
+    wanted = wanted and sm.semirings.get(semiring, CHEBYSHEV).selective
+    opcheck(OPS.product.default, (a, b, _row(semiring), wanted))
+    g, c = torch.rand(2, 2, 3, 5).double()
+    a, b = a.detach(), b.detach()
+    opcheck(OPS.product_shares.default, (g, a, b, c, "log_plus", True, wanted))
+
+
+@pytest.mark.parametrize("sources", [None, [1, 3]])
+@pytest.mark.parametrize("name", ["min_plus", "max_times"])
+def test_opcheck_of_closures(name, sources):
+    sources = sources if name == "min_plus" else None
+    (w,) = tensors((5, 5))
+    for wanted in (True, False):
+        opcheck(OPS.closure.default, (w, name, sources, wanted))
+    w = w.detach()
+    d, p = OPS.closure(w, name, sources, True)
+    opcheck(OPS.closure_trees.default, (d, d, w, p, name))
+
+
+def layer(a, b, w, semiring):
+    paths = apsp(torch.nn.functional.softplus(w), sources=[0, 2])
+    return matmul(torch.sigmoid(a), b, semiring).square().sum() + paths.sum() + closure(w)[0, 1]
+
+
+@pytest.mark.parametrize(
+    ("backend", "semiring"),
+    [
+        ("eager", "min_plus"), ("eager", CHEBYSHEV), ("aot_eager", "min_plus"),
+        ("aot_eager", "max_times"), ("aot_eager", "log_plus"), ("aot_eager", CHEBYSHEV),
+        pytest.param("inductor", "log_plus", marks=pytest.mark.slow),
+        pytest.param("inductor", "max_times", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_compile_in_one_graph(backend, semiring):
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
+    for m in (3, 6, 7):  # other sizes, which become symbols
+        inputs = tensors((m, 4), (4, 5), (5, 5), seed=m)
+        found, expected = compiled(*inputs, semiring), layer(*inputs, semiring)
+        assert_close(found, expected)
+        assert_close(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs))
+
+
+@pytest.mark.parametrize("name", ["plus_times", "max_times", "log_plus"])
+def test_vmap(name):
+    a, b = tensors((4, 3, 5, 6), (3, 6, 7))
+    found = torch.vmap(lambda x, y: matmul(x, y, name), in_dims=(1, 0), out_dims=1)(a, b)
+    assert_close(found, matmul(a, b, name))
+    assert_close(torch.vmap(lambda x: matmul(x, b[0], name))(a), matmul(a, b[0], name))
+    assert_close(torch.vmap(apsp)(a[..., :5]), apsp(a[..., :5].flatten(0, 1)).view(4, 3, 5, 5))
+
+
+@pytest.mark.parametrize("name", ["plus_times", "max_times", "log_plus", "closure"])
+def test_many_gradients_at_once(name):
+    a, b = tensors((2, 3, 4, 4), (3, 4, 4))
+    c = matmul(a, b, name) if name != "closure" else closure(a[0] * b, "max_times")
+    g = torch.rand(5, *c.shape).double()
+    at_once = torch.autograd.grad(c, (a, b), g, is_grads_batched=True, retain_graph=True)
+    for i in range(5):
+        one = torch.autograd.grad(c, (a, b), g[i], retain_graph=True)
+        assert_close(tuple(x[i] for x in at_once), one)
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+
+def test_a_conditional_random_field_learns_and_decodes():
+    losses, alone, chained = torch_crf.main(steps=30)
+    assert losses[-1] < losses[0] / 3
+    assert chained > alone + 0.1
+    emissions, transitions = tensors((2, 4, 3), (3, 3), low=-1)
+    assert_close(
+        gradients_of(torch_crf.total(emissions, transitions, "log_plus"), (emissions, transitions)),
+        gradients_of(torch_crf.plain(emissions, transitions), (emissions, transitions)),
+    )
+    with torch.no_grad():
+        every = torch.tensor(list(itertools.product(range(3), repeat=4)))
+        scores = torch_crf.score(emissions[:1].expand(81, 4, 3), transitions, every)
+    assert_close(scores.logsumexp(0), torch_crf.total(emissions, transitions, "log_plus")[0])
+    assert torch.equal(torch_crf.decode(emissions, transitions)[0], every[scores.argmax()])
+
+
+def test_a_layer_of_shortest_paths_learns_costs():
+    losses, found, true = torch_shortest_path.main(steps=80, side=8)
+    assert losses[-1] < losses[0] / 50
+    assert_close(found, true, rtol=0.1, atol=0)
+    layer = torch_shortest_path.Times(4, 3)
+    with torch.no_grad():
+        layer.raw.copy_(torch.tensor([0.1, 0.7, 1.9]))
+    found, expected = layer(), torch_shortest_path.plain(layer.weights())
+    assert_close(found, expected)
+    assert_close(gradients_of(found, (layer.raw,)), gradients_of(expected, (layer.raw,)))
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    assert neighbours_torch.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
+    assert [line["case"] for line in raw["lines"]] == list(neighbours_torch.LINES)
+    for line in raw["lines"]:
+        assert all(row["samples"] for row in line["contenders"])
+        assert line["checked"]
+        assert neighbours_torch.row(line).startswith(f"| {line['case']} | {line['size']} | ")
+        assert f"| {line['case']} | {line['size']} | " in printed
+    neighbours_torch.main(["--quick", "--memory", "min-plus product", "PyTorch"])
+    assert int(capsys.readouterr().out) >= 0
+
+
+# --- on a CUDA device ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cuda():
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no CUDA device")
+    return torch.device("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("name", PLAIN)
+def test_products_on_a_device(cuda, name, shapes):
+    a, b = tensors(*shapes)
+    x, y = (t.detach().to(cuda).requires_grad_() for t in (a, b))
+    found = matmul(x, y, name)
+    assert found.device.type == "cuda"
+    assert_close(found.cpu(), matmul(a, b, name))
+    for here, there in zip(
+        gradients_of(matmul(a, b, name), (a, b)),
+        torch.autograd.grad(
+            found,
+            (x, y),
+            torch.tensor(np.random.default_rng(1).normal(size=tuple(found.shape))).to(cuda),
+        ),
+        strict=True,
+    ):
+        assert there.device.type == "cuda"
+        assert_close(there.cpu(), here)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_closures_on_a_device(cuda, name):
+    low, high = WEIGHTS[name]
+    (w,) = tensors((3, 50, 50), low=low, high=high)
+    x = w.detach().to(cuda).requires_grad_()
+    found, expected = closure(x, name), closure(w, name)
+    assert_close(found.cpu(), expected)
+    g = torch.rand(w.shape, generator=torch.manual_seed(0)).double()
+    (there,) = torch.autograd.grad(found, x, g.to(cuda))
+    assert_close(there.cpu(), torch.autograd.grad(expected, w, g)[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["min_plus", "plus_times", "log_plus"])
+def test_autocast_on_a_device(cuda, name, dtype):
+    (x,) = tensors((64, 64), dtype=torch.float32)
+    x = x.detach().to(cuda).requires_grad_()
+    with torch.autocast("cuda", dtype=dtype):
+        y = torch.nn.functional.linear(x, x)
+        c = matmul(y, y, name)
+    assert c.dtype == dtype
+    c.float().sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compile_on_a_device(cuda, backend):
+    torch.compiler.reset()
+    inputs = [t.detach().to(cuda).requires_grad_() for t in tensors((6, 4), (4, 5), (5, 5))]
+    found = torch.compile(layer, fullgraph=True, backend=backend)(*inputs, "log_plus")
+    assert_close(found, layer(*inputs, "log_plus"))
+    torch.autograd.grad(found, inputs)
