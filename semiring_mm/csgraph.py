@@ -30,7 +30,7 @@ from .graphs.apsp import apsp
 from .graphs.inputs import EdgeList
 from .graphs.paths import NO_PREDECESSOR, find_negative_cycle
 from .graphs.paths import NegativeCycleError as _NamedCycleError
-from .graphs.sparse import solve_edges
+from .graphs.sparse import dense_pairs, solve_edges
 
 try:
     import scipy.sparse.csgraph as _scipy
@@ -451,29 +451,24 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         d, p = np.empty((k, n)), np.empty((k, n), np.int32)
         return (d, p) if predecessors else d
     work = threads.get_num_threads()
-    elimination = (2.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
+    dense = (3.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
     search = work * _STEP * k * (count + n * math.log2(n + 1))
     try:
-        if elimination <= search:
-            return apsp(
-                graph.edges,
-                directed=None
-                if directed
-                else False,  # None: a symmetric matrix takes half the time
-                return_predecessors=predecessors,
-                sources=rows,
-                overwrite=graph.own,
-            )
-        g = graph.sparse()
-        tails = np.repeat(np.arange(n), np.diff(g.indptr))
-        if k >= _MANY * n:
-            edges = EdgeList(
-                list(range(n)), tails, g.indices.astype(np.int64), g.data, not directed
-            )
-            solved = solve_edges(edges, "auto", rows, predecessors, None, limit=search)
+        if k >= _MANY * n and dense_pairs(n, count, "auto", rows):
+            g = graph.sparse()
+            heads = g.indices.astype(np.int64)
+            edges = EdgeList(list(range(n)), graph.tails(), heads, g.data, not directed)
+            limit = min(dense, search) / 2  # what is lost where it does not repay
+            solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
             if solved is not None:
                 return solved if predecessors else solved[0]
-        return _search(graph, rows, predecessors)
+        if search < dense:
+            return _search(graph, rows, predecessors)
+        return apsp(
+            graph.edges, method="floyd_warshall", sources=rows, overwrite=graph.own,
+            directed=None if directed else False,  # None: symmetric ones take half the time
+            return_predecessors=predecessors,
+        )  # fmt: skip
     except _NamedCycleError as error:
         raise _NegativeCycle(error.cycle, error.weight) from None
 
