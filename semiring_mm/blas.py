@@ -563,7 +563,8 @@ def _check_out(out: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None
         )
     if not getattr(out.flags, "writeable", True):
         raise ValueError("out is read-only")
-    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides, strict=True)):
+    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
+    if out.size and any(shared):
         raise ValueError("out is a broadcast view whose entries share memory")
 
 

@@ -17,7 +17,7 @@ ORDER = """
     cpu.sweep cpu.threads cpu.memory cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.vector gpu.closure
     gpu.memory gpu.engine
-    arrays config blas files
+    arrays config blas einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
     csgraph
     __init__ plot cli __main__
@@ -26,7 +26,7 @@ ORDER = """
 UPWARD = {("semirings", "laws")}
 #: Modules that stand in for another package's, which is loaded with them.
 STAND_INS = {("csgraph", "scipy")}
-OPTIONAL = {"cupy", "llvmlite", "matplotlib", "ml_dtypes", "networkx", "scipy"}
+OPTIONAL = {"cupy", "llvmlite", "matplotlib", "ml_dtypes", "networkx", "opt_einsum", "scipy"}
 
 
 def modules():
