@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import Call
-from .blas import _check_out, _common_dtype, multiply
+from .blas import _check_out, _common_dtype, _stack, multiply
 from .expressions import Expr, evaluate
 from .laws import SemiringLawError, check_laws
 from .plan import make_plan, overflow
@@ -22,6 +22,11 @@ __all__ = ["einsum"]
 Array = Any  # of NumPy or of CuPy; results are of the operands' library
 Label = str | int  # a letter, or the position of an axis of the ellipsis, counted from its end
 Term = tuple[Array, list[Label]]  # an operand and what its axes are called
+
+#: Dtypes in which many small scalar products are faster entry by entry, and as exact.
+_ONE_BY_ONE = ("float32", "float64", "bool")
+#: Rows from which the sums over a stack of matrices are worth no copy into one matrix.
+_TALL = 64
 
 
 def einsum(
@@ -311,6 +316,8 @@ def _join(engine: Any, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -
     b = b.transpose([right.index(c) for c in (*batch, *inner, *columns)])
     outer, split = a.shape[: len(batch)], len(batch) + len(rows)
     shape = (*a.shape[:split], *b.shape[len(batch) + len(inner) :])
+    if batch and inner and not rows and not columns and a.dtype.name in _ONE_BY_ONE:
+        return _reduced(engine, s, _elementwise(engine, s, a, b), [*batch, *inner], keep)
     if batch and not inner:
         a = a.reshape(*a.shape, *[1] * len(columns))
         b = b.reshape(*outer, *[1] * len(rows), *b.shape[len(batch) :])
@@ -333,7 +340,11 @@ def _reduced(
     x = x.transpose([labels.index(c) for c in (*kept, *gone)])
     shape, k = x.shape[: len(kept)], math.prod(x.shape[len(kept) :])
     if k != 1:
-        x = x.reshape(math.prod(shape), k)
+        x = x.reshape(*shape, k)
+        flat = _stack(engine.xp, x, len(kept)) if kept and x.size else None
+        if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
+            flat = x.reshape(math.prod(shape), k)
+        x = x if flat is None else flat
         x = multiply(engine, _sum_of(s), x, engine.xp.zeros(k, x.dtype))
     return x.reshape(shape), kept
 
