@@ -339,7 +339,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
         second = "b" if verb == "gemm" else "x"
         for name, x in (("a", a), (second, b), *zip("_c", args, strict=False)):
             found = getattr(x, "dtype", None)
-            if found is not None and str(found).removeprefix("torch.") != dtype:
+            if found is not None and str(found).rpartition(".")[2] != dtype:
                 other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
                 raise TypeError(
                     f"{letter}{verb} works on {dtype}, got {name} of dtype {found}: use "
