@@ -18,6 +18,8 @@ ROOFLINE = machine.ROOT / "docs" / "roofline.svg"
 MARKERS = {
     "cpu": ("<!-- bench:begin -->", "<!-- bench:end -->"),
     "gpu": ("<!-- bench-gpu:begin -->", "<!-- bench-gpu:end -->"),
+    "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
+    "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

@@ -264,6 +264,17 @@ def _path(
         return [(0, 1)] * (len(terms) - 1)
     if optimize is False:
         return [(0, 1)] + [(0, n) for n in range(len(terms) - 2, 0, -1)]
+    letters = {c: chr(0x4E00 + i) for i, c in enumerate(sizes)}
+    texts = ["".join(letters[c] for c in axes) for axes in (*(t[1] for t in terms), wanted)]
+    subscripts, shapes = f"{','.join(texts[:-1])}->{texts[-1]}", tuple(x.shape for x, _ in terms)
+    find = _found_path if optimize is True else _found_path.__wrapped__
+    return find(subscripts, shapes, "auto" if optimize is True else optimize)
+
+
+@functools.lru_cache(maxsize=1024)
+def _found_path(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any
+) -> Sequence[tuple[int, ...]]:
     try:
         import opt_einsum
     except ImportError:
@@ -271,12 +282,7 @@ def _path(
             "einsum of three or more operands asks opt_einsum for their order: python -m pip "
             "install 'semiring-mm[einsum]', or pass optimize=False to go from left to right"
         ) from None
-    symbols = {c: opt_einsum.get_symbol(i) for i, c in enumerate(sizes)}
-    texts = ["".join(symbols[c] for c in axes) for axes in (*(t[1] for t in terms), wanted)]
-    path, _ = opt_einsum.contract_path(
-        f"{','.join(texts[:-1])}->{texts[-1]}", *(x.shape for x, _ in terms), shapes=True,
-        optimize="auto" if optimize is True else optimize,
-    )  # fmt: skip
+    path, _ = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
     return list(path)
 
 
