@@ -137,7 +137,7 @@ def chain(n: int) -> list[tuple[int, int]]:
 ROADS = "ChicagoRegional_net.tntp"
 CASES = {
     "scipy": [
-        Case("shortest_path, dense", paths("shortest_path", "dense"), (2048, 4096)),
+        Case("shortest_path, dense", paths("shortest_path", "dense"), (2048,), full=(4096,)),
         Case(
             "shortest_path, dense, predecessors",
             paths("shortest_path", "dense", return_predecessors=True), (2048,),
@@ -245,12 +245,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours_scipy", description=__doc__)
     parser.add_argument("--renew", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
+    parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
     if args.renew:
         return renew()
     threads = sm.get_num_threads()
-    options = Options(threads, quick=args.quick)
+    options = Options(threads, full=args.full, quick=args.quick)
     started = datetime.datetime.now().astimezone().replace(microsecond=0)
     versions = machine.versions(("numpy", "scipy", "torch", "opt_einsum"))
     result: dict[str, Any] = {
