@@ -272,15 +272,17 @@ def dijkstra(
     else:
         found = _solve(graph, rows, return_predecessors)
     d, *rest = found if isinstance(found, tuple) else (found,)
-    far = d > limit
-    d[far] = np.inf
-    if len(rest) == 2:
-        rest[1][far] = NO_PREDECESSOR
+    if limit < math.inf:
+        far = d > limit
+        d[far] = np.inf
+        if min_only and rest:
+            rest[1][far] = NO_PREDECESSOR
     return _give((d, *rest), return_predecessors, d.shape if min_only else shape)
 
 
 def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
     """The best of the paths from any of `rows`: those from a node added before all of them."""
+    graph.potentials()  # a negative cycle is named without the node added
     g, n = graph.sparse(), graph.n
     first = np.arange(n) if rows is None else np.unique(rows)
     starts = np.append(g.indptr, g.indptr[-1] + len(first))

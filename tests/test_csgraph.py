@@ -228,6 +228,14 @@ def test_a_negative_cycle_is_both_libraries_error_and_named(name):
     assert caught.value.weight == -3
 
 
+def test_an_edge_of_negative_weight_is_a_cycle_if_undirected():
+    graph = scipy.sparse.csr_array(np.array([[0, 1.0, 0], [0, 0, -2], [0, 0, 0]]))
+    for options in ({}, {"indices": [0, 2], "min_only": True}, {"indices": 0, "limit": 3}):
+        with pytest.raises(theirs.NegativeCycleError, match="negative weight -4") as caught:
+            ours.dijkstra(graph, directed=False, **options)
+        assert sorted(caught.value.cycle) == [1, 2]
+
+
 def test_a_negative_cycle_that_no_source_reaches():
     graph = scipy.sparse.block_diag([[[0, 1.0], [0, 0]], CYCLE], "csr")
     for function in (ours.bellman_ford, ours.dijkstra):
