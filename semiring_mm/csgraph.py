@@ -460,7 +460,7 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
             g = graph.sparse()
             heads = g.indices.astype(np.int64)
             edges = EdgeList(list(range(n)), graph.tails(), heads, g.data, not directed)
-            limit = min(dense, search) / 2  # what is lost where it does not repay
+            limit = min(dense, search) / 8  # what is lost where it does not repay
             solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
             if solved is not None:
                 return solved if predecessors else solved[0]

@@ -373,30 +373,42 @@ def test_bad_input_is_refused_at_the_door():
 # The choice
 
 
+@pytest.fixture
+def two_threads():
+    before = sm.get_num_threads()
+    sm.set_num_threads(2)
+    yield
+    sm.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_the_way_is_chosen_by_cost(monkeypatch):
     monkeypatch.undo()  # of the fixture
     taken = []
-    for name in ("apsp", "solve_edges", "_search"):
+
+    def noted(name):
         function = getattr(ours, name)
-        monkeypatch.setattr(
-            ours, name, lambda *a, f=function, n=name, **k: (taken.append(n), f(*a, **k))[1]
-        )
-    sm_threads = sm.get_num_threads()
-    sm.set_num_threads(2)
-    try:
-        rng = np.random.default_rng(10)
-        ours.shortest_path(1 + rng.random((300, 300)))
-        ours.shortest_path(1 + rng.random((300, 300)), indices=0)
-        ours.shortest_path(np.eye(5))
-        assert taken == ["apsp", "_search", "_search"]
-    finally:
-        sm.set_num_threads(sm_threads)
+
+        def call(*arguments, **options):
+            taken.append(name)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in ("apsp", "solve_edges", "_search"):
+        monkeypatch.setattr(ours, name, noted(name))
+    rng = np.random.default_rng(10)
+    ours.shortest_path(1 + rng.random((300, 300)))
+    ours.shortest_path(1 + rng.random((300, 300)), indices=0)
+    ours.shortest_path(np.eye(5))
+    assert taken == ["apsp", "_search", "_search"]
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_sparse_graphs_are_eliminated_where_that_is_faster(monkeypatch):
     """Of large graphs neither all n³ steps nor searches, if their separators are small."""
-    monkeypatch.setattr(ours, "_STEP", 20.0)
-    short, long = (scipy.sparse.diags_array([1.0], offsets=[1], shape=(n, n)) for n in (4, 256))
+    monkeypatch.setattr(ours, "_STEP", 37.0)
+    short, long = (scipy.sparse.diags_array([1.0], offsets=[1], shape=(n, n)) for n in (2, 512))
     grid = scipy.sparse.kronsum(short, long).tocsr()
     rng = np.random.default_rng(11)
     grid.data = rng.integers(1, 9, grid.nnz).astype(float)
