@@ -21,6 +21,8 @@ MARKERS = {
     "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
     "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
+    "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
+    "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

@@ -12,6 +12,7 @@ array([[0., 3., 4.],
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
+from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
 from .graphs.paths import NegativeCycleError, reconstruct_path
@@ -29,6 +30,7 @@ __all__ = [
     "closure",
     "dgemm",
     "dgemv",
+    "einsum",
     "gemm",
     "gemv",
     "get_num_threads",

@@ -1,8 +1,9 @@
 """What came in, as arrays of one engine, and the results, as what came in.
 
 NumPy, CuPy, PyTorch and JAX arrays, and all that offer DLPack or ``__cuda_array_interface__``, are
-used where they lie, without a copy. No library is imported to find out whose an array is: whoever
-has one has imported it.
+used where they lie, without a copy; so are those of other libraries that follow the Python array
+API standard, on the host. No library is imported to find out whose an array is: whoever has one has
+imported it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Call:
     moved = False
     _index: int | None = None  # of the device; -1 is the current one
     _library = "numpy"
+    _like: Any = None  # the operand whose library, and device in it, the results are of
     _context: contextlib.ExitStack | None = None
 
     def __init__(self, device: str | None = None, out: Any = None, **operands: Any) -> None:
@@ -72,7 +74,10 @@ class Call:
                 places[name] = where(x, name)
                 if self._library == "numpy" and type(x) is not np.ndarray:
                     self._library = _library(x, places[name])
+                    self._like = x
         self._index = _one_place(places)
+        if self._library == "api":
+            _one_device({**self._given, "out": self._out})
         wanted = _wanted(device)
         if self._index is None:
             self.moved = wanted not in (None, "cpu")
@@ -130,6 +135,8 @@ class Call:
         if self.moved:
             result = self.engine.to_host(result)
             result = result if result.ndim else result[()]
+        if self._library == "api":
+            return _to_api(result, self._like)
         return _BACK[self._library](result, self._index is None or self.moved)
 
     def _take(self, x: Any, name: str) -> Array:
@@ -222,6 +229,22 @@ def _one_place(places: dict[str, int | None]) -> int | None:
     return place
 
 
+def _one_device(operands: dict[str, Any]) -> None:
+    """Refuse arrays that their own library has put on different devices."""
+    found = {
+        name: x.device
+        for name, x in operands.items()
+        if x is not None and _library(x, None) == "api"
+    }
+    (first, place), *others = found.items()
+    for name, other in others:
+        if other != place:
+            raise TypeError(
+                f"{first} lives on {place} and {name} on {other}: bring them together first, with "
+                f"x.to_device(device)"
+            )
+
+
 def _wanted(device: str | None) -> str | int | None:
     if device is None or device in ("cpu", "cuda"):
         return device
@@ -236,7 +259,15 @@ def _library(x: Any, place: int | None) -> str:
         root = base.__module__.partition(".")[0]
         if root in ("torch", "jax", "jaxlib"):
             return "torch" if root == "torch" else "jax"
+    if place is None and _follows_standard(x):
+        return "api"
     return "numpy" if place is None else "cupy"
+
+
+def _follows_standard(x: Any) -> bool:
+    """Whether an array on the host, of another library, is one of the Python array API."""
+    own = isinstance(x, (np.ndarray, np.generic))
+    return not own and hasattr(x, "__array_namespace__") and hasattr(x, "__dlpack__")
 
 
 # --- in -----------------------------------------------------------------------------------------
@@ -252,9 +283,10 @@ def _on_host(x: Any, name: str) -> Array:
             f"{name} is a sparse {type(x).__name__}: use {name}.toarray() (and put the semiring's "
             f"zero where nothing is stored), or semiring_mm.adjacency for graphs"
         )
-    if _library(x, None) == "torch":
+    library = _library(x, None)
+    if library == "torch":
         return _of_torch(x, name)
-    array = np.asarray(x)
+    array = np.from_dlpack(x) if library == "api" else np.asarray(x)
     if array.dtype.kind in "OUSVmM" and array.dtype.name != "bfloat16":
         raise TypeError(
             f"{name} has dtype {array.dtype}; numbers are accepted: use an array of a numeric dtype"
@@ -300,6 +332,8 @@ def _writable(out: Any) -> Array:
         return out
     if _library(out, None) == "torch":
         return _of_torch(out, "out")
+    if _library(out, None) == "api":
+        return np.from_dlpack(out)
     raise TypeError(f"out must be a NumPy array, got {type(out).__name__}")
 
 
@@ -320,6 +354,10 @@ def _to_jax(x: Array, host: bool) -> Any:
     if host:
         return importlib.import_module("jax.numpy").asarray(x)
     return importlib.import_module("jax.dlpack").from_dlpack(x)
+
+
+def _to_api(x: Array, like: Any) -> Any:
+    return like.__array_namespace__().from_dlpack(np.asarray(x), device=like.device)
 
 
 _BACK = {

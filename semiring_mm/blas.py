@@ -339,7 +339,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
         second = "b" if verb == "gemm" else "x"
         for name, x in (("a", a), (second, b), *zip("_c", args, strict=False)):
             found = getattr(x, "dtype", None)
-            if found is not None and str(found).removeprefix("torch.") != dtype:
+            if found is not None and str(found).rpartition(".")[2] != dtype:
                 other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
                 raise TypeError(
                     f"{letter}{verb} works on {dtype}, got {name} of dtype {found}: use "
@@ -563,7 +563,8 @@ def _check_out(out: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None
         )
     if not getattr(out.flags, "writeable", True):
         raise ValueError("out is read-only")
-    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides, strict=True)):
+    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
+    if out.size and any(shared):
         raise ValueError("out is a broadcast view whose entries share memory")
 
 

@@ -29,7 +29,7 @@ def show_config(file: TextIO | None = None) -> None:
     target = host_target()
     gains = engine.calibration()
     found = []
-    for package in ("llvmlite", "scipy", "networkx", "matplotlib", "ml_dtypes"):
+    for package in ("llvmlite", "scipy", "networkx", "opt_einsum", "matplotlib", "ml_dtypes"):
         try:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:

@@ -140,3 +140,13 @@ def test_the_german_grid_by_capacity():
             if i != j and c[i, j] > 0:
                 path = sm.reconstruct_path(p, i, j)
                 assert min(w[u, v] for u, v in itertools.pairwise(path)) == c[i, j]
+
+
+def test_the_stand_in_for_csgraph_on_a_road_network():
+    from semiring_mm import csgraph as ours
+
+    graph = matrix(read_graph(found("rome99.gr")))
+    some = [0, 1500, 3352]
+    expected = csgraph.dijkstra(graph, indices=some)
+    for d in (ours.dijkstra(graph)[some], ours.shortest_path(graph, indices=some)):
+        assert_array_equal(d, expected)

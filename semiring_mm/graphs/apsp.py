@@ -220,7 +220,9 @@ def _solve(
 ) -> Any:
     reporter(progress, 1.0)  # the argument's own errors come first
     dense = isinstance(graph, (np.ndarray, list, tuple)) or (
-        hasattr(graph, "__array__") and not hasattr(graph, "tocoo") and not hasattr(graph, "edges")
+        (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__"))
+        and not hasattr(graph, "tocoo")
+        and not hasattr(graph, "edges")
     )
     if overwrite and not (isinstance(graph, np.ndarray) or hasattr(graph, "__dlpack__")):
         raise ValueError(

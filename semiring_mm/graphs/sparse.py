@@ -122,8 +122,9 @@ def solve_edges(
     rows: Index | None,
     predecessors: bool,
     progress: Progress,
+    limit: float = math.inf,
 ) -> tuple[Array, NDArray[np.int32] | None] | None:
-    """As :func:`solve`, from whatever is not a dense matrix."""
+    """As :func:`solve`, from whatever is not a dense matrix; None too above a limit of pairs."""
     n, row, col, weight = len(edges.nodes), edges.row, edges.col, edges.weight
     pairs = dense_pairs(n, len(row), method, rows)
     if not pairs:
@@ -138,8 +139,8 @@ def solve_edges(
         row, col = np.concatenate([row, col]), np.concatenate([col, row])
         weight, pairs = np.concatenate([weight, weight]), pairs / 2
     return solve(
-        n, row, col, weight, sources=rows, trees=predecessors, pairs=pairs, labels=edges.nodes,
-        progress=progress,
+        n, row, col, weight, sources=rows, trees=predecessors, pairs=min(pairs, limit),
+        labels=edges.nodes, progress=progress,
     )  # fmt: skip
 
 

@@ -1,0 +1,489 @@
+"""A stand-in for :mod:`scipy.sparse.csgraph`: changing the import is all that a user does.
+
+``shortest_path``, ``floyd_warshall``, ``dijkstra``, ``johnson`` and ``bellman_ford`` take the
+arguments of SciPy's and return the same; all other names are SciPy's own, untouched.
+
+What is a graph is SciPy's: in a dense matrix 0, NaN and infinities are no edges, in a masked array
+masked entries are none and zeros are edges, in a sparse array every stored entry is an edge but NaN
+and inf. Entries stored twice add up in COO, as always in SciPy, and are parallel edges in CSR and
+CSC. ``directed=False`` goes both ways along every edge: the smaller of G[i, j] and G[j, i] counts.
+
+>>> import numpy as np
+>>> from semiring_mm import csgraph
+>>> csgraph.shortest_path(np.array([[0, 3, 8], [0, 0, 1], [2, 0, 0]]))
+array([[0., 3., 4.],
+       [3., 0., 1.],
+       [2., 5., 0.]])
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cpu import threads
+from .graphs.apsp import apsp
+from .graphs.inputs import EdgeList
+from .graphs.paths import NO_PREDECESSOR, find_negative_cycle
+from .graphs.paths import NegativeCycleError as _NamedCycleError
+from .graphs.sparse import dense_pairs, solve_edges
+
+try:
+    import scipy.sparse.csgraph as _scipy
+    from scipy.sparse import csr_array, issparse
+    from scipy.sparse.csgraph import *  # noqa: F403
+    from scipy.sparse.csgraph import NegativeCycleError
+    from scipy.sparse.csgraph import dijkstra as _search_each
+except ImportError as error:
+    raise ImportError(
+        "semiring_mm.csgraph stands in for scipy.sparse.csgraph and needs SciPy: "
+        "python -m pip install 'semiring-mm[scipy]'"
+    ) from error
+
+__all__ = list(_scipy.__all__)
+
+Matrix = NDArray[np.float64]
+Result = Any  # distances, or these and predecessors
+
+# Pairs of a dense elimination that one thread does in the time that SciPy's Dijkstra takes for an
+# edge or a step in its queue, and in the time that any call of ours takes.
+_STEP, _CALL = 200.0, 2e7
+#: Sources, as a part of all nodes, from which it repays to look for a sparse elimination.
+_MANY = 1 / 16
+
+
+class _NegativeCycle(_NamedCycleError, NegativeCycleError):  # type: ignore[misc]
+    """The error of this library, caught as SciPy's too."""
+
+
+def shortest_path(
+    csgraph: Any,
+    method: str = "auto",
+    directed: bool = True,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+    overwrite: bool = False,
+    indices: Any = None,
+) -> Result:
+    """Shortest paths, as :func:`scipy.sparse.csgraph.shortest_path`.
+
+    Parameters
+    ----------
+    csgraph : array_like, masked array or sparse array, shape (n, n)
+        The graph; see the module's documentation for what is an edge.
+    method : {"auto", "FW", "D", "BF", "J"}
+        Checked, and heeded in this alone: "FW" takes no `indices`, and with `indices` "D" and "BF"
+        pass over negative cycles that no path from there reaches. The algorithm is chosen as the
+        fastest for the graph.
+    directed : bool, default True
+        False also reads every edge backwards.
+    return_predecessors : bool, default False
+        Also return the predecessors.
+    unweighted : bool, default False
+        Count edges in place of adding up weights.
+    overwrite : bool, default False
+        The result may use the memory of `csgraph`, a C-contiguous array of float64.
+    indices : int or array_like of int, optional
+        Only paths from these nodes; negative ones count from the end.
+
+    Returns
+    -------
+    dist_matrix : ndarray of float64, shape (n, n), or indices.shape + (n,)
+        inf where there is no path.
+    predecessors : ndarray of int32, of the same shape
+        Only with `return_predecessors`: the node before j on a shortest path from i, -9999 if there
+        is none. Of paths of equal length any may be shown.
+
+    Raises
+    ------
+    NegativeCycleError
+        SciPy's, and :class:`semiring_mm.NegativeCycleError` with the cycle in it.
+    ValueError
+        If the graph is not square, an index or the method is unknown, or a weight is -inf.
+
+    Notes
+    -----
+    All pairs by :func:`semiring_mm.apsp`: in blocks for dense graphs, O(n³); by elimination for
+    sparse ones with small separators. Where a search from each source is estimated to be faster,
+    as it is from a single one, the call goes to SciPy's Dijkstra, O(k (m + n) log n) for k sources;
+    weights that are negative are made up for by potentials first (Johnson, 1977).
+
+    Examples
+    --------
+    >>> from semiring_mm.csgraph import shortest_path
+    >>> D, P = shortest_path([[0, 1, 2], [0, 0, -3], [0, 0, 0]], return_predecessors=True)
+    >>> D
+    array([[ 0.,  1., -2.],
+           [inf,  0., -3.],
+           [inf, inf,  0.]])
+    >>> P
+    array([[-9999,     0,     1],
+           [-9999, -9999,     1],
+           [-9999, -9999, -9999]], dtype=int32)
+    """
+    if method not in ("auto", "FW", "D", "BF", "J"):
+        raise ValueError(f"method is 'auto', 'FW', 'D', 'BF' or 'J', got {method!r}")
+    if method == "FW" and indices is not None:
+        raise ValueError("method='FW' takes no indices: leave one of them out")
+    graph = _Graph.read(csgraph, directed, unweighted, overwrite and method in ("auto", "FW"))
+    rows, shape = _rows(graph, indices)
+    if method in ("D", "BF"):
+        graph = graph.reached(rows)
+    elif rows is not None and graph.lowest < 0:
+        graph.potentials()  # a negative cycle anywhere is an error
+    return _give(_solve(graph, rows, return_predecessors), return_predecessors, shape)
+
+
+def floyd_warshall(
+    csgraph: Any,
+    directed: bool = True,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+    overwrite: bool = False,
+) -> Result:
+    """All-pairs shortest paths, as :func:`scipy.sparse.csgraph.floyd_warshall`.
+
+    Parameters, results and errors are those of :func:`shortest_path`.
+
+    Examples
+    --------
+    >>> from semiring_mm.csgraph import floyd_warshall
+    >>> floyd_warshall([[0, 1, 5], [0, 0, 1], [0, 0, 0]], directed=False)
+    array([[0., 1., 2.],
+           [1., 0., 1.],
+           [2., 1., 0.]])
+    """
+    return shortest_path(csgraph, "FW", directed, return_predecessors, unweighted, overwrite)
+
+
+def johnson(
+    csgraph: Any,
+    directed: bool = True,
+    indices: Any = None,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+) -> Result:
+    """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.johnson`.
+
+    Parameters, results and errors are those of :func:`shortest_path`. A negative cycle anywhere is
+    an error.
+
+    Examples
+    --------
+    >>> from semiring_mm.csgraph import johnson
+    >>> johnson([[0, 4, 2], [0, 0, 0], [0, -1, 0]], indices=0)
+    array([0., 1., 2.])
+    """
+    return shortest_path(csgraph, "J", directed, return_predecessors, unweighted, False, indices)
+
+
+def bellman_ford(
+    csgraph: Any,
+    directed: bool = True,
+    indices: Any = None,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+) -> Result:
+    """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.bellman_ford`.
+
+    Parameters, results and errors are those of :func:`shortest_path`. A negative cycle is an error
+    if it can be reached from `indices`.
+
+    Examples
+    --------
+    >>> from semiring_mm.csgraph import bellman_ford
+    >>> bellman_ford([[0, 4, 2], [0, 0, 0], [0, -1, 0]], indices=[0, 2])
+    array([[ 0.,  1.,  2.],
+           [inf, -1.,  0.]])
+    """
+    return shortest_path(csgraph, "BF", directed, return_predecessors, unweighted, False, indices)
+
+
+def dijkstra(
+    csgraph: Any,
+    directed: bool = True,
+    indices: Any = None,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+    limit: float = math.inf,
+    min_only: bool = False,
+) -> Result:
+    """Shortest paths, as :func:`scipy.sparse.csgraph.dijkstra`.
+
+    Negative weights are welcome too.
+
+    Parameters
+    ----------
+    csgraph, directed, return_predecessors, unweighted
+        As for :func:`shortest_path`.
+    indices : int or array_like of int, optional
+        Only paths from these nodes.
+    limit : float, default inf
+        Paths that are longer are not shown.
+    min_only : bool, default False
+        Only the shortest path from any of `indices` to each node.
+
+    Returns
+    -------
+    dist_matrix : ndarray of float64, shape (n, n), indices.shape + (n,), or (n,) with `min_only`
+    predecessors : ndarray of int32, of the same shape
+        Only with `return_predecessors`.
+    sources : ndarray of int32, shape (n,)
+        Only with both: where the path to each node starts, -9999 if there is none.
+
+    Raises
+    ------
+    NegativeCycleError
+        If such a cycle can be reached from `indices`.
+    ValueError
+        As for :func:`shortest_path`, or if `limit` is negative.
+
+    Notes
+    -----
+    With `limit` or `min_only` the search is SciPy's, unless weights are negative: then distances
+    beyond the limit are left out at the end, and predecessors stay, as paths that come back within
+    the limit may lead there.
+
+    Examples
+    --------
+    >>> from semiring_mm.csgraph import dijkstra
+    >>> G = [[0, 1, 0, 0], [0, 0, 2, 0], [0, 0, 0, 2], [0, 0, 0, 0]]
+    >>> dijkstra(G, indices=0, limit=4)
+    array([ 0.,  1.,  3., inf])
+    >>> dijkstra(G, indices=[0, 2], min_only=True)
+    array([0., 1., 0., 2.])
+    """
+    if not limit >= 0:
+        raise ValueError(f"limit must be at least 0, got {limit}")
+    graph = _Graph.read(csgraph, directed, unweighted, False)
+    rows, shape = _rows(graph, indices)
+    graph = graph.reached(rows)
+    if graph.lowest >= 0 and (min_only or limit < math.inf):
+        found = _search_each(
+            graph.sparse(), directed, indices=rows, return_predecessors=return_predecessors,
+            limit=limit, min_only=min_only,
+        )  # fmt: skip
+    elif min_only:
+        found = _nearest(graph, rows)
+    else:
+        found = _solve(graph, rows, return_predecessors)
+    d, *rest = found if isinstance(found, tuple) else (found,)
+    if limit < math.inf:
+        far = d > limit
+        d[far] = np.inf
+        if min_only and rest:
+            rest[1][far] = NO_PREDECESSOR
+    return _give((d, *rest), return_predecessors, d.shape if min_only else shape)
+
+
+def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
+    """The best of the paths from any of `rows`: those from a node added before all of them."""
+    graph.potentials()  # a negative cycle is named without the node added
+    g, n = graph.sparse(), graph.n
+    first = np.arange(n) if rows is None else np.unique(rows)
+    starts = np.append(g.indptr, g.indptr[-1] + len(first))
+    data = np.append(g.data, np.zeros(len(first)))
+    extended = csr_array((data, np.append(g.indices, first), starts), (n + 1, n + 1))
+    d, p = _solve(_Graph(n + 1, extended, graph.directed), np.array([n]), True)
+    d, p = d[0, :n], p[0, :n]
+    source = np.where(p == n, np.arange(n), p)  # each step doubles how far back it looks
+    for _ in range(n.bit_length()):
+        source = np.where(source < 0, NO_PREDECESSOR, source[np.maximum(source, 0)])
+    return d, np.where(p == n, NO_PREDECESSOR, p).astype(np.int32), source.astype(np.int32)
+
+
+# --- graphs as SciPy means them -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A graph without weights that are not finite.
+
+    Attributes
+    ----------
+    n : int
+    edges : ndarray or csr_array
+        A dense matrix with inf where there is no edge, or CSR in which entries of the same place
+        are parallel edges.
+    directed : bool
+    own : bool
+        Whether a dense matrix may be overwritten.
+    """
+
+    n: int
+    edges: Any
+    directed: bool
+    own: bool = False
+
+    @classmethod
+    def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
+        if hasattr(graph, "to_scipy_sparse"):  # of the package sparse
+            graph = graph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
+        if issparse(graph):
+            edges = graph.tocsr().astype(np.float64, copy=False)
+        else:
+            edges = _dense(graph, overwrite)
+        if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
+            raise ValueError(f"a graph's matrix is square, got shape {edges.shape}")
+        own = not issparse(graph)
+        if not own:
+            edges = _kept(edges, ~(np.isnan(edges.data) | (edges.data == np.inf)))
+        weights = edges if own else edges.data
+        if weights.size and weights.min() == -np.inf:
+            raise ValueError("a weight is -inf: leave the edge out if there is none")
+        if unweighted and own:
+            edges[edges < np.inf] = 1
+        elif unweighted:
+            edges = _of_data(edges, np.ones_like(edges.data))
+        return cls(edges.shape[0], edges, bool(directed), own)
+
+    @property
+    def dense(self) -> bool:
+        return isinstance(self.edges, np.ndarray)
+
+    @property
+    def lowest(self) -> float:
+        weights = self.edges if self.dense else self.edges.data
+        return float(weights.min()) if weights.size else math.inf
+
+    @property
+    def count(self) -> int:
+        edges = self.edges
+        stored = np.count_nonzero(edges < np.inf) if self.dense else len(edges.data)
+        return int(stored) * (1 if self.directed else 2)
+
+    def sparse(self) -> Any:
+        """As CSR, the entries of the same place parallel edges."""
+        if not self.dense:
+            return self.edges
+        row, col = np.nonzero(self.edges < np.inf)
+        starts = np.searchsorted(row, np.arange(self.n + 1))
+        return csr_array((self.edges[row, col], col, starts), (self.n, self.n))
+
+    def tails(self) -> NDArray[np.int64]:
+        """Where each edge of the sparse form starts."""
+        return np.repeat(np.arange(self.n), np.diff(self.sparse().indptr))
+
+    def potentials(self) -> Matrix:
+        """Of which no edge loses more than its weight; raises if there is a negative cycle."""
+        g, tails = self.sparse(), self.tails()
+        row, col, weight = tails, g.indices, g.data
+        if not self.directed:
+            row, col = np.concatenate([tails, col]), np.concatenate([col, tails])
+            weight = np.concatenate([weight, weight])
+        found = find_negative_cycle(row, col, weight, self.n, float(np.finfo(np.float64).eps))
+        if isinstance(found, tuple):
+            raise _NegativeCycle(*found)
+        return found
+
+    def reached(self, rows: NDArray[np.int32] | None) -> _Graph:
+        """Without negative weights that no path from `rows` meets."""
+        if rows is None or self.lowest >= 0:
+            return self
+        g = self.sparse()
+        steps = _of_data(g, np.ones_like(g.data))
+        there = _search_each(steps, self.directed, rows, min_only=True) < np.inf
+        seen = there[self.tails()]
+        if not self.directed:
+            seen |= there[g.indices]
+        return self if seen.all() else _Graph(self.n, _kept(g, seen), self.directed)
+
+
+def _dense(graph: Any, overwrite: bool) -> Matrix:
+    masked = np.ma.isMaskedArray(graph)
+    values = graph.data if masked else graph
+    copy = None if overwrite else True
+    matrix = np.array(values, np.float64, order="C", copy=copy)
+    missing = ~np.isfinite(matrix)
+    if masked:
+        missing = np.isnan(matrix) | np.ma.getmaskarray(graph)
+    else:
+        missing |= matrix == 0
+    matrix[missing] = np.inf
+    return matrix
+
+
+def _of_data(g: Any, data: Matrix) -> Any:
+    return csr_array((data, g.indices, g.indptr), g.shape)
+
+
+def _kept(g: Any, mask: NDArray[np.bool_]) -> Any:
+    """Some entries of a CSR array; those of the same place are not added up."""
+    if mask.all():
+        return g
+    starts = np.concatenate([[0], np.cumsum(mask)])[g.indptr]
+    return csr_array((g.data[mask], g.indices[mask], starts), g.shape)
+
+
+def _rows(graph: _Graph, indices: Any) -> tuple[NDArray[np.int32] | None, tuple[int, ...]]:
+    """The sources as a list of nodes, None for all, and the shape of the result."""
+    n = graph.n
+    if indices is None:
+        return None, (n, n)
+    nodes = np.array(indices, dtype=np.int32)
+    shape = (*nodes.shape, n)
+    nodes = nodes.reshape(-1)
+    nodes[nodes < 0] += n
+    outside = (nodes < 0) | (nodes >= n)
+    if outside.any():
+        raise ValueError(
+            f"indices: there is no node {np.ravel(indices)[outside.argmax()]} among {n}"
+        )
+    return nodes, shape
+
+
+def _give(found: Any, predecessors: bool, shape: tuple[int, ...]) -> Result:
+    found = found if isinstance(found, tuple) else (found,)
+    shaped = tuple(np.asarray(x).reshape(shape) for x in found)
+    return shaped if predecessors else shaped[0]
+
+
+# --- the algorithm ------------------------------------------------------------------------------
+
+
+def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
+    """Distances from some or all nodes, (k, n), with predecessors if they are wanted."""
+    n, count, directed = graph.n, graph.count, graph.directed
+    k = n if rows is None else len(rows)
+    if not n or not k:
+        d, p = np.empty((k, n)), np.empty((k, n), np.int32)
+        return (d, p) if predecessors else d
+    work = threads.get_num_threads()
+    dense = (3.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
+    search = work * _STEP * k * (count + n * math.log2(n + 1))
+    try:
+        if k >= _MANY * n and dense_pairs(n, count, "auto", rows):
+            g = graph.sparse()
+            heads = g.indices.astype(np.int64)
+            edges = EdgeList(list(range(n)), graph.tails(), heads, g.data, not directed)
+            limit = min(dense, search) / 8  # what is lost where it does not repay
+            solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
+            if solved is not None:
+                return solved if predecessors else solved[0]
+        if search < dense:
+            return _search(graph, rows, predecessors)
+        return apsp(
+            graph.edges, method="floyd_warshall", sources=rows, overwrite=graph.own,
+            directed=None if directed else False,  # None: symmetric ones take half the time
+            return_predecessors=predecessors,
+        )  # fmt: skip
+    except _NamedCycleError as error:
+        raise _NegativeCycle(error.cycle, error.weight) from None
+
+
+def _search(graph: _Graph, rows: NDArray[np.int32] | None, predecessors: bool) -> Any:
+    """SciPy's Dijkstra; negative weights are made up for by potentials first."""
+    options = {"indices": rows, "return_predecessors": predecessors}
+    g = graph.sparse()
+    if graph.lowest >= 0:
+        return _search_each(g, graph.directed, **options)
+    h = graph.potentials()
+    shifted = np.maximum(g.data + h[graph.tails()] - h[g.indices], 0)
+    found = _search_each(_of_data(g, shifted), graph.directed, **options)
+    d = found[0] if predecessors else found
+    d += h - (h if rows is None else h[rows])[:, np.newaxis]
+    return found

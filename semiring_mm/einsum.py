@@ -1,0 +1,389 @@
+"""Einstein sums over a semiring: one product of two operands after the other."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from .arrays import Call
+from .blas import _check_out, _common_dtype, _stack, multiply
+from .expressions import Expr, evaluate
+from .laws import SemiringLawError, check_laws
+from .plan import make_plan, overflow
+from .semirings import Semiring, as_semiring
+
+__all__ = ["einsum"]
+
+Array = Any  # of NumPy or of CuPy; results are of the operands' library
+Label = str | int  # a letter, or the position of an axis of the ellipsis, counted from its end
+Term = tuple[Array, list[Label]]  # an operand and what its axes are called
+
+#: Dtypes in which many small scalar products are faster entry by entry, and as exact.
+_ONE_BY_ONE = ("float32", "float64", "bool")
+#: Rows from which the sums over a stack of matrices are worth no copy into one matrix.
+_TALL = 64
+
+
+def einsum(
+    subscripts: Any,
+    *operands: Any,
+    semiring: str | Semiring = "plus_times",
+    out: Any = None,
+    optimize: Any = True,
+    device: str | None = None,
+) -> Any:
+    """Einstein sum over a semiring: ``"ij,jk->ik"`` gives ``C[i, k] = ⊕_j A[i, j] ⊗ B[j, k]``.
+
+    Parameters
+    ----------
+    subscripts : str
+        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for those that broadcast;
+        a letter twice in an operand takes its diagonal; without ``->`` the result has the letters
+        that appear once, in the order of the alphabet. Axes of length 1 broadcast. NumPy's other
+        form, ``einsum(A, [0, 1], B, [1, 2], [0, 2])``, is taken too.
+    *operands : array_like
+        Any number of them. Mixed dtypes follow NumPy's promotion.
+    semiring : str or Semiring, default "plus_times"
+        A name from :data:`semiring_mm.semirings` or your own.
+    out : array, optional
+        Where to put the result: of its shape and dtype, where the operands live.
+    optimize : bool, str, list of tuple, or callable, default True
+        The order in which three or more operands are joined. True asks opt_einsum (extra
+        ``einsum``), False goes from left to right; "optimal", "greedy" and others, optimizers such
+        as cotengra's, and paths are handed to opt_einsum's ``contract_path``.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where to run; None: where the operands live.
+
+    Returns
+    -------
+    ndarray
+        Of the operands' library, on their device, with an axis for each letter of the output. A
+        scalar if there is none.
+
+    Raises
+    ------
+    ValueError
+        For subscripts that do not fit the operands; for sums that need a law which the semiring
+        does not have (see Notes).
+    ImportError
+        For three or more operands and ``optimize=True`` without opt_einsum.
+    OverflowError
+        If an integer, of the result or of what is computed on the way to it, does not fit.
+
+    Notes
+    -----
+    Two operands at a time become a product of stacks of matrices (:func:`matmul`), without a copy
+    where strides allow. An index that only one of them has is summed first: ⊗ distributes over ⊕.
+    The cost is that of the path; see Smith and Gray (2018) for how it is found.
+
+    A sum of three operands, or one in which an index is summed first, needs ⊗ to be associative and
+    to distribute over ⊕; this is tested on samples of the semiring's domain, and refused where it
+    does not hold (plus_min). Where ⊗ is not known to be commutative, operands are joined from left
+    to right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> A = np.array([[0.0, 2.0], [5.0, 1.0]])
+    >>> sm.einsum("ij,jk->ik", A, A, semiring="max_plus")
+    array([[7., 3.],
+           [6., 7.]])
+    >>> sm.einsum("ij->i", A, semiring="min_plus")
+    array([0., 1.])
+    """
+    s = as_semiring(semiring)
+    if not isinstance(subscripts, str):
+        subscripts, operands = _lettered(subscripts, *operands)
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    texts = inputs.split(",")
+    if not operands or len(texts) != len(operands):
+        raise ValueError(
+            f"einsum: {subscripts!r} describes {len(texts)} operands, and {len(operands)} came"
+        )
+    names = [f"operand_{i}" for i in range(len(operands))]
+    with Call(device, out, **dict(zip(names, operands, strict=True))) as call:
+        arrays = _common_dtype(s, *(call[name] for name in names))
+        labels, wanted = _labels(texts, output if arrow else None, [x.ndim for x in arrays])
+        terms, sizes = _plain_terms(arrays, labels)
+        missing = [c for c in wanted if c not in sizes]
+        if missing:
+            raise ValueError(f"einsum: the result has {missing[0]!r}, which no operand has")
+        if call.out is not None:
+            _check_out(call.out, tuple(sizes[c] for c in wanted), arrays[0].dtype)
+        result = _contract(call.engine, s, terms, wanted, sizes, optimize)
+        if call.out is not None:
+            call.out[...] = result
+            result = call.out
+        elif len(arrays) == 1 and call.engine.xp.may_share_memory(result, arrays[0]):
+            result = result.copy()
+        return call.give(result if result.ndim or out is not None else result[()])
+
+
+# --- what is asked for --------------------------------------------------------------------------
+
+
+def _lettered(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
+    """Operands each with a list of axes, as one string and the operands."""
+    operands, lists = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
+    output = arguments[-1:] if len(arguments) % 2 else ()
+
+    def text(axes: Sequence[Any]) -> str:
+        if not isinstance(axes, (list, tuple)):
+            raise TypeError(
+                f"einsum takes 'ij,jk->ik', A, B or A, [0, 1], B, [1, 2], [0, 2]; got "
+                f"{type(axes).__name__} where a list of axes belongs"
+            )
+        return "".join("..." if x is ... else chr(0x4E00 + int(x)) for x in axes)
+
+    subscripts = ",".join(map(text, lists))
+    return subscripts + "".join(f"->{text(axes)}" for axes in output), operands
+
+
+def _labels(
+    texts: Sequence[str], output: str | None, dimensions: Sequence[int]
+) -> tuple[list[list[Label]], list[Label]]:
+    """What the axes of each operand and of the result are called."""
+
+    def split(text: str, axes: int | None, what: str) -> list[Label]:
+        before, dots, after = text.partition("...")
+        if wrong := [c for c in before + after if not c.isalpha()]:
+            raise ValueError(
+                f"einsum: {wrong[0]!r} in {text!r}: an axis is a letter, and an operand has at "
+                f"most one ellipsis"
+            )
+        rest = 0 if axes is None else axes - len(before) - len(after)
+        if rest < 0 or (rest and not dots):
+            raise ValueError(
+                f"einsum: {text!r} names {len(before + after)} axes, and {what} has {axes}"
+            )
+        return [*before, *(range(-rest, 0) if dots else ()), *after]
+
+    labels = [
+        split(text, axes, f"operand {i}")
+        for i, (text, axes) in enumerate(zip(texts, dimensions, strict=True))
+    ]
+    every = list(itertools.chain.from_iterable(labels))
+    broadcast: list[Label] = [*sorted({c for c in every if isinstance(c, int)})]
+    if output is None:
+        once: list[Label] = [
+            *sorted(c for c in set(every) if isinstance(c, str) and every.count(c) == 1)
+        ]
+        return labels, [*broadcast, *once]
+    dots = len(broadcast) if "..." in output else 0
+    wanted = split(output, dots + len(output.replace("...", "")), "the result")
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(f"einsum: the result {output!r} has an axis twice")
+    if broadcast and "..." not in output:
+        raise ValueError(
+            f"einsum: operands have axes under an ellipsis, and the result {output!r} has none: "
+            f"write '...{output}' to keep these axes, or give them letters to sum over them"
+        )
+    return labels, wanted
+
+
+def _plain_terms(
+    arrays: Sequence[Array], labels: Sequence[list[Label]]
+) -> tuple[list[Term], dict[Label, int]]:
+    """Operands in which each label appears once and has its full length, and these lengths."""
+    terms: list[Term] = []
+    for x, axes in zip(arrays, labels, strict=True):
+        for label in dict.fromkeys(axes):
+            if len({n for n, c in zip(x.shape, axes, strict=True) if c == label}) > 1:
+                raise ValueError(
+                    f"einsum: {label!r} is twice in an operand of shape {x.shape}, on axes of "
+                    f"different lengths"
+                )
+            while axes.count(label) > 1:
+                i = axes.index(label)
+                j = axes.index(label, i + 1)
+                x = x.diagonal(0, i, j)  # becomes the last axis
+                axes = [*axes[:i], *axes[i + 1 : j], *axes[j + 1 :], label]
+        terms.append((x, axes))
+    sizes: dict[Label, int] = {}
+    for x, axes in terms:
+        for label, size in zip(axes, x.shape, strict=True):
+            known = sizes.setdefault(label, size)
+            if known == 1:
+                sizes[label] = size
+            elif size not in (1, known):
+                raise ValueError(
+                    f"einsum: axis {label!r} has length {known} in one operand and {size} in "
+                    f"another"
+                )
+    for i, (x, axes) in enumerate(terms):  # what is broadcast is as if it were not there
+        short = [j for j, c in enumerate(axes) if x.shape[j] != sizes[c]]
+        if short:
+            terms[i] = x.squeeze(tuple(short)), [c for j, c in enumerate(axes) if j not in short]
+    return terms, sizes
+
+
+# --- the sum ------------------------------------------------------------------------------------
+
+
+def _contract(
+    engine: Any, s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int],
+    optimize: Any,
+) -> Array:  # fmt: skip
+    counts: dict[Label, int] = {}
+    for _, axes in terms:
+        for c in axes:
+            counts[c] = counts.get(c, 0) + 1
+    single = any(n == 1 and c not in wanted for c, n in counts.items())
+    if len(terms) > 2 or (len(terms) == 2 and single):
+        _need_laws(s, terms[0][0].dtype)
+    for pair in _path(s, terms, wanted, sizes, optimize):
+        first, *others = [terms[i] for i in sorted(pair)]
+        terms = [term for i, term in enumerate(terms) if i not in pair]
+        for i, other in enumerate(others, 1):
+            rest = (axes for _, axes in (*terms, *others[i:]))
+            keep = {*wanted, *itertools.chain.from_iterable(rest)}
+            first = _join(engine, s, first, other, keep)
+        terms = [*terms, first] if _commutes(s) else [first, *terms]
+    x, axes = _reduced(engine, s, *terms[0], set(wanted))
+    return x.transpose([axes.index(c) for c in wanted])
+
+
+def _path(
+    s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int], optimize: Any
+) -> Sequence[tuple[int, ...]]:
+    """Which operands are joined at each step; the result goes to the end of those that are left."""
+    if len(terms) < 3:
+        return [(0, 1)] * (len(terms) - 1)
+    if not _commutes(s):
+        if not isinstance(optimize, bool):
+            raise ValueError(
+                f"einsum: ⊗ = {s.mul} of {s.name} is not known to be commutative, so operands are "
+                f"joined from left to right: leave optimize out"
+            )
+        return [(0, 1)] * (len(terms) - 1)
+    if optimize is False:
+        return [(0, 1)] + [(0, n) for n in range(len(terms) - 2, 0, -1)]
+    letters = {c: chr(0x4E00 + i) for i, c in enumerate(sizes)}
+    texts = ["".join(letters[c] for c in axes) for axes in (*(t[1] for t in terms), wanted)]
+    subscripts, shapes = f"{','.join(texts[:-1])}->{texts[-1]}", tuple(x.shape for x, _ in terms)
+    find = _found_path if optimize is True else _found_path.__wrapped__
+    return find(subscripts, shapes, "auto" if optimize is True else optimize)
+
+
+@functools.lru_cache(maxsize=1024)
+def _found_path(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Any
+) -> Sequence[tuple[int, ...]]:
+    try:
+        import opt_einsum
+    except ImportError:
+        raise ImportError(
+            "einsum of three or more operands asks opt_einsum for their order: python -m pip "
+            "install 'semiring-mm[einsum]', or pass optimize=False to go from left to right"
+        ) from None
+    path, _ = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
+    return list(path)
+
+
+@functools.lru_cache(maxsize=256)
+def _commutes(s: Semiring) -> bool:
+    """Whether ⊗ reads the same with its operands exchanged."""
+
+    def sides(expr: Expr, names: dict[str, str]) -> tuple[Any, ...]:
+        args = [sides(arg, names) for arg in expr.args]
+        if expr.op in ("+", "*", "min", "max", "&", "|", "^", "==", "!=", "logaddexp"):
+            args.sort(key=repr)
+        return names.get(expr.op, expr.op), expr.value, *args
+
+    return sides(s.mul_expr, {}) == sides(s.mul_expr, {"a": "b", "b": "a"})
+
+
+@functools.lru_cache(maxsize=256)
+def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
+    try:
+        check_laws(s, dtype, s.domain, None, only=("⊗ is associative", "⊗ distributes"))
+    except SemiringLawError as error:
+        raise ValueError(
+            f"einsum: {error}. Such a sum is defined over a semiring only; over {s.name} take two "
+            f"operands, and sum over indices that both have"
+        ) from error
+
+
+def _join(engine: Any, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -> Term:
+    """The product of two operands, summed over all labels but those to keep."""
+    a, left = _reduced(engine, s, *x, {*keep, *y[1]})
+    b, right = _reduced(engine, s, *y, {*keep, *x[1]})
+    batch = [c for c in left if c in right and c in keep]
+    inner = [c for c in left if c in right and c not in keep]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+    a = a.transpose([left.index(c) for c in (*batch, *rows, *inner)])
+    b = b.transpose([right.index(c) for c in (*batch, *inner, *columns)])
+    outer, split = a.shape[: len(batch)], len(batch) + len(rows)
+    shape = (*a.shape[:split], *b.shape[len(batch) + len(inner) :])
+    if batch and inner and not rows and not columns and a.dtype.name in _ONE_BY_ONE:
+        return _reduced(engine, s, _elementwise(engine, s, a, b), [*batch, *inner], keep)
+    if batch and not inner:
+        a = a.reshape(*a.shape, *[1] * len(columns))
+        b = b.reshape(*outer, *[1] * len(rows), *b.shape[len(batch) :])
+        c = _elementwise(engine, s, a, b)
+    else:
+        k = math.prod(a.shape[split:])
+        a = a.reshape(*outer, math.prod(a.shape[len(batch) : split]), k)
+        b = b.reshape(*outer, k, math.prod(b.shape[len(batch) + len(inner) :]))
+        c = multiply(engine, s, a, b)
+    return c.reshape(shape), [*batch, *rows, *columns]
+
+
+def _reduced(
+    engine: Any, s: Semiring, x: Array, labels: list[Label], keep: Collection[Label]
+) -> Term:
+    """An operand, summed by ⊕ over all labels but those to keep."""
+    kept, gone = [c for c in labels if c in keep], [c for c in labels if c not in keep]
+    if not gone:
+        return x, labels
+    x = x.transpose([labels.index(c) for c in (*kept, *gone)])
+    shape, k = x.shape[: len(kept)], math.prod(x.shape[len(kept) :])
+    if k != 1:
+        x = x.reshape(*shape, k)
+        flat = _stack(engine.xp, x, len(kept)) if kept and x.size else None
+        if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
+            flat = x.reshape(math.prod(shape), k)
+        x = x if flat is None else flat
+        x = multiply(engine, _sum_of(s), x, engine.xp.zeros(k, x.dtype))
+    return x.reshape(shape), kept
+
+
+@functools.lru_cache(maxsize=256)
+def _sum_of(s: Semiring) -> Semiring:
+    """The semiring's ⊕ with a ⊗ that passes over its right operand: A ⊗ x sums the rows of A.
+
+    Exact, and checked in integers, as every product is. With `one` for x it would need ``one`` to
+    be neutral on all values, as it is not in any_pair.
+    """
+    mul = "min(a, a)" if s.order_only else "a"  # which only compares, too
+    return Semiring(s.name, s.add, mul, s.zero, s.one, s.domain)
+
+
+def _elementwise(engine: Any, s: Semiring, a: Array, b: Array) -> Array:
+    """A ⊗ B entry by entry, exact or an error as a product is."""
+    dtype, xp = a.dtype, engine.xp
+    if a.size == 0 or b.size == 0:
+        return xp.empty(np.broadcast_shapes(a.shape, b.shape), dtype)
+    plan = make_plan(s, dtype, engine.facts(s, a), engine.facts(s, b), 1)
+    if dtype.kind == "b":
+        return evaluate(plan.mul, a, b)
+    compute = np.dtype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    c = evaluate(s.mul_expr, a.astype(compute, copy=False), b.astype(compute, copy=False))
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        wrong: Any = False
+        if plan.check:
+            wrong = (c < info.min + (s.zero == -math.inf)) | (c > info.max - (s.zero == math.inf))
+        if plan.missing is not None:
+            missing = (a == plan.missing) | (b == plan.missing)
+            c, wrong = xp.where(missing, compute.type(plan.missing), c), wrong & ~missing
+        if plan.check and bool(wrong.any()):
+            raise overflow(s, dtype)
+    return c.astype(dtype, copy=False)

@@ -1,0 +1,335 @@
+"""Einstein sums against nested loops over all values of all indices."""
+
+import functools
+import itertools
+import math
+import operator
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semiring_mm as sm
+
+inf = math.inf
+#: ⊕, ⊗, the empty sum, dtype, and entries of the domain on which the laws hold.
+ALGEBRAS = {
+    "plus_times": (operator.add, operator.mul, 0, "f8", range(-3, 4)),
+    "plus_times, integers": (operator.add, operator.mul, 0, "i4", range(-3, 4)),
+    "min_plus": (min, operator.add, inf, "f8", [-2, 0, 1, 3, inf]),
+    "min_plus, integers": (min, operator.add, 2**31 - 1, "i4", [-2, 0, 1, 3]),
+    "max_plus": (max, operator.add, -inf, "f4", [-2, 0, 1, 3]),
+    "max_times": (max, operator.mul, 0, "f8", [0, 0.5, 1, 2]),
+    "max_min": (max, min, -inf, "f8", range(-3, 4)),
+    "min_max, integers": (min, max, 127, "i1", range(-3, 4)),
+    "lor_land": (operator.or_, operator.and_, False, "?", [False, True]),
+    "xor_land": (operator.xor, operator.and_, False, "?", [False, True]),
+    "any_pair, integers": (max, lambda a, b: int(a != 0 and b != 0), 0, "u1", [0, 1]),
+}  # fmt: skip
+
+
+def by_loops(algebra, subscripts, operands):
+    """⊕ over the values of all indices of ⊗ over the operands, from left to right."""
+    add, mul, empty, dtype, _ = algebra
+    inputs, arrow, output = subscripts.partition("->")
+    terms = inputs.split(",")
+    letters = sorted(set("".join(terms)))
+    if not arrow:
+        output = "".join(c for c in letters if "".join(terms).count(c) == 1)
+    sizes = dict.fromkeys(letters, 1)
+    for term, x in zip(terms, operands, strict=True):
+        for c, n in zip(term, x.shape, strict=True):
+            sizes[c] = n if sizes[c] == 1 else sizes[c]
+    result = {}
+    for values in itertools.product(*(range(sizes[c]) for c in letters)):
+        at = dict(zip(letters, values, strict=True))
+        factors = (
+            x[tuple(at[c] if n > 1 else 0 for c, n in zip(term, x.shape, strict=True))].item()
+            for term, x in zip(terms, operands, strict=True)
+        )
+        product = functools.reduce(mul, factors)
+        place = tuple(at[c] for c in output)
+        result[place] = add(result[place], product) if place in result else product
+    c = np.full([sizes[c] for c in output], empty, dtype)
+    for place, value in result.items():
+        c[place] = value
+    return c
+
+
+@st.composite
+def sums(draw, most=4):
+    """(algebra, subscripts, operands) of some sum."""
+    algebra = draw(st.sampled_from(list(ALGEBRAS)))
+    dtype, entries = ALGEBRAS[algebra][3:]
+    sizes = {c: draw(st.integers(0, 3) if c == "a" else st.integers(1, 3)) for c in "abcd"}
+    terms = draw(st.lists(st.text("abcd", max_size=4 - most // 3), min_size=1, max_size=most))
+    operands = []
+    for term in terms:
+        short = draw(st.sets(st.sampled_from("abcd"))) if draw(st.booleans()) else set()
+        shape = [1 if c in short and term.count(c) == 1 else sizes[c] for c in term]
+        draws = st.lists(
+            st.sampled_from(list(entries)), min_size=(n := math.prod(shape)), max_size=n
+        )
+        operands.append(np.array(draw(draws), dtype).reshape(shape))
+    subscripts = ",".join(terms)
+    if draw(st.booleans()):
+        letters = sorted(set(subscripts) - {","})
+        chosen = draw(st.permutations(letters))[: draw(st.integers(0, len(letters)))]
+        subscripts += "->" + "".join(chosen)
+    return algebra, subscripts, operands
+
+
+@settings(max_examples=250, deadline=None)
+@given(sums(), st.sampled_from([True, False, "greedy"]))
+def test_random_sums(case, optimize):
+    algebra, subscripts, operands = case
+    expected = by_loops(ALGEBRAS[algebra], subscripts, operands)
+    name = algebra.partition(",")[0]
+    got = sm.einsum(subscripts, *operands, semiring=name, optimize=optimize)
+    assert_array_equal(got, expected)
+    assert np.asarray(got).dtype == expected.dtype
+
+
+@settings(max_examples=60, deadline=None)
+@given(sums(most=2))
+def test_sums_of_probabilities(case):
+    """log_plus is plus_times on logarithms."""
+    _, subscripts, operands = case
+    operands = [np.abs(np.nan_to_num(x.astype(float), posinf=2)) % 4 for x in operands]
+    with np.errstate(divide="ignore"):
+        got = sm.einsum(subscripts, *map(np.log, operands), semiring="log_plus")
+    assert_allclose(
+        np.exp(got), by_loops(ALGEBRAS["plus_times"], subscripts, operands), rtol=1e-12, atol=1e-300
+    )
+
+
+SHAPES = [
+    ("ij,jk->ik", (5, 4), (4, 6)), ("ij,kj->ki", (5, 4), (6, 4)), ("ji,jk", (4, 5), (4, 6)),
+    ("bij,bjk->bik", (3, 5, 4), (3, 4, 2)), ("...ij,...jk->...ik", (2, 3, 5, 4), (3, 4, 2)),
+    ("...ij,jk->...ik", (2, 3, 5, 4), (4, 2)), ("i...,i...", (4, 2, 3), (4, 1, 3)),
+    ("ijab,abkl->ijkl", (2, 3, 4, 5), (4, 5, 3, 2)),
+    ("ij,jk,kl,lm->im", (2, 3), (3, 4), (4, 5), (5, 2)),
+    ("ij,jk,kl,lm->mi", (2, 3), (3, 4), (4, 5), (5, 2)), ("ii", (4, 4)), ("iij->ji", (3, 3, 4)),
+    ("iiijj->ij", (2, 2, 2, 3, 3)), ("ij->", (4, 5)), ("...j->...", (2, 3, 4)), ("ij->ji", (2, 3)),
+    ("i,i,i->", (5,), (5,), (5,)), ("i,j,k->kji", (2,), (3,), (4,)), (",", (), ()), ("", ()),
+    ("i,->i", (3,), ()), ("bi,bj->bij", (3, 4), (3, 5)), ("ij,j->ij", (3, 4), (4,)),
+    ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)), ("ab,ac,ad->bcd", (7, 2), (7, 3), (7, 4)),
+    ("ij,jk->ik", (3, 0), (0, 2)), ("ij,jk->ik", (0, 3), (3, 2)),
+    (" i j , j k -> i k ", (2, 3), (3, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), [(x[0], x[1:]) for x in SHAPES])
+def test_as_numpys_einsum(subscripts, shapes):
+    rng = np.random.default_rng(0)
+    operands = [rng.integers(-4, 5, shape).astype(float) for shape in shapes]
+    expected = np.einsum(subscripts, *operands)
+    got = sm.einsum(subscripts, *operands)
+    assert_array_equal(got, expected)
+    assert type(got) is type(expected) or got.ndim == 0
+    out = np.full(expected.shape, np.nan)
+    assert sm.einsum(subscripts, *operands, out=out) is out
+    assert_array_equal(out, expected)
+    turned = [x.T.copy().T for x in operands]
+    assert_array_equal(sm.einsum(subscripts, *turned), expected)
+
+
+def test_axes_as_numbers():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 9, (2, 3, 4)), rng.integers(0, 9, (4, 3))
+    for arguments in (
+        (a, [0, 1, 2], b, [2, 3], [3, 0, 1]), (a, [..., 5], b, [5, 1]), (a, (0, 1, 2), (2, 0)),
+        (a, [0, 1, 2]),
+    ):  # fmt: skip
+        assert_array_equal(sm.einsum(*arguments), np.einsum(*arguments))
+
+
+def test_the_result_is_new():
+    a = np.arange(9.0).reshape(3, 3)
+    for subscripts in ("ij->ji", "ij", "ii->i", "..."):
+        got = sm.einsum(subscripts, a)
+        assert not np.shares_memory(got, a)
+        assert got.flags.writeable
+    out = a.copy()
+    assert sm.einsum("ij,jk->ki", out, a, out=out) is out  # which overlaps an operand
+    assert_array_equal(out, (a @ a).T)
+
+
+def test_no_copy_of_transposed_operands(monkeypatch):
+    import importlib
+
+    module = importlib.import_module("semiring_mm.einsum")
+    seen = []
+    multiply = module.multiply
+    monkeypatch.setattr(
+        module, "multiply", lambda e, s, x, y: (seen.append((x, y)), multiply(e, s, x, y))[1]
+    )
+    a, b = np.ones((4, 3, 5)), np.ones((6, 5))
+    sm.einsum("bij,kj->ikb", a, b)
+    ((x, y),) = seen
+    assert np.shares_memory(y, b)
+    assert y.shape == (5, 6)
+    assert x.size == a.size
+    seen.clear()
+    sm.einsum("bji,bjk->bik", a, a)
+    ((x, y),) = seen
+    assert np.shares_memory(x, a)
+    assert np.shares_memory(y, a)
+
+
+# Laws
+
+
+#: ⊗ keeps its left operand: associative, distributive over min, and not commutative.
+FIRST = sm.Semiring("first", "min(a, b)", "a", inf, 0)
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk,kl->il", "kl,ij,jk->il", "i,j->ji", "jk,ij->ik", "i,i,i->i"]
+)
+def test_operands_keep_their_order_where_it_matters(subscripts):
+    rng = np.random.default_rng(2)
+    sizes = {"i": 2, "j": 3, "k": 4, "l": 5}
+    shapes = [[sizes[c] for c in term] for term in subscripts.partition("->")[0].split(",")]
+    operands = [rng.integers(-9, 9, shape).astype(float) for shape in shapes]
+    expected = by_loops((min, lambda a, b: a, inf, "f8", ()), subscripts, operands)
+    assert_array_equal(sm.einsum(subscripts, *operands, semiring=FIRST), expected)
+    if len(operands) < 3:
+        return
+    with pytest.raises(ValueError, match=r"⊗ = a of first is not known to be commutative"):
+        sm.einsum(subscripts, *operands, semiring=FIRST, optimize="greedy")
+
+
+def test_what_needs_a_law_that_does_not_hold_is_refused():
+    a, b = np.full((2, 3), 2.0), np.full((3, 4), 3.0)
+    expected = np.minimum(a[:, :, None], b).sum(1)
+    assert_array_equal(sm.einsum("ij,jk->ik", a, b, semiring="plus_min"), expected)
+    assert_array_equal(sm.einsum("ij->i", a, semiring="plus_min"), a.sum(1))
+    message = "plus_min on float64: ⊗ distributes over ⊕ from the left fails"
+    for subscripts, operands in (("ij,jk->i", (a, b)), ("ij,jk,k->ik", (a, b, b[0]))):
+        with pytest.raises(ValueError, match=message):
+            sm.einsum(subscripts, *operands, semiring="plus_min")
+
+
+def test_a_sum_of_any_pair_is_not_a_product_with_one():
+    x = np.array([[5, 2], [0, 3]], np.uint8)
+    assert_array_equal(sm.einsum("ij->i", x, semiring="any_pair"), [5, 3])
+
+
+# Integers
+
+
+def test_integers_never_wrap():
+    big = np.array([100, 100], np.int8)
+    for subscripts, operands in (("i->", (big,)), ("i,i->i", (big, big)), ("i,j->ij", (big, big))):
+        with pytest.raises(OverflowError, match="int8"):
+            sm.einsum(subscripts, *operands)
+    with pytest.raises(OverflowError):
+        sm.einsum("i,i->i", big, big, semiring="min_plus")
+    with pytest.raises(OverflowError):  # 127 stands for "no edge", and is no sum
+        sm.einsum("i,i->i", big, np.array([27, 27], np.int8), semiring="min_plus")
+
+
+def test_no_edge_stays_no_edge_in_integers():
+    top = np.iinfo(np.int16).max
+    x, y = np.array([top, 5, top, 1], np.int16), np.array([-3, top, top, 2], np.int16)
+    assert_array_equal(sm.einsum("i,i->i", x, y, semiring="min_plus"), [top, top, top, 3])
+    assert_array_equal(sm.einsum("i->", x, semiring="min_plus"), 1)
+    assert sm.einsum("i->", x[:1], semiring="min_plus") == top
+
+
+@pytest.mark.parametrize("dtype", ["f2", "bfloat16"])
+def test_short_floats(dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    a = np.arange(12).reshape(3, 4).astype(dtype)
+    for subscripts, operands in (("ij,kj->ik", (a, a)), ("ij,ij->ij", (a, a)), ("ij->j", (a,))):
+        got = sm.einsum(subscripts, *operands, semiring="max_plus")
+        assert got.dtype == a.dtype
+        wide = [x.astype("f8") for x in operands]
+        assert_array_equal(got.astype("f8"), sm.einsum(subscripts, *wide, semiring="max_plus"))
+
+
+# The path
+
+
+def test_the_path_is_taken():
+    """Of a chain with a narrow end the cheap order is asked for, and what is given is used."""
+    rng = np.random.default_rng(3)
+    operands = [rng.random((2, 30)), rng.random((30, 40)), rng.random((40, 3))]
+    expected = sm.einsum("ij,jk,kl->il", *operands, semiring="min_plus", optimize=False)
+    for optimize in (True, "optimal", [(1, 2), (0, 1)], [(0, 1, 2)]):
+        got = sm.einsum("ij,jk,kl->il", *operands, semiring="min_plus", optimize=optimize)
+        assert_allclose(got, expected)
+    opt_einsum = pytest.importorskip("opt_einsum")
+    asked = []
+
+    class Optimizer(opt_einsum.paths.PathOptimizer):
+        def __call__(self, inputs, output, sizes, memory_limit=None):
+            asked.append((inputs, output))
+            return [(0, 1), (0, 1)]
+
+    assert_allclose(
+        sm.einsum("ij,jk,kl->il", *operands, semiring="min_plus", optimize=Optimizer()), expected
+    )
+    assert len(asked) == 1
+
+
+def test_without_opt_einsum_three_operands_say_what_to_install():
+    script = (
+        "import sys; sys.modules['opt_einsum'] = None\n"
+        "import numpy as np, semiring_mm as sm\n"
+        "x = np.ones((2, 2))\n"
+        "assert (sm.einsum('ij,jk', x, x) == 2).all()\n"
+        "assert (sm.einsum('ij,jk,kl', x, x, x, optimize=False) == 4).all()\n"
+        "sm.einsum('ij,jk,kl', x, x, x)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert "ImportError: einsum of three or more operands asks opt_einsum" in done.stderr
+    assert "semiring-mm[einsum]" in done.stderr
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ij,jk", (2, 3)), "describes 2 operands, and 1 came"),
+        (("ij", (2,)), "'ij' names 2 axes, and operand 0 has 1"),
+        (("i", (2, 3)), "'i' names 1 axes, and operand 0 has 2"),
+        (("ij,jk", (2, 3), (4, 5)), "axis 'j' has length 3 in one operand and 4 in another"),
+        (("ii", (2, 3)), "'i' is twice in an operand of shape (2, 3)"),
+        (("ij->ik", (2, 3)), "the result has 'k', which no operand has"),
+        (("ij->ii", (2, 3)), "the result 'ii' has an axis twice"),
+        (("i1", (2, 3)), "'1' in 'i1': an axis is a letter"),
+        (("...i...", (2, 3)), "at most one ellipsis"),
+        (("...i->i", (2, 3)), "write '...i'"),
+        (("i->...i->i", (2,)), "an axis is a letter"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    subscripts, *shapes = arguments
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sm.einsum(subscripts, *(np.ones(shape) for shape in shapes))
+
+
+def test_other_errors():
+    a = np.ones((2, 2))
+    with pytest.raises(ValueError, match=r"out has shape \(3, 3\)"):
+        sm.einsum("ij,jk", a, a, out=np.empty((3, 3)))
+    with pytest.raises(TypeError, match="has no float64 form: use dtype bool"):
+        sm.einsum("ij,ij->ij", a, a, semiring="lor_land")
+    with pytest.raises(TypeError, match="operand_1 is a masked array"):
+        sm.einsum("ij,jk", a, np.ma.array(a))
+    with pytest.raises(TypeError, match="got int where a list of axes belongs"):
+        sm.einsum(a, 1)
+    with pytest.raises(ValueError, match="there is no built-in semiring 'plus'"):
+        sm.einsum("ij", a, semiring="plus")
