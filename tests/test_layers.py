@@ -14,15 +14,19 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ORDER = """
     version cache expressions semirings laws plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
-    cpu.sweep cpu.threads cpu.memory cpu.engine
+    cpu.sweep cpu.search cpu.threads cpu.memory cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.vector gpu.closure
     gpu.memory gpu.engine
     arrays config blas files
-    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
+    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
+    graphs.search graphs.apsp
     __init__ plot cli __main__
+    nx.convert nx.distances nx.functions nx.backend
 """.split()
 #: Methods that hand over to a module above, imported when they are called.
 UPWARD = {("semirings", "laws")}
+#: What imports a package is there for those who have it.
+NEIGHBOURS = {"nx": {"networkx"}}
 OPTIONAL = {"cupy", "llvmlite", "matplotlib", "ml_dtypes", "networkx", "scipy"}
 
 
@@ -53,7 +57,7 @@ def imports(name, path):
         n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
     ]
     typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
-    known = {n for n, _ in modules()} | {"cpu", "graphs"}
+    known = {n for n, _ in modules()} | {"cpu", "graphs", "nx"}
     for node in ast.walk(tree):
         if node in typing_only:
             continue
@@ -96,7 +100,8 @@ def test_what_is_optional_or_slow_is_imported_where_it_is_used(name):
     for target, at_import in imports(name, ALL[name]):
         top = target.split(".")[0]
         if at_import and top:
-            assert top in sys.stdlib_module_names | {"numpy"}, f"{name} imports {target} at once"
+            allowed = {"numpy"} | NEIGHBOURS.get(name.split(".")[0], set())
+            assert top in sys.stdlib_module_names | allowed, f"{name} imports {target} at once"
         if (name, target[1:]) in UPWARD:
             assert not at_import
 
