@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import _nx_semiring_mm
+import semiring_mm as sm
 from semiring_mm.nx import backend, functions
 
 #: (name, arguments) of what is compared on random graphs.
@@ -273,6 +274,16 @@ def test_negative_cycles():
         assert "negative weight" in str(error.value)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_views(seed):
+    G = random_graph(seed, "int")
+    nodes = random.Random(seed).sample(list(G), len(G) // 2)
+    for view in (G.subgraph(nodes), nx.restricted_view(G, nodes[:2], []), G.to_directed(True)):
+        assert compare("all_pairs_dijkstra", view)
+        assert compare("floyd_warshall", view)
+        assert compare("transitive_closure", view)
+
+
 def test_nodelist():
     G = random_graph(5, "int")
     nodes = list(G)
@@ -332,7 +343,7 @@ def test_can_run_says_why_not(name, arguments, says):
 @pytest.fixture
 def automatic():
     """NetworkX chooses the backend by itself."""
-    with nx.config(backend_priority=["semiring_mm"], fallback_to_nx=True):
+    with nx.config(backend_priority=["semiring_mm"]):
         yield
 
 
@@ -360,7 +371,7 @@ def test_networkx_goes_on_where_the_backend_refuses(automatic):
 
 
 def test_should_run_says_why_not():
-    sparse = nx.path_graph(20000)
+    sparse = nx.path_graph(9001 * sm.get_num_threads())
     assert "searches" in backend.should_run("closeness_centrality", (sparse,), {})
     assert "searches" not in str(backend.should_run("johnson", (nx.path_graph(300),), {}))
     assert "too small" in backend.should_run("local_efficiency", (nx.path_graph(300),), {})

@@ -19,6 +19,9 @@ Float = NDArray[np.float64]
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
 
+#: Of a part that a thread works on.
+_ROWS = 64
+
 
 @dataclass(frozen=True)
 class Arcs:
@@ -74,10 +77,11 @@ def settle(arcs: Arcs, d: NDArray[Any], sources: Index) -> Float:
     settled = np.full(d.shape, np.inf)
     settled[np.arange(len(sources)), sources] = 0
 
-    def row(i: int) -> None:
-        code.settle(_fields(arcs) | {"d": settled[i], "near": np.argsort(d[i])})
+    def some(rows: slice) -> None:
+        near = np.argsort(d[rows])
+        code.settle(_fields(arcs, sources[rows]) | {"d": settled[rows], "near": near})
 
-    _rows(row, len(sources))
+    _in_parts(some, len(sources))
     return settled
 
 
@@ -105,43 +109,38 @@ def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
         -1 where there is no path, and at the source itself.
     """
     order, pred = np.full(d.shape, -1, np.int32), np.full(d.shape, -1, np.int32)
-    n = d.shape[1]
     equal = bool(arcs.weight.size) and arcs.weight.min() == arcs.weight.max() > 0
-    one_group = np.zeros(n, np.int64)  # equal weights: a queue is in order of distance
 
-    def row(i: int) -> None:
-        group, slot = (one_group, np.zeros(n, np.int64)) if equal else _groups(d[i])
-        fields = {"source": int(sources[i]), "order": order[i], "pred": pred[i], "d": d[i]}
-        code.order(_fields(arcs) | fields | {"group": group, "slot": slot})
-        pred[i, sources[i]] = -1
+    def some(rows: slice) -> None:
+        group, slot = np.zeros(d[rows].shape, np.int64), np.zeros(d[rows].shape, np.int64)
+        if not equal:  # else one queue is in order of distance by itself
+            _groups(d[rows], group, slot)
+        own = {"d": d[rows], "order": order[rows], "pred": pred[rows]}
+        code.order(_fields(arcs, sources[rows]) | own | {"group": group, "slot": slot})
 
-    _rows(row, len(sources))
+    _in_parts(some, len(sources))
+    pred[np.arange(len(sources)), sources] = -1
     return order, pred
 
 
-def _groups(d: Float) -> tuple[Index, Index]:
+def _groups(d: Float, group: Index, slot: Index) -> None:
     """For each node the first place, by distance, of those as near as it; and all places."""
     near = np.argsort(d)
-    place = np.arange(len(d))
-    ascending = d[near]
-    new = np.ones(len(d), bool)
-    new[1:] = ascending[1:] != ascending[:-1]
-    group = np.empty_like(near)
-    group[near] = np.maximum.accumulate(np.where(new, place, 0))
-    return group, place
+    slot[...] = np.arange(d.shape[1])
+    ascending = np.take_along_axis(d, near, 1)
+    new = np.ones(d.shape, bool)
+    new[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
+    np.put_along_axis(group, near, np.maximum.accumulate(np.where(new, slot, 0), 1), 1)
 
 
-def _fields(arcs: Arcs) -> dict[str, Any]:
-    n = len(arcs.first) - 1
-    return {"n": n, "first": arcs.first, "head": arcs.head, "weight": arcs.weight}
+def _fields(arcs: Arcs, sources: Index) -> dict[str, Any]:
+    n, rows = len(arcs.first) - 1, np.ascontiguousarray(sources, np.int64)
+    edges = {"first": arcs.first, "head": arcs.head, "weight": arcs.weight}
+    return {"n": n, "rows": len(rows), "source": rows} | edges
 
 
-def _rows(row: Callable[[int], None], count: int) -> None:
-    """All rows, in runs of them on all threads."""
-    tasks = min(count, 4 * threads.get_num_threads())
-
-    def some(task: int) -> None:
-        for i in range(task, count, tasks):
-            row(i)
-
-    threads.run([functools.partial(some, task) for task in range(tasks)])
+def _in_parts(some: Callable[[slice], None], count: int) -> None:
+    """All rows, in some parts on all threads."""
+    cuts = range(0, count, max(1, min(_ROWS, -(-count // threads.get_num_threads()))))
+    parts = [slice(i, min(i + cuts.step, count)) for i in cuts]
+    threads.run([functools.partial(some, part) for part in parts])

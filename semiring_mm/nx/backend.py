@@ -16,9 +16,9 @@ from .functions import *  # noqa: F403
 
 #: Edges a node from which stacks of neighbourhoods beat searches of theirs.
 _DEGREE = 24
-#: Nodes, per thread and edge a node, at which n³ pairs take as long as n breadth-first searches:
-#: 3·10¹⁰ pairs a second and thread, against 50 ns an edge.
-_SEARCH = 1500
+#: Nodes a thread at which n³ pairs take as long as n breadth-first searches in Python: 3·10¹⁰ pairs
+#: a second and thread, against 0.3 µs for each node reached along few edges.
+_SEARCH = 9000
 #: Of a pair of nodes, at most: distances twice, predecessors, and what they are sorted by.
 _BYTES = 24
 

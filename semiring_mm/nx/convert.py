@@ -92,17 +92,17 @@ def network(graph: Any, weight: Any, *, default: Any = 1, mixed: bool = False) -
         Where distances would not be what NetworkX computes from these weights. The dispatcher goes
         on to another backend then.
     """
-    adjacency, n = graph._adj, len(graph)
+    adjacency, n = [graph._adj[node] for node in graph], len(graph)
     nodes = np.fromiter(graph, object, n)
     index = {node: i for i, node in enumerate(graph)}
-    counts = [len(nbrs) for nbrs in adjacency.values()]
+    counts = [len(nbrs) for nbrs in adjacency]
     first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    heads = itertools.chain.from_iterable(adjacency.values())
+    heads = itertools.chain.from_iterable(adjacency)
     head = np.fromiter((index[v] for v in heads), np.int32, int(first[-1]))
     if weight is None and type(default) is int:
         arcs = Arcs(first, head, np.ones(len(head)))
         return Network(nodes, arcs, graph.is_directed(), int, True)
-    data = itertools.chain.from_iterable(nbrs.values() for nbrs in adjacency.values())
+    data = itertools.chain.from_iterable(nbrs.values() for nbrs in adjacency)
     if graph.is_multigraph():
         values = [min([d.get(weight, default) for d in keys.values()]) for keys in data]
     else:

@@ -20,7 +20,7 @@ __all__ = ["Reached", "distances", "predecessors", "searches", "unrounded"]
 
 Array = NDArray[Any]
 #: Sources whose rows are searched at a time.
-_ROWS = 256
+_ROWS = 128
 
 
 def distances(net: Network) -> Array:
