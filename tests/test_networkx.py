@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -81,6 +82,7 @@ DRAW = {
     "float": lambda rng: rng.random(),
     "tiny": lambda rng: rng.choice([0.0, 1e-17, 0.1, 0.2, 0.3, 0.7]),
     "numpy": lambda rng: np.float64(rng.random()),
+    "numpy, whole": lambda rng: np.float64(rng.randint(0, 9)),
 }
 #: Sums of these are rounded: Floyd and Warshall's algorithm puts other brackets.
 ROUNDED = ("float", "tiny", "numpy")
@@ -170,7 +172,7 @@ def test_weighted(name, arguments, weights):
     assert taken >= (5 if few else 35)  # without edges there is nothing to round
 
 
-@pytest.mark.parametrize("weights", ["int", "zeros", "quarters"])
+@pytest.mark.parametrize("weights", ["int", "zeros", "quarters", "numpy, whole"])
 def test_floyd_warshall(weights):
     for seed in range(60):
         assert compare("floyd_warshall", random_graph(seed, weights))
@@ -431,3 +433,11 @@ print(*({"numpy", "semiring_mm"} & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_the_benchmark_compares_both():
+    root = Path(__file__).resolve().parent.parent
+    command = [sys.executable, "-W", "ignore", "-m", "bench.neighbours_networkx", "--quick"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "transitive_closure(G)" in done.stdout

@@ -23,9 +23,7 @@ _SEARCH = 9000
 _BYTES = 24
 
 #: Parameters that ask for part of the pairs, or bring distances along: nothing is gained then.
-_PARTS = {
-    "v", "e", "sp", "u", "nbunch", "sources", "attr", "source", "target", "topo_order",
-}  # fmt: skip
+_PARTS = {"v", "e", "sp", "u", "nbunch", "sources", "attr", "source", "target"}
 
 
 def convert_from_nx(graph: Any, **_: Any) -> Graph:
@@ -76,11 +74,9 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     degree = (1 if graph.is_directed() else 2) * graph.number_of_edges() / max(n, 1)
     if name == "local_efficiency" and degree < _DEGREE:
         return f"neighbourhoods of {degree:.3g} nodes on average are too small to gain"
-    if (
-        given.get("weight", given.get("distance")) is None
-        and n > _SEARCH * get_num_threads() * degree
-    ):
-        return f"{n} searches of a graph of {degree:.3g} edges a node are less work than n³"
+    unweighted = given.get("weight", given.get("distance")) is None
+    if unweighted and n > _SEARCH * get_num_threads():
+        return f"{n} breadth-first searches may be less work than n³ pairs"
     try:
         check_memory(_BYTES * n * n, f"distances between {n} nodes")
     except MemoryError as error:

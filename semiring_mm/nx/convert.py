@@ -74,7 +74,11 @@ class Network:
         if self.kind is int:
             whole: list[int] = values.astype(np.int64).tolist()
             return whole
-        return list(values) if self.kind is np.float64 else values.tolist()
+        return self.floats(values)
+
+    def floats(self, values: Array) -> list[Any]:
+        """What dividing by distances gives: float, unless the weights are NumPy's."""
+        return list(values.astype(np.float64)) if self.kind is np.float64 else values.tolist()
 
     def lengths(self, values: Array) -> list[Any]:
         """As :meth:`numbers`, of distances from a source that comes first: its own is the int 0."""

@@ -420,13 +420,9 @@ def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
     net = network(_graph(G), weight)
     n, total = len(net.nodes), _inverse_sum(unrounded(net))
     if total:
-        mean: float = n * (n - 1) / _floats(net, np.array([total]))[0]
+        mean: float = n * (n - 1) / net.floats(np.array([total]))[0]
         return mean
     return math.inf if n > 1 else math.nan
-
-
-def _floats(net: Network, values: Array) -> list[Any]:
-    return list(values) if net.kind is np.float64 else values.tolist()
 
 
 def global_efficiency(G: Any) -> float:
@@ -496,7 +492,7 @@ def harmonic_centrality(
     total = np.zeros(len(d))
     for node in set(graph.nodes):  # networkx adds up in this order, and returns it
         total += 1 / d[index[node]]
-    values = _floats(net, total)
+    values = net.floats(total)
     return {node: values[index[node]] or 0 for node in set(graph.nodes)}
 
 
@@ -508,6 +504,7 @@ def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
     if reflexive not in (None, True, False):
         return _networkx("transitive_closure")(graph, reflexive)
     closed = graph.copy()
+    # Distances say more than reachability does: from them comes the order of networkx's searches.
     for x in searches(network(graph, None)):
         v, others = x.nodes[0], x.nodes[1:]
         if reflexive is False:
@@ -525,7 +522,7 @@ def _with_cycle(graph: Any, x: Reached) -> list[Any]:
     if last is None:
         return x.nodes[1:]
     place = {node: i for i, node in enumerate(x.nodes)}
-    earlier = list(itertools.takewhile(lambda node: node != v, graph._adj[last]))
+    earlier = set(itertools.takewhile(lambda node: node != v, graph._adj[last]))
     entered = [
         node
         for node, before in zip(x.nodes[1:], x.before, strict=True)
