@@ -15,7 +15,7 @@ from .convert import Graph
 from .functions import *  # noqa: F403
 
 #: Edges a node from which stacks of neighbourhoods beat searches of theirs.
-_DEGREE = 24
+_DEGREE = 12
 #: Nodes a thread at which n³ pairs take as long as n breadth-first searches in Python: 3·10¹⁰ pairs
 #: a second and thread, against 0.3 µs for each node reached along few edges.
 _SEARCH = 9000
