@@ -243,7 +243,9 @@ def negative_graph(seed):
 @pytest.mark.parametrize("seed", range(30))
 def test_negative_weights(seed):
     G = negative_graph(seed)
-    assert compare("johnson", G)
+    if nx.__version__ >= "3.6":
+        assert compare("johnson", G)
+    assert run("johnson", G) == nx.johnson(G)
     assert compare("floyd_warshall", G)
     assert run("all_pairs_dijkstra_path_length", G)[0] is NotImplementedError
     check_bellman_ford(G)
@@ -281,7 +283,7 @@ def test_views(seed):
     G = random_graph(seed, "int")
     nodes = random.Random(seed).sample(list(G), len(G) // 2)
     for view in (G.subgraph(nodes), nx.restricted_view(G, nodes[:2], []), G.to_directed(True)):
-        assert compare("all_pairs_dijkstra", view)
+        assert compare("all_pairs_dijkstra_path_length", view)
         assert compare("floyd_warshall", view)
         assert compare("transitive_closure", view)
 
