@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .compiler import Target, compile_functions, host_target, prototype
 from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 from .product import _transposed
 
-__all__ = ["UNREACHED", "chunk_width", "contract", "sweep", "unreached"]
+__all__ = ["UNREACHED", "block", "chunk_width", "contract", "sweep", "unreached"]
 
 #: The predecessor of what has none.
 UNREACHED = -9999
@@ -41,14 +41,14 @@ def unreached(dtype: np.dtype[Any]) -> float | int:
 
 def contract(dtype: np.dtype[Any], trees: bool, hops: bool, fields: Mapping[str, Any]) -> None:
     """For each vertex from the lowest: join its higher neighbours through it."""
-    block = _block(fields)
-    _code(dtype.name, trees, hops)["contract"](block.ctypes.data)
+    values = block(_FIELDS, fields)
+    _code(dtype.name, trees, hops)["contract"](values.ctypes.data)
 
 
 def sweep(dtype: np.dtype[Any], trees: bool, hops: bool, fields: Mapping[str, Any]) -> None:
     """Distances (and predecessors) from one chunk of sources."""
-    block = _block(fields)
-    _code(dtype.name, trees, hops)["sweep"](block.ctypes.data)
+    values = block(_FIELDS, fields)
+    _code(dtype.name, trees, hops)["sweep"](values.ctypes.data)
 
 
 def chunk_width(dtype: np.dtype[Any]) -> int:
@@ -56,8 +56,9 @@ def chunk_width(dtype: np.dtype[Any]) -> int:
     return _VECTORS * (host_target().vector_bytes // dtype.itemsize)
 
 
-def _block(fields: Mapping[str, Any]) -> NDArray[np.int64]:
-    values = (fields.get(name, 0) for name in _FIELDS)
+def block(names: Sequence[str], fields: Mapping[str, Any]) -> NDArray[np.int64]:
+    """A parameter block: numbers, and the addresses of arrays."""
+    values = (fields.get(name, 0) for name in names)
     return np.array([x.ctypes.data if isinstance(x, np.ndarray) else x for x in values], np.int64)
 
 

@@ -1,0 +1,83 @@
+"""What NetworkX wants to know when it is imported, without NumPy and without semiring_mm."""
+
+import re
+from typing import Any
+
+from networkx.utils.configs import Config
+
+__all__ = ["BackendConfig", "get_info"]
+
+#: What the backend implements, and what a reader of NetworkX's documentation should know of it.
+FUNCTIONS = {
+    "all_pairs_bellman_ford_path": "Negative weights: integers, or floats whose sums are exact.",
+    "all_pairs_bellman_ford_path_length": (
+        "Negative weights: integers, or floats whose sums are exact."
+    ),
+    "all_pairs_dijkstra": "",
+    "all_pairs_dijkstra_path": "",
+    "all_pairs_dijkstra_path_length": "",
+    "all_pairs_shortest_path": "",
+    "all_pairs_shortest_path_length": "",
+    "average_shortest_path_length": "",
+    "barycenter": "Without attr and sp.",
+    "center": "Without e and usebounds.",
+    "closeness_centrality": "Of all nodes.",
+    "diameter": "Without e and usebounds.",
+    "eccentricity": "Of all nodes, without sp.",
+    "floyd_warshall": "",
+    "floyd_warshall_numpy": "",
+    "floyd_warshall_predecessor_and_distance": "",
+    "floyd_warshall_tree": "",
+    "global_efficiency": "",
+    "gutman_index": "Integer weights or none.",
+    "harmonic_centrality": "Of and from all nodes.",
+    "harmonic_diameter": "Without sp.",
+    "hyper_wiener_index": "Integer weights or none.",
+    "johnson": "Negative weights: integers, or floats whose sums are exact.",
+    "local_efficiency": "",
+    "periphery": "Without e and usebounds.",
+    "radius": "Without e and usebounds.",
+    "schultz_index": "Integer weights or none.",
+    "shortest_path": "Between all pairs.",
+    "shortest_path_length": "Between all pairs.",
+    "transitive_closure": "",
+    "wiener_index": "",
+}
+
+
+class BackendConfig(Config):  # type: ignore[misc]  # networkx has no types
+    """``nx.config.backends.semiring_mm``.
+
+    Parameters
+    ----------
+    device : str
+        "auto" (a CUDA device where one is there and gains), "cpu", "cuda" or "cuda:N".
+    min_nodes : int
+        Smaller graphs are left to NetworkX when it chooses the backend.
+    """
+
+    device: str
+    min_nodes: int
+
+    def _on_setattr(self, key: str, value: Any) -> Any:
+        if key == "device" and not (
+            isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", value)
+        ):
+            raise ValueError(f"device is 'auto', 'cpu', 'cuda' or 'cuda:N', got {value!r}")
+        if key == "min_nodes" and (type(value) is not int or value < 0):
+            raise ValueError(f"min_nodes is an integer of at least 0, got {value!r}")
+        return value
+
+
+def get_info() -> dict[str, Any]:
+    """The entry point ``networkx.backend_info``."""
+    return {
+        "backend_name": "semiring_mm",
+        "project": "semiring-mm",
+        "package": "semiring_mm",
+        "short_summary": "All pairs of shortest paths by semiring products, on CPU or GPU.",
+        "functions": {
+            name: {"additional_docs": docs} if docs else {} for name, docs in FUNCTIONS.items()
+        },
+        "default_config": BackendConfig(device="auto", min_nodes=200),
+    }

@@ -1,0 +1,121 @@
+"""From known distances to the search that finds them, for some rows, that is sources.
+
+``settle`` adds the weights up from the source, as a search does, where an elimination has put
+brackets elsewhere. ``order`` follows the edges that lie on shortest paths, first in, first out
+among nodes at equal distance: Dijkstra's order with a heap that breaks ties by age, and over unit
+weights that of breadth-first search.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from numpy.typing import NDArray
+
+from .compiler import compile_functions, host_target, prototype
+from .ir import F64, I32, I64, PTR, Function, Value
+from .sweep import block
+
+__all__ = ["order", "settle"]
+
+_FIELDS = (
+    "n", "rows", "source", "first", "head", "weight", "d", "near", "slot", "group", "order", "pred",
+)  # fmt: skip
+
+#: Bytes of an entry in what has rows of n.
+_OF_ROWS = {"d": 8, "near": 8, "slot": 8, "group": 8, "order": 4, "pred": 4}
+
+_lock = threading.Lock()
+
+
+def settle(fields: Mapping[str, Any]) -> None:
+    """Labels in ``d`` that no edge improves, from infinity; ``near`` is about their order."""
+    _call("settle", fields)
+
+
+def order(fields: Mapping[str, Any]) -> None:
+    """Fill ``order`` and ``pred``, which hold -1; nodes of a ``group`` take its next ``slot``."""
+    _call("order", fields)
+
+
+def _call(name: str, fields: Mapping[str, Any]) -> None:
+    with _lock:
+        code = _compiled()[name]
+    values: NDArray[Any] = block(_FIELDS, fields)
+    code(values.ctypes.data)
+
+
+@functools.cache
+def _compiled() -> dict[str, Any]:
+    found = compile_functions([_settle_function(), _order_function()], host_target())
+    return {name: prototype(address, ctypes.c_void_p) for name, address in found.items()}
+
+
+@contextmanager
+def _rows(f: Function) -> Iterator[dict[str, Value]]:
+    """For each row the parameters: numbers, what is common to all, and the row's own parts."""
+    at = {
+        name: f.load(f.args[0].at(8 * i), PTR if i > 1 else I64, 8)
+        for i, name in enumerate(_FIELDS)
+    }
+    with f.loop(0, at["rows"]) as row:
+        source = {"source": f.load(at["source"].at(row * 8), I64, 8)}
+        begin = row * at["n"]
+        yield at | source | {name: at[name].at(begin * size) for name, size in _OF_ROWS.items()}
+
+
+def _settle_function() -> Function:
+    """d[u] ← min(d[u], d[v] + w) for all edges (v, u) until nothing changes."""
+    f = Function("settle", [PTR])
+    with _rows(f) as at:
+        changed = f.var(f.const(1, I64))
+        with f.while_() as settled:
+            f.break_if(changed.get().cmp("==", 0), settled)
+            changed.set(0)
+            with f.loop(0, at["n"]) as i:
+                v = f.load(at["near"].at(i * 8), I64, 8)
+                here = f.load(at["d"].at(v * 8), F64, 8)
+                lo, hi = (f.load(at["first"].at(v * 8 + x), I64, 8) for x in (0, 8))
+                with f.loop(lo, hi) as e:
+                    there = at["d"].at(f.load(at["head"].at(e * 4), I32, 4).to(I64) * 8)
+                    through = here + f.load(at["weight"].at(e * 8), F64, 8)
+                    with f.if_(through.cmp("<", f.load(there, F64, 8))):
+                        f.store(through, there, 8)
+                        changed.set(1)
+    return f
+
+
+def _order_function() -> Function:
+    """Each node in its slot; its predecessor is the first in order that attains its distance."""
+    f = Function("order", [PTR])
+    with _rows(f) as at:
+        line, pred = at["order"], at["pred"]
+
+        def put(u: Value, before: Value) -> None:
+            f.store(before.to(I32), pred.at(u * 4), 4)
+            place = at["slot"].at(f.load(at["group"].at(u * 8), I64, 8) * 8)
+            free = f.load(place, I64, 8)
+            f.store(u.to(I32), line.at(free * 4), 4)
+            f.store(free + 1, place, 8)
+
+        put(at["source"], at["source"])
+        i = f.var(f.const(0, I64))
+        with f.while_() as done:
+            f.break_if(i.get().cmp(">=", at["n"]), done)
+            v = f.load(line.at(i.get() * 4), I32, 4).to(I64)
+            f.break_if(v.cmp("<", 0), done)  # none is left
+            here = f.load(at["d"].at(v * 8), F64, 8)
+            lo, hi = (f.load(at["first"].at(v * 8 + x), I64, 8) for x in (0, 8))
+            with f.loop(lo, hi) as e:
+                u = f.load(at["head"].at(e * 4), I32, 4).to(I64)
+                through = here + f.load(at["weight"].at(e * 8), F64, 8)
+                new = f.load(pred.at(u * 4), I32, 4).cmp("<", 0)
+                with f.if_(new & through.cmp("==", f.load(at["d"].at(u * 8), F64, 8))):
+                    put(u, v)
+            i.set(i.get() + 1)
+    return f

@@ -1,0 +1,143 @@
+"""NetworkX graphs as arrays, and arrays as what NetworkX returns. Nothing is computed here."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graphs.search import Arcs
+
+__all__ = ["Graph", "Network", "network"]
+
+Array = NDArray[Any]
+
+#: Whole numbers below it leave room in float64 for what three sums of them add up to.
+_WHOLE = 2**51
+#: Floats that are multiples of 2**-20 have exact sums, up to a range.
+_STEP = 20
+
+
+class Graph:
+    """A NetworkX graph on its way through the dispatcher.
+
+    It holds the graph itself and nothing taken from it: what NetworkX keeps of conversions cannot
+    go stale. Reading the edges is O(m), the results are O(n²).
+    """
+
+    __networkx_backend__ = "semiring_mm"
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def is_directed(self) -> bool:
+        return bool(self.graph.is_directed())
+
+    def is_multigraph(self) -> bool:
+        return bool(self.graph.is_multigraph())
+
+    def __len__(self) -> int:
+        return len(self.graph)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A graph by positions 0 … n - 1 in the order of its nodes.
+
+    Attributes
+    ----------
+    nodes : (n,) object array
+    arcs : Arcs
+        In the order of the graph's adjacency; of parallel edges the least weight.
+    directed : bool
+    kind : type
+        Of the weights and therefore of distances: int, float or numpy.float64.
+    exact : bool
+        Whether all sums of weights are free of rounding.
+    """
+
+    nodes: Array
+    arcs: Arcs
+    directed: bool
+    kind: type
+    exact: bool
+
+    @property
+    def negative(self) -> bool:
+        return bool((self.arcs.weight < 0).any())
+
+    def numbers(self, values: Array) -> list[Any]:
+        """Values as the Python numbers that NetworkX would return."""
+        if self.kind is int:
+            whole: list[int] = values.astype(np.int64).tolist()
+            return whole
+        return self.floats(values)
+
+    def floats(self, values: Array) -> list[Any]:
+        """What dividing by distances gives: float, unless the weights are NumPy's."""
+        return list(values.astype(np.float64)) if self.kind is np.float64 else values.tolist()
+
+    def lengths(self, values: Array) -> list[Any]:
+        """As :meth:`numbers`, of distances from a source that comes first: its own is the int 0."""
+        found = self.numbers(values)
+        found[:1] = [0]
+        return found
+
+
+def network(graph: Any, weight: Any, *, default: Any = 1, mixed: bool = False) -> Network:
+    """Read a graph's adjacency and one weight of its edges, or unit weights for None.
+
+    Raises
+    ------
+    NotImplementedError
+        Where distances would not be what NetworkX computes from these weights. The dispatcher goes
+        on to another backend then.
+    """
+    adjacency, n = [graph._adj[node] for node in graph], len(graph)
+    nodes = np.fromiter(graph, object, n)
+    index = {node: i for i, node in enumerate(graph)}
+    counts = [len(nbrs) for nbrs in adjacency]
+    first = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    heads = itertools.chain.from_iterable(adjacency)
+    head = np.fromiter((index[v] for v in heads), np.int32, int(first[-1]))
+    if weight is None and type(default) is int:
+        arcs = Arcs(first, head, np.ones(len(head)))
+        return Network(nodes, arcs, graph.is_directed(), int, True)
+    data = itertools.chain.from_iterable(nbrs.values() for nbrs in adjacency)
+    if graph.is_multigraph():
+        values = [min([d.get(weight, default) for d in keys.values()]) for keys in data]
+    else:
+        values = [d.get(weight, default) for d in data]
+    kind, exact = _kind(values, n, mixed)
+    arcs = Arcs(first, head, np.array(values, np.float64) + 0.0)  # -0.0 added to a path is 0.0
+    return Network(nodes, arcs, graph.is_directed(), kind, exact)
+
+
+def _kind(values: list[Any], n: int, mixed: bool) -> tuple[type, bool]:
+    kinds = set(map(type, values))
+    if kinds <= {int}:
+        largest = max(map(abs, values), default=0) * n
+        if largest >= min(_WHOLE, 2**63 // max(n, 1)):
+            raise NotImplementedError(
+                f"integer weights of which n = {n} may add up to {largest} are left to networkx: "
+                f"sums must stay below 2**51"
+            )
+        return int, True
+    if mixed and kinds <= {int, float, np.float64}:
+        kinds = {float}
+    if len(kinds) > 1 or not kinds <= {float, np.float64}:
+        names = ", ".join(sorted(kind.__qualname__ for kind in kinds))
+        raise NotImplementedError(
+            f"edge weights of type {names} are left to networkx; semiring_mm takes all int, all "
+            f"float or all numpy.float64 (an edge without a weight counts as int 1, and as float "
+            f"1.0 for Floyd and Warshall's algorithm)"
+        )
+    weights = np.array(values, np.float64)
+    if not np.isfinite(weights).all():
+        raise NotImplementedError("weights that are NaN or infinite are left to networkx")
+    steps = np.ldexp(weights, _STEP)
+    exact = bool((steps == np.rint(steps)).all() and abs(steps).max() * n < _WHOLE)
+    return kinds.pop(), exact

@@ -1,0 +1,531 @@
+"""NetworkX's functions, by their names, with their parameters."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graphs.apsp import apsp
+from ..graphs.paths import NO_PREDECESSOR, NegativeCycleError
+from .convert import Graph, Network, network
+from .distances import Reached, distances, predecessors, searches, unrounded
+
+__all__ = [
+    "all_pairs_bellman_ford_path",
+    "all_pairs_bellman_ford_path_length",
+    "all_pairs_dijkstra",
+    "all_pairs_dijkstra_path",
+    "all_pairs_dijkstra_path_length",
+    "all_pairs_shortest_path",
+    "all_pairs_shortest_path_length",
+    "average_shortest_path_length",
+    "barycenter",
+    "center",
+    "closeness_centrality",
+    "diameter",
+    "eccentricity",
+    "floyd_warshall",
+    "floyd_warshall_numpy",
+    "floyd_warshall_predecessor_and_distance",
+    "floyd_warshall_tree",
+    "global_efficiency",
+    "gutman_index",
+    "harmonic_centrality",
+    "harmonic_diameter",
+    "hyper_wiener_index",
+    "johnson",
+    "local_efficiency",
+    "periphery",
+    "radius",
+    "schultz_index",
+    "shortest_path",
+    "shortest_path_length",
+    "transitive_closure",
+    "wiener_index",
+]
+
+Array = NDArray[Any]
+Pairs = Iterator[tuple[Any, Any]]
+
+
+#: Entries of a stack of matrices.
+_STACK = 2**24
+
+
+def _graph(G: Any) -> Any:
+    """The graph in its wrapper, which networkx need not keep, and warn of, as if it went stale."""
+    if not isinstance(G, Graph):
+        return G
+    kept = getattr(G.graph, "__networkx_cache__", None) or {}
+    kept.get("backends", {}).pop("semiring_mm", None)
+    return G.graph
+
+
+# --- shortest paths between all pairs
+
+
+def all_pairs_shortest_path_length(G: Any, cutoff: float | None = None) -> Pairs:
+    return _lengths(searches(network(_graph(G), None), trees=False), _levels(cutoff))
+
+
+def all_pairs_shortest_path(G: Any, cutoff: float | None = None) -> Pairs:
+    return _paths(searches(network(_graph(G), None)), _levels(cutoff))
+
+
+def all_pairs_dijkstra_path_length(
+    G: Any, cutoff: float | None = None, weight: Any = "weight"
+) -> Pairs:
+    return _lengths(searches(network(_graph(G), weight), trees=False), cutoff)
+
+
+def all_pairs_dijkstra_path(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
+    return _paths(searches(network(_graph(G), weight)), cutoff)
+
+
+def all_pairs_dijkstra(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
+    found = (_within(x, cutoff) for x in searches(network(_graph(G), weight)))
+    return ((x.nodes[0], (dict(zip(x.nodes, x.lengths, strict=True)), x.paths())) for x in found)
+
+
+def all_pairs_bellman_ford_path_length(G: Any, weight: Any = "weight") -> Pairs:
+    return _lengths(_bellman_ford(G, weight, trees=False), None)
+
+
+def all_pairs_bellman_ford_path(G: Any, weight: Any = "weight") -> Pairs:
+    return _paths(_bellman_ford(G, weight), None)
+
+
+def johnson(G: Any, weight: Any = "weight") -> dict[Any, dict[Any, list[Any]]]:
+    return dict(_paths(searches(network(_graph(G), weight), negative=True), None))
+
+
+def shortest_path_length(
+    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
+) -> Pairs:
+    _check_method(method)
+    if weight is None:
+        return all_pairs_shortest_path_length(G)
+    if method == "dijkstra":
+        return all_pairs_dijkstra_path_length(G, weight=weight)
+    return all_pairs_bellman_ford_path_length(G, weight)
+
+
+def shortest_path(
+    G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
+) -> Pairs:
+    _check_method(method)
+    if weight is None:
+        return all_pairs_shortest_path(G)
+    if method == "dijkstra":
+        return all_pairs_dijkstra_path(G, weight=weight)
+    return all_pairs_bellman_ford_path(G, weight)
+
+
+def _check_method(method: str) -> None:
+    if method not in ("dijkstra", "bellman-ford"):
+        raise ValueError(f"method not supported: {method}")
+
+
+def _bellman_ford(G: Any, weight: Any, trees: bool = True) -> Iterator[Reached]:
+    try:
+        return searches(network(_graph(G), weight), negative=True, trees=trees)
+    except nx.NetworkXUnbounded:
+        raise NotImplementedError(
+            "the graph has a cycle of negative weight: networkx goes through the nodes before the "
+            "first that reaches it"
+        ) from None
+
+
+def _lengths(found: Iterable[Reached], cutoff: float | None) -> Pairs:
+    for x in found:
+        x = _within(x, cutoff)
+        yield x.nodes[0], dict(zip(x.nodes, x.lengths, strict=True))
+
+
+def _paths(found: Iterable[Reached], cutoff: float | None) -> Pairs:
+    for x in found:
+        yield x.nodes[0], _within(x, cutoff).paths()
+
+
+def _within(x: Reached, cutoff: float | None) -> Reached:
+    if cutoff is None:
+        return x
+    end = max(1, bisect.bisect_right(x.lengths, cutoff))
+    return Reached(x.nodes[:end], x.lengths[:end], x.before[: end - 1])
+
+
+def _levels(cutoff: float | None) -> float | None:
+    """A breadth-first search finishes the level that it has begun."""
+    return None if cutoff is None or math.isinf(cutoff) else math.ceil(cutoff)
+
+
+# --- Floyd and Warshall
+
+
+def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -> Array:
+    graph = _graph(G)
+    net = network(graph, weight, mixed=True)
+    if nodelist is not None and not (len(nodelist) == len(graph) and set(nodelist) == set(graph)):
+        nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # which says what is wrong
+    d = _floyd_warshall(net).astype(np.float64, copy=False)
+    if nodelist is None:
+        return d
+    index = {node: i for i, node in enumerate(graph)}
+    order = [index[node] for node in nodelist]
+    return d[np.ix_(order, order)]
+
+
+def floyd_warshall(G: Any, weight: Any = "weight") -> dict[Any, Any]:
+    net = network(_graph(G), weight, default=1.0)
+    return _distance_dicts(net, _floyd_warshall(net), np.ones(len(net.nodes), bool))
+
+
+def floyd_warshall_predecessor_and_distance(
+    G: Any, weight: Any = "weight"
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    net = network(_graph(G), weight, default=1.0)
+    d, pred = _floyd_warshall_trees(net)
+    return pred, _distance_dicts(net, d, np.ones(len(d), bool))
+
+
+def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
+    net = network(_graph(G), weight, default=1.0)
+    d, pred = _floyd_warshall_trees(net)
+    # It looks only from nodes that have edges: others have no entry where they are not reached.
+    return pred, _distance_dicts(net, d, np.diff(net.arcs.first) > 0)
+
+
+def _floyd_warshall(net: Network) -> Array:
+    try:
+        return distances(net)
+    except NegativeCycleError as error:
+        raise _left_to_networkx(error) from None
+
+
+def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]]]:
+    try:
+        d, p = predecessors(net)
+    except NegativeCycleError as error:
+        raise _left_to_networkx(error) from None
+    tail, head = net.arcs.tail, net.arcs.head
+    direct = net.arcs.weight <= d[tail, head]
+    p[tail[direct], head[direct]] = tail[direct]  # which no equally short path displaces
+    ends = zip(tail.tolist(), head.tolist(), strict=True)
+    if net.directed:
+        begun = dict.fromkeys(tail.tolist())
+    else:
+        begun = dict.fromkeys(itertools.chain.from_iterable(e for e in ends if e[0] <= e[1]))
+    touched, loops = _touched(net), set(tail[tail == head].tolist())
+    pred = {}
+    for x in begun:
+        p[x, x] = x if x in loops else NO_PREDECESSOR
+        line = _first(touched[x], len(d))
+        line = line[p[x, line] != NO_PREDECESSOR]
+        pairs = zip(net.nodes[line].tolist(), net.nodes[p[x, line]].tolist(), strict=True)
+        pred[net.nodes[x]] = dict(pairs)
+    return d, pred
+
+
+def _left_to_networkx(error: NegativeCycleError) -> NotImplementedError:
+    return NotImplementedError(f"{error}; what networkx returns then is left to it")
+
+
+def _touched(net: Network) -> list[Array]:
+    """The heads of each node's edges, in the order in which the graph's edges come up."""
+    tail, head, n = net.arcs.tail, net.arcs.head, len(net.nodes)
+    place = np.arange(len(head))
+    if not net.directed:  # an edge comes up at the earlier of its ends
+        place = np.where(head < tail, head, n + place)
+    line = head[np.lexsort((place, tail))]
+    return np.split(line, net.arcs.first[1:-1]) if n else []
+
+
+def _first(some: Array, n: int) -> Array:
+    """All positions, these first, the others in order."""
+    others = np.ones(n, bool)
+    others[some] = False
+    return np.concatenate([some, np.flatnonzero(others)])
+
+
+def _distance_dicts(net: Network, d: Array, looked_from: Array) -> dict[Any, Any]:
+    """Rows as networkx fills them: the node, then its edges, then the other nodes."""
+    tail, head = net.arcs.tail, net.arcs.head
+    free = set(tail[(tail == head) & (net.arcs.weight == 0)].tolist())
+    found = {}
+    for x, near in enumerate(_touched(net)):
+        line = np.concatenate([[x], _first(near, len(d))])
+        line = line[np.concatenate([[True], line[1:] != x])]
+        missing = np.isinf(d[x, line])
+        line, missing = (y[looked_from[line] | ~missing] for y in (line, missing))
+        values = net.lengths(np.where(missing, 0, d[x, line]))
+        if x in free:
+            values[0] = net.numbers(np.zeros(1))[0]
+        for i in np.flatnonzero(missing).tolist():
+            values[i] = math.inf
+        row = zip(net.nodes[line].tolist(), values, strict=True)
+        found[net.nodes[x]] = defaultdict(_infinity, row)
+    return found
+
+
+def _infinity() -> float:
+    return math.inf
+
+
+# --- measures of distances
+
+
+def average_shortest_path_length(G: Any, weight: Any = None, method: str | None = None) -> Any:
+    graph, n = _graph(G), len(G)
+    known = ("unweighted", "dijkstra", "bellman-ford", "floyd-warshall", "floyd-warshall-numpy")
+    if method is None:
+        method = "unweighted" if weight is None else "dijkstra"
+    if method not in known or n < 2:
+        return _networkx("average_shortest_path_length")(graph, weight, method)
+    floyd = method.startswith("floyd")
+    net = network(graph, None if method == "unweighted" else weight, default=1.0 if floyd else 1)
+    if not net.exact and method not in ("unweighted", "dijkstra"):
+        raise NotImplementedError(
+            f"sums of rounded distances in the order of method={method!r} are left to networkx"
+        )
+    d = _floyd_warshall(net) if net.negative and method != "dijkstra" else unrounded(net)
+    if not np.isfinite(d).all():
+        return _networkx("average_shortest_path_length")(graph, weight, method)
+    total = float(d.sum(dtype=np.float64)) if method == "floyd-warshall-numpy" else _total(net, d)
+    return total / (n * (n - 1))
+
+
+def _total(net: Network, d: Array) -> Any:
+    """The sum of all distances, from node to node, the near before the far."""
+    if net.kind is int:
+        return sum(d.sum(axis=1, dtype=np.float64).astype(np.int64).tolist())
+    return sum(itertools.chain.from_iterable(net.lengths(row) for row in np.sort(d)))
+
+
+def _networkx(name: str) -> Any:
+    """networkx's own function, where all that it will do is to raise its error."""
+    return getattr(nx, name).orig_func
+
+
+def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> dict[Any, Any]:
+    graph = _graph(G)
+    net = network(graph, weight)
+    d = unrounded(net)
+    if not np.isfinite(d).all():
+        found: dict[Any, Any] = _networkx("eccentricity")(graph, weight=weight)
+        return found
+    values = net.numbers(d.max(axis=1)) if len(d) else []
+    # The first of equal values is the distance from a node to itself, which is an int.
+    return {x: e if e else 0 for x, e in zip(net.nodes.tolist(), values, strict=True)}
+
+
+def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
+    return _networkx("diameter")(_graph(G), e=eccentricity(G, weight=weight))
+
+
+def radius(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
+    return _networkx("radius")(_graph(G), e=eccentricity(G, weight=weight))
+
+
+def periphery(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
+    return _networkx("periphery")(_graph(G), e=eccentricity(G, weight=weight))
+
+
+def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
+    _leave_trees(G, weight)
+    if not len(G):
+        return _networkx("center")(_graph(G), weight=weight)
+    return _networkx("center")(_graph(G), e=eccentricity(G, weight=weight))
+
+
+def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
+    _leave_trees(G, weight)
+    graph = _graph(G)
+    net = network(graph, weight)
+    d = np.sort(unrounded(net))
+    if not len(d) or not np.isfinite(d).all():
+        found: list[Any] = _networkx("barycenter")(graph, weight=weight)
+        return found
+    sums = [sum(net.lengths(row)) for row in d]
+    least = min(sums, default=0)
+    return [node for node, total in zip(net.nodes, sums, strict=True) if total == least]
+
+
+def _leave_trees(G: Any, weight: Any) -> None:
+    graph = _graph(G)
+    if weight is None and len(graph) and not graph.is_directed() and nx.is_tree(graph):
+        raise NotImplementedError("networkx takes time in proportion to n only for a tree")
+
+
+def wiener_index(G: Any, weight: Any = None) -> Any:
+    graph, net = _graph(G), network(_graph(G), weight)
+    d = _connected(unrounded(net))
+    if d is None:
+        return math.inf
+    total = _total(net, d)
+    return total if graph.is_directed() else total / 2
+
+
+def hyper_wiener_index(G: Any, weight: Any = None) -> float:
+    net = _whole(G, weight)
+    d = _connected(unrounded(net))
+    return math.inf if d is None else _sums(d + d * d) / 2
+
+
+def schultz_index(G: Any, weight: Any = None) -> float:
+    net = _whole(G, weight)
+    d, degree = _connected(unrounded(net)), _degree(G, weight, net)
+    return math.inf if d is None else _sums(d * (degree[:, np.newaxis] + degree)) / 2
+
+
+def gutman_index(G: Any, weight: Any = None) -> float:
+    net = _whole(G, weight)
+    d, degree = _connected(unrounded(net)), _degree(G, weight, net)
+    return math.inf if d is None else _sums(d * degree[:, np.newaxis] * degree) / 2
+
+
+def _connected(d: Array) -> Array | None:
+    """The distances in float64, None if some are infinite."""
+    if not len(d):
+        raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
+    return d.astype(np.float64, copy=False) if np.isfinite(d).all() else None
+
+
+def _whole(G: Any, weight: Any) -> Network:
+    net = network(_graph(G), weight)
+    if net.kind is not int:
+        raise NotImplementedError("this sum of rounded numbers is left to networkx")
+    return net
+
+
+def _degree(G: Any, weight: Any, net: Network) -> Array:
+    degree = dict(_graph(G).degree, weight=weight)  # as networkx has it: the number of edges
+    return np.array([degree[x] for x in net.nodes], np.float64)
+
+
+def _sums(terms: Array) -> int:
+    if terms.max(initial=0) * terms.shape[0] >= 2**53:
+        raise NotImplementedError("sums of 2**53 and more are left to networkx")
+    return sum(terms.sum(axis=1).astype(np.int64).tolist())
+
+
+def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
+    net = network(_graph(G), weight)
+    n, total = len(net.nodes), _inverse_sum(unrounded(net))
+    if total:
+        mean: float = n * (n - 1) / net.floats(np.array([total]))[0]
+        return mean
+    return math.inf if n > 1 else math.nan
+
+
+def global_efficiency(G: Any) -> float:
+    graph = _graph(G)
+    pairs = len(graph) * (len(graph) - 1)
+    return _inverse_sum(unrounded(network(graph, None))) / pairs if pairs else 0
+
+
+def local_efficiency(G: Any) -> float:
+    graph = _graph(G)
+    return sum(_efficiencies(graph)) / len(graph)
+
+
+def _efficiencies(graph: Any) -> list[float]:
+    """The global efficiency of the neighbours of each node; those of one degree are a stack."""
+    net, index = network(graph, None), {node: i for i, node in enumerate(graph)}
+    edge = np.full((len(index), len(index)), np.inf, np.float32)
+    edge[net.arcs.tail, net.arcs.head] = 1
+    near = [[index[x] for x in graph.subgraph(graph[node])] for node in graph]
+    alike: defaultdict[int, list[int]] = defaultdict(list)
+    for i, nodes in enumerate(near):
+        alike[len(nodes)].append(i)
+    found: list[float] = [0] * len(near)
+    for k in alike.keys() - {0, 1}:
+        step = max(1, _STACK // k**2)
+        for begin in range(0, len(alike[k]), step):
+            chosen = alike[k][begin : begin + step]
+            rows = np.array([near[i] for i in chosen])
+            stack = apsp(edge[rows[:, :, np.newaxis], rows[:, np.newaxis]])
+            for i, d in zip(chosen, stack, strict=True):
+                found[i] = _inverse_sum(d) / (k * (k - 1))
+    return found
+
+
+def _inverse_sum(d: Array) -> Any:
+    """Σ 1/d over all pairs, one after the other: from node to node, the near before the far."""
+    d = np.sort(d.astype(np.float64, copy=False)).ravel()
+    terms = 1 / d[(d > 0) & np.isfinite(d)]
+    return np.add.accumulate(terms)[-1].item() if terms.size else 0
+
+
+def closeness_centrality(
+    G: Any, u: Any = None, distance: Any = None, wf_improved: bool = True
+) -> dict[Any, float]:
+    graph = _graph(G)
+    net = network(graph.reverse(copy=False) if graph.is_directed() else graph, distance)
+    n, found = len(graph), {}
+    for node, row in zip(net.nodes, np.sort(unrounded(net)), strict=True):
+        reached = net.lengths(row[np.isfinite(row)])
+        total, closeness = sum(reached), 0.0
+        if total > 0.0 and n > 1:
+            closeness = (len(reached) - 1.0) / total
+            if wf_improved:
+                closeness *= (len(reached) - 1.0) / (n - 1)
+        found[node] = closeness
+    return found
+
+
+def harmonic_centrality(
+    G: Any, nbunch: Any = None, distance: Any = None, sources: Any = None
+) -> dict[Any, Any]:
+    graph = _graph(G)
+    net = network(graph, distance)
+    d = unrounded(net).astype(np.float64)
+    index = {node: i for i, node in enumerate(graph)}
+    d[d == 0] = np.inf
+    total = np.zeros(len(d))
+    for node in set(graph.nodes):  # networkx adds up in this order, and returns it
+        total += 1 / d[index[node]]
+    values = net.floats(total)
+    return {node: values[index[node]] or 0 for node in set(graph.nodes)}
+
+
+# --- closures
+
+
+def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
+    graph = _graph(G)
+    if reflexive not in (None, True, False):
+        return _networkx("transitive_closure")(graph, reflexive)
+    closed = graph.copy()
+    # Distances say more than reachability does: from them comes the order of networkx's searches.
+    for x in searches(network(graph, None)):
+        v, others = x.nodes[0], x.nodes[1:]
+        if reflexive is False:
+            ends: Iterable[Any] = _with_cycle(graph, x) if graph.is_directed() else others
+        else:  # networkx takes the order of a set
+            ends = set(others) | {v} if reflexive else set(others)
+        closed.add_edges_from((v, u) for u in ends if u not in closed[v])
+    return closed
+
+
+def _with_cycle(graph: Any, x: Reached) -> list[Any]:
+    """The nodes that a search by edges enters, and in its place the one where it began."""
+    v = x.nodes[0]
+    last = next((node for node in x.nodes if v in graph._adj[node]), None)
+    if last is None:
+        return x.nodes[1:]
+    place = {node: i for i, node in enumerate(x.nodes)}
+    earlier = set(itertools.takewhile(lambda node: node != v, graph._adj[last]))
+    entered = [
+        node
+        for node, before in zip(x.nodes[1:], x.before, strict=True)
+        if place[before] < place[last] or (before == last and node in earlier)
+    ]
+    return [*entered, v, *x.nodes[1 + len(entered) :]]

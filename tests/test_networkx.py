@@ -1,0 +1,445 @@
+"""The backend for NetworkX against NetworkX: values, types, the order of keys, exceptions."""
+
+import collections
+import inspect
+import itertools
+import logging
+import random
+import subprocess
+import sys
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import _nx_semiring_mm
+import semiring_mm as sm
+from semiring_mm.nx import backend, functions
+
+#: (name, arguments) of what is compared on random graphs.
+UNWEIGHTED = [
+    ("all_pairs_shortest_path", {}),
+    ("all_pairs_shortest_path", {"cutoff": 1.5}),
+    ("all_pairs_shortest_path_length", {}),
+    ("all_pairs_shortest_path_length", {"cutoff": 0}),
+    ("all_pairs_shortest_path_length", {"cutoff": 2}),
+    ("average_shortest_path_length", {}),
+    ("barycenter", {}),
+    ("center", {}),
+    ("closeness_centrality", {}),
+    ("closeness_centrality", {"wf_improved": False}),
+    ("diameter", {}),
+    ("eccentricity", {}),
+    ("global_efficiency", {}),
+    ("gutman_index", {}),
+    ("harmonic_centrality", {}),
+    ("harmonic_diameter", {}),
+    ("hyper_wiener_index", {}),
+    ("local_efficiency", {}),
+    ("periphery", {}),
+    ("radius", {}),
+    ("schultz_index", {}),
+    ("shortest_path", {}),
+    ("shortest_path_length", {}),
+    ("transitive_closure", {}),
+    ("transitive_closure", {"reflexive": None}),
+    ("transitive_closure", {"reflexive": True}),
+    ("wiener_index", {}),
+]
+WEIGHTED = [
+    ("all_pairs_dijkstra", {}),
+    ("all_pairs_dijkstra", {"cutoff": 2}),
+    ("all_pairs_dijkstra_path", {}),
+    ("all_pairs_dijkstra_path_length", {"cutoff": 1.5}),
+    ("average_shortest_path_length", {"weight": "weight"}),
+    ("barycenter", {"weight": "weight"}),
+    ("center", {"weight": "weight"}),
+    ("closeness_centrality", {"distance": "weight"}),
+    ("diameter", {"weight": "weight"}),
+    ("eccentricity", {"weight": "weight"}),
+    ("floyd_warshall_numpy", {}),
+    ("gutman_index", {"weight": "weight"}),
+    ("harmonic_centrality", {"distance": "weight"}),
+    ("harmonic_diameter", {"weight": "weight"}),
+    ("hyper_wiener_index", {"weight": "weight"}),
+    ("johnson", {}),
+    ("periphery", {"weight": "weight"}),
+    ("radius", {"weight": "weight"}),
+    ("schultz_index", {"weight": "weight"}),
+    ("shortest_path", {"weight": "weight"}),
+    ("shortest_path_length", {"weight": "weight"}),
+    ("wiener_index", {"weight": "weight"}),
+]
+SEEN_FIRST = "all_pairs_dijkstra all_pairs_dijkstra_path johnson shortest_path".split()
+BELLMAN_FORD = ["all_pairs_bellman_ford_path", "all_pairs_bellman_ford_path_length"]
+DRAW = {
+    "int": lambda rng: rng.randint(1, 9),
+    "zeros": lambda rng: rng.randint(0, 3),
+    "quarters": lambda rng: rng.randint(0, 8) / 4,
+    "float": lambda rng: rng.random(),
+    "tiny": lambda rng: rng.choice([0.0, 1e-17, 0.1, 0.2, 0.3, 0.7]),
+    "numpy": lambda rng: np.float64(rng.random()),
+    "numpy, whole": lambda rng: np.float64(rng.randint(0, 9)),
+}
+#: Sums of these are rounded: Floyd and Warshall's algorithm puts other brackets.
+ROUNDED = ("float", "tiny", "numpy")
+
+
+def random_graph(seed, weights=None):
+    """A graph of any kind with labels of any kind, loops and parallel edges among them."""
+    rng = random.Random(seed)
+    n = rng.choice([0, 1, 2, 3, 5, 8, 13, 20])
+    labels = [rng.choice([i, str(i), (i, "x"), frozenset([i])]) for i in range(n)]
+    rng.shuffle(labels)
+    G = rng.choice([nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])()
+    G.add_nodes_from(labels)
+    for _ in range(int(n * rng.choice([0, 0.5, 1.5, 3, 6]))):
+        data = {"weight": DRAW[weights](rng)} if weights else {}
+        G.add_edge(rng.choice(labels), rng.choice(labels), **data)
+    return G
+
+
+def outcome(call):
+    """The result, with a generator as a list, or the exception's type and message."""
+    try:
+        result = call()
+        return list(result) if isinstance(result, collections.abc.Iterator) else result
+    except Exception as error:
+        return type(error), str(error)
+
+
+def assert_same(mine, theirs):
+    assert type(mine) is type(theirs)
+    if isinstance(mine, dict):
+        assert list(mine) == list(theirs)
+        assert_same(list(mine.values()), list(theirs.values()))
+    elif isinstance(mine, (list, tuple)):
+        assert len(mine) == len(theirs)
+        for x, y in zip(mine, theirs, strict=True):
+            assert_same(x, y)
+    elif isinstance(mine, np.ndarray):
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    elif isinstance(mine, nx.Graph):
+        assert_same(mine._adj, theirs._adj)
+        assert_same(mine._node, theirs._node)
+    else:
+        assert mine == theirs or (mine != mine and theirs != theirs)
+
+
+def run(name, G, **arguments):
+    return outcome(lambda: getattr(nx, name)(G, backend="semiring_mm", **arguments))
+
+
+def compare(name, G, **arguments):
+    """Whether the backend took the call; then its outcome is networkx's."""
+    theirs = outcome(lambda: getattr(nx, name)(G, backend="networkx", **arguments))
+    mine = run(name, G, **arguments)
+    refused = isinstance(mine, tuple) and mine[:1] == (NotImplementedError,)
+    if refused and "not implemented for" not in str(mine[1]):
+        return False
+    assert_same(mine, theirs)
+    return True
+
+
+def has(name):
+    return hasattr(nx, name)
+
+
+@pytest.mark.parametrize(("name", "arguments"), UNWEIGHTED)
+def test_unweighted(name, arguments):
+    if not has(name):
+        pytest.skip(f"this networkx has no {name}")
+    taken = sum(compare(name, random_graph(seed), **arguments) for seed in range(60))
+    assert taken >= 50  # it leaves centres of trees to networkx
+
+
+@pytest.mark.parametrize("weights", DRAW)
+@pytest.mark.parametrize(("name", "arguments"), WEIGHTED)
+def test_weighted(name, arguments, weights):
+    if not has(name):
+        pytest.skip(f"this networkx has no {name}")
+    if name == "floyd_warshall_numpy" and weights in ROUNDED:
+        pytest.skip("agrees to rounding: see the test of that")
+    if nx.__version__ < "3.6" and name in SEEN_FIRST:
+        pytest.skip("paths were in the order of first sight, not of distance")
+    taken = sum(compare(name, random_graph(seed, weights), **arguments) for seed in range(40))
+    whole = "schultz gutman hyper".split()
+    few = weights not in ("int", "zeros") and name.split("_")[0] in whole
+    assert taken >= (5 if few else 35)  # without edges there is nothing to round
+
+
+@pytest.mark.parametrize("weights", ["int", "zeros", "quarters", "numpy, whole"])
+def test_floyd_warshall(weights):
+    for seed in range(60):
+        assert compare("floyd_warshall", random_graph(seed, weights))
+
+
+@pytest.mark.parametrize("weights", ROUNDED)
+def test_floyd_warshall_to_rounding(weights):
+    for seed in range(40):
+        G = random_graph(seed, weights)
+        mine, theirs = run("floyd_warshall", G), nx.floyd_warshall(G)
+        assert list(mine) == list(theirs)
+        for node, row in mine.items():
+            assert list(row) == list(theirs[node])
+            assert list(map(type, row.values())) == list(map(type, theirs[node].values()))
+            assert row == pytest.approx(theirs[node], rel=1e-15 * 40)
+        matrix = run("floyd_warshall_numpy", G)
+        np.testing.assert_allclose(matrix, nx.floyd_warshall_numpy(G), rtol=1e-15 * 40)
+
+
+def weigh(G, path):
+    """What a path weighs by its lightest edges."""
+    edges = itertools.pairwise(path)
+    if G.is_multigraph():
+        return sum(min(d.get("weight", 1) for d in G[u][v].values()) for u, v in edges)
+    return sum(G[u][v].get("weight", 1) for u, v in edges)
+
+
+@pytest.mark.parametrize("name", ["floyd_warshall_predecessor_and_distance", "floyd_warshall_tree"])
+@pytest.mark.parametrize("weights", [None, "int", "zeros"])
+def test_predecessors_of_floyd_and_warshall(name, weights):
+    """Of equally short paths another one may come back, and keys of farther nodes in any order."""
+    for seed in range(40):
+        G = random_graph(seed, weights)
+        theirs, distance = nx.floyd_warshall_predecessor_and_distance(G, backend="networkx")
+        mine, found = getattr(functions, name)(G)
+        assert list(mine) == list(theirs)
+        for u, row in mine.items():
+            assert row.keys() == theirs[u].keys()
+            near = list(dict.fromkeys(theirs[u]))[: len(set(G[u]))]
+            assert list(row)[: len(near)] == near
+            for v in row.keys() - {u}:
+                path = nx.reconstruct_path(u, v, mine)
+                assert (path[0], path[-1]) == (u, v)
+                if weights:
+                    assert weigh(G, path) == distance[u][v]
+        if name == "floyd_warshall_tree":
+            for u, row in found.items():
+                begun = {v for v in G if v in theirs}
+                expected = {v for v in G if v in begun or distance[u][v] < np.inf}
+                assert dict(row) == {v: distance[u][v] for v in expected}
+        else:
+            assert_same(
+                {u: list(row.items()) for u, row in found.items()},
+                {u: list(row.items()) for u, row in distance.items()},
+            )
+
+
+def negative_graph(seed):
+    """A directed graph without negative cycles: weights of either sign by potentials."""
+    rng = random.Random(seed)
+    G = nx.gnp_random_graph(14, 0.25, seed=seed, directed=True)
+    height = [rng.randint(-9, 9) for _ in G]
+    for u, v, data in G.edges(data=True):
+        data["weight"] = rng.randint(0, 6) + height[u] - height[v]
+    return G
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_negative_weights(seed):
+    G = negative_graph(seed)
+    if nx.__version__ >= "3.6":
+        assert compare("johnson", G)
+    assert run("johnson", G) == nx.johnson(G)
+    assert compare("floyd_warshall", G)
+    assert run("all_pairs_dijkstra_path_length", G)[0] is NotImplementedError
+    check_bellman_ford(G)
+
+
+@pytest.mark.parametrize("weights", [None, "int", "zeros", "quarters", "float"])
+def test_bellman_ford(weights):
+    """Equal as dictionaries; keys come by distance, and another path may be as short."""
+    for seed in range(40):
+        check_bellman_ford(random_graph(seed, weights))
+
+
+def check_bellman_ford(G):
+    mine = dict(run("all_pairs_bellman_ford_path_length", G))
+    theirs = dict(nx.all_pairs_bellman_ford_path_length(G))
+    assert mine == theirs
+    for source, paths in run("all_pairs_bellman_ford_path", G):
+        assert paths.keys() == theirs[source].keys()
+        for end, path in paths.items():
+            assert (path[0], path[-1]) == (source, end)
+            assert weigh(G, path) == pytest.approx(theirs[source][end])
+
+
+def test_negative_cycles():
+    G = nx.DiGraph([(0, 1, {"weight": 1}), (1, 0, {"weight": -2}), (2, 0, {"weight": 1})])
+    assert compare("johnson", G)
+    for name in (*BELLMAN_FORD, "floyd_warshall", "floyd_warshall_numpy"):
+        with pytest.raises(NotImplementedError) as error:
+            getattr(backend, name)(G)
+        assert "negative weight" in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_views(seed):
+    G = random_graph(seed, "int")
+    nodes = random.Random(seed).sample(list(G), len(G) // 2)
+    for view in (G.subgraph(nodes), nx.restricted_view(G, nodes[:2], []), G.to_directed(True)):
+        assert compare("all_pairs_dijkstra_path_length", view)
+        assert compare("floyd_warshall", view)
+        assert compare("transitive_closure", view)
+
+
+def test_nodelist():
+    G = random_graph(5, "int")
+    nodes = list(G)
+    for nodelist in (nodes[::-1], nodes[:-1], [*nodes[:-1], nodes[0]], [*nodes[:-1], "none"]):
+        assert compare("floyd_warshall_numpy", G, nodelist=nodelist)
+
+
+@pytest.mark.parametrize(
+    ("weight", "says"),
+    [
+        (Fraction(1, 2), "Fraction"),
+        ("1", "str"),
+        (None, "NoneType"),
+        (True, "bool"),
+        (np.int64(2), "int64"),
+        (float("nan"), "NaN"),
+        (float("inf"), "infinite"),
+        (2**60, "2**51"),
+    ],
+)
+def test_weights_that_are_left_to_networkx(weight, says):
+    G = nx.Graph([(0, 1, {"weight": weight})])
+    with pytest.raises(NotImplementedError) as error:
+        backend.all_pairs_dijkstra_path_length(G)
+    assert says in str(error.value)
+    assert "networkx" in str(error.value)
+
+
+def test_weights_of_two_types_are_left_to_networkx():
+    G = nx.Graph([(0, 1, {"weight": 1.5}), (1, 2)])
+    with pytest.raises(NotImplementedError, match="float, int"):
+        backend.all_pairs_dijkstra_path_length(G)
+    assert compare("floyd_warshall", G)  # there an edge without a weight counts as 1.0
+    assert compare("floyd_warshall_numpy", nx.Graph([(0, 1, {"weight": 1.5}), (1, 2)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("all_pairs_dijkstra", {"weight": lambda u, v, d: 1}, "weight is a function"),
+        ("closeness_centrality", {"distance": lambda u, v, d: 1}, "distance is a function"),
+        ("closeness_centrality", {"u": 0}, "u is given"),
+        ("eccentricity", {"v": 0}, "v is given"),
+        ("diameter", {"usebounds": True}, "usebounds"),
+        ("diameter", {"e": {}}, "e is given"),
+        ("barycenter", {"attr": "b"}, "attr is given"),
+        ("shortest_path", {"source": 0}, "source is given"),
+        ("diameter", {"other": 1}, "other"),
+    ],
+)
+def test_can_run_says_why_not(name, arguments, says):
+    reason = backend.can_run(name, (nx.path_graph(3),), arguments)
+    assert isinstance(reason, str)
+    assert says in reason
+
+
+@pytest.fixture
+def automatic():
+    """NetworkX chooses the backend by itself."""
+    with nx.config(backend_priority=["semiring_mm"]):
+        yield
+
+
+def used(caplog):
+    return [r.getMessage() for r in caplog.records if "Using backend" in r.getMessage()]
+
+
+def test_networkx_chooses_the_backend_where_it_gains(automatic, caplog):
+    caplog.set_level(logging.DEBUG, "networkx")
+    small, large = nx.cycle_graph(100), nx.cycle_graph(250)
+    for G, count in ((small, 0), (large, 1)):
+        caplog.clear()
+        assert nx.wiener_index(G) == len(G) ** 3 / 8
+        assert len(used(caplog)) == count
+    with nx.config.backends.semiring_mm(min_nodes=10):
+        caplog.clear()
+        nx.wiener_index(small)
+        assert len(used(caplog)) == 1
+
+
+def test_networkx_goes_on_where_the_backend_refuses(automatic):
+    G = nx.path_graph(250)
+    nx.set_edge_attributes(G, Fraction(1, 2), "weight")
+    assert nx.average_shortest_path_length(G, weight="weight") == Fraction(251, 6)
+
+
+def test_should_run_says_why_not():
+    sparse = nx.path_graph(9001 * sm.get_num_threads())
+    assert "searches" in backend.should_run("closeness_centrality", (sparse,), {})
+    assert "searches" not in str(backend.should_run("johnson", (nx.path_graph(300),), {}))
+    assert "too small" in backend.should_run("local_efficiency", (nx.path_graph(300),), {})
+    huge = nx.empty_graph(10**6)
+    assert "needs" in backend.should_run("johnson", (huge,), {})
+
+
+def test_a_graph_that_changed_is_read_again():
+    G = nx.cycle_graph(6)
+    before = dict(run("all_pairs_dijkstra_path_length", G))
+    G[0][1]["weight"] = 100  # past the methods that empty networkx's cache
+    with warnings.catch_warnings(action="error"):  # networkx's, of a graph that it kept
+        after = dict(run("all_pairs_dijkstra_path_length", G))
+    assert before[0][1] == 1
+    assert after[0][1] == 5
+
+
+def test_graphs_go_through_and_come_back():
+    G = nx.path_graph(3)
+    wrapped = backend.convert_from_nx(G, edge_attrs={"weight": 1}, name="x", graph_name="G")
+    assert backend.convert_to_nx(wrapped) is G
+    assert backend.convert_to_nx([1]) == [1]
+    assert nx.diameter(wrapped) == 2
+
+
+def test_configuration_is_checked():
+    config = nx.config.backends.semiring_mm
+    for key, value in [("device", "gpu"), ("device", None), ("min_nodes", -1), ("min_nodes", True)]:
+        with pytest.raises(ValueError, match=f"{key} is .*, got {value!r}"):
+            setattr(config, key, value)
+    with config(device="cpu", min_nodes=0):
+        assert nx.diameter(nx.path_graph(4), backend="semiring_mm") == 3
+    assert config.device == "auto"
+
+
+def test_the_information_names_what_there_is():
+    names = set(functions.__all__)
+    assert names == set(_nx_semiring_mm.get_info()["functions"])
+    known = nx.utils.backends._registered_algorithms
+    newer = {"floyd_warshall_tree", "hyper_wiener_index"}
+    assert names - newer <= known.keys()
+    for name in names & known.keys():  # the same parameters
+        mine = list(backend._signature(name).parameters.values())
+        theirs = list(inspect.signature(known[name].orig_func).parameters.values())
+        assert [(p.name, p.kind, p.default) for p in mine] == [
+            (p.name, p.kind, p.default) for p in theirs
+        ]
+
+
+def test_importing_networkx_loads_neither_numpy_nor_this_package():
+    script = """
+import networkx as nx, sys
+assert "all_pairs_dijkstra" in nx.utils.backends.backend_info["semiring_mm"]["functions"]
+assert nx.config.backends.semiring_mm.device == "auto"
+assert "semiring_mm" in nx.all_pairs_dijkstra.__doc__
+print(*({"numpy", "semiring_mm"} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_the_benchmark_compares_both():
+    root = Path(__file__).resolve().parent.parent
+    command = [sys.executable, "-W", "ignore", "-m", "bench.neighbours_networkx", "--quick"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "transitive_closure(G)" in done.stdout
