@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Expr", "derivative", "evaluate", "interval", "may_be_nan", "parse", "to_cuda"]
+__all__ = ["Expr", "derivative", "evaluate", "interval", "joins", "may_be_nan", "parse", "to_cuda"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +187,15 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt,
     "logaddexp": np.logaddexp, "if": np.where,
 }  # fmt: skip
+
+
+#: Operations whose operands may change places.
+_COMMUTE = ("+", "*", "min", "max", "|", "&", "^")
+
+
+def joins(expr: Expr) -> str:
+    """The commutative operation that joins ``a`` and ``b`` as they are, or ``""``."""
+    return expr.op if expr.op in _COMMUTE and expr.args in ((A, B), (B, A)) else ""
 
 
 def evaluate(expr: Expr, a: Any, b: Any) -> Any:

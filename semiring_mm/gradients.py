@@ -70,7 +70,7 @@ def way(s: Semiring) -> str:
     if s.selective:
         return "selective"
     if s.add_kind == "+":
-        return "bilinear" if s.mul_expr.op == "*" and s.commutes else "summed"
+        return "bilinear" if s.mul_kind == "*" else "summed"
     if s.add_expr.op == "logaddexp" and set(s.add_expr.args) == {A, B}:
         return "summed"
     raise NotImplementedError(

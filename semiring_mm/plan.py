@@ -135,10 +135,8 @@ def scalar_bits(plan: Plan, value: float | int | None) -> int:
 
 def distributes(semiring: Semiring, alpha: float | int) -> bool:
     """Whether α ⊗ (x ⊕ y) is known to be (α ⊗ x) ⊕ (α ⊗ y): a sum may be scaled at its end."""
-    add, mul = semiring.add_kind, semiring.mul_expr
-    if {arg.op for arg in mul.args} != {"a", "b"}:
-        return False
-    match mul.op:
+    add = semiring.add_kind
+    match semiring.mul_kind:
         case "+":
             return add in ("min", "max") or semiring.add_expr.op == "logaddexp"
         case "*":

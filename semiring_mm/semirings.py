@@ -102,8 +102,13 @@ class Semiring:
     @cached_property
     def add_kind(self) -> str:
         """``"min"``, ``"max"``, ``"+"``, ``"|"``, ``"&"``, ``"^"``, or ``""`` for any other ⊕."""
-        expr = self.add_expr
-        return expr.op if expr.args in ((ex.A, ex.B), (ex.B, ex.A)) and expr.op in _FOLDS else ""
+        kind = ex.joins(self.add_expr)
+        return kind if kind in _FOLDS else ""
+
+    @cached_property
+    def mul_kind(self) -> str:
+        """The same of ⊗, which may be ``"*"`` too."""
+        return ex.joins(self.mul_expr)
 
     @property
     def selective(self) -> bool:
@@ -125,9 +130,7 @@ class Semiring:
     @cached_property
     def commutes(self) -> bool:
         """Whether ⊗ is known to be commutative."""
-        return self.mul_expr.op in ("+", "*", "min", "max", "&", "|", "^") and {
-            arg.op for arg in self.mul_expr.args
-        } == {"a", "b"}
+        return bool(self.mul_kind)
 
     @property
     def order_only(self) -> bool:

@@ -179,3 +179,20 @@ def test_reliability_agrees_with_logarithms():
     w = np.where(rng.random((120, 120)) < 0.1, rng.random((120, 120)), 0)
     with np.errstate(divide="ignore"):
         assert_allclose(sm.closure(w, "max_times"), np.exp(-sm.apsp(-np.log(w))), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_an_operation_that_only_looks_like_a_sum(dtype):
+    """a + b + 1: every step costs one more, so the empty path is -1 and edges of -1 are free."""
+    toll = sm.Semiring("toll", "min(a, b)", "a + b + 1", np.inf, -1)
+    w = np.random.default_rng(3).integers(-1, 20, (40, 40)).astype(dtype)
+    expected = w.astype("f8")
+    np.fill_diagonal(expected, -1)
+    for k in range(40):
+        expected = np.minimum(expected, expected[:, k : k + 1] + expected[k] + 1)
+    assert_array_equal(sm.closure(w, toll), expected)
+    w[3, 3] = -2
+    with pytest.raises(ValueError, match="cycle through node 3 improves itself"):
+        sm.closure(w, toll)
+    with pytest.raises(TypeError, match="integers would overflow; use float32 or float64"):
+        sm.closure(w.astype("i4"), toll)

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cache import cache_directory
+from ..expressions import joins
 from ..plan import (
     Facts,
     Plan,
@@ -554,7 +555,7 @@ def _loses_when_stored(plan: Plan, arg: bool) -> bool:
     than once (which a minimum does not mind, but the search for its k does).
     """
     short = plan.storage in ("float16", "bfloat16")
-    return plan.check or (short and (arg or plan.add.op not in ("min", "max")))
+    return plan.check or (short and (arg or joins(plan.add) not in ("min", "max")))
 
 
 def _run_product(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..expressions import joins
 from ..plan import ALPHA, BETA, READ_C, Plan
 from .algebra import Algebra, compute_type
 from .compiler import Target
@@ -130,8 +131,7 @@ class ArrayView:
 
 def _multiply_add(plan: Plan) -> bool:
     """Whether ⊕ and ⊗, on the operands as they are, are one fused multiply-add."""
-    plain = all({arg.op for arg in expr.args} == {"a", "b"} for expr in (plan.add, plan.mul))
-    return plain and (plan.add.op, plan.mul.op) == ("+", "*") and plan.compute[0] == "f"
+    return (joins(plan.add), joins(plan.mul)) == ("+", "*") and plan.compute[0] == "f"
 
 
 def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> list[Function]:

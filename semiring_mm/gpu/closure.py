@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..expressions import joins
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
@@ -90,7 +91,7 @@ def _drifts(plan: Plan, known: Known | None) -> bool:
     """Whether sums with infinity could become better than infinity, step by step."""
     if plan.codec != "sentinel":
         return False
-    if known is None or plan.mul.op != "+":
+    if known is None or joins(plan.mul) != "+":
         return True
     if plan.infinite > 0:
         return any(x.lo < 0 for x in known if x.lo <= x.hi)

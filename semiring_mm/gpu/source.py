@@ -9,7 +9,7 @@ import functools
 import struct
 from dataclasses import dataclass
 
-from ..expressions import Expr, to_cuda
+from ..expressions import Expr, joins, to_cuda
 from ..plan import Plan
 from .tiles import Tile
 
@@ -54,25 +54,33 @@ def steps(
     if plan.codec == "bits":
         return [(plan, Step("Bits", columns=32))]
     found: list[tuple[Plan, Step]] = []
-    selective = _is(plan.add, "min", "max")
+    selective = joins(plan.add) in ("min", "max")
     if arch >= 90 and selective and not plan.annihilate:
         signs = KINDS["nan"] | KINDS["-inf"] | KINDS["-"]
-        if _is(plan.mul, "*"):  # 0 x inf is NaN
+        if joins(plan.mul) == "*":  # 0 x inf is NaN
             signs |= KINDS["+inf"]
-        linear = _is(plan.mul, "+", "*")
+        linear = joins(plan.mul) in ("+", "*")
         short = plan.storage in ("float16", "bfloat16")
         if linear and plan.compute == "f32" and short and not arg and not scaled:
             found.append((plan, Step("NonnegativePaired", signs, 2)))
             found.append((plan, Step("FloatsPaired", columns=2)))
         elif linear and plan.compute == "f32":
             found.append((plan, Step("Nonnegative", signs)))
-        elif _is(plan.mul, "+") and plan.compute == "i16" and plan.storage == "int16" and not arg:
+        elif (
+            joins(plan.mul) == "+" and plan.compute == "i16" and plan.storage == "int16" and not arg
+        ):
             found.append((plan, Step("SumsPaired", columns=2)))
-        elif _is(plan.mul, "+") and plan.compute == "i32":
+        elif joins(plan.mul) == "+" and plan.compute == "i32":
             found.append((plan, Step("Sums")))
         elif keys is not None and keys.compute == "i32":
             found.append((keys, Step("Ordered", KINDS["nan"])))
-        elif _is(plan.mul, "min", "max") and plan.compute in ("i8", "i16", "i32", "u8", "u16"):
+        elif joins(plan.mul) in ("min", "max") and plan.compute in (
+            "i8",
+            "i16",
+            "i32",
+            "u8",
+            "u16",
+        ):
             found.append((plan, Step("Ordered")))
     if not found or found[-1][1].forbidden:
         found.append((plan, Step("General")))
@@ -106,11 +114,7 @@ def _plain(plan: Plan) -> bool:
 def _fused(plan: Plan) -> bool:
     """Whether ⊕ and ⊗ are one multiply-add."""
     floating = plan.compute[0] == "f" and plan.codec == "plain"
-    return floating and _is(plan.add, "+") and _is(plan.mul, "*")
-
-
-def _is(expr: Expr, *ops: str) -> bool:
-    return expr.op in ops and {arg.op for arg in expr.args} == {"a", "b"}
+    return floating and joins(plan.add) == "+" and joins(plan.mul) == "*"
 
 
 def word_size(plan: Plan) -> int:
@@ -139,7 +143,7 @@ def algebra(plan: Plan) -> str:
         wins = "a < b" if least else "a > b"
     fused = _fused(plan)
     fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
-    pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(plan.mul.op)
+    pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(joins(plan.mul))
     lines = [
         "struct Algebra {",
         f"  using Storage = {storage};",

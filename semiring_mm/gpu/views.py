@@ -63,7 +63,7 @@ def ascending(x: Array) -> tuple[int, list[tuple[int, int]]]:
 
 def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
     """α ⊗ x, where ⊗ does not distribute and a product cannot be scaled at its end."""
-    if x.dtype.kind in "iu" and semiring.mul_expr.op not in ("min", "max", "&", "|", "^"):
+    if x.dtype.kind in "iu" and semiring.mul_kind not in ("min", "max", "&", "|", "^"):
         raise ValueError(
             f"alpha = {alpha} over {semiring.name} in {x.dtype} on a GPU would have to scale an "
             f"operand, which might overflow: scale it first, or use float64"

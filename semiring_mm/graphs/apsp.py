@@ -440,7 +440,7 @@ class _Run:
         self._refuse_nan(facts)
         self._widen(facts)
         self.zero, self.one = s.identities(self.d.dtype)
-        improving = s.add_kind in ("min", "max") and s.mul_expr.op == "+"
+        improving = s.add_kind in ("min", "max") and s.mul_kind == "+"
         lowest = facts.lo if s.add_kind == "min" else -facts.hi
         if improving and lowest < 0 and self.original is None:
             self.original = self.d.copy()  # to name a cycle that improves itself
@@ -467,7 +467,7 @@ class _Run:
         if self.d.dtype.kind in "iub" or not self.n:
             return
         worst = -self.s.zero
-        below = self.s.mul_expr.op == "+" and math.isinf(worst) and worst in (facts.lo, facts.hi)
+        below = self.s.mul_kind == "+" and math.isinf(worst) and worst in (facts.lo, facts.hi)
         if facts.special or below:
             weights = self.engine.to_host(self.d)
             wrong = np.isnan(weights) if facts.special else weights == worst
@@ -485,10 +485,10 @@ class _Run:
             safe = False
         elif math.isinf(s.one):  # nothing is better
             safe = (s.one < 0) == (s.add_kind == "min")
-        elif s.mul_expr.op == "+":
+        elif s.mul_kind == "+":
             safe = least >= 0 if s.add_kind == "min" else most <= 0
         else:
-            safe = s.mul_expr.op == "*" and (
+            safe = s.mul_kind == "*" and (
                 least >= 1 if s.add_kind == "min" else least >= 0 and most <= 1
             )
         # a cycle doubles integers at each step, and soon they have no room left
@@ -499,7 +499,7 @@ class _Run:
         dtype, s = self.d.dtype, self.s
         if dtype.kind not in "iu" or s.order_only:
             return
-        if s.mul_expr.op != "+" or not s.selective:
+        if s.mul_kind != "+" or not s.selective:
             raise TypeError(
                 f"a closure over {s.name} multiplies along paths, and integers would overflow; "
                 f"use float32 or float64"
@@ -549,7 +549,7 @@ class _Run:
             lo, hi = min(facts.lo, self.s.one), max(facts.hi, self.s.one)
             if s.order_only:
                 whole = Facts(-math.inf, math.inf, False)
-            elif s.mul_expr.op == "+" and s.selective:
+            elif s.mul_kind == "+" and s.selective:
                 largest = max((abs(x) for x in (lo, hi) if math.isfinite(x)), default=0.0)
                 highest = float(np.finfo(dtype).max) if dtype.kind == "f" else 3e38
                 if (self.n + 1) * largest > highest:
@@ -581,7 +581,7 @@ class _Run:
         """
         s, diagonal = self.s, self.engine.to_host(diagonal)
         at = first + int(np.flatnonzero(diagonal != self.one)[0])
-        if s.mul_expr.op == "+" and s.selective and self.original is not None:
+        if s.mul_kind == "+" and s.selective and self.original is not None:
             w = self.engine.to_host(self.original)
             row, col = np.nonzero(w != s.identities(w.dtype)[0])
             sign = 1 if s.add_kind == "min" else -1
