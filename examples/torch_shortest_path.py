@@ -45,7 +45,7 @@ class Times(torch.nn.Module):
 def plain(weights):
     """The same times by a loop (Floyd and Warshall), which PyTorch differentiates step by step."""
     n = len(weights)
-    d = torch.where(torch.eye(n, dtype=torch.bool), 0, weights)
+    d = torch.where(torch.eye(n, dtype=torch.bool, device=weights.device), 0, weights)
     for k in range(n):
         d = torch.minimum(d, d[:, k : k + 1] + d[k])
     return d
