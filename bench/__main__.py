@@ -174,7 +174,8 @@ def _run(
             try:
                 if not line.skipped:
                     if line.ceiling:
-                        line.ceiling_rate = ceilings.rate(line.ceiling, line.threads)
+                        rate = ceilings.rate(line.ceiling, line.threads)
+                        line.ceiling_rate = float(f"{rate:.6g}")
                     sample(line, quick=args.quick, clock=clock)
             except Exception as error:
                 if not args.keep_going:

@@ -124,14 +124,19 @@ def sample(line: Line, *, quick: bool = False, clock: Wall | None = None) -> Non
                 ) from None
         del result
         if contender.own_clock or first >= WARM:
-            contender.samples.append(first)
+            contender.samples.append(_six(first))
         repeats[contender.name] = 1
         if first < clock.span and not contender.own_clock:
             again = min(_timed(contender, 1, clock) for _ in range(3))  # the 2nd may still compile
             repeats[contender.name] = max(1, int(clock.span / max(again, 1e-7)))
     while todo := [c for c in todo if _wants_more(c, repeats[c.name], line, quick, clock)]:
         for contender in todo:
-            contender.samples.append(_timed(contender, repeats[contender.name], clock))
+            contender.samples.append(_six(_timed(contender, repeats[contender.name], clock)))
+
+
+def _six(seconds: float) -> float:
+    """In the digits that are kept, so that what is printed is what the kept results say."""
+    return float(f"{seconds:.6g}")
 
 
 def _wants_more(contender: Contender, repeats: int, line: Line, quick: bool, clock: Wall) -> bool:

@@ -70,6 +70,8 @@ def _measure(device: str, quick: bool) -> dict[str, Any]:
         size, inputs, steps = make(device, quick)
         contenders = [Contender(who, step) for who, step in steps.items()]
         line = Line(name, size, "", result["threads"], contenders)
+        for step in steps.values():  # compiles what it needs
+            step()
         line.check = _like(inputs, steps["PyTorch"]())
         sample(line, quick=quick)
         raw = line.raw()
