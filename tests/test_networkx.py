@@ -378,6 +378,10 @@ def test_should_run_says_why_not():
     sparse = nx.path_graph(9001 * sm.get_num_threads())
     assert "searches" in backend.should_run("closeness_centrality", (sparse,), {})
     assert "searches" not in str(backend.should_run("johnson", (nx.path_graph(300),), {}))
+    assert "lists" in backend.should_run("all_pairs_shortest_path", (nx.path_graph(300),), {})
+    assert "lists" in backend.should_run("shortest_path", (nx.path_graph(300),), {})
+    weighted = backend.should_run("shortest_path", (nx.path_graph(300),), {"weight": "weight"})
+    assert weighted is True
     assert "too small" in backend.should_run("local_efficiency", (nx.path_graph(300),), {})
     huge = nx.empty_graph(10**6)
     assert "needs" in backend.should_run("johnson", (huge,), {})

@@ -75,6 +75,10 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     if name == "local_efficiency" and degree < _DEGREE:
         return f"neighbourhoods of {degree:.3g} nodes on average are too small to gain"
     unweighted = given.get("weight", given.get("distance")) is None
+    if unweighted and name in ("all_pairs_shortest_path", "shortest_path"):
+        return (
+            "lists of n² paths take as long to write as a breadth-first search takes to find them"
+        )
     if unweighted and n > _SEARCH * get_num_threads():
         return f"{n} breadth-first searches may be less work than n³ pairs"
     try:
