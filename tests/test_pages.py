@@ -32,6 +32,21 @@ def test_examples_of_a_page(page):
         assert doctest.DocTestRunner().run(test).failed == 0
 
 
+def test_examples_of_the_readme(capsys):
+    """All but those that need a GPU, one after the other."""
+    pytest.importorskip("networkx")
+    pytest.importorskip("opt_einsum")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    for block in blocks:
+        if "cupy" not in block:
+            exec(block, names)
+    assert len(blocks) > 2
+    assert names["D"].tolist() == [[0, 3, 4], [3, 0, 1], [2, 5, 0]]
+    assert "min_plus" in capsys.readouterr().out
+
+
 def test_the_measured_tables(tmp_path):
     """The measurement runs, on tiny sizes, and its pages have a place for what it says."""
     pytest.importorskip("scipy")
