@@ -52,8 +52,8 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
     try:
         way.launches.clear()
         run = functools.partial(
-            engine._run, here, way, a=a, b=b, c=c, arg=None, gather=None, bad=None, mode=0,
-            alpha=None, beta=None, triangle=False,
+            engine._run, here, way, a=a, b=b, c=c, arg=None, gather=None, bad=None, turned=None,
+            mode=0, alpha=None, beta=None, triangle=False,
         )  # fmt: skip
         run()
         times = []

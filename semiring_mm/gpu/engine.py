@@ -146,8 +146,9 @@ def product(
     if best.step.columns == 32:
         b = packed_bits(b)
     bad = here.xp.zeros(1, np.uint32) if last.plan.check else None
+    turned = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
     run = functools.partial(
-        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad,
+        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad, turned=turned,
         mode=mode_of(accumulate, alpha, beta), alpha=alpha, beta=beta, triangle=triangle,
     )  # fmt: skip
     if not best.step.forbidden:
@@ -211,8 +212,9 @@ class _Launch:
 
 def _run(
     here: device.Device, way: _Way, *, a: Array, b: Array, c: Array, arg: Array | None,
-    gather: Array | None, bad: Array | None, mode: int, alpha: Scalar, beta: Scalar,
-    triangle: bool, flags: Array | None = None, forbidden: int = 0, unless: int = 0,
+    gather: Array | None, bad: Array | None, turned: Callable[[], Array], mode: int,
+    alpha: Scalar, beta: Scalar, triangle: bool, flags: Array | None = None, forbidden: int = 0,
+    unless: int = 0,
 ) -> None:  # fmt: skip
     addresses = [address(x) for x in (a, b, c)]
     key = (
@@ -235,9 +237,8 @@ def _run(
     params = pack((*addresses, *rest), ints)
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if launch.turned:
-        turned = here.xp.ascontiguousarray(b.swapaxes(-1, -2))
-        batch, n, k = strides(turned)
-        addresses[1], at = address(turned), _B_STRIDES - len(addresses)
+        batch, n, k = strides(turned())
+        addresses[1], at = address(turned()), _B_STRIDES - len(addresses)
         params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
     if launch.last is not None:
         launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
