@@ -30,7 +30,7 @@ def tune() -> int:
         for tile, rate in rates.items():
             shares[kind, tile] = most * rate / best
             print(
-                f"{name:10} {tile.arguments():22} {rate / 1e12:6.2f} T/s  "
+                f"{name:10} {tile.struct():34} {rate / 1e12:6.2f} T/s  "
                 f"share {most * rate / best:.3f}, in the table {TILES[kind][tile]:.3f}"
             )
     print(f"kept in {keep_shares(here.name, shares)}")

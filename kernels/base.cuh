@@ -48,6 +48,12 @@ struct Is<double> { static constexpr bool floating = true, half = false; };
 template <>
 struct Is<sr::half> { static constexpr bool floating = true, half = true; };
 
+// What tensor cores multiply, and add up in: K steps of k at a time, which are 32 bytes.
+struct Halves { using Element = half; using Sum = float; static constexpr int K = 16; };
+struct Bfloats { using Element = bfloat; using Sum = float; static constexpr int K = 16; };
+struct Tf32 { using Element = float; using Sum = float; static constexpr int K = 8; };
+struct Bytes { using Element = u8; using Sum = i32; static constexpr int K = 32; };
+
 SR_FN float to_float(bfloat x) { return bits_as<float>(u32(x.bits) << 16); }
 
 SR_FN bfloat to_bfloat(float x) {  // to the nearest even; a NaN stays one
@@ -86,6 +92,14 @@ SR_FN half to_half(float x) {
   return y;
 }
 #endif
+
+// The nearest number of 11 significant bits, which tensor cores take; never infinite for a finite one.
+SR_FN float to_tf32(float x) {
+  const u32 raw = bits_as<u32>(x), near = (raw + 0x1000u) & 0xffffe000u;
+  const bool far = (near & 0x7f800000u) == 0x7f800000u;  // infinite, or would be
+  if (x != x) return x;
+  return bits_as<float>(far ? raw & 0xffffe000u : near);
+}
 
 // --- what the expressions of a semiring call --------------------------------------------------
 
@@ -261,6 +275,52 @@ SR_FN u32 min_x2(u32 a, u32 b) {
 template <class T>
 SR_FN u32 max_x2(u32 a, u32 b) {
   return by_halves<T>(a, b, [](float x, float y) { return max(x, y); });
+}
+#endif
+
+// d += A B by a warp, of 16 x K times K x 8: see matrix.cuh for what a lane holds. `a` and `below` are of
+// rows l / 4 and l / 4 + 8.
+#ifndef SR_HOST
+template <class Kind>
+SR_FN void matrix_multiply(float (&d)[4], const u32 (&a)[2], const u32 (&below)[2],
+                           const u32 (&b)[2]) {
+#define SR_MATRIX(SHAPE, TYPES)                                                               \
+  asm("mma.sync.aligned." SHAPE ".row.col.f32." TYPES ".f32 {%0, %1, %2, %3}, "                \
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                         \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                        \
+      : "r"(a[0]), "r"(below[0]), "r"(a[1]), "r"(below[1]), "r"(b[0]), "r"(b[1]))
+#if __CUDA_ARCH__ >= 800
+  if constexpr (Kind::K == 8) SR_MATRIX("m16n8k8", "tf32.tf32");
+  else if constexpr (Is<typename Kind::Element>::half) SR_MATRIX("m16n8k16", "f16.f16");
+  else SR_MATRIX("m16n8k16", "bf16.bf16");
+#endif
+#undef SR_MATRIX
+}
+#else
+template <class Kind>
+SR_FN void matrix_multiply(float (&d)[4], const u32 (&a)[2], const u32 (&below)[2],
+                           const u32 (&b)[2]) {
+  static u32 all[host::THREADS][3][2];
+  const unsigned own = threadIdx.x, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
+  for (int half = 0; half < 2; ++half) {
+    all[own][0][half] = a[half];
+    all[own][1][half] = below[half];
+    all[own][2][half] = b[half];
+  }
+  __syncwarp();  // all operands are there
+  constexpr int HALF = Kind::K / 2, EACH = HALF / 4;  // steps of k in a half, and of a lane in it
+  const auto value = [](const u32 (&x)[2], int k) {
+    const u32 word = x[k / HALF];
+    if constexpr (Kind::K == 8) return bits_as<float>(word & 0xffffe000u);
+    else return to_float(typename Kind::Element{u16(word >> 16 * (k % EACH))});
+  };
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < Kind::K; ++k) {
+      const unsigned lane = unsigned(k % HALF / EACH);
+      d[i] += value(all[first + high * 4 + lane][i / 2], k) *
+              value(all[first + (low * 2 + i % 2) * 4 + lane][2], k);
+    }
+  __syncwarp();  // all have read
 }
 #endif
 

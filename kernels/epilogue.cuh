@@ -43,7 +43,8 @@ struct Share {
   int tile, split;  // of C; -1 for all of k
   int k, depth;     // the first step, and how many
 
-  SR_FN explicit Share(const ProductParams& p) : tile(blockIdx.x), split(-1), k(0), depth(p.k) {
+  SR_FN explicit Share(const ProductParams& p, int block = int(blockIdx.x))
+      : tile(block), split(-1), k(0), depth(p.k) {
     if (tile < p.whole) return;
     split = (tile - p.whole) % p.splits;
     tile = p.whole + (tile - p.whole) / p.splits;

@@ -20,7 +20,7 @@ struct Product {
   static_assert(TURNS % UNROLL == 0, "fragments take turns in two sets of registers");
   // Whether the next tile is asked for after the first turn, when the arithmetic is under way, or
   // before it: the first is faster where the branch is not taken many times in vain (measured).
-  static constexpr bool LATE = TURNS <= 2 * UNROLL;
+  static constexpr bool LATE = UNROLL > 2 && TURNS <= 2 * UNROLL;
   static_assert(!ARG || Step::COLUMNS == 1, "a k for each accumulator");
 
   SR_FN static void run(const ProductParams& p) {

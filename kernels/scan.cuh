@@ -17,7 +17,16 @@ struct ScanParams {
 };
 
 // As source.KINDS has them.
-enum { IS_NAN = 1, IS_MINUS_INF = 2, IS_NEGATIVE = 4, IS_ZERO = 8, IS_POSITIVE = 16, IS_INF = 32 };
+enum { IS_NAN = 1, IS_MINUS_INF = 2, IS_NEGATIVE = 4, IS_ZERO = 8, IS_POSITIVE = 16, IS_INF = 32,
+       IS_FAR = 64 };
+
+// Whether a number other than 0 is below 2^-50, or not below 2^127: what the emulation of float32 by
+// shorter floats must not meet.
+SR_FN bool is_far(float x) {
+  constexpr u32 LEAST = u32(127 - 50) << 23, MOST = u32(127 + 127) << 23;
+  const u32 size = bits_as<u32>(x) & 0x7fffffffu;
+  return size != 0 && size - LEAST >= MOST - LEAST;
+}
 
 SR_FN float scanned(half x) { return to_float(x); }
 SR_FN float scanned(bfloat x) { return to_float(x); }
@@ -58,7 +67,7 @@ struct Seen {
     odd |= other.odd;
   }
   SR_FN u32 kinds() const {
-    u32 found = odd ? IS_NAN : 0;
+    u32 found = (odd & 1 ? IS_NAN : 0) | (odd & 2 ? IS_FAR : 0);
     if (low == -infinity<T>()) found |= IS_MINUS_INF;
     if (low < T(0)) found |= IS_NEGATIVE;
     if (low <= T(0) && high >= T(0)) found |= IS_ZERO;
@@ -69,8 +78,9 @@ struct Seen {
 };
 
 // Wide: the 8-byte type in which a range is written. MISSING is an integer that stands for "no edge",
-// if HAS_MISSING. KINDS: only the kinds of the entries are wanted.
-template <class Storage, class Wide, bool HAS_MISSING, i64 MISSING, bool WIDE, bool KINDS>
+// if HAS_MISSING. KINDS: only the kinds of the entries are wanted; FAR: is_far among them.
+template <class Storage, class Wide, bool HAS_MISSING, i64 MISSING, bool WIDE, bool KINDS,
+          bool FAR = false>
 struct Scan {
   using Value = decltype(scanned(Storage{}));
   static constexpr int THREADS = 256, ITEMS = 8;
@@ -86,6 +96,7 @@ struct Scan {
       seen.high = missing ? seen.high : greater(seen.high, x);
     } else {
       seen.odd |= x != x;
+      if constexpr (FAR) seen.odd |= is_far(x) ? 2 : 0;
       seen.low = lesser(seen.low, x);
       seen.high = greater(seen.high, x);
     }

@@ -180,6 +180,7 @@ def gemm(
     trans_a: bool = False,
     trans_b: bool = False,
     semiring: str | Semiring = "plus_times",
+    precision: str | None = None,
     out: Array | None = None,
     device: str | None = None,
 ) -> Array:
@@ -198,6 +199,12 @@ def gemm(
     trans_a, trans_b : bool
         Read the operand transposed (its last two axes swapped), without a copy.
     semiring : str or Semiring, default "plus_times"
+    precision : {None, "ieee", "tf32", "float32_emulated"}
+        The least precise arithmetic that will do, over plus_times; what has none of it computes
+        more precisely. "ieee": float32 throughout. "tf32", for float32: operands rounded to 11
+        significant bits, sums in float32, on tensor cores. "float32_emulated": as precise as
+        "ieee", from three such products. None: "ieee", but 16-bit floats, whose products fit
+        float32, are multiplied by tensor cores.
     out : ndarray, optional
         Where to put the result; may be `c` itself.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -205,6 +212,20 @@ def gemm(
     Returns
     -------
     ndarray, shape (..., m, n)
+
+    Raises
+    ------
+    ValueError
+        For a precision that the semiring or the dtype does not have; and as :func:`matmul`.
+
+    Notes
+    -----
+    Tensor cores add in float32 and cut off what does not fit, instead of rounding. Emulated, an
+    operand is the sum of two numbers of 11 bits each (the product of the two small ones is left
+    out) and sums on tensor cores end after 32 steps of k, so that the error stays below that of
+    float32 arithmetic (Markidis et al., 2018; Ootomo and Yokota, 2022). Where an entry is infinite,
+    NaN, at least 2¹²⁷, or below 2⁻⁵⁰ but not 0, float32 arithmetic computes the whole product; the
+    device finds that out, and the host does not wait.
 
     Examples
     --------
@@ -230,7 +251,9 @@ def gemm(
                 f"{y.shape} has k = {y.shape[-2]}"
             )
         shape = (*_broadcast(x, y), x.shape[-2], y.shape[-1])
-        return call.give(_scaled(call.engine, s, "gemm", alpha, x, y, beta, z, target, shape))
+        return call.give(
+            _scaled(call.engine, s, "gemm", alpha, x, y, beta, z, target, shape, precision)
+        )
 
 
 def gemv(
@@ -297,7 +320,7 @@ def gemv(
 
 def _scaled(
     engine: Any, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
-    z: Array | None, out: Array | None, shape: tuple[int, ...],
+    z: Array | None, out: Array | None, shape: tuple[int, ...], precision: str | None = None,
 ) -> Array:  # fmt: skip
     """:func:`gemm` and :func:`gemv` on arrays of one engine, transposed where they are to be."""
     xp, added = engine.xp, "c" if verb == "gemm" else "y"
@@ -308,6 +331,8 @@ def _scaled(
         )
     x, y, *rest = _common_dtype(s, x, y, *([] if z is None else [z]))
     z = rest[0] if rest else None
+    if precision is not None:
+        _check_precision(s, x.dtype, precision)
     if z is not None and z.shape != shape:
         raise ValueError(f"{verb}: {added} has shape {z.shape}, the product {shape}")
     if out is not None:
@@ -323,11 +348,25 @@ def _scaled(
     c = target
     if y.ndim == 1:
         y, c = y[:, np.newaxis], target[:, np.newaxis]
-    _multiply(engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta)
+    _multiply(
+        engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta, precision=precision
+    )
     if out is not None and target is not out:
         out[...] = target
         return out
     return target
+
+
+def _check_precision(s: Semiring, dtype: np.dtype[Any], precision: str) -> None:
+    if precision not in ("ieee", "tf32", "float32_emulated"):
+        raise ValueError(
+            f'gemm: precision={precision!r}; "ieee", "tf32" and "float32_emulated" are accepted'
+        )
+    if precision != "ieee" and (s.add_kind, s.mul_kind, str(dtype)) != ("+", "*", "float32"):
+        raise ValueError(
+            f"gemm: precision={precision!r} is for plus_times in float32, not for {s.name} in "
+            f'{dtype}; leave it out, or pass "ieee"'
+        )
 
 
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
@@ -442,6 +481,7 @@ def _multiply(
     accumulate: bool = False,
     alpha: Scalar = None,
     beta: Scalar = None,
+    precision: str | None = None,
 ) -> None:
     """Checked operands of at least two dimensions to the engine, one stack of matrices a call."""
     if c.size == 0:
@@ -470,7 +510,9 @@ def _multiply(
             engine.gemv(t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
     if c.ndim == 2:
-        engine.product(s, a, b, c, accumulate=accumulate, alpha=alpha, beta=beta, arg=arg)
+        engine.product(
+            s, a, b, c, accumulate=accumulate, alpha=alpha, beta=beta, arg=arg, precision=precision
+        )
         return
     batch, xp = c.shape[:-2], engine.xp
     a, b = xp.broadcast_to(a, (*batch, m, k or 1)), xp.broadcast_to(b, (*batch, k or 1, n))
@@ -479,13 +521,13 @@ def _multiply(
         flat: list[Any] = stacks
         engine.product(
             s, flat[0], flat[1], flat[2], accumulate=accumulate, alpha=alpha, beta=beta,
-            arg=flat[3] if arg is not None else None,
+            arg=flat[3] if arg is not None else None, precision=precision,
         )  # fmt: skip
         return
     for i in range(batch[0]):
         _multiply(
             engine, s, a[i], b[i], c[i], arg=None if arg is None else arg[i], accumulate=accumulate,
-            alpha=alpha, beta=beta,
+            alpha=alpha, beta=beta, precision=precision,
         )  # fmt: skip
 
 

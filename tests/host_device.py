@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import mmap
 import os
+import struct
 import subprocess
 import threading
 import time
@@ -28,6 +29,7 @@ FLAGS = (
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment",
     "-shared", "-fPIC",
 )  # fmt: skip
+BITS = {"bfloat16": "uint16"}  # dtypes that NumPy has not
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
                               const void* params, unsigned size) {
@@ -74,10 +76,18 @@ class HostDevice:
             if time.time() - old.stat().st_mtime > KEPT:
                 old.unlink(missing_ok=True)
 
-    def kernel(self, source: str) -> Kernel:
+    def kernel(self, source: str, own: str = "") -> Kernel:
         if source not in self.kernels:
             self.kernels[source] = Kernel(source, self)
         return self.kernels[source]
+
+    def tensor_map(self, place, element, sizes, pitch) -> bytes:
+        """What the driver would refuse is refused; the rest as host.h's ``HostMap``."""
+        size = np.dtype(BITS.get(element, element)).itemsize
+        assert place % 16 == 0
+        assert all(0 < x < 2**32 for x in sizes)
+        assert all(x % 16 == 0 and 0 < x < 2**40 for x in pitch)
+        return struct.pack("8q64x", place, *sizes, size, *pitch, size)
 
 
 def compiled(source: str) -> Path:

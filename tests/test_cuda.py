@@ -52,9 +52,12 @@ class Recorder:
         self.arch = arch
         self.sources = []
 
-    def kernel(self, text):
+    def kernel(self, text, own=""):
         self.sources.append(text)
         return self
+
+    def tensor_map(self, *_):
+        return bytes(128)
 
     def launch(self, *_):
         pass

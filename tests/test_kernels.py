@@ -355,7 +355,7 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
         else:
             check(name, multiply(name, a, b), reference.product(name, a, b))
         product = HOST.launched[-2 if kind.startswith("arg") else -1]
-        assert f"sr::Tile<{tile.arguments()}>" in product
+        assert f"sr::{tile.struct()}" in product
 
 
 CASES = [

@@ -501,6 +501,7 @@ def product(
     known: tuple[Facts, Facts, Facts] | None = None,
     overlap: str = "",
     triangle: bool = False,
+    precision: str | None = None,
     on_done: Callable[[float], None] | None = None,
 ) -> None:
     """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C).
@@ -519,6 +520,8 @@ def product(
         other side. The result is as if that operand had been copied first.
     triangle : bool
         Compute only blocks that touch the upper triangle (C is symmetric).
+    precision : str, optional
+        The least that will do; here float32 is always computed with as such.
     on_done : callable, optional
         Told the fraction done, from the calling thread.
     """

@@ -33,8 +33,10 @@ def headers() -> dict[str, str]:
     raise FileNotFoundError(f"the CUDA sources are missing: there is no folder {here / 'kernels'}")
 
 
-def compile_source(source: str, arch: int) -> tuple[bytes, str]:
+def compile_source(source: str, arch: int, own: str = "") -> tuple[bytes, str]:
     """Compile for ``sm_arch`` with NVRTC, which needs neither a driver nor a device.
+
+    `own` is "a" for code with instructions that only this architecture has.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def compile_source(source: str, arch: int) -> tuple[bytes, str]:
     program = nvrtc.createProgram(source, "kernel.cu", texts, names)
     try:
         # sums are contracted where the algebra says so, as on the CPU, and nowhere else
-        options = ("-std=c++17", f"-arch=sm_{arch}", "-fmad=false", "--ptxas-options=-v")
+        options = ("-std=c++17", f"-arch=sm_{arch}{own}", "-fmad=false", "--ptxas-options=-v")
         try:
             nvrtc.compileProgram(program, options)
         except nvrtc.NVRTCError as error:
@@ -62,19 +64,19 @@ def compile_source(source: str, arch: int) -> tuple[bytes, str]:
     return cubin + b"\0", report  # CuPy's binding drops the last byte
 
 
-def _compiled(source: str, arch: int) -> bytes:
+def _compiled(source: str, arch: int, own: str) -> bytes:
     """The machine code, from the disk cache where it is there.
 
     The key covers all that the code depends on: the source, every header, the compiler.
     """
     from cupy.cuda import nvrtc
 
-    parts = (source, *headers().values(), str(arch), str(nvrtc.getVersion()), __version__)
+    parts = (source, *headers().values(), f"{arch}{own}", str(nvrtc.getVersion()), __version__)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     path = cache_directory() / "kernels" / f"{key}.cubin"
     with contextlib.suppress(OSError):
         return path.read_bytes()
-    cubin, _ = compile_source(source, arch)
+    cubin, _ = compile_source(source, arch, own)
     with contextlib.suppress(OSError):  # a read-only home costs the compilation each time
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
@@ -125,15 +127,54 @@ class Device:
         self.shared_limit = int(properties["sharedMemPerBlockOptin"])
         self._kernels: dict[str, Kernel] = {}
 
-    def kernel(self, source: str) -> Kernel:
-        """The entry ``kernel`` of a source, compiled once."""
+    def kernel(self, source: str, own: str = "") -> Kernel:
+        """The entry ``kernel`` of a source, compiled once (:func:`compile_source`)."""
         found = self._kernels.get(source)
         if found is None:
             with _lock:
                 found = self._kernels.get(source)
                 if found is None:
-                    found = self._kernels[source] = Kernel(_compiled(source, self.arch))
+                    found = self._kernels[source] = Kernel(_compiled(source, self.arch, own))
         return found
+
+    def tensor_map(
+        self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int]
+    ) -> bytes:
+        """An array as the copy engine takes it, in boxes of 64 lines of 128 bytes (sr::TensorMap).
+
+        Parameters
+        ----------
+        place : int
+            Address; a multiple of 16.
+        element : str
+            NumPy's name of the dtype.
+        sizes : (int, int, int)
+            Elements along each axis, the contiguous one first.
+        pitch : (int, int)
+            Bytes from one entry to the next along the second axis and the third; multiples of 16.
+        """
+        kind, size = _ELEMENTS[element]
+        room = ctypes.create_string_buffer(128 + 63)
+        map_at = -(-ctypes.addressof(room) // 64) * 64
+        u64, u32 = ctypes.c_uint64, ctypes.c_uint32
+        status = _driver().cuTensorMapEncodeTiled(
+            ctypes.c_void_p(map_at), kind, u32(3), ctypes.c_void_p(place), (u64 * 3)(*sizes),
+            (u64 * 2)(*pitch), (u32 * 3)(128 // size, 64, 1), (u32 * 3)(1, 1, 1),
+            0, _SWIZZLE_128, _PROMOTE_256, 0,
+        )  # fmt: skip
+        if status:
+            raise RuntimeError(f"cuTensorMapEncodeTiled: error {status}, {element} {sizes} {pitch}")
+        return ctypes.string_at(map_at, 128)
+
+
+#: CUtensorMapDataType and bytes of dtypes; CUtensorMapSwizzle and CUtensorMapL2promotion.
+_ELEMENTS = {"uint8": (0, 1), "float16": (6, 2), "float32": (7, 4), "bfloat16": (9, 2)}
+_SWIZZLE_128, _PROMOTE_256 = 3, 3
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 
 
 @functools.cache

@@ -51,6 +51,8 @@ from .source import (
     steps,
     word_size,
 )
+from .tensor import kind_of as kind_of_tensors
+from .tensor import tensor_product
 from .tiles import choose
 from .vector import gemv
 from .views import address, aligned, scaled, strides
@@ -80,6 +82,7 @@ def __getattr__(name: str) -> Any:
 def _plans(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, alpha: Scalar, beta: Scalar, arg: bool, arch: int,
+    precision: str | None,
 ) -> tuple[_Way, ...]:  # fmt: skip
     """The ways to compute a product, best first; the last one is right for all operands."""
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
@@ -95,7 +98,8 @@ def _plans(
     ordered = replace(plan, keep_nan=False)  # a scan sees to NaN
     if alpha is None and beta is None and can_use_keys(ordered):
         keys = with_keys(ordered)
-    return tuple(_Way(*way) for way in steps(plan, keys, arch, arg=arg, scaled=alpha is not None))
+    found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
+    return tuple(_Way(*way) for way in found)
 
 
 def product(
@@ -112,11 +116,13 @@ def product(
     known: tuple[Facts, Facts, Facts] | None = None,
     overlap: str = "",
     triangle: bool = False,
+    precision: str | None = None,
     on_done: Callable[[float], None] | None = None,
 ) -> None:
     """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C).
 
-    The arguments are those of :func:`semiring_mm.cpu.engine.product`, on device arrays.
+    The arguments are those of :func:`semiring_mm.cpu.engine.product`, on device arrays, and
+    `precision` as in :func:`semiring_mm.gemm`.
     """
     here = device.current()
     if overlap == "a":  # C coincides with A: read it as it was
@@ -140,10 +146,14 @@ def product(
             fc = facts(semiring, c) if accumulate else None
     ways = _plans(
         semiring, a.dtype, fa, fb, fc if accumulate else None, a.shape[-1] if whole else 1,
-        alpha, beta, arg is not None, here.arch,
+        alpha, beta, arg is not None, here.arch, precision,
     )  # fmt: skip
     best, last = ways[0], ways[-1]
-    if best.step.columns == 32:
+    kind = None
+    if arg is None and not triangle:
+        sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
+        kind = kind_of_tensors(best.plan, precision, here.arch, *sizes)
+    if best.step.columns == 32 and kind is None:
         b = packed_bits(b)
     bad = here.xp.zeros(1, np.uint32) if last.plan.check else None
     turned = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
@@ -151,17 +161,26 @@ def product(
         _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad, turned=turned,
         mode=mode_of(accumulate, alpha, beta), alpha=alpha, beta=beta, triangle=triangle,
     )  # fmt: skip
-    if not best.step.forbidden:
-        run(best)
+    run_best: Callable[..., None] = functools.partial(run, best)
+    forbidden, other = best.step.forbidden, ways[1:2]
+    if kind is not None:
+        plan = bytewise(best.plan) if best.plan.codec == "bits" else best.plan
+        run_best = functools.partial(
+            tensor_product, here, plan, kind, a=a, b=b, c=c, mode=mode_of(accumulate, alpha, beta),
+            alpha=scalar_bits(plan, alpha), beta=scalar_bits(plan, beta),
+        )  # fmt: skip
+        forbidden, other = kind.forbidden, (last,)
+    if not forbidden:
+        run_best()
     elif known is not None and known[0] is not None:
         seen = _kinds(known[0]) | _kinds(known[1])
         run(next(way for way in ways if not way.step.forbidden & seen))
     elif c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
-        flags = flags_of(semiring, a, b)
-        run(best, flags=flags, forbidden=best.step.forbidden, unless=0)
-        run(ways[1], flags=flags, forbidden=best.step.forbidden, unless=1)
+        flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+        run_best(flags=flags, forbidden=forbidden, unless=0)
+        run(*other, flags=flags, forbidden=forbidden, unless=1)
     if bad is not None and int(bad[0]):
         raise overflow(semiring, c.dtype)
     if on_done is not None:
@@ -261,7 +280,7 @@ def _prepare(
     a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)
     b_k = b_at[1] == 1 and not (b_at[2] == 1 and n > 1)
     elements = 4 if step.columns == 32 else 4 * step.columns
-    group = min((4 if tile.tn % 4 == 0 else 2) * step.columns, 16 // c.itemsize)
+    group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
         plan, step.name, tile, a_k,
         _wide(a, a_at, 2 if a_k else 1, 4), b_k,
@@ -280,8 +299,7 @@ def _prepare(
     last, last_blocks, last_threads, turned = None, 0, tile.threads, False
     if split:
         last = here.kernel(join_source(kernel))
-        runs = tile.tm * tile.tn // (4 if tile.tn % 4 == 0 else 2)  # sr::JoinParts's
-        last_blocks = split * runs
+        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::JoinParts's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
         turned = not b_k and m >= _WORTH_A_TURN

@@ -24,7 +24,9 @@ _NOTHING = Facts(math.inf, -math.inf, False)
 
 
 @functools.cache
-def scan_source(storage: str, missing: int | None, wide: bool, kinds: bool) -> str:
+def scan_source(
+    storage: str, missing: int | None, wide: bool, kinds: bool, far: bool = False
+) -> str:
     """The text of a scan.
 
     Parameters
@@ -37,12 +39,14 @@ def scan_source(storage: str, missing: int | None, wide: bool, kinds: bool) -> s
         Whether 16 bytes can be read at once.
     kinds : bool
         Whether the kinds of the entries are wanted, not their range.
+    far : bool
+        Whether very small and very large numbers are one of the kinds.
     """
     result = {"i": "sr::i64", "u": "sr::u64", "b": "sr::u64"}.get(storage[0], "double")
     if storage.startswith("bfloat"):
         result = "double"
     signed = (missing or 0) - (1 << 64 if (missing or 0) >= 1 << 63 else 0)
-    flags = ", ".join("true" if x else "false" for x in (wide, kinds))
+    flags = ", ".join("true" if x else "false" for x in (wide, kinds, far))
     return f"""#include "scan.cuh"
 using Scan = sr::Scan<{STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
                       {f"-{-signed - 1}ll - 1" if signed < 0 else f"{signed}ll"}, {flags}>;
@@ -81,13 +85,13 @@ def _tasks(place: int, runs: list[tuple[int, int]], size: int) -> _Tasks:
     return _Tasks(wide, tasks, longs, lanes)
 
 
-def _scan(x: Array, missing: int | None, found: Array | None) -> Array:
+def _scan(x: Array, missing: int | None, found: Array | None, far: bool = False) -> Array:
     """Launch a scan that joins kinds into `found`, or writes one range for each block."""
     here = device.current()
     place, runs = ascending(x)
     way = _tasks(place, runs, x.itemsize)
     blocks = min(way.tasks, _BLOCKS * here.sms)
-    source = scan_source(x.dtype.name, missing, way.wide, found is not None)
+    source = scan_source(x.dtype.name, missing, way.wide, found is not None, far)
     if found is None:
         # short integers, signed or not, are compared as signed ones
         wide = np.float64 if x.dtype.kind not in "iub" else np.int64
@@ -112,8 +116,10 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     return Facts(lo.item(), hi.item(), odd)
 
 
-def flags_of(semiring: Semiring, a: Array, b: Array) -> Array:
+def flags_of(semiring: Semiring, a: Array, b: Array, *, far: bool = False) -> Array:
     """The kinds (:data:`.source.KINDS`) of all entries of two arrays of floats, joined.
+
+    `far` asks for that kind, too.
 
     Returns
     -------
@@ -123,7 +129,7 @@ def flags_of(semiring: Semiring, a: Array, b: Array) -> Array:
     flags = device.current().xp.zeros(1, np.uint32)
     for x in (a,) if _same(a, b) else (a, b):
         if x.size:
-            _scan(x, None, flags)
+            _scan(x, None, flags, far)
     return flags
 
 

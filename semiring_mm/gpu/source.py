@@ -15,12 +15,12 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "find_source", "join_source", "kind_of", "pack", "product_source", "steps",
-    "word_size",
+    "algebra", "find_source", "join_source", "kind_of", "matrix_step", "pack", "product_source",
+    "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
-KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32}
+KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32, "far": 64}
 
 #: C++ types of dtypes.
 STORAGE = {
@@ -44,15 +44,24 @@ class Step:
 
 
 def steps(
-    plan: Plan, keys: Plan | None, arch: int, *, arg: bool, scaled: bool = False
+    plan: Plan,
+    keys: Plan | None,
+    arch: int,
+    *,
+    arg: bool,
+    scaled: bool = False,
+    precision: str | None = None,
 ) -> list[tuple[Plan, Step]]:
     """The steps that may compute a plan, best first; the last one is right for every operand.
 
     `keys` is the same plan on order-preserving integers, where there is one; `arg`: the k that won
-    is kept; `scaled`: the product is multiplied by α, so that it must not be rounded before.
+    is kept; `scaled`: the product is multiplied by α, so that it must not be rounded before;
+    `precision` is that of :func:`semiring_mm.gemm`.
     """
     if plan.codec == "bits":
         return [(plan, Step("Bits", columns=32))]
+    if name := matrix_step(plan, precision, arch):
+        return [(plan, Step(name))]
     found: list[tuple[Plan, Step]] = []
     selective = joins(plan.add) in ("min", "max")
     if arch >= 90 and selective and not plan.annihilate:
@@ -87,8 +96,20 @@ def steps(
     return found
 
 
+def matrix_step(plan: Plan, precision: str | None, arch: int) -> str:
+    """The step that takes matrix instructions for a plan, or none."""
+    if arch < 80 or not _fused(plan):
+        return ""
+    if plan.storage == "float32":
+        return "MatrixTf32" if precision == "tf32" else ""
+    kinds = {"float16": "MatrixHalves", "bfloat16": "MatrixBfloats"}
+    return "" if precision == "ieee" else kinds.get(plan.storage, "")
+
+
 def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
     """The kind of product, a key of the table of tiles."""
+    if step.name.startswith("Matrix"):
+        return "matrix"
     if word_size(plan) == 8:
         return "arg wide" if arg else "wide"
     if arg:
@@ -308,10 +329,12 @@ def product_source(kernel: ProductKernel) -> str:
     """The text of a product kernel."""
     tile = kernel.tile
     flags = (kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg)
-    return f"""#include "product.cuh"
+    header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
+    return f"""#include "{header}"
+#include "product.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
-using Shape = sr::Tile<{tile.arguments()}>;
+using Shape = sr::{tile.struct()};
 using Product = sr::Product<Step, Shape, {", ".join(map(_bool, flags))}>;
 static_assert(Product::BYTES == {tile.shared(word_size(kernel.plan))}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
@@ -324,10 +347,12 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 @functools.lru_cache(maxsize=1024)
 def join_source(kernel: ProductKernel) -> str:
     """The text of the kernel that joins the parts of tiles whose k was split."""
-    return f"""#include "epilogue.cuh"
+    header = "matrix.cuh" if kernel.tile.matrix else "steps.cuh"
+    return f"""#include "{header}"
+#include "epilogue.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
-using Shape = sr::Tile<{kernel.tile.arguments()}>;
+using Shape = sr::{kernel.tile.struct()};
 extern "C" __global__ void __launch_bounds__({kernel.tile.threads})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   sr::JoinParts<Step, Shape, {_bool(kernel.c_wide)}>::run(p);

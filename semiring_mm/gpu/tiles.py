@@ -29,6 +29,8 @@ class Tile:
         Lanes of a warp along m; 32 / lm lie along n.
     blocks : int
         Blocks that share a multiprocessor (the registers are limited to make it so).
+    matrix : bool
+        Whether lanes lie as matrix instructions have them (``sr::MatrixTile``).
     """
 
     bm: int
@@ -38,17 +40,25 @@ class Tile:
     tn: int
     lm: int
     blocks: int = 1
+    matrix: bool = False
 
     @property
     def threads(self) -> int:
         return 32 * (self.bm // (self.tm * self.lm)) * (self.bn // (self.tn * (32 // self.lm)))
 
     def shared(self, word: int) -> int:
-        """Bytes of shared memory: two stages of a tile of A and one of B, in rows padded by 4."""
-        return 2 * self.bk * (self.bm + self.bn + 8) * word
+        """Bytes of shared memory: two stages of a tile of A and one of B, in padded rows."""
+        return 2 * self.bk * (self.bm + self.bn + (16 if self.matrix else 8)) * word
 
-    def arguments(self) -> str:
-        return f"{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}"
+    @property
+    def together(self) -> int:
+        """Columns that a thread has side by side: ``VN``."""
+        return 8 if self.matrix else math.gcd(self.tn, 4)
+
+    def struct(self) -> str:
+        """Its name in C++."""
+        name = "MatrixTile" if self.matrix else "Tile"
+        return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}>"
 
 
 # For matrices that are small, or low, or narrow.
@@ -67,7 +77,7 @@ _SMALL: dict[Tile, float] = {
 #: (measured on an H200): "fma" is one multiply-add a pair, "word" any 32-bit words, "coded" those
 #: that are converted when they are read, "slow" those of long functions; "pair" has two integers to
 #: a word, "halves" two 16-bit floats, "bits" 32 truth values; "wide" are 64-bit words; "arg" keeps
-#: the k that won.
+#: the k that won; "matrix" are matrix instructions.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -93,6 +103,10 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 128, 32, 8, 8, 8, 2): 0.62,
         Tile(64, 64, 16, 4, 4, 8, 2): 0.45,
         Tile(32, 32, 32, 4, 2, 8, 4): 0.30,
+    },
+    "matrix": {
+        Tile(128, 128, 32, 8, 8, 8, 1, True): 0.80,
+        Tile(64, 64, 32, 8, 8, 8, 4, True): 0.60,
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
@@ -134,7 +148,7 @@ def measured_shares(device: str) -> Mapping[tuple[str, Tile], float]:
     """Shares by kind and tile that ``python -m bench tune`` measured on a device of this name."""
     try:
         kept = json.loads(_file_of(device).read_text())
-        return {(str(kind), Tile(*map(int, row))): float(share) for kind, row, share in kept}
+        return {(str(kind), Tile(*row)): float(share) for kind, row, share in kept}
     except (OSError, ValueError, TypeError):
         return {}
 

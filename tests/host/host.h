@@ -33,7 +33,7 @@ namespace host {
 constexpr unsigned THREADS = 1024, WARP = 32;   // of a block, at most; of a warp
 constexpr unsigned STACK = 64 << 10, GUARD = 4096;  // bytes of a fiber; bytes behind shared memory
 
-enum State { READY, AT_WARP, AT_BLOCK, DONE };
+enum State { READY, TURNING, AT_WARP, AT_BLOCK, DONE };
 struct Fiber {
   ucontext_t start;
   jmp_buf here;
@@ -58,6 +58,11 @@ inline void leave(State state) {
   own.state = state;
   if (!_setjmp(own.here)) _longjmp(scheduler, 1);
 }
+
+// A thread that looks for a change lets the others run; what they change, they tell.
+inline bool changed;
+inline void turn() { leave(TURNING); }
+inline void moved() { changed = true; }
 
 inline void enter(unsigned thread) {
   Fiber& fiber = fibers[thread];
@@ -99,11 +104,12 @@ inline void run_block(bool upwards) {
   for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
   bool going = true;
   while (going) {
+    changed = false;
     for (unsigned i = 0; i < threads; ++i) {
       const unsigned t = upwards ? i : threads - 1 - i;
-      if (fibers[t].state == READY) enter(t);
+      if (fibers[t].state <= TURNING) enter(t);
     }
-    going = false;
+    going = changed;
     for (unsigned t = 0; t < threads; t += WARP)
       going |= open(t, t + WARP < threads ? t + WARP : threads, AT_WARP);
     going = going || open(0, threads, AT_BLOCK);
@@ -137,7 +143,7 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
     makecontext(&start, live, 0);
     fibers[t].begun = false;
   }
-  shared = static_cast<unsigned char*>(aligned_alloc(128, (bytes + GUARD + 127) / 128 * 128));
+  shared = static_cast<unsigned char*>(aligned_alloc(1024, (bytes + GUARD + 1023) / 1024 * 1024));
   struct sigaction fault = {}, before;
   fault.sa_sigaction = on_fault;
   fault.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler does not return
