@@ -94,7 +94,9 @@ struct Loader {
       // the second element of a word may be outside where the first is not
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
-        copy_async<4 * CHUNK>(stage + (k + k_step(i)) * LD + row + row_step(i), from);
+        Word* to = stage + (k + k_step(i)) * LD + row + row_step(i);
+        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
+        copy_async<4 * CHUNK>(to, from);
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
@@ -122,13 +124,20 @@ struct Loader {
     }
   }
 
+  // Where the words of chunk i lie, if rows lie in another order.
+  SR_FN static Word* swizzled(Word* stage, int i) {
+    const int k = k0() + k_step(i);
+    return stage + k * LD + Tile::place(row0() + row_step(i), k);
+  }
+
   // What was read into registers to shared memory.
   SR_FN void commit(Word* stage) {
     if constexpr (!ASYNC) {
-      stage += k0() * LD + row0();
+      if constexpr (!Tile::SWIZZLED) stage += k0() * LD + row0();
 #pragma unroll
       for (int i = 0; i < CHUNKS; ++i) {
         Word* to = stage + k_step(i) * LD + row_step(i);
+        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
         if constexpr (CHUNK == 1) {
           *to = held[i];
         } else if constexpr (K_UNIT) {

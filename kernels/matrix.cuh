@@ -41,6 +41,9 @@ struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_> {
   static constexpr int PAD = 8;  // four steps of k by eight lanes of 16 bytes lie in all banks
   static_assert(LM_ == 8 && TM_ % 4 == 0 && TN_ % 8 == 0, "groups of four 8-row fragments");
 
+  // Where a row lies: words of k are written four steps at once by eight lanes, to all banks.
+  static constexpr bool SWIZZLED = true;
+  SR_FN static int place(int row, int k) { return row ^ k / 4 % 8 * 4; }
   SR_FN static int warp() { return int(threadIdx.x) / 32; }
   SR_FN static int high() { return int(threadIdx.x) % 32 / 4; }  // row of A, column of B
   SR_FN static int low() { return int(threadIdx.x) % 4; }        // step of k, columns of C
@@ -69,12 +72,14 @@ struct Fragment<Matrix<A, Kind>, Tile, DEPTH> {
 
   template <int LDA, int LDB>
   SR_FN void load(const float* as, const float* bs, int k) {
-    bs += Tile::high() * 4 - Tile::low() * 8;  // the column that is read, not those that are written
+    as -= Tile::high() * 4;  // the first of the warp
+    bs -= Tile::low() * 8;
 #pragma unroll
     for (int s = 0; s < SLOTS; ++s) {
       const int at = DEPTH == 1 ? k : k + Tile::low() + 4 * s;
-      line<Tile::TM>(a, as + at * LDA, s);
-      line<COLUMNS>(b, bs + at * LDB, s);
+      const int place = Tile::place(Tile::high() * 4, DEPTH == 1 ? k : k + 4 * s);
+      line<Tile::TM>(a, as + at * LDA + place, s);
+      line<COLUMNS>(b, bs + at * LDB + place, s);
     }
     if constexpr (DEPTH == 1) {  // one step of k, in the first lane's first slot
 #pragma unroll

@@ -38,6 +38,8 @@ struct Tile {
     return warp % WARPS_N * (TN * LN) + j / VN * (VN * LN) + lane_column() * VN + j % VN;
   }
 
+  static constexpr bool SWIZZLED = false;  // whether rows lie in another order in shared memory
+
   // Where a lane is among the LM x LN of its warp.
   SR_FN static int lane_row() { return LM == 8 ? inner() : LM == 4 ? outer() : lane() / LN; }
   SR_FN static int lane_column() { return LM == 8 ? outer() : LM == 4 ? inner() : lane() % LN; }
