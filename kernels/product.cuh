@@ -17,7 +17,7 @@ struct Product {
   static constexpr int TURNS = Tile::BK / Step::DEPTH;
   // Turns in the body of the inner loop: more of them would not fit the instruction cache.
   static constexpr int MOST = Step::SHORT ? 8 : 4, UNROLL = TURNS < MOST ? TURNS : MOST;
-  static_assert(TURNS % UNROLL == 0, "fragments take turns in two sets of registers");
+  static_assert(UNROLL % 2 == 0 && TURNS % UNROLL == 0, "fragments take turns in two sets");
   // Whether the next tile is asked for after the first turn, when the arithmetic is under way, or
   // before it: the first is faster where the branch is not taken many times in vain (measured).
   static constexpr bool LATE = UNROLL > 2 && TURNS <= 2 * UNROLL;

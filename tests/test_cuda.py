@@ -51,10 +51,15 @@ class Recorder:
     def __init__(self, arch):
         self.arch = arch
         self.sources = []
+        self.own = {}  # what a source needs of an architecture's own instructions
 
     def kernel(self, text, own=""):
         self.sources.append(text)
+        self.own[text] = own
         return self
+
+    def compile(self, text):
+        return device.compile_source(text, self.arch, self.own[text])
 
     def tensor_map(self, *_):
         return bytes(128)
@@ -65,14 +70,14 @@ class Recorder:
 
 @pytest.fixture
 def sources_of(monkeypatch):
-    """The sources of the kernels that a call launches on a chip like an H200."""
+    """A chip like an H200, with the sources of the kernels that a call launches on it."""
 
     def record(run, arch=90):
         recorder = Recorder(arch)
         monkeypatch.setattr(device, "current", lambda: recorder)
         engine._plans.cache_clear()
         run()
-        return recorder.sources
+        return recorder
 
     yield record
     engine._plans.cache_clear()
@@ -101,7 +106,17 @@ LARGE = [
     ("min_plus", "f2", NEGATIVE, "FloatsPaired", ["HMNMX2.NAN"]),
     ("min_plus", "f2", POSITIVE, "NonnegativePaired", ["VIMNMX3.S16x2"]),
     ("plus_times", "f8", None, "General", ["DFMA"]),
-    ("lor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
+    ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
+]
+
+#: On tensor cores, by architecture.
+TENSOR = [
+    (90, "plus_times", "f2", None, ["HGMMA.64x256x16.F32", "UTMALDG.3D", "STG.E.128"]),
+    (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
+    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
+    (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
+    (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
+    (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
 ]
 
 
@@ -125,7 +140,7 @@ def test_instructions_of_large_products(sources_of, tmp_path):
     """Each inner step is the instructions that it is there for; 32-bit words spill no register."""
     texts = []
     for name, dtype, facts, step, _ in LARGE:
-        text = sources_of(lambda: product_of(name, dtype, facts))[-1]  # noqa: B023
+        text = sources_of(lambda: product_of(name, dtype, facts)).sources[-1]  # noqa: B023
         assert f"sr::{step}<Algebra>" in text
         texts.append(text)
     with ThreadPoolExecutor() as pool:
@@ -140,6 +155,21 @@ def test_instructions_of_large_products(sources_of, tmp_path):
         assert spilled <= SPILLS.get((dtype, step), 0), (name, dtype, step, report)
 
 
+@needs_nvrtc
+@pytest.mark.skipif(disassembler() is None, reason="pip install nvidia-cuda-nvdisasm")
+@pytest.mark.parametrize(("arch", "name", "dtype", "precision", "expected"), TENSOR, ids=str)
+def test_instructions_of_tensor_cores(arch, name, dtype, precision, expected, sources_of, tmp_path):
+    recorder = sources_of(lambda: product_of(name, dtype, precision=precision), arch)
+    text = next(x for x in recorder.sources if "using Product = " in x)
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin")
+    for instruction in expected:
+        assert found[instruction] > 0, (instruction, found)
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+    assert "C7510" not in report  # products wait for each other
+    assert found["MEMBAR.ALL.GPU"] == 0
+
+
 def small_launches():
     """Every verb once, on small operands."""
     rng = np.random.default_rng(1)
@@ -152,6 +182,11 @@ def small_launches():
     product_of("min_plus", "f2", POSITIVE, n=40)
     product_of("min_plus", "f2", NEGATIVE, n=40)
     product_of("max_times", "i4", WHOLE, n=40)
+    product_of("plus_times", "f2", n=40)
+    product_of("plus_times", "f4", n=40, precision="tf32")
+    product_of("plus_times", "f2", n=1000)
+    product_of("plus_times", "f4", n=1400, precision="float32_emulated")
+    product_of("lor_land", "?", n=1400)
     engine.facts(semiring, a.astype("i8"))
     engine.flags_of(semiring, a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
@@ -164,10 +199,11 @@ def small_launches():
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_verb_compiles_for_every_architecture(arch, sources_of):
-    texts = sorted(set(sources_of(small_launches, arch)))
+    recorder = sources_of(small_launches, arch)
+    texts = sorted(set(recorder.sources))
     assert len(texts) > 12
     with ThreadPoolExecutor() as pool:
-        for cubin, report in pool.map(lambda text: device.compile_source(text, arch), texts):
+        for cubin, report in pool.map(recorder.compile, texts):
             assert cubin[:4] == b"\x7fELF"
             assert "warning" not in report
 

@@ -218,6 +218,16 @@ def test_infinite_scalars_of_integers():
     assert_array_equal(sm.gemm(inf, a, a.T, semiring="plus_min"), sm.matmul(a, a.T, "plus_min"))
 
 
+def test_precision_is_the_least_that_will_do():
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((2, 9, 9)).astype("f4")
+    for precision in (None, "ieee", "tf32", "float32_emulated"):
+        assert_array_equal(sm.gemm(2.0, a, b, precision=precision), sm.gemm(2.0, a, b))
+        assert_array_equal(sm.sgemm(None, a, b, precision=precision), sm.gemm(None, a, b))
+    shortest = sm.gemm(None, a, b, semiring="min_plus", precision="ieee")
+    assert_array_equal(shortest, sm.matmul(a, b, "min_plus"))
+
+
 def test_blas_names():
     rng = np.random.default_rng(11)
     for dtype, gemm, gemv in (("f4", sm.sgemm, sm.sgemv), ("f8", sm.dgemm, sm.dgemv)):
@@ -270,6 +280,13 @@ TWO, VECTOR = np.ones((2, 2)), np.ones(2)
         (lambda: sm.gemm(1, TWO, TWO, out=TWO[:1]), ValueError, r"out has shape \(1, 2\)"),
         (lambda: sm.gemm(1, TWO, TWO * 1j), TypeError, "complex numbers have no order"),
         (lambda: sm.gemm(1, TWO, TWO, device="cuda"), ValueError, "device='cuda'"),
+        (lambda: sm.gemm(1, TWO, TWO, precision="high"), ValueError,
+         "precision='high'; \"ieee\", \"tf32\" and \"float32_emulated\" are accepted"),
+        (lambda: sm.gemm(1, TWO, TWO, precision="tf32"), ValueError,
+         "precision='tf32' is for plus_times in float32, not for plus_times in float64"),
+        (lambda: sm.gemm(1, TWO.astype("f4"), TWO.astype("f4"), semiring="min_plus",
+                         precision="float32_emulated"), ValueError,
+         "is for plus_times in float32, not for min_plus in float32; leave it out"),
         (lambda: sm.gemv(1, VECTOR, VECTOR), ValueError, r"and a vector, got shapes \(2,\)"),
         (lambda: sm.gemv(1, TWO, TWO), ValueError, "gemv takes a matrix and a vector"),
         (lambda: sm.gemv(1, TWO, np.ones(3)), ValueError, r"k = 2, but x has shape \(3,"),

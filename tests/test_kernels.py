@@ -19,7 +19,7 @@ from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.gpu import device, engine, packing, tiles
+from semiring_mm.gpu import device, engine, packing, tensor, tiles
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu.source import KINDS
 from semiring_mm.gpu.tiles import Launch, Tile
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which(host_device.compiler()) is None, reason="no g++ to compile the kernels with"
 )
 HOST = HostDevice()
-SMALL = Tile(16, 16, 8, 2, 4, 8)
+SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
 
 
 @pytest.fixture(autouse=True)
@@ -49,24 +49,27 @@ def forget():
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """One tile of 16 x 16 x 8, so that small matrices have edges, several blocks and parts."""
-    use_tile(monkeypatch, SMALL)
+    """Tiles of 16 x 16 x 8 (of matrix instructions, 32 x 32 x 32), so that small matrices have
+    edges, several blocks and parts."""
+    use_tile(monkeypatch, SMALL, SMALL_MATRIX)
 
 
 def split_in(splits, whole):
     """A choice of tiles in which k is split for all but the `whole` first tiles of C."""
 
     def choose(kind, m, words, k, batch, sms, **_):
-        tiles_of_c = -(-m // SMALL.bm) * -(-words // SMALL.bn) * batch
+        tile = SMALL_MATRIX if kind == "matrix" else SMALL
+        tiles_of_c = -(-m // tile.bm) * -(-words // tile.bn) * batch
         if tiles_of_c <= whole:
-            return Launch(SMALL, tiles_of_c)
-        return tiles.split_k(SMALL, whole, k, splits)
+            return Launch(tile, tiles_of_c)
+        return tiles.split_k(tile, whole, k, splits)
 
     return choose
 
 
-def use_tile(monkeypatch, tile):
-    monkeypatch.setattr(tiles, "TILES", {kind: {tile: 1.0} for kind in tiles.TILES})
+def use_tile(monkeypatch, tile, matrix=None):
+    one = {kind: {matrix if matrix and kind == "matrix" else tile: 1.0} for kind in tiles.TILES}
+    monkeypatch.setattr(tiles, "TILES", one)
 
 
 # --- the host as a device -----------------------------------------------------------------------
@@ -318,10 +321,10 @@ def test_every_layout(name, dtype):
 #: Each tile once, with the first kind that has it.
 #: What is computed with the tiles of a kind.
 KINDS_OF_PRODUCT = {
-    "fma": ("plus_times", "f4"), "word": ("min_plus", "f4"), "coded": ("plus_times", "f2"),
+    "fma": ("plus_times", "f4"), "word": ("min_plus", "f4"), "coded": ("plus_times", "i1"),
     "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
     "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"),
-    "arg wide": ("max_plus", "f8"),
+    "arg wide": ("max_plus", "f8"), "matrix": ("plus_times", "f2"),
 }  # fmt: skip
 #: Every tile with words of 4 and of 8 bytes and with arg, where it is used so.
 EVERY_TILE = {
@@ -609,6 +612,124 @@ def test_functions_agree_with_numpy(dtype):
             assert_allclose(c, function(a, a.T), rtol=4 * eps, atol=4 * eps, err_msg=mul)
 
 
+# --- tensor cores -------------------------------------------------------------------------------
+
+PRECISIONS = [
+    ("plus_times", "f2", None), ("plus_times", BFLOAT16, None), ("plus_times", "f4", "tf32"),
+    ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None),
+]  # fmt: skip
+
+
+@pytest.fixture
+def tensor_cores(monkeypatch):
+    """Small products take them, too."""
+    monkeypatch.setattr(tensor, "_WORTH", dict.fromkeys(tensor._WORTH, 0))
+    monkeypatch.setattr(tensor, "_WORTH_PARTS", 0)
+    monkeypatch.setattr(engine, "_WORTH_A_SCAN", 0)
+
+
+def whole(rng, shape, dtype, precision, right=False):
+    """Entries whose products and sums are exact in the precision."""
+    if dtype == BOOL:
+        return rng.random(shape) < 0.05
+    most = {"tf32": 9, "float32_emulated": 1 if right else 8000}.get(precision, 2)
+    return rng.integers(-most, most + 1, shape).astype(dtype)
+
+
+@pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
+@pytest.mark.usefixtures("tensor_cores")
+def test_tensor_cores(name, dtype, precision, monkeypatch):
+    """Tiles and their edges, more of them than blocks, in every layout."""
+    monkeypatch.setattr(HOST, "sms", 2)
+    dtype, layouts = np.dtype(dtype), ("CCC", "FFF", "ops")
+
+    def run(how):
+        rng = np.random.default_rng(21)
+        m, k, n = {"C": (136, 70, 264), "F": (72, 136, 264)}.get(how[0], (65, 67, 259))
+        a = whole(rng, (m, k), dtype, precision)
+        b = whole(rng, (k, n), dtype, precision, right=True)
+        result = multiply(name, a, b, how=how, known=None, precision=precision)
+        check(name, result, reference.product(name, a, b))
+
+    HOST.launched.clear()
+    on_all_cores(run, layouts)
+    assert sum("sr::TensorProduct<" in x for x in HOST.launched) == len(layouts)
+
+
+@pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
+@pytest.mark.usefixtures("tensor_cores")
+def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
+    """α and β, C, stacks, an operand that all have in common; and k in parts."""
+    dtype, rng = np.dtype(dtype), np.random.default_rng(22)
+    a = whole(rng, (3, 65, 40), dtype, precision)
+    b = whole(rng, (40, 66), dtype, precision, right=True)
+    c = whole(rng, (3, 65, 66), dtype, precision)
+    both = np.stack([reference.product(name, x, b) for x in a])
+    shared = multiply(name, a, np.broadcast_to(b, (3, *b.shape)), known=None, precision=precision)
+    check(name, shared, both)
+    two = {} if dtype == BOOL else {"alpha": 2.0, "beta": -1.0}
+    result = multiply(name, a[0], b, c[0], known=None, precision=precision, **two)
+    check(name, result, reference.general(name, two.get("alpha"), a[0], b, two.get("beta"), c[0]))
+    monkeypatch.setattr(tensor, "_LEAST_DEPTH", 1)
+    a = whole(rng, (65, 300), dtype, precision)
+    b = whole(rng, (300, 80), dtype, precision, right=True)
+    HOST.launched.clear()
+    check(
+        name, multiply(name, a, b, known=None, precision=precision), reference.product(name, a, b)
+    )
+    assert any("sr::JoinParts<" in x for x in HOST.launched)
+
+
+@pytest.mark.parametrize("entry", [inf, nan, 1e-30, 2.0**127, -3e38])
+@pytest.mark.usefixtures("tensor_cores")
+def test_an_entry_that_has_no_two_parts(entry):
+    """Then float32 is multiplied as such, to the last bit."""
+    rng = np.random.default_rng(23)
+    a, b = (rng.standard_normal(s).astype("f4") for s in ((70, 50), (50, 80)))
+    emulated = multiply("plus_times", a, b, known=None, precision="float32_emulated")
+    exact = a.astype("f8") @ b.astype("f8")
+    single = multiply("plus_times", a, b, known=None, precision="ieee")
+    assert (emulated != single).any()  # it is another sum
+    assert np.linalg.norm(emulated - exact) <= np.linalg.norm(single - exact)
+    a[3, 4] = entry
+    emulated = multiply("plus_times", a, b, known=None, precision="float32_emulated")
+    assert_array_equal(emulated, multiply("plus_times", a, b, known=None, precision="ieee"))
+
+
+@pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS[:3], ids=str)
+@pytest.mark.usefixtures("small_tiles")
+def test_matrix_instructions(name, dtype, precision, monkeypatch):
+    """Those of a warp, for chips before and after Hopper."""
+    monkeypatch.setattr(HOST, "arch", 80)
+    dtype = np.dtype(dtype)
+
+    def run(how):
+        rng = np.random.default_rng(24)
+        m, k, n = {"C": (40, 64, 72), "F": (32, 136, 64)}.get(how[0], (33, 67, 35))
+        a = whole(rng, (m, k), dtype, precision)
+        b = whole(rng, (k, n), dtype, precision, right=True)
+        result = multiply(name, a, b, how=how, known=None, precision=precision)
+        check(name, result, reference.product(name, a, b))
+
+    HOST.launched.clear()
+    on_all_cores(run, ("CCC", "FFF", "ops"))
+    assert all("sr::Matrix" in x for x in HOST.launched)
+
+
+def test_tensor_cores_round_as_they_say():
+    """tf32 takes the nearest number of 11 bits; a result of 16 bits is rounded once."""
+    x = np.array([1 + 2.0**-11, 1 + 2.0**-12, -1 - 3 * 2.0**-12, 3.4e38, 1e-30], "f4")
+    rounded = [1 + 2.0**-10, 1, -1 - 2.0**-10, 3.4e38, 1e-30]
+    identity = np.eye(5, dtype="f4")
+    found = multiply("plus_times", identity, np.diag(x), known=None, precision="tf32").diagonal()
+    assert_allclose(found[3:], rounded[3:], rtol=2.0**-10)  # the largest stay finite
+    assert_array_equal(found[:3], rounded[:3])
+    ones = np.ones((1, 64), "f2") * np.float16(2048)
+    terms = np.ones((64, 2), "f2") * np.float16(2.0**-11)
+    found = multiply("plus_times", ones, terms, known=None)
+    assert_array_equal(found, np.full((1, 2), 64, "f2"))
+
+
 # --- one pass over an operand -------------------------------------------------------------------
 
 
@@ -658,7 +779,7 @@ def test_facts_of_the_ends_and_of_nothing():
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BFLOAT16], ids=str)
 def test_flags(dtype):
     values = {"nan": nan, "-inf": -inf, "-": -2.0, "0": -0.0, "+": 1e-3, "+inf": inf}
-    assert values.keys() == KINDS.keys()
+    assert values.keys() == KINDS.keys() - {"far"}
     ones = np.ones((7, 9), dtype)
     semiring = sm.semirings["min_plus"]
     for kind, value in values.items():
@@ -669,7 +790,22 @@ def test_flags(dtype):
         for operands in ((x, ones), (ones, x.T), (x, x)):
             assert scan.flags_of(semiring, *operands)[0] == sum(KINDS[k] for k in expected)
     everything = np.array([list(values.values())], dtype)
-    assert scan.flags_of(semiring, everything, ones)[0] == sum(KINDS.values())
+    assert scan.flags_of(semiring, everything, ones)[0] == sum(KINDS[k] for k in values)
+
+
+def test_flags_of_what_has_no_two_parts():
+    """0, and what is from 2^-50 to below 2^127, is at hand; the rest is far."""
+    semiring, largest = sm.semirings["plus_times"], np.finfo("f4").max
+    for size, far in [
+        (0, 0), (2.0**-50, 0), (np.nextafter(np.float32(2.0**-50), 0), 1), (1e-40, 1), (1, 0),
+        (np.nextafter(np.float32(2.0**127), 0), 0), (2.0**127, 1), (largest, 1), (inf, 1), (nan, 1),
+    ]:  # fmt: skip
+        for sign in (1, -1):
+            x = np.ones((9, 70), "f4")
+            x[8, 69] = sign * np.float32(size)
+            found = int(scan.flags_of(semiring, x, x.T, far=True)[0])
+            assert bool(found & KINDS["far"]) == bool(far), size
+            assert not int(scan.flags_of(semiring, x, x)[0]) & KINDS["far"]
 
 
 @pytest.mark.parametrize("how", LAYOUTS)

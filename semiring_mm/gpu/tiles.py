@@ -106,7 +106,7 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "matrix": {
         Tile(128, 128, 32, 8, 8, 8, 1, True): 0.80,
-        Tile(64, 64, 32, 8, 8, 8, 4, True): 0.60,
+        Tile(64, 64, 32, 8, 8, 8, 4, True): 0.40,
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
