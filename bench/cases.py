@@ -24,7 +24,7 @@ from .measure import Contender, Line, Skip
 OURS = "semiring_mm"
 FUNCTIONS: dict[str, Any] = {
     "min": np.minimum, "max": np.maximum, "plus": np.add, "times": np.multiply,
-    "lor": np.logical_or, "land": np.logical_and,
+    "lor": np.logical_or, "xor": np.logical_xor, "land": np.logical_and,
 }  # fmt: skip
 #: The ceiling of a product, by (⊕_⊗, dtype).
 CEILINGS = {

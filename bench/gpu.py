@@ -219,6 +219,33 @@ def sgemm(size: Any, options: Options) -> Line:
     return product_line(size, a, b, "plus_times", "plus-times f32", contenders)
 
 
+def gemm(dtype: str, precision: str | None, roundoff: float) -> Build:
+    """C = A B on tensor cores, beside cuBLAS: in the same precision, or in float32."""
+
+    def build(n: int, options: Options) -> Line:
+        a, b = (random((n, n), dtype, "normal", seed) for seed in (1, 2))
+        work, emulated = float(n) ** 3, precision == "float32_emulated"
+
+        def rival_call(torch: Any, x: Any, y: Any) -> Any:
+            torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+            return torch.matmul(x, y)
+
+        name = "cuBLAS by PyTorch, float32" if emulated else "cuBLAS by PyTorch"
+        contenders = [
+            Contender(OURS, lambda: sm.gemm(None, a, b, precision=precision), work),
+            torch_rival(name, work, rival_call, a, b),
+        ]
+        line = product_line(n, a, b, "plus_times", "", contenders)
+        index = [0, n // 2, n - 1]
+        rows, right = (x.astype(np.float32) for x in (rows_of(a, index), b.get()))
+        exact, off = expect(rows, right, "plus_times")
+        bound = off / np.finfo(np.float32).eps * roundoff
+        line.check = lambda c: agree(rows_of(c, index).astype("f8"), exact, bound)
+        return line
+
+    return build
+
+
 def turned(turn_a: bool, turn_b: bool) -> Build:
     """Sgemm of operands that lie by columns, without a copy."""
 
@@ -546,6 +573,12 @@ CASES = [
     Case("sgemm, Aᵀ B", turned(True, False), (8192,)),
     Case("sgemm, A Bᵀ", turned(False, True), (8192,)),
     Case("sgemm, Aᵀ Bᵀ", turned(True, True), (8192,)),
+    Case("gemm f16", gemm("f2", None, 2.0**-11), (512, 1024, 2048, *LARGE), (48,)),
+    Case("gemm f32, tf32", gemm("f4", "tf32", 2.0**-11), (1024, 2048, *LARGE), (48,)),
+    Case(
+        "gemm f32, emulated", gemm("f4", "float32_emulated", 2.0**-24),
+        (1024, 2048, *LARGE), (48,),
+    ),
     Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
     Case(
         "min-plus f32 ≥ 0", product("min_plus", "f4", "min-plus f32 ≥ 0", "uniform"),
@@ -576,8 +609,10 @@ CASES = [
         (8192,),
     ),
     Case(
-        "or-and bool", product("lor_land", "?", "or-and bits", "truth"), (16384, 32768), SMALL
+        "or-and bool", product("lor_land", "?", "or-and bits", "truth"),
+        (1024, 2048, *LARGE, 32768), SMALL,
     ),
+    Case("xor-and bool", product("xor_land", "?", "or-and bits", "truth"), (16384,), SMALL),
     Case("min-plus f32, argmin", argument("normal", "min-plus f32"), (8192, 16384)),
     Case("min-plus f32 ≥ 0, argmin", argument("uniform", "min-plus f32 ≥ 0"), (8192, 16384)),
     Case("plus-times f32 A x", gemv("plus_times", False), VECTORS, ((48, 33),)),

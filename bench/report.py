@@ -22,6 +22,7 @@ MARKERS = {
     "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
     "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
+    "precision": ("<!-- bench-precision:begin -->", "<!-- bench-precision:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
@@ -210,13 +211,13 @@ def table(result: dict[str, Any], lines: Iterable[Line], source: str) -> str:
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     rows += [
         "",
-        f"{_measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
+        f"{measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
         f"× says how many times slower, % how much of that rate is reached. Raw: `{source}`.",
     ]
     return "\n".join(rows)
 
 
-def _measured_on(result: dict[str, Any]) -> str:
+def measured_on(result: dict[str, Any]) -> str:
     m, v = result["machine"], result["versions"]
     if "gpu" not in m:
         cpu = f"{m['cpu']}, {result['threads']} threads"

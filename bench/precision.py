@@ -1,0 +1,108 @@
+"""Errors of float32 products: true arithmetic, emulated, rounded to tf32, beside cuBLAS.
+
+``python -m bench.precision`` measures on the current CUDA device and writes raw results below
+``bench/results``; ``--table`` renews the table of docs/tensor-cores.md from the newest ones.
+Exact is the product in float64. Both errors are relative: of all entries together (the norm of the
+error over that of the result), and of the worst entry, over the sum of the absolute products.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import semiring_mm as sm
+
+from . import machine, report
+
+TARGET = machine.ROOT / "docs" / "tensor-cores.md"
+SIZES = (1024, 4096, 8192)
+OURS = {"ieee": "ieee", "emulated": "float32_emulated", "tf32": "tf32"}
+RIVALS = {"cuBLAS float32": False, "cuBLAS tf32": True}
+
+
+def data(name: str, n: int, seed: int) -> Any:
+    """Random entries: normal, uniform in [0, 1), or normal times 2 to the power of ± 20."""
+    import cupy
+
+    rng = cupy.random.default_rng(seed)
+    if name == "uniform":
+        return rng.random((n, n), dtype=np.float32)
+    x = rng.standard_normal((n, n), dtype=np.float32)
+    return x if name == "normal" else x * cupy.exp2(rng.uniform(-20, 20, (n, n))).astype("f4")
+
+
+def products(a: Any, b: Any) -> dict[str, Callable[[], Any]]:
+    import cupy
+    import torch
+
+    def rival(tf32: bool) -> Any:
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        return cupy.from_dlpack(torch.from_dlpack(a) @ torch.from_dlpack(b))
+
+    ours = {
+        name: lambda p=precision: sm.gemm(None, a, b, precision=p)
+        for name, precision in OURS.items()
+    }
+    return ours | {name: lambda t=tf32: rival(t) for name, tf32 in RIVALS.items()}
+
+
+def errors(name: str, n: int) -> dict[str, Any]:
+    import cupy
+
+    a, b = data(name, n, 1), data(name, n, 2)
+    exact = a.astype("f8") @ b.astype("f8")
+    scale = cupy.abs(a).astype("f8") @ cupy.abs(b).astype("f8")
+    found = {}
+    for way, product in products(a, b).items():
+        off = product() - exact
+        whole = float(cupy.linalg.norm(off) / cupy.linalg.norm(exact))
+        found[way] = [whole, float((cupy.abs(off) / scale).max())]
+    return {"data": name, "n": n, "errors": found}
+
+
+def table(result: dict[str, Any], source: str) -> str:
+    ways = [*OURS, *RIVALS]
+    rows = [f"| data | n | {' | '.join(ways)} |", "| --- " * (2 + len(ways)) + "|"]
+    for line in result["lines"]:
+        cells = [" / ".join(f"{x:.1e}" for x in line["errors"][way]) for way in ways]
+        rows.append(f"| {line['data']} | {line['n']} | {' | '.join(cells)} |")
+    said = f"{result['date'][:10]}, commit {result['commit']}. Raw: `{source}`."
+    return "\n".join([*rows, "", f"{report.measured_on(result)}; {said}"])
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.precision", description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", action="store_true", help="renew the table of the page")
+    args = parser.parse_args(words)
+    if args.table:
+        source, found = report.newest("precision")
+        if found is None or not report.put(TARGET, table(found, source), "precision"):
+            raise SystemExit(f"no results, or no place for them in {TARGET}")
+        return 0
+    result = {
+        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
+        "commit": machine.commit(),
+        "machine": machine.describe_device(),
+        "versions": machine.device_versions(),
+        "lines": [errors(name, n) for name in ("normal", "uniform", "wide") for n in SIZES],
+    }
+    out = args.out
+    if out is None:
+        name = f"precision-{machine.slug(result['machine']['gpu'])}-{result['date'][:10]}.json"
+        out = report.RESULTS / name
+    out.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    print(table(result, str(out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
