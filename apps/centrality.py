@@ -35,8 +35,8 @@ from semiring_mm.plot import great_circle_arcs
 
 examples = Path(__file__).resolve().parents[1] / "examples"
 parser = argparse.ArgumentParser(description="Closeness, diameter and average distance.")
-parser.add_argument("--data", default=examples / "routes.csv", help="edges, or a folder")
-parser.add_argument("--places", default=examples / "airports.csv", help="a table of the nodes")
+parser.add_argument("--data", help="edges in a file, or OpenFlights' folder; default: examples/")
+parser.add_argument("--places", help="a table of the nodes, for edges in a file")
 parser.add_argument("--nodes", type=int, default=600, help="of the graph that is timed")
 parser.add_argument("--plot", help="file for the picture; default: show it")
 args = parser.parse_args()
@@ -67,7 +67,10 @@ def openflights(folder):
     return Graph(codes, row, col, km, False, places, geographic=True, names=names, unit="km")
 
 
-if Path(args.data).is_dir():
+if args.data is None:
+    edges, places = examples / "routes.csv", examples / "airports.csv"
+    graph = read_graph(edges, nodes=places, directed=False)
+elif Path(args.data).is_dir():
     graph = openflights(args.data)
 else:
     graph = read_graph(args.data, nodes=args.places, directed=False)

@@ -167,9 +167,6 @@ with torch.no_grad():
 print(f"the sum and its gradients: {seconds:.4f} s, by broadcasting {loop:.4f} s")
 
 # %%
-# For as few tags as these broadcasting is as fast or faster. With many tags, or long sentences, it
-# runs out of memory first: docs/torch.md has both measured.
-#
 # What was learnt
 # ---------------
 # That each tag is followed by the next one. On the right one sentence: grey what a word may mean,
@@ -178,14 +175,15 @@ print(f"the sum and its gradients: {seconds:.4f} s, by broadcasting {loop:.4f} s
 figure, (axes, beside) = plt.subplots(
     1, 2, figsize=(11, 4.2), width_ratios=[1, 1.9], layout="constrained"
 )
-image = axes.imshow(transitions.detach(), cmap="Blues")
+image = axes.imshow(transitions.detach().numpy(), cmap="Blues")
 axes.set(xlabel="the next tag", ylabel="a tag", title="Transitions, learnt")
 figure.colorbar(image, ax=axes, shrink=0.8)
 s = int((emissions.argmax(-1) != decoded).sum(1).argmax())
-beside.imshow(emissions[s].softmax(-1).T, cmap="Greys", aspect="auto", vmax=1.4, origin="lower")
-beside.plot(emissions[s].argmax(-1), "s", color="#e8a33d", ms=6, label="word by word")
-beside.plot(decoded[s], "o-", color="#d1362f", ms=5, lw=1.5, label="by the chain")
-beside.plot(hidden[s], "o", mfc="none", color="#22303c", ms=11, label="true")
+meant, true = emissions[s].softmax(-1).T.numpy(), hidden[s].numpy()
+beside.imshow(meant, cmap="Greys", aspect="auto", vmax=1.4, origin="lower")
+beside.plot(meant.argmax(0), "s", color="#e8a33d", ms=6, label="word by word")
+beside.plot(decoded[s].numpy(), "o-", color="#d1362f", ms=5, lw=1.5, label="by the chain")
+beside.plot(true, "o", mfc="none", color="#22303c", ms=11, label="true")
 beside.set(xlabel="word", ylabel="tag", xticks=range(0, 20, 2))
 beside.set_title(f"{alone:.0%} right word by word, {chained:.0%} by the chain", loc="left")
 beside.legend(ncols=3, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12))
