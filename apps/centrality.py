@@ -20,6 +20,7 @@ The last one reads ``airports.dat`` and ``routes.dat`` of `OpenFlights
 
 import argparse
 import csv
+import sys
 import time
 from pathlib import Path
 
@@ -33,7 +34,7 @@ import semiring_mm as sm
 from semiring_mm.files import Graph, great_circle, read_graph
 from semiring_mm.plot import great_circle_arcs
 
-examples = Path(__file__).resolve().parents[1] / "examples"
+examples = Path(sys.argv[0]).resolve().parents[1] / "examples"
 parser = argparse.ArgumentParser(description="Closeness, diameter and average distance.")
 parser.add_argument("--data", help="edges in a file, or OpenFlights' folder; default: examples/")
 parser.add_argument("--places", help="a table of the nodes, for edges in a file")

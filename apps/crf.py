@@ -6,10 +6,10 @@ Words are to be tagged, and a tag depends on the word and on the tag before it. 
 conditional random field* gives a sequence of tags the score of its emissions, what the words say,
 plus that of its transitions, what follows what (Lafferty, McCallum and Pereira, 2001).
 
-* Its likelihood needs the sum over all sequences of tags: a chain of products over **log_plus**. *
-The best sequence is the same chain over **max_plus**. Nothing has to lead back along it: the
-*gradient*   of the best score with respect to the emissions is 1 at the tags of that sequence and 0
-elsewhere.
+* Its likelihood needs the sum over all sequences of tags: a chain of products over **log_plus**.
+* The best sequence is the same chain over **max_plus**. Nothing has to lead back along it: the
+  *gradient* of the best score with respect to the emissions is 1 at the tags of that sequence and 0
+  elsewhere.
 
 Both take :math:`O(L T^2)` steps for a sequence of :math:`L` words and :math:`T` tags, gradients
 included. :func:`semiring_mm.torch.matmul` keeps no array of :math:`T × T` numbers for each word and

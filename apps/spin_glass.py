@@ -13,8 +13,8 @@ glasses", Physical Review Letters 126, 2021). The same network over **log_plus**
 the partition function, and so the free energy at any temperature. :func:`semiring_mm.einsum` does
 both in a line.
 
-The cost is exponential in the width of the lattice only, :math:`O(L^2 2^{1.5 L})` for the :math:`L
-× L` lattice contracted row by row below::
+The cost is exponential in the width of the lattice only: row by row, as below, :math:`L × L` spins
+take :math:`O(L^2 2^L)` steps::
 
     python apps/spin_glass.py
     python apps/spin_glass.py --side 20 --couplings gaussian

@@ -7,10 +7,10 @@ and now and then any cell at all. There are several kinds of walkers, each a hid
 its own. Two questions about a whole batch of sequences:
 
 * Which kind of walker was it? The *forward pass* adds up the probabilities of all the ways that a
-walker may have taken. With logarithms of probabilities that is a product over **log_plus**: ⊗ is a
-sum, ⊕ is :math:`\\log(e^a + e^b)`. * Which way did it take? *Viterbi's algorithm* finds the most
-probable one, the same product over   **max_plus**. The ``k`` that attained each maximum
-(``return_arg``) leads back along it.
+  walker may have taken. With logarithms of probabilities that is a chain of products over
+  **log_plus**: ⊗ is a sum, ⊕ is :math:`\\log(e^a + e^b)`.
+* Which way did it take? *Viterbi's algorithm* finds the most probable one, the same chain over
+  **max_plus**. The ``k`` that attained each maximum (``return_arg``) leads back along it.
 
 With :math:`S` cells a step costs :math:`S^2` pairs (⊗, ⊕) a sequence and model. The usual way in
 NumPy is an array of all of these, which is then reduced; :func:`semiring_mm.matmul` holds no such
