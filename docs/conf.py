@@ -1,11 +1,17 @@
 """The documentation site: ``python -m sphinx -W --keep-going docs OUT``.
 
-Nothing is fetched from the network: there is no intersphinx, and names of other libraries stay
-without a link.
+Nothing is fetched from the network, neither here nor by a reader's browser: there is no
+intersphinx, so names of other libraries stay without a link, and formulas are MathML.
 """
 
 import sys
 from pathlib import Path
+
+from docutils.nodes import SkipNode
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from docutils.utils.math.unichar2tex import uni2tex_table
+from sphinx.util import logging
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # the checkout, before any installed version
@@ -73,6 +79,7 @@ sphinx_gallery_conf = {
     "plot_gallery": True,
 }
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "semiring_mm"
 html_logo = "_static/logo.svg"
@@ -92,3 +99,17 @@ html_theme_options = {
     "secondary_sidebar_items": {"index": [], "**": ["page-toc"]},
 }
 html_sidebars = {"index": [], "performance": []}
+
+
+def setup(app):
+    """Formulas as MathML, by docutils."""
+
+    def visit(self, node):
+        formula = node.astext().translate({**uni2tex_table, ord("·"): r"\cdot "})
+        try:
+            self.body.append(tex2mathml(formula, as_block=node.tagname == "math_block"))
+        except MathError as error:
+            logging.getLogger(__name__).warning("%s: %s", formula, error, location=node)
+        raise SkipNode
+
+    app.add_html_math_renderer("mathml", (visit, None), (visit, None))

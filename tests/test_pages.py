@@ -4,6 +4,8 @@ import doctest
 import importlib
 import json
 import re
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
+from semiring_mm import cli
 from semiring_mm.gpu import device
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +90,22 @@ def test_examples_of_a_page_on_a_gpu(page):
     if reason := device.why_not():
         pytest.skip(reason)
     run(page, {"", GPU})
+
+
+def test_commands(tmp_path, monkeypatch, capsys):
+    """What docs/command-line.md shows after a $ prints what it shows."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", "examples")
+    Path("grid.csv").write_text("from,to,capacity\nA,B,40\nB,C,25\nA,C,10\n", encoding="utf-8")
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    sessions = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    commands = re.findall(r"^\$ semiring-mm (.*)\n((?:[^$].*\n)*)", sessions, re.MULTILINE)
+    assert commands
+    for command, shown in commands:
+        assert cli.main([*shlex.split(command), "--quiet"]) == 0, command
+        assert capsys.readouterr().out == shown, command
+    assert {path.name for path in Path().iterdir()} >= {"D.npy", "P.npy", "flights.png"}
 
 
 def test_every_block_that_is_not_run_says_why():
