@@ -31,24 +31,29 @@ PAGES |= {
     "docs/scipy.md": ("scipy",),
     "docs/torch.md": ("torch",),
 }
-#: A comment before a block says why it does not run everywhere; without one it does.
+#: A comment before a block says why it does not run everywhere, or what is given to it.
 GPU = "needs a GPU"
-BLOCK = re.compile(r"(?:<!-- (needs a GPU|not run: .+?) -->\n)?```python\n(.*?)```", re.DOTALL)
+COMMENT = r"<!-- (?:(needs a GPU|not run: .+?)|given: (.+?)) -->\n"
+BLOCK = re.compile(rf"(?:{COMMENT})?```python\n(.*?)```", re.DOTALL)
 
 
 def blocks(page):
-    """The Python of a page: (why it does not run everywhere, or "", the code, its first line)."""
+    """The Python of a page: (why it does not run everywhere, what is given, the code, its line)."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [(m[1] or "", m[2], text.count("\n", 0, m.start(2))) for m in BLOCK.finditer(text)]
+    return [
+        (m[1] or "", m[2] or "", m[3], text.count("\n", 0, m.start(3)))
+        for m in BLOCK.finditer(text)
+    ]
 
 
 def run(page, reasons):
     """One block after the other, as a reader would; those with a prompt print what they show."""
     names, failed = {}, 0
     with np.printoptions(legacy=False):
-        for why, code, line in blocks(page):
+        for why, given, code, line in blocks(page):
             if why not in reasons:
                 continue
+            exec(given, names)
             if ">>>" in code:
                 test = doctest.DocTestParser().get_doctest(code, names, page, page, line)
                 runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
@@ -84,7 +89,7 @@ def test_examples_of_a_page(page, settings, capsys):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("page", [p for p in PAGES if GPU in {b[0] for b in blocks(p)}])
-def test_examples_of_a_page_on_a_gpu(page):
+def test_examples_of_a_page_on_a_gpu(page, settings):
     for package in ("cupy", "torch", *PAGES[page]):
         pytest.importorskip(package)
     if reason := device.why_not():
@@ -113,7 +118,8 @@ def test_every_block_that_is_not_run_says_why():
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
         before = re.findall(r"(.*)\n```python\n", text)
-        assert sum(x.startswith("<!--") for x in before) == sum(bool(x[0]) for x in blocks(page))
+        said = [why or given for why, given, *_ in blocks(page) if why or given]
+        assert sum(line.startswith("<!--") for line in before) == len(said), page
 
 
 def test_the_table_of_semirings():
