@@ -122,6 +122,14 @@ def test_every_block_that_is_not_run_says_why():
         assert sum(line.startswith("<!--") for line in before) == len(said), page
 
 
+def test_links_to_files():
+    """They work where the code is hosted; the site's build sees to its own."""
+    for page in (*PAGES, "CONTRIBUTING.md", "CHANGELOG.md"):
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
+            assert (ROOT / page).parent.joinpath(target).exists(), (page, target)
+
+
 def test_the_table_of_semirings():
     """It is that of the code: ``python -m bench readme`` renews it."""
     from bench import report
