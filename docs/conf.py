@@ -102,7 +102,12 @@ html_sidebars = {"index": [], "performance": []}
 
 
 def setup(app):
-    """Formulas as MathML, by docutils."""
+    """Formulas as MathML, by docutils; headers of the gallery in reStructuredText alone."""
+
+    def headers(app):  # README.md in a folder below apps would make a part of the gallery of it
+        app.config.sphinx_gallery_conf["source_suffix"] = {".rst": "restructuredtext"}
+
+    app.connect("builder-inited", headers, priority=1)
 
     def visit(self, node):
         formula = node.astext().translate({**uni2tex_table, ord("·"): r"\cdot "})

@@ -21,14 +21,15 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
 
-#: Pages, and what has to be installed for their examples.
 FILES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
-PAGES = {page.relative_to(ROOT).as_posix(): () for page in FILES}
-PAGES |= {
+PAGES = [page.relative_to(ROOT).as_posix() for page in FILES]
+#: What has to be installed for the examples of a page, besides NetworkX.
+NEEDS = {
     "README.md": ("opt_einsum", "scipy"),
     "docs/einsum.md": ("opt_einsum",),
     "docs/jax.md": ("jax",),
     "docs/scipy.md": ("scipy",),
+    "docs/sparse.md": ("scipy",),
     "docs/torch.md": ("torch",),
 }
 #: A comment before a block says why it does not run everywhere, or what is given to it.
@@ -79,7 +80,7 @@ def settings():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_examples_of_a_page(page, settings, capsys):
-    for package in PAGES[page]:
+    for package in NEEDS.get(page, ()):
         pytest.importorskip(package)
     names = run(page, {""})
     if page == "README.md":  # which shows no results, but says some
@@ -90,7 +91,7 @@ def test_examples_of_a_page(page, settings, capsys):
 @pytest.mark.gpu
 @pytest.mark.parametrize("page", [p for p in PAGES if GPU in {b[0] for b in blocks(p)}])
 def test_examples_of_a_page_on_a_gpu(page, settings):
-    for package in ("cupy", "torch", *PAGES[page]):
+    for package in ("cupy", "torch", *NEEDS.get(page, ())):
         pytest.importorskip(package)
     if reason := device.why_not():
         pytest.skip(reason)
