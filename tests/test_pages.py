@@ -23,11 +23,13 @@ sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
 FILES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 PAGES = [page.relative_to(ROOT).as_posix() for page in FILES]
-#: What has to be installed for the examples of a page, besides NetworkX.
+#: What has to be installed for the examples of a page.
 NEEDS = {
-    "README.md": ("opt_einsum", "scipy"),
+    "README.md": ("networkx", "opt_einsum", "scipy"),
     "docs/einsum.md": ("opt_einsum",),
+    "docs/first-steps.md": ("networkx",),
     "docs/jax.md": ("jax",),
+    "docs/networkx.md": ("networkx",),
     "docs/scipy.md": ("scipy",),
     "docs/sparse.md": ("scipy",),
     "docs/torch.md": ("torch",),
@@ -67,9 +69,15 @@ def run(page, reasons):
 
 
 @pytest.fixture
-def settings():
-    """NetworkX's settings, which its page changes, stay as they were."""
-    nx = pytest.importorskip("networkx")
+def settings(page):
+    """What a page needs is there; NetworkX's settings, which its page changes, stay as they were."""
+    packages = {name: pytest.importorskip(name) for name in NEEDS.get(page, ())}
+    if "networkx" not in packages:
+        yield
+        return
+    nx = packages["networkx"]
+    if "semiring_mm" not in nx.config.backends:
+        pytest.skip("NetworkX does not know the backend: install the package")
     algorithms, ours = nx.config.backend_priority.algos, nx.config.backends.semiring_mm
     before = dict(ours)
     yield
@@ -80,8 +88,6 @@ def settings():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_examples_of_a_page(page, settings, capsys):
-    for package in NEEDS.get(page, ()):
-        pytest.importorskip(package)
     names = run(page, {""})
     if page == "README.md":  # which shows no results, but says some
         assert names["D"].tolist() == [[0, 3, 4], [3, 0, 1], [2, 5, 0]]
@@ -91,8 +97,7 @@ def test_examples_of_a_page(page, settings, capsys):
 @pytest.mark.gpu
 @pytest.mark.parametrize("page", [p for p in PAGES if GPU in {b[0] for b in blocks(p)}])
 def test_examples_of_a_page_on_a_gpu(page, settings):
-    for package in ("cupy", "torch", *NEEDS.get(page, ())):
-        pytest.importorskip(package)
+    pytest.importorskip("torch")
     if reason := device.why_not():
         pytest.skip(reason)
     run(page, {"", GPU})
