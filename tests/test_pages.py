@@ -70,7 +70,7 @@ def run(page, reasons):
 
 @pytest.fixture
 def settings(page):
-    """What a page needs is there; NetworkX's settings, which its page changes, stay as they were."""
+    """What a page needs is there; NetworkX's settings, which its page changes, stay."""
     packages = {name: pytest.importorskip(name) for name in NEEDS.get(page, ())}
     if "networkx" not in packages:
         yield
