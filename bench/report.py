@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ MARKERS = {
     "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
     "precision": ("<!-- bench-precision:begin -->", "<!-- bench-precision:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
+    "semirings": ("<!-- semirings:begin -->", "<!-- semirings:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 
@@ -145,9 +147,15 @@ def dumps(result: dict[str, Any]) -> str:
 
 
 def renew() -> int:
-    """Tables and figures from the newest committed results, between the markers."""
+    """Tables and figures from the newest committed results, between the markers.
+
+    And the table of semirings, from the code.
+    """
+    from semiring_mm import semirings
+
     from . import roofline
 
+    put(machine.ROOT / "docs" / "semirings.md", semirings._repr_markdown_(), "semirings")
     found = False
     for kind, draw_it, figure in (("cpu", draw, FIGURE), ("gpu", roofline.draw, ROOFLINE)):
         path, result = newest(kind)
@@ -187,8 +195,14 @@ def largest(lines: list[Line]) -> list[Line]:
 
 
 def put(target: Path, block: str, kind: str = "cpu") -> bool:
-    """Replace what stands between the markers; whether there are any."""
+    """Replace what stands between the markers; whether there are any.
+
+    Names of raw results become links that work from the page.
+    """
     begin, end = MARKERS[kind]
+    root = Path(os.path.relpath(machine.ROOT, target.parent)).as_posix()
+    raw = rf"[`\1`]({root}/\1)".replace("(./", "(")
+    block = re.sub(r"`(bench/results/[\w.-]+\.json)`", raw, block)
     old = target.read_text(encoding="utf-8")
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     new, count = pattern.subn(lambda _: f"{begin}\n{block}\n{end}", old)

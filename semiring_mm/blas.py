@@ -391,7 +391,15 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     call.__doc__ = f"""{"Matrix" if verb == "gemm" else "Matrix-vector"} product in {dtype}: \
 :func:`{verb}` over plus_times, under its BLAS name.
 
-    Takes the arguments of :func:`{verb}` (but for ``semiring``) and arrays of dtype {dtype}.
+    Parameters
+    ----------
+    alpha, a, b, *args, **kwargs
+        The arguments of :func:`{verb}` without `semiring`; arrays are of dtype {dtype}.
+
+    Returns
+    -------
+    ndarray of {dtype}
+        As of :func:`{verb}`.
 
     Examples
     --------

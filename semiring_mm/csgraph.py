@@ -147,7 +147,15 @@ def floyd_warshall(
 ) -> Result:
     """All-pairs shortest paths, as :func:`scipy.sparse.csgraph.floyd_warshall`.
 
-    Parameters, results and errors are those of :func:`shortest_path`.
+    Parameters
+    ----------
+    csgraph, directed, return_predecessors, unweighted, overwrite
+        As for :func:`shortest_path`.
+
+    Returns
+    -------
+    dist_matrix, predecessors
+        As of :func:`shortest_path`.
 
     Examples
     --------
@@ -169,8 +177,17 @@ def johnson(
 ) -> Result:
     """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.johnson`.
 
-    Parameters, results and errors are those of :func:`shortest_path`. A negative cycle anywhere is
-    an error.
+    A negative cycle anywhere is an error.
+
+    Parameters
+    ----------
+    csgraph, directed, indices, return_predecessors, unweighted
+        As for :func:`shortest_path`.
+
+    Returns
+    -------
+    dist_matrix, predecessors
+        As of :func:`shortest_path`.
 
     Examples
     --------
@@ -190,8 +207,17 @@ def bellman_ford(
 ) -> Result:
     """Shortest paths with negative weights, as :func:`scipy.sparse.csgraph.bellman_ford`.
 
-    Parameters, results and errors are those of :func:`shortest_path`. A negative cycle is an error
-    if it can be reached from `indices`.
+    A negative cycle is an error if it can be reached from `indices`.
+
+    Parameters
+    ----------
+    csgraph, directed, indices, return_predecessors, unweighted
+        As for :func:`shortest_path`.
+
+    Returns
+    -------
+    dist_matrix, predecessors
+        As of :func:`shortest_path`.
 
     Examples
     --------
@@ -218,10 +244,8 @@ def dijkstra(
 
     Parameters
     ----------
-    csgraph, directed, return_predecessors, unweighted
+    csgraph, directed, indices, return_predecessors, unweighted
         As for :func:`shortest_path`.
-    indices : int or array_like of int, optional
-        Only paths from these nodes.
     limit : float, default inf
         Paths that are longer are not shown.
     min_only : bool, default False

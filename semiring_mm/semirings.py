@@ -46,7 +46,7 @@ class Semiring:
     NaN. An `alpha` equal to `one` is left out, so `one` must be neutral from the left too.
 
     Infinite constants stand for themselves in floating point; an integer dtype has
-    ``iinfo.max`` for +inf and ``iinfo.min`` for -inf (see :meth:`identities`).
+    ``iinfo.max`` for +inf and ``iinfo.min`` for -inf (see :meth:`Semiring.identities`).
 
     Examples
     --------
@@ -146,6 +146,16 @@ class Semiring:
         ``iinfo.min``; a value between them is never confused with either, because products that
         would reach them are computed in a wider type and refused if they do not fit. In bool, +inf
         is True and -inf is False.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Of the arrays in which the two would stand.
+
+        Returns
+        -------
+        tuple of two scalars
+            zero and one, of that dtype.
 
         Raises
         ------
@@ -261,15 +271,30 @@ class Semirings(Mapping[str, Semiring]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __repr__(self) -> str:
-        cells = [("name", "⊕", "⊗", "zero", "one", "on", "good for")]
-        cells += [
-            (s.name, s.add, s.mul, f"{s.zero:g}", f"{s.one:g}", s.domain, s.use)
-            for s in self._rows.values()
+    def _cells(self) -> list[tuple[str, ...]]:
+        head = ("name", "⊕", "⊗", "zero", "one", "on", "good for")
+        return [
+            head,
+            *(
+                (s.name, s.add, s.mul, f"{s.zero:g}", f"{s.one:g}", s.domain, s.use)
+                for s in self._rows.values()
+            ),
         ]
+
+    def __repr__(self) -> str:
+        cells = self._cells()
         widths = [max(len(row[i]) for row in cells) for i in range(7)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_markdown_(self) -> str:
+        """The same table for notebooks and for docs/semirings.md."""
+        head, *rows = self._cells()
+        lines = [head, ("---",) * len(head)]
+        for row in rows:
+            code = (f"`{cell}`".replace("|", "\\|") for cell in row[:3])
+            lines.append((*code, *row[3:]))
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 _INF = math.inf

@@ -141,6 +141,17 @@ def test_tables_stand_between_markers(quick, tmp_path):
     assert target.read_text(encoding="utf-8") == "no markers"
 
 
+@pytest.mark.parametrize(("page", "up"), [("README.md", "bench"), ("docs/page.md", "../bench")])
+def test_raw_results_are_a_link_from_their_page(page, up, tmp_path, monkeypatch):
+    monkeypatch.setattr(report.machine, "ROOT", tmp_path)
+    target = tmp_path / page
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(f"{report.BEGIN}\n{report.END}\n", encoding="utf-8")
+    assert report.put(target, "Raw: `bench/results/cpu-some-2.50.json`.")
+    link = f"Raw: [`bench/results/cpu-some-2.50.json`]({up}/results/cpu-some-2.50.json)."
+    assert link in target.read_text(encoding="utf-8")
+
+
 def test_a_figure_is_drawn(quick, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     _, raw = quick
@@ -233,7 +244,7 @@ def device_results():
 def test_device_results_render(device_results, tmp_path):
     raw = json.loads(report.dumps(device_results))
     lines = [Line.from_raw(line) for line in raw["lines"]]
-    block = report.table(raw, lines, "bench/results/gpu-some.json")
+    block = report.table(raw, lines, "gpu-some.json")
     assert (
         "| sgemm | 4096 | 2.90 ms | 23.7 T/s | 85 % | cuBLAS by CuPy 25.5 T/s (× 0.93) |" in block
     )

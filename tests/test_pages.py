@@ -1,50 +1,165 @@
 """What the pages about neighbours show is what comes out."""
 
 import doctest
+import importlib
 import json
 import re
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import semiring_mm as sm
+from semiring_mm import cli
+from semiring_mm.gpu import device
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
 
-@pytest.mark.parametrize("page", ["scipy.md", "einsum.md"])
-def test_examples_of_a_page(page):
-    if page == "scipy.md":
-        pytest.importorskip("scipy")
-    if page == "einsum.md":
-        pytest.importorskip("opt_einsum")
-    text = (DOCS / page).read_text(encoding="utf-8")
-    blocks = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if ">>>" in b]
-    assert blocks
-    code = "\n".join(blocks)
-    names = {}
-    if page == "scipy.md":
-        exec("from semiring_mm import csgraph", names)
+FILES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+PAGES = [page.relative_to(ROOT).as_posix() for page in FILES]
+#: What has to be installed for the examples of a page.
+NEEDS = {
+    "README.md": ("networkx", "opt_einsum", "scipy"),
+    "docs/einsum.md": ("opt_einsum",),
+    "docs/first-steps.md": ("networkx",),
+    "docs/jax.md": ("jax",),
+    "docs/networkx.md": ("networkx",),
+    "docs/scipy.md": ("scipy",),
+    "docs/sparse.md": ("scipy",),
+    "docs/torch.md": ("torch",),
+}
+#: A comment before a block says why it does not run everywhere, or what is given to it.
+GPU = "needs a GPU"
+COMMENT = r"<!-- (?:(needs a GPU|not run: .+?)|given: (.+?)) -->\n"
+BLOCK = re.compile(rf"(?:{COMMENT})?```python\n(.*?)```", re.DOTALL)
+
+
+def blocks(page):
+    """The Python of a page: (why it does not run everywhere, what is given, the code, its line)."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        (m[1] or "", m[2] or "", m[3], text.count("\n", 0, m.start(3)))
+        for m in BLOCK.finditer(text)
+    ]
+
+
+def run(page, reasons):
+    """One block after the other, as a reader would; those with a prompt print what they show."""
+    names, failed = {}, 0
     with np.printoptions(legacy=False):
-        test = doctest.DocTestParser().get_doctest(code, names, page, page, 0)
-        assert doctest.DocTestRunner().run(test).failed == 0
+        for why, given, code, line in blocks(page):
+            if why not in reasons:
+                continue
+            exec(given, names)
+            if ">>>" in code:
+                test = doctest.DocTestParser().get_doctest(code, names, page, page, line)
+                runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+                failed += runner.run(test, clear_globs=False).failed
+                names = test.globs
+            else:
+                exec(compile("\n" * line + code, page, "exec"), names)
+    assert not failed, "what is shown is not what comes out: see above"
+    return names
 
 
-def test_examples_of_the_readme(capsys):
-    """All but those that need a GPU, one after the other."""
-    pytest.importorskip("networkx")
-    pytest.importorskip("opt_einsum")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names = {}
-    for block in blocks:
-        if "cupy" not in block:
-            exec(block, names)
-    assert len(blocks) > 2
-    assert names["D"].tolist() == [[0, 3, 4], [3, 0, 1], [2, 5, 0]]
-    assert "min_plus" in capsys.readouterr().out
+@pytest.fixture
+def settings(page):
+    """What a page needs is there; NetworkX's settings, which its page changes, stay."""
+    packages = {name: pytest.importorskip(name) for name in NEEDS.get(page, ())}
+    if "networkx" not in packages:
+        yield
+        return
+    nx = packages["networkx"]
+    if "semiring_mm" not in nx.config.backends:
+        pytest.skip("NetworkX does not know the backend: install the package")
+    algorithms, ours = nx.config.backend_priority.algos, nx.config.backends.semiring_mm
+    before = dict(ours)
+    yield
+    nx.config.backend_priority.algos = algorithms
+    for name, value in before.items():
+        ours[name] = value
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_examples_of_a_page(page, settings, capsys):
+    names = run(page, {""})
+    if page == "README.md":  # which shows no results, but says some
+        assert names["D"].tolist() == [[0, 3, 4], [3, 0, 1], [2, 5, 0]]
+        assert "min_plus" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("page", [p for p in PAGES if GPU in {b[0] for b in blocks(p)}])
+def test_examples_of_a_page_on_a_gpu(page, settings):
+    pytest.importorskip("torch")
+    if reason := device.why_not():
+        pytest.skip(reason)
+    run(page, {"", GPU})
+
+
+def test_commands(tmp_path, monkeypatch, capsys):
+    """What docs/command-line.md shows after a $ prints what it shows."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", "examples")
+    Path("grid.csv").write_text("from,to,capacity\nA,B,40\nB,C,25\nA,C,10\n", encoding="utf-8")
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    sessions = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    commands = re.findall(r"^\$ semiring-mm (.*)\n((?:[^$].*\n)*)", sessions, re.MULTILINE)
+    assert commands
+    for command, shown in commands:
+        assert cli.main([*shlex.split(command), "--quiet"]) == 0, command
+        assert capsys.readouterr().out == shown, command
+    assert {path.name for path in Path().iterdir()} >= {"D.npy", "P.npy", "flights.png"}
+
+
+def test_every_block_that_is_not_run_says_why():
+    """A comment with a typing error would be no comment, and its block would run, or not."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        before = re.findall(r"(.*)\n```python\n", text)
+        said = [why or given for why, given, *_ in blocks(page) if why or given]
+        assert sum(line.startswith("<!--") for line in before) == len(said), page
+
+
+def test_links_to_files():
+    """They work where the code is hosted; the site's build sees to its own."""
+    for page in (*PAGES, "CONTRIBUTING.md", "CHANGELOG.md"):
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
+            assert (ROOT / page).parent.joinpath(target).exists(), (page, target)
+
+
+def test_the_table_of_semirings():
+    """It is that of the code: ``python -m bench readme`` renews it."""
+    from bench import report
+
+    begin, end = report.MARKERS["semirings"]
+    text = (DOCS / "semirings.md").read_text(encoding="utf-8")
+    assert f"{begin}\n{sm.semirings._repr_markdown_()}\n{end}" in text
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
+    parts = re.split(r"currentmodule:: (\S+)", text)
+    for name, part in zip(parts[1::2], parts[2::2], strict=True):
+        if name in ("semiring_mm.torch", "semiring_mm.jax"):
+            pytest.importorskip(name.partition(".")[2])
+        module = importlib.import_module(name)
+        listed = set(re.findall(r"^(?:   |.. py:data:: )(\w+)$", part, re.MULTILINE))
+        own = {x for x in module.__all__ if _is_ours(getattr(module, x))}
+        assert listed == own, name
+
+
+def _is_ours(value):
+    """Not SciPy's, which csgraph passes on."""
+    return not getattr(value, "__module__", "semiring_mm").startswith("scipy")
 
 
 def test_the_measured_tables(tmp_path):

@@ -19,7 +19,14 @@ _inside = threading.local()
 
 
 def get_num_threads() -> int:
-    """Threads that a large product uses."""
+    """Threads that a large product uses.
+
+    Returns
+    -------
+    int
+        What :func:`set_num_threads` or ``SEMIRING_MM_NUM_THREADS`` has set, else the cores that
+        this process may use.
+    """
     global _threads
     if _threads is None:
         text = os.environ.get("SEMIRING_MM_NUM_THREADS", "")

@@ -1,0 +1,120 @@
+"""The documentation site: ``python -m sphinx -W --keep-going docs OUT``.
+
+Nothing is fetched from the network, neither here nor by a reader's browser: there is no
+intersphinx, so names of other libraries stay without a link, and formulas are MathML.
+"""
+
+import sys
+from pathlib import Path
+
+from docutils.nodes import SkipNode
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from docutils.utils.math.unichar2tex import uni2tex_table
+from sphinx.util import logging
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))  # the checkout, before any installed version
+
+import semiring_mm  # noqa: E402
+
+project = "semiring_mm"
+author = "the semiring_mm developers"
+copyright = "the semiring_mm developers, BSD 3-Clause licence"
+version = release = semiring_mm.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "myst_parser",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_templates"]
+templates_path = ["_templates"]
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(cupy|jax|networkx|numpy|scipy|torch)\..*")]
+# pages of guide.md that may not be written yet
+suppress_warnings = ["toc.not_readable"]
+
+# Pages are Markdown that reads as well where the code is hosted.
+myst_enable_extensions = ["attrs_block", "colon_fence"]
+myst_heading_anchors = 3
+
+# API reference: the signature says which arguments there are, the docstring what they may be.
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_validation_checks = {
+    "all",
+    "ES01", "EX01", "SA01",  # not every name needs more sentences, an example, neighbours
+    "PR04", "PR07", "RT03", "RT04",  # `a, b`: as elsewhere; types with shapes that say it all
+    "SS05",  # "All-pairs ..." is no verb in the third person
+}  # fmt: skip
+#: Made by the library, not by its users: they have attributes, not parameters.
+numpydoc_validation_exclude = {r"\.(NegativeCycleError|SemiringLawError|Graph)$"}
+viewcode_line_numbers = True
+
+# What is shown with its prompt is copied without it.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../apps",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/apps/[a-z]\w*\.py$",
+    "ignore_pattern": r"^_",
+    "backreferences_dir": "gallery/uses",
+    "doc_module": ("semiring_mm",),
+    "reference_url": {"semiring_mm": None},
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 1,
+    "plot_gallery": True,
+}
+
+html_math_renderer = "mathml"
+html_theme = "pydata_sphinx_theme"
+html_title = "semiring_mm"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "semiring_mm", "alt_text": "semiring_mm: home"},
+    "footer_start": ["copyright"],
+    "footer_center": [],
+    "footer_end": ["sphinx-version"],
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": {"index": [], "**": ["page-toc"]},
+}
+html_sidebars = {"index": [], "performance": []}
+
+
+def setup(app):
+    """Formulas as MathML, by docutils; headers of the gallery in reStructuredText alone."""
+
+    def headers(app):  # README.md in a folder below apps would make a part of the gallery of it
+        app.config.sphinx_gallery_conf["source_suffix"] = {".rst": "restructuredtext"}
+
+    app.connect("builder-inited", headers, priority=1)
+
+    def visit(self, node):
+        formula = node.astext().translate({**uni2tex_table, ord("·"): r"\cdot "})
+        try:
+            self.body.append(tex2mathml(formula, as_block=node.tagname == "math_block"))
+        except MathError as error:
+            logging.getLogger(__name__).warning("%s: %s", formula, error, location=node)
+        raise SkipNode
+
+    app.add_html_math_renderer("mathml", (visit, None), (visit, None))
