@@ -37,8 +37,6 @@ exclude_patterns = ["_templates"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(cupy|jax|networkx|numpy|scipy|torch)\..*")]
-# pages of guide.md that may not be written yet
-suppress_warnings = ["toc.not_readable"]
 
 # Pages are Markdown that reads as well where the code is hosted.
 myst_enable_extensions = ["attrs_block", "colon_fence"]
