@@ -11,13 +11,15 @@ import functools
 import hashlib
 import os
 import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ..cache import cache_directory
 from ..version import __version__
 
-__all__ = ["Device", "Kernel", "compile_source", "current", "headers", "why_not"]
+__all__ = ["Device", "Kernel", "compile_ahead", "compile_source", "current", "headers", "why_not"]
 
 _lock = threading.RLock()
 _LOCAL, _REGISTERS, _MAX_SHARED = 3, 4, 8  # of CUfunction_attribute; the last in dynamic bytes
@@ -81,6 +83,13 @@ def _compiled(source: str, arch: int) -> bytes:
         fresh.write_bytes(cubin)
         fresh.replace(path)
     return cubin
+
+
+def compile_ahead(sources: Iterable[str]) -> None:
+    """Compile for the current device into the disk cache, several at once."""
+    arch = current().arch
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda source: _compiled(source, arch), sources))
 
 
 class Kernel:

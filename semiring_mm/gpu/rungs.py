@@ -23,7 +23,7 @@ from .views import address, aligned, strides
 
 __all__ = [
     "Grid", "Loop", "Traffic", "VectorLoop", "chosen", "gemv", "plan_of", "product",
-    "product_source", "reach", "traffic",
+    "product_source", "reach", "reach_of", "traffic", "vector_traffic",
 ]  # fmt: skip
 
 Array = Any
@@ -48,6 +48,8 @@ class Grid:
         neighbouring words of shared memory; else a thread's are adjacent.
     pad : int
         Words between rows of shared memory.
+    blocks : int
+        Blocks that share a multiprocessor (the registers are limited to make it so).
     """
 
     ty: int
@@ -57,6 +59,7 @@ class Grid:
     tn: int
     spread: bool = False
     pad: int = 0
+    blocks: int = 1
 
     @property
     def bm(self) -> int:
@@ -96,11 +99,6 @@ class Loop:
     async_: bool = False
 
     @property
-    def blocks(self) -> int:
-        """Blocks that are to share a multiprocessor: what registers are limited for."""
-        return self.tile.blocks if isinstance(self.tile, Tile) else 1
-
-    @property
     def shared(self) -> int:
         """Bytes of shared memory of a block, in 32-bit words."""
         pad = 4 if isinstance(self.tile, Tile) else self.tile.pad
@@ -111,7 +109,7 @@ class Loop:
         tile = self.tile
         if isinstance(tile, Tile):
             return f"sr::Tile<{tile.arguments()}>"
-        values = (str(x).lower() for x in astuple(tile))
+        values = (str(x).lower() for x in astuple(tile)[:-1])
         return f"sr::Grid<{', '.join(values)}>"
 
 
@@ -136,14 +134,20 @@ class Reach(NamedTuple):
 
 def reach(loop: Loop, a: Array, b: Array, c: Array) -> Reach:
     """What a loop reads and writes 16 bytes at a time of these row-major matrices."""
-    four = [
+    return reach_of(loop, *(
         x.shape[1] % 4 == 0 and aligned(address(x), x.itemsize, (strides(x)[1],), 4)
         for x in (a, b, c)
-    ]
-    columns = four[2] and (isinstance(loop.tile, Tile) or loop.tile.spread)
+    ))  # fmt: skip
+
+
+def reach_of(loop: Loop, a: bool, b: bool = True, c: bool = True) -> Reach:
+    """The same, where four words of A, of B, of C can be read at a time."""
+    spread = isinstance(loop.tile, Tile) or loop.tile.spread
     # words on their way without registers cannot be turned four at a time
-    return Reach(loop.wide and four[0] and not loop.async_, loop.wide and four[1],
-                 loop.wide and columns and loop.tile.tn % 4 == 0)  # fmt: skip
+    return Reach(
+        loop.wide and a and not loop.async_, loop.wide and b,
+        loop.wide and c and spread and loop.tile.tn % 4 == 0,
+    )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)
@@ -157,7 +161,7 @@ using Step = {step};
 using Shape = {loop.arguments()};
 using Rung = sr::Rung<Step, Shape, {loop.stages}, {", ".join(str(x).lower() for x in flags)}>;
 static_assert(Rung::BYTES == {loop.shared}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({loop.tile.threads}, {loop.blocks})
+extern "C" __global__ void __launch_bounds__({loop.tile.threads}, {loop.tile.blocks})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   Rung::run(p);
 }}
@@ -262,6 +266,17 @@ class VectorLoop:
     lanes: int = 1
     rows: int = 1
     wide: bool = False
+
+
+def vector_traffic(loop: VectorLoop, m: int, k: int) -> Traffic:
+    """Count what the warps of a loop ask for, of A and of x."""
+    chunk = 4 if loop.wide else 1  # words of a load
+    requests = m * k / (32 * chunk)
+    if not loop.by_rows:
+        return Traffic(4.0 * m * k + requests * _SECTOR, 4.0 * m, 0.0)
+    lanes = min(loop.lanes, 32)
+    piece = -(-4 * lanes * chunk // _SECTOR) * _SECTOR  # of one row
+    return Traffic(requests * piece * (32 // lanes + 1 / loop.rows), 4.0 * m, 0.0)
 
 
 def gemv(semiring: Semiring, loop: VectorLoop, a: Array, x: Array, y: Array) -> device.Kernel:

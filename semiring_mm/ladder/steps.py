@@ -37,6 +37,11 @@ class Rung:
 
 _WARPS = Tile(128, 128, 16, 8, 8, 8, 2)
 
+
+def _elements(tm: int, tn: int) -> Loop:
+    return Loop(Grid(16, 16, 16, tm, tn, blocks=2 if tm * tn <= 64 else 1))
+
+
 #: C = A ⊗ B, row-major.
 PRODUCT = (
     Rung(
@@ -57,15 +62,15 @@ PRODUCT = (
     ),
     Rung(
         "5", "2-D thread tile", "16 words read for 64 pairs",
-        Loop(Grid(16, 16, 16, 8, 8)),
+        _elements(8, 8),
     ),
     Rung(
         "6", "vectors, no bank conflicts", "16 bytes an instruction, neighbours on other banks",
-        Loop(Grid(16, 16, 16, 8, 8, spread=True, pad=4), wide=True),
+        Loop(Grid(16, 16, 16, 8, 8, spread=True, pad=4, blocks=2), wide=True),
     ),
     Rung(
         "7", "warp tile, register buffers", "the next operands are on their way during arithmetic",
-        Loop(_WARPS, ahead=True, wide=True),
+        Loop(Tile(128, 128, 8, 8, 8, 8, 2), ahead=True, wide=True),
     ),
     Rung(
         "8", "asynchronous stages", "three tiles in flight, past the registers",
@@ -79,7 +84,7 @@ PRODUCT = (
 BLOCKS = {b: Loop(Grid(b, b, b, 1, 1, pad=1)) for b in (1, 2, 4, 8, 16, 32)}
 #: Rung 5 with other numbers of elements per thread, at 256 threads a block.
 ELEMENTS = {
-    tm * tn: Loop(Grid(16, 16, 16, tm, tn))
+    tm * tn: _elements(tm, tn)
     for tm, tn in ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 4), (8, 8), (16, 8), (16, 16))
 }
 #: Rung 8 with other numbers of stages.
