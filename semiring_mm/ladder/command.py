@@ -109,12 +109,13 @@ def run(args: argparse.Namespace) -> int:
         result = measure.ladder(
             semiring, verb, sizes, only=only, sweeps=not args.no_sweeps, tell=tell
         )
-        if args.profile:
-            tell("Nsight Compute")
-            _profile(args, result, semiring, verb, max(sizes), only)
+        for profiled in (False, True) if args.profile else (False,):
+            if profiled:
+                tell("Nsight Compute")
+                _profile(args, result, semiring, verb, max(sizes), only)
+            if args.out:  # before the profiler too, which may be interrupted
+                Path(args.out).write_text(report.dumps(result), encoding="utf-8")
     print(report.text(result))
-    if args.out:
-        Path(args.out).write_text(report.dumps(result), encoding="utf-8")
     if args.plot:
         from .draw import draw
 
