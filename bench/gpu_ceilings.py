@@ -1,8 +1,8 @@
 """What a CUDA device can do at most: loops of registers and shared memory, and copying memory.
 
 Each form of an inner step is written into the loop of ``kernels/ceiling.cuh`` and compiled and
-launched as the library's own kernels are. The entries are random and every accumulator is fed back, so that
-nothing can be hoisted or left out; a ceiling is the best sample of its best form.
+launched as the library's own kernels are. The entries are random and every accumulator is fed back,
+so that nothing can be hoisted or left out; a ceiling is the best sample of its best form.
 """
 
 from __future__ import annotations

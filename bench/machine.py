@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from semiring_mm.gpu import about
-from semiring_mm.gpu.about import versions as device_versions
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "numpy llvmlite scipy networkx igraph networkit tropical-gemm numba matplotlib".split()

@@ -57,7 +57,7 @@ def rates(
 
 
 def copies(size: int, repeat: int = 5) -> list[float]:
-    """Samples of copying so many bytes from device to device, in bytes read and written a second."""
+    """Samples of copying so many bytes on the device, in bytes read and written a second."""
     import cupy
 
     x = cupy.random.default_rng(1).random(size // 4, dtype=cupy.float32)

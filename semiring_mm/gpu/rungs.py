@@ -1,4 +1,4 @@
-"""Products and matrix-vector products as the textbooks build them up, from the parts of the library.
+"""Matrix and matrix-vector products as the textbooks build them, from the parts of the library.
 
 A loop is a set of template arguments of ``kernels/rungs.cuh`` (or of the library's own
 ``kernels/vector.cuh``), no code of its own. The library itself launches none of these; the ladder
@@ -238,9 +238,7 @@ def traffic(tile: Grid | Tile, stages: int, m: int, n: int, k: int) -> Traffic:
         return Traffic(warps * k * (a_bytes + sectors(ln * tile.tn)), written, 0.0)
     turns = -(-k // tile.bk)
     read = tiles * turns * (tile.bm * sectors(tile.bk) + tile.bk * sectors(tile.bn))
-    return Traffic(
-        float(read), written, 4.0 * tiles * k * tile.threads * (tile.tm + tile.tn)
-    )
+    return Traffic(float(read), written, 4.0 * tiles * k * tile.threads * (tile.tm + tile.tn))
 
 
 # --- matrix-vector products ---------------------------------------------------------------------

@@ -19,7 +19,8 @@ _STYLE = {
 _T = 1e12
 _TITLES = {
     "block": "rung 3: side of a block", "elements": "rung 5: elements per thread",
-    "stages": "rung 8: stages", "lanes": "rung 3: threads per row", "rows": "rung 7: rows per thread",
+    "stages": "rung 8: stages", "lanes": "rung 3: threads per row",
+    "rows": "rung 7: rows per thread",
 }  # fmt: skip
 
 
@@ -49,9 +50,7 @@ def draw(file: str | IO[bytes], result: dict[str, Any]) -> None:
     with rc_context(_STYLE):
         figure = Figure(figsize=(10, 4.2 + 2.6 * bool(sweeps)), layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.add_gridspec(
-            1 + bool(sweeps), 6, height_ratios=[1.6, 1][: 1 + bool(sweeps)]
-        )
+        grid = figure.add_gridspec(1 + bool(sweeps), 6, height_ratios=[1.6, 1][: 1 + bool(sweeps)])
         _roofline(figure.add_subplot(grid[0, :3]), result)
         _sizes(figure.add_subplot(grid[0, 3:]), result)
         span = 6 // max(1, len(sweeps))
@@ -88,9 +87,7 @@ def _roofline(axes: Axes, result: dict[str, Any]) -> None:
         axes.text(right, roof / _T, label, color="gray", va="bottom", ha="right", fontsize=7)
     for line, (x, y) in zip(lines, points, strict=True):
         axes.plot(x, y / _T, "o", ms=5, color="C0")
-        axes.annotate(
-            line["rung"], (x, y / _T), (4, -3), textcoords="offset points", fontsize=8
-        )
+        axes.annotate(line["rung"], (x, y / _T), (4, -3), textcoords="offset points", fontsize=8)
     axes.set_xlim(left, right)
     axes.grid(color="#dddddd", lw=0.6)
 
@@ -102,11 +99,11 @@ def _sizes(axes: Axes, result: dict[str, Any]) -> None:
     axes.set_ylabel("TB/s, A read once" if gemv else "10¹² pairs a second")
     for i, name in enumerate(names):
         lines = [line for line in result["lines"] if _label(line) == name]
-        style = {"color": "black", "ls": "--"} if name == CUBLAS else {"color": f"C{i % 10}"}
+        color, dash = ("black", "--") if name == CUBLAS else (f"C{i % 10}", "-")
         rates = [(4 if gemv else 1) * line["pairs"] / median(line) / _T for line in lines]
-        axes.plot([line["n"] for line in lines], rates, marker="o", ms=3, lw=1.2, label=name,
-                  **style)  # fmt: skip
-    sizes = sorted({line["n"] for line in result["lines"]})
+        sizes = [line["n"] for line in lines]
+        axes.plot(sizes, rates, dash, color=color, marker="o", ms=3, lw=1.2, label=name)
+    sizes = sorted({int(line["n"]) for line in result["lines"]})
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()
     axes.grid(color="#dddddd", lw=0.6)

@@ -358,14 +358,14 @@ def ladder(
         else {"lanes": LANES, "rows": ROWS}
     )  # fmt: skip
     if verb == "product":
-        loops = [rung.loop for rung in chain if isinstance(rung.loop, Loop)]
-        for more in swept.values() if sweeps else ():
-            loops += more.values()
         tell("compiling")
-        plan = rungs.plan_of(semiring)
+        needed = [rung.loop for rung in chain]
+        needed += [loop for more in swept.values() for loop in more.values() if sweeps]
+        plan, aligned = rungs.plan_of(semiring), all(n % 4 == 0 for n in sizes)
         device.compile_ahead(
-            rungs.product_source(plan, loop, rungs.reach_of(loop, all(n % 4 == 0 for n in sizes)))
-            for loop in loops
+            rungs.product_source(plan, loop, rungs.reach_of(loop, aligned))
+            for loop in needed
+            if isinstance(loop, Loop)
         )
     for n in sizes:
         check, x = _Check(semiring, verb, n), _operands(semiring, verb, n, exact=False)

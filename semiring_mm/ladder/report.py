@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..gpu import rungs
@@ -44,7 +44,7 @@ def seconds(value: float) -> str:
 
 
 def median(line: dict[str, Any]) -> float:
-    return statistics.median(line["seconds"])
+    return float(statistics.median(line["seconds"]))
 
 
 def rate(line: dict[str, Any]) -> float:
@@ -60,7 +60,7 @@ def _bandwidth(line: dict[str, Any]) -> float:
 def _of(result: dict[str, Any], n: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The lines of a size, and cuBLAS's."""
     lines = [line for line in result["lines"] if line["n"] == n]
-    beside = next((line for line in lines if line["name"] == CUBLAS), {})
+    beside: dict[str, Any] = next((line for line in lines if line["name"] == CUBLAS), {})
     return [line for line in lines if line is not beside], beside
 
 
@@ -102,18 +102,21 @@ def steps(result: dict[str, Any], n: int) -> Rows:
 
 
 def _tells(line: dict[str, Any], lines: list[dict[str, Any]]) -> bool:
-    return sum(other["rung"] == line["rung"] for other in lines) < 2
+    """Whether a rung's number is its own, so that counters kept by number are this line's."""
+    return [other["rung"] for other in lines].count(line["rung"]) < 2
 
 
 #: What is shown of a profile: heading, and text from a rung's counters and its pairs.
-COUNTED = {
+COUNTED: dict[str, Callable[[dict[str, float], float], str]] = {
     "instructions a pair": lambda c, pairs: three(32 * c["instructions"] / pairs),
     "L1 bytes a pair": lambda c, pairs: three(c["l1_bytes"] / pairs),
     "L2 bytes a pair": lambda c, pairs: three(c["l2_bytes"] / pairs),
     "DRAM": lambda c, _: _scaled(c["dram_read"] + c["dram_written"], "B"),
     "shared wavefronts": lambda c, _: _scaled(c["shared_wavefronts"], "").strip(),
     "of them conflicts": lambda c, _: (
-        f"{100 * (c['conflicts_load'] + c['conflicts_store']) / max(1, c['shared_wavefronts']):.0f} %"
+        f"{100 * (c['conflicts_load'] + c['conflicts_store']) / c['shared_wavefronts']:.0f} %"
+        if c["shared_wavefronts"]
+        else ""
     ),
     "occupancy": lambda c, _: f"{c['occupancy']:.0f} %",
     "issue slots": lambda c, _: f"{c['issue']:.0f} %",
