@@ -14,8 +14,8 @@ from ..semirings import Semiring
 from .measure import CUBLAS, rungs_of
 
 __all__ = [
-    "COUNTED", "counted", "dumps", "heading", "markdown", "median", "rate", "show", "steps",
-    "sweep", "table", "text", "three",
+    "COUNTED", "counted", "dumps", "heading", "markdown", "median", "rate", "show", "sizes",
+    "steps", "sweep", "table", "text", "three",
 ]  # fmt: skip
 
 Rows = list[list[str]]
@@ -138,6 +138,18 @@ def counted(result: dict[str, Any], n: int) -> Rows:
                     cells.append("")
             rows.append([line["rung"], line["name"], *cells])
     return rows if len(rows) > 1 else []
+
+
+def sizes(result: dict[str, Any]) -> Rows:
+    """The rates of every rung: a row for each, a column for each size."""
+    gemv = result["verb"] == "gemv"
+    columns = list(dict.fromkeys(line["n"] for line in result["lines"]))
+    rows: dict[tuple[str, str], dict[int, str]] = {}
+    for line in result["lines"]:
+        shown = _scaled(_bandwidth(line), "B/s") if gemv else _scaled(rate(line), "/s")
+        rows.setdefault((line["rung"], line["name"]), {})[line["n"]] = shown
+    head = ["rung", "", *(f"n = {n}" for n in columns)]
+    return [head, *([*who, *(found.get(n, "") for n in columns)] for who, found in rows.items())]
 
 
 def sweep(result: dict[str, Any], name: str) -> Rows:
