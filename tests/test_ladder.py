@@ -125,9 +125,7 @@ def test_every_loop_along_a_vector_computes_the_product():
 
 
 def source_of(loop, name="plus_times"):
-    return rungs.product_source(
-        rungs.plan_of(sm.semirings[name]), loop, rungs.reach_of(loop, True)
-    )
+    return rungs.product_source(rungs.plan_of(sm.semirings[name]), loop, rungs.reach_of(loop, True))
 
 
 @needs_nvrtc
