@@ -326,6 +326,7 @@ def test_climbing(climb, tmp_path):
     ]  # fmt: skip
     first, second = (report.median(line) for line in result["lines"][5:7])
     assert rows[2][4] == f"{first / second:.2f}"
+    assert [row[4] == "" for row in rows[1:]] == [True, False, False, False, True]
 
 
 @needs_compiler
@@ -337,6 +338,8 @@ def test_climbing_along_a_vector(climb, tmp_path):
     result = json.loads(out.read_text())
     assert {name: len(lines) for name, lines in result["sweeps"].items()} == {"lanes": 9, "rows": 4}
     assert "rung 3, by threads per row" in text
+    compared = [row[4].partition(" ")[2] for row in report.steps(result, 20)[1:]]
+    assert compared[:6] == ["", "", "(rung 1)", "(rung 2)", "(rung 1)", "(rung 2)"]
     draw.draw(io.BytesIO(), result)
 
 
@@ -361,8 +364,8 @@ COUNTED = """==PROF== Connected to process 7
 "ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum"
 "","","ms","Mbyte"
 "0","ladder_mark_0","0.01","0"
-"1","kernel","0.5","1.5"
-"2","kernel","2.5","1,204.25"
+"1","kernel","2.5","1,204.25"
+"2","kernel","0.5","1.5"
 "3","ladder_mark_1__float","0.01","0"
 "4","ampere_sgemm_128x64_nn","1.25","n/a"
 """

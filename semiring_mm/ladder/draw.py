@@ -55,7 +55,9 @@ def draw(file: str | IO[bytes], result: dict[str, Any]) -> None:
         _sizes(figure.add_subplot(grid[0, 3:]), result)
         span = 6 // max(1, len(sweeps))
         for i, (name, lines) in enumerate(sweeps.items()):
-            _sweep(figure.add_subplot(grid[1, i * span : (i + 1) * span]), name, lines)
+            below = figure.add_subplot(grid[1, i * span : (i + 1) * span])
+            _sweep(below, name, lines)
+            below.set_ylabel("" if i else "10¹² pairs a second")
         row = result["semiring"]
         verb = "matrix-vector product" if result["verb"] == "gemv" else "product"
         figure.suptitle(

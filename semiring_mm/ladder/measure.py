@@ -414,10 +414,18 @@ def _free() -> None:
 
 
 def _commit() -> str:
-    """The commit of the checkout that this runs in; what BENCH_COMMIT says elsewhere."""
+    """The commit of the checkout that this runs in, "+" where files differ from it.
+
+    Elsewhere it is what the variable BENCH_COMMIT says.
+    """
     if given := os.environ.get("BENCH_COMMIT"):
         return given[:12]
-    command = ["git", "-C", str(Path(__file__).parents[2]), "rev-parse", "--short=12", "HEAD"]
+    head = _git("rev-parse", "--short=12", "HEAD")
+    return head + ("+" if head and _git("status", "--porcelain") else "")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parents[2]), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

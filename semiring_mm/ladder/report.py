@@ -12,6 +12,7 @@ from ..gpu import rungs
 from ..gpu.rungs import Loop, VectorLoop
 from ..semirings import Semiring
 from .measure import CUBLAS, rungs_of
+from .steps import VECTOR
 
 __all__ = [
     "COUNTED", "counted", "dumps", "heading", "markdown", "median", "rate", "show", "sizes",
@@ -79,7 +80,9 @@ def steps(result: dict[str, Any], n: int) -> Rows:
     seen = result.get("profile", {}).get(str(n), {})
     rows = [["rung", "", "time", "rate", "× the one before", "of the ceiling", "× cuBLAS"]]
     rows[0] += ["pairs a byte", "bytes asked"] + ["from L2", "from DRAM"] * bool(seen)
-    before = 0.0
+    times = {line["rung"]: median(line) for line in reversed(lines)}
+    earlier = {rung.number: rung.after for rung in VECTOR} if gemv else {}
+    before = ""
     for line in [*lines, *([beside] if beside else [])]:
         now, top = median(line), _ceiling(result, line)
         reached = _bandwidth(line) if gemv else rate(line)
@@ -88,7 +91,7 @@ def steps(result: dict[str, Any], n: int) -> Rows:
         row = [
             line["rung"], line["name"], seconds(now),
             _scaled(reached, "B/s") if gemv else _scaled(reached, "/s"),
-            f"{before / now:.2f}" if before and line is not beside else "",
+            _gain(times, earlier.get(line["rung"]) or before, before, now) if line["rung"] else "",
             f"{100 * reached / top:.0f} %" if top and (gemv or line is not beside) else "",
             f"{median(beside) / now:.2f}" if beside and line is not beside else "",
             three(line["pairs"] / moved) if moved else "", _scaled(moved, "B") if moved else "",
@@ -97,13 +100,26 @@ def steps(result: dict[str, Any], n: int) -> Rows:
             dram = counted.get("dram_read", 0.0) + counted.get("dram_written", 0.0)
             row += [_scaled(x, "B") if x else "" for x in (counted.get("l2_bytes", 0.0), dram)]
         rows.append(row)
-        before = now
+        if not line["name"].startswith("tensor cores"):  # each is compared with the tuned tile
+            before = line["rung"]
     return rows
+
+
+def _gain(times: dict[str, float], other: str, before: str, now: float) -> str:
+    """How many times faster than another rung, which is named if it is not the one before."""
+    if other not in times:
+        return ""
+    return f"{times[other] / now:.2f}" + f" (rung {other})" * (other != before)
 
 
 def _tells(line: dict[str, Any], lines: list[dict[str, Any]]) -> bool:
     """Whether a rung's number is its own, so that counters kept by number are this line's."""
     return [other["rung"] for other in lines].count(line["rung"]) < 2
+
+
+def _uses_shared(counts: dict[str, float], pairs: float) -> bool:
+    """Whether shared memory is more than what every launch uses of it."""
+    return 32 * counts["shared_wavefronts"] > 1e-3 * pairs
 
 
 #: What is shown of a profile: heading, and text from a rung's counters and its pairs.
@@ -112,10 +128,12 @@ COUNTED: dict[str, Callable[[dict[str, float], float], str]] = {
     "L1 bytes a pair": lambda c, pairs: three(c["l1_bytes"] / pairs),
     "L2 bytes a pair": lambda c, pairs: three(c["l2_bytes"] / pairs),
     "DRAM": lambda c, _: _scaled(c["dram_read"] + c["dram_written"], "B"),
-    "shared wavefronts": lambda c, _: _scaled(c["shared_wavefronts"], "").strip(),
-    "of them conflicts": lambda c, _: (
+    "shared wavefronts for 32 pairs": lambda c, pairs: (
+        three(32 * c["shared_wavefronts"] / pairs) if _uses_shared(c, pairs) else ""
+    ),
+    "of them conflicts": lambda c, pairs: (
         f"{100 * (c['conflicts_load'] + c['conflicts_store']) / c['shared_wavefronts']:.0f} %"
-        if c["shared_wavefronts"]
+        if _uses_shared(c, pairs)
         else ""
     ),
     "occupancy": lambda c, _: f"{c['occupancy']:.0f} %",
@@ -182,7 +200,7 @@ def table(rows: Rows) -> str:
 def markdown(rows: Rows) -> str:
     head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
     lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |".replace("  |", " |") for line in lines)
 
 
 def heading(result: dict[str, Any]) -> str:

@@ -26,6 +26,8 @@ class Rung:
         The template arguments; None for what is called by the library's public functions.
     call : str
         Which public function that is: a key of :data:`.measure.CALLS`.
+    after : str
+        The number of the rung that it is compared with; the one before it if empty.
     """
 
     number: str
@@ -33,6 +35,7 @@ class Rung:
     why: str
     loop: Loop | VectorLoop | None = None
     call: str = ""
+    after: str = ""
 
 
 _WARPS = Tile(128, 128, 16, 8, 8, 8, 2)
@@ -99,21 +102,21 @@ VECTOR = (
     Rung("2", "one thread per row, column-major", "neighbours read neighbouring words",
          VectorLoop(False)),
     Rung("3", "several threads per row, row-major", "a warp goes along a row",
-         VectorLoop(True, lanes=32)),
+         VectorLoop(True, lanes=32), after="1"),
     Rung("4", "several threads per row, column-major", "as many warps as the chip has room for",
-         VectorLoop(False, lanes=8)),
+         VectorLoop(False, lanes=8), after="2"),
     Rung("5", "several rows per thread, row-major", "a word of x serves two rows",
-         VectorLoop(True, rows=2)),
+         VectorLoop(True, rows=2), after="1"),
     Rung("6", "several rows per thread, column-major", "four rows a load",
-         VectorLoop(False, rows=4, wide=True)),
+         VectorLoop(False, rows=4, wide=True), after="2"),
     Rung("7", "both, row-major", "a warp along two rows, 16 bytes a load",
-         VectorLoop(True, lanes=32, rows=2, wide=True)),
+         VectorLoop(True, lanes=32, rows=2, wide=True), after="3"),
     Rung("8", "both, column-major", "four rows a load, eight threads a row",
-         VectorLoop(False, lanes=8, rows=4, wide=True)),
+         VectorLoop(False, lanes=8, rows=4, wide=True), after="4"),
     Rung("9", "tuned, row-major", "what sm.gemv launches: lanes and parts of k by size",
-         call="gemv"),
+         call="gemv", after="7"),
     Rung("10", "tuned, column-major", "the same for a matrix that lies by columns",
-         call="gemv columns"),
+         call="gemv columns", after="8"),
 )  # fmt: skip
 
 #: Rung 3 of the matrix-vector product with other numbers of threads per row, ...
