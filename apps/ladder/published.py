@@ -45,8 +45,8 @@ PUBLISHED = (
     ),
 )
 
-#: Naive with neighbours along a row, and tiles of 32 × 32: n, naive in ms, then GFLOP/s of tiles and
-#: of cuBLAS.
+#: Naive with neighbours along a row, and tiles of 32 × 32: n, naive in ms, then GFLOP/s of tiles
+#: and of cuBLAS.
 L4 = (
     "rtferraz/cuda-kernel-engineering, 04-tiled-gemm, NVIDIA L4",
     "https://huggingface.co/datasets/rtferraz/cuda-kernel-engineering",
