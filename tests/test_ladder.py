@@ -344,6 +344,30 @@ def test_climbing_along_a_vector(climb, tmp_path):
 
 
 @needs_compiler
+def test_climbing_to_tensor_cores(climb, monkeypatch, tmp_path):
+    """By public calls, once sm.gemm has an argument for it."""
+    asked = []
+
+    def gemm(alpha, a, b, *, semiring, precision=None):
+        asked.append((precision, a.dtype.name))
+        return np.matmul(a, b).view(Device)
+
+    monkeypatch.setattr(sm, "gemm", gemm)
+    out = tmp_path / "r.json"
+    code, text, err = climb("--semiring", "plus_times", "--sizes", "20", "--rungs", "9,10",
+                            "--no-sweeps", "--out", str(out))  # fmt: skip
+    assert (code, err) == (0, "")
+    assert set(asked) == {
+        ("tf32", "float32"), (None, "float16"), ("float32_emulated", "float32"),
+    }  # fmt: skip
+    rows = report.steps(json.loads(out.read_text()), 20)
+    assert [row[0] for row in rows[1:]] == ["9", "10a", "10b", "10c", ""]
+    assert [row[4].partition(" ")[2] for row in rows[2:5]] == ["", "(rung 9)", "(rung 9)"]
+    assert "no argument precision" not in text
+    assert "TF32 needs sm_80" in measure.rungs_of(sm.semirings["plus_times"], "product", 75)[1][0]
+
+
+@needs_compiler
 def test_a_wrong_rung_is_found(climb, monkeypatch):
     right = rungs.product
 
@@ -484,7 +508,9 @@ def test_the_page_is_made_from_the_results():
     }
     assert page.renew(text, results) == text  # python -m apps.ladder was run
     assert example.text() in text
-    line = {"seconds": [1.0], "pairs": 8.0, "n": 2, "rung": "3", "name": "shared memory"}
+    line = {
+        "seconds": [1.0], "pairs": 8.0, "n": 2, "rung": "3", "name": "shared memory", "after": "",
+    }  # fmt: skip
     tiny = {
         "verb": "product", "semiring": {"name": "min_plus", "add": "min(a, b)", "mul": "a + b"},
         "machine": {"gpu": "g"}, "versions": {}, "date": "2000-01-01", "commit": "c", "notes": [],

@@ -86,8 +86,9 @@ def run(args: argparse.Namespace) -> int:
     sizes = args.sizes or _SIZES[verb]
     rungs.plan_of(semiring)  # or an error
     only = frozenset(word.strip() for word in args.rungs.split(",") if word.strip())
-    known = [rung.number for rung in measure.rungs_of(semiring, verb, 90)[0]]
-    if unknown := sorted(only - set(known)):
+    chain, _ = measure.rungs_of(semiring, verb, report.H200[1])
+    known = [rung.number for rung in chain]
+    if unknown := sorted(word for word in only if not measure.wanted(chain, frozenset({word}))):
         raise ValueError(
             f"--rungs: there is no rung {', '.join(unknown)}; there are {', '.join(known)}"
         )
@@ -131,13 +132,11 @@ def _profile(
     from . import measure, profile
 
     options = ["--semiring", args.semiring, "--sizes", str(n)]
-    options += ["--gemv"] * (verb == "gemv") + ["--rungs", ",".join(sorted(only))] * bool(only)
+    options += ["--gemv"] * (verb == "gemv") + ["--rungs", args.rungs] * bool(only)
     found, why_not = profile.counters(options)
     chain, _ = measure.rungs_of(semiring, verb, device.current().arch)
-    numbers = [r.number for r in chain if not only or r.number in only] + [measure.CUBLAS]
-    result["profile"] = {str(n): {}}
-    for place, counts in found.items():
-        result["profile"][str(n)].setdefault(numbers[place], counts)
+    numbers = [*(rung.number for rung in measure.wanted(chain, only)), measure.CUBLAS]
+    result["profile"] = {str(n): {numbers[place]: counts for place, counts in found.items()}}
     if why_not:
         result["notes"].append(f"no counters: {why_not}")
 

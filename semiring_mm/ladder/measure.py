@@ -28,7 +28,9 @@ from ..gpu.views import to_host
 from ..semirings import Semiring
 from .steps import BLOCKS, ELEMENTS, LANES, PRODUCT, ROWS, STAGES, VECTOR, Rung
 
-__all__ = ["CUBLAS", "Operands", "expected", "ladder", "measure", "once", "rungs_of", "whole"]
+__all__ = [
+    "CUBLAS", "Operands", "expected", "ladder", "measure", "once", "rungs_of", "wanted", "whole",
+]  # fmt: skip
 
 Array = Any
 CUBLAS = "cuBLAS"
@@ -147,10 +149,10 @@ CALLS: dict[str, Callable[[Semiring, Operands], Array]] = {
     "gemv columns": _gemv_columns, "cublas": _cublas,
 }  # fmt: skip
 _TENSOR = (
-    Rung("10", "tensor cores, TF32", "64 times the multipliers, on 10-bit fractions", call="tf32"),
-    Rung("10", "tensor cores, float16", "the same on half the bytes", call="float16"),
-    Rung("10", "tensor cores, float32 from three TF32", "the error of float32 at three products",
-         call="float32_emulated"),
+    Rung("10a", "tensor cores, TF32", "many more multipliers, on 10-bit fractions", call="tf32"),
+    Rung("10b", "tensor cores, float16", "the same on half the bytes", call="float16", after="9"),
+    Rung("10c", "tensor cores, float32 from three TF32", "the error of float32 at three products",
+         call="float32_emulated", after="9"),
 )  # fmt: skip
 _FUSED = Rung(
     "10", "fused step", "operands ≥ 0: two steps of k in one three-input instruction", call="fused"
@@ -167,13 +169,20 @@ def rungs_of(semiring: Semiring, verb: str, arch: int) -> tuple[list[Rung], list
         return list(VECTOR), []
     found, notes = list(PRODUCT), []
     if semiring.add_kind == "+" and semiring.mul_kind == "*":
-        if "precision" in inspect.signature(sm.gemm).parameters:
-            found += _TENSOR
-        else:
+        if "precision" not in inspect.signature(sm.gemm).parameters:
             notes.append("rung 10, tensor cores: sm.gemm has no argument precision in this version")
+        elif arch < 80:
+            notes.append(f"rung 10, tensor cores: TF32 needs sm_80, and this is sm_{arch}")
+        else:
+            found += _TENSOR
     elif semiring.domain == "any" and _fused(semiring, arch) is not None:
         found.append(_FUSED)
     return found, notes
+
+
+def wanted(chain: list[Rung], only: frozenset[str]) -> list[Rung]:
+    """The rungs of these numbers, of which "10" is all of 10a, 10b, ...; all if there are none."""
+    return [r for r in chain if not only or {r.number, r.number.rstrip("abc")} & only]
 
 
 def _fused(semiring: Semiring, arch: int) -> Step | None:
@@ -250,7 +259,7 @@ def _line(
     x = _suited(rung, x)
     samples = measure(_call(semiring, rung, x))
     line: dict[str, Any] = {
-        "rung": rung.number, "name": rung.name, "n": n, "seconds": samples,
+        "rung": rung.number, "name": rung.name, "after": rung.after, "n": n, "seconds": samples,
         "pairs": float(n) ** (3 if verb == "product" else 2),
     }  # fmt: skip
     if isinstance(rung.loop, Loop):
@@ -335,8 +344,7 @@ def ladder(
     """
     here = device.current()
     chain, notes = rungs_of(semiring, verb, here.arch)
-    if only:
-        chain = [rung for rung in chain if rung.number in only]
+    chain = wanted(chain, only)
     beside = Rung("", CUBLAS, "", call="cublas")
     sizes = sorted(set(sizes))
     tell("ceilings")
@@ -392,9 +400,7 @@ def once(
 
     chain, _ = rungs_of(semiring, verb, device.current().arch)
     x = _operands(semiring, verb, n, exact=False)
-    chain = [r for r in chain if not only or r.number in only] + [
-        Rung("", CUBLAS, "", call="cublas")
-    ]
+    chain = [*wanted(chain, only), Rung("", CUBLAS, "", call="cublas")]
     calls = [(rung, _call(semiring, rung, _suited(rung, x))) for rung in chain]
     for _, call in calls:
         call()

@@ -12,7 +12,6 @@ from ..gpu import rungs
 from ..gpu.rungs import Loop, VectorLoop
 from ..semirings import Semiring
 from .measure import CUBLAS, rungs_of
-from .steps import VECTOR
 
 __all__ = [
     "COUNTED", "counted", "dumps", "heading", "markdown", "median", "rate", "show", "sizes",
@@ -80,18 +79,17 @@ def steps(result: dict[str, Any], n: int) -> Rows:
     seen = result.get("profile", {}).get(str(n), {})
     rows = [["rung", "", "time", "rate", "× the one before", "of the ceiling", "× cuBLAS"]]
     rows[0] += ["pairs a byte", "bytes asked"] + ["from L2", "from DRAM"] * bool(seen)
-    times = {line["rung"]: median(line) for line in reversed(lines)}
-    earlier = {rung.number: rung.after for rung in VECTOR} if gemv else {}
+    times = {line["rung"]: median(line) for line in lines}
     before = ""
     for line in [*lines, *([beside] if beside else [])]:
         now, top = median(line), _ceiling(result, line)
         reached = _bandwidth(line) if gemv else rate(line)
         moved = line.get("read", 0.0) + line.get("written", 0.0)
-        counted = seen.get(line["rung"] or CUBLAS, {}) if _tells(line, lines) else {}
+        counted = seen.get(line["rung"] or CUBLAS, {})
         row = [
             line["rung"], line["name"], seconds(now),
             _scaled(reached, "B/s") if gemv else _scaled(reached, "/s"),
-            _gain(times, earlier.get(line["rung"]) or before, before, now) if line["rung"] else "",
+            _gain(times, line["after"] or before, before, now) if line["rung"] else "",
             f"{100 * reached / top:.0f} %" if top and (gemv or line is not beside) else "",
             f"{median(beside) / now:.2f}" if beside and line is not beside else "",
             three(line["pairs"] / moved) if moved else "", _scaled(moved, "B") if moved else "",
@@ -100,8 +98,7 @@ def steps(result: dict[str, Any], n: int) -> Rows:
             dram = counted.get("dram_read", 0.0) + counted.get("dram_written", 0.0)
             row += [_scaled(x, "B") if x else "" for x in (counted.get("l2_bytes", 0.0), dram)]
         rows.append(row)
-        if not line["name"].startswith("tensor cores"):  # each is compared with the tuned tile
-            before = line["rung"]
+        before = line["rung"]
     return rows
 
 
@@ -110,11 +107,6 @@ def _gain(times: dict[str, float], other: str, before: str, now: float) -> str:
     if other not in times:
         return ""
     return f"{times[other] / now:.2f}" + f" (rung {other})" * (other != before)
-
-
-def _tells(line: dict[str, Any], lines: list[dict[str, Any]]) -> bool:
-    """Whether a rung's number is its own, so that counters kept by number are this line's."""
-    return [other["rung"] for other in lines].count(line["rung"]) < 2
 
 
 def _uses_shared(counts: dict[str, float], pairs: float) -> bool:
