@@ -94,18 +94,27 @@ def test_every_rung_computes_the_product(semiring):
     on_all_cores(run, [(loop,) for loop in loops])
 
 
+FEW = ("block 1", "block 8", "elements 2", "elements 32", "stages 2", "stages 4")
+ALONG = {
+    *(rung.loop for rung in VECTOR if rung.loop), LANES[2], LANES[256], ROWS[8],
+}  # fmt: skip
+EVERY = [pytest.param(False, id="few"), pytest.param(True, id="all", marks=pytest.mark.slow)]
+
+
 @needs_compiler
+@pytest.mark.parametrize("all_of_them", EVERY)
 @pytest.mark.usefixtures("host")
-def test_every_swept_loop_computes_the_product():
+def test_every_swept_loop_computes_the_product(all_of_them):
     def run(loop):
         multiply(sm.semirings["plus_times"], loop, 19, 35, 21, wide=False)
 
-    on_all_cores(run, [(loop,) for loop in SWEPT.values()])
+    on_all_cores(run, [(SWEPT[name],) for name in (SWEPT if all_of_them else FEW)])
 
 
 @needs_compiler
+@pytest.mark.parametrize("all_of_them", EVERY)
 @pytest.mark.usefixtures("host")
-def test_every_loop_along_a_vector_computes_the_product():
+def test_every_loop_along_a_vector_computes_the_product(all_of_them):
     semiring = sm.semirings["plus_times"]
 
     def run(loop):
@@ -120,7 +129,7 @@ def test_every_loop_along_a_vector_computes_the_product():
                 rungs.gemv(semiring, loop, laid, place, y)
                 assert_array_equal(y, a @ x)
 
-    loops = {*(r.loop for r in VECTOR if r.loop), *LANES.values(), *ROWS.values()}
+    loops = {*ALONG, *LANES.values(), *ROWS.values()} if all_of_them else ALONG
     on_all_cores(run, [(loop,) for loop in loops])
 
 
@@ -134,7 +143,6 @@ def test_the_rungs_compile_for_every_architecture(arch):
     """With fewer elements a thread than they are measured with, which compile faster."""
     small = [
         CLIMBED["1"],
-        Loop(Grid(8, 8, 8, 2, 1)),
         Loop(Grid(8, 8, 8, 4, 4, spread=True, pad=4), wide=True),
         Loop(Tile(32, 32, 16, 4, 2, 8), ahead=True, wide=True),
         Loop(Tile(32, 32, 16, 4, 2, 8), stages=3, ahead=True, wide=True, async_=True),
