@@ -44,8 +44,9 @@ struct Staged : S {
 // AHEAD: what comes next is asked for before the arithmetic: fragments of the next turn, and with one
 // stage the next tile, which waits in registers.
 // With more stages than one, tiles are asked for STAGES - 1 tiles ahead.
+// MOST: turns in the body of the inner loop.
 template <class Step, class Tile, int STAGES, bool AHEAD, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT,
-          bool B_WIDE, bool C_WIDE>
+          bool B_WIDE, bool C_WIDE, int MOST>
 struct Rung {
   using Word = typename Step::Word;
   using Left = Loader<Step, true, Tile, A_K_UNIT, A_WIDE>;
@@ -53,7 +54,7 @@ struct Rung {
   static constexpr int WORDS = Left::WORDS + Right::WORDS;  // of a stage
   static constexpr int BYTES = STAGES * WORDS * int(sizeof(Word));
   static constexpr int TURNS = Tile::BK / Step::DEPTH;
-  static constexpr int UNROLL = TURNS < 4 ? TURNS : 4;
+  static constexpr int UNROLL = TURNS < MOST ? TURNS : MOST;
   static_assert(TURNS % UNROLL == 0, "turns fill the loop's body");
   static_assert(!AHEAD || UNROLL % 2 == 0, "fragments take turns in two sets of registers");
   static_assert(STAGES < 2 || AHEAD, "what is copied beforehand is computed beforehand");
@@ -187,8 +188,8 @@ struct Rung {
 
 // No stage: every thread reads what it needs at each step of k, from wherever the caches have it.
 template <class Step, class Tile, bool AHEAD, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT, bool B_WIDE,
-          bool C_WIDE>
-struct Rung<Step, Tile, 0, AHEAD, A_K_UNIT, A_WIDE, B_K_UNIT, B_WIDE, C_WIDE> {
+          bool C_WIDE, int MOST>
+struct Rung<Step, Tile, 0, AHEAD, A_K_UNIT, A_WIDE, B_K_UNIT, B_WIDE, C_WIDE, MOST> {
   using A = Side<Step, true>;
   using B = Side<Step, false>;
   static constexpr int BYTES = 0;
@@ -214,7 +215,7 @@ struct Rung<Step, Tile, 0, AHEAD, A_K_UNIT, A_WIDE, B_K_UNIT, B_WIDE, C_WIDE> {
     Multiplier<Step, Tile> block;
     block.clear();
     const i64 a_k = A_K_UNIT ? 1 : p.a_k, b_k = B_K_UNIT ? 1 : p.b_k;
-#pragma unroll 4
+#pragma unroll MOST
     for (int k = 0; k < p.k; ++k) {
       Fragment<Step, Tile, 1> fragment;
 #pragma unroll

@@ -204,6 +204,12 @@ def test_a_launch_has_the_shared_memory_that_the_kernel_uses():
     assert "static_assert(Rung::BYTES == 50688" in source_of(CLIMBED["8"])
 
 
+def test_long_functions_are_not_copied_into_every_turn():
+    assert "true, 4>;" in " ".join(source_of(CLIMBED["6"]).split())
+    assert "true, 1>;" in " ".join(source_of(CLIMBED["6"], "log_plus").split())
+    assert "true, 2>;" in " ".join(source_of(CLIMBED["7"], "log_plus").split())
+
+
 def test_each_rung_changes_what_it_says():
     assert CLIMBED["1"].tile.lm == 32
     assert CLIMBED["2"].tile.lm == 1

@@ -17,7 +17,7 @@ import numpy as np
 from ..plan import Plan, make_plan
 from ..semirings import Semiring
 from . import device, vector
-from .source import algebra, kind_of, pack_fields, steps
+from .source import Step, algebra, kind_of, pack_fields, steps
 from .tiles import Tile, choose
 from .views import address, aligned, strides
 
@@ -155,11 +155,15 @@ def product_source(plan: Plan, loop: Loop, wide: Reach) -> str:
     """The text of a loop's kernel, for row-major operands."""
     step = "sr::General<Algebra>" if loop.async_ else "sr::Staged<sr::General<Algebra>>"
     flags = (loop.ahead, True, wide.a, False, wide.b, wide.c)
+    # a copy of a long function for every element in every turn takes minutes to compile
+    slow = kind_of(plan, Step("General"), arg=False) == "slow"
+    most = 4 if not slow else 2 if loop.ahead else 1
     return f"""#include "rungs.cuh"
 {algebra(plan)}
 using Step = {step};
 using Shape = {loop.arguments()};
-using Rung = sr::Rung<Step, Shape, {loop.stages}, {", ".join(str(x).lower() for x in flags)}>;
+using Rung = sr::Rung<Step, Shape, {loop.stages}, {", ".join(str(x).lower() for x in flags)},
+                      {most}>;
 static_assert(Rung::BYTES == {loop.shared}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({loop.tile.threads}, {loop.tile.blocks})
 kernel(const __grid_constant__ sr::ProductParams p) {{
