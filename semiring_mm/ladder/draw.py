@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import IO, TYPE_CHECKING, Any
 
 from .measure import CUBLAS
@@ -76,7 +77,8 @@ def _roofline(axes: Axes, result: dict[str, Any]) -> None:
     lines = [line for line in result["lines"] if line["n"] == n and line.get("read")]
     axes.set(xscale="log", yscale="log", title=f"roofline, n = {n}", ylabel="10¹² pairs a second")
     axes.set_xlabel("pairs for each byte asked of global memory")
-    copy, roofs = result["copy"], result["ceilings"]
+    copy = result["copy"]
+    roofs = result["ceilings"] if result["verb"] == "product" else {}  # which no vector comes near
     points = [(line["pairs"] / (line["read"] + line["written"]), rate(line)) for line in lines]
     left, right = min(x for x, _ in points) / 2, max(x for x, _ in points) * 6
     top = max(roofs.values(), default=copy * right)
@@ -86,10 +88,25 @@ def _roofline(axes: Axes, result: dict[str, Any]) -> None:
     for name, roof in roofs.items():
         axes.plot([roof / copy, right], [roof / _T] * 2, color="gray", lw=1)
         label = "inner loop alone" if name == "general" else "fused inner loop alone"
-        axes.text(right, roof / _T, label, color="gray", va="bottom", ha="right", fontsize=7)
+        axes.text(
+            roof / copy, roof / _T, f"{label} ", color="gray", va="center", ha="right", fontsize=7
+        )
+    groups: list[
+        tuple[float, float, list[str]]
+    ] = []  # rungs at almost the same point share a label
     for line, (x, y) in zip(lines, points, strict=True):
         axes.plot(x, y / _T, "o", ms=5, color="C0")
-        axes.annotate(line["rung"], (x, y / _T), (4, -3), textcoords="offset points", fontsize=8)
+        name = line["rung"] or line["name"]
+        for i, (u, v, names) in enumerate(groups):
+            if abs(math.log(x / u)) < 0.45 and abs(math.log(y / v)) < 0.15:
+                groups[i] = (max(x, u), v, [*names, name])
+                break
+        else:
+            groups.append((x, y, [name]))
+    for x, y, names in groups:
+        axes.annotate(
+            ", ".join(names), (x, y / _T), (6, -3), textcoords="offset points", fontsize=8
+        )
     axes.set_xlim(left, right)
     axes.grid(color="#dddddd", lw=0.6)
 
