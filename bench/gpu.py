@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import semiring_mm as sm
+from semiring_mm.gpu.clock import elapsed, timed
 
 from . import gpu_ceilings
 from .cases import (
@@ -53,24 +54,11 @@ class Events(Wall):
 
     def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
         result = []
-        took = gpu_ceilings.elapsed(lambda: result.append(call()))
+        took = elapsed(lambda: result.append(call()))
         return took, result[0]
 
     def __call__(self, call: Callable[[], Any], repeats: int) -> float:
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        host, few = 0.0, min(repeats, 8)
-        if repeats > 1:  # how long it takes the host to issue them
-            begin = time.perf_counter()
-            for _ in range(few):
-                call()
-            host = (time.perf_counter() - begin) / few * repeats
-        gpu_ceilings.spin(1.3 * host + 2e-4)
-        start.record()
-        for _ in range(repeats):
-            call()
-        end.record()
-        end.synchronize()
-        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3 / repeats
+        return timed(call, repeats)
 
 
 # Data, and rows of results on the host

@@ -1,17 +1,16 @@
 """What a CUDA device can do at most: loops of registers and shared memory, and copying memory.
 
-Each form of an inner step is written into the loop of ``ceilings.cuh`` and compiled and launched as
-the library's own kernels are. The entries are random and every accumulator is fed back, so that
-nothing can be hoisted or left out; a ceiling is the best sample of its best form.
+Each form of an inner step is written into the loop of ``kernels/ceiling.cuh`` and compiled and
+launched as the library's own kernels are. The entries are random and every accumulator is fed back,
+so that nothing can be hoisted or left out; a ceiling is the best sample of its best form.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import Any
 
-from .machine import ROOT
+from semiring_mm.gpu import ceiling
+from semiring_mm.gpu.ceiling import TILES
 
 
 @dataclass(frozen=True)
@@ -67,21 +66,16 @@ STEPS: dict[str, dict[str, Step]] = {
     "or-and bits": {"and, or": Step("bits", "c | (a0 & b0)", 1, 32)},
 }  # fmt: skip
 COPY = "copy"
-#: Accumulators of a thread, and the steps of k in the body of the loop.
-TILES = ((8, 8, 4), (8, 8, 16), (8, 16, 4), (8, 16, 16))
-_THREADS, _BK, _WAVES = 256, 16, 24  # as in ceilings.cuh; blocks for each multiprocessor
 _COPY_BYTES = 1 << 30
 
 
 def source(step: Step, tile: tuple[int, int, int]) -> str:
     """The text of one loop's kernel."""
     word, entry, start = ENTRIES[step.kind]
-    loop = (ROOT / "bench" / "ceilings.cuh").read_text(encoding="utf-8")
     names = "\n".join(
         f"    [[maybe_unused]] const Word a{d} = a[{d}], b{d} = b[{d}];" for d in range(step.depth)
     )
-    return f"""{loop}
-struct Form {{
+    form = f"""struct Form {{
   using Word = {word};
   static constexpr int DEPTH = {step.depth};
   SR_FN static sr::u32 entry(sr::u32 r) {{ return {entry}; }}
@@ -93,88 +87,21 @@ struct Form {{
     return {step.take};
   }}
 }};
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ bench::Params p) {{
-  bench::Loop<Form, {tile[0]}, {tile[1]}, {tile[2]}>::run(p);
-}}
 """
-
-
-@functools.cache
-def spin_kernel() -> Any:
-    """A kernel of one thread that keeps the device busy while the host issues what is timed."""
-    from semiring_mm.gpu import device
-
-    return device.current().kernel(
-        """#include "base.cuh"
-struct Params { sr::i64 nanoseconds; };
-extern "C" __global__ void __launch_bounds__(32)
-kernel(const __grid_constant__ Params p) {
-  sr::i64 start, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  while (now - start < p.nanoseconds);
-}
-"""
-    )
-
-
-def spin(seconds: float) -> None:
-    """Keep the current stream busy for so long."""
-    from semiring_mm.gpu.source import pack
-
-    spin_kernel().launch(1, 32, 0, pack((int(1e9 * seconds),), ()))
+    return ceiling.source(form, tile)
 
 
 def measure(
-    ceiling: str, threads: int = 0, *, seconds: float = 0.005, repeat: int = 5
+    name: str, threads: int = 0, *, seconds: float = 0.005, repeat: int = 5
 ) -> dict[str, list[float]]:
     """Every form's samples: pairs a second, or for "copy" bytes read and written."""
-    if ceiling == COPY:
-        return {"device to device": _copies(_COPY_BYTES if seconds >= 0.005 else 1 << 24, repeat)}
+    if name == COPY:
+        size = _COPY_BYTES if seconds >= 0.005 else 1 << 24
+        return {"device to device": ceiling.copies(size, repeat)}
     return {
-        f"{form}; {tile[0]} × {tile[1]} × {tile[2]}": _rates(step, tile, seconds, repeat)
-        for form, step in STEPS[ceiling].items()
+        f"{form}; {tile[0]} × {tile[1]} × {tile[2]}": ceiling.rates(
+            source(step, tile), tile, step.pairs, seconds=seconds, repeat=repeat
+        )
+        for form, step in STEPS[name].items()
         for tile in TILES
     }
-
-
-def _rates(step: Step, tile: tuple[int, int, int], seconds: float, repeat: int) -> list[float]:
-    import cupy
-
-    from semiring_mm.gpu import device
-    from semiring_mm.gpu.source import pack
-
-    here = device.current()
-    blocks = _WAVES * here.sms
-    out = cupy.empty(blocks * _THREADS, cupy.uint32)
-    kernel = here.kernel(source(step, tile))
-    turn = float(blocks * _THREADS * tile[0] * tile[1] * _BK * step.pairs)  # pairs
-
-    def rate(turns: int) -> float:
-        params = pack((out.data.ptr,), (turns, 12345, 1))
-        return turns * turn / elapsed(lambda: kernel.launch(blocks, _THREADS, 0, params))
-
-    rate(2)
-    turns = max(2, int(rate(10) * seconds / turn))
-    return [rate(turns) for _ in range(repeat)]
-
-
-def _copies(size: int, repeat: int) -> list[float]:
-    import cupy
-
-    x = cupy.random.default_rng(1).random(size // 4, dtype=cupy.float32)
-    y = cupy.empty_like(x)
-    return [2 * size / elapsed(lambda: cupy.copyto(y, x)) for _ in range(repeat + 1)][1:]
-
-
-def elapsed(call: Any) -> float:
-    """Seconds of the device between two events around a call."""
-    import cupy
-
-    start, end = cupy.cuda.Event(), cupy.cuda.Event()
-    start.record()
-    call()
-    end.record()
-    end.synchronize()
-    return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3

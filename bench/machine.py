@@ -11,9 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from semiring_mm.gpu import about
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "numpy llvmlite scipy networkx igraph networkit tropical-gemm numba matplotlib".split()
-ON_DEVICE = "numpy cupy-cuda13x cupy-cuda12x torch jax".split()
 
 
 def cores() -> int:
@@ -34,48 +35,8 @@ def describe() -> dict[str, Any]:
 
 
 def describe_device() -> dict[str, Any]:
-    """The current CUDA device."""
-    import cupy
-
-    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())
-    return {
-        "gpu": properties["name"].decode(),
-        "arch": f"sm_{properties['major']}{properties['minor']}",
-        "multiprocessors": properties["multiProcessorCount"],
-        "memory_gib": round(properties["totalGlobalMem"] / 2**30, 1),
-        "l2_mib": round(properties["l2CacheSize"] / 2**20, 1),
-        "host": f"{_cpu()}, {cores()} cores",
-        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
-        **_driver_says(),
-    }
-
-
-def _driver_says() -> dict[str, str]:
-    """What nvidia-smi knows of the first device."""
-    names = {"driver_version": "driver", "clocks.max.sm": "clock", "power.limit": "power"}
-    command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "--id=0"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return dict(zip(names.values(), done.stdout.strip().split(", "), strict=False))
-
-
-def device_versions() -> dict[str, str]:
-    """Versions of what takes part on a CUDA device."""
-    import cupy
-    from cupy.cuda import nvrtc
-
-    def dotted(number: int) -> str:
-        return f"{number // 1000}.{number % 1000 // 10}"
-
-    found = {"python": platform.python_version()} | _installed(ON_DEVICE)
-    return {k: v for k, v in found.items() if v != "absent"} | {
-        "CUDA runtime": dotted(cupy.cuda.runtime.runtimeGetVersion()),
-        "CUDA of the driver": dotted(cupy.cuda.runtime.driverGetVersion()),
-        "NVRTC": ".".join(map(str, nvrtc.getVersion())),
-        "cuBLAS": str(cupy.cuda.cublas.getVersion(cupy.cuda.device.get_cublas_handle())),
-    }
+    """The current CUDA device, and the machine around it."""
+    return about.describe() | {"host": f"{_cpu()}, {cores()} cores"}
 
 
 def _cpu() -> str:

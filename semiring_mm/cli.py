@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .ladder import command as ladder
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -113,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _say(f"error: {what}", 2)
-    except (ValueError, TypeError, MemoryError, ImportError) as error:
+    except (ValueError, TypeError, MemoryError, ImportError, AssertionError) as error:
         return _say(f"error: {str(error) or type(error).__name__}", 2)
 
 
@@ -197,6 +199,14 @@ def _parser() -> _Parser:
 
     info = commands.add_parser("info", help="engines, devices, versions, caches")
     info.set_defaults(run=_info)
+    climb = commands.add_parser(
+        "ladder",
+        allow_abbrev=False,
+        help="the textbook steps to a fast product on a GPU, one by one",
+        description="Run the textbook steps from the plain loop to this library's product on a "
+        "GPU; check each against NumPy and measure it. docs/ladder.md explains them.",
+    )
+    ladder.add_options(climb)
     commands.add_parser("bench", help="measure this machine (in a checkout of the repository)")
     return parser
 

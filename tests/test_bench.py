@@ -316,7 +316,7 @@ def test_device_ceilings_are_loops_of_one_step():
             assert ("a1" in step.take) == (step.depth == 2)
             text = gpu_ceilings.source(step, (8, 16, 4))
             assert f"return {step.take};" in text
-            assert "bench::Loop<Form, 8, 16, 4>::run(p);" in text
+            assert "sr::Ceiling<Form, 8, 16, 4>::run(p);" in text
 
 
 def test_device_ceilings_compile():

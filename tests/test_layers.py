@@ -16,12 +16,15 @@ ORDER = """
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
     cpu.sweep cpu.search cpu.threads cpu.memory cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
-    gpu.closure gpu.memory gpu.engine
+    gpu.closure gpu.memory gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config blas einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
     graphs.search
     gradients torch jax csgraph
-    __init__ plot cli __main__
+    __init__ plot
+    ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
+    ladder.command
+    cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 #: Methods that hand over to a module above, imported when they are called.
@@ -58,7 +61,7 @@ def imports(name, path):
         n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
     ]
     typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
-    known = {n for n, _ in modules()} | {"cpu", "graphs", "nx"}
+    known = {n for n, _ in modules()} | {"cpu", "graphs", "ladder", "nx"}
     for node in ast.walk(tree):
         if node in typing_only:
             continue

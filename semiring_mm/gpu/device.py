@@ -11,16 +11,18 @@ import functools
 import hashlib
 import os
 import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ..cache import cache_directory
 from ..version import __version__
 
-__all__ = ["Device", "Kernel", "compile_source", "current", "headers", "why_not"]
+__all__ = ["Device", "Kernel", "compile_ahead", "compile_source", "current", "headers", "why_not"]
 
 _lock = threading.RLock()
-_MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_LOCAL, _REGISTERS, _MAX_SHARED = 3, 4, 8  # of CUfunction_attribute; the last in dynamic bytes
 
 
 @functools.cache
@@ -85,6 +87,13 @@ def _compiled(source: str, arch: int, own: str) -> bytes:
     return cubin
 
 
+def compile_ahead(sources: Iterable[str]) -> None:
+    """Compile for the current device into the disk cache, several at once."""
+    arch = current().arch
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda source: _compiled(source, arch), sources))
+
+
 class Kernel:
     """A compiled entry on one device."""
 
@@ -96,6 +105,21 @@ class Kernel:
         self._module.load(cubin)
         self._function = self._module.get_function("kernel")
         self._shared = 48 << 10
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread."""
+        return int(self._driver.funcGetAttribute(_REGISTERS, self._function.ptr))
+
+    @property
+    def spilled(self) -> int:
+        """Bytes of a thread that did not fit into registers."""
+        return int(self._driver.funcGetAttribute(_LOCAL, self._function.ptr))
+
+    def occupancy(self, threads: int, shared: int) -> int:
+        """Blocks of so many threads and bytes of shared memory that fit on a multiprocessor."""
+        count = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
+        return int(count(self._function.ptr, threads, shared))
 
     def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
         """Run on the current device and stream; returns at once."""

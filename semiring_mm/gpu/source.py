@@ -15,7 +15,8 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "find_source", "join_source", "kind_of", "matrix_step", "pack", "product_source",
+    "algebra", "find_source", "join_source", "kind_of", "matrix_step", "pack", "pack_fields",
+    "product_source",
     "steps", "word_size",
 ]  # fmt: skip
 
@@ -397,3 +398,9 @@ def _packer(longs: int, ints: int) -> struct.Struct:
 def pack(longs: tuple[int, ...], ints: tuple[int, ...]) -> bytes:
     """A parameter struct: its 8-byte fields, then its 4-byte ones."""
     return _packer(len(longs), len(ints)).pack(*longs, *ints)
+
+
+def pack_fields(fields: dict[str, int]) -> bytes:
+    """The parameters of a product by name; those that are not given are 0."""
+    values = tuple(fields.get(name, 0) for name in PRODUCT)
+    return pack(values[: -len(_INTS)], values[-len(_INTS) :])

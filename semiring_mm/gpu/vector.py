@@ -21,7 +21,7 @@ from ..plan import (
 from ..semirings import Semiring
 from . import device
 from .facts import facts
-from .source import PRODUCT, algebra, pack, word_size
+from .source import algebra, pack_fields, word_size
 from .views import address, aligned, scaled
 
 __all__ = ["Shape", "gemv", "join_vector_source", "shape", "vector_source"]
@@ -178,7 +178,7 @@ def gemv(
         "splits": way.splits, "k_split": way.k_split,
         "mode": mode_of(accumulate, alpha, beta),
     }  # fmt: skip
-    params = _params(fields)
+    params = pack_fields(fields)
     source = vector_source(plan, k_unit, wide, way.lanes, way.rows)
     shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
     here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params)
@@ -188,11 +188,3 @@ def gemv(
         join.launch(-(-m // 32), threads, threads * word_size(plan), params)
     if bad is not None and int(bad[0]):
         raise overflow(semiring, y.dtype)
-
-
-_LONGS = PRODUCT.index("m")  # fields before this one have 8 bytes
-
-
-def _params(fields: dict[str, int]) -> bytes:
-    values = tuple(fields.get(name, 0) for name in PRODUCT)
-    return pack(values[:_LONGS], values[_LONGS:])

@@ -1,26 +1,23 @@
 // What the multiprocessors can do at most: outer products in registers, fed from shared memory, and
 // nothing else. No global memory, no barriers, no edges; what a product reaches of this is its own.
 //
-// A Form (written by gpu_ceilings.py) has the Word of an accumulator, the DEPTH in steps of k that it
-// takes at once, entry(random bits), start() and take(c, a, b, odd, unit).
-#include "base.cuh"
+// A Form has the Word of an accumulator, the DEPTH in steps of k that it takes at once, entry(random
+// bits), start() and take(c, a, b, odd, unit).
+#pragma once
+#include "steps.cuh"
 
-namespace bench {
+namespace sr {
 
-using namespace sr;
-
-struct Params {
+struct CeilingParams {
   u32* out;  // [blocks][THREADS], so that nothing may be left out
   i32 turns;
   u32 seed;
   i32 unit;  // 1, which the compiler does not know
 };
 
-constexpr int THREADS = 256, BK = 16, SIDE = 128;  // of a block, and of what lies in shared memory
-
 // Four words at once; volatile, because every turn reads the same words again.
 template <class Word>
-SR_FN void load(Word (&x)[4], u32 at) {
+SR_FN void load_again(Word (&x)[4], u32 at) {
   u32 raw[4];
   asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3]) : "r"(at));
@@ -36,13 +33,14 @@ SR_FN u32 scrambled(u32 x) {
 
 // TM x TN accumulators a thread; the body of the loop is STEPS steps of k.
 template <class Form, int TM, int TN, int STEPS>
-struct Loop {
+struct Ceiling {
   using Word = typename Form::Word;
+  static constexpr int THREADS = 256, BK = 16, SIDE = 128;  // of a block, of what lies in shared memory
   static constexpr int DEPTH = Form::DEPTH;
   static_assert(TM % 4 == 0 && TN % 4 == 0, "words are loaded four at a time");
   static_assert(BK % STEPS == 0 && STEPS % DEPTH == 0, "a turn is BK steps of k");
 
-  SR_FN static void run(const Params& p) {
+  SR_FN static void run(const CeilingParams& p) {
     __shared__ __align__(16) u32 as[BK * SIDE], bs[BK * SIDE];  // [BK][SIDE] each
     for (int i = int(threadIdx.x); i < BK * SIDE; i += THREADS) {
       as[i] = Form::entry(scrambled(p.seed + 2 * i));
@@ -91,11 +89,35 @@ struct Loop {
 #pragma unroll
     for (int q = 0; q < T; q += 4) {
       Word group[4];
-      load(group, at + q % 8 * 64);
+      load_again(group, at + q % 8 * 64);
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[q + i] = group[i];
     }
   }
 };
 
-}  // namespace bench
+// The form of a step of the library's own, on operands that it computes without a special case.
+template <class S>
+struct Formed {
+  using Word = typename S::Word;
+  static constexpr int DEPTH = S::DEPTH;
+  static_assert(sizeof(Word) == 4, "words are loaded as 32 bits");
+
+  // Bits of a float in [1, 2), of a small integer, of 32 truth values.
+  SR_FN static u32 entry(u32 r) {
+    if constexpr (Is<Word>::floating) return 0x3f800000u | r >> 9;
+    else return Word(-1) < Word(0) ? r >> 22 : r;
+  }
+  SR_FN static Word start() { return S::start(); }
+  SR_FN static Word take(Word c, const Word* a, const Word* b, bool odd, i32 unit) {
+    if constexpr (S::MIXED) {
+      if (odd) S::take_mixed(c, a, b, unit);
+      else S::take(c, a, b);
+    } else {
+      S::take(c, a, b);
+    }
+    return c;
+  }
+};
+
+}  // namespace sr

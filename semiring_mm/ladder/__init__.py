@@ -1,0 +1,1 @@
+"""The textbook steps from the plain loop to this library's product, run and measured one by one."""
