@@ -66,7 +66,7 @@ def compile_source(source: str, arch: int, own: str = "") -> tuple[bytes, str]:
     return cubin + b"\0", report  # CuPy's binding drops the last byte
 
 
-def _compiled(source: str, arch: int, own: str) -> bytes:
+def _compiled(source: str, arch: int, own: str = "") -> bytes:
     """The machine code, from the disk cache where it is there.
 
     The key covers all that the code depends on: the source, every header, the compiler.

@@ -108,7 +108,7 @@ class Loop:
         """The tile as C++."""
         tile = self.tile
         if isinstance(tile, Tile):
-            return f"sr::Tile<{tile.arguments()}>"
+            return f"sr::{tile.struct()}"
         values = (str(x).lower() for x in astuple(tile)[:-1])
         return f"sr::Grid<{', '.join(values)}>"
 

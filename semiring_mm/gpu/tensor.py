@@ -13,7 +13,7 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .source import KINDS as ENTRIES
-from .source import PRODUCT, STORAGE, algebra, pack
+from .source import STORAGE, algebra, pack, pack_fields
 from .views import address, aligned, strides
 
 __all__ = [
@@ -246,25 +246,17 @@ def tensor_product(
     tiles_m, tiles_n = -(-m // _BM), -(-n // kind.bn)
     tiles = tiles_m * tiles_n * batch
     splits, depth = _split(tiles, k, kind.bk, here.sms)
-    whole = tiles if splits == 1 else 0
     parts = None
     if splits > 1:
         parts = here.xp.empty(tiles * splits * _BM * kind.bn * 4, np.uint8)
-    longs = {
+    params = pack_fields({
         "c": address(c), "parts": address(parts), "flags": address(flags),
         "a_batch": int(left.batched), "b_batch": int(right.batched),
         "c_m": c_at[1], "c_n": c_at[2], "c_batch": c_at[0], "alpha": alpha, "beta": beta,
-    }  # fmt: skip
-    ints = {
         "m": m, "n": n, "k": k, "batch": batch, "tiles_m": tiles_m, "tiles_n": tiles_n,
-        "whole": whole, "splits": splits, "k_split": depth, "mode": mode, "forbidden": forbidden,
-        "unless": unless, "unit": 1,
-    }  # fmt: skip
-    first = PRODUCT.index("m")
-    params = pack(
-        tuple(longs.get(x, 0) for x in PRODUCT[:first]),
-        tuple(ints.get(x, 0) for x in PRODUCT[first:]),
-    )
+        "whole": tiles if splits == 1 else 0, "splits": splits, "k_split": depth,
+        "mode": mode, "forbidden": forbidden, "unless": unless, "unit": 1,
+    })  # fmt: skip
     here.kernel(tensor_source(kernel), "a").launch(
         min(tiles * splits, here.sms), _THREADS + _COPYING, kernel.shared,
         left.map + right.map + params,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import os
 import subprocess
@@ -126,8 +125,7 @@ def _gemv_columns(semiring: Semiring, x: Operands) -> Array:
 
 def _precise(precision: str) -> Callable[[Semiring, Operands], Array]:
     def call(semiring: Semiring, x: Operands) -> Array:
-        gemm: Any = sm.gemm
-        return gemm(None, x.a, x.b, semiring=semiring, precision=precision)
+        return sm.gemm(None, x.a, x.b, semiring=semiring, precision=precision)
 
     return call
 
@@ -169,9 +167,7 @@ def rungs_of(semiring: Semiring, verb: str, arch: int) -> tuple[list[Rung], list
         return list(VECTOR), []
     found, notes = list(PRODUCT), []
     if semiring.add_kind == "+" and semiring.mul_kind == "*":
-        if "precision" not in inspect.signature(sm.gemm).parameters:
-            notes.append("rung 10, tensor cores: sm.gemm has no argument precision in this version")
-        elif arch < 80:
+        if arch < 80:
             notes.append(f"rung 10, tensor cores: TF32 needs sm_80, and this is sm_{arch}")
         else:
             found += _TENSOR
@@ -277,7 +273,7 @@ def _line(
     elif rung.call == "matmul":
         here = device.current()
         tile = rungs.chosen(semiring, n, here.sms, here.arch, here.name)
-        line |= {"arguments": f"sr::Tile<{tile.arguments()}>", "stages": 2}
+        line |= {"arguments": f"sr::{tile.struct()}", "stages": 2}
         line |= rungs.traffic(tile, 2, n, n, n)._asdict()
     elif verb == "gemv":
         line |= {"read": 4.0 * (n * n + n), "written": 4.0 * n}

@@ -250,7 +250,7 @@ def show(semiring: Semiring, verb: str, sizes: Iterable[int]) -> str:
                 traffic = rungs.vector_traffic(way, n, n)
             elif rung.call == "matmul":
                 tile = rungs.chosen(semiring, n, sms, arch)
-                arguments = f"sr::Tile<{tile.arguments()}> on {sms} multiprocessors"
+                arguments = f"sr::{tile.struct()} on {sms} multiprocessors"
                 traffic = rungs.traffic(tile, 2, n, n, n)
             moved = traffic.read + traffic.written if traffic else 0.0
             pairs = float(n) ** (3 if verb == "product" else 2)
