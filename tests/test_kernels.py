@@ -736,6 +736,27 @@ def test_gemv_of_every_layout(name, dtype):
     on_all_cores(run, ("C", "F", "odd", "strided"))
 
 
+# --- sums of matrices ---------------------------------------------------------------------------
+
+SIGNS = ((1, 1, 0, -1), (1, 0, -1, 1), (0, 1, 1, 0))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_in_place(dtype, how):
+    """Outputs are inputs, too; nothing is read or written around them."""
+    for shape in [(1, 1), (3, 8), (70, 40), (2, 1100)]:
+        rng = np.random.default_rng(20)
+        x = [rng.integers(-9, 9, shape).astype(dtype) for _ in range(4)]
+        expected = [sum(s * v for s, v in zip(row, x, strict=True)) for row in SIGNS]
+        x = [lay(v, how, nan) for v in x]
+        out = (x[3], x[0], lay(np.zeros(shape, dtype), how, nan))
+        engine.combine(SIGNS, x, out)
+        for found, right in zip(out, expected, strict=True):
+            assert_array_equal(found, right)
+    engine.combine(SIGNS, [v[:0] for v in x], [v[:0] for v in out])  # nothing to do
+
+
 # --- closures -----------------------------------------------------------------------------------
 
 
