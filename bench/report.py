@@ -23,6 +23,8 @@ MARKERS = {
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
     "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
+    "strassen-cpu": ("<!-- bench-strassen-cpu:begin -->", "<!-- bench-strassen-cpu:end -->"),
+    "strassen-cuda": ("<!-- bench-strassen-cuda:begin -->", "<!-- bench-strassen-cuda:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 
