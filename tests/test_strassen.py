@@ -98,6 +98,21 @@ def test_the_number_of_multiplications(shape, levels, pairs, monkeypatch):
     assert sum(done) == pairs
 
 
+@pytest.mark.parametrize("order", "CF")
+def test_temporary_matrices_lie_as_the_operands(order, monkeypatch):
+    """So that a pass reads and writes everything along memory."""
+    seen, product = [], engine.product
+
+    def look(semiring, a, b, c, **options):
+        seen.extend(x.strides[0] < x.strides[1] for x in (a, b, c))
+        product(semiring, a, b, c, **options)
+
+    monkeypatch.setattr(engine, "product", look)
+    a, b, c = (np.ones((8, 8), order=order) for _ in range(3))
+    sm.strassen(a, b, levels=2, out=c)
+    assert seen == [order == "F"] * 3 * 49
+
+
 @pytest.mark.parametrize("shape", [(512, 512, 512), (401, 600, 1030)], ids=str)
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_workspace(shape, levels):
