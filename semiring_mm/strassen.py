@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -164,8 +162,14 @@ def _peeled(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array)
     _multiply(engine, s, a[m:], b, c[m:])
 
 
-#: U₃, U₅ and U₇ of P₁, P₆, P₇, P₅ and P₃, in Winograd's names.
-_JOIN = ((1, 1, 1, 0, 0), (1, 1, 0, 1, 1), (1, 1, 1, 1, 0))
+#: Of P₁, P₆, P₇, P₅, P₃, in whose places are then U₃, U₇, U₅: (to, left, sign, right).
+_JOIN = (
+    (5, 0, 1, 1),  # U₂ ← P₁ + P₆
+    (2, 5, 1, 2),  # U₃ ← U₂ + P₇
+    (5, 5, 1, 3),  # U₄ ← U₂ + P₅
+    (3, 2, 1, 3),  # U₇ ← U₃ + P₅
+    (1, 5, 1, 4),  # U₅ ← U₄ + P₃
+)
 
 
 def _winograd(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
@@ -182,30 +186,34 @@ def _winograd(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Arra
     second = first + k * n
     x, y = _laid(work[: m * k], a11), _laid(work[first:second], b11)
     p1 = _laid(work[: m * n], c11)
-    total: Callable[..., None] = functools.partial(engine.combine, ((1, 1),))
-    difference: Callable[..., None] = functools.partial(engine.combine, ((1, -1),))
 
-    def times(left: Array, right: Array, to: Array) -> None:
+    def add(left: Array, right: Array, to: Array) -> None:
+        engine.combine(((2, 0, 1, 1),), (left, right, to))
+
+    def subtract(left: Array, right: Array, to: Array) -> None:
+        engine.combine(((2, 0, -1, 1),), (left, right, to))
+
+    def multiply(left: Array, right: Array, to: Array) -> None:
         _winograd(engine, left, right, to, levels - 1, work[second:])
 
-    difference((a11, a21), (x,))  # S₃
-    difference((b22, b12), (y,))  # T₃
-    times(x, y, c21)  # P₇
-    total((a21, a22), (x,))  # S₁
-    difference((b12, b11), (y,))  # T₁
-    times(x, y, c22)  # P₅
-    difference((x, a11), (x,))  # S₂
-    difference((b22, y), (y,))  # T₂
-    times(x, y, c12)  # P₆
-    difference((a12, x), (x,))  # S₄
-    times(x, b22, c11)  # P₃
-    times(a11, b11, p1)  # P₁
-    engine.combine(_JOIN, (p1, c12, c21, c22, c11), (c21, c12, c22))  # U₃, U₅, U₇
-    difference((y, b21), (y,))  # T₄
-    times(a22, y, c11)  # P₄
-    difference((c21, c11), (c21,))  # U₆
-    times(a12, b21, c11)  # P₂
-    total((p1, c11), (c11,))  # U₁
+    subtract(a11, a21, x)  # S₃
+    subtract(b22, b12, y)  # T₃
+    multiply(x, y, c21)  # P₇
+    add(a21, a22, x)  # S₁
+    subtract(b12, b11, y)  # T₁
+    multiply(x, y, c22)  # P₅
+    subtract(x, a11, x)  # S₂
+    subtract(b22, y, y)  # T₂
+    multiply(x, y, c12)  # P₆
+    subtract(a12, x, x)  # S₄
+    multiply(x, b22, c11)  # P₃
+    multiply(a11, b11, p1)  # P₁
+    engine.combine(_JOIN, (p1, c12, c21, c22, c11))  # U₃ in c21, U₇ in c22, U₅ in c12
+    subtract(y, b21, y)  # T₄
+    multiply(a22, y, c11)  # P₄
+    subtract(c21, c11, c21)  # U₆
+    multiply(a12, b21, c11)  # P₂
+    add(p1, c11, c11)  # U₁
 
 
 def _quarters(x: Array) -> tuple[Array, Array, Array, Array]:

@@ -18,45 +18,32 @@ Array = NDArray[Any]
 _STRIP = 64 << 10  # bytes of each matrix that stay in the second-level cache
 
 
-def combine(signs: Sequence[Sequence[int]], x: Sequence[Array], out: Sequence[Array]) -> None:
-    """``out[i] ← Σ_j signs[i][j] · x[j]``, entry by entry; an output may be one of the inputs.
+def combine(sums: Sequence[tuple[int, int, int, int]], arrays: Sequence[Array]) -> None:
+    """Sums of matrices, entry by entry, one after the other.
 
     Parameters
     ----------
-    signs : sequence of sequences of {-1, 0, 1}
-        One for each output, with two terms at least, of which the first has sign 1. They are added
-        from left to right.
-    x, out : sequences of ndarray (m, n)
-        Floating point, any strides.
+    sums : sequence of (to, left, sign, right)
+        ``arrays[to] ← arrays[left] + sign · arrays[right]``, with sign 1 or -1. Where `to` is the
+        number of arrays, it is a temporary value that later sums may read and replace.
+    arrays : sequence of ndarray (m, n)
+        Floating point, any strides. Two may be the same matrix.
     """
-    if abs(out[0].strides[0]) < abs(out[0].strides[1]):
-        x, out = [v.T for v in x], [v.T for v in out]
-    m, n = out[0].shape
-    step = max(1, _STRIP // (n * out[0].itemsize or 1))
-    tasks = [
-        functools.partial(
-            _strip, signs, [v[i : i + step] for v in x], [v[i : i + step] for v in out]
-        )
-        for i in range(0, m, step)
-    ]
-    threads.run(tasks)
+    if abs(arrays[0].strides[0]) < abs(arrays[0].strides[1]):
+        arrays = [x.T for x in arrays]
+    m, n = arrays[0].shape
+    step = max(1, _STRIP // (n * arrays[0].itemsize or 1))
+    threads.run(
+        [
+            functools.partial(_strip, sums, [x[i : i + step] for x in arrays])
+            for i in range(0, m, step)
+        ]
+    )
 
 
-def _strip(signs: Sequence[Sequence[int]], x: list[Array], out: list[Array]) -> None:
-    sums = []
+def _strip(sums: Sequence[tuple[int, int, int, int]], strips: list[Array]) -> None:
+    if any(to == len(strips) for to, *_ in sums):
+        strips = [*strips, np.empty(strips[0].shape, strips[0].dtype)]
     with np.errstate(all="ignore"):
-        for row in signs:
-            first, second, *rest = ((sign, v) for sign, v in zip(row, x, strict=True) if sign)
-            plain = len(signs) == 1 and not rest  # each entry is read just before it is written
-            value = _add(first[1], *second, out[0] if plain else None)
-            for sign, v in rest:
-                _add(value, sign, v, value)
-            sums.append(value)
-        for target, value in zip(out, sums, strict=True):
-            if value is not target:
-                target[...] = value
-
-
-def _add(x: Array, sign: int, y: Array, out: Array | None) -> Array:
-    result: Array = (np.add if sign > 0 else np.subtract)(x, y, out=out)
-    return result
+        for to, left, sign, right in sums:
+            (np.add if sign > 0 else np.subtract)(strips[left], strips[right], out=strips[to])

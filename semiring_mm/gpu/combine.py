@@ -17,40 +17,50 @@ Array = Any
 _THREADS = 256  # sr::Combine's
 
 
+Sums = tuple[tuple[int, int, int, int], ...]
+
+
 @functools.cache
-def combine_source(storage: str, signs: tuple[tuple[int, ...], ...], wide: bool) -> str:
+def combine_source(storage: str, sums: Sums, count: int, wide: bool) -> str:
     """The text of the kernel; `wide`: 16 bytes can be read and written at once along the rows."""
-    shape = f"{len(signs[0])}, {len(signs)}"
-    sums = "\n".join(f"    y[{i}] = {_sum(row)};" for i, row in enumerate(signs))
+    written: set[int] = set()
+    read: set[int] = set()
+    lines = []
+    for to, left, sign, right in sums:
+        read |= {left, right} - written
+        lines.append(f"    {_name(to, count)} = {_name(left, count)} {'+' if sign > 0 else '-'} "
+                     f"{_name(right, count)};")  # fmt: skip
+        written.add(to)
+    bits = [sum(1 << i for i in x if i < count) for x in (read, written)]
+    text = "\n".join(lines)
     return f"""#include "combine.cuh"
 using T = {STORAGE[storage]};
 struct Sums {{
-  SR_FN static void of(const T* x, T* y) {{
-{sums}
+  SR_FN static void of(T* v) {{
+    [[maybe_unused]] T value;
+{text}
   }}
 }};
 extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::CombineParams<{shape}> p) {{
-  sr::Combine<T, Sums, {shape}, {"true" if wide else "false"}>::run(p);
+kernel(const __grid_constant__ sr::CombineParams<{count}> p) {{
+  sr::Combine<T, Sums, {count}, {bits[0]}, {bits[1]}, {"true" if wide else "false"}>::run(p);
 }}
 """
 
 
-def _sum(row: tuple[int, ...]) -> str:
-    terms = (f"{'+' if sign > 0 else '-'} x[{j}]" for j, sign in enumerate(row) if sign)
-    return " ".join(terms).removeprefix("+ ")
+def _name(i: int, count: int) -> str:
+    return "value" if i == count else f"v[{i}]"
 
 
-def combine(signs: tuple[tuple[int, ...], ...], x: Sequence[Array], out: Sequence[Array]) -> None:
-    """``out[i] ← Σ_j signs[i][j] · x[j]``: see :func:`semiring_mm.cpu.combine.combine`."""
-    if abs(out[0].strides[0]) < abs(out[0].strides[1]):
-        x, out = [v.T for v in x], [v.T for v in out]
-    (m, n), size = out[0].shape, out[0].itemsize
+def combine(sums: Sums, arrays: Sequence[Array]) -> None:
+    """Sums of matrices, entry by entry: see :func:`semiring_mm.cpu.combine.combine`."""
+    if abs(arrays[0].strides[0]) < abs(arrays[0].strides[1]):
+        arrays = [x.T for x in arrays]
+    (m, n), size, dtype = arrays[0].shape, arrays[0].itemsize, arrays[0].dtype.name
     if not m * n:
         return
     here = device.current()
-    every = [*x, *out]
-    places, steps = [address(v) for v in every], [strides(v)[1:] for v in every]
+    places, steps = [address(x) for x in arrays], [strides(x)[1:] for x in arrays]
     chunk = 16 // size
     wide = n % chunk == 0 and all(
         column == 1 and aligned(place, size, (row,), chunk)
@@ -62,4 +72,5 @@ def combine(signs: tuple[tuple[int, ...], ...], x: Sequence[Array], out: Sequenc
     rows, columns = zip(*steps, strict=True)
     params = pack((*places, *rows, *columns, m, n, segments), (lanes,))
     blocks = segments * -(-m // (_THREADS // lanes))
-    here.kernel(combine_source(out[0].dtype.name, signs, wide)).launch(blocks, _THREADS, 0, params)
+    source = combine_source(dtype, sums, len(arrays), wide)
+    here.kernel(source).launch(blocks, _THREADS, 0, params)
