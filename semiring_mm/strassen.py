@@ -81,8 +81,8 @@ def strassen(
     their range: use :func:`matmul`, or float64 where every sum stays below ``2**53``.
 
     Winograd's form has 15 additions, Strassen's own 18. The order of the steps is such that two
-    temporary matrices do (Douglas, Heroux, Slishman and Smith, 1994; Boyer,
-    Dumas, Pernet and Zhou, 2009). From which size a level pays: ``docs/strassen.md``.
+    temporary matrices do (Douglas, Heroux, Slishman and Smith, 1994; Boyer, Dumas, Pernet and Zhou,
+    2009). From which size a level pays: ``docs/strassen.md``.
 
     Examples
     --------
