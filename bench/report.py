@@ -26,6 +26,8 @@ MARKERS = {
     "precision": ("<!-- bench-precision:begin -->", "<!-- bench-precision:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
     "semirings": ("<!-- semirings:begin -->", "<!-- semirings:end -->"),
+    "strassen-cpu": ("<!-- bench-strassen-cpu:begin -->", "<!-- bench-strassen-cpu:end -->"),
+    "strassen-cuda": ("<!-- bench-strassen-cuda:begin -->", "<!-- bench-strassen-cuda:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

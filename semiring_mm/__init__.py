@@ -18,6 +18,7 @@ from .graphs.inputs import adjacency
 from .graphs.paths import NegativeCycleError, reconstruct_path
 from .laws import SemiringLawError
 from .semirings import Semiring, semirings
+from .strassen import strassen
 from .version import __version__
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "sgemm",
     "sgemv",
     "show_config",
+    "strassen",
 ]

@@ -240,17 +240,21 @@ def _log_shares(
     xp = engine.xp
     rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
     a, b, c = a - rows, b - cols, c - rows - cols  # shares stay, and rounding is of small numbers
-    left, right = (xp.zeros((*c.shape[:-2], *x.shape[-2:]), c.dtype) for x in (a, b))
-    for sign in (1, -1):
-        part = xp.maximum(sign * g, 0)
-        if xp is np and not part.any():  # a device would have to be waited for
-            continue
-        weight = xp.log(part) - c
-        weight[c == -math.inf] = -math.inf  # no k has a share in nothing
-        if needs[0]:
-            left += sign * xp.exp(a + multiply(engine, s, weight, b.swapaxes(-1, -2)))
-        if needs[1]:
-            right += sign * xp.exp(b + multiply(engine, s, a.swapaxes(-1, -2), weight))
+    parts = {1: xp.maximum(g, 0), -1: xp.maximum(-g, 0)}
+    if xp is np:  # a device would have to be waited for
+        parts = {sign: part for sign, part in parts.items() if part.any()} or {1: parts[1]}
+    # all of them in one product: where matrices are small it is launches that take the time
+    weight = xp.log(xp.stack(list(parts.values()))) - c
+    weight = xp.where(c == -math.inf, -math.inf, weight)  # no k has a share in nothing
+
+    def joined(x: Array) -> Array:
+        return x[0] - x[1] if len(x) == 2 else x[0] * next(iter(parts))
+
+    left = right = None
+    if needs[0]:
+        left = joined(xp.exp(a + multiply(engine, s, weight, b.swapaxes(-1, -2))))
+    if needs[1]:
+        right = joined(xp.exp(b + multiply(engine, s, a.swapaxes(-1, -2), weight)))
     return left, right
 
 

@@ -6,6 +6,7 @@ access, threads that wait for others in vain, a write behind shared memory, para
 size.
 """
 
+import contextlib
 import ctypes
 import hashlib
 import mmap
@@ -73,8 +74,9 @@ class HostDevice:
         self.kernels: dict[str, Kernel] = {}
         self.launched: list[str] = []  # the source of each launch
         for old in COMPILED.glob("*.so"):
-            if time.time() - old.stat().st_mtime > KEPT:
-                old.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process removed it
+                if time.time() - old.stat().st_mtime > KEPT:
+                    old.unlink()
 
     def kernel(self, source: str, own: str = "") -> Kernel:
         if source not in self.kernels:

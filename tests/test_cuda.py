@@ -194,6 +194,8 @@ def small_launches():
     engine.closure_block(semiring, a, None)
     stack = np.stack([a, b])
     engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
+    engine.combine(((2, 0, -1, 1),), (a, b, c))
+    engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
 
 
 @needs_nvrtc

@@ -872,6 +872,25 @@ def test_gemv_of_every_layout(name, dtype):
     on_all_cores(run, ("C", "F", "odd", "strided"))
 
 
+# --- sums of matrices ---------------------------------------------------------------------------
+
+#: Each sum is of what those before it left behind; 4 is a temporary value.
+SUMS = ((4, 0, 1, 1), (0, 4, -1, 2), (4, 4, 1, 0), (2, 4, -1, 2), (3, 2, 1, 0))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums(dtype, how):
+    """Some in place, one into what is not read; nothing is read or written around them."""
+    for shape in [(1, 1), (3, 8), (70, 40), (2, 1100), (0, 4)]:
+        rng = np.random.default_rng(20)
+        a, b, c = (rng.integers(-9, 9, shape).astype(dtype) for _ in range(3))
+        x = [lay(v, how, nan) for v in (a, b, c, np.full(shape, nan, dtype))]
+        engine.combine(SUMS, x)
+        for found, right in zip(x, (a + b - c, b, 2 * (a + b - c), 3 * (a + b - c)), strict=True):
+            assert_array_equal(found, right)
+
+
 # --- closures -----------------------------------------------------------------------------------
 
 

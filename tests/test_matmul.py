@@ -544,7 +544,6 @@ TWO = np.ones((2, 2))
         (np.ones((2, 3)), ValueError, r"a of shape \(2, 3\) has k = 3, but b of shape \(2, 2\) has "
                                       r"k = 2: the last axis of a must match the second last"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_refused_operands(a, error, words):
     with pytest.raises(error, match=words):

@@ -178,3 +178,33 @@ def test_the_measured_tables(tmp_path):
         copy.write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
         assert report.put(copy, block, page)
         assert block in copy.read_text(encoding="utf-8")
+
+
+def test_the_tables_of_strassen(tmp_path):
+    from bench import report, strassen
+
+    out = tmp_path / "raw.json"
+    assert strassen.main(["--quick", "--out", str(out)]) == 0
+    block = strassen.table(json.loads(out.read_text(encoding="utf-8")), "raw.json")
+    assert "| float32 | 33 | " in block
+    assert "| normal | float64 | 32 | " in block
+    copy = tmp_path / "strassen.md"
+    copy.write_text((DOCS / "strassen.md").read_text(encoding="utf-8"), encoding="utf-8")
+    for device in strassen.SIZES:
+        assert report.put(copy, block, f"strassen-{device}")
+    assert copy.read_text(encoding="utf-8").count(block) == 2
+
+
+def test_the_size_from_which_a_level_pays():
+    from bench import strassen
+    from bench.measure import Contender, Line
+
+    def line(n, *seconds):
+        names = (strassen.PLAIN, "1 level", "2 levels")
+        who = [Contender(x, None, samples=[s]) for x, s in zip(names, seconds, strict=True)]
+        return Line("float32", str(n), "", 1, who)
+
+    lines = [line(8, 1, 0.9, 2), line(16, 2, 3, 4), line(32, 5, 4, 4.5), line(64, 9, 8, 7)]
+    assert strassen.pays(lines, "float32", 1) == "from n = 32"
+    assert strassen.pays(lines, "float32", 2) == "from n = 64"
+    assert strassen.pays(lines[:2], "float32", 1) == "at none of these sizes"

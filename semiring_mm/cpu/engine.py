@@ -43,6 +43,7 @@ from ..semirings import Semiring, semirings
 from ..version import __version__
 from . import threads
 from .base import BASE
+from .combine import combine
 from .compiler import compile_functions, host_target, prototype
 from .ir import Function
 from .memory import free_memory, from_host, mirror, to_host
@@ -50,7 +51,7 @@ from .product import GATHER, PARAMS, Shape, tile_shape
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
-    "facts", "free_memory", "from_host", "gemv", "mirror", "product", "to_host", "xp",
+    "combine", "facts", "free_memory", "from_host", "gemv", "mirror", "product", "to_host", "xp",
 ]  # fmt: skip
 
 Array = NDArray[Any]

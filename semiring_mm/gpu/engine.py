@@ -32,6 +32,7 @@ from ..plan import (
 from ..semirings import Semiring
 from . import device
 from .closure import BASE, closure_batch, closure_block
+from .combine import combine
 from .facts import facts, flags_of
 from .memory import free_memory, from_host, mirror, on, to_host, wait
 from .packing import packed_bits
@@ -59,7 +60,8 @@ from .views import address, aligned, scaled, strides
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
-    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "to_host", "wait",
+    "combine", "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "to_host",
+    "wait",
 ]  # fmt: skip
 
 Array = Any

@@ -1,0 +1,26 @@
+"""The whole suite runs on all cores where pytest-xdist is there."""
+
+import os
+
+import pytest
+
+from semiring_mm.cpu import threads
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads its options
+def pytest_cmdline_main(config):
+    """As by ``-n``, where nothing was asked for: files and names start at once, in this process.
+
+    So do tests marked gpu, large or slow: they share one device, one memory or all cores.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a worker reads this file, too, and starts no others
+        return
+    option = config.option
+    whole = config.args_source is config.ArgsSource.TESTPATHS and not option.keyword
+    usual = option.markexpr == "not slow and not large"
+    if (
+        whole and usual and config.pluginmanager.hasplugin("xdist")
+        and option.numprocesses is None and not option.usepdb
+    ):  # fmt: skip
+        option.numprocesses = threads.default_threads()
+        option.dist = "worksteal"
