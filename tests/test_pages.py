@@ -190,8 +190,8 @@ def test_the_tables_of_strassen(tmp_path):
     assert "| normal | float64 | 32 | " in block
     copy = tmp_path / "strassen.md"
     copy.write_text((DOCS / "strassen.md").read_text(encoding="utf-8"), encoding="utf-8")
-    for device in strassen.SIZES:
-        assert report.put(copy, block, f"strassen-{device}")
+    for kind in strassen.SIZES:
+        assert report.put(copy, block, f"strassen-{kind}")
     assert copy.read_text(encoding="utf-8").count(block) == 2
 
 
