@@ -16,7 +16,7 @@ ORDER = """
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
     cpu.sweep cpu.search cpu.threads cpu.memory cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.vector gpu.closure
-    gpu.memory gpu.engine
+    gpu.logsum gpu.memory gpu.engine
     arrays config blas einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
     graphs.search
