@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from .ir import Function, Type, Value
 
-__all__ = ["absolute", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"]
+__all__ = ["absolute", "add_exp", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"]
 
 
 @dataclass(frozen=True)
@@ -381,12 +381,34 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
     larger = f.select(x.cmp(">", y), x, y)
     # Infinities that are equal differ by nothing.
     gap = -absolute(f, f.select(x.cmp("==", y), f.const(0.0, x.type), x - y))
-    t = _exp_gap(f, gap)
+    scale, value = _exp_gap(f, gap)
+    t = scale * value
     return f.fma(t, _horner(f, t, [1.0, *_format(x).unit_log1p_q]), larger)
 
 
-def _exp_gap(f: Function, x: Value) -> Value:
-    """exp(x) for x <= 0 or NaN: zero where it would be denormal, or nearly."""
+def add_exp(f: Function, total: Value, x: Value) -> Value:
+    """``total + exp(x)`` for ``x <= 0`` or NaN, in one rounding but for exp's, within 1 ulp of it.
+
+    An exponential under twice the smallest normal number counts as zero, as in :func:`logaddexp`.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    total, x : Value
+        The sum so far, and the exponent of what is added.
+
+    Returns
+    -------
+    Value
+        The sum.
+    """
+    scale, value = _exp_gap(f, x)
+    return f.fma(scale, value, total)
+
+
+def _exp_gap(f: Function, x: Value) -> tuple[Value, Value]:
+    """Two factors of exp(x) for x <= 0 or NaN: zero where it would be denormal, or nearly."""
     fmt = _format(x)
     zero = fmt.bias - 1  # 2**(k - 1) has the biased exponent k + zero
     low = f.const(-zero * math.log(2), x.type)
@@ -397,7 +419,7 @@ def _exp_gap(f: Function, x: Value) -> Value:
     r = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)
     if x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
         r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
-    return scale * _horner(f, r, [2.0, 2.0, *(2 * c for c in fmt.unit_exp_q)])
+    return scale, _horner(f, r, [2.0, 2.0, *(2 * c for c in fmt.unit_exp_q)])
 
 
 def sqrt(f: Function, x: Value) -> Value:
