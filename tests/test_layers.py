@@ -14,7 +14,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ORDER = """
     version cache expressions semirings laws plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
-    cpu.sweep cpu.search cpu.threads cpu.memory cpu.engine
+    cpu.sweep cpu.search cpu.threads cpu.logsum cpu.memory cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.vector gpu.closure
     gpu.logsum gpu.memory gpu.engine
     arrays config blas einsum files
