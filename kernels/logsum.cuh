@@ -13,7 +13,7 @@ namespace sr {
 // What launches pass; the same fields in the same order in semiring_mm/gpu/logsum.py.
 struct ShiftParams {
   const void* x;
-  void* e;     // exp(x - shift of the row), of Compute
+  void* e;     // UP exp(x - shift of the row), of Compute
   void* ends;  // [batch][2][rows] of Compute: the shift; the least finite entry less the shift
   i64 x_row, x_k, x_batch, e_row, e_k, e_batch;
   int rows, depth;
@@ -32,20 +32,23 @@ struct LogSumParams {
   int m, n, k, mode, tiles_m, tiles_n;
 };
 
-// Sums of shifted exponentials that are worth their logarithm, and how small the product of two
-// exponentials may be and still count: the logarithm of a number above the least normal one.
+// Exponentials are UP times what they are, so that products of small ones do not underflow, and their
+// sums DOWN = UP^-2 times what they are. Sums from LEAST on are right. Finite terms above exp(REACH)
+// are seen in the sum. An exponential below exp(FAR) is computed in two steps.
 template <class T>
 struct Limits;
 template <>
 struct Limits<float> {
-  static constexpr float LEAST = 0x1p-64f, REACH = -80.0f;
+  static constexpr float UP = 0x1p52f, ROOT = 0x1p26f, DOWN = 0x1p-104f;
+  static constexpr float LEAST = 0x1p-126f, REACH = -130.0f, FAR = -60.0f;
 };
 template <>
 struct Limits<double> {
-  static constexpr double LEAST = 0x1p-512, REACH = -700.0;
+  static constexpr double UP = 0x1p400, ROOT = 0x1p200, DOWN = 0x1p-800;
+  static constexpr double LEAST = 0x1p-1000, REACH = -1000.0, FAR = -600.0;
 };
 
-// exp(x - r) of the rows of a matrix, with r the largest entry of its row, or 0 if that is -inf.
+// UP exp(x - r) of the rows of a matrix, with r the largest entry of its row, or 0 if that is -inf.
 // K_UNIT: the rows lie further apart than the steps of k, so that threads lie along k.
 template <class A, bool K_UNIT>
 struct Shift {
@@ -92,7 +95,14 @@ struct Shift {
     Compute* e = static_cast<Compute*>(p.e) + batch * p.e_batch + i * p.e_row;
 #pragma unroll 4
     for (int k = lane; k < p.depth; k += LANES)
-      e[k * p.e_k] = exp(A::decode(x[k * p.x_k]) - shift);
+      e[k * p.e_k] = lifted(A::decode(x[k * p.x_k]) - shift);
+  }
+
+  SR_FN static Compute lifted(Compute x) {
+    using L = Limits<Compute>;
+    const bool far = x < L::FAR;
+    const Compute e = exp(far ? x / 2 : x);
+    return far ? (e * L::ROOT) * (e * L::ROOT) : e * L::UP;
   }
 };
 
@@ -144,8 +154,9 @@ struct Settle {
     value = r + c;
     if (r != r || c != c) return true;  // every term is NaN
     if (r == inf || c == inf) return false;
-    if (sum >= Limits<Compute>::LEAST) {
-      value = value + log(sum);
+    const Compute whole = sum * Limits<Compute>::DOWN;
+    if (whole >= Limits<Compute>::LEAST && whole < inf) {
+      value = value + log(whole);
       return true;
     }
     // every finite term would have been seen
@@ -158,7 +169,8 @@ struct Settle {
 };
 
 // log Σ exp(a ⊗ b) with one exponential a term: the greatest term of a tile of k first, then the sum
-// of the exponentials of what the terms are below the greatest so far.
+// of the exponentials of what the terms are below the greatest so far. One accumulator in five takes
+// its exponentials from multiply-adds: the units of the exponential alone would be the bottleneck.
 template <class A, class Tile, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT, bool B_WIDE>
 struct LogSum {
   using Step = General<A>;
@@ -169,8 +181,11 @@ struct LogSum {
   static constexpr int BYTES = 2 * WORDS * int(sizeof(Compute));
   static constexpr int TM = Tile::TM, TN = Tile::TN;
 
-  Compute high[TM][TN];  // [TM][TN]: the greatest term so far
-  Compute sum[TM][TN];   // [TM][TN]: of exponentials of terms less the greatest
+  static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
+
+  Compute high[TM][TN];  // [TM][TN]: the greatest term so far; a NaN stays
+  Compute base[TM][TN];  // [TM][TN]: the same times LOG2_E; infinite where that is not finite
+  Compute sum[TM][TN];   // [TM][TN]: of 2^(LOG2_E term - base)
 
   SR_FN static void run(const LogSumParams& p) {
     if (p.marks && !p.marks[blockIdx.x]) return;
@@ -188,6 +203,7 @@ struct LogSum {
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
         block.high[i][j] = -infinity<Compute>();
+        block.base[i][j] = infinity<Compute>();
         block.sum[i][j] = Compute(0);
       }
     fetch(left, right, shared, p.k);
@@ -219,27 +235,23 @@ struct LogSum {
     const Compute* as = stage + Tile::row(0);
     const Compute* bs = stage + Left::WORDS + Tile::column(0);
     Fragment<Step, Tile, 1> x;
-    Compute top[TM][TN];  // [TM][TN]
-#pragma unroll
-    for (int i = 0; i < TM; ++i)
-#pragma unroll
-      for (int j = 0; j < TN; ++j) top[i][j] = high[i][j];
 #pragma unroll 4
     for (int k = 0; k < steps; ++k) {
       x.template load<Left::LD, Right::LD>(as, bs, k);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
-        for (int j = 0; j < TN; ++j) top[i][j] = max(top[i][j], A::mul(x.a[i][0], x.b[j][0]));
+        for (int j = 0; j < TN; ++j) high[i][j] = max(high[i][j], A::mul(x.a[i][0], x.b[j][0]));
     }
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
-        const Compute from = base(top[i][j]);
-        sum[i][j] = sum[i][j] * exp_approx(high[i][j] - from);
-        high[i][j] = top[i][j];
-        top[i][j] = from;
+        const Compute scaled = high[i][j] * LOG2_E;
+        const Compute now = finite(scaled) ? scaled : infinity<Compute>();
+        // before the first finite term there is no sum
+        sum[i][j] = finite(base[i][j]) ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
+        base[i][j] = now;
       }
 #pragma unroll 2
     for (int k = 0; k < steps; ++k) {
@@ -247,15 +259,14 @@ struct LogSum {
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
-        for (int j = 0; j < TN; ++j)
-          sum[i][j] = sum[i][j] + exp_approx(A::mul(x.a[i][0], x.b[j][0]) - top[i][j]);
+        for (int j = 0; j < TN; ++j) {
+          const Compute y = fma(A::mul(x.a[i][0], x.b[j][0]), LOG2_E, -base[i][j]);
+          sum[i][j] = sum[i][j] + ((i * TN + j) % 5 == 4 ? exp2_polynomial(y) : exp2_approx(y));
+        }
     }
   }
 
-  // What terms are measured from: an infinity less itself would be NaN.
-  SR_FN static Compute base(Compute x) {
-    return x == infinity<Compute>() || x == -infinity<Compute>() ? Compute(0) : x;
-  }
+  SR_FN static bool finite(Compute x) { return abs(x) < infinity<Compute>(); }
 
   SR_FN void store(const LogSumParams& p, const LogTile<Tile>& at) const {
     const Join<A> join(p);
@@ -269,7 +280,8 @@ struct LogSum {
         if (p.sums && !(static_cast<const Compute*>(p.sums)[place] < Compute(0))) continue;
         auto* c = static_cast<typename A::Storage*>(p.c) + at.batch * p.c_batch + row * p.c_m +
                   column * p.c_n;
-        *c = join(high[i][j] + log(sum[i][j]), p.mode & READ_C ? *c : typename A::Storage{});
+        const Compute value = finite(base[i][j]) ? high[i][j] + log(sum[i][j]) : high[i][j];
+        *c = join(value, p.mode & READ_C ? *c : typename A::Storage{});
       }
   }
 };

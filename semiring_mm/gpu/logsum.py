@@ -37,8 +37,8 @@ LOG_SUM = tuple(
 
 _LARGE = Tile(64, 64, 32, 4, 4, 8, 2)
 _SMALL = Tile(32, 32, 32, 4, 2, 8, 4)
-_WORTH = 640**3  # pairs, computed by the whole chip, from which shifting takes less time
-_SHALLOW = 16  # steps of k that do not repay storing their sum
+_WORTH = 640**3  # pairs from which shifting takes less time, ...
+_SHALLOW, _DEEP = 16, 2048  # ... but for so few steps of k; and steps from which it always does
 _MOST = 1 << 30  # bytes of a temporary array
 
 
@@ -73,12 +73,11 @@ def product(
     batch = c.shape[0] if c.ndim == 3 else 1
     few = -(-m // _LARGE.bm) * -(-n // _LARGE.bn) * batch < 2 * here.sms
     tile = _SMALL if few or word_size(plan) == 8 else _LARGE
-    tiles = -(-m // tile.bm) * -(-n // tile.bn) * batch
-    worth = _WORTH * min(1.0, tiles / here.sms)
     settle = functools.partial(
         _settle, here, plan, tile, mode=mode_of(accumulate, alpha, beta), alpha=alpha, beta=beta
     )
-    if joins(semiring.mul_expr) != "+" or k < _SHALLOW or float(m) * n * k * batch < worth:
+    worth = k >= _DEEP or (k >= _SHALLOW and float(m) * n * k * batch >= _WORTH)
+    if joins(semiring.mul_expr) != "+" or not worth:
         settle(a, b, c)
         return
     right = _shifted(here, plan, b.swapaxes(-1, -2)) if c.ndim == 2 else None
@@ -109,7 +108,7 @@ def _parts(a: Array, b: Array, c: Array, size: int) -> Iterator[tuple[Array, Arr
 
 
 def _shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
-    """exp(x - r) of (batch, rows, k), r the largest entry of each row, and both ends of the rows.
+    """UP exp(x - r) of (batch, rows, k), r the largest entry of a row, and the ends of the rows.
 
     Returns
     -------
