@@ -160,6 +160,14 @@ def _log_sum_code(plan: Plan) -> tuple[Any, Any]:
 
 
 @functools.cache
+def _entries_code(plan: Plan) -> Any:
+    from .logsum import entries_function
+
+    with _lock:
+        return _compile([entries_function(plan, host_target(), _HEAD)], 4)
+
+
+@functools.cache
 def _base_code(plan: Plan, predecessors: bool) -> Any:
     from .base import base_function
 
@@ -603,12 +611,13 @@ def _log_sum_product(
         functools.partial(product, semirings["lor_land"]),
         direct,
         *_log_sum_code(plan),
-        lambda i, j: _params(
+        lambda *arrays: _entries_code(plan)(*arrays),
+        lambda i, j, least: _params(
             plan, 0, 0, 0, i0=i, i1=j, mode=mode, alpha=scalar_bits(plan, alpha),
-            beta=scalar_bits(plan, beta),
+            beta=scalar_bits(plan, beta), least=scalar_bits(plan, least),
         ),
     )  # fmt: skip
-    logsum.product(tools, plan, a, b, c, accumulate=accumulate, beta=beta)
+    logsum.product(tools, plan, a, b, c, accumulate=accumulate, alpha=alpha, beta=beta)
 
 
 def _loses_when_stored(plan: Plan, arg: bool) -> bool:

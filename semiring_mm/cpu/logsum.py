@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,15 +25,38 @@ from .compiler import Target
 from .ir import I64, PTR, Function, Type, Value
 from .product import PARAMS, ArrayView
 
-__all__ = ["LEAST", "Tools", "finish_function", "product", "shift_function"]
+__all__ = ["RANGES", "Tools", "entries_function", "finish_function", "product", "shift_function"]
 
 Array = NDArray[Any]
 
-#: Sums from which the logarithm is taken, by the bits of the type.
-LEAST = {32: 2.0**-64, 64: 2.0**-512}
+
+@dataclass(frozen=True)
+class Range:
+    """Powers of two for exponentials that never become denormal, which many processors are slow at.
+
+    Parameters
+    ----------
+    lift : int
+        Exponentials are ``2**lift`` times what they are, sums twice that.
+    least : int
+        Exponentials that are then below ``2**least`` count as zero: no product of two is denormal.
+    mantissa : int
+        Bits of the significand.
+    """
+
+    lift: int
+    least: int
+    mantissa: int
+
+    def sum_from(self, depth: int) -> float:
+        """Sums of so many terms from which all that counted as zero is less than half a unit."""
+        return depth * 2.0 ** (self.least - self.lift + self.mantissa + 1)
+
+
+RANGES = {32: Range(52, -63, 24), 64: Range(400, -511, 53)}
 _ROWS = 64  # that a thread takes at a time, at least
-_DENSE = 8  # a block is computed whole where one entry in so many is wanted
-_SIDE = 32  # or where it is this small
+_DENSE = 0.4  # of the entries left, from which all of their rows are computed
+_PIECE = 1 << 14  # of them that a thread takes at a time, at most
 
 
 class Tools(NamedTuple):
@@ -44,10 +68,10 @@ class Tools(NamedTuple):
         Products of arrays of the type computed in, and of truth values: (a, b, c).
     direct : callable
         The product itself, term by term, with α, β and C: (a, b, c).
-    shift, finish : callable
+    shift, finish, entries : callable
         The compiled functions of this module.
     params : callable
-        The parameter block for rows i0 to i1.
+        The parameter block for rows i0 to i1 and the least sum that is right.
     """
 
     plus_times: Callable[[Array, Array, Array], None]
@@ -55,27 +79,57 @@ class Tools(NamedTuple):
     direct: Callable[[Array, Array, Array], None]
     shift: Callable[[Array, Array, Array], None]
     finish: Callable[..., None]
-    params: Callable[[int, int], bytes]
+    entries: Callable[..., None]
+    params: Callable[[int, int, float], bytes]
 
 
 def product(
-    tools: Tools, plan: Plan, a: Array, b: Array, c: Array, *, accumulate: bool, beta: float | None
+    tools: Tools,
+    plan: Plan,
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    accumulate: bool,
+    alpha: float | None,
+    beta: float | None,
 ) -> None:
     """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C), for one matrix."""
     dtype = np.dtype(f"f{int(plan.compute[1:]) // 8}")
+    least = RANGES[8 * dtype.itemsize].sum_from(a.shape[1])
+    left = np.zeros(len(c), np.uint8)
+    sums = np.empty(c.shape, dtype)
+
+    def finish(i: int, j: int) -> None:
+        tools.finish(sums, rows, columns, c, tools.params(i, j, least), left)
+
     with np.errstate(all="ignore"):
         e_rows, rows = _shifted(tools, a, dtype)
         e_columns, columns = _shifted(tools, b.T, dtype)
-        sums = np.empty(c.shape, dtype)
         tools.plus_times(e_rows, e_columns.T, sums)
-        left = np.zeros(len(c), np.uint8)
-        _in_rows(
-            len(c),
-            lambda i, j: tools.finish(sums, rows, columns, c, tools.params(i, j), left),
-        )
-        if left.any():
-            which = np.flatnonzero(left)
-            _rest(tools, which, sums[which], rows, columns, a, b, c, accumulate, beta)
+        _in_rows(len(c), finish)
+        which = np.flatnonzero(left)
+        if not which.size:
+            return
+        todo = _unsettled(tools, which, sums[which], rows, columns, a, b, least)
+        i, j = np.nonzero(todo.nothing)
+        if not accumulate:
+            c[which[i], j] = -math.inf
+        elif beta is not None:
+            c[which[i], j] = c[which[i], j].astype(dtype) + beta
+        if np.count_nonzero(todo.direct) > _DENSE * todo.direct.size:
+            block = c[which]
+            tools.direct(a[which], b, block)
+            c[which] = np.where(todo.direct, block, c[which])
+            return
+        i, j = np.nonzero(todo.direct)
+        value = _entries(tools, a, b, which[i], j, dtype)
+        if alpha is not None:
+            value += dtype.type(alpha)
+        if accumulate:
+            old = c[which[i], j].astype(dtype)
+            value = np.logaddexp(value, old if beta is None else old + dtype.type(beta))
+        c[which[i], j] = value
 
 
 def _in_rows(count: int, run: Callable[[int, int], None]) -> None:
@@ -86,7 +140,7 @@ def _in_rows(count: int, run: Callable[[int, int], None]) -> None:
 
 
 def _shifted(tools: Tools, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """exp(x - r) in the layout of `x`, and r: the largest of each row, 0 if that is -inf."""
+    """2**lift * exp(x - r) in the layout of `x`, and r: the largest of a row, 0 if that is -inf."""
     by_rows = abs(x.strides[1]) <= abs(x.strides[0])
     e = np.empty(x.shape, dtype, order="C" if by_rows else "F")
     largest = np.empty(len(x), dtype)
@@ -106,67 +160,58 @@ def _shifted(tools: Tools, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array
     return e, largest
 
 
-def _rest(
+class _Todo(NamedTuple):
+    nothing: NDArray[np.bool_]  # entries whose terms are all -inf
+    direct: NDArray[np.bool_]  # entries to be computed term by term
+
+
+def _unsettled(
     tools: Tools, which: Array, sums: Array, rows: Array, columns: Array, a: Array, b: Array,
-    c: Array, accumulate: bool, beta: float | None,
-) -> None:  # fmt: skip
-    """The entries of these rows whose sums are too small: those that are -inf, then the others."""
-    least = LEAST[8 * sums.itemsize]
-    todo = ~((sums >= least) & (sums < math.inf))
-    todo &= ~np.isnan(rows[which, np.newaxis] + columns)  # NaN is what they are
-    zero = todo & (sums == 0)
-    if zero.any():  # underflow, or no term but -inf
-        reached = np.empty(zero.shape, bool)
+    least: float,
+) -> _Todo:  # fmt: skip
+    """What to do about the rows `which`, in some of whose entries the sums are too small."""
+    total = sums * sums.dtype.type(2.0 ** (-2 * RANGES[8 * sums.itemsize].lift))
+    direct = ~((total >= least) & (total < math.inf))
+    direct &= ~np.isnan(rows[which, np.newaxis] + columns)  # NaN is what they are
+    nothing = direct & (sums == 0)
+    if nothing.any():  # or underflow: is there a term of two finite entries?
+        reached = np.empty(sums.shape, bool)
         tools.or_and(a[which] > -math.inf, b > -math.inf, reached)
-        zero &= ~reached
-        todo &= ~zero
-        i, j = np.nonzero(zero)
-        if not accumulate:
-            c[which[i], j] = -math.inf
-        elif beta is not None:
-            c[which[i], j] = c[which[i], j].astype(sums.dtype) + beta
-    blocks = list(_blocks(which, np.arange(c.shape[1]), todo))
-    threads.run([functools.partial(_direct, tools, *block, a, b, c) for block in blocks])
+        nothing &= ~reached
+    return _Todo(nothing, direct & ~nothing)
 
 
-def _direct(
-    tools: Tools, rows: Array, columns: Array, wanted: Array, a: Array, b: Array, c: Array
-) -> None:
-    place = np.ix_(rows, columns)
-    block = c[place]
-    tools.direct(a[rows], b[:, columns], block)
-    c[place] = np.where(wanted, block, c[place])
+def _entries(tools: Tools, a: Array, b: Array, i: Array, j: Array, dtype: np.dtype[Any]) -> Array:
+    """log Σ exp(A[i, k] + B[k, j]) for some i and j."""
+    value = np.empty(len(i), dtype)
+    rows, at_row = np.unique(i, return_inverse=True)
+    columns, at_column = np.unique(j, return_inverse=True)
+    left = _padded(a[rows], dtype, -math.inf)
+    right = _padded(b[:, columns].T, dtype, 0)
+    places = np.stack([at_row, at_column]).astype(np.int64, copy=False)
+    pieces = max(4 * threads.get_num_threads(), len(i) // _PIECE)
+    cuts = np.linspace(0, len(i), min(pieces, len(i)) + 1).astype(int).tolist()
+    parts = [slice(*x) for x in itertools.pairwise(cuts)]
+    threads.run(
+        [functools.partial(tools.entries, left, right, places[:, x], value[x]) for x in parts]
+    )
+    return value
 
 
-def _blocks(rows: Array, columns: Array, wanted: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Rows and columns that cover what is wanted, and not much more."""
-    some = wanted.any(1)
-    rows, wanted = rows[some], wanted[some]
-    some = wanted.any(0)
-    columns, wanted = columns[some], wanted[:, some]
-    if not wanted.size:
-        return
-    if wanted.size <= _SIDE * _SIDE or _DENSE * np.count_nonzero(wanted) >= wanted.size:
-        yield rows, columns, wanted
-        return
-    if len(rows) >= len(columns):
-        cuts = [slice(None, len(rows) // 2), slice(len(rows) // 2, None)]
-        parts = [(rows[x], columns, wanted[x]) for x in cuts]
-    else:
-        cuts = [slice(None, len(columns) // 2), slice(len(columns) // 2, None)]
-        parts = [(rows, columns[x], wanted[:, x]) for x in cuts]
-    for part in parts:
-        yield from _blocks(*part)
+def _padded(x: Array, dtype: np.dtype[Any], fill: float) -> Array:
+    """Rows that lie one after the other, of a length that vectors divide."""
+    out = np.full((x.shape[0], -(-x.shape[1] // _RUN) * _RUN), fill, dtype)
+    out[:, : x.shape[1]] = x
+    return out
 
 
 # --- generated code -----------------------------------------------------------------------------
 
 
 def shift_function(plan: Plan, target: Target, head: int) -> Function:
-    """Generate ``shift(X, R, E)``: E ← exp(X - R), where R repeats along one of the axes.
+    """Generate ``shift(X, R, E)``: E ← 2**lift * exp(X - R), where R repeats along an axis.
 
-    X and R are of the type computed in; nothing of X may be above R. An exponential under twice
-    the smallest normal number is zero.
+    X and R are of the type computed in; nothing of X may be above R.
     """
     f = Function("shift", [PTR] * 3)
     x, r, e = (ArrayView(f, v, head) for v in f.args)
@@ -182,7 +227,8 @@ def shift_function(plan: Plan, target: Target, head: int) -> Function:
             ]
             by = f.load(places[1], t if splat else t.vector(n), t.size)
             value = f.load(places[0], t.vector(n)) - (by.splat(n) if splat else by)
-            f.store(vmath.add_exp(f, f.const(0.0, t.vector(n)), value), places[2], t.size)
+            lifted = vmath.lifted_exp(f, value, RANGES[t.bits].lift, RANGES[t.bits].least)
+            f.store(lifted, places[2], t.size)
 
         _along(f, x.dim(-1), lanes, x.stride(-1).cmp("==", t.size), some)
 
@@ -208,7 +254,7 @@ def finish_function(plan: Plan, target: Target, head: int) -> Function:
     algebra = Algebra(f, plan)
     t, stored = algebra.compute, algebra.storage
     lanes = target.vector_bytes // t.size
-    mode, byte = p["mode"], Type("i", 8)
+    mode, byte, least = p["mode"], Type("i", 8), f.load(field["least"], t)
 
     with f.loop(p["i0"], p["i1"]) as i:
         row = f.load(r.data.at(i * t.size), t)
@@ -217,8 +263,9 @@ def finish_function(plan: Plan, target: Target, head: int) -> Function:
 
         def some(j: Value, n: int) -> None:
             total = f.load(sums.at(j * t.size), t.vector(n), t.size)
+            total = total * 2.0 ** (-2 * RANGES[t.bits].lift)
             shift = row.splat(n) + f.load(q.data.at(j * t.size), t.vector(n), t.size)
-            good = total.cmp(">=", LEAST[t.bits]) & total.cmp("<", math.inf)
+            good = total.cmp(">=", least.splat(n)) & total.cmp("<", math.inf)
             nothing = shift.cmp("uno", shift)  # every term is NaN
             value = f.var(f.select(nothing, shift, shift + vmath.log(f, total)))
             place = out.at(j * c.stride(-1))
@@ -240,6 +287,61 @@ def finish_function(plan: Plan, target: Target, head: int) -> Function:
         _along(f, s.dim(-1), lanes, c.stride(-1).cmp("==", stored.size), some)
         f.store(missed.get(), left.data.at(i))
     return f
+
+
+#: Elements of a row that are looked at together, a multiple of every vector's.
+_RUN = 64
+
+
+def entries_function(plan: Plan, target: Target, head: int) -> Function:
+    """Generate ``entries(A, B, IJ, V)``: V[e] ← log Σ exp(A[IJ[0, e], k] + B[IJ[1, e], k]).
+
+    A and B are of the type computed in; their rows lie one after the other, and vectors divide
+    them. One exponential a term, after the greatest of them, as in the product itself.
+    """
+    f = Function("entries", [PTR] * 4)
+    a, b, ij, v = (ArrayView(f, x, head) for x in f.args)
+    t = Algebra(f, plan).compute
+    lanes = min(target.vector_bytes // t.size, _RUN)
+    vec, zero = t.vector(lanes), f.const(0.0, t.vector(lanes))
+    offsets = range(0, _RUN * t.size, vec.size)
+    with f.loop(0, v.dim(-1)) as e:
+        i = f.load(ij.data.at(e * 8), I64, 8)
+        j = f.load(ij.data.at(ij.stride(-2)).at(e * 8), I64, 8)
+        left, right = a.data.at(i * a.stride(-2)), b.data.at(j * b.stride(-2))
+
+        def terms(k: Value, left: Value = left, right: Value = right) -> list[Value]:
+            places = [(x.at(k * t.size + at) for x in (left, right)) for at in offsets]
+            return [f.load(x, vec, t.size) + f.load(y, vec, t.size) for x, y in places]
+
+        high = [f.var(f.const(-math.inf, vec)) for _ in offsets]  # may miss a NaN
+        with f.loop(0, a.dim(-1), _RUN) as k:
+            for top, term in zip(high, terms(k), strict=True):
+                top.set(f.select(term.cmp(">", top.get()), term, top.get()))
+        best = _folded(f, [x.get() for x in high], lambda x, y: f.select(x.cmp(">", y), x, y))
+        # an infinity less itself would be NaN
+        far = vmath.absolute(f, best).cmp("==", math.inf)
+        base = f.select(far, f.const(0.0, t), best).splat(lanes)
+        total = [f.var(zero) for _ in offsets]
+        with f.loop(0, a.dim(-1), _RUN) as k:
+            for sum_, term in zip(total, terms(k), strict=True):
+                below = term - base
+                below = f.select(below.cmp(">", 0.0), zero, below)  # beside infinity
+                sum_.set(vmath.add_exp(f, sum_.get(), below))
+        whole = _folded(f, [x.get() for x in total], lambda x, y: x + y)
+        f.store(best + vmath.log(f, whole), v.data.at(e * t.size), t.size)
+    return f
+
+
+def _folded(f: Function, vectors: list[Value], join: Callable[[Value, Value], Value]) -> Value:
+    """All lanes of all vectors joined, by halves."""
+    while len(vectors) > 1:
+        vectors = [join(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
+    x = vectors[0]
+    while x.type.lanes > 2:
+        n = x.type.lanes // 2
+        x = join(f.shuffle(x, x, range(n)), f.shuffle(x, x, range(n, 2 * n)))
+    return join(x[0], x[1])
 
 
 def _along(

@@ -34,7 +34,7 @@ __all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
 PARAMS = (
     "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
     "a_batch", "b_batch", "c_batch", "mode", "m_block", "k_slab", "n_slab", "alpha", "beta", "one",
-    "arg_offset", "pred_offset",
+    "arg_offset", "pred_offset", "least",
 )  # fmt: skip
 #: A bit of ``mode`` beside those of every engine: K receives rows of P.
 GATHER = 8

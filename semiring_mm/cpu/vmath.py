@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from .ir import Function, Type, Value
 
-__all__ = ["absolute", "add_exp", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"]
+__all__ = ["absolute", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp", "sqrt"]
 
 
 @dataclass(frozen=True)
@@ -407,10 +407,32 @@ def add_exp(f: Function, total: Value, x: Value) -> Value:
     return f.fma(scale, value, total)
 
 
-def _exp_gap(f: Function, x: Value) -> tuple[Value, Value]:
-    """Two factors of exp(x) for x <= 0 or NaN: zero where it would be denormal, or nearly."""
+def lifted_exp(f: Function, x: Value, lift: int, least: int) -> Value:
+    """``2**lift * exp(x)`` for ``x <= 0`` or NaN, within 1 ulp; zero where below ``2**least``.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+    lift, least : int
+        Exponents; numbers of both sizes must be normal.
+
+    Returns
+    -------
+    Value
+        A multiple of the exponential.
+    """
+    scale, value = _exp_gap(f, x, lift)
+    far = x.cmp("<", (least - lift) * math.log(2))
+    return f.select(far, f.const(0.0, x.type), scale * value)
+
+
+def _exp_gap(f: Function, x: Value, lift: int = 0) -> tuple[Value, Value]:
+    """Two factors of 2**lift * exp(x) for x <= 0 or NaN: zero where that is nearly denormal."""
     fmt = _format(x)
-    zero = fmt.bias - 1  # 2**(k - 1) has the biased exponent k + zero
+    zero = fmt.bias - 1 + lift  # 2**(k + lift - 1) has the biased exponent k + zero
     low = f.const(-zero * math.log(2), x.type)
     x = f.select(x.cmp("<", low), low, x)
     shifted = f.fma(x, f.const(_LOG2_E, x.type), f.const(fmt.magic + zero, x.type))
