@@ -34,18 +34,19 @@ struct LogSumParams {
 
 // Exponentials are UP times what they are, so that products of small ones do not underflow, and their
 // sums DOWN = UP^-2 times what they are. Sums from LEAST on are right. Finite terms above exp(REACH)
-// are seen in the sum. An exponential below exp(FAR) is computed in two steps.
+// are seen in the sum. An exponential below exp(FAR) is computed in two steps. From FLAT on, the
+// logarithm of the number of terms is less than half a unit in the last place.
 template <class T>
 struct Limits;
 template <>
 struct Limits<float> {
   static constexpr float UP = 0x1p52f, ROOT = 0x1p26f, DOWN = 0x1p-104f;
-  static constexpr float LEAST = 0x1p-126f, REACH = -130.0f, FAR = -60.0f;
+  static constexpr float LEAST = 0x1p-126f, REACH = -130.0f, FAR = -60.0f, FLAT = 0x1p29f;
 };
 template <>
 struct Limits<double> {
   static constexpr double UP = 0x1p400, ROOT = 0x1p200, DOWN = 0x1p-800;
-  static constexpr double LEAST = 0x1p-1000, REACH = -1000.0, FAR = -600.0;
+  static constexpr double LEAST = 0x1p-1000, REACH = -1000.0, FAR = -600.0, FLAT = 0x1p58;
 };
 
 // UP exp(x - r) of the rows of a matrix, with r the largest entry of its row, or 0 if that is -inf.
@@ -184,7 +185,7 @@ struct LogSum {
   static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
 
   Compute high[TM][TN];  // [TM][TN]: the greatest term so far; a NaN stays
-  Compute base[TM][TN];  // [TM][TN]: the same times LOG2_E; infinite where that is not finite
+  Compute base[TM][TN];  // [TM][TN]: the same times LOG2_E; infinite where no sum can change it
   Compute sum[TM][TN];   // [TM][TN]: of 2^(LOG2_E term - base)
 
   SR_FN static void run(const LogSumParams& p) {
@@ -247,10 +248,10 @@ struct LogSum {
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
-        const Compute scaled = high[i][j] * LOG2_E;
-        const Compute now = finite(scaled) ? scaled : infinity<Compute>();
-        // before the first finite term there is no sum
-        sum[i][j] = finite(base[i][j]) ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
+        const bool counts = abs(high[i][j]) < Limits<Compute>::FLAT;
+        const Compute now = counts ? high[i][j] * LOG2_E : infinity<Compute>();
+        const bool some = base[i][j] < infinity<Compute>();
+        sum[i][j] = some ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
         base[i][j] = now;
       }
 #pragma unroll 2
@@ -266,8 +267,6 @@ struct LogSum {
     }
   }
 
-  SR_FN static bool finite(Compute x) { return abs(x) < infinity<Compute>(); }
-
   SR_FN void store(const LogSumParams& p, const LogTile<Tile>& at) const {
     const Join<A> join(p);
 #pragma unroll
@@ -280,7 +279,8 @@ struct LogSum {
         if (p.sums && !(static_cast<const Compute*>(p.sums)[place] < Compute(0))) continue;
         auto* c = static_cast<typename A::Storage*>(p.c) + at.batch * p.c_batch + row * p.c_m +
                   column * p.c_n;
-        const Compute value = finite(base[i][j]) ? high[i][j] + log(sum[i][j]) : high[i][j];
+        Compute value = high[i][j];
+        if (base[i][j] < infinity<Compute>()) value = value + log(sum[i][j]);
         *c = join(value, p.mode & READ_C ? *c : typename A::Storage{});
       }
   }

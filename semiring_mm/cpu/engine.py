@@ -570,7 +570,7 @@ def product(
     )  # fmt: skip
 
 
-_SHIFTED, _THIN = 128**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
+_SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
 
 
 def _shifting_pays(semiring: Semiring, a: Array, c: Array, alpha: Scalar) -> bool:

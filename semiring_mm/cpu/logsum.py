@@ -117,19 +117,20 @@ def product(
             c[which[i], j] = -math.inf
         elif beta is not None:
             c[which[i], j] = c[which[i], j].astype(dtype) + beta
-        if np.count_nonzero(todo.direct) > _DENSE * todo.direct.size:
+        count = np.count_nonzero(todo.direct)
+        if count > _DENSE * todo.direct.size:
             block = c[which]
             tools.direct(a[which], b, block)
             c[which] = np.where(todo.direct, block, c[which])
-            return
-        i, j = np.nonzero(todo.direct)
-        value = _entries(tools, a, b, which[i], j, dtype)
-        if alpha is not None:
-            value += dtype.type(alpha)
-        if accumulate:
-            old = c[which[i], j].astype(dtype)
-            value = np.logaddexp(value, old if beta is None else old + dtype.type(beta))
-        c[which[i], j] = value
+        elif count:
+            i, j = np.nonzero(todo.direct)
+            value = _entries(tools, a, b, which[i], j, dtype)
+            if alpha is not None:
+                value += dtype.type(alpha)
+            if accumulate:
+                old = c[which[i], j].astype(dtype)
+                value = np.logaddexp(value, old if beta is None else old + dtype.type(beta))
+            c[which[i], j] = value
 
 
 def _in_rows(count: int, run: Callable[[int, int], None]) -> None:
@@ -289,8 +290,8 @@ def finish_function(plan: Plan, target: Target, head: int) -> Function:
     return f
 
 
-#: Elements of a row that are looked at together, a multiple of every vector's.
-_RUN = 64
+#: Vectors of a row that are looked at together, and a multiple of their elements.
+_VECTORS, _RUN = 4, 64
 
 
 def entries_function(plan: Plan, target: Target, head: int) -> Function:
@@ -302,20 +303,23 @@ def entries_function(plan: Plan, target: Target, head: int) -> Function:
     f = Function("entries", [PTR] * 4)
     a, b, ij, v = (ArrayView(f, x, head) for x in f.args)
     t = Algebra(f, plan).compute
-    lanes = min(target.vector_bytes // t.size, _RUN)
+    lanes = target.vector_bytes // t.size
     vec, zero = t.vector(lanes), f.const(0.0, t.vector(lanes))
-    offsets = range(0, _RUN * t.size, vec.size)
+    offsets, step = range(0, _VECTORS * vec.size, vec.size), _VECTORS * lanes
     with f.loop(0, v.dim(-1)) as e:
         i = f.load(ij.data.at(e * 8), I64, 8)
         j = f.load(ij.data.at(ij.stride(-2)).at(e * 8), I64, 8)
         left, right = a.data.at(i * a.stride(-2)), b.data.at(j * b.stride(-2))
 
         def terms(k: Value, left: Value = left, right: Value = right) -> list[Value]:
-            places = [(x.at(k * t.size + at) for x in (left, right)) for at in offsets]
-            return [f.load(x, vec, t.size) + f.load(y, vec, t.size) for x, y in places]
+            sums = []
+            for at in offsets:
+                x, y = (f.load(row.at(k * t.size + at), vec, t.size) for row in (left, right))
+                sums.append(x + y)
+            return sums
 
         high = [f.var(f.const(-math.inf, vec)) for _ in offsets]  # may miss a NaN
-        with f.loop(0, a.dim(-1), _RUN) as k:
+        with f.loop(0, a.dim(-1), step) as k:
             for top, term in zip(high, terms(k), strict=True):
                 top.set(f.select(term.cmp(">", top.get()), term, top.get()))
         best = _folded(f, [x.get() for x in high], lambda x, y: f.select(x.cmp(">", y), x, y))
@@ -323,7 +327,7 @@ def entries_function(plan: Plan, target: Target, head: int) -> Function:
         far = vmath.absolute(f, best).cmp("==", math.inf)
         base = f.select(far, f.const(0.0, t), best).splat(lanes)
         total = [f.var(zero) for _ in offsets]
-        with f.loop(0, a.dim(-1), _RUN) as k:
+        with f.loop(0, a.dim(-1), step) as k:
             for sum_, term in zip(total, terms(k), strict=True):
                 below = term - base
                 below = f.select(below.cmp(">", 0.0), zero, below)  # beside infinity
