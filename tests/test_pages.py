@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
 
-@pytest.mark.parametrize("page", ["scipy.md", "einsum.md"])
+@pytest.mark.parametrize("page", ["scipy.md", "einsum.md", "log_plus.md"])
 def test_examples_of_a_page(page):
     if page == "scipy.md":
         pytest.importorskip("scipy")
