@@ -124,7 +124,7 @@ def data(kind, dtype, seed=1, shape=(M, K, N)):
             a[5, 7] = 3
         case "not finite":
             a[rng.random(a.shape) < 0.01], b[rng.random(b.shape) < 0.02] = inf, -inf
-            a[4, 4], b[6, 6], b[8, 8] = nan, nan, inf
+            a[4, 4], b[6, -1], b[8, n // 2] = nan, nan, inf
         case "huge":
             a, b = (rng.choice([top, top / 2, -top, -inf, 1, -500], x.shape) for x in (a, b))
     return a.astype(dtype), b.astype(dtype)
@@ -241,6 +241,31 @@ def test_stacks(where, monkeypatch):
         tall = np.resize(a, (1100, 17))  # more rows than a part has
         want = exact(tall, b[0])
         check(multiply(where, tall, b[0]), want, allowed(tall, b[0], want))
+
+
+@both
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_vectors(where, dtype):
+    """A matrix by rows and by columns, times a vector, with and without α and y."""
+    run = cpu.gemv if where == "cpu" else gpu.gemv
+    if where == "gpu" and shutil.which(host_device.compiler()) is None:
+        pytest.skip("no g++ to compile the kernels with")
+    u = float(np.finfo(max(dtype, DTYPES[0])).eps) + float(np.finfo(dtype).eps) / 2
+    for kind in KINDS:
+        for m, k in ((70, 37), (9, 1300), (300, 11)):
+            a, b = data(kind, dtype, shape=(m, k, 3))
+            for matrix in (a, np.asfortranarray(a), a[:, ::-1][::2]):
+                x, y = b[:, 1], data("normal", dtype, shape=(matrix.shape[0], 1, 1))[0][:, 0]
+                want, old = exact(matrix, b[:, 1:2])[:, 0], y.copy()
+                off = u * (24 + 4 * np.abs(want).astype("f8"))
+                run(LOG, matrix, x, y)
+                check(y, want, off)
+                y[...] = old
+                alpha = 0.0 if kind == "huge" else 0.5  # which large entries would swallow
+                run(LOG, matrix, x, y, accumulate=True, alpha=alpha)
+                with np.errstate(all="ignore"):
+                    want = np.logaddexp(want + alpha, old)
+                check(y, want, off + u * 4 * (1 + np.abs(want).astype("f8")))
 
 
 def test_twins_take_the_same_way_and_others_their_own():
