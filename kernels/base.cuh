@@ -152,7 +152,7 @@ SR_FN T logaddexp(T a, T b) {
   return high + log1p(exp(low - high));
 }
 
-// 2^x for sums of many terms, within 3 units in the last place; what would be denormal is zero.
+// 2^x for sums of many terms, within 2 units in the last place; what would be denormal is zero.
 #ifndef SR_HOST
 SR_FN float exp2_approx(float x) {
   float y;
@@ -163,21 +163,6 @@ SR_FN float exp2_approx(float x) {
 SR_FN float exp2_approx(float x) { return exp2f(x); }
 #endif
 SR_FN double exp2_approx(double x) { return ::exp2(x); }
-// The same for x <= 0 by multiply-adds, which run beside the few units of that instruction. Below
-// -126 it is 2^-126; infinity and NaN give anything.
-SR_FN float exp2_polynomial(float x) {
-  x = max(x, -126.0f);
-  const float shifted = x + 12582912.0f;  // 1.5 * 2^23: the low bits are the nearest integer
-  const float f = x - (shifted - 12582912.0f);
-  float y = 0.0013264727f;
-  y = fma(y, f, 0.009671513f);
-  y = fma(y, f, 0.055507336f);
-  y = fma(y, f, 0.24022242f);
-  y = fma(y, f, 0.693147f);
-  y = fma(y, f, 1.0f);
-  return bits_as<float>(bits_as<u32>(y) + (bits_as<u32>(shifted) << 23));
-}
-SR_FN double exp2_polynomial(double x) { return ::exp2(x); }
 
 // Floor division and its remainder as NumPy has them, division by zero included.
 template <class T>

@@ -170,8 +170,7 @@ struct Settle {
 };
 
 // log Σ exp(a ⊗ b) with one exponential a term: the greatest term of a tile of k first, then the sum
-// of the exponentials of what the terms are below the greatest so far. One accumulator in five takes
-// its exponentials from multiply-adds: the units of the exponential alone would be the bottleneck.
+// of the exponentials of what the terms are below the greatest so far.
 template <class A, class Tile, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT, bool B_WIDE>
 struct LogSum {
   using Step = General<A>;
@@ -236,7 +235,7 @@ struct LogSum {
     const Compute* as = stage + Tile::row(0);
     const Compute* bs = stage + Left::WORDS + Tile::column(0);
     Fragment<Step, Tile, 1> x;
-#pragma unroll 4
+#pragma unroll 8
     for (int k = 0; k < steps; ++k) {
       x.template load<Left::LD, Right::LD>(as, bs, k);
 #pragma unroll
@@ -254,7 +253,7 @@ struct LogSum {
         sum[i][j] = some ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
         base[i][j] = now;
       }
-#pragma unroll 2
+#pragma unroll 4
     for (int k = 0; k < steps; ++k) {
       x.template load<Left::LD, Right::LD>(as, bs, k);
 #pragma unroll
@@ -262,7 +261,7 @@ struct LogSum {
 #pragma unroll
         for (int j = 0; j < TN; ++j) {
           const Compute y = fma(A::mul(x.a[i][0], x.b[j][0]), LOG2_E, -base[i][j]);
-          sum[i][j] = sum[i][j] + ((i * TN + j) % 5 == 4 ? exp2_polynomial(y) : exp2_approx(y));
+          sum[i][j] = sum[i][j] + exp2_approx(y);
         }
     }
   }

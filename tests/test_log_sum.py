@@ -135,8 +135,12 @@ DTYPES = [np.dtype("f4"), np.dtype("f8"), np.dtype("f2"), BFLOAT16]
 
 
 @both
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [*((kind, dtype) for kind in KINDS for dtype in DTYPES[:2]),
+     *((kind, dtype) for kind in ("wide", "not finite") for dtype in DTYPES[2:])],
+    ids=str,
+)  # fmt: skip
 def test_shifted(where, kind, dtype):
     a, b = data(kind, dtype)
     want = exact(a, b)
@@ -207,7 +211,7 @@ def test_every_layout(where):
     a, b = data("sparse and wide", DTYPES[0])
     want = exact(a, b)
     off = allowed(a, b, want)
-    for how in ("C", "F", "strided", "reversed"):
+    for how in ("F", "strided", "reversed"):
         x, y = layouts(a)[how], layouts(b)[how]
         check(multiply(where, x, b), want, off)
         check(multiply(where, a, y), want, off)
@@ -244,20 +248,21 @@ def test_stacks(where, monkeypatch):
 
 
 @both
-@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 def test_vectors(where, dtype):
     """A matrix by rows and by columns, times a vector, with and without α and y."""
     run = cpu.gemv if where == "cpu" else gpu.gemv
     if where == "gpu" and shutil.which(host_device.compiler()) is None:
         pytest.skip("no g++ to compile the kernels with")
-    u = float(np.finfo(max(dtype, DTYPES[0])).eps) + float(np.finfo(dtype).eps) / 2
+    u = float(np.finfo(dtype).eps)
     for kind in KINDS:
         for m, k in ((70, 37), (9, 1300), (300, 11)):
             a, b = data(kind, dtype, shape=(m, k, 3))
             for matrix in (a, np.asfortranarray(a), a[:, ::-1][::2]):
                 x, y = b[:, 1], data("normal", dtype, shape=(matrix.shape[0], 1, 1))[0][:, 0]
                 want, old = exact(matrix, b[:, 1:2])[:, 0], y.copy()
-                off = u * (24 + 4 * np.abs(want).astype("f8"))
+                with np.errstate(all="ignore"):
+                    off = u * (24 + 4 * np.abs(want).astype("f8"))
                 run(LOG, matrix, x, y)
                 check(y, want, off)
                 y[...] = old

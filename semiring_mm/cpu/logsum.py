@@ -323,15 +323,11 @@ def entries_function(plan: Plan, target: Target, head: int) -> Function:
             for top, term in zip(high, terms(k), strict=True):
                 top.set(f.select(term.cmp(">", top.get()), term, top.get()))
         best = _folded(f, [x.get() for x in high], lambda x, y: f.select(x.cmp(">", y), x, y))
-        # an infinity less itself would be NaN
-        far = vmath.absolute(f, best).cmp("==", math.inf)
-        base = f.select(far, f.const(0.0, t), best).splat(lanes)
+        base = vmath.without_infinity(f, best).splat(lanes)
         total = [f.var(zero) for _ in offsets]
         with f.loop(0, a.dim(-1), step) as k:
             for sum_, term in zip(total, terms(k), strict=True):
-                below = term - base
-                below = f.select(below.cmp(">", 0.0), zero, below)  # beside infinity
-                sum_.set(vmath.add_exp(f, sum_.get(), below))
+                sum_.set(vmath.add_exp(f, sum_.get(), term - base))
         whole = _folded(f, [x.get() for x in total], lambda x, y: x + y)
         f.store(best + vmath.log(f, whole), v.data.at(e * t.size), t.size)
     return f

@@ -17,7 +17,6 @@ ever enters a result.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -239,26 +238,19 @@ def _log_sum_function(plan: Plan, shape: Shape, name: str) -> Function:
                 for v in range(shape.vectors):
                     yield (r, v), algebra.mul(left, right[v])
 
-        high = {rv: f.var(f.const(-math.inf, vec)) for rv in tile}  # may miss a NaN
+        sums = {rv: vmath.LogSum(f, vec) for rv in tile}
         with f.loop(0, kc) as k:
             for rv, term in terms(k):
-                high[rv].set(f.select(term.cmp(">", high[rv].get()), term, high[rv].get()))
-        zero = f.const(0.0, vec)
-        # an infinity less itself would be NaN
-        base = {
-            rv: f.select(vmath.absolute(f, x.get()).cmp("==", math.inf), zero, x.get())
-            for rv, x in high.items()
-        }
-        total = {rv: f.var(zero) for rv in tile}
+                sums[rv].look(term)
+        for sum_ in sums.values():
+            sum_.begin()
         with f.loop(0, kc) as k:
             for rv, term in terms(k):
-                below = term - base[rv]
-                below = f.select(below.cmp(">", 0.0), zero, below)  # beside infinity
-                total[rv].set(vmath.add_exp(f, total[rv].get(), below))
-        for r, v in tile:
+                sums[rv].add(term)
+        for (r, v), sum_ in sums.items():
             place = c.at(((first + r) * shape.nr + v * shape.lanes) * t.size)
-            value = high[r, v].get() + vmath.log(f, total[r, v].get())
-            f.store(algebra.add(f.load(place, vec, vec.size), value), place, vec.size)
+            old = f.load(place, vec, vec.size)
+            f.store(algebra.add(old, sum_.value()), place, vec.size)
     return f
 
 

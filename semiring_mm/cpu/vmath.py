@@ -22,7 +22,10 @@ from dataclasses import dataclass
 
 from .ir import Function, Type, Value
 
-__all__ = ["absolute", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp", "sqrt"]
+__all__ = [
+    "LogSum", "absolute", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp",
+    "sqrt", "without_infinity",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -386,23 +389,50 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
     return f.fma(t, _horner(f, t, [1.0, *_format(x).unit_log1p_q]), larger)
 
 
-def add_exp(f: Function, total: Value, x: Value) -> Value:
-    """``total + exp(x)`` for ``x <= 0`` or NaN, in one rounding but for exp's, within 1 ulp of it.
+class LogSum:
+    """``log(sum(exp(x)))`` of terms that are passed twice, with one exponential for each.
 
-    An exponential under twice the smallest normal number counts as zero, as in :func:`logaddexp`.
+    First :meth:`look` at all terms, then :meth:`begin`, then :meth:`add` all of them again.
+    Exponentials are those of what a term is below the greatest, within 1 ulp; under twice the
+    smallest normal number they count as zero, as in :func:`logaddexp`. Special values are those of
+    NumPy's ``logaddexp`` at each term.
 
     Parameters
     ----------
     f : Function
         Where to emit the code.
-    total, x : Value
-        The sum so far, and the exponent of what is added.
-
-    Returns
-    -------
-    Value
-        The sum.
+    type_ : Type
+        Of the terms.
     """
+
+    def __init__(self, f: Function, type_: Type) -> None:
+        self.f = f
+        self.high = f.var(f.const(-_INF, type_))  # may miss a NaN, which the sum does not
+
+    def look(self, x: Value) -> None:
+        high = self.high.get()
+        self.high.set(self.f.select(x.cmp(">", high), x, high))
+
+    def begin(self) -> None:
+        self.base = without_infinity(self.f, self.high.get())
+        self.total = self.f.var(self.f.const(0.0, self.high.type))
+
+    def add(self, x: Value) -> None:
+        self.total.set(add_exp(self.f, self.total.get(), x - self.base))
+
+    def value(self) -> Value:
+        return self.high.get() + log(self.f, self.total.get())
+
+
+def without_infinity(f: Function, x: Value) -> Value:
+    """What terms up to `x` are measured from: an infinity less itself would be NaN."""
+    far = absolute(f, x).cmp("==", _INF)
+    return f.select(far, f.const(0.0, x.type), x)
+
+
+def add_exp(f: Function, total: Value, x: Value) -> Value:
+    """``total + exp(x)`` in one rounding but for exp's; an `x` above 0 counts as 0."""
+    x = f.select(x.cmp(">", 0.0), f.const(0.0, x.type), x)
     scale, value = _exp_gap(f, x)
     return f.fma(scale, value, total)
 
@@ -439,9 +469,12 @@ def _exp_gap(f: Function, x: Value, lift: int = 0) -> tuple[Value, Value]:
     scale = (shifted.bits_as(_integers(x)) << fmt.mantissa).bits_as(x.type)
     whole = shifted - f.const(fmt.magic + zero, x.type)
     r = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)
-    if x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
+    q = fmt.unit_exp_q
+    if lift:  # not beside exp(0) but by itself
+        q = fmt.expm1_q
+    if lift or x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
         r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
-    return scale, _horner(f, r, [2.0, 2.0, *(2 * c for c in fmt.unit_exp_q)])
+    return scale, _horner(f, r, [2.0, 2.0, *(2 * c for c in q)])
 
 
 def sqrt(f: Function, x: Value) -> Value:
