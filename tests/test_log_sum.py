@@ -4,6 +4,7 @@ The thresholds on the size are taken away, so that small products take every way
 run on the host, as in ``test_kernels.py``.
 """
 
+import re
 import shutil
 
 import host_device
@@ -20,6 +21,7 @@ from semiring_mm.cpu import logsum as on_cpu
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu import logsum as on_gpu
+from semiring_mm.plan import make_plan
 
 inf, nan = np.inf, np.nan
 LOG = sm.semirings["log_plus"]
@@ -284,6 +286,37 @@ def test_twins_take_the_same_way_and_others_their_own():
         HOST.launched.clear()
         check(multiply(where, a, b, semiring=other), soft, 2e-6)
     assert ["sr::LogSum<" in x for x in HOST.launched] == [True]
+
+
+@pytest.mark.parametrize(
+    ("struct", "names"), [("ShiftParams", on_gpu.SHIFT), ("LogSumParams", on_gpu.LOG_SUM)]
+)
+def test_parameters_are_the_fields_of_the_struct(struct, names):
+    text = (host_device.KERNELS / "logsum.cuh").read_text(encoding="utf-8")
+    body = re.sub(r"//.*", "", re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.S)[1])
+    kinds = re.compile(r"^\s*(const )?(void|int|i64|u32)\*? ")
+    lines = [kinds.sub("", line.strip()) for line in body.split(";") if line.strip()]
+    assert tuple(name.strip() for line in lines for name in line.split(",")) == names
+
+
+@pytest.mark.parametrize("arch", [75, 120])
+def test_kernels_compile_for_the_device(arch):
+    """float32, whose exponential is an instruction; test_cuda.py has float64."""
+    nvrtc = pytest.importorskip("cupy.cuda").nvrtc
+    try:
+        nvrtc.getVersion()
+    except (RuntimeError, OSError) as error:
+        pytest.skip(str(error))
+    plan = make_plan(LOG, DTYPES[0], None, None, 1)
+    tile = on_gpu._LARGE
+    for text in (
+        on_gpu.shift_source(plan, True),
+        on_gpu.settle_source(plan, tile),
+        on_gpu.log_sum_source(plan, tile, False, True, False, True),
+    ):
+        cubin, report = device.compile_source(text, arch)
+        assert cubin[:4] == b"\x7fELF"
+        assert "warning" not in report
 
 
 def test_the_public_verb(monkeypatch):

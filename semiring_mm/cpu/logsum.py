@@ -54,9 +54,8 @@ class Range:
 
 
 RANGES = {32: Range(52, -63, 24), 64: Range(400, -511, 53)}
-_ROWS = 64  # that a thread takes at a time, at least
+_ROWS, _PIECE = 64, 1 << 16  # and entries that a thread takes at a time, at least
 _DENSE = 0.4  # of the entries left, from which all of their rows are computed
-_PIECE = 1 << 14  # of them that a thread takes at a time, at most
 
 
 class Tools(NamedTuple):
@@ -107,7 +106,7 @@ def product(
         e_rows, rows = _shifted(tools, a, dtype)
         e_columns, columns = _shifted(tools, b.T, dtype)
         tools.plus_times(e_rows, e_columns.T, sums)
-        _in_rows(len(c), finish)
+        _in_rows(c.shape, finish)
         which = np.flatnonzero(left)
         if not which.size:
             return
@@ -133,10 +132,11 @@ def product(
             c[which[i], j] = value
 
 
-def _in_rows(count: int, run: Callable[[int, int], None]) -> None:
+def _in_rows(shape: tuple[int, ...], run: Callable[[int, int], None]) -> None:
     """Call `run` for all rows, some at a time, on all threads."""
-    pieces = max(1, min(4 * threads.get_num_threads(), count // _ROWS))
-    cuts = np.linspace(0, count, pieces + 1).astype(int).tolist()
+    most = 4 * threads.get_num_threads()
+    pieces = max(1, min(most, shape[0] // _ROWS, shape[0] * shape[1] // _PIECE))
+    cuts = np.linspace(0, shape[0], pieces + 1).astype(int).tolist()
     threads.run([functools.partial(run, i, j) for i, j in itertools.pairwise(cuts)])
 
 
@@ -157,7 +157,7 @@ def _shifted(tools: Tools, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array
         else:
             tools.shift(part.T, shift.T, e[i:j].T)
 
-    _in_rows(len(x), run)
+    _in_rows(x.shape, run)
     return e, largest
 
 
@@ -190,8 +190,8 @@ def _entries(tools: Tools, a: Array, b: Array, i: Array, j: Array, dtype: np.dty
     left = _padded(a[rows], dtype, -math.inf)
     right = _padded(b[:, columns].T, dtype, 0)
     places = np.stack([at_row, at_column]).astype(np.int64, copy=False)
-    pieces = max(4 * threads.get_num_threads(), len(i) // _PIECE)
-    cuts = np.linspace(0, len(i), min(pieces, len(i)) + 1).astype(int).tolist()
+    pieces = min(4 * threads.get_num_threads(), len(i))
+    cuts = np.linspace(0, len(i), pieces + 1).astype(int).tolist()
     parts = [slice(*x) for x in itertools.pairwise(cuts)]
     threads.run(
         [functools.partial(tools.entries, left, right, places[:, x], value[x]) for x in parts]
