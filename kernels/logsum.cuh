@@ -153,8 +153,7 @@ struct Settle {
                             Compute c_low) {
     const Compute inf = infinity<Compute>();
     value = r + c;
-    if (r != r || c != c) return true;  // every term is NaN
-    if (r == inf || c == inf) return false;
+    if (r != r || c != c) return true;  // every term is NaN; an infinity makes the sum NaN, only
     const Compute whole = sum * Limits<Compute>::DOWN;
     if (whole >= Limits<Compute>::LEAST && whole < inf) {
       value = value + log(whole);
