@@ -101,10 +101,25 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
                     state.set(algebra.add(state.get(), sum_.value()))
         else:
             run(0, whole, lambda r, u, x, y: fold(vectors[r][u], x, y))
-        with f.loop(whole, depth) as k:
-            right = f.load(xs.at(k * t.size), t, t.size)
-            for r in range(rows):
-                fold(tails[r], algebra.decode(f.load(base[r].at(k * cs), s)), right)
+
+        def rest(first: Value, last: Value, take: Callable[[int, Value, Value], None]) -> None:
+            with f.loop(first, last) as k:
+                right = f.load(xs.at(k * t.size), t, t.size)
+                for r in range(rows):
+                    take(r, algebra.decode(f.load(base[r].at(k * cs), s)), right)
+
+        if logarithms:  # all of k where neighbours do not lie side by side
+            with f.loop(whole, depth, _STEPS) as k:
+                single = [vmath.LogSum(f, t) for _ in tails]
+                last = f.low(k + _STEPS, depth)
+                rest(k, last, lambda r, x, y: single[r].look(algebra.mul(x, y)))
+                for sum_ in single:
+                    sum_.begin()
+                rest(k, last, lambda r, x, y: single[r].add(algebra.mul(x, y)))
+                for state, sum_ in zip(tails, single, strict=True):
+                    state.set(algebra.add(state.get(), sum_.value()))
+        else:
+            rest(whole, depth, lambda r, x, y: fold(tails[r], x, y))
         slot = f.alloca(t.vector(lanes))
         for r in range(rows):
             total = vectors[r][0].get()
