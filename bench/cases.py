@@ -107,6 +107,12 @@ def expect(rows: Any, b: Any, kind: str) -> tuple[Any, Any]:
         exact = rows.astype("f8") @ b.astype("f8")
         scale = np.abs(rows).astype("f8") @ np.abs(b).astype("f8") + 1
         return exact, 4 * np.finfo(rows.dtype).eps * scale
+    if kind == "log_plus":  # docs/log_plus.md has the bound in full
+        terms = [row[:, None] + b.astype("f8") for row in rows.astype("f8")]
+        top = np.stack([x.max(0) for x in terms])
+        exact = top + np.log([np.exp(x - x.max(0)).sum(0) for x in terms])
+        reach = np.abs(rows).max(1)[:, None] + np.abs(b).max(0) + np.abs(exact)
+        return exact, np.finfo(rows.dtype).eps * (len(b) + 4 * reach)
     add, mul = (FUNCTIONS[word] for word in kind.split("_"))
     return np.stack([add.reduce(mul(row[:, None], b), axis=0) for row in rows]), 0.0
 
@@ -151,6 +157,23 @@ def product(kind: str, dtype: str) -> Callable[[int, Options], Line]:
         unit = "T/s" if dtype == "?" else "G/s"
         check = check_product(a, b, kind)
         return Line("", "", unit, 0, contenders, CEILINGS[kind, dtype], check=check)
+
+    return build
+
+
+def log_plus(dtype: str, scale: float) -> Callable[[int, Options], Line]:
+    """C = A B over log_plus beside plus-times, of entries that are so far apart."""
+
+    def build(n: int, options: Options) -> Line:
+        rng = np.random.default_rng(n)
+        a, b = (scale * random_matrix(rng, (n, n), dtype, "log_plus") for _ in range(2))
+        work = float(n) ** 3
+        contenders = [
+            Contender(OURS, lambda: sm.matmul(a, b, "log_plus"), work),
+            Contender("plus-times", lambda: sm.matmul(a, b), work, ours=True),
+        ]
+        checks = iter([check_product(a, b, kind) for kind in ("log_plus", "plus_times")])
+        return Line("", "", "G/s", 0, contenders, check=lambda c: next(checks)(c))
 
     return build
 
@@ -515,6 +538,9 @@ CASES = [
     Case("or-and bool", product("lor_land", "?"), (8192, 16384)),
     Case("plus-times f32", product("plus_times", "f4"), (2048, 4096)),
     Case("plus-times f64", product("plus_times", "f8"), (2048, 4096)),
+    Case("log-plus f32", log_plus("f4", 1.0), (1024, 2048)),
+    Case("log-plus f64", log_plus("f8", 1.0), (2048,)),
+    Case("log-plus f32, term by term", log_plus("f4", 100.0), (1024,)),
     Case("plus-times f32 A x", gemv("plus_times", False), (8192, 16384)),
     Case("plus-times f32 Aᵀ x", gemv("plus_times", True), (8192, 16384)),
     Case("min-plus f32 A x", gemv("min_plus", False), (8192, 16384)),

@@ -284,6 +284,25 @@ def spoiled(kind: str, ceiling: str, data: str, entry: float) -> Build:
     return build
 
 
+def log_plus(scale: float) -> Build:
+    """C = A B over log_plus beside plus-times, of entries that are so far apart."""
+
+    def build(size: Any, options: Options) -> Line:
+        m, k, n = shape_of(size)
+        a, b = (scale * random(s, "f4", "normal", i) for i, s in enumerate(((m, k), (k, n))))
+        work = float(m) * k * n
+        contenders = [
+            Contender(OURS, lambda: sm.matmul(a, b, "log_plus"), work),
+            Contender("plus-times", lambda: sm.matmul(a, b), work, ours=True),
+        ]
+        line = product_line(size, a, b, "log_plus", "", contenders)
+        checks = iter([check_rows(a, b, kind) for kind in ("log_plus", "plus_times")])
+        line.check = lambda c: next(checks)(c)
+        return line
+
+    return build
+
+
 def bfloat(n: int, options: Options) -> Line:
     """Tensors of PyTorch in bfloat16, which NumPy and CuPy have not."""
     try:
@@ -601,6 +620,8 @@ CASES = [
         (1024, 2048, *LARGE, 32768), SMALL,
     ),
     Case("xor-and bool", product("xor_land", "?", "or-and bits", "truth"), (16384,), SMALL),
+    Case("log-plus f32", log_plus(1.0), (1024, 2048, *MIDDLE), SMALL),
+    Case("log-plus f32, term by term", log_plus(1000.0), (2048, 4096), SMALL),
     Case("min-plus f32, argmin", argument("normal", "min-plus f32"), (8192, 16384)),
     Case("min-plus f32 ≥ 0, argmin", argument("uniform", "min-plus f32 ≥ 0"), (8192, 16384)),
     Case("plus-times f32 A x", gemv("plus_times", False), VECTORS, ((48, 33),)),

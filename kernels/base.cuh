@@ -166,6 +166,18 @@ SR_FN T logaddexp(T a, T b) {
   return high + log1p(exp(low - high));
 }
 
+// 2^x for sums of many terms, within 2 units in the last place; what would be denormal is zero.
+#ifndef SR_HOST
+SR_FN float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#else
+SR_FN float exp2_approx(float x) { return exp2f(x); }
+#endif
+SR_FN double exp2_approx(double x) { return ::exp2(x); }
+
 // Floor division and its remainder as NumPy has them, division by zero included.
 template <class T>
 SR_CALL T floor_mod(T x, T y) {

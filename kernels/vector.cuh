@@ -4,12 +4,44 @@
 
 namespace sr {
 
+// What a thread sums up in: a value, ...
+template <class A>
+struct Folded {
+  using Compute = typename A::Compute;
+  Compute x;
+
+  SR_FN void clear() { x = A::start(); }
+  SR_FN void fold(Compute a, Compute b) { x = A::fold(x, a, b); }
+  SR_FN Compute value() const { return x; }
+};
+// ... or, where ⊕ is logaddexp, the greatest term and the sum of exponentials of the others below it:
+// one exponential a term, and one logarithm in the end. Equal infinities have no distance.
+template <class A>
+struct LogFolded {
+  using Compute = typename A::Compute;
+  static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
+  Compute high, sum;
+
+  SR_FN void clear() {
+    high = -infinity<Compute>();
+    sum = Compute(0);
+  }
+  SR_FN void fold(Compute a, Compute b) {
+    const Compute term = A::mul(a, b), gap = term == high ? Compute(0) : term - high;
+    const Compute e = exp2_approx(-LOG2_E * abs(gap));
+    const bool higher = gap > Compute(0);
+    sum = higher ? fma(sum, e, Compute(1)) : sum + e;
+    high = higher ? term : high;
+  }
+  SR_FN Compute value() const { return high + log(sum); }
+};
+
 // A block of 256 threads takes ROWS * GROUPS rows; LANES threads share each row's k. The parameters
 // are a product's with x as B and y as C, one column each; tiles_m counts blocks along m.
 //
 // K_UNIT: k is the contiguous direction, and neighbouring threads lie along it; else along m.
 // WIDE: 16 bytes of A (and along k, of x) can be read at once.
-template <class A, bool K_UNIT, bool WIDE, int LANES, int ROWS>
+template <class Sum, class A, bool K_UNIT, bool WIDE, int LANES, int ROWS>
 struct Vector {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
@@ -29,11 +61,14 @@ struct Vector {
     const int split = int(blockIdx.x / u32(p.tiles_m)), k0 = split * p.k_split;
     const int k1 = p.k - k0 < p.k_split ? p.k : k0 + p.k_split;
     const Storage* x = static_cast<const Storage*>(p.b);
+    Sum sums[ROWS];  // [ROWS]
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[r].clear();
+    if constexpr (K_UNIT) along_k(p, sums, row0, k0, k1, x);
+    else along_m(p, sums, row0, k0, k1, x);
     Compute acc[ROWS];  // [ROWS]
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) acc[r] = A::start();
-    if constexpr (K_UNIT) along_k(p, acc, row0, k0, k1, x);
-    else along_m(p, acc, row0, k0, k1, x);
+    for (int r = 0; r < ROWS; ++r) acc[r] = sums[r].value();
     if constexpr (LANES > 1) join_lanes(acc);
     if (lane() > 0) return;
     const Join<A> join(p);
@@ -50,7 +85,7 @@ struct Vector {
     }
   }
 
-  SR_FN static void along_k(const ProductParams& p, Compute (&acc)[ROWS], i64 row0, int k0, int k1,
+  SR_FN static void along_k(const ProductParams& p, Sum (&acc)[ROWS], i64 row0, int k0, int k1,
                             const Storage* x) {
     const Storage* a[ROWS];  // [ROWS]: rows beyond the last are read as the last, and dropped
 #pragma unroll
@@ -68,12 +103,12 @@ struct Vector {
     for (; k < k1; ++k) {  // part of a chunk, in one of the lanes
       const Compute right = A::decode(x[k * x_k]);
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) acc[r] = A::fold(acc[r], A::decode(a[r][k * a_k]), right);
+      for (int r = 0; r < ROWS; ++r) acc[r].fold(A::decode(a[r][k * a_k]), right);
     }
   }
 
   template <int N>
-  SR_FN static void take(Compute (&acc)[ROWS], const Storage* const (&a)[ROWS], const Storage* x,
+  SR_FN static void take(Sum (&acc)[ROWS], const Storage* const (&a)[ROWS], const Storage* x,
                          i64 k, i64 a_k, i64 x_k) {
     Piece left[N][ROWS], right[N];  // [N][ROWS] and [N] of V steps of k
 #pragma unroll
@@ -90,11 +125,11 @@ struct Vector {
       for (int v = 0; v < V; ++v) {
         const Compute by = A::decode(right[i][v]);
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) acc[r] = A::fold(acc[r], A::decode(left[i][r][v]), by);
+        for (int r = 0; r < ROWS; ++r) acc[r].fold(A::decode(left[i][r][v]), by);
       }
   }
 
-  SR_FN static void along_m(const ProductParams& p, Compute (&acc)[ROWS], i64 row0, int k0, int k1,
+  SR_FN static void along_m(const ProductParams& p, Sum (&acc)[ROWS], i64 row0, int k0, int k1,
                             const Storage* x) {
     const i64 first = row0 + row(0), left = p.m - first;
     if (left <= 0) return;
@@ -129,16 +164,16 @@ struct Vector {
         const Compute by = A::decode(*x);
 #pragma unroll
         for (int v = 0; v < ROWS; ++v)
-          acc[v] = A::fold(acc[v], A::decode(a[v < left ? v : 0]), by);
+          acc[v].fold(A::decode(a[v < left ? v : 0]), by);
       }
     }
   }
 
-  SR_FN static void fold(Compute (&acc)[ROWS], const Piece& rows, Storage x) {
+  SR_FN static void fold(Sum (&acc)[ROWS], const Piece& rows, Storage x) {
     const Compute by = A::decode(x);
     if constexpr (!K_UNIT) {
 #pragma unroll
-      for (int v = 0; v < V; ++v) acc[v] = A::fold(acc[v], A::decode(rows[v]), by);
+      for (int v = 0; v < V; ++v) acc[v].fold(A::decode(rows[v]), by);
     }
   }
 

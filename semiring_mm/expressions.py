@@ -198,6 +198,11 @@ def joins(expr: Expr) -> str:
     return expr.op if expr.op in _COMMUTE and expr.args in ((A, B), (B, A)) else ""
 
 
+def joins_logarithms(expr: Expr) -> bool:
+    """Whether ``expr`` is ``logaddexp(a, b)``, in either order."""
+    return expr.op == "logaddexp" and expr.args in ((A, B), (B, A))
+
+
 def evaluate(expr: Expr, a: Any, b: Any) -> Any:
     """Evaluate ``expr`` on NumPy arrays or scalars: the meaning that both engines reproduce.
 

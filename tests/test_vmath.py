@@ -157,6 +157,24 @@ def test_special_values_by_name(dtype):
         assert one("logaddexp", x, -inf) == one("logaddexp", -inf, x) == dtype(x)
 
 
+@both
+def test_lifted_exponentials(dtype, monkeypatch):
+    """2**lift times the exponential, and zero in place of what is smaller than the least."""
+    lift, least = (52, -63) if dtype is np.float32 else (400, -511)
+    name = f"lifted_{lift}"
+    monkeypatch.setattr(
+        vmath, name, lambda f, x: vmath.lifted_exp(f, x, lift, least), raising=False
+    )
+    x = -np.abs(sweep("exp", dtype))
+    x = np.concatenate([x, np.linspace((least - lift - 3) * np.log(2), 0, 50_001).astype(dtype)])
+    got = apply(name, x)
+    wide = reference("exp", x) * 2.0**lift
+    wide[x < dtype((least - lift) * np.log(2))] = 0
+    compare(got, wide, 1.0)
+    assert np.min(got[got > 0]) >= 0.999 * 2.0**least
+    assert_array_equal(apply(name, np.array([-inf, nan], dtype)), np.array([0, nan], dtype))
+
+
 def check_logaddexp(x, y):
     """Four units of the result or of the term added, if that is larger; see the docstring."""
     got, wide = apply("logaddexp", x, y), reference("logaddexp", x, y)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cache import cache_directory
-from ..expressions import joins
+from ..expressions import joins, joins_logarithms
 from ..plan import (
     Facts,
     Plan,
@@ -149,6 +149,23 @@ def _vector_code(plan: Plan) -> Any:
 
     with _lock:
         return _compile(gemv_functions(plan, host_target(), _HEAD), 5)
+
+
+@functools.cache
+def _log_sum_code(plan: Plan) -> tuple[Any, Any]:
+    from .logsum import finish_function, shift_function
+
+    with _lock:
+        shift = _compile([shift_function(plan, host_target(), _HEAD)], 3)
+        return shift, _compile([finish_function(plan, host_target(), _HEAD)], 6)
+
+
+@functools.cache
+def _entries_code(plan: Plan) -> Any:
+    from .logsum import entries_function
+
+    with _lock:
+        return _compile([entries_function(plan, host_target(), _HEAD)], 4)
 
 
 @functools.cache
@@ -532,6 +549,11 @@ def product(
             np.matmul(a, b, out=c)
         return
     depth = a.shape[-1]
+    if not (arg is not None or overlap or triangle) and _shifting_pays(semiring, a, c, alpha):
+        _log_sum_product(semiring, a, b, c, accumulate, alpha, beta)
+        if on_done is not None:
+            on_done(1.0)
+        return
     fa = fb = fc = None
     if needs_facts(semiring, a.dtype):
         if known is not None:
@@ -550,6 +572,56 @@ def product(
         semiring, plan, code, a, b, c, accumulate, alpha, beta, arg, gather, overlap, triangle,
         on_done,
     )  # fmt: skip
+
+
+_SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
+
+
+def _shifting_pays(semiring: Semiring, a: Array, c: Array, alpha: Scalar) -> bool:
+    """Whether a product is to be one over plus-times of shifted exponentials."""
+    if a.dtype.kind in "iub" or not _is_log_plus(semiring):
+        return False
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    large = m * n * k >= _SHIFTED and min(m, n, k) >= _THIN
+    return large and (alpha is None or math.isfinite(alpha))
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_log_plus(semiring: Semiring) -> bool:
+    return joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
+
+
+def _log_sum_product(
+    semiring: Semiring, a: Array, b: Array, c: Array, accumulate: bool, alpha: Scalar, beta: Scalar
+) -> None:
+    from . import logsum
+
+    if c.ndim == 3:
+        for x, y, z in zip(a, b, c, strict=True):
+            _log_sum_product(semiring, x, y, z, accumulate, alpha, beta)
+        return
+    if c.strides[0] == c.itemsize != c.strides[1]:  # C is written along its rows
+        a, b, c = b.T, a.T, c.T
+    plan, code = _choose(semiring, a.dtype, None, None, None, 1, alpha, beta, False)
+    mode = mode_of(accumulate, alpha, beta)
+
+    def direct(a: Array, b: Array, c: Array) -> None:
+        _run_product(
+            semiring, plan, code, a, b, c, accumulate, alpha, beta, None, None, "", False, None
+        )  # fmt: skip
+
+    tools = logsum.Tools(
+        functools.partial(product, semirings["plus_times"]),
+        functools.partial(product, semirings["lor_land"]),
+        direct,
+        *_log_sum_code(plan),
+        lambda *arrays: _entries_code(plan)(*arrays),
+        lambda i, j, least: _params(
+            plan, 0, 0, 0, i0=i, i1=j, mode=mode, alpha=scalar_bits(plan, alpha),
+            beta=scalar_bits(plan, beta), least=scalar_bits(plan, least),
+        ),
+    )  # fmt: skip
+    logsum.product(tools, plan, a, b, c, accumulate=accumulate, alpha=alpha, beta=beta)
 
 
 def _loses_when_stored(plan: Plan, arg: bool) -> bool:

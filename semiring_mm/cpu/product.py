@@ -17,10 +17,12 @@ ever enters a result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..expressions import joins
+from ..expressions import joins, joins_logarithms
 from ..plan import ALPHA, BETA, READ_C, Plan
+from . import vmath
 from .algebra import Algebra, compute_type
 from .compiler import Target
 from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
@@ -31,7 +33,7 @@ __all__ = ["Shape", "micro_function", "product_functions", "tile_shape"]
 PARAMS = (
     "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
     "a_batch", "b_batch", "c_batch", "mode", "m_block", "k_slab", "n_slab", "alpha", "beta", "one",
-    "arg_offset", "pred_offset",
+    "arg_offset", "pred_offset", "least",
 )  # fmt: skip
 #: A bit of ``mode`` beside those of every engine: K receives rows of P.
 GATHER = 8
@@ -157,6 +159,8 @@ def product_functions(plan: Plan, target: Target, head: int, *, arg: bool) -> li
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
     """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
+    if joins_logarithms(plan.add):
+        return _log_sum_function(plan, shape, name)
     f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
     kc, a, b, c, one_at, where, step0 = f.args
     t = compute_type(plan)
@@ -207,6 +211,46 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
             wins = algebra.better(new, old)
             f.store(f.select(wins, new, old), place, vec.size)
             f.store(f.select(wins, step, f.load(mark, index, 4)), mark, 4)
+    return f
+
+
+def _log_sum_function(plan: Plan, shape: Shape, name: str) -> Function:
+    """c[mr][nr] ⊕= log Σ exp(a[k][mr] ⊗ b[k][nr]), both packed, with one exponential a term.
+
+    The greatest term of each entry first, then the sum of the exponentials of what the terms are
+    below it; ⊕ itself only joins the block of k to C. A third of the rows at a time, so that both
+    stay in registers.
+    """
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
+    kc, a, b, c, *_ = f.args
+    t = compute_type(plan)
+    vec = t.vector(shape.lanes)
+    algebra = Algebra(f, plan)
+    rows = shape.mr // 3
+    tile = [(r, v) for r in range(rows) for v in range(shape.vectors)]
+    with f.loop(0, shape.mr, rows) as first:
+
+        def terms(k: Value) -> Iterator[tuple[tuple[int, int], Value]]:
+            row_a, row_b = a.at((k * shape.mr + first) * t.size), b.at(k * (shape.nr * t.size))
+            right = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
+            for r in range(rows):
+                left = f.load(row_a.at(r * t.size), t, t.size).splat(shape.lanes)
+                for v in range(shape.vectors):
+                    yield (r, v), algebra.mul(left, right[v])
+
+        sums = {rv: vmath.LogSum(f, vec) for rv in tile}
+        with f.loop(0, kc) as k:
+            for rv, term in terms(k):
+                sums[rv].look(term)
+        for sum_ in sums.values():
+            sum_.begin()
+        with f.loop(0, kc) as k:
+            for rv, term in terms(k):
+                sums[rv].add(term)
+        for (r, v), sum_ in sums.items():
+            place = c.at(((first + r) * shape.nr + v * shape.lanes) * t.size)
+            old = f.load(place, vec, vec.size)
+            f.store(algebra.add(old, sum_.value()), place, vec.size)
     return f
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from ..expressions import joins_logarithms
 from ..plan import ALPHA, BETA, READ_C, Plan
+from . import vmath
 from .algebra import Algebra
 from .compiler import Target
 from .ir import I64, PTR, Function, Type, Value, Var
@@ -13,6 +19,8 @@ __all__ = ["CHUNK", "gemv_functions"]
 #: Elements of y that stay in the cache while columns of A pass by.
 CHUNK = 2048
 _ROWS, _UNROLL, _COLUMNS = 4, 2, 4
+#: Where ⊕ is logaddexp: steps of k, or columns, that are looked at twice in a row.
+_STEPS, _TOGETHER = 1024, 16
 
 
 def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
@@ -37,6 +45,7 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
     chunk = flags.at(64)
     xs = chunk.at(CHUNK * t.size)
     data = a.data.at(p["a_offset"])
+    logarithms = joins_logarithms(plan.add)
 
     with f.loop(0, depth) as k:
         value = f.var(algebra.decode(f.load(x.data.at(k * x.stride(-1)), s)))
@@ -68,17 +77,49 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
         base = [data.at((first + r) * rs) for r in range(rows)]
         vectors = [[f.var(algebra.start(lanes)) for _ in range(_UNROLL)] for _ in range(rows)]
         tails = [f.var(algebra.start(1)) for _ in range(rows)]
-        with f.loop(0, whole, width) as k:
-            for u in range(_UNROLL):
-                at = k + u * lanes
-                right = f.load(xs.at(at * t.size), t.vector(lanes), t.size)
+
+        def run(
+            first: Value | int, last: Value, take: Callable[[int, int, Value, Value], None]
+        ) -> None:
+            with f.loop(first, last, width) as k:
+                for u in range(_UNROLL):
+                    at = k + u * lanes
+                    right = f.load(xs.at(at * t.size), t.vector(lanes), t.size)
+                    for r in range(rows):
+                        left = algebra.decode(f.load(base[r].at(at * s.size), s.vector(lanes)))
+                        take(r, u, left, right)
+
+        if logarithms:
+            with f.loop(0, whole, _STEPS) as k:
+                sums = [[vmath.LogSum(f, t.vector(lanes)) for _ in x] for x in vectors]
+                last = f.low(k + _STEPS, whole)
+                run(k, last, lambda r, u, x, y: sums[r][u].look(algebra.mul(x, y)))
+                for sum_ in chain(*sums):
+                    sum_.begin()
+                run(k, last, lambda r, u, x, y: sums[r][u].add(algebra.mul(x, y)))
+                for state, sum_ in zip(chain(*vectors), chain(*sums), strict=True):
+                    state.set(algebra.add(state.get(), sum_.value()))
+        else:
+            run(0, whole, lambda r, u, x, y: fold(vectors[r][u], x, y))
+
+        def rest(first: Value, last: Value, take: Callable[[int, Value, Value], None]) -> None:
+            with f.loop(first, last) as k:
+                right = f.load(xs.at(k * t.size), t, t.size)
                 for r in range(rows):
-                    left = algebra.decode(f.load(base[r].at(at * s.size), s.vector(lanes)))
-                    fold(vectors[r][u], left, right)
-        with f.loop(whole, depth) as k:
-            right = f.load(xs.at(k * t.size), t, t.size)
-            for r in range(rows):
-                fold(tails[r], algebra.decode(f.load(base[r].at(k * cs), s)), right)
+                    take(r, algebra.decode(f.load(base[r].at(k * cs), s)), right)
+
+        if logarithms:  # all of k where neighbours do not lie side by side
+            with f.loop(whole, depth, _STEPS) as k:
+                single = [vmath.LogSum(f, t) for _ in tails]
+                last = f.low(k + _STEPS, depth)
+                rest(k, last, lambda r, x, y: single[r].look(algebra.mul(x, y)))
+                for sum_ in single:
+                    sum_.begin()
+                rest(k, last, lambda r, x, y: single[r].add(algebra.mul(x, y)))
+                for state, sum_ in zip(tails, single, strict=True):
+                    state.set(algebra.add(state.get(), sum_.value()))
+        else:
+            rest(whole, depth, lambda r, x, y: fold(tails[r], x, y))
         slot = f.alloca(t.vector(lanes))
         for r in range(rows):
             total = vectors[r][0].get()
@@ -104,15 +145,20 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
                 with f.loop(lo, hi, step) as e:
                     place = chunk.at(e * t.size)
                     acc = f.load(place, t.vector(step), t.size)
+                    terms = []
                     for c in range(n):
                         left = algebra.decode(f.load(base[c].at(e * s.size), s.vector(step)))
-                        by = wide[c] if step > 1 else right[c]
-                        acc = algebra.add(acc, algebra.mul(left, by))
+                        terms.append(algebra.mul(left, wide[c] if step > 1 else right[c]))
+                    if logarithms and n > 1:
+                        acc = _log_sum(f, [acc, *terms])
+                    else:
+                        acc = functools.reduce(algebra.add, terms, acc)
                     f.store(acc, place, t.size)
 
-        paired = depth // _COLUMNS * _COLUMNS
-        with f.loop(0, paired, _COLUMNS) as k:
-            columns(k, _COLUMNS)
+        together = _TOGETHER if logarithms else _COLUMNS
+        paired = depth // together * together
+        with f.loop(0, paired, together) as k:
+            columns(k, together)
         with f.loop(paired, depth) as k:
             columns(k, 1)
         with f.loop(0, size) as e:
@@ -128,3 +174,14 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
             with f.loop(grouped, i1) as i:
                 dot(i, 1)
     return [f]
+
+
+def _log_sum(f: Function, terms: Sequence[Value]) -> Value:
+    """log Σ exp(x), one exponential each."""
+    total = vmath.LogSum(f, terms[0].type)
+    for x in terms:
+        total.look(x)
+    total.begin()
+    for x in terms:
+        total.add(x)
+    return total.value()

@@ -22,7 +22,10 @@ from dataclasses import dataclass
 
 from .ir import Function, Type, Value
 
-__all__ = ["absolute", "exp", "expm1", "log", "log1p", "logaddexp", "sqrt"]
+__all__ = [
+    "LogSum", "absolute", "add_exp", "exp", "expm1", "lifted_exp", "log", "log1p", "logaddexp",
+    "sqrt", "without_infinity",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -381,23 +384,97 @@ def logaddexp(f: Function, x: Value, y: Value) -> Value:
     larger = f.select(x.cmp(">", y), x, y)
     # Infinities that are equal differ by nothing.
     gap = -absolute(f, f.select(x.cmp("==", y), f.const(0.0, x.type), x - y))
-    t = _exp_gap(f, gap)
+    scale, value = _exp_gap(f, gap)
+    t = scale * value
     return f.fma(t, _horner(f, t, [1.0, *_format(x).unit_log1p_q]), larger)
 
 
-def _exp_gap(f: Function, x: Value) -> Value:
-    """exp(x) for x <= 0 or NaN: zero where it would be denormal, or nearly."""
+class LogSum:
+    """``log(sum(exp(x)))`` of terms that are passed twice, with one exponential for each.
+
+    First :meth:`look` at all terms, then :meth:`begin`, then :meth:`add` all of them again.
+    Exponentials are those of what a term is below the greatest, within 1 ulp; under twice the
+    smallest normal number they count as zero, as in :func:`logaddexp`. Special values are those of
+    NumPy's ``logaddexp`` at each term.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    type_ : Type
+        Of the terms.
+    """
+
+    def __init__(self, f: Function, type_: Type) -> None:
+        self.f = f
+        self.high = f.var(f.const(-_INF, type_))  # may miss a NaN, which the sum does not
+
+    def look(self, x: Value) -> None:
+        high = self.high.get()
+        self.high.set(self.f.select(x.cmp(">", high), x, high))
+
+    def begin(self) -> None:
+        self.base = without_infinity(self.f, self.high.get())
+        self.total = self.f.var(self.f.const(0.0, self.high.type))
+
+    def add(self, x: Value) -> None:
+        self.total.set(add_exp(self.f, self.total.get(), x - self.base))
+
+    def value(self) -> Value:
+        return self.high.get() + log(self.f, self.total.get())
+
+
+def without_infinity(f: Function, x: Value) -> Value:
+    """What terms up to `x` are measured from: an infinity less itself would be NaN."""
+    far = absolute(f, x).cmp("==", _INF)
+    return f.select(far, f.const(0.0, x.type), x)
+
+
+def add_exp(f: Function, total: Value, x: Value) -> Value:
+    """``total + exp(x)`` in one rounding but for exp's; an `x` above 0 counts as 0."""
+    x = f.select(x.cmp(">", 0.0), f.const(0.0, x.type), x)
+    scale, value = _exp_gap(f, x)
+    return f.fma(scale, value, total)
+
+
+def lifted_exp(f: Function, x: Value, lift: int, least: int) -> Value:
+    """``2**lift * exp(x)`` for ``x <= 0`` or NaN, within 1 ulp; zero where below ``2**least``.
+
+    Parameters
+    ----------
+    f : Function
+        Where to emit the code.
+    x : Value
+        Argument.
+    lift, least : int
+        Exponents; numbers of both sizes must be normal.
+
+    Returns
+    -------
+    Value
+        A multiple of the exponential.
+    """
+    scale, value = _exp_gap(f, x, lift)
+    far = x.cmp("<", (least - lift) * math.log(2))
+    return f.select(far, f.const(0.0, x.type), scale * value)
+
+
+def _exp_gap(f: Function, x: Value, lift: int = 0) -> tuple[Value, Value]:
+    """Two factors of 2**lift * exp(x) for x <= 0 or NaN: zero where that is nearly denormal."""
     fmt = _format(x)
-    zero = fmt.bias - 1  # 2**(k - 1) has the biased exponent k + zero
+    zero = fmt.bias - 1 + lift  # 2**(k + lift - 1) has the biased exponent k + zero
     low = f.const(-zero * math.log(2), x.type)
     x = f.select(x.cmp("<", low), low, x)
     shifted = f.fma(x, f.const(_LOG2_E, x.type), f.const(fmt.magic + zero, x.type))
     scale = (shifted.bits_as(_integers(x)) << fmt.mantissa).bits_as(x.type)
     whole = shifted - f.const(fmt.magic + zero, x.type)
     r = f.fma(whole, f.const(-fmt.ln2[0], x.type), x)
-    if x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
+    q = fmt.unit_exp_q
+    if lift:  # not beside exp(0) but by itself
+        q = fmt.expm1_q
+    if lift or x.type.bits == 64:  # as float the first part is right to 2**-29, enough here
         r = f.fma(whole, f.const(-fmt.ln2[1], x.type), r)
-    return scale * _horner(f, r, [2.0, 2.0, *(2 * c for c in fmt.unit_exp_q)])
+    return scale, _horner(f, r, [2.0, 2.0, *(2 * c for c in q)])
 
 
 def sqrt(f: Function, x: Value) -> Value:

@@ -29,11 +29,13 @@ from ..plan import (
     scalar_bits,
     with_keys,
 )
-from ..semirings import Semiring
+from ..semirings import Semiring, semirings
 from . import device
 from .closure import BASE, closure_batch, closure_block
 from .combine import combine
 from .facts import facts, flags_of
+from .logsum import product as log_sum_product
+from .logsum import serves as is_log_sum
 from .memory import free_memory, from_host, mirror, on, to_host, wait
 from .packing import packed_bits
 from .source import (
@@ -138,6 +140,14 @@ def product(
         arg = None if arg is None else arg.swapaxes(-1, -2)
     if alpha is not None and not distributes(semiring, alpha):
         a, alpha = scaled(semiring, alpha, a), None
+    if arg is None and not triangle and is_log_sum(semiring, a.dtype):
+        log_sum_product(
+            functools.partial(product, semirings["plus_times"]), semiring, a, b, c,
+            accumulate=accumulate, alpha=alpha, beta=beta,
+        )  # fmt: skip
+        if on_done is not None:
+            on_done(1.0)
+        return
     fa = fb = fc = None
     whole = a.dtype.kind in "iu"
     if whole and needs_facts(semiring, a.dtype):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..expressions import joins_logarithms
 from ..plan import (
     Facts,
     Plan,
@@ -87,9 +88,12 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
 def vector_source(plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int) -> str:
     """The text of the kernel; see sr::Vector for its arguments."""
     flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
+    logarithms = joins_logarithms(plan.add)
+    fold = "LogFolded" if logarithms else "Folded"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
-    bounds = f"{_THREADS}, 4"
-    return _source(plan, f"sr::Vector<Algebra, {flags}, {lanes}, {rows}>", bounds)
+    bounds = f"{_THREADS}, {2 if logarithms and word_size(plan) == 8 else 4}"
+    vector = f"sr::Vector<sr::{fold}<Algebra>, Algebra, {flags}, {lanes}, {rows}>"
+    return _source(plan, vector, bounds)
 
 
 def join_vector_source(plan: Plan) -> str:

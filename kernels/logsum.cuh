@@ -1,0 +1,287 @@
+// Products whose ⊕ is logaddexp: log Σ exp(a ⊗ b).
+//
+// Where ⊗ is a + b, most entries come from a product over plus-times of exponentials that were shifted
+// to at most 1. Settle takes those whose sum is large enough and marks the tiles of C in which others
+// are left; LogSum computes these term by term. docs/log_plus.md has the error bounds.
+#pragma once
+#include "epilogue.cuh"
+#include "loader.cuh"
+#include "multiplier.cuh"
+
+namespace sr {
+
+// What launches pass; the same fields in the same order in semiring_mm/gpu/logsum.py.
+struct ShiftParams {
+  const void* x;
+  void* e;     // UP exp(x - shift of the row), of Compute
+  void* ends;  // [batch][2][rows] of Compute: the shift; the least finite entry less the shift
+  i64 x_row, x_k, x_batch, e_row, e_k, e_batch;
+  int rows, depth;
+};
+struct LogSumParams {
+  const void* a;
+  const void* b;
+  void* c;
+  void* sums;           // [batch][m][n] of Compute; below 0 where LogSum has to compute; or none
+  const void* rows;     // [batch or 1][2][m], [batch or 1][2][n]: the ends of A's rows ...
+  const void* columns;  // ... and of B's columns
+  u32* marks;           // [tiles of C]: whether LogSum has to look; none: everywhere
+  u32* bad;
+  i64 a_m, a_k, a_batch, b_k, b_n, b_batch, c_m, c_n, c_batch, rows_batch, columns_batch;
+  i64 alpha, beta;      // the low bytes are a Compute
+  int m, n, k, mode, tiles_m, tiles_n;
+};
+
+// Exponentials are UP times what they are, so that products of small ones do not underflow, and their
+// sums DOWN = UP^-2 times what they are. Sums from LEAST on are right. Finite terms above exp(REACH)
+// are seen in the sum. An exponential below exp(FAR) is computed in two steps. From FLAT on, the
+// logarithm of the number of terms is less than half a unit in the last place.
+template <class T>
+struct Limits;
+template <>
+struct Limits<float> {
+  static constexpr float UP = 0x1p52f, ROOT = 0x1p26f, DOWN = 0x1p-104f;
+  static constexpr float LEAST = 0x1p-126f, REACH = -130.0f, FAR = -60.0f, FLAT = 0x1p29f;
+};
+template <>
+struct Limits<double> {
+  static constexpr double UP = 0x1p400, ROOT = 0x1p200, DOWN = 0x1p-800;
+  static constexpr double LEAST = 0x1p-1000, REACH = -1000.0, FAR = -600.0, FLAT = 0x1p58;
+};
+
+// UP exp(x - r) of the rows of a matrix, with r the largest entry of its row, or 0 if that is -inf.
+// K_UNIT: the rows lie further apart than the steps of k, so that threads lie along k.
+template <class A, bool K_UNIT>
+struct Shift {
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int ROWS = K_UNIT ? 4 : 32, LANES = K_UNIT ? 128 : 32, THREADS = ROWS * LANES;
+
+  SR_FN static void run(const ShiftParams& p) {
+    const int thread = int(threadIdx.x), blocks = (p.rows + ROWS - 1) / ROWS;
+    const int row = K_UNIT ? thread / LANES : thread % ROWS;
+    const int lane = K_UNIT ? thread % LANES : thread / ROWS;
+    const i64 batch = blockIdx.x / u32(blocks);
+    const i64 place = i64(blockIdx.x % u32(blocks)) * ROWS + row;
+    const i64 i = place < p.rows ? place : p.rows - 1;  // rows beyond the last are dropped
+    const Storage* x = static_cast<const Storage*>(p.x) + batch * p.x_batch + i * p.x_row;
+    const Compute inf = infinity<Compute>();
+    Compute high = -inf, low = inf;
+#pragma unroll 8
+    for (int k = lane; k < p.depth; k += LANES) {
+      const Compute value = A::decode(x[k * p.x_k]);
+      high = max(high, value);  // keeps a NaN
+      low = value > -inf && value < low ? value : low;
+    }
+    Compute* highs = shared_memory<Compute>() + lane * ROWS + row;  // [LANES][ROWS], twice
+    Compute* lows = highs + THREADS;
+    *highs = high;
+    *lows = low;
+    for (int half = LANES / 2; half > 0; half /= 2) {
+      __syncthreads();  // both halves are there
+      if (lane >= half) continue;
+      *highs = max(*highs, highs[half * ROWS]);
+      const Compute other = lows[half * ROWS];
+      if (other < *lows) *lows = other;
+    }
+    __syncthreads();  // the ends of the rows are there
+    high = shared_memory<Compute>()[row];
+    const Compute shift = high == -inf ? Compute(0) : high;
+    if (place >= p.rows) return;
+    if (lane == 0) {
+      Compute* ends = static_cast<Compute*>(p.ends) + batch * 2 * p.rows + i;
+      ends[0] = shift;
+      ends[p.rows] = *lows - shift;
+    }
+    Compute* e = static_cast<Compute*>(p.e) + batch * p.e_batch + i * p.e_row;
+#pragma unroll 4
+    for (int k = lane; k < p.depth; k += LANES)
+      e[k * p.e_k] = lifted(A::decode(x[k * p.x_k]) - shift);
+  }
+
+  SR_FN static Compute lifted(Compute x) {
+    using L = Limits<Compute>;
+    const bool far = x < L::FAR;
+    const Compute e = exp(far ? x / 2 : x);
+    return far ? (e * L::ROOT) * (e * L::ROOT) : e * L::UP;
+  }
+};
+
+// The tile of C that a block looks at.
+template <class Tile>
+struct LogTile {
+  i64 batch;
+  int row, column;
+
+  SR_FN explicit LogTile(const LogSumParams& p) {
+    const int tiles = p.tiles_m * p.tiles_n, tile = int(blockIdx.x) % tiles;
+    batch = int(blockIdx.x) / tiles;
+    row = tile / p.tiles_n * Tile::BM;
+    column = tile % p.tiles_n * Tile::BN;
+  }
+};
+
+// C from the sums of shifted exponentials, where that is good enough.
+template <class A, class Tile>
+struct Settle {
+  using Compute = typename A::Compute;
+
+  SR_FN static void run(const LogSumParams& p) {
+    const LogTile<Tile> at(p);
+    const Compute* rows = static_cast<const Compute*>(p.rows) + at.batch * p.rows_batch;
+    const Compute* columns = static_cast<const Compute*>(p.columns) + at.batch * p.columns_batch;
+    const Join<A> join(p);
+    if (threadIdx.x == 0) p.marks[blockIdx.x] = 0;
+    __syncthreads();  // the mark is cleared
+    for (int e = int(threadIdx.x); e < Tile::BM * Tile::BN; e += Tile::THREADS) {
+      const int i = at.row + e / Tile::BN, j = at.column + e % Tile::BN;
+      if (i >= p.m || j >= p.n) continue;
+      Compute* sum = static_cast<Compute*>(p.sums) + (at.batch * p.m + i) * p.n + j;
+      Compute value;
+      if (settled(value, *sum, rows[i], rows[p.m + i], columns[j], columns[p.n + j])) {
+        auto* c = static_cast<typename A::Storage*>(p.c) + at.batch * p.c_batch + i * p.c_m +
+                  j * p.c_n;
+        *c = join(value, p.mode & READ_C ? *c : typename A::Storage{});
+      } else {
+        *sum = Compute(-1);
+        p.marks[blockIdx.x] = 1;
+      }
+    }
+  }
+
+  SR_FN static bool settled(Compute& value, Compute sum, Compute r, Compute r_low, Compute c,
+                            Compute c_low) {
+    const Compute inf = infinity<Compute>();
+    value = r + c;
+    if (r != r || c != c) return true;  // every term is NaN; an infinity makes the sum NaN, only
+    const Compute whole = sum * Limits<Compute>::DOWN;
+    if (whole >= Limits<Compute>::LEAST && whole < inf) {
+      value = value + log(whole);
+      return true;
+    }
+    // every finite term would have been seen
+    if (sum == Compute(0) && r_low + c_low >= Limits<Compute>::REACH) {
+      value = -inf;
+      return true;
+    }
+    return false;
+  }
+};
+
+// log Σ exp(a ⊗ b) with one exponential a term: the greatest term of a tile of k first, then the sum
+// of the exponentials of what the terms are below the greatest so far.
+template <class A, class Tile, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT, bool B_WIDE>
+struct LogSum {
+  using Step = General<A>;
+  using Compute = typename A::Compute;
+  using Left = Loader<Step, true, Tile, A_K_UNIT, A_WIDE>;
+  using Right = Loader<Step, false, Tile, B_K_UNIT, B_WIDE>;
+  static constexpr int WORDS = Left::WORDS + Right::WORDS;  // of one of the two stages
+  static constexpr int BYTES = 2 * WORDS * int(sizeof(Compute));
+  static constexpr int TM = Tile::TM, TN = Tile::TN;
+
+  static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
+
+  Compute high[TM][TN];  // [TM][TN]: the greatest term so far; a NaN stays
+  Compute base[TM][TN];  // [TM][TN]: the same times LOG2_E; infinite where no sum can change it
+  Compute sum[TM][TN];   // [TM][TN]: of 2^(LOG2_E term - base)
+
+  SR_FN static void run(const LogSumParams& p) {
+    if (p.marks && !p.marks[blockIdx.x]) return;
+    const LogTile<Tile> at(p);
+    Compute* shared = shared_memory<Compute>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
+    Left left;
+    left.start(static_cast<const typename Left::Element*>(p.a) + at.batch * p.a_batch +
+                   at.row * p.a_m, p.a_m, p.a_k, p.m - at.row);
+    Right right;
+    right.start(static_cast<const typename Right::Element*>(p.b) + at.batch * p.b_batch +
+                    at.column * p.b_n, p.b_n, p.b_k, p.n - at.column);
+    LogSum block;
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        block.high[i][j] = -infinity<Compute>();
+        block.base[i][j] = infinity<Compute>();
+        block.sum[i][j] = Compute(0);
+      }
+    fetch(left, right, shared, p.k);
+    commit(left, right, shared);
+    __syncthreads();  // the first tile of k is there
+    for (int k = 0, now = 0; k < p.k; k += Tile::BK, now = WORDS - now) {
+      const int rest = p.k - k;
+      Compute* next = shared + WORDS - now;
+      if (rest > Tile::BK) fetch(left, right, next, rest - Tile::BK);
+      block.take(shared + now, rest < Tile::BK ? rest : int(Tile::BK));
+      if (rest > Tile::BK) commit(left, right, next);
+      __syncthreads();  // one tile was used, the next one is there
+    }
+    block.store(p, at);
+  }
+
+  SR_FN static void fetch(Left& left, Right& right, Compute* stage, int k_left) {
+    left.fetch(stage, k_left);
+    right.fetch(stage + Left::WORDS, k_left);
+    copies_issued();
+  }
+  SR_FN static void commit(Left& left, Right& right, Compute* stage) {
+    left.commit(stage);
+    right.commit(stage + Left::WORDS);
+    copies_wait<0>();
+  }
+
+  SR_FN void take(const Compute* stage, int steps) {
+    const Compute* as = stage + Tile::row(0);
+    const Compute* bs = stage + Left::WORDS + Tile::column(0);
+    Fragment<Step, Tile, 1> x;
+#pragma unroll 8
+    for (int k = 0; k < steps; ++k) {
+      x.template load<Left::LD, Right::LD>(as, bs, k);
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; ++j) high[i][j] = max(high[i][j], A::mul(x.a[i][0], x.b[j][0]));
+    }
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        const bool counts = abs(high[i][j]) < Limits<Compute>::FLAT;
+        const Compute now = counts ? high[i][j] * LOG2_E : infinity<Compute>();
+        const bool some = base[i][j] < infinity<Compute>();
+        sum[i][j] = some ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
+        base[i][j] = now;
+      }
+#pragma unroll 4
+    for (int k = 0; k < steps; ++k) {
+      x.template load<Left::LD, Right::LD>(as, bs, k);
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+          const Compute y = fma(A::mul(x.a[i][0], x.b[j][0]), LOG2_E, -base[i][j]);
+          sum[i][j] = sum[i][j] + exp2_approx(y);
+        }
+    }
+  }
+
+  SR_FN void store(const LogSumParams& p, const LogTile<Tile>& at) const {
+    const Join<A> join(p);
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        const int row = at.row + Tile::row(i), column = at.column + Tile::column(j);
+        if (row >= p.m || column >= p.n) continue;
+        const i64 place = (at.batch * p.m + row) * p.n + column;
+        if (p.sums && !(static_cast<const Compute*>(p.sums)[place] < Compute(0))) continue;
+        auto* c = static_cast<typename A::Storage*>(p.c) + at.batch * p.c_batch + row * p.c_m +
+                  column * p.c_n;
+        Compute value = high[i][j];
+        if (base[i][j] < infinity<Compute>()) value = value + log(sum[i][j]);
+        *c = join(value, p.mode & READ_C ? *c : typename A::Storage{});
+      }
+  }
+};
+
+}  // namespace sr

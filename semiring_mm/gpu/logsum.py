@@ -1,0 +1,230 @@
+"""Products whose ⊕ is logaddexp, on the device.
+
+Where ⊗ is a + b, the product is one over plus-times of exponentials, shifted so that the largest of
+each row of A and of each column of B is 1. Sums that are too small to be right are marked on the
+device, and the kernel that computes term by term is always launched: its blocks return at once
+where nothing is marked. So the host never waits. ``docs/log_plus.md`` has the error bounds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..expressions import joins, joins_logarithms
+from ..plan import Plan, make_plan, mode_of, scalar_bits
+from ..semirings import Semiring
+from . import device
+from .source import algebra, pack, word_size
+from .tiles import Tile
+from .views import address, aligned, strides
+
+__all__ = ["LOG_SUM", "SHIFT", "log_sum_source", "product", "serves", "settle_source",
+           "shift_source"]  # fmt: skip
+
+Array = Any
+Scalar = float | int | None
+
+#: The fields of sr::ShiftParams and sr::LogSumParams, in order: 8 bytes, then 4 bytes each.
+SHIFT = tuple("x e ends x_row x_k x_batch e_row e_k e_batch rows depth".split())
+LOG_SUM = tuple(
+    """a b c sums rows columns marks bad a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch rows_batch
+    columns_batch alpha beta m n k mode tiles_m tiles_n""".split()
+)
+
+_LARGE = Tile(32, 64, 32, 4, 4, 8, 4)
+_SMALL = Tile(32, 32, 32, 4, 2, 8, 4)
+_WORTH = 640**3  # pairs from which shifting takes less time, ...
+_SHALLOW, _DEEP = 16, 2048  # ... but for so few steps of k; and steps from which it always does
+_MOST = 1 << 30  # bytes of a temporary array
+
+
+def serves(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
+    """Whether a product is computed here: ⊕ is logaddexp, and the entries are floats."""
+    return joins_logarithms(semiring.add_expr) and dtype.kind not in "iub"
+
+
+def product(
+    plus_times: Callable[[Array, Array, Array], None],
+    semiring: Semiring,
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    accumulate: bool,
+    alpha: Scalar,
+    beta: Scalar,
+) -> None:
+    """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C).
+
+    Parameters
+    ----------
+    plus_times : callable
+        The engine's product over plus_times.
+    a, b, c : device arrays (batch, m, k), (batch, k, n), (batch, m, n), or without batch
+        Any strides, a batch stride of 0 included; one dtype.
+    """
+    here = device.current()
+    plan = make_plan(semiring, a.dtype, None, None, 1, alpha=alpha, beta=beta)
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    batch = c.shape[0] if c.ndim == 3 else 1
+    few = -(-m // _LARGE.bm) * -(-n // _LARGE.bn) * batch < 2 * here.sms
+    tile = _SMALL if few or word_size(plan) == 8 else _LARGE
+    settle = functools.partial(
+        _settle, here, plan, tile, mode=mode_of(accumulate, alpha, beta), alpha=alpha, beta=beta
+    )
+    worth = k >= _DEEP or (k >= _SHALLOW and float(m) * n * k * batch >= _WORTH)
+    if joins(semiring.mul_expr) != "+" or not worth:
+        settle(a, b, c)
+        return
+    right = _shifted(here, plan, b.swapaxes(-1, -2)) if c.ndim == 2 else None
+    for left, part_b, part in _parts(a, b, c, word_size(plan)):
+        columns, column_ends = right or _shifted(here, plan, part_b.swapaxes(-1, -2))
+        rows, row_ends = _shifted(here, plan, left)
+        if part.ndim == 3:
+            rows, columns = (
+                here.xp.broadcast_to(x, (len(part), *x.shape[-2:])) for x in (rows, columns)
+            )
+        sums = here.xp.empty(part.shape, rows.dtype)
+        plus_times(rows, columns.swapaxes(-1, -2), sums)
+        settle(left, part_b, part, (sums, row_ends, column_ends))
+
+
+def _parts(a: Array, b: Array, c: Array, size: int) -> Iterator[tuple[Array, Array, Array]]:
+    """Rows of C, or matrices of a stack, with temporary arrays of about ``_MOST`` bytes each."""
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    if c.ndim == 3:
+        step = max(1, _MOST // (size * max(m * n, m * k, k * n)))
+        for i in range(0, len(c), step):
+            part = slice(i, i + step)
+            yield a[part], b[part], c[part]
+    else:
+        step = max(1, _MOST // (size * max(n, k) * 1024)) * 1024
+        for i in range(0, m, step):
+            yield a[i : i + step], b, c[i : i + step]
+
+
+def _shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
+    """UP exp(x - r) of (batch, rows, k), r the largest entry of a row, and the ends of the rows.
+
+    Returns
+    -------
+    e : device array of the shape of `x`, or without batch where one matrix is repeated
+    ends : device array (2, rows) or (batch, 2, rows)
+        r, and the least finite entry less r.
+    """
+    if x.ndim == 3 and (x.strides[0] == 0 or len(x) == 1):
+        x = x[0]
+    *batch, rows, depth = x.shape
+    dtype = np.dtype(f"f{word_size(plan)}")
+    k_unit = abs(x.strides[-1]) <= abs(x.strides[-2])
+    if k_unit:
+        e = here.xp.empty(x.shape, dtype)
+    else:
+        e = here.xp.empty((*batch, depth, rows), dtype).swapaxes(-1, -2)
+    ends = here.xp.empty((*batch, 2, rows), dtype)
+    (x_batch, x_row, x_k), (e_batch, e_row, e_k) = strides(x), strides(e)
+    params = pack(
+        (address(x), address(e), address(ends), x_row, x_k, x_batch, e_row, e_k, e_batch),
+        (rows, depth),
+    )
+    a_block, threads = (4, 512) if k_unit else (32, 1024)
+    blocks = -(-rows // a_block) * (batch[0] if batch else 1)
+    kernel = here.kernel(shift_source(plan, k_unit))
+    kernel.launch(blocks, threads, 2 * threads * dtype.itemsize, params)
+    return e, ends
+
+
+def _settle(
+    here: device.Device, plan: Plan, tile: Tile, a: Array, b: Array, c: Array,
+    shifted: tuple[Array, Array, Array] | None = None, *, mode: int, alpha: Scalar, beta: Scalar,
+) -> None:  # fmt: skip
+    """C from the sums of exponentials and the ends of rows and columns, or all term by term."""
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
+    blocks = tiles_m * tiles_n * (c.shape[0] if c.ndim == 3 else 1)
+    if blocks > 0x7FFFFFFF:
+        raise ValueError(
+            f"a product of {c.shape[0]} matrices of shape {(m, n)} takes {blocks} blocks, and one "
+            f"launch at most 2147483647; multiply parts of the batch"
+        )
+    sums, rows, columns = shifted or (None, None, None)
+    marks = here.xp.empty(blocks, np.uint32) if shifted else None
+    a_at, b_at, c_at = (strides(x) for x in (a, b, c))
+    params = pack(
+        (
+            *map(address, (a, b, c, sums, rows, columns, marks)), 0,
+            a_at[1], a_at[2], a_at[0], b_at[1], b_at[2], b_at[0], c_at[1], c_at[2], c_at[0],
+            *(2 * x.shape[-1] if x is not None and x.ndim == 3 else 0 for x in (rows, columns)),
+            scalar_bits(plan, alpha), scalar_bits(plan, beta),
+        ),
+        (m, n, k, mode, tiles_m, tiles_n),
+    )  # fmt: skip
+    if shifted:
+        here.kernel(settle_source(plan, tile)).launch(blocks, tile.threads, 0, params)
+    a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)
+    b_k = b_at[1] == 1 and not (b_at[2] == 1 and n > 1)
+    source = log_sum_source(
+        plan, tile, a_k, _wide(a, a_at, 2 if a_k else 1), b_k, _wide(b, b_at, 1 if b_k else 2)
+    )
+    here.kernel(source).launch(blocks, tile.threads, tile.shared(word_size(plan)), params)
+
+
+def _wide(x: Array, at: tuple[int, int, int], unit: int) -> bool:
+    """Whether four elements can be read at once along an axis, wherever the kernel looks."""
+    return (
+        at[unit] == 1
+        and x.shape[unit - 3] % 4 == 0
+        and aligned(address(x), x.itemsize, (at[0], at[3 - unit]), 4)
+    )
+
+
+# --- the text of the kernels --------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def shift_source(plan: Plan, k_unit: bool) -> str:
+    """The text of the kernel that shifts; `k_unit` where steps of k lie closer than rows."""
+    return f"""#include "logsum.cuh"
+{algebra(plan)}
+using Shift = sr::Shift<Algebra, {_flags(k_unit)}>;
+extern "C" __global__ void __launch_bounds__(Shift::THREADS)
+kernel(const __grid_constant__ sr::ShiftParams p) {{
+  Shift::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=64)
+def settle_source(plan: Plan, tile: Tile) -> str:
+    """The text of the kernel that takes the logarithm of sums and marks what is left."""
+    return f"""#include "logsum.cuh"
+{algebra(plan)}
+using Shape = sr::Tile<{tile.arguments()}>;
+extern "C" __global__ void __launch_bounds__({tile.threads})
+kernel(const __grid_constant__ sr::LogSumParams p) {{
+  sr::Settle<Algebra, Shape>::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=256)
+def log_sum_source(plan: Plan, tile: Tile, *flags: bool) -> str:
+    """The text of the kernel that computes term by term; for the flags see sr::LogSum."""
+    return f"""#include "logsum.cuh"
+{algebra(plan)}
+using Shape = sr::Tile<{tile.arguments()}>;
+using LogSum = sr::LogSum<Algebra, Shape, {_flags(*flags)}>;
+static_assert(LogSum::BYTES == {tile.shared(word_size(plan))}, "as the launch has it");
+extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
+kernel(const __grid_constant__ sr::LogSumParams p) {{
+  LogSum::run(p);
+}}
+"""
+
+
+def _flags(*flags: bool) -> str:
+    return ", ".join("true" if x else "false" for x in flags)
