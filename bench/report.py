@@ -23,6 +23,8 @@ MARKERS = {
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
     "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
+    "sparse-cpu": ("<!-- bench-sparse-cpu:begin -->", "<!-- bench-sparse-cpu:end -->"),
+    "sparse-gpu": ("<!-- bench-sparse-gpu:begin -->", "<!-- bench-sparse-gpu:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

@@ -86,7 +86,8 @@ struct Join {
   int mode;
   u32* bad;
 
-  SR_FN explicit Join(const ProductParams& p)
+  template <class Params>  // of any kernel that has these four fields
+  SR_FN explicit Join(const Params& p)
       : alpha(scalar<A>(p.alpha)), beta(scalar<A>(p.beta)), mode(p.mode), bad(p.bad) {}
 
   SR_FN typename A::Storage operator()(Compute value, const typename A::Storage& old) const {

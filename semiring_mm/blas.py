@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from .cpu import engine as cpu
 from .expressions import evaluate
 from .gpu.views import address
 from .semirings import Semiring, as_semiring
+from .sparse import is_sparse, multiply_sparse, take_apart
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
@@ -121,6 +122,10 @@ def matmul(
                 c = np.empty((m, n), a.dtype)
                 cpu.product(s, a, b, c)
                 return c
+    if is_sparse(a) or is_sparse(b):
+        if return_arg:
+            raise TypeError("return_arg takes dense operands, and one of these is sparse")
+        return _sparse("matmul", s, None, a, b, None, None, out, device)
     with Call(device, out, a=a, b=b) as call:
         return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
 
@@ -216,6 +221,8 @@ def gemm(
            [0., 0.]])
     """
     s = as_semiring(semiring)
+    if is_sparse(a) or is_sparse(b):
+        return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b)
     with Call(device, out, a=a, b=b, c=c) as call:
         x, y, z, target = call["a"], call["b"], call["c"], call.out
         if x.ndim < 2 or y.ndim < 2:
@@ -279,6 +286,8 @@ def gemv(
     array([1., 6.])
     """
     s = as_semiring(semiring)
+    if is_sparse(a) or is_sparse(x):
+        return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
     with Call(device, out, a=a, x=x, y=y) as call:
         matrix, vector, z, target = call["a"], call["x"], call["y"], call.out
         if matrix.ndim != 2 or vector.ndim != 1:
@@ -298,9 +307,13 @@ def gemv(
 def _scaled(
     engine: Any, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
     z: Array | None, out: Array | None, shape: tuple[int, ...],
+    fill: Callable[..., None] | None = None,
 ) -> Array:  # fmt: skip
-    """:func:`gemm` and :func:`gemv` on arrays of one engine, transposed where they are to be."""
-    xp, added = engine.xp, "c" if verb == "gemm" else "y"
+    """:func:`gemm` and :func:`gemv` on arrays of one engine, transposed where they are to be.
+
+    `fill`, if given, multiplies; `x` are then the entries of a sparse matrix.
+    """
+    xp, added = engine.xp, "y" if verb == "gemv" else "c"
     if (beta is None) != (z is None):
         raise ValueError(
             f"{verb}: beta and {added} go together; pass both to join {added} to the product, or "
@@ -321,13 +334,49 @@ def _scaled(
     if z is not None and not (in_place and target is out):
         target[...] = z
     c = target
-    if y.ndim == 1:
-        y, c = y[:, np.newaxis], target[:, np.newaxis]
-    _multiply(engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta)
+    if fill is not None:
+        fill(x, y, c, accumulate=z is not None, alpha=alpha, beta=beta)
+    else:
+        if y.ndim == 1:
+            y, c = y[:, np.newaxis], target[:, np.newaxis]
+        _multiply(engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta)
     if out is not None and target is not out:
         out[...] = target
         return out
     return target
+
+
+def _sparse(
+    verb: str, s: Semiring, alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, out: Array | None,
+    device: str | None, trans_a: bool = False, trans_b: bool = False,
+) -> Any:  # fmt: skip
+    """The verbs for a sparse `a`."""
+    matrix, arrays = take_apart(verb, a, b)
+    right, added = ("x", "y") if verb == "gemv" else ("b", "c")
+    with Call(device, out, **arrays, **{right: b, added: c}) as call:
+        y, z = call[right], call[added]
+        left = [call[name] for name in arrays]
+        y = y.swapaxes(-1, -2) if trans_b and y.ndim > 1 else y
+        m, k = matrix.shape[::-1] if trans_a else matrix.shape
+        ranks = {"matmul": (1, 2), "gemm": (2,), "gemv": (1,)}[verb]
+        if y.ndim not in ranks or y.shape[0] != k:
+            wanted = " or ".join(f"({k},)" if rank == 1 else f"({k}, n)" for rank in ranks)
+            raise ValueError(
+                f"{verb}: a, a sparse {type(matrix).__name__}, has shape {(m, k)}"
+                f"{' transposed' if trans_a else ''}, so {right} must have shape {wanted}, got "
+                f"{y.shape}"
+            )
+
+        def fill(x: Array, y: Array, c: Array, **options: Any) -> None:
+            y, c = (v[:, np.newaxis] if v.ndim == 1 else v for v in (y, c))
+            multiply_sparse(
+                call.engine, s, matrix, [x, *left[1:]], y, c, trans=trans_a, **options
+            )
+
+        shape = (m, *y.shape[1:])
+        return call.give(
+            _scaled(call.engine, s, verb, alpha, left[0], y, beta, z, call.out, shape, fill)
+        )
 
 
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:

@@ -14,10 +14,10 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ORDER = """
     version cache expressions semirings laws plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
-    cpu.sweep cpu.search cpu.threads cpu.memory cpu.engine
-    gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.vector gpu.closure
-    gpu.memory gpu.engine
-    arrays config blas einsum files
+    cpu.sparse cpu.sweep cpu.search cpu.threads cpu.memory cpu.engine
+    gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.vector gpu.sparse
+    gpu.closure gpu.memory gpu.engine
+    arrays config sparse blas einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
     graphs.search
     gradients torch jax csgraph

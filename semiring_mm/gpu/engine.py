@@ -51,13 +51,15 @@ from .source import (
     steps,
     word_size,
 )
+from .sparse import csr_product, dia_product
 from .tiles import choose
 from .vector import gemv
 from .views import address, aligned, scaled, strides
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
-    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "to_host", "wait",
+    "csr_product", "dia_product", "facts", "free_memory", "from_host", "gemv", "mirror", "on",
+    "product", "to_host", "wait",
 ]  # fmt: skip
 
 Array = Any
