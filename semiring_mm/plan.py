@@ -25,7 +25,7 @@ from . import expressions as ex
 from .semirings import Semiring, fold_start
 
 __all__ = [
-    "ALPHA", "BETA", "READ_C", "Facts", "Plan", "absent", "bytewise", "distributes",
+    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "distributes",
     "infinite_zero", "make_plan", "mode_of", "needs_facts", "overflow", "scalar_bits",
 ]  # fmt: skip
 
@@ -109,6 +109,12 @@ def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
         f"A.astype({wider})"
     )
 
+
+#: What is said of a sparse matrix in compressed rows that is none.
+BROKEN = (
+    "a's indices hold what is no column of it, or its indptr does not ascend from 0 to the number "
+    "of its entries; a.check_format() looks through it"
+)
 
 #: Bits of a kernel's mode: C is joined; the product, or C, is scaled.
 READ_C, ALPHA, BETA = 1, 2, 4

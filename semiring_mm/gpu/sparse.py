@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..plan import Plan, absent, mode_of, overflow, scalar_bits
+from ..plan import BROKEN, Plan, absent, mode_of, overflow, scalar_bits
 from ..semirings import Semiring
 from . import device
 from .source import algebra, pack, word_size
@@ -23,7 +23,6 @@ _THREADS = 256  # sr::Along's
 _ITEMS = {True: 8, False: 64}  # steps of a group of a vector's, a matrix's
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
-_BROKEN = "a: its indices are no columns of it, or its indptr does not ascend from 0 to their number"
 
 #: The fields of sr::SparseParams, in order.
 _LONGS = """data indices ends offsets b c cuts heads tails bad m k n entries data_d b_k c_m c_n
@@ -177,6 +176,6 @@ class _Run:
             return
         does_not_fit, no_column, no_rows = self.bad.tolist()
         if no_column or no_rows:
-            raise ValueError(_BROKEN)
+            raise ValueError(BROKEN)
         if does_not_fit:
             raise overflow(self.semiring, self.c.dtype)
