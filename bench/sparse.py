@@ -41,7 +41,7 @@ def matrix(kind: str, m: int) -> Any:
     if kind == "random":
         counts = np.full(m, 16)
     else:  # few rows have most of the entries, and few columns
-        counts = np.minimum(rng.zipf(1.7, m) * 4, m // 4)
+        counts = np.minimum(4 * (rng.pareto(1.3, m) + 1), m // 4).astype(np.int64)
     ends = np.r_[0, np.cumsum(counts)]
     places = rng.random(ends[-1], dtype=np.float32)
     columns = (m * (places if kind == "random" else places**3)).astype(np.int32)

@@ -846,7 +846,7 @@ def _sparse_product(
     make: Callable[[Plan, bool, bool, bool], Any], cut: Callable[[int], list[int]],
 ) -> None:  # fmt: skip
     """What both formats have in common: the plan, B and C as the kernels want them, threads."""
-    from .sparse import CHUNK
+    from .sparse import CHUNK, ROWS
     from .sparse import PARAMS as FIELDS
 
     m, n = c.shape
@@ -858,9 +858,11 @@ def _sparse_product(
     to = c if n == 1 or c.strides[1] == c.itemsize else np.ascontiguousarray(c)
     scalars = [scalar_bits(plan, x) for x in (alpha, beta, zero)]
     pack = struct.Struct(f"{len(FIELDS)}q").pack
+    kept = max(CHUNK, 0 if data.ndim == 1 else ROWS * len(data))  # entries, of a band
+    size = 128 + kept * (int(plan.compute[1:]) // 8)
 
     def rows(i0: int, i1: int) -> None:
-        buffer = _workspace(64 + CHUNK * 8 + 64)
+        buffer = _workspace(size)
         params = pack(i0, i1, mode_of(accumulate, None, beta), *scalars, trans)
         code(*arrays, b, params, to, buffer)
         found = buffer[:2].tolist()

@@ -17,7 +17,7 @@ from .ir import I32, I64, PTR, Function, Type, Value
 from .product import ArrayView
 
 __all__ = [
-    "CHUNK", "PARAMS", "csr_matrix_function", "csr_vector_function", "dia_matrix_function",
+    "CHUNK", "PARAMS", "ROWS", "csr_matrix_function", "csr_vector_function", "dia_matrix_function",
     "dia_vector_function", "transpose_function",
 ]  # fmt: skip
 
@@ -25,6 +25,8 @@ __all__ = [
 PARAMS = ("i0", "i1", "mode", "alpha", "beta", "zero", "trans")
 #: Elements of y that stay in the cache while diagonals pass by.
 CHUNK = 4096
+#: Rows whose entries are laid row by row before they are multiplied.
+ROWS = 64
 _VECTORS = 4  # of a row of C in registers
 _SUMS = 4  # that a short row is added up in, one element a turn
 _BYTE = Type("u", 8)
@@ -47,6 +49,7 @@ class _Kernel:
         self.t, self.s = algebra.compute, algebra.storage
         self.lanes = target.vector_bytes // self.t.size
         self.k, self.n = self.b.dim(-2), self.c.dim(-1)
+        self.row_of_b, self.row_of_c = self.b.stride(-2), self.c.stride(-2)  # bytes to the next
         self.alpha = f.load(self.field["alpha"], self.t) if scaled else None
         self.zero = f.load(self.field["zero"], self.t) if joined else None
 
@@ -119,13 +122,13 @@ class _Kernel:
         masks = [*[None] * (vectors - 1), mask]
 
         def term(left: Value, row: Value) -> None:
-            wide, at = left.splat(lanes), self.b.data.at(row * self.b.stride(-2) + j * s.size)
+            wide, at = left.splat(lanes), self.b.data.at(row * self.row_of_b + j * s.size)
             for v, state in enumerate(acc):
                 right = self.load(at.at(v * lanes * s.size), masks[v])
                 state.set(self.algebra.add(state.get(), self.algebra.mul(wide, right)))
 
         def store(i: Value, stored: Value) -> None:
-            to = self.c.data.at(i * self.c.stride(-2) + j * s.size)
+            to = self.c.data.at(i * self.row_of_c + j * s.size)
             for v, state in enumerate(acc):
                 self.finish(to.at(v * lanes * s.size), state.get(), stored, masks[v])
 
@@ -183,7 +186,7 @@ def csr_vector_function(
         result = sums[0].get()
         for other in sums[1:]:
             result = algebra.add(result, other.get())
-        kernel.finish(kernel.c.data.at(i * kernel.c.stride(-2)), result, end - begin)
+        kernel.finish(kernel.c.data.at(i * kernel.row_of_c), result, end - begin)
     return f
 
 
@@ -221,10 +224,16 @@ class _Diagonals:
     def offset(self, d: Value) -> Value:
         return self.f.load(self.offsets.at(d * 8), I64)
 
-    def slot(self, d: Value, i: Value, j: Value) -> Value:
-        """Where the entry lies."""
-        at = self.f.select(self.trans, i, j)
-        return self.data.at(d * self.step + at * self.kernel.s.size)
+    def span(self, d: Value, first: Value, last: Value) -> tuple[Value, Value, Value]:
+        """Of the rows from `first` to `last`: the first that a diagonal meets, how many, where."""
+        f, k, offset = self.f, self.kernel.k, self.offset(d)
+        low = f.const(0, I64) - offset
+        begin = f.select(first.cmp(">", low), first, low)
+        columns = f.select(self.trans, k, f.low(k, self.slots))
+        end = f.low(last, columns - offset)
+        end = f.select(self.trans, f.low(end, self.slots), end)
+        slot = f.select(self.trans, begin, begin + offset)
+        return begin, end - begin, self.data.at(d * self.step + slot * self.kernel.s.size)
 
     @contextmanager
     def entry(self, d: Value, i: Value) -> Iterator[Value]:
@@ -239,22 +248,35 @@ class _Diagonals:
 def dia_matrix_function(
     plan: Plan, target: Target, head: int, *, scaled: bool, joined: bool
 ) -> Function:
-    """Generate ``dia(data, offsets, -, B, params, C, workspace)`` for rows i0 to i1."""
+    """Generate ``dia(data, offsets, -, B, params, C, workspace)`` for rows i0 to i1.
+
+    The entries of some rows are first laid row by row: to read each row's from as many places as
+    there are diagonals would cost more than the product.
+    """
     kernel = _Kernel("dia", 2, plan, target, head, scaled, joined)
-    f, s = kernel.f, kernel.s
+    f, s, t = kernel.f, kernel.s, kernel.t
     diagonals = _Diagonals(kernel)
-    with f.loop(kernel.i0, kernel.i1) as i:
+    block = kernel.flags.at(64)
+    with f.loop(kernel.i0, kernel.i1, ROWS) as first:
+        last = f.low(kernel.i1, first + ROWS)
+        with f.loop(0, diagonals.count) as d:
+            begin, count, at = diagonals.span(d, first, last)
+            to = block.at(((begin - first) * diagonals.count + d) * t.size)
+            with f.loop(0, count) as e:
+                x = kernel.entry(f.load(at.at(e * s.size), s))
+                f.store(x, to.at(e * diagonals.count * t.size), t.size)
+        with f.loop(first, last) as i:
+            own = block.at((i - first) * diagonals.count * t.size)
 
-        def row(j: Value, vectors: int, mask: Value | None) -> None:
-            term, store = kernel.strip(j, vectors, mask)
-            stored = f.var(f.const(0, I64))
-            with f.loop(0, diagonals.count) as d, diagonals.entry(d, i) as column:  # noqa: B023
-                left = kernel.entry(f.load(diagonals.slot(d, i, column), s))  # noqa: B023
-                term(left, column)
-                stored.set(stored.get() + 1)
-            store(i, stored.get())  # noqa: B023
+            def row(j: Value, vectors: int, mask: Value | None) -> None:
+                term, store = kernel.strip(j, vectors, mask)
+                stored = f.var(f.const(0, I64))
+                with f.loop(0, diagonals.count) as d, diagonals.entry(d, i) as column:  # noqa: B023
+                    term(f.load(own.at(d * t.size), t, t.size), column)  # noqa: B023
+                    stored.set(stored.get() + 1)
+                store(i, stored.get())  # noqa: B023
 
-        kernel.each_strip(row)
+            kernel.each_strip(row)
     return f
 
 
@@ -266,25 +288,15 @@ def dia_vector_function(
     f, s, t, lanes, algebra = kernel.f, kernel.s, kernel.t, kernel.lanes, kernel.algebra
     diagonals = _Diagonals(kernel)
     chunk = kernel.flags.at(64)
-
-    def larger(x: Value, y: Value) -> Value:
-        return f.select(x.cmp(">", y), x, y)
-
     with f.loop(kernel.i0, kernel.i1, CHUNK) as first:
         size = f.low(kernel.i1 - first, CHUNK)
         with f.loop(0, f.ceil_div(size, lanes) * lanes, lanes) as e:
             f.store(algebra.start(lanes), chunk.at(e * t.size), t.size)
         with f.loop(0, diagonals.count) as d:
-            offset = diagonals.offset(d)
-            begin = larger(first, -offset)
-            columns = f.select(diagonals.trans, kernel.k, f.low(kernel.k, diagonals.slots))
-            end = f.low(first + size, columns - offset)
-            end = f.select(diagonals.trans, f.low(end, diagonals.slots), end)
-            left_at = diagonals.slot(d, begin, begin + offset)
-            right_at = kernel.b.data.at((begin + offset) * s.size)
+            begin, count, left_at = diagonals.span(d, first, first + size)
+            right_at = kernel.b.data.at((begin + diagonals.offset(d)) * s.size)
             to = chunk.at((begin - first) * t.size)
-            count = larger(end - begin, f.const(0, I64))
-            whole = count // lanes * lanes
+            whole = f.select(count.cmp(">", 0), count // lanes * lanes, f.const(0, I64))
             for lo, hi, width in ((f.const(0, I64), whole, lanes), (whole, count, 1)):
                 with f.loop(lo, hi, width) as e:
                     left, right = (
@@ -302,7 +314,7 @@ def dia_vector_function(
                     stored.set(0)
                     with f.loop(0, diagonals.count) as d, diagonals.entry(d, i):
                         stored.set(stored.get() + 1)
-            place = kernel.c.data.at(i * kernel.c.stride(-2))
+            place = kernel.c.data.at(i * kernel.row_of_c)
             kernel.finish(place, f.load(chunk.at(e * t.size), t, t.size), stored.get())
     return f
 
