@@ -369,9 +369,7 @@ def _sparse(
 
         def fill(x: Array, y: Array, c: Array, **options: Any) -> None:
             y, c = (v[:, np.newaxis] if v.ndim == 1 else v for v in (y, c))
-            multiply_sparse(
-                call.engine, s, matrix, [x, *left[1:]], y, c, trans=trans_a, **options
-            )
+            multiply_sparse(call.engine, s, matrix, [x, *left[1:]], y, c, trans=trans_a, **options)
 
         shape = (m, *y.shape[1:])
         return call.give(

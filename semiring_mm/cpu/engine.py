@@ -53,7 +53,8 @@ from .product import GATHER, PARAMS, Shape, tile_shape
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
-    "csr_product", "dia_product", "facts", "free_memory", "from_host", "gemv", "mirror", "product", "to_host", "xp",
+    "csr_product", "dia_product", "facts", "free_memory", "from_host", "gemv", "mirror", "product",
+    "to_host", "xp",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -831,8 +832,7 @@ def dia_product(
         return _dia_code(plan, vector, scaled, joined)
 
     def cut(parts: int) -> list[int]:
-        steps: list[int] = (np.linspace(0, c.shape[0] // 64, parts + 1)[1:-1].astype(int) * 64).tolist()
-        return steps
+        return [64 * round(x) for x in np.linspace(0, c.shape[0] // 64, parts + 1)[1:-1]]
 
     _sparse_product(
         semiring, data, (data, offsets, offsets), b, c, max(1, offsets.size), trans, accumulate,

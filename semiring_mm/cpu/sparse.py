@@ -74,9 +74,7 @@ class _Kernel:
         raw = self.f.load(place, kind) if mask is None else self.f.load_masked(place, kind, mask)
         return self.algebra.decode(raw)
 
-    def finish(
-        self, place: Value, value: Value, stored: Value, mask: Value | None = None
-    ) -> None:
+    def finish(self, place: Value, value: Value, stored: Value, mask: Value | None = None) -> None:
         """Join what is absent and β ⊗ C, and store; `stored`: entries that the row of A has."""
         f, algebra, lanes = self.f, self.algebra, value.type.lanes
         result = f.var(value)
@@ -202,9 +200,9 @@ def csr_matrix_function(
 
         def row(j: Value, vectors: int, mask: Value | None) -> None:
             term, store = kernel.strip(j, vectors, mask)
-            with f.loop(begin, end) as e, rows.entry(e) as (left, column):  # noqa: B023
+            with f.loop(begin, end) as e, rows.entry(e) as (left, column):
                 term(left, column)
-            store(i, end - begin)  # noqa: B023
+            store(i, end - begin)
 
         kernel.each_strip(row)
     return f
@@ -271,10 +269,10 @@ def dia_matrix_function(
             def row(j: Value, vectors: int, mask: Value | None) -> None:
                 term, store = kernel.strip(j, vectors, mask)
                 stored = f.var(f.const(0, I64))
-                with f.loop(0, diagonals.count) as d, diagonals.entry(d, i) as column:  # noqa: B023
-                    term(f.load(own.at(d * t.size), t, t.size), column)  # noqa: B023
+                with f.loop(0, diagonals.count) as d, diagonals.entry(d, i) as column:
+                    term(f.load(own.at(d * t.size), t, t.size), column)
                     stored.set(stored.get() + 1)
-                store(i, stored.get())  # noqa: B023
+                store(i, stored.get())
 
             kernel.each_strip(row)
     return f
@@ -354,8 +352,9 @@ def transpose_function(index: Type, size: int, head: int) -> Function:
                 f.store(f.const(1, _BYTE), broken)
     with f.if_(f.load(broken, _BYTE).cmp("==", 0)):
         with f.loop(1, k + 2) as j:
-            f.store(f.load(at(new_ends, j), index) + f.load(at(new_ends, j - 1), index),
-                    at(new_ends, j))
+            f.store(
+                f.load(at(new_ends, j), index) + f.load(at(new_ends, j - 1), index), at(new_ends, j)
+            )
         with f.loop(0, m) as i, f.loop(number(ends, i), number(ends, i + 1)) as e:
             begin = at(new_ends, number(indices, e) + 1)  # where the next one goes
             to = f.load(begin, index)
