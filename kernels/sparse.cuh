@@ -11,7 +11,7 @@ struct SparseParams {
   const void* data;     // [entries], or [diagonals][slots]
   const void* indices;  // [entries] columns
   const void* ends;     // [m + 1]: row i has the entries from ends[i] to ends[i + 1]
-  const i64* offsets;   // [diagonals]: columns minus rows
+  const void* offsets;  // [diagonals]: columns minus rows
   const void* b;
   void* c;
   i64* cuts;            // [tiles + 1]: rows that end before each tile
@@ -46,6 +46,9 @@ struct Along {
     const i64 at = column(p);  // beyond the edge the first ones are read, and dropped
     return static_cast<const Storage*>(p.b) + (at < p.n ? at : 0);
   }
+
+  // From a row of B to the next; the entries of a vector lie side by side.
+  SR_FN static i64 row_of_b(const SparseParams& p) { return COLUMNS == 1 ? 1 : p.b_k; }
 
   // α ⊗ an entry: right whether or not ⊗ distributes or commutes.
   SR_FN static Compute entry(const SparseParams& p, Storage x) {
@@ -133,29 +136,37 @@ struct Csr {
   static constexpr int V = At::V, GROUPS = At::GROUPS, COLUMNS = At::COLUMNS;
   static constexpr int THREADS = At::THREADS, TILE = GROUPS * ITEMS;
   static constexpr bool STAGED = COLUMNS == 1;
-  static constexpr int PRODUCTS = STAGED ? TILE : 0;
-  // of shared memory: two turns of a scan, products, ends of rows, two turns of marks
-  static constexpr int BYTES = (2 * GROUPS * COLUMNS + PRODUCTS) * int(sizeof(Compute)) +
-                               (TILE + 2 * GROUPS) * int(sizeof(int));
+  static constexpr int PRODUCTS = STAGED ? TILE + TILE / 32 : 0;
+  // Of the products each 33rd place stays empty, so that steps of 8 or 32 meet other banks.
+  SR_FN static int place(int e) { return e + e / 32; }
 
   SR_FN static void run(const SparseParams& p) {
     const i64 tile = blockIdx.x / u32(p.strips);
-    if (p.bad[NO_ROWS]) return spoil(p, tile);
     const Index* ends = row_ends<Index>(p);
     const i64 begin = tile * TILE, all = p.m + ends[p.m];
+    const i64 row0 = p.cuts[tile], row1 = p.cuts[tile + 1];
+    if (p.bad[NO_ROWS]) return spoil(p, tile);
     if (begin >= all) return;
-    const i64 end = begin + TILE < all ? begin + TILE : all;
-    const i64 row0 = p.cuts[tile], entry0 = begin - row0;
-    const int rows = int(p.cuts[tile + 1] - row0), entries = int(end - begin) - rows;
+    const i64 end = begin + TILE < all ? begin + TILE : all, entry0 = begin - row0;
+    const int rows = int(row1 - row0), entries = int(end - begin) - rows;
 
     Compute* scan = shared_memory<Compute>();        // [2][GROUPS][COLUMNS]
     Compute* products = scan + 2 * GROUPS * COLUMNS;  // [PRODUCTS]
     int* stops = reinterpret_cast<int*>(products + PRODUCTS);  // [TILE]: entries before rows end
     int* marks = stops + TILE;                                 // [2][GROUPS]
+    if (threadIdx.x == 0) marks[0] = 0;
     for (int i = int(threadIdx.x); i < rows; i += THREADS)
       stops[i] = int(ends[row0 + i + 1] - entry0);
     if constexpr (STAGED) multiply(p, products, entry0, entries);
     __syncthreads();  // stops and products are there
+    if constexpr (STAGED) {
+      int lanes = 1;  // for each row, so that all threads have one
+      while (lanes < 32 && 2 * lanes * (rows + 1) <= THREADS) lanes *= 2;
+      for (int i = int(threadIdx.x); i <= rows; i += THREADS)
+        if (length(stops, rows, entries, i) > LONG * lanes) marks[0] = 1;
+      __syncthreads();  // it is known whether a row is long
+      if (!marks[0]) return by_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
+    }
 
     const int steps = At::group() * ITEMS, most = rows + entries;
     const int from = steps < most ? steps : most;
@@ -180,7 +191,7 @@ struct Csr {
       for (int s = 0; s < ITEMS; ++s)
         if (from + s < most) {
           if (row < rows && stops[row] <= e) close();
-          else acc[0] = A::add(acc[0], products[e++]);
+          else acc[0] = A::add(acc[0], products[place(e++)]);
         }
     } else {
       const int to = from + ITEMS < most ? from + ITEMS : most;
@@ -190,6 +201,7 @@ struct Csr {
     }
 
     // what the groups before left open, joined by a scan that begins anew where a row ended
+    if constexpr (STAGED) __syncthreads();  // all have read the mark of long rows
     int turn = 0, mark = first >= 0;
     const auto keep = [&] {
 #pragma unroll
@@ -212,17 +224,52 @@ struct Csr {
     const i64 column = At::column(p);
     if (At::group() == GROUPS - 1) put(p, p.tails, tile, column, acc);
     if (first < 0) return;
-    bool began_here = true;
     if (At::group() > 0) {
-      began_here = marks[turn * GROUPS + At::group() - 1];
 #pragma unroll
       for (int v = 0; v < V; ++v) head[v] = A::add(at(scan, turn, At::group() - 1)[v], head[v]);
-    } else {
-      began_here = false;
     }
-    const i64 i = row0 + first, stored_from = ends[i];
-    if (!began_here && stored_from < entry0) put(p, p.heads, tile, column, head);
-    else At::finish(p, i, head, ends[i + 1] - stored_from);
+    close_row(p, tile, row0, entry0, first, head);
+  }
+
+  // Row `row` of a tile, the end of which is in it.
+  SR_FN static void close_row(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int row,
+                              const Compute (&acc)[V]) {
+    const Index* ends = row_ends<Index>(p);
+    const i64 i = row0 + row, from = ends[i];
+    if (row == 0 && from < entry0) put(p, p.heads, tile, At::column(p), acc);  // began before
+    else At::finish(p, i, acc, ends[i + 1] - from);
+  }
+
+  // A tile of short rows, and the beginning of the next one: `lanes` threads for each.
+  static constexpr int LONG = 32;  // products that a thread adds up, at most
+  SR_FN static int start(const int* stops, int i) { return i ? stops[i - 1] : 0; }
+  SR_FN static int length(const int* stops, int rows, int entries, int i) {
+    return (i < rows ? stops[i] : entries) - start(stops, i);
+  }
+  SR_FN static void by_rows(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int rows,
+                            int entries, int lanes, const Compute* products, const int* stops,
+                            Compute* scan) {
+    const int lane = int(threadIdx.x) & (lanes - 1);
+    Compute* shared = scan + threadIdx.x;  // [THREADS]
+    for (int first = 0; first <= rows; first += THREADS / lanes) {  // in step for a whole warp
+      const int i = first + int(threadIdx.x) / lanes;
+      Compute sum[V];
+      At::clear(sum);
+      if (i <= rows) {
+        const int from = start(stops, i), to = from + length(stops, rows, entries, i);
+#pragma unroll 4
+        for (int e = from + lane; e < to; e += lanes) sum[0] = A::add(sum[0], products[place(e)]);
+      }
+      for (int half = lanes / 2; half > 0; half /= 2) {
+        *shared = sum[0];
+        __syncwarp();
+        if (lane < half) sum[0] = A::add(sum[0], shared[half]);
+        __syncwarp();
+      }
+      if (lane > 0 || i > rows) continue;
+      if (i == rows) put(p, p.tails, tile, 0, sum);
+      else close_row(p, tile, row0, entry0, i, sum);
+    }
   }
 
   SR_FN static Compute* at(Compute* scan, int turn, int group) {
@@ -261,14 +308,14 @@ struct Csr {
 #pragma unroll
     for (int s = 0; s < ITEMS; ++s) {
       inside[s] = s * THREADS + int(threadIdx.x) < entries && is_column(p, j[s]);
-      if (inside[s]) right[s] = b[i64(j[s]) * p.b_k];
+      if (inside[s]) right[s] = b[j[s]];
     }
     loads_issued();
 #pragma unroll
     for (int s = 0; s < ITEMS; ++s) {
       const int e = s * THREADS + int(threadIdx.x);
       if (e < entries)
-        products[e] = inside[s] ? A::mul(At::entry(p, left[s]), A::decode(right[s])) : At::nothing();
+        products[place(e)] = inside[s] ? A::mul(At::entry(p, left[s]), A::decode(right[s])) : At::nothing();
     }
   }
 
@@ -291,7 +338,7 @@ struct Csr {
       const Index j = indices[s];
       left[s] = data[s];
       inside[s] = is_column(p, j);
-      if (inside[s]) right[s].load(b + i64(j) * p.b_k);
+      if (inside[s]) right[s].load(b + i64(j) * At::row_of_b(p));
     }
     loads_issued();
 #pragma unroll
@@ -358,48 +405,65 @@ struct CsrJoin {
 };
 
 // A matrix stored by diagonals: entry (i, j) of op(A) lies in the diagonal of offset j - i, in slot
-// j (or i, where op transposes). A group for each row; neighbouring groups read neighbouring slots.
-template <class A, int LANES, bool WIDE, bool SCALED, bool JOIN>
+// j (or i, where op transposes). A group takes ROWS rows; neighbouring ones read neighbouring slots.
+template <class A, class Index, int LANES, bool WIDE, int ROWS, bool SCALED, bool JOIN>
 struct Dia {
   using At = Along<A, LANES, WIDE, SCALED, JOIN>;
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
-  static constexpr int V = At::V;
+  static constexpr int V = At::V, N = 8 / ROWS * (ROWS > 1 ? 2 : 1);  // diagonals at once
 
   SR_FN static void run(const SparseParams& p) {
-    const i64 row = i64(blockIdx.x / u32(p.strips)) * At::GROUPS + At::group();
-    if (row >= p.m) return;
-    Compute acc[V];
-    At::clear(acc);
+    const i64 first = i64(blockIdx.x / u32(p.strips)) * (ROWS * At::GROUPS) + At::group();
+    Compute acc[ROWS][V];
+    int stored[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      At::clear(acc[r]);
+      stored[r] = 0;
+    }
     int d = 0;
-    i64 stored = 0;
-    for (; d + 8 <= p.diagonals; d += 8) take<8>(p, acc, row, d, stored);
-    for (; d < p.diagonals; ++d) take<1>(p, acc, row, d, stored);
-    At::finish(p, row, acc, stored);
+    for (; d + N <= p.diagonals; d += N) take<N>(p, acc, stored, first, d);
+    for (; d < p.diagonals; ++d) take<1>(p, acc, stored, first, d);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+      if (first + r * At::GROUPS < p.m) At::finish(p, first + r * At::GROUPS, acc[r], stored[r]);
   }
 
-  template <int N>
-  SR_FN static void take(const SparseParams& p, Compute (&acc)[V], i64 row, int d, i64& stored) {
+  SR_FN static i64 least(i64 x, i64 y) { return x < y ? x : y; }
+  template <int COUNT>
+  SR_FN static void take(const SparseParams& p, Compute (&acc)[ROWS][V], int (&stored)[ROWS],
+                         i64 first, int d) {
     const Storage* b = At::columns_of_b(p);
-    Storage left[N];
-    typename At::Piece right[N];
-    bool inside[N];
+    const Storage* data = static_cast<const Storage*>(p.data) + d * p.data_d;
+    Storage left[COUNT][ROWS];
+    typename At::Piece right[COUNT][ROWS];
+    bool inside[COUNT][ROWS];
 #pragma unroll
-    for (int s = 0; s < N; ++s) {
-      const i64 j = row + p.offsets[d + s], slot = p.trans ? row : j;
-      inside[s] = u64(j) < u64(p.k) && slot < p.entries;
-      if (inside[s]) {
-        left[s] = static_cast<const Storage*>(p.data)[(d + s) * p.data_d + slot];
-        right[s].load(b + j * p.b_k);
+    for (int s = 0; s < COUNT; ++s) {
+      const i64 stored_at = static_cast<const Index*>(p.offsets)[d + s];
+      const i64 offset = p.trans ? -stored_at : stored_at, shift = p.trans ? 0 : offset;
+      const i64 low = offset < 0 ? -offset : 0;  // rows that meet the diagonal
+      const i64 high = least(p.m, least(p.k - offset, p.entries - shift));
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const i64 i = first + r * At::GROUPS;
+        inside[s][r] = low <= i && i < high;
+        if (inside[s][r]) {
+          left[s][r] = data[s * p.data_d + shift + i];
+          right[s][r].load(b + (i + offset) * At::row_of_b(p));
+        }
       }
     }
     loads_issued();
 #pragma unroll
-    for (int s = 0; s < N; ++s)
-      if (inside[s]) {
-        At::fold(acc, At::entry(p, left[s]), right[s]);
-        ++stored;
-      }
+    for (int s = 0; s < COUNT; ++s)
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r)
+        if (inside[s][r]) {
+          At::fold(acc[r], At::entry(p, left[s][r]), right[s][r]);
+          ++stored[r];
+        }
   }
 };
 

@@ -52,7 +52,8 @@ def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
                 f"{verb}: a has data of shape {data.shape} and offsets of shape {a.offsets.shape}; "
                 f"a band matrix has a row of data for each offset"
             )
-        return SparseOperand(a, {"a.data": data, "a.offsets": a.offsets})
+        (offsets,) = _indices(a.offsets)
+        return SparseOperand(a, {"a.data": data, "a.offsets": offsets})
     indices, indptr = a.indices, a.indptr
     if indptr.shape != (a.shape[0] + 1,) or data.ndim != 1 or data.shape != indices.shape:
         raise ValueError(
@@ -60,9 +61,16 @@ def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
             f"{indices.shape} and indptr of shape {indptr.shape}; a CSR matrix has an index for "
             f"each entry, and a row pointer more than rows"
         )
-    if indices.dtype != indptr.dtype or indices.dtype.name not in ("int32", "int64"):
-        indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
+    indices, indptr = _indices(indices, indptr)
     return SparseOperand(a, {"a.data": data, "a.indices": indices, "a.indptr": indptr})
+
+
+def _indices(*given: Array) -> list[Array]:
+    """Arrays of positions in the one dtype that the kernels read: int32 or int64."""
+    dtype = given[0].dtype
+    if dtype in (np.dtype(np.int32), np.dtype(np.int64)) and all(x.dtype == dtype for x in given):
+        return list(given)
+    return [x.astype(np.int64) for x in given]
 
 
 def multiply_sparse(

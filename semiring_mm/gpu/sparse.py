@@ -21,6 +21,8 @@ Scalar = float | int | None
 
 _THREADS = 256  # sr::Along's
 _ITEMS = {True: 8, False: 64}  # steps of a group of a vector's, a matrix's
+_BLOCKS = 4  # of a multiprocessor, at least: it may take 64 registers
+_ROWS = 4  # of a thread, of a band times a vector
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
 
@@ -32,8 +34,12 @@ PARAMS = (*_LONGS, *_INTS)
 
 
 @functools.lru_cache(maxsize=1024)
-def sparse_source(plan: Plan, body: str, bounds: str = str(_THREADS)) -> str:
-    """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments."""
+def sparse_source(plan: Plan, body: str, blocks: int = 0) -> str:
+    """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments.
+
+    `blocks`: that a multiprocessor is to have at least, which bounds the registers.
+    """
+    bounds = f"{_THREADS}, {blocks}" if blocks else str(_THREADS)
     return f"""#include "sparse.cuh"
 {algebra(plan)}
 extern "C" __global__ void __launch_bounds__({bounds})
@@ -78,7 +84,7 @@ def csr_product(
     kernel.launch(min(-(-max(m, tiles + 1) // _THREADS), 8 * here.sms), _THREADS, 0, params)
     wide, scaled, join = run.flags
     arguments = f"Algebra, {index}, {run.lanes}, {wide}, {items}, {scaled}, {join}"
-    products = tile if run.columns == 1 else 0
+    products = tile + tile // 32 if run.columns == 1 else 0
     shared = (2 * groups * run.columns + products) * size + 4 * (tile + 2 * groups)
     run.launch(f"sr::Csr<{arguments}>", tiles, shared, params)
     lanes = min(32, 1 << (n - 1).bit_length())
@@ -92,11 +98,15 @@ def csr_product(
 def _transposed(
     xp: Any, data: Array, indices: Array, indptr: Array, rows: int
 ) -> tuple[Array, Array, Array]:
-    """Aᵀ in compressed rows, by a stable sort; the row pointers show an index outside of it."""
+    """Aᵀ in compressed rows, by a stable sort; this waits for the device."""
     count = int(indptr[-1])
-    order = xp.argsort(indices[:count], kind="stable")
+    fine = int(indptr[0]) == 0 and count <= indices.size and bool((indptr[1:] >= indptr[:-1]).all())
+    indices = indices[: max(count, 0)]
+    if not fine or not bool(((indices >= 0) & (indices < rows)).all()):
+        raise ValueError(BROKEN)
+    order = xp.argsort(indices, kind="stable")
     row = xp.searchsorted(indptr, xp.arange(count), side="right") - 1
-    ends = xp.searchsorted(indices[:count][order], xp.arange(rows + 1))
+    ends = xp.searchsorted(indices[order], xp.arange(rows + 1))
     return data[order], row[order].astype(np.int64), ends.astype(np.int64)
 
 
@@ -111,15 +121,17 @@ def dia_product(
     xp = device.current().xp
     if data.strides[-1] != data.itemsize:
         data = xp.ascontiguousarray(data)
-    offsets = xp.ascontiguousarray(-offsets if trans else offsets, np.int64)
+    offsets = xp.ascontiguousarray(offsets)
     run = _Run(semiring, data, b, c, max(1, offsets.size), accumulate, alpha, beta)
     params = run.params(
         data=address(data), offsets=address(offsets), entries=data.shape[1],
         data_d=data.strides[0] // data.itemsize, diagonals=offsets.size, trans=int(trans),
     )  # fmt: skip
     wide, scaled, join = run.flags
-    blocks = -(-c.shape[0] // (_THREADS // run.lanes))
-    run.launch(f"sr::Dia<Algebra, {run.lanes}, {wide}, {scaled}, {join}>", blocks, 0, params)
+    rows = _ROWS if run.columns == 1 else 1
+    arguments = f"{_INDEX[offsets.itemsize]}, {run.lanes}, {wide}, {rows}, {scaled}, {join}"
+    blocks = -(-c.shape[0] // (_THREADS // run.lanes * rows))
+    run.launch(f"sr::Dia<Algebra, {arguments}>", blocks, 0, params)
     run.end()
 
 
@@ -132,7 +144,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self.here, self.semiring, self.c = device.current(), semiring, c
         size, n = b.itemsize, b.shape[1]
-        if n > 1 and b.strides[1] != size:
+        if b.strides[n > 1] != size:
             b = self.here.xp.ascontiguousarray(b)  # read once for each entry of A
         self.b = b
         self.plan = choose_plan(semiring, data, b, c if accumulate else None, depth, alpha, beta)
@@ -167,7 +179,8 @@ class _Run:
                 f"a sparse product of shape {self.c.shape} takes {blocks * self.strips} blocks, "
                 f"and one launch at most 2147483647; multiply parts of b's columns"
             )
-        kernel = self.here.kernel(sparse_source(self.plan, body))
+        blocks_there = _BLOCKS if self.columns == 1 else 0
+        kernel = self.here.kernel(sparse_source(self.plan, body, blocks_there))
         kernel.launch(blocks * self.strips, _THREADS, shared, params)
 
     def end(self) -> None:
