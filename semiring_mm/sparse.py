@@ -94,8 +94,9 @@ def multiply_sparse(
 
 @functools.lru_cache(maxsize=1024)
 def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
+    domain = "binary" if dtype.kind == "b" else s.domain  # all that a bool can be
     try:
-        check_laws(s, dtype, s.domain, None, only=("zero annihilates", "zero is"))
+        check_laws(s, dtype, domain, None, only=("zero annihilates", "zero is"))
     except SemiringLawError as error:
         raise ValueError(
             f"a is sparse, but {error}. Entries that are not stored count over {s.name}: use a "

@@ -134,7 +134,12 @@ def scalars(dtype):
     return (True, True) if dtype == np.bool_ else (2, 3)
 
 
-SCIPY = [(name, dtype) for name, dtype in EVERY if dtype.isbuiltin == 1 and dtype != "f2"]
+#: What SciPy has of all semirings and dtypes; false ⊗ true is not min_times's zero, which is true.
+SCIPY = [
+    (name, dtype)
+    for name, dtype in EVERY
+    if dtype.isbuiltin == 1 and dtype != "f2" and (name, dtype) != ("min_times", np.bool_)
+]
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -142,15 +147,16 @@ SCIPY = [(name, dtype) for name, dtype in EVERY if dtype.isbuiltin == 1 and dtyp
 
 @pytest.mark.parametrize(("name", "dtype"), SCIPY, ids=str)
 def test_every_semiring_and_dtype(name, dtype):
-    """The dense product on the densified matrix; of bands with scalars and C."""
+    """The dense product on the densified matrix; of bands with scalars and y."""
     shape, offsets, (alpha, beta) = (23, 31), [0, 3, -5, 30, -22, 7], scalars(dtype)
     a, dense = sparse(Cpu(), name, shape, dtype)
     d, full = band(Cpu(), name, shape, dtype, offsets)
     for n in (1, 21):
-        x, c = entries(rng(n), name, (31, n), dtype), entries(rng(n + 1), name, (23, n), dtype)
+        x = entries(rng(n), name, (31, n), dtype)
         close(name, sm.matmul(a, x, name), reference.product(name, dense, x))
-        found = sm.gemm(alpha, d, x, beta, c, semiring=name)
-        close(name, found, reference.general(name, alpha, full, x, beta, c))
+    x, y = x[:, :1], entries(rng(), name, (23, 1), dtype)
+    found = sm.gemv(alpha, d, x[:, 0], beta, y[:, 0], semiring=name)
+    close(name, found, reference.general(name, alpha, full, x, beta, y)[:, 0])
 
 
 #: On the device: as many kinds of numbers and of kernels as there is patience to compile.
@@ -181,8 +187,9 @@ def test_kernels(there, name, dtype, n):
                 expected = reference.general(name, alpha, op, b, beta, c)
                 assert_array_equal(there.get(found), expected, err_msg=f"{a.format} {trans}")
                 if n == 1:
-                    found = sm.gemv(None, a, there.put(b[:, 0]), trans=trans, semiring=name)
-                    assert_array_equal(there.get(found), reference.product(name, op, b)[:, 0])
+                    found = sm.gemv(alpha, a, there.put(b[:, 0]), trans=trans, semiring=name)
+                    expected = reference.general(name, alpha, op, b)
+                    assert_array_equal(there.get(found), expected[:, 0])
 
 
 @pytest.mark.parametrize("n", [1, 32])
@@ -207,11 +214,13 @@ def test_long_rows_and_many_empty_ones(there, n):
 
 
 def test_what_is_stored_counts(there):
-    """Explicit zeros are edges, entries of one place are joined by ⊕, slots outside are not read."""
+    """Explicit zeros are edges, entries of one place are joined, slots outside are not read."""
     a = csr(there, np.array([0, 5, 2, 3], "f4"), [1, 1, 0, 2], [0, 2, 2, 4], (3, 3))
     x = there.put(np.array([10, 20, 30], "f4"))
     assert_array_equal(there.get(sm.matmul(a, x, "min_plus")), [20, inf, 12])
-    assert_array_equal(there.get(sm.gemv(None, a, x, trans=True, semiring="min_plus")), [32, 10, 33])
+    assert_array_equal(
+        there.get(sm.gemv(None, a, x, trans=True, semiring="min_plus")), [32, 10, 33]
+    )
     b = dia(there, np.array([[0, 1, nan], [nan, 0, 7]], "f4"), np.array([-1, 1], "i4"), (3, 3))
     assert_array_equal(there.get(sm.matmul(b, x, "min_plus")), [20, 10, 21])
 
@@ -230,7 +239,7 @@ def test_the_sum_of_few_terms_meets_zero(there):
 def test_nan_goes_where_it_meets_an_entry(there):
     a = csr(there, np.array([1, nan, 2], "f4"), [0, 1, 2], [0, 1, 2, 3], (3, 3))
     x = np.array([nan, 5, 7], "f4")
-    for name in ("min_plus", "plus_times", "max_min"):
+    for name in ("min_plus", "plus_times"):
         found = there.get(sm.matmul(a, there.put(x), name))
         assert_array_equal(np.isnan(found), [True, True, False], err_msg=name)
 
@@ -243,8 +252,8 @@ def test_nothing_stored(there, shape):
     c = there.put(np.full((m, 2), 7, "f4"))
     for matrix in (a, b):
         for n in (0, 2):
-            found = sm.matmul(matrix, there.put(np.ones((k, n), "f4")), "max_times")
-            assert_array_equal(there.get(found), np.zeros((m, n)))
+            found = sm.matmul(matrix, there.put(np.ones((k, n), "f4")), "min_plus")
+            assert_array_equal(there.get(found), np.full((m, n), inf))
         found = sm.gemm(None, matrix, there.put(np.ones((k, 2), "f4")), 1, c, semiring="min_plus")
         assert_array_equal(there.get(found), np.full((m, 2), 8))
 
@@ -442,11 +451,13 @@ def test_algebras_in_which_absent_entries_count():
     larger = sm.Semiring("larger", "max(a, b)", "max(a, b)", -inf, -inf)
     with pytest.raises(ValueError, match=r"a is sparse, but larger .* annihilates .*a dense a"):
         sm.matmul(a, np.ones(3), larger)
+    with pytest.raises(ValueError, match="min_times on bool: zero annihilates"):
+        sm.matmul(a.astype(bool), np.ones(3, bool), "min_times")
 
 
 def test_duplicates_where_products_do_not_distribute():
     a = csr(Cpu(), np.array([1.0, 2.0]), [0, 0], [0, 2], (1, 2))
-    with pytest.raises(ValueError, match="plus_min cannot join .* join them"):
+    with pytest.raises(ValueError, match=r"plus_min cannot join .* join them"):
         sm.matmul(a, np.ones(2), "plus_min")
     a.sum_duplicates()
     assert sm.matmul(a, np.array([2.5, 0.0]), "plus_min").tolist() == [2.5]

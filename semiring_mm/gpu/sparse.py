@@ -107,7 +107,7 @@ def _transposed(
     order = xp.argsort(indices, kind="stable")
     row = xp.searchsorted(indptr, xp.arange(count), side="right") - 1
     ends = xp.searchsorted(indices[order], xp.arange(rows + 1))
-    return data[order], row[order].astype(np.int64), ends.astype(np.int64)
+    return data[order], row[order].astype(indices.dtype), ends.astype(indices.dtype)
 
 
 def dia_product(
