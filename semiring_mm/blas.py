@@ -47,8 +47,9 @@ def matmul(
 
     Parameters
     ----------
-    a : array_like, shape (..., m, k) or (k,)
-        Left operand. Any strides: transposed and sliced views are read as they lie.
+    a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
+        Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
+        SciPy and CuPy are taken, too: what is not stored is the semiring's zero.
     b : array_like, shape (..., k, n) or (k,)
         Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
         :func:`numpy.matmul`.
@@ -88,6 +89,8 @@ def matmul(
     used where they lie, and the result is of the same library on the same device. On a CUDA device
     the call returns at once, on the current stream (that of PyTorch for its tensors); integers, and
     JAX's arrays, wait for the device.
+
+    Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
 
     O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
     is the result and a buffer of some tens of megabytes at most for each thread. 16-bit floats
@@ -195,13 +198,14 @@ def gemm(
     alpha : scalar or None
         Scales the product with ⊗; None leaves it as it is.
     a, b : array_like, shapes (..., m, k) and (..., k, n) after `trans_a`, `trans_b`
-        Operands; leading dimensions broadcast.
+        Operands; leading dimensions broadcast. `a` may be sparse, as in :func:`matmul`.
     beta : scalar, optional
         Scales `c` with ⊗. Absent: C is not read.
     c : array_like, shape (..., m, n), optional
         Joined to the product with ⊕. It is not changed, unless it is also `out`.
     trans_a, trans_b : bool
-        Read the operand transposed (its last two axes swapped), without a copy.
+        Read the operand transposed (its last two axes swapped), without a copy; but CSR is turned
+        in each call, so keep ``a.T.tocsr()`` for several.
     semiring : str or Semiring, default "plus_times"
     out : ndarray, optional
         Where to put the result; may be `c` itself.
@@ -258,13 +262,15 @@ def gemv(
     ----------
     alpha : scalar or None
         Scales the product with ⊗; None leaves it as it is.
-    a : array_like, shape (m, k) after `trans`
+    a : array_like or sparse matrix, shape (m, k) after `trans`
+        CSR and DIA of SciPy and CuPy are taken, as in :func:`matmul`.
     x : array_like, shape (k,)
     beta : scalar, optional
         Scales `y` with ⊗. Absent: y is not read.
     y : array_like, shape (m,), optional
     trans : bool
-        Use the transpose of A, without a copy.
+        Use the transpose of A, without a copy; but CSR is turned in each call, so keep
+        ``a.T.tocsr()`` for several.
     semiring : str or Semiring, default "plus_times"
     out : ndarray, shape (m,), optional
         Where to put the result; may be `y` itself.

@@ -14,9 +14,9 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
 
-@pytest.mark.parametrize("page", ["scipy.md", "einsum.md"])
+@pytest.mark.parametrize("page", ["scipy.md", "einsum.md", "sparse.md"])
 def test_examples_of_a_page(page):
-    if page == "scipy.md":
+    if page in ("scipy.md", "sparse.md"):
         pytest.importorskip("scipy")
     if page == "einsum.md":
         pytest.importorskip("opt_einsum")
@@ -45,6 +45,22 @@ def test_examples_of_the_readme(capsys):
     assert len(blocks) > 2
     assert names["D"].tolist() == [[0, 3, 4], [3, 0, 1], [2, 5, 0]]
     assert "min_plus" in capsys.readouterr().out
+
+
+def test_the_measured_tables_of_sparse_products(tmp_path):
+    """The measurement runs and checks its results, and its page has a place for what it says."""
+    pytest.importorskip("scipy")
+    from bench import report, sparse
+
+    out = tmp_path / "raw.json"
+    assert sparse.main(["--quick", "--out", str(out)]) == 0
+    block = sparse.table(json.loads(out.read_text(encoding="utf-8")), "raw.json")
+    copy = tmp_path / "sparse.md"
+    copy.write_text(sparse.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    for what in ("sparse-cpu", "sparse-gpu"):
+        assert report.put(copy, block, what)
+    for case in sparse.cases(False):
+        assert copy.read_text(encoding="utf-8").count(f"| {case.name} | 200 |") == 2
 
 
 def test_the_measured_tables(tmp_path):
