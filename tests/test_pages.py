@@ -53,13 +53,13 @@ def test_the_measured_tables_of_sparse_products(tmp_path):
     from bench import report, sparse
 
     out = tmp_path / "raw.json"
-    assert sparse.main(["--quick", "--out", str(out)]) == 0
+    assert sparse.main(["--quick", "--only", "DIA", "--out", str(out)]) == 0
     block = sparse.table(json.loads(out.read_text(encoding="utf-8")), "raw.json")
     copy = tmp_path / "sparse.md"
     copy.write_text(sparse.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
     for what in ("sparse-cpu", "sparse-gpu"):
         assert report.put(copy, block, what)
-    for case in sparse.cases(False):
+    for case in sparse.cases(False)[:4]:
         assert copy.read_text(encoding="utf-8").count(f"| {case.name} | 200 |") == 2
 
 

@@ -294,6 +294,15 @@ class Function:
             yes.type,
         )
 
+    def stack(self, values: Sequence[Value]) -> Value:
+        """Scalars as the lanes of a vector."""
+        out = values[0].type.vector(len(values))
+        stacked = "poison"
+        for lane, x in enumerate(values):
+            code = f"insertelement {out} {stacked}, {x.type} {x.name}, i64 {lane}"
+            stacked = self.emit(code, out).name
+        return Value(self, stacked, out)
+
     def shuffle(self, x: Value, y: Value, lanes: Iterable[int]) -> Value:
         """Pick lanes of `x` and, counted on from them, of `y`."""
         mask = list(lanes)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from ..plan import BETA, READ_C, Plan
 from .algebra import Algebra
 from .compiler import Target
-from .ir import I32, I64, PTR, Function, Type, Value
+from .ir import I32, I64, PTR, Function, Type, Value, Var
 from .product import ArrayView
 
 __all__ = [
@@ -28,7 +28,7 @@ CHUNK = 4096
 #: Rows whose entries are laid row by row before they are multiplied.
 ROWS = 64
 _VECTORS = 4  # of a row of C in registers
-_SUMS = 4  # that a short row is added up in, one element a turn
+_SUMS = 4  # that a row times a vector is added up in
 _BYTE = Type("u", 8)
 
 
@@ -140,6 +140,8 @@ class _Rows:
         self.kernel, self.index = kernel, index
         self.data, self.indices, self.ends = (x.data for x in kernel.arrays)
         self.entries = kernel.arrays[1].dim(-1)
+        k = kernel.f.low(kernel.k, 1 << 31) if index.bits == 32 else kernel.k
+        self.limit = k.to(Type("u", index.bits))  # no index below it, as unsigned, is negative
 
     def bounds(self, i: Value) -> tuple[Value, Value]:
         f = self.kernel.f
@@ -150,14 +152,19 @@ class _Rows:
         return begin, f.select(fine, end, begin)
 
     @contextmanager
-    def entry(self, e: Value) -> Iterator[tuple[Value, Value]]:
-        """An entry and its column, if that is one."""
-        kernel, f, s = self.kernel, self.kernel.f, self.kernel.s
-        column = f.load(self.indices.at(e * self.index.size), self.index).to(I64)
-        inside = column.to(Type("u", 64)).cmp("<", kernel.k)
-        kernel.flag(1, inside ^ 1)
-        with f.if_(inside):
-            yield kernel.entry(f.load(self.data.at(e * s.size), s)), column
+    def some(self, e: Value, count: int) -> Iterator[tuple[Value, list[Value]]]:
+        """So many entries from e on and their columns; none if one of these is no column."""
+        kernel, f, index = self.kernel, self.kernel.f, self.index
+        at = self.indices.at(e * index.size)
+        inside = f.load(at, Type("u", index.bits, count)).cmp("<", self.limit.splat(count))
+        if count > 1:
+            inside = (inside ^ 1).bits_as(Type("i", count)).cmp("==", 0)
+        with f.if_else(inside) as otherwise:
+            entries = f.load(self.data.at(e * kernel.s.size), kernel.s.vector(count))
+            columns = [f.load(at.at(i * index.size), index).to(I64) for i in range(count)]
+            yield kernel.entry(entries), columns
+            with otherwise():
+                f.store(f.const(1, _BYTE), kernel.flags.at(1))
 
 
 def csr_vector_function(
@@ -165,26 +172,33 @@ def csr_vector_function(
 ) -> Function:
     """Generate ``csr(data, indices, indptr, B, params, C, workspace)`` for rows i0 to i1, n = 1.
 
-    One entry after the other, in a few sums: where memory is the bound, gathering the entries of x
-    into vectors gains nothing, and on processors that gather slowly it loses.
+    Some entries at a time, in as many sums. What they meet is loaded one by one, since gathering
+    instructions are slow on some processors, and memory is the bound on the others.
     """
     kernel = _Kernel("csr", 3, plan, target, head, scaled, joined)
-    f, algebra, s = kernel.f, kernel.algebra, kernel.s
+    f, algebra, s, x = kernel.f, kernel.algebra, kernel.s, kernel.b.data
     rows = _Rows(kernel, index)
     with f.loop(kernel.i0, kernel.i1) as i:
         begin, end = rows.bounds(i)
-        sums = [f.var(algebra.start(1)) for _ in range(_SUMS)]
+        result = f.var(algebra.start(1))
         whole = begin + (end - begin) // _SUMS * _SUMS
-        for lo, hi, count in ((begin, whole, _SUMS), (whole, end, 1)):
-            with f.loop(lo, hi, count) as e:
-                for state in sums[:count]:
-                    with rows.entry(e + sums.index(state)) as (left, column):
-                        right = algebra.decode(f.load(kernel.b.data.at(column * s.size), s))
-                        state.set(algebra.add(state.get(), algebra.mul(left, right)))
-        result = sums[0].get()
-        for other in sums[1:]:
-            result = algebra.add(result, other.get())
-        kernel.finish(kernel.c.data.at(i * kernel.row_of_c), result, end - begin)
+
+        def fold(state: Var, e: Value, count: int) -> None:
+            with rows.some(e, count) as (left, columns):
+                met = [f.load(x.at(column * s.size), s) for column in columns]
+                right = algebra.decode(f.stack(met) if count > 1 else met[0])
+                state.set(algebra.add(state.get(), algebra.mul(left, right)))
+
+        with f.if_(begin.cmp("<", whole)):
+            sums = f.var(algebra.start(_SUMS))
+            with f.loop(begin, whole, _SUMS) as e:
+                fold(sums, e, _SUMS)
+            four = sums.get()
+            two = algebra.add(f.shuffle(four, four, (0, 1)), f.shuffle(four, four, (2, 3)))
+            result.set(algebra.add(two[0], two[1]))
+        with f.loop(whole, end) as e:
+            fold(result, e, 1)
+        kernel.finish(kernel.c.data.at(i * kernel.row_of_c), result.get(), end - begin)
     return f
 
 
@@ -200,8 +214,8 @@ def csr_matrix_function(
 
         def row(j: Value, vectors: int, mask: Value | None) -> None:
             term, store = kernel.strip(j, vectors, mask)
-            with f.loop(begin, end) as e, rows.entry(e) as (left, column):
-                term(left, column)
+            with f.loop(begin, end) as e, rows.some(e, 1) as (left, columns):
+                term(left, columns[0])
             store(i, end - begin)
 
         kernel.each_strip(row)
