@@ -405,65 +405,49 @@ struct CsrJoin {
 };
 
 // A matrix stored by diagonals: entry (i, j) of op(A) lies in the diagonal of offset j - i, in slot
-// j (or i, where op transposes). A group takes ROWS rows; neighbouring ones read neighbouring slots.
-template <class A, class Index, int LANES, bool WIDE, int ROWS, bool SCALED, bool JOIN>
+// j (or i, where op transposes). A group for each row; neighbouring groups read neighbouring slots.
+template <class A, class Index, int LANES, bool WIDE, bool SCALED, bool JOIN>
 struct Dia {
   using At = Along<A, LANES, WIDE, SCALED, JOIN>;
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
-  static constexpr int V = At::V, N = 8 / ROWS * (ROWS > 1 ? 2 : 1);  // diagonals at once
+  static constexpr int V = At::V;
 
   SR_FN static void run(const SparseParams& p) {
-    const i64 first = i64(blockIdx.x / u32(p.strips)) * (ROWS * At::GROUPS) + At::group();
-    Compute acc[ROWS][V];
-    int stored[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      At::clear(acc[r]);
-      stored[r] = 0;
-    }
+    const i64 row = i64(blockIdx.x / u32(p.strips)) * At::GROUPS + At::group();
+    if (row >= p.m) return;
+    Compute acc[V];
+    At::clear(acc);
     int d = 0;
-    for (; d + N <= p.diagonals; d += N) take<N>(p, acc, stored, first, d);
-    for (; d < p.diagonals; ++d) take<1>(p, acc, stored, first, d);
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-      if (first + r * At::GROUPS < p.m) At::finish(p, first + r * At::GROUPS, acc[r], stored[r]);
+    i64 stored = 0;
+    for (; d + 8 <= p.diagonals; d += 8) take<8>(p, acc, row, d, stored);
+    for (; d < p.diagonals; ++d) take<1>(p, acc, row, d, stored);
+    At::finish(p, row, acc, stored);
   }
 
-  SR_FN static i64 least(i64 x, i64 y) { return x < y ? x : y; }
-  template <int COUNT>
-  SR_FN static void take(const SparseParams& p, Compute (&acc)[ROWS][V], int (&stored)[ROWS],
-                         i64 first, int d) {
+  template <int N>
+  SR_FN static void take(const SparseParams& p, Compute (&acc)[V], i64 row, int d, i64& stored) {
+    const Index* offsets = static_cast<const Index*>(p.offsets) + d;
     const Storage* b = At::columns_of_b(p);
-    const Storage* data = static_cast<const Storage*>(p.data) + d * p.data_d;
-    Storage left[COUNT][ROWS];
-    typename At::Piece right[COUNT][ROWS];
-    bool inside[COUNT][ROWS];
+    Storage left[N];
+    typename At::Piece right[N];
+    bool inside[N];
 #pragma unroll
-    for (int s = 0; s < COUNT; ++s) {
-      const i64 stored_at = static_cast<const Index*>(p.offsets)[d + s];
-      const i64 offset = p.trans ? -stored_at : stored_at, shift = p.trans ? 0 : offset;
-      const i64 low = offset < 0 ? -offset : 0;  // rows that meet the diagonal
-      const i64 high = least(p.m, least(p.k - offset, p.entries - shift));
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        const i64 i = first + r * At::GROUPS;
-        inside[s][r] = low <= i && i < high;
-        if (inside[s][r]) {
-          left[s][r] = data[s * p.data_d + shift + i];
-          right[s][r].load(b + (i + offset) * At::row_of_b(p));
-        }
+    for (int s = 0; s < N; ++s) {
+      const i64 j = p.trans ? row - offsets[s] : row + offsets[s], slot = p.trans ? row : j;
+      inside[s] = u64(j) < u64(p.k) && slot < p.entries;
+      if (inside[s]) {
+        left[s] = static_cast<const Storage*>(p.data)[(d + s) * p.data_d + slot];
+        right[s].load(b + j * At::row_of_b(p));
       }
     }
     loads_issued();
 #pragma unroll
-    for (int s = 0; s < COUNT; ++s)
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r)
-        if (inside[s][r]) {
-          At::fold(acc[r], At::entry(p, left[s][r]), right[s][r]);
-          ++stored[r];
-        }
+    for (int s = 0; s < N; ++s)
+      if (inside[s]) {
+        At::fold(acc, At::entry(p, left[s]), right[s]);
+        ++stored;
+      }
   }
 };
 

@@ -21,8 +21,6 @@ Scalar = float | int | None
 
 _THREADS = 256  # sr::Along's
 _ITEMS = {True: 8, False: 64}  # steps of a group of a vector's, a matrix's
-_BLOCKS = 4  # of a multiprocessor, at least: it may take 64 registers
-_ROWS = 4  # of a thread, of a band times a vector
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
 
@@ -34,15 +32,11 @@ PARAMS = (*_LONGS, *_INTS)
 
 
 @functools.lru_cache(maxsize=1024)
-def sparse_source(plan: Plan, body: str, blocks: int = 0) -> str:
-    """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments.
-
-    `blocks`: that a multiprocessor is to have at least, which bounds the registers.
-    """
-    bounds = f"{_THREADS}, {blocks}" if blocks else str(_THREADS)
+def sparse_source(plan: Plan, body: str) -> str:
+    """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments."""
     return f"""#include "sparse.cuh"
 {algebra(plan)}
-extern "C" __global__ void __launch_bounds__({bounds})
+extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::SparseParams p) {{
   {body}::run(p);
 }}
@@ -128,9 +122,8 @@ def dia_product(
         data_d=data.strides[0] // data.itemsize, diagonals=offsets.size, trans=int(trans),
     )  # fmt: skip
     wide, scaled, join = run.flags
-    rows = _ROWS if run.columns == 1 else 1
-    arguments = f"{_INDEX[offsets.itemsize]}, {run.lanes}, {wide}, {rows}, {scaled}, {join}"
-    blocks = -(-c.shape[0] // (_THREADS // run.lanes * rows))
+    arguments = f"{_INDEX[offsets.itemsize]}, {run.lanes}, {wide}, {scaled}, {join}"
+    blocks = -(-c.shape[0] // (_THREADS // run.lanes))
     run.launch(f"sr::Dia<Algebra, {arguments}>", blocks, 0, params)
     run.end()
 
@@ -179,8 +172,7 @@ class _Run:
                 f"a sparse product of shape {self.c.shape} takes {blocks * self.strips} blocks, "
                 f"and one launch at most 2147483647; multiply parts of b's columns"
             )
-        blocks_there = _BLOCKS if self.columns == 1 else 0
-        kernel = self.here.kernel(sparse_source(self.plan, body, blocks_there))
+        kernel = self.here.kernel(sparse_source(self.plan, body))
         kernel.launch(blocks * self.strips, _THREADS, shared, params)
 
     def end(self) -> None:
