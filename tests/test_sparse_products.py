@@ -332,6 +332,15 @@ def test_threads_and_scipy(form):
         sm.set_num_threads(before)
 
 
+def test_threads_share_entries_and_rows():
+    counts = np.r_[np.zeros(1000, int), rng(1).integers(0, 40, 1000), 5000, np.zeros(1000, int)]
+    indptr = np.r_[0, np.cumsum(counts)]
+    cuts = [0, *cpu.even_rows(indptr, 8), len(counts)]
+    work = np.diff(indptr[cuts]) + np.diff(cuts)
+    assert len(cuts) == 9
+    assert work.max() <= (len(counts) + indptr[-1]) / 8 + 5001
+
+
 def test_integers_do_not_wrap(there):
     if isinstance(there, Cuda):
         pytest.skip("CuPy's sparse matrices have no integers")

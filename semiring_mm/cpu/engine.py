@@ -807,16 +807,18 @@ def csr_product(
     def make(plan: Plan, scaled: bool, joined: bool, vector: bool) -> Any:
         return _csr_code(plan, indices.itemsize, vector, scaled, joined)
 
-    def cut(parts: int) -> list[int]:
-        """Rows with the same number of entries, and of rows, for each thread."""
-        steps = np.linspace(0, rows + int(indptr[-1]), parts + 1)[1:-1]
-        key = lambda i: i + int(indptr[i])  # noqa: E731
-        return sorted(bisect.bisect_left(range(rows), step, key=key) for step in steps)
-
     _sparse_product(
         semiring, data, (data, indices, indptr), b, c, depth, False, accumulate, alpha, beta, make,
-        cut,
+        functools.partial(even_rows, indptr),
     )  # fmt: skip
+
+
+def even_rows(indptr: Array, parts: int) -> list[int]:
+    """Where to cut a matrix into parts of nearly as many entries and rows."""
+    rows = len(indptr) - 1
+    steps = np.linspace(0, rows + int(indptr[-1]), parts + 1)[1:-1]
+    key = lambda i: i + int(indptr[i])  # noqa: E731
+    return sorted(bisect.bisect_left(range(rows), step, key=key) for step in steps)
 
 
 def dia_product(
