@@ -800,7 +800,7 @@ def csr_product(
     data, indices, indptr = (np.ascontiguousarray(x) for x in (data, indices, indptr))
     if trans:
         data, indices, indptr = _transposed(data, indices, indptr, c.shape[0])
-    depth, rows = 1, c.shape[0]
+    depth = 1
     if data.dtype.kind in "iu" and semiring.add_kind == "+":  # entries of a row, at most
         depth = max(1, int(np.diff(indptr).max()))
 
