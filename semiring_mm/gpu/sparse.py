@@ -32,11 +32,11 @@ PARAMS = (*_LONGS, *_INTS)
 
 
 @functools.lru_cache(maxsize=1024)
-def sparse_source(plan: Plan, body: str) -> str:
+def sparse_source(plan: Plan, body: str, bounds: str = str(_THREADS)) -> str:
     """The text of a kernel: a struct of ``kernels/sparse.cuh`` with its arguments."""
     return f"""#include "sparse.cuh"
 {algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS})
+extern "C" __global__ void __launch_bounds__({bounds})
 kernel(const __grid_constant__ sr::SparseParams p) {{
   {body}::run(p);
 }}
@@ -80,7 +80,9 @@ def csr_product(
     arguments = f"Algebra, {index}, {run.lanes}, {wide}, {items}, {scaled}, {join}"
     products = tile + tile // 32 if run.columns == 1 else 0
     shared = (2 * groups * run.columns + products) * size + 4 * (tile + 2 * groups)
-    run.launch(f"sr::Csr<{arguments}>", tiles, shared, params)
+    # of a vector, room for 64 registers: left to itself, the compiler keeps fewer loads under way
+    bounds = f"{_THREADS}, 4" if run.columns == 1 else str(_THREADS)
+    run.launch(f"sr::Csr<{arguments}>", tiles, shared, params, bounds)
     lanes = min(32, 1 << (n - 1).bit_length())
     kernel = here.kernel(
         sparse_source(plan, f"sr::CsrJoin<Algebra, {index}, {lanes}, {tile}, {join}>")
@@ -166,13 +168,15 @@ class _Run:
         values = [(self.fields | fields).get(name, 0) for name in PARAMS]
         return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
 
-    def launch(self, body: str, blocks: int, shared: int, params: bytes) -> None:
+    def launch(
+        self, body: str, blocks: int, shared: int, params: bytes, bounds: str = str(_THREADS)
+    ) -> None:
         if blocks * self.strips > 0x7FFFFFFF:
             raise ValueError(
                 f"a sparse product of shape {self.c.shape} takes {blocks * self.strips} blocks, "
                 f"and one launch at most 2147483647; multiply parts of b's columns"
             )
-        kernel = self.here.kernel(sparse_source(self.plan, body))
+        kernel = self.here.kernel(sparse_source(self.plan, body, bounds))
         kernel.launch(blocks * self.strips, _THREADS, shared, params)
 
     def end(self) -> None:
