@@ -97,11 +97,11 @@ SR_FN const Index* row_ends(const SparseParams& p) { return static_cast<const In
 // row. Tiles are pieces of it of one length, so that blocks have the same to do, whatever the rows
 // (Merrill and Garland, 2016). The rows that end in the first `steps` steps, of `rows` that end
 // after so many entries:
-template <class Ends>
-SR_FN i64 rows_before(const Ends& ends, i64 rows, i64 entries, i64 steps) {
-  i64 low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
+template <class Int, class Index>
+SR_FN Int rows_before(const Index* ends, Int rows, Int entries, Int steps) {
+  Int low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
   while (low < high) {
-    const i64 middle = (low + high) / 2;
+    const Int middle = (low + high) / 2;
     if (ends[middle] <= steps - middle - 1) low = middle + 1;
     else high = middle;
   }
@@ -165,12 +165,13 @@ struct Csr {
       for (int i = int(threadIdx.x); i <= rows; i += THREADS)
         if (length(stops, rows, entries, i) > LONG * lanes) marks[0] = 1;
       __syncthreads();  // it is known whether a row is long
-      if (!marks[0]) return by_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
+      if (!marks[0])
+        return by_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
     }
 
     const int steps = At::group() * ITEMS, most = rows + entries;
     const int from = steps < most ? steps : most;
-    int row = int(rows_before(stops, rows, entries, from)), e = from - row, first = -1;
+    int row = rows_before(stops, rows, entries, from), e = from - row, first = -1;
     Compute acc[V], head[V];  // of the open row; of the first row that ends here
     At::clear(acc);
     At::clear(head);
@@ -195,7 +196,7 @@ struct Csr {
         }
     } else {
       const int to = from + ITEMS < most ? from + ITEMS : most;
-      const int last = int(rows_before(stops, rows, entries, to));
+      const int last = rows_before(stops, rows, entries, to);
       for (; row < last; close()) take(p, acc, entry0, e, stops[row]);
       take(p, acc, entry0, e, to - last);
     }

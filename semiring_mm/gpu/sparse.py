@@ -60,7 +60,7 @@ def csr_product(
     depth = 1
     if data.dtype.kind in "iu" and semiring.add_kind == "+":  # entries of a row, at most
         depth = max(1, int((indptr[1:] - indptr[:-1]).max()))
-    run = _Run(semiring, data, b, c, depth, accumulate, alpha, beta)
+    run = _Run(semiring, data, b, c, depth, accumulate, alpha, beta, look=True)
     m, n, plan = c.shape[0], c.shape[1], run.plan
     entries = min(data.size, indices.size)
     index, items = _INDEX[indices.itemsize], _ITEMS[run.columns == 1]
@@ -135,7 +135,7 @@ class _Run:
 
     def __init__(
         self, semiring: Semiring, data: Array, b: Array, c: Array, depth: int, accumulate: bool,
-        alpha: Scalar, beta: Scalar,
+        alpha: Scalar, beta: Scalar, *, look: bool = False,
     ) -> None:  # fmt: skip
         self.here, self.semiring, self.c = device.current(), semiring, c
         size, n = b.itemsize, b.shape[1]
@@ -155,7 +155,8 @@ class _Run:
         self.strips = -(-n // self.columns)
         zero = absent(semiring, c.dtype, self.plan)
         self.flags = ["true" if x else "false" for x in (wide, alpha is not None, zero is not None)]
-        self.bad = self.here.xp.zeros(_FLAGS, np.uint32)
+        look = look or self.plan.check  # at what the kernels have found
+        self.bad = self.here.xp.zeros(_FLAGS, np.uint32) if look else None
         self.fields = {
             "b": address(b), "c": address(c), "bad": address(self.bad), "m": c.shape[0],
             "k": b.shape[0], "n": n, "b_k": b_k, "c_m": c_m, "c_n": c_n,
@@ -181,7 +182,7 @@ class _Run:
 
     def end(self) -> None:
         """Errors; of floats the host asks for none, since that would wait for the device."""
-        if self.c.dtype.kind not in "iub":
+        if self.bad is None or self.c.dtype.kind not in "iub":
             return
         does_not_fit, no_column, no_rows = self.bad.tolist()
         if no_column or no_rows:
