@@ -28,6 +28,8 @@ MARKERS = {
     "semirings": ("<!-- semirings:begin -->", "<!-- semirings:end -->"),
     "strassen-cpu": ("<!-- bench-strassen-cpu:begin -->", "<!-- bench-strassen-cpu:end -->"),
     "strassen-cuda": ("<!-- bench-strassen-cuda:begin -->", "<!-- bench-strassen-cuda:end -->"),
+    "sparse-cpu": ("<!-- bench-sparse-cpu:begin -->", "<!-- bench-sparse-cpu:end -->"),
+    "sparse-gpu": ("<!-- bench-sparse-gpu:begin -->", "<!-- bench-sparse-gpu:end -->"),
 }
 BEGIN, END = MARKERS["cpu"]
 

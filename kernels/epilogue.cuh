@@ -87,7 +87,7 @@ struct Join {
   int mode;
   u32* bad;
 
-  template <class Params>
+  template <class Params>  // of any kernel that has these four fields
   SR_FN explicit Join(const Params& p)
       : alpha(scalar<A>(p.alpha)), beta(scalar<A>(p.beta)), mode(p.mode), bad(p.bad) {}
 

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from .cpu import engine as cpu
 from .expressions import evaluate
 from .gpu.views import address
 from .semirings import Semiring, as_semiring
+from .sparse import is_sparse, multiply_sparse, take_apart
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
@@ -46,8 +47,9 @@ def matmul(
 
     Parameters
     ----------
-    a : array_like, shape (..., m, k) or (k,)
-        Left operand. Any strides: transposed and sliced views are read as they lie.
+    a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
+        Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
+        SciPy and CuPy are taken, too: what is not stored is the semiring's zero.
     b : array_like, shape (..., k, n) or (k,)
         Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
         :func:`numpy.matmul`.
@@ -88,6 +90,8 @@ def matmul(
     the call returns at once, on the current stream (that of PyTorch for its tensors); integers, and
     JAX's arrays, wait for the device.
 
+    Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
+
     O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
     is the result and a buffer of some tens of megabytes at most for each thread. 16-bit floats
     compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
@@ -121,6 +125,10 @@ def matmul(
                 c = np.empty((m, n), a.dtype)
                 cpu.product(s, a, b, c)
                 return c
+    if is_sparse(a) or is_sparse(b):
+        if return_arg:
+            raise TypeError("return_arg takes dense operands, and one of these is sparse")
+        return _sparse("matmul", s, None, a, b, None, None, out, device)
     with Call(device, out, a=a, b=b) as call:
         return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
 
@@ -191,13 +199,14 @@ def gemm(
     alpha : scalar or None
         Scales the product with ⊗; None leaves it as it is.
     a, b : array_like, shapes (..., m, k) and (..., k, n) after `trans_a`, `trans_b`
-        Operands; leading dimensions broadcast.
+        Operands; leading dimensions broadcast. `a` may be sparse, as in :func:`matmul`.
     beta : scalar, optional
         Scales `c` with ⊗. Absent: C is not read.
     c : array_like, shape (..., m, n), optional
         Joined to the product with ⊕. It is not changed, unless it is also `out`.
     trans_a, trans_b : bool
-        Read the operand transposed (its last two axes swapped), without a copy.
+        Read the operand transposed (its last two axes swapped), without a copy; but CSR is turned
+        in each call, so keep ``a.T.tocsr()`` for several.
     semiring : str or Semiring, default "plus_times"
     precision : {None, "ieee", "tf32", "float32_emulated"}
         The least precise arithmetic that will do, over plus_times; what has none of it computes
@@ -237,6 +246,8 @@ def gemm(
            [0., 0.]])
     """
     s = as_semiring(semiring)
+    if is_sparse(a) or is_sparse(b):
+        return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
     with Call(device, out, a=a, b=b, c=c) as call:
         x, y, z, target = call["a"], call["b"], call["c"], call.out
         if x.ndim < 2 or y.ndim < 2:
@@ -274,13 +285,15 @@ def gemv(
     ----------
     alpha : scalar or None
         Scales the product with ⊗; None leaves it as it is.
-    a : array_like, shape (m, k) after `trans`
+    a : array_like or sparse matrix, shape (m, k) after `trans`
+        CSR and DIA of SciPy and CuPy are taken, as in :func:`matmul`.
     x : array_like, shape (k,)
     beta : scalar, optional
         Scales `y` with ⊗. Absent: y is not read.
     y : array_like, shape (m,), optional
     trans : bool
-        Use the transpose of A, without a copy.
+        Use the transpose of A, without a copy; but CSR is turned in each call, so keep
+        ``a.T.tocsr()`` for several.
     semiring : str or Semiring, default "plus_times"
     out : ndarray, shape (m,), optional
         Where to put the result; may be `y` itself.
@@ -302,6 +315,8 @@ def gemv(
     array([1., 6.])
     """
     s = as_semiring(semiring)
+    if is_sparse(a) or is_sparse(x):
+        return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
     with Call(device, out, a=a, x=x, y=y) as call:
         matrix, vector, z, target = call["a"], call["x"], call["y"], call.out
         if matrix.ndim != 2 or vector.ndim != 1:
@@ -321,9 +336,13 @@ def gemv(
 def _scaled(
     engine: Any, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
     z: Array | None, out: Array | None, shape: tuple[int, ...], precision: str | None = None,
+    fill: Callable[..., None] | None = None,
 ) -> Array:  # fmt: skip
-    """:func:`gemm` and :func:`gemv` on arrays of one engine, transposed where they are to be."""
-    xp, added = engine.xp, "c" if verb == "gemm" else "y"
+    """:func:`gemm` and :func:`gemv` on arrays of one engine, transposed where they are to be.
+
+    `fill`, if given, multiplies; `x` are then the entries of a sparse matrix.
+    """
+    xp, added = engine.xp, "y" if verb == "gemv" else "c"
     if (beta is None) != (z is None):
         raise ValueError(
             f"{verb}: beta and {added} go together; pass both to join {added} to the product, or "
@@ -346,11 +365,15 @@ def _scaled(
     if z is not None and not (in_place and target is out):
         target[...] = z
     c = target
-    if y.ndim == 1:
-        y, c = y[:, np.newaxis], target[:, np.newaxis]
-    _multiply(
-        engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta, precision=precision
-    )
+    if fill is not None:
+        fill(x, y, c, accumulate=z is not None, alpha=alpha, beta=beta)
+    else:
+        if y.ndim == 1:
+            y, c = y[:, np.newaxis], target[:, np.newaxis]
+        _multiply(
+            engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta,
+            precision=precision,
+        )  # fmt: skip
     if out is not None and target is not out:
         out[...] = target
         return out
@@ -366,6 +389,39 @@ def _check_precision(s: Semiring, dtype: np.dtype[Any], precision: str) -> None:
         raise ValueError(
             f"gemm: precision={precision!r} is for plus_times in float32, not for {s.name} in "
             f'{dtype}; leave it out, or pass "ieee"'
+        )
+
+
+def _sparse(
+    verb: str, s: Semiring, alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, out: Array | None,
+    device: str | None, trans_a: bool = False, trans_b: bool = False, precision: str | None = None,
+) -> Any:  # fmt: skip
+    """The verbs for a sparse `a`."""
+    matrix, arrays = take_apart(verb, a, b)
+    right, added = ("x", "y") if verb == "gemv" else ("b", "c")
+    with Call(device, out, **arrays, **{right: b, added: c}) as call:
+        y, z = call[right], call[added]
+        left = [call[name] for name in arrays]
+        y = y.swapaxes(-1, -2) if trans_b and y.ndim > 1 else y
+        m, k = matrix.shape[::-1] if trans_a else matrix.shape
+        ranks = {"matmul": (1, 2), "gemm": (2,), "gemv": (1,)}[verb]
+        if y.ndim not in ranks or y.shape[0] != k:
+            wanted = " or ".join(f"({k},)" if rank == 1 else f"({k}, n)" for rank in ranks)
+            raise ValueError(
+                f"{verb}: a, a sparse {type(matrix).__name__}, has shape {(m, k)}"
+                f"{' transposed' if trans_a else ''}, so {right} must have shape {wanted}, got "
+                f"{y.shape}"
+            )
+
+        def fill(x: Array, y: Array, c: Array, **options: Any) -> None:
+            y, c = (v[:, np.newaxis] if v.ndim == 1 else v for v in (y, c))
+            multiply_sparse(call.engine, s, matrix, [x, *left[1:]], y, c, trans=trans_a, **options)
+
+        shape = (m, *y.shape[1:])
+        return call.give(
+            _scaled(
+                call.engine, s, verb, alpha, left[0], y, beta, z, call.out, shape, precision, fill
+            )
         )
 
 

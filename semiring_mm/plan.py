@@ -25,8 +25,8 @@ from . import expressions as ex
 from .semirings import Semiring, fold_start
 
 __all__ = [
-    "ALPHA", "BETA", "READ_C", "Facts", "Plan", "bytewise", "distributes", "infinite_zero",
-    "make_plan", "mode_of", "needs_facts", "overflow", "scalar_bits",
+    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "distributes",
+    "infinite_zero", "make_plan", "mode_of", "needs_facts", "overflow", "scalar_bits",
 ]  # fmt: skip
 
 
@@ -110,6 +110,12 @@ def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
     )
 
 
+#: What is said of a sparse matrix in compressed rows that is none.
+BROKEN = (
+    "a's indices hold what is no column of it, or its indptr does not ascend from 0 to the number "
+    "of its entries; a.check_format() looks through it"
+)
+
 #: Bits of a kernel's mode: C is joined; the product, or C, is scaled.
 READ_C, ALPHA, BETA = 1, 2, 4
 
@@ -131,6 +137,21 @@ def scalar_bits(plan: Plan, value: float | int | None) -> int:
     code = {"f32": "f", "f64": "d", "u64": "Q"}.get(plan.compute, "q")
     text = struct.pack(code, value if code in "fd" else int(value))
     return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
+
+
+def absent(semiring: Semiring, dtype: np.dtype[Any], plan: Plan) -> float | int | None:
+    """What joins a sum of fewer than k terms, as :func:`scalar_bits` takes it, or None for nothing.
+
+    That is the semiring's zero where ⊕ starts from another number: max_times has zero 0, but the
+    largest of negative products is negative.
+    """
+    zero, _ = semiring.identities(dtype)
+    if plan.codec == "mask":
+        value: float | int = -int(zero)
+    else:
+        value = float(zero) if plan.compute[0] == "f" else int(zero)
+    start = plan.missing if plan.missing is not None and plan.start == plan.infinite else plan.start
+    return None if value == start else value
 
 
 def distributes(semiring: Semiring, alpha: float | int) -> bool:

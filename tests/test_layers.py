@@ -14,11 +14,11 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ORDER = """
     version cache expressions semirings laws plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
-    cpu.sweep cpu.search cpu.threads cpu.logsum cpu.memory cpu.combine cpu.engine
+    cpu.sparse cpu.sweep cpu.search cpu.threads cpu.logsum cpu.memory cpu.combine cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
-    gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling gpu.rungs
-    gpu.about
-    arrays config blas strassen einsum files
+    gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
+    gpu.rungs gpu.about
+    arrays config sparse blas strassen einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
     graphs.search
     gradients torch jax csgraph

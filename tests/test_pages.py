@@ -162,6 +162,22 @@ def _is_ours(value):
     return not getattr(value, "__module__", "semiring_mm").startswith("scipy")
 
 
+def test_the_measured_tables_of_sparse_products(tmp_path):
+    """The measurement runs and checks its results, and its page has a place for what it says."""
+    pytest.importorskip("scipy")
+    from bench import report, sparse
+
+    out = tmp_path / "raw.json"
+    assert sparse.main(["--quick", "--only", "DIA", "--out", str(out)]) == 0
+    block = sparse.table(json.loads(out.read_text(encoding="utf-8")), "raw.json")
+    copy = tmp_path / "sparse.md"
+    copy.write_text(sparse.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    for what in ("sparse-cpu", "sparse-gpu"):
+        assert report.put(copy, block, what)
+    for case in sparse.cases(False)[:4]:
+        assert copy.read_text(encoding="utf-8").count(f"| {case.name} | 200 |") == 2
+
+
 def test_the_measured_tables(tmp_path):
     """The measurement runs, on tiny sizes, and its pages have a place for what it says."""
     pytest.importorskip("scipy")

@@ -5,6 +5,7 @@ Everything here takes checked arguments; the messages are in :mod:`semiring_mm.b
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import ctypes
 import functools
@@ -26,8 +27,10 @@ from numpy.typing import NDArray
 from ..cache import cache_directory
 from ..expressions import joins, joins_logarithms
 from ..plan import (
+    BROKEN,
     Facts,
     Plan,
+    absent,
     bytewise,
     can_use_fma,
     can_use_keys,
@@ -45,13 +48,14 @@ from . import threads
 from .base import BASE
 from .combine import combine
 from .compiler import compile_functions, host_target, prototype
-from .ir import Function
+from .ir import Function, Type
 from .memory import free_memory, from_host, mirror, to_host
 from .product import GATHER, PARAMS, Shape, tile_shape
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
-    "combine", "facts", "free_memory", "from_host", "gemv", "mirror", "product", "to_host", "xp",
+    "combine", "csr_product", "dia_product", "facts", "free_memory", "from_host", "gemv", "mirror",
+    "product", "to_host", "xp",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -804,7 +808,8 @@ def gemv(
             np.matmul(a, x, out=y)
         return
     m, depth = a.shape
-    plan = _vector_plan(semiring, a, x, y if accumulate else None, alpha, beta)
+    left, right = (a, x) if alpha is None else (x, a)  # α scales x
+    plan = _vector_plan(semiring, left, right, y if accumulate else None, depth, alpha, beta)
     code = _vector_code(plan)
     size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
     mode = mode_of(accumulate, alpha, beta)
@@ -828,10 +833,14 @@ def gemv(
 
 
 def _vector_plan(
-    semiring: Semiring, a: Array, x: Array, y: Array | None, alpha: Scalar, beta: Scalar
-) -> Plan:
-    """Without a pass over A where that is possible: it would double the time."""
-    depth, dtype = a.shape[-1], a.dtype
+    semiring: Semiring, a: Array, x: Array, y: Array | None, depth: int, alpha: Scalar,
+    beta: Scalar,
+) -> Plan:  # fmt: skip
+    """Without a pass over the operands where that is possible: it would double the time.
+
+    α scales `a`; `depth`: how many products an entry of y joins, at most.
+    """
+    dtype = a.dtype
     if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
         return _factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
     info = np.iinfo(dtype)
@@ -842,8 +851,6 @@ def _vector_plan(
     except OverflowError:
         third = None if y is None else facts(semiring, y)
         left, right = facts(semiring, a), facts(semiring, x)
-        if alpha is not None:  # which scales x
-            left, right = right, left
         plan = make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
     return plan
 
@@ -856,6 +863,142 @@ def _factless_plan(
     if plan.codec == "bits":
         return bytewise(plan)
     return replace(plan, keep_nan=plan.compute[0] == "f")
+
+
+def csr_product(
+    semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array, *,
+    trans: bool = False, accumulate: bool = False, alpha: Scalar = None, beta: Scalar = None,
+) -> None:  # fmt: skip
+    """C ← (α ⊗ op(A) ⊗ B), or with `accumulate` ⊕ (β ⊗ C), for A in compressed rows.
+
+    Raises ValueError for indices that are no columns, and row pointers that are none.
+    """
+    data, indices, indptr = (np.ascontiguousarray(x) for x in (data, indices, indptr))
+    if trans:
+        data, indices, indptr = _transposed(data, indices, indptr, c.shape[0])
+    depth = 1
+    if data.dtype.kind in "iu" and semiring.add_kind == "+":  # entries of a row, at most
+        depth = max(1, int(np.diff(indptr).max()))
+
+    def make(plan: Plan, scaled: bool, joined: bool, vector: bool) -> Any:
+        return _csr_code(plan, indices.itemsize, vector, scaled, joined)
+
+    _sparse_product(
+        semiring, data, (data, indices, indptr), b, c, depth, False, accumulate, alpha, beta, make,
+        functools.partial(even_rows, indptr),
+    )  # fmt: skip
+
+
+def even_rows(indptr: Array, parts: int) -> list[int]:
+    """Where to cut a matrix into parts of nearly as many entries and rows."""
+    rows = len(indptr) - 1
+    steps = np.linspace(0, rows + int(indptr[-1]), parts + 1)[1:-1]
+    key = lambda i: i + int(indptr[i])  # noqa: E731
+    return sorted(bisect.bisect_left(range(rows), step, key=key) for step in steps)
+
+
+def dia_product(
+    semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array, *, trans: bool = False,
+    accumulate: bool = False, alpha: Scalar = None, beta: Scalar = None,
+) -> None:  # fmt: skip
+    """C ← (α ⊗ op(A) ⊗ B), or with `accumulate` ⊕ (β ⊗ C), for A stored by diagonals."""
+    if data.strides[-1] != data.itemsize:
+        data = np.ascontiguousarray(data)
+    offsets = np.ascontiguousarray(-offsets if trans else offsets, np.int64)
+
+    def make(plan: Plan, scaled: bool, joined: bool, vector: bool) -> Any:
+        return _dia_code(plan, vector, scaled, joined)
+
+    def cut(parts: int) -> list[int]:
+        return [64 * round(x) for x in np.linspace(0, c.shape[0] // 64, parts + 1)[1:-1]]
+
+    _sparse_product(
+        semiring, data, (data, offsets, offsets), b, c, max(1, offsets.size), trans, accumulate,
+        alpha, beta, make, cut,
+    )  # fmt: skip
+
+
+def _sparse_product(
+    semiring: Semiring, data: Array, arrays: tuple[Array, Array, Array], b: Array, c: Array,
+    depth: int, trans: bool, accumulate: bool, alpha: Scalar, beta: Scalar,
+    make: Callable[[Plan, bool, bool, bool], Any], cut: Callable[[int], list[int]],
+) -> None:  # fmt: skip
+    """What both formats have in common: the plan, B and C as the kernels want them, threads."""
+    from .sparse import CHUNK, ROWS
+    from .sparse import PARAMS as FIELDS
+
+    m, n = c.shape
+    plan = _vector_plan(semiring, data, b, c if accumulate else None, depth, alpha, beta)
+    zero = absent(semiring, c.dtype, plan)
+    code = make(plan, alpha is not None, zero is not None, n == 1)
+    if b.strides[0 if n == 1 else 1] != b.itemsize:
+        b = np.ascontiguousarray(b)
+    to = c if n == 1 or c.strides[1] == c.itemsize else np.ascontiguousarray(c)
+    scalars = [scalar_bits(plan, x) for x in (alpha, beta, zero)]
+    pack = struct.Struct(f"{len(FIELDS)}q").pack
+    kept = max(CHUNK, 0 if data.ndim == 1 else ROWS * len(data))  # entries, of a band
+    size = 128 + kept * (int(plan.compute[1:]) // 8)
+
+    def rows(i0: int, i1: int) -> None:
+        buffer = _workspace(size)
+        params = pack(i0, i1, mode_of(accumulate, None, beta), *scalars, trans)
+        code(*arrays, b, params, to, buffer)
+        found = buffer[:2].tolist()
+        buffer[:2] = 0
+        if found[1]:
+            raise ValueError(BROKEN)
+        if found[0]:
+            raise overflow(semiring, c.dtype)
+
+    workers = threads.get_num_threads()
+    if workers == 1 or data.size * n < 1 << 16 or m < 2 * workers:
+        rows(0, m)
+    else:
+        cuts = [0, *cut(4 * workers), m]
+        threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
+    if to is not c:
+        c[...] = to
+
+
+@functools.cache
+def _csr_code(plan: Plan, index_size: int, vector: bool, scaled: bool, joined: bool) -> Any:
+    from .sparse import csr_matrix_function, csr_vector_function
+
+    make, index = csr_vector_function if vector else csr_matrix_function, Type("i", 8 * index_size)
+    with _lock:
+        function = make(plan, host_target(), _HEAD, index, scaled=scaled, joined=joined)
+        return _compile([function], 7)
+
+
+@functools.cache
+def _dia_code(plan: Plan, vector: bool, scaled: bool, joined: bool) -> Any:
+    from .sparse import dia_matrix_function, dia_vector_function
+
+    make = dia_vector_function if vector else dia_matrix_function
+    with _lock:
+        return _compile([make(plan, host_target(), _HEAD, scaled=scaled, joined=joined)], 7)
+
+
+@functools.cache
+def _transpose_code(index_size: int, size: int) -> Any:
+    from .sparse import transpose_function
+
+    with _lock:
+        return _compile([transpose_function(Type("i", 8 * index_size), size, _HEAD)], 7)
+
+
+def _transposed(
+    data: Array, indices: Array, indptr: Array, columns: int
+) -> tuple[Array, Array, Array]:
+    """Aᵀ in compressed rows, the entries of each in A's order."""
+    ends = np.zeros(columns + 2, indptr.dtype)
+    entries, places = np.empty_like(data), np.empty_like(indices)
+    broken = ctypes.create_string_buffer(1)
+    code = _transpose_code(indices.itemsize, data.itemsize)
+    code(data, indices, indptr, entries, broken, places, ends)
+    if broken.raw != b"\0":
+        raise ValueError(BROKEN)
+    return entries, places, ends[:-1]
 
 
 def closure_block(

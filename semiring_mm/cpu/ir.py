@@ -274,6 +274,15 @@ class Function:
     def store(self, value: Value, pointer: Value, align: int = 1) -> None:
         self._lines.append(f"  store {value.type} {value.name}, ptr {pointer.name}, align {align}")
 
+    def load_masked(self, pointer: Value, type_: Type, mask: Value, align: int = 1) -> Value:
+        """The lanes that `mask` has; zero in the others, whose memory is not touched."""
+        name = f"llvm.masked.load.{type_.suffix()}.p0"
+        return self.call(name, type_, [pointer, self.const(align, I32), mask, self.const(0, type_)])
+
+    def store_masked(self, value: Value, pointer: Value, mask: Value, align: int = 1) -> None:
+        name = f"llvm.masked.store.{value.type.suffix()}.p0"
+        self.call(name, None, [value, pointer, self.const(align, I32), mask])
+
     def prefetch(self, pointer: Value, *, write: bool = False) -> None:
         self.call("llvm.prefetch.p0", None, [pointer, *(self.const(x, I32) for x in (write, 3, 1))])
 
@@ -284,6 +293,15 @@ class Function:
             f"select {condition.type} {condition.name}, {yes.type} {yes.name}, {no.type} {no.name}",
             yes.type,
         )
+
+    def stack(self, values: Sequence[Value]) -> Value:
+        """Scalars as the lanes of a vector."""
+        out = values[0].type.vector(len(values))
+        stacked = "poison"
+        for lane, x in enumerate(values):
+            code = f"insertelement {out} {stacked}, {x.type} {x.name}, i64 {lane}"
+            stacked = self.emit(code, out).name
+        return Value(self, stacked, out)
 
     def shuffle(self, x: Value, y: Value, lanes: Iterable[int]) -> Value:
         """Pick lanes of `x` and, counted on from them, of `y`."""

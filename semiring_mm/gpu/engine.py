@@ -54,6 +54,7 @@ from .source import (
     steps,
     word_size,
 )
+from .sparse import csr_product, dia_product
 from .tensor import kind_of as kind_of_tensors
 from .tensor import tensor_product
 from .tiles import choose
@@ -62,8 +63,8 @@ from .views import address, aligned, scaled, strides
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
-    "combine", "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "to_host",
-    "wait",
+    "combine", "csr_product", "dia_product", "facts", "free_memory", "from_host", "gemv", "mirror",
+    "on", "product", "to_host", "wait",
 ]  # fmt: skip
 
 Array = Any

@@ -203,7 +203,7 @@ def settle_source(plan: Plan, tile: Tile) -> str:
     """The text of the kernel that takes the logarithm of sums and marks what is left."""
     return f"""#include "logsum.cuh"
 {algebra(plan)}
-using Shape = sr::Tile<{tile.arguments()}>;
+using Shape = sr::{tile.struct()};
 extern "C" __global__ void __launch_bounds__({tile.threads})
 kernel(const __grid_constant__ sr::LogSumParams p) {{
   sr::Settle<Algebra, Shape>::run(p);
@@ -216,7 +216,7 @@ def log_sum_source(plan: Plan, tile: Tile, *flags: bool) -> str:
     """The text of the kernel that computes term by term; for the flags see sr::LogSum."""
     return f"""#include "logsum.cuh"
 {algebra(plan)}
-using Shape = sr::Tile<{tile.arguments()}>;
+using Shape = sr::{tile.struct()};
 using LogSum = sr::LogSum<Algebra, Shape, {_flags(*flags)}>;
 static_assert(LogSum::BYTES == {tile.shared(word_size(plan))}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})

@@ -25,7 +25,7 @@ from .facts import facts
 from .source import algebra, pack_fields, word_size
 from .views import address, aligned, scaled
 
-__all__ = ["Shape", "gemv", "join_vector_source", "shape", "vector_source"]
+__all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
 
 Array = Any
 Scalar = float | int | None
@@ -122,12 +122,15 @@ def _plan(
     return bytewise(plan) if plan.codec == "bits" else plan
 
 
-def _choose(
-    semiring: Semiring, a: Array, x: Array, y: Array | None, alpha: Scalar, beta: Scalar
+def choose_plan(
+    semiring: Semiring, a: Array, x: Array, y: Array | None, depth: int, alpha: Scalar, beta: Scalar
 ) -> Plan:
-    """Without a pass over A where that is possible: it would double the time."""
+    """Without a pass over A where that is possible: it would double the time.
+
+    `depth`: how many products an entry of y joins, at most.
+    """
     whole = a.dtype.kind in "iu"
-    depth = a.shape[1] if whole else 1
+    depth = depth if whole else 1
     if not whole or not needs_facts(semiring, a.dtype):
         return _plan(semiring, a.dtype, depth, (None, None, None), alpha, beta)
     info = np.iinfo(a.dtype)
@@ -159,7 +162,7 @@ def gemv(
         return
     if alpha is not None and not distributes(semiring, alpha):
         x, alpha = scaled(semiring, alpha, x), None
-    plan = _choose(semiring, a, x, y if accumulate else None, alpha, beta)
+    plan = choose_plan(semiring, a, x, y if accumulate else None, k, alpha, beta)
     here = device.current()
     size = a.itemsize
     a_m, a_k = (s // size for s in a.strides)

@@ -1,0 +1,455 @@
+// Sparse and band matrices times dense ones, C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C), bound by reading A once
+// and B's rows as the entries ask for them. Entries that are not stored are zero, and skipped.
+#pragma once
+#include "epilogue.cuh"
+
+namespace sr {
+
+// What a launch passes; the same fields in the same order in semiring_mm/gpu/sparse.py. Strides
+// count elements; B's columns lie side by side.
+struct SparseParams {
+  const void* data;     // [entries], or [diagonals][slots]
+  const void* indices;  // [entries] columns
+  const void* ends;     // [m + 1]: row i has the entries from ends[i] to ends[i + 1]
+  const void* offsets;  // [diagonals]: columns minus rows
+  const void* b;
+  void* c;
+  i64* cuts;            // [tiles + 1]: rows that end before each tile
+  void* heads;          // [tiles][n] of Compute: of rows that end in a tile and began before it
+  void* tails;          // [tiles][n] of Compute: of the row that a tile leaves open
+  u32* bad;             // [3]: set to 1 where a result does not fit, ...
+  i64 m, k, n;
+  i64 entries;          // that are there at most; slots of a diagonal
+  i64 data_d, b_k, c_m, c_n;
+  i64 alpha, beta, zero;  // the low bytes are a Compute
+  int tiles, strips;    // strips of columns
+  int diagonals, trans; // trans: slots are counted along rows of op(A), not columns
+  int mode;             // READ_C, BETA
+};
+enum { DOES_NOT_FIT, NO_COLUMN, NO_ROWS };  // ... an index is no column, `ends` are no row pointers
+
+// How the threads of a block share a matrix: LANES threads lie along the columns of B, each of which
+// takes what it reads at once.
+template <class A, int LANES, bool WIDE, bool SCALED, bool JOIN>
+struct Along {
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  using Piece = Chunk<Storage, WIDE>;
+  static constexpr int THREADS = 256, GROUPS = THREADS / LANES, V = Piece::V, COLUMNS = LANES * V;
+
+  SR_FN static int group() { return int(threadIdx.x) / LANES; }
+  SR_FN static int slot() { return int(threadIdx.x) % LANES * V; }
+  SR_FN static i64 column(const SparseParams& p) {
+    return i64(blockIdx.x % u32(p.strips)) * COLUMNS + slot();
+  }
+  SR_FN static const Storage* columns_of_b(const SparseParams& p) {
+    const i64 at = column(p);  // beyond the edge the first ones are read, and dropped
+    return static_cast<const Storage*>(p.b) + (at < p.n ? at : 0);
+  }
+
+  // From a row of B to the next; the entries of a vector lie side by side.
+  SR_FN static i64 row_of_b(const SparseParams& p) { return COLUMNS == 1 ? 1 : p.b_k; }
+
+  // α ⊗ an entry: right whether or not ⊗ distributes or commutes.
+  SR_FN static Compute entry(const SparseParams& p, Storage x) {
+    if constexpr (SCALED) return A::scale(scalar<A>(p.alpha), A::decode(x));
+    else return A::decode(x);
+  }
+  SR_FN static void clear(Compute (&acc)[V]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) acc[v] = A::start();
+  }
+  SR_FN static void fold(Compute (&acc)[V], Compute left, const Piece& right) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) acc[v] = A::fold(acc[v], left, A::decode(right[v]));
+  }
+  // What a broken matrix gives: NaN where there is one.
+  SR_FN static Compute nothing() {
+    if constexpr (Is<Compute>::floating) return Compute(bits_as<float>(0x7fc00000u));
+    else return A::start();
+  }
+
+  // Row i of C from what `stored` of its entries gave.
+  SR_FN static void finish(const SparseParams& p, i64 row, const Compute (&acc)[V], i64 stored) {
+    const i64 at = column(p);
+    if (at >= p.n) return;
+    Storage* to = static_cast<Storage*>(p.c) + row * p.c_m + at * (WIDE ? 1 : p.c_n);
+    using Group = Pack<Storage, V>;
+    Group group{};
+    if (p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
+    const Join<A> join(p);
+#pragma unroll
+    for (int v = 0; v < V; ++v) group.x[v] = join(whole(p, acc[v], stored), group.x[v]);
+    *reinterpret_cast<Group*>(to) = group;
+  }
+  // JOIN: zero is not what ⊕ starts from, so it counts where an entry is absent.
+  SR_FN static Compute whole(const SparseParams& p, Compute value, i64 stored) {
+    if constexpr (JOIN)
+      if (stored < p.k || p.k == 0) value = A::add(value, scalar<A>(p.zero));
+    return value;
+  }
+};
+
+template <class Index>
+SR_FN const Index* row_ends(const SparseParams& p) { return static_cast<const Index*>(p.ends); }
+
+// A path leads through a matrix: row for row through its entries, and a step at the end of each
+// row. Tiles are pieces of it of one length, so that blocks have the same to do, whatever the rows
+// (Merrill and Garland, 2016). The rows that end in the first `steps` steps, of `rows` that end
+// after so many entries:
+template <class Int, class Index>
+SR_FN Int rows_before(const Index* ends, Int rows, Int entries, Int steps) {
+  Int low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
+  while (low < high) {
+    const Int middle = (low + high) / 2;
+    if (ends[middle] <= steps - middle - 1) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Where the tiles begin; and whether the row pointers are some, since all that follows trusts them.
+template <class Index, int TILE>
+struct CsrCuts {
+  SR_FN static void run(const SparseParams& p) {
+    const Index* ends = row_ends<Index>(p);
+    const i64 first = i64(blockIdx.x) * blockDim.x + threadIdx.x, step = i64(gridDim.x) * blockDim.x;
+    const i64 last = ends[p.m], entries = last < 0 ? 0 : last < p.entries ? last : p.entries;
+    if (first == 0 && (ends[0] != 0 || last != entries)) p.bad[NO_ROWS] = 1;
+    for (i64 i = first; i < p.m; i += step)
+      if (ends[i + 1] < ends[i]) p.bad[NO_ROWS] = 1;
+    for (i64 t = first; t <= p.tiles; t += step) {
+      const i64 steps = t * TILE, all = p.m + entries;
+      p.cuts[t] = rows_before(ends + 1, p.m, entries, steps < all ? steps : all);
+    }
+  }
+};
+
+// A block for each tile of the path and strip of columns; each group takes ITEMS steps. Of a vector,
+// where a thread is a group, entries and what they meet are multiplied first, side by side.
+template <class A, class Index, int LANES, bool WIDE, int ITEMS, bool SCALED, bool JOIN>
+struct Csr {
+  using At = Along<A, LANES, WIDE, SCALED, JOIN>;
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  using Piece = typename At::Piece;
+  static constexpr int V = At::V, GROUPS = At::GROUPS, COLUMNS = At::COLUMNS;
+  static constexpr int THREADS = At::THREADS, TILE = GROUPS * ITEMS;
+  static constexpr bool STAGED = COLUMNS == 1;
+  static constexpr int PRODUCTS = STAGED ? TILE + TILE / 32 : 0;
+  // Of the products each 33rd place stays empty, so that steps of 8 or 32 meet other banks.
+  SR_FN static int place(int e) { return e + e / 32; }
+
+  SR_FN static void run(const SparseParams& p) {
+    const i64 tile = blockIdx.x / u32(p.strips);
+    const Index* ends = row_ends<Index>(p);
+    const i64 begin = tile * TILE, all = p.m + ends[p.m];
+    const i64 row0 = p.cuts[tile], row1 = p.cuts[tile + 1];
+    if (p.bad[NO_ROWS]) return spoil(p, tile);
+    if (begin >= all) return;
+    const i64 end = begin + TILE < all ? begin + TILE : all, entry0 = begin - row0;
+    const int rows = int(row1 - row0), entries = int(end - begin) - rows;
+
+    Compute* scan = shared_memory<Compute>();        // [2][GROUPS][COLUMNS]
+    Compute* products = scan + 2 * GROUPS * COLUMNS;  // [PRODUCTS]
+    int* stops = reinterpret_cast<int*>(products + PRODUCTS);  // [TILE]: entries before rows end
+    int* marks = stops + TILE;                                 // [2][GROUPS]
+    if (threadIdx.x == 0) marks[0] = 0;
+    for (int i = int(threadIdx.x); i < rows; i += THREADS)
+      stops[i] = int(ends[row0 + i + 1] - entry0);
+    if constexpr (STAGED) multiply(p, products, entry0, entries);
+    __syncthreads();  // stops and products are there
+    if constexpr (STAGED) {
+      int lanes = 1;  // for each row, so that all threads have one
+      while (lanes < 32 && 2 * lanes * (rows + 1) <= THREADS) lanes *= 2;
+      for (int i = int(threadIdx.x); i <= rows; i += THREADS)
+        if (length(stops, rows, entries, i) > LONG * lanes) marks[0] = 1;
+      __syncthreads();  // it is known whether a row is long
+      if (!marks[0])
+        return by_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
+    }
+
+    const int steps = At::group() * ITEMS, most = rows + entries;
+    const int from = steps < most ? steps : most;
+    int row = rows_before(stops, rows, entries, from), e = from - row, first = -1;
+    Compute acc[V], head[V];  // of the open row; of the first row that ends here
+    At::clear(acc);
+    At::clear(head);
+    const auto close = [&] {
+      if (first < 0) {
+        first = row;
+#pragma unroll
+        for (int v = 0; v < V; ++v) head[v] = acc[v];
+      } else {
+        const i64 i = row0 + row;
+        At::finish(p, i, acc, ends[i + 1] - ends[i]);
+      }
+      At::clear(acc);
+      ++row;
+    };
+    if constexpr (STAGED) {
+#pragma unroll
+      for (int s = 0; s < ITEMS; ++s)
+        if (from + s < most) {
+          if (row < rows && stops[row] <= e) close();
+          else acc[0] = A::add(acc[0], products[place(e++)]);
+        }
+    } else {
+      const int to = from + ITEMS < most ? from + ITEMS : most;
+      const int last = rows_before(stops, rows, entries, to);
+      for (; row < last; close()) take(p, acc, entry0, e, stops[row]);
+      take(p, acc, entry0, e, to - last);
+    }
+
+    // what the groups before left open, joined by a scan that begins anew where a row ended
+    if constexpr (STAGED) __syncthreads();  // all have read the mark of long rows
+    int turn = 0, mark = first >= 0;
+    const auto keep = [&] {
+#pragma unroll
+      for (int v = 0; v < V; ++v) at(scan, turn, At::group())[v] = acc[v];
+      if (At::slot() == 0) marks[turn * GROUPS + At::group()] = mark;
+      __syncthreads();  // a turn of the scan is whole
+    };
+    keep();
+#pragma unroll 1
+    for (int step = 1; step < GROUPS; step *= 2) {
+      if (!mark && At::group() >= step) {
+        mark = marks[turn * GROUPS + At::group() - step];
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+          acc[v] = A::add(at(scan, turn, At::group() - step)[v], acc[v]);
+      }
+      turn ^= 1;
+      keep();
+    }
+    const i64 column = At::column(p);
+    if (At::group() == GROUPS - 1) put(p, p.tails, tile, column, acc);
+    if (first < 0) return;
+    if (At::group() > 0) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) head[v] = A::add(at(scan, turn, At::group() - 1)[v], head[v]);
+    }
+    close_row(p, tile, row0, entry0, first, head);
+  }
+
+  // Row `row` of a tile, the end of which is in it.
+  SR_FN static void close_row(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int row,
+                              const Compute (&acc)[V]) {
+    const Index* ends = row_ends<Index>(p);
+    const i64 i = row0 + row, from = ends[i];
+    if (row == 0 && from < entry0) put(p, p.heads, tile, At::column(p), acc);  // began before
+    else At::finish(p, i, acc, ends[i + 1] - from);
+  }
+
+  // A tile of short rows, and the beginning of the next one: `lanes` threads for each.
+  static constexpr int LONG = 32;  // products that a thread adds up, at most
+  SR_FN static int start(const int* stops, int i) { return i ? stops[i - 1] : 0; }
+  SR_FN static int length(const int* stops, int rows, int entries, int i) {
+    return (i < rows ? stops[i] : entries) - start(stops, i);
+  }
+  SR_FN static void by_rows(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int rows,
+                            int entries, int lanes, const Compute* products, const int* stops,
+                            Compute* scan) {
+    const int lane = int(threadIdx.x) & (lanes - 1);
+    Compute* shared = scan + threadIdx.x;  // [THREADS]
+    for (int first = 0; first <= rows; first += THREADS / lanes) {  // in step for a whole warp
+      const int i = first + int(threadIdx.x) / lanes;
+      Compute sum[V];
+      At::clear(sum);
+      if (i <= rows) {
+        const int from = start(stops, i), to = from + length(stops, rows, entries, i);
+#pragma unroll 4
+        for (int e = from + lane; e < to; e += lanes) sum[0] = A::add(sum[0], products[place(e)]);
+      }
+      for (int half = lanes / 2; half > 0; half /= 2) {
+        *shared = sum[0];
+        __syncwarp();
+        if (lane < half) sum[0] = A::add(sum[0], shared[half]);
+        __syncwarp();
+      }
+      if (lane > 0 || i > rows) continue;
+      if (i == rows) put(p, p.tails, tile, 0, sum);
+      else close_row(p, tile, row0, entry0, i, sum);
+    }
+  }
+
+  SR_FN static Compute* at(Compute* scan, int turn, int group) {
+    return scan + (turn * GROUPS + group) * COLUMNS + At::slot();
+  }
+  SR_FN static void put(const SparseParams& p, void* parts, i64 tile, i64 column,
+                        const Compute (&acc)[V]) {
+    Compute* to = static_cast<Compute*>(parts) + tile * p.n + column;
+    for (int v = 0; v < V; ++v)
+      if (column + v < p.n) to[v] = acc[v];
+  }
+
+  SR_FN static bool is_column(const SparseParams& p, Index j) {
+    if (u64(i64(j)) < u64(p.k)) return true;
+    p.bad[NO_COLUMN] = 1;
+    return false;
+  }
+
+  // The tile's entries times what they meet in a vector: all loads of a kind under way at once.
+  SR_FN static void multiply(const SparseParams& p, Compute* products, i64 entry0, int entries) {
+    const Index* indices = static_cast<const Index*>(p.indices) + entry0;
+    const Storage* data = static_cast<const Storage*>(p.data) + entry0;
+    const Storage* b = static_cast<const Storage*>(p.b);
+    Index j[ITEMS];
+    Storage left[ITEMS], right[ITEMS];
+    bool inside[ITEMS];
+#pragma unroll
+    for (int s = 0; s < ITEMS; ++s) {
+      const int e = s * THREADS + int(threadIdx.x);
+      if (e < entries) {
+        j[s] = indices[e];
+        left[s] = data[e];
+      }
+    }
+    loads_issued();
+#pragma unroll
+    for (int s = 0; s < ITEMS; ++s) {
+      inside[s] = s * THREADS + int(threadIdx.x) < entries && is_column(p, j[s]);
+      if (inside[s]) right[s] = b[j[s]];
+    }
+    loads_issued();
+#pragma unroll
+    for (int s = 0; s < ITEMS; ++s) {
+      const int e = s * THREADS + int(threadIdx.x);
+      if (e < entries)
+        products[place(e)] = inside[s] ? A::mul(At::entry(p, left[s]), A::decode(right[s])) : At::nothing();
+    }
+  }
+
+  // The entries from e to `until` of one row, times the columns of the rows of B that they meet.
+  SR_FN static void take(const SparseParams& p, Compute (&acc)[V], i64 entry0, int& e, int until) {
+    constexpr int N = 4;
+    for (; e + N <= until; e += N) some<N>(p, acc, entry0 + e);
+    for (; e < until; ++e) some<1>(p, acc, entry0 + e);
+  }
+  template <int N>
+  SR_FN static void some(const SparseParams& p, Compute (&acc)[V], i64 from) {
+    const Index* indices = static_cast<const Index*>(p.indices) + from;
+    const Storage* data = static_cast<const Storage*>(p.data) + from;
+    const Storage* b = At::columns_of_b(p);
+    Storage left[N];
+    Piece right[N];
+    bool inside[N];
+#pragma unroll
+    for (int s = 0; s < N; ++s) {
+      const Index j = indices[s];
+      left[s] = data[s];
+      inside[s] = is_column(p, j);
+      if (inside[s]) right[s].load(b + i64(j) * At::row_of_b(p));
+    }
+    loads_issued();
+#pragma unroll
+    for (int s = 0; s < N; ++s) {
+      if (inside[s]) {
+        At::fold(acc, At::entry(p, left[s]), right[s]);
+      } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v) acc[v] = A::add(acc[v], At::nothing());
+      }
+    }
+  }
+
+  // Every row of C is nothing.
+  SR_FN static void spoil(const SparseParams& p, i64 tile) {
+    Compute acc[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) acc[v] = At::nothing();
+    for (i64 row = tile * GROUPS + At::group(); row < p.m; row += i64(p.tiles) * GROUPS)
+      At::finish(p, row, acc, p.k);
+  }
+};
+
+// The rows that end in another tile than they began in: a warp for each tile, LANES along the
+// columns; the rest of it shares the tiles between. In a fixed order.
+template <class A, class Index, int LANES, int TILE, bool JOIN>
+struct CsrJoin {
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+
+  SR_FN static void run(const SparseParams& p) {
+    constexpr int PARTS = 32 / LANES;
+    const i64 tile = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    if (tile >= p.tiles || p.bad[NO_ROWS]) return;
+    const Index* ends = row_ends<Index>(p);
+    const i64 row = p.cuts[tile];
+    if (row == p.cuts[tile + 1]) return;  // no row ends here
+    const i64 stored = ends[row + 1] - ends[row], first = (row + ends[row]) / TILE;
+    if (first == tile) return;
+    const int lane = int(threadIdx.x) % LANES, part = int(threadIdx.x) % 32 / LANES;
+    const Join<A> join(p);
+    for (i64 begin = 0; begin < p.n; begin += LANES) {
+      const i64 column = begin + lane;
+      Compute sum = A::start();
+      if (column < p.n) {
+        const Compute* tails = static_cast<const Compute*>(p.tails) + column;
+#pragma unroll 8
+        for (i64 t = first + part; t < tile; t += PARTS) sum = A::add(sum, tails[t * p.n]);
+      }
+      Compute* shared = shared_memory<Compute>() + threadIdx.x;  // [warps][PARTS][LANES]
+      *shared = sum;
+      for (int half = PARTS / 2; half > 0; half /= 2) {
+        __syncwarp();
+        if (part < half) *shared = sum = A::add(sum, shared[half * LANES]);
+      }
+      __syncwarp();
+      if (part > 0 || column >= p.n) continue;
+      sum = A::add(sum, static_cast<const Compute*>(p.heads)[tile * p.n + column]);
+      sum = Along<A, 1, false, false, JOIN>::whole(p, sum, stored);
+      Storage* c = static_cast<Storage*>(p.c) + row * p.c_m + column * p.c_n;
+      *c = join(sum, p.mode & READ_C ? *c : Storage{});
+    }
+  }
+};
+
+// A matrix stored by diagonals: entry (i, j) of op(A) lies in the diagonal of offset j - i, in slot
+// j (or i, where op transposes). A group for each row; neighbouring groups read neighbouring slots.
+template <class A, class Index, int LANES, bool WIDE, bool SCALED, bool JOIN>
+struct Dia {
+  using At = Along<A, LANES, WIDE, SCALED, JOIN>;
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int V = At::V;
+
+  SR_FN static void run(const SparseParams& p) {
+    const i64 row = i64(blockIdx.x / u32(p.strips)) * At::GROUPS + At::group();
+    if (row >= p.m) return;
+    Compute acc[V];
+    At::clear(acc);
+    int d = 0;
+    i64 stored = 0;
+    for (; d + 8 <= p.diagonals; d += 8) take<8>(p, acc, row, d, stored);
+    for (; d < p.diagonals; ++d) take<1>(p, acc, row, d, stored);
+    At::finish(p, row, acc, stored);
+  }
+
+  template <int N>
+  SR_FN static void take(const SparseParams& p, Compute (&acc)[V], i64 row, int d, i64& stored) {
+    const Index* offsets = static_cast<const Index*>(p.offsets) + d;
+    const Storage* b = At::columns_of_b(p);
+    Storage left[N];
+    typename At::Piece right[N];
+    bool inside[N];
+#pragma unroll
+    for (int s = 0; s < N; ++s) {
+      const i64 j = p.trans ? row - offsets[s] : row + offsets[s], slot = p.trans ? row : j;
+      inside[s] = u64(j) < u64(p.k) && slot < p.entries;
+      if (inside[s]) {
+        left[s] = static_cast<const Storage*>(p.data)[(d + s) * p.data_d + slot];
+        right[s].load(b + j * At::row_of_b(p));
+      }
+    }
+    loads_issued();
+#pragma unroll
+    for (int s = 0; s < N; ++s)
+      if (inside[s]) {
+        At::fold(acc, At::entry(p, left[s]), right[s]);
+        ++stored;
+      }
+  }
+};
+
+}  // namespace sr

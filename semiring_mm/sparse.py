@@ -1,0 +1,115 @@
+"""Sparse and band left operands at the door: CSR and DIA of SciPy and of CuPy, as plain arrays.
+
+No library is imported to find out whose a matrix is: whoever has one has imported it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .laws import SemiringLawError, check_laws
+from .semirings import Semiring
+
+__all__ = ["SparseOperand", "is_sparse", "multiply_sparse", "take_apart"]
+
+Array = Any
+
+
+class SparseOperand(NamedTuple):
+    """A sparse matrix and its arrays, by the names that they have in messages."""
+
+    matrix: Any
+    arrays: dict[str, Array]
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether this is a sparse matrix or array of SciPy or CuPy."""
+    return hasattr(x, "tocsr") and hasattr(x, "format")
+
+
+def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
+    """The sparse left operand of a verb as arrays; or an error that says what to write instead."""
+    kind = type(a).__name__
+    if is_sparse(b):
+        raise TypeError(
+            f"{verb}: the right operand is a sparse {type(b).__name__}, and only the left one may "
+            f"be sparse: where ⊗ commutes, A S is the transpose of {verb} of S.T.tocsr() and A.T"
+        )
+    if a.format not in ("csr", "dia"):
+        raise TypeError(
+            f"{verb}: a is a {kind}; CSR and DIA are multiplied as they lie: use a.tocsr(), and "
+            f"keep it for the next product"
+        )
+    if len(a.shape) != 2:
+        raise ValueError(f"{verb}: a is a {kind} of shape {a.shape}; use a.reshape(1, -1)")
+    data = a.data
+    if a.format == "dia":
+        if data.ndim != 2 or a.offsets.shape != data.shape[:1]:
+            raise ValueError(
+                f"{verb}: a has data of shape {data.shape} and offsets of shape {a.offsets.shape}; "
+                f"a band matrix has a row of data for each offset"
+            )
+        (offsets,) = _indices(a.offsets)
+        return SparseOperand(a, {"a.data": data, "a.offsets": offsets})
+    indices, indptr = a.indices, a.indptr
+    if indptr.shape != (a.shape[0] + 1,) or data.ndim != 1 or data.shape != indices.shape:
+        raise ValueError(
+            f"{verb}: a of shape {a.shape} has data of shape {data.shape}, indices of shape "
+            f"{indices.shape} and indptr of shape {indptr.shape}; a CSR matrix has an index for "
+            f"each entry, and a row pointer more than rows"
+        )
+    indices, indptr = _indices(indices, indptr)
+    return SparseOperand(a, {"a.data": data, "a.indices": indices, "a.indptr": indptr})
+
+
+def _indices(*given: Array) -> list[Array]:
+    """Arrays of positions in the one dtype that the kernels read: int32 or int64."""
+    dtype = given[0].dtype
+    if dtype in (np.dtype(np.int32), np.dtype(np.int64)) and all(x.dtype == dtype for x in given):
+        return list(given)
+    return [x.astype(np.int64) for x in given]
+
+
+def multiply_sparse(
+    engine: Any, s: Semiring, matrix: Any, arrays: list[Array], b: Array, c: Array, *,
+    trans: bool = False, **options: Any,
+) -> None:  # fmt: skip
+    """Checked operands of two dimensions to the engine."""
+    _need_laws(s, b.dtype)
+    if c.size == 0:
+        return
+    if matrix.format == "dia":
+        engine.dia_product(s, *arrays, b, c, trans=trans, **options)
+        return
+    if not _distributes(s, b.dtype) and not matrix.has_canonical_format:
+        raise ValueError(
+            f"a may have several entries at one place, which {s.name} cannot join in a product, "
+            f"since its ⊗ does not distribute over ⊕: join them, and sort a's indices, before"
+        )
+    engine.csr_product(s, *arrays, b, c, trans=trans, **options)
+
+
+@functools.lru_cache(maxsize=1024)
+def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
+    domain = "binary" if dtype.kind == "b" else s.domain  # all that a bool can be
+    try:
+        check_laws(s, dtype, domain, None, only=("zero annihilates", "zero is"))
+    except SemiringLawError as error:
+        raise ValueError(
+            f"a is sparse, but {error}. Entries that are not stored count over {s.name}: use a "
+            f"dense a, with {s.zero:g} where nothing is stored"
+        ) from error
+    except TypeError:  # an algebra that the dtype has not: the engine says so better
+        pass
+
+
+@functools.lru_cache(maxsize=1024)
+def _distributes(s: Semiring, dtype: np.dtype[Any]) -> bool:
+    try:
+        check_laws(s, dtype, s.domain, None, only=("⊗ distributes",))
+    except (SemiringLawError, TypeError):
+        return False
+    return True
