@@ -252,7 +252,7 @@ struct LogSum {
         sum[i][j] = some ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
         base[i][j] = now;
       }
-#pragma unroll 4
+#pragma unroll 8
     for (int k = 0; k < steps; ++k) {
       x.template load<Left::LD, Right::LD>(as, bs, k);
 #pragma unroll

@@ -405,6 +405,9 @@ struct CsrJoin {
   }
 };
 
+SR_FN u32 unsigned_of(i32 x) { return u32(x); }
+SR_FN u64 unsigned_of(i64 x) { return u64(x); }
+
 // A matrix stored by diagonals: entry (i, j) of op(A) lies in the diagonal of offset j - i, in slot
 // j (or i, where op transposes). A group for each row; neighbouring groups read neighbouring slots.
 template <class A, class Index, int LANES, bool WIDE, bool SCALED, bool JOIN>
@@ -428,6 +431,8 @@ struct Dia {
 
   template <int N>
   SR_FN static void take(const SparseParams& p, Compute (&acc)[V], i64 row, int d, i64& stored) {
+    // positions are counted in the type of the offsets, where a sum that leaves it is outside, too
+    using Size = decltype(unsigned_of(Index{}));
     const Index* offsets = static_cast<const Index*>(p.offsets) + d;
     const Storage* b = At::columns_of_b(p);
     Storage left[N];
@@ -435,11 +440,12 @@ struct Dia {
     bool inside[N];
 #pragma unroll
     for (int s = 0; s < N; ++s) {
-      const i64 j = p.trans ? row - offsets[s] : row + offsets[s], slot = p.trans ? row : j;
-      inside[s] = u64(j) < u64(p.k) && slot < p.entries;
+      const Size from = Size(offsets[s]), j = p.trans ? Size(row) - from : Size(row) + from;
+      const Size slot = p.trans ? Size(row) : j;
+      inside[s] = j < Size(p.k) && slot < Size(p.entries);
       if (inside[s]) {
-        left[s] = static_cast<const Storage*>(p.data)[(d + s) * p.data_d + slot];
-        right[s].load(b + j * At::row_of_b(p));
+        left[s] = static_cast<const Storage*>(p.data)[(d + s) * p.data_d + i64(slot)];
+        right[s].load(b + i64(j) * At::row_of_b(p));
       }
     }
     loads_issued();

@@ -35,7 +35,7 @@ LOG_SUM = tuple(
     columns_batch alpha beta m n k mode tiles_m tiles_n""".split()
 )
 
-_LARGE = Tile(32, 64, 32, 4, 4, 8, 4)
+_LARGE = Tile(32, 32, 32, 4, 2, 8, 5)
 _SMALL = Tile(32, 32, 32, 4, 2, 8, 4)
 _WORTH = 640**3  # pairs from which shifting takes less time, ...
 _SHALLOW, _DEEP = 16, 2048  # ... but for so few steps of k; and steps from which it always does

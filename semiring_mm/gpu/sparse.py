@@ -117,7 +117,8 @@ def dia_product(
     xp = device.current().xp
     if data.strides[-1] != data.itemsize:
         data = xp.ascontiguousarray(data)
-    offsets = xp.ascontiguousarray(offsets)
+    small = max(*c.shape, b.shape[0], data.shape[1]) < 1 << 31  # the kernel counts in their type
+    offsets = xp.ascontiguousarray(offsets, None if small else np.int64)
     run = _Run(semiring, data, b, c, max(1, offsets.size), accumulate, alpha, beta)
     params = run.params(
         data=address(data), offsets=address(offsets), entries=data.shape[1],
