@@ -39,6 +39,11 @@ def describe_device() -> dict[str, Any]:
     return about.describe() | {"host": f"{_cpu()}, {cores()} cores"}
 
 
+def device_versions() -> dict[str, str]:
+    """Versions of what takes part on a CUDA device."""
+    return about.versions()
+
+
 def _cpu() -> str:
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8")

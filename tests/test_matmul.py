@@ -537,7 +537,7 @@ TWO = np.ones((2, 2))
         (TWO.astype("M8[s]"), TypeError, r"datetime64\[s\]"),
         (TWO.astype(np.longdouble), TypeError, "use float64"),
         (TWO.astype("f8,f8"), TypeError, "no common dtype|float16, bfloat16"),
-        (SPARSE, TypeError, r"a is a sparse csr_array: use a.toarray\(\)"),
+        (SPARSE.tocoo(), TypeError, r"a is a coo_array; CSR and DIA .* use a.tocsr\(\)"),
         (np.ma.masked_array(TWO), TypeError, r"a is a masked array.*a.filled"),
         (np.float64(3), ValueError, r"matrices and vectors, got shapes \(\) and \(2, 2\)"),
         (3, ValueError, "use gemm"),

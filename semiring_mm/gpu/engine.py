@@ -87,7 +87,7 @@ def __getattr__(name: str) -> Any:
 def _plans(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, alpha: Scalar, beta: Scalar, arg: bool, arch: int,
-    precision: str | None,
+    precision: str | None = None,
 ) -> tuple[_Way, ...]:  # fmt: skip
     """The ways to compute a product, best first; the last one is right for all operands."""
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
