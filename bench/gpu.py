@@ -583,7 +583,7 @@ CASES = [
     Case("gemm f16", gemm("f2", None, 2.0**-11), (512, 1024, 2048, *LARGE), (48,)),
     Case("gemm f32, tf32", gemm("f4", "tf32", 2.0**-11), (1024, 2048, *LARGE), (48,)),
     Case(
-        "gemm f32, emulated", gemm("f4", "float32_emulated", 2.0**-24),
+        "gemm f32, emulated", gemm("f4", "float32_emulated", 2.0**-23),
         (1024, 2048, *LARGE), (48,),
     ),
     Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
