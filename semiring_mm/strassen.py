@@ -51,7 +51,7 @@ def strassen(
 
     Returns
     -------
-    c : ndarray, shape (..., m, n)
+    ndarray, shape (..., m, n)
         In NumPy's promoted dtype of the operands.
 
     Raises
