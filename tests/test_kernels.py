@@ -641,7 +641,8 @@ def whole(rng, shape, dtype, precision, right=False):
 def test_tensor_cores(name, dtype, precision, monkeypatch):
     """Tiles and their edges, more of them than blocks, in every layout."""
     monkeypatch.setattr(HOST, "sms", 2)
-    dtype, layouts = np.dtype(dtype), ("CCC", "FFF", "ops")
+    dtype = np.dtype(dtype)
+    layouts = ("CCC", "FFF", "ops") if dtype.itemsize == 2 else ("CCC", "ops")  # copies but for 2
 
     def run(how):
         rng = np.random.default_rng(21)
