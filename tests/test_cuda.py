@@ -21,7 +21,7 @@ from semiring_mm.plan import Facts, make_plan
 
 HERE = Path(__file__).parent
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-SIBLINGS = (86, 89, 100)  # for which no line differs from an older one's: products are enough
+SIBLINGS = (86, 89, 100)  # for which no line differs from an older one's: a sample is enough
 
 try:
     from cupy.cuda import nvrtc
@@ -209,7 +209,7 @@ def test_every_verb_compiles_for_every_architecture(arch, sources_of):
     texts = sorted(set(recorder.sources))
     assert len(texts) > 12
     if arch in SIBLINGS:
-        texts = [text for text in texts if '#include "product.cuh"' in text]
+        texts = texts[::5]
     with ThreadPoolExecutor() as pool:
         for cubin, report in pool.map(recorder.compile, texts):
             assert cubin[:4] == b"\x7fELF"
