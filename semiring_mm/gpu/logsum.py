@@ -18,7 +18,7 @@ from ..expressions import joins, joins_logarithms
 from ..plan import Plan, make_plan, mode_of, scalar_bits
 from ..semirings import Semiring
 from . import device
-from .source import algebra, pack, word_size
+from .source import algebra, flags, pack, word_size
 from .tiles import Tile
 from .views import address, aligned, strides
 
@@ -190,7 +190,7 @@ def shift_source(plan: Plan, k_unit: bool) -> str:
     """The text of the kernel that shifts; `k_unit` where steps of k lie closer than rows."""
     return f"""#include "logsum.cuh"
 {algebra(plan)}
-using Shift = sr::Shift<Algebra, {_flags(k_unit)}>;
+using Shift = sr::Shift<Algebra, {flags(k_unit)}>;
 extern "C" __global__ void __launch_bounds__(Shift::THREADS)
 kernel(const __grid_constant__ sr::ShiftParams p) {{
   Shift::run(p);
@@ -212,19 +212,15 @@ kernel(const __grid_constant__ sr::LogSumParams p) {{
 
 
 @functools.lru_cache(maxsize=256)
-def log_sum_source(plan: Plan, tile: Tile, *flags: bool) -> str:
+def log_sum_source(plan: Plan, tile: Tile, *given: bool) -> str:
     """The text of the kernel that computes term by term; for the flags see sr::LogSum."""
     return f"""#include "logsum.cuh"
 {algebra(plan)}
 using Shape = sr::{tile.struct()};
-using LogSum = sr::LogSum<Algebra, Shape, {_flags(*flags)}>;
+using LogSum = sr::LogSum<Algebra, Shape, {flags(*given)}>;
 static_assert(LogSum::BYTES == {tile.shared(word_size(plan))}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
 kernel(const __grid_constant__ sr::LogSumParams p) {{
   LogSum::run(p);
 }}
 """
-
-
-def _flags(*flags: bool) -> str:
-    return ", ".join("true" if x else "false" for x in flags)

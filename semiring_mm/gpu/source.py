@@ -15,9 +15,8 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "find_source", "join_source", "kind_of", "matrix_step", "pack", "pack_fields",
-    "product_source",
-    "steps", "word_size",
+    "algebra", "find_source", "flags", "join_source", "kind_of", "matrix_step", "pack",
+    "pack_fields", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
@@ -170,9 +169,9 @@ def algebra(plan: Plan) -> str:
         "struct Algebra {",
         f"  using Storage = {storage};",
         f"  using Compute = {compute};",
-        f"  static constexpr bool PLAIN = {_bool(_plain(plan))}, LEAST = {_bool(least)},",
-        f"      INTEGER = {_bool(not floating)}, CHECK = {_bool(plan.check)},",
-        f"      FUSED = {_bool(fused)}, NAN = {_bool(floating)};",
+        f"  static constexpr bool PLAIN = {flags(_plain(plan))}, LEAST = {flags(least)},",
+        f"      INTEGER = {flags(not floating)}, CHECK = {flags(plan.check)},",
+        f"      FUSED = {flags(fused)}, NAN = {flags(floating)};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
         f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {fold}; }}",
@@ -195,8 +194,9 @@ def algebra(plan: Plan) -> str:
     return "\n".join([*lines, "};", ""])
 
 
-def _bool(x: bool) -> str:
-    return "true" if x else "false"
+def flags(*values: bool) -> str:
+    """Template arguments."""
+    return ", ".join("true" if x else "false" for x in values)
 
 
 def _number(text: str, expr: Expr) -> str:
@@ -329,14 +329,14 @@ class ProductKernel:
 def product_source(kernel: ProductKernel) -> str:
     """The text of a product kernel."""
     tile = kernel.tile
-    flags = (kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg)
+    given = flags(kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg)
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
     return f"""#include "{header}"
 #include "product.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{tile.struct()};
-using Product = sr::Product<Step, Shape, {", ".join(map(_bool, flags))}>;
+using Product = sr::Product<Step, Shape, {given}>;
 static_assert(Product::BYTES == {tile.shared(word_size(kernel.plan))}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
 kernel(const __grid_constant__ sr::ProductParams p) {{
@@ -356,7 +356,7 @@ using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{kernel.tile.struct()};
 extern "C" __global__ void __launch_bounds__({kernel.tile.threads})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::JoinParts<Step, Shape, {_bool(kernel.c_wide)}>::run(p);
+  sr::JoinParts<Step, Shape, {flags(kernel.c_wide)}>::run(p);
 }}
 """
 
@@ -367,13 +367,13 @@ def find_source(kernel: ProductKernel, b_wide: bool) -> str:
 
     `b_wide`: four steps of k of B lie side by side, aligned.
     """
-    a_wide = _bool(kernel.a_k and kernel.a_wide)
+    a_wide = flags(kernel.a_k and kernel.a_wide)
     return f"""#include "epilogue.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 extern "C" __global__ void __launch_bounds__({LAST})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::FindArg<Step, {kernel.tile.bk}, {a_wide}, {_bool(b_wide)}>::run(p);
+  sr::FindArg<Step, {kernel.tile.bk}, {a_wide}, {flags(b_wide)}>::run(p);
 }}
 """
 

@@ -13,7 +13,7 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .source import KINDS as ENTRIES
-from .source import STORAGE, algebra, pack, pack_fields
+from .source import STORAGE, algebra, flags, pack, pack_fields
 from .views import address, aligned, strides
 
 __all__ = [
@@ -145,16 +145,12 @@ def _together(plan: Plan) -> int:
     return 2 if plan.storage == "float32" else 8
 
 
-def _bool(x: bool) -> str:
-    return "true" if x else "false"
-
-
 @functools.lru_cache(maxsize=1024)
 def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
-    flags = ", ".join(map(_bool, (kernel.a_rows, kernel.b_rows, kernel.c_wide)))
+    given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
     return f"""{kernel.types()}
-using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {flags}>;
+using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {given}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({_THREADS + _COPYING}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
@@ -169,7 +165,7 @@ def parts_source(kernel: TensorKernel) -> str:
     return f"""{kernel.types()}
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::JoinParts<Step, Shape, {_bool(kernel.c_wide)}>::run(p);
+  sr::JoinParts<Step, Shape, {flags(kernel.c_wide)}>::run(p);
 }}
 """
 
