@@ -19,7 +19,8 @@ ORDER = """
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
-    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.apsp
+    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.weights
+    graphs.apsp
     graphs.search
     gradients torch jax csgraph
     __init__ plot

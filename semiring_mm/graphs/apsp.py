@@ -16,14 +16,14 @@ from ..arrays import Call, gpu_has
 from ..blas import multiply
 from ..cpu import threads
 from ..expressions import evaluate
-from ..plan import Facts
 from ..semirings import Semiring, as_semiring, semirings
 from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric, symmetrize
 from .kleene import Closure
-from .paths import NO_PREDECESSOR, NegativeCycleError, find_negative_cycle
+from .paths import NO_PREDECESSOR
 from .progress import Progress, reporter
 from .sparse import dense_pairs, solve, solve_edges
 from .trees import mend
+from .weights import Rounding, Weights, edges_of, improved
 
 __all__ = ["apsp", "closure"]
 
@@ -354,7 +354,7 @@ class _Task:
         try:
             try:
                 result = self._work(run, rows, progress)
-            except _Rounding as rounding:
+            except Rounding as rounding:
                 run.lift(rounding.potentials)
                 result = self._work(run, rows, progress)
                 run.lower(rounding.potentials, result[0], rows)
@@ -413,14 +413,6 @@ def _sources(sources: Any, nodes: Sequence[Any], graph: Any) -> Index:
     return rows
 
 
-class _Rounding(Exception):
-    """A cycle of weight zero came out a little better than none; again, with these potentials."""
-
-    def __init__(self, potentials: NDArray[np.float64]) -> None:
-        super().__init__()
-        self.potentials = potentials
-
-
 class _Run:
     """One computation on the matrix `d`, which it overwrites, or on a stack of them.
 
@@ -436,18 +428,21 @@ class _Run:
         self.n = d.shape[-1]
         self.back: np.dtype[Any] | None = None  # the dtype to return to
         self.original = original
-        facts = engine.facts(s, d)
-        self._refuse_nan(facts)
-        self._widen(facts)
+        weights = Weights(s, d.dtype, self.n, engine.facts(s, d))
+        if weights.broken:
+            weights.refuse(engine.to_host(d))
+        self.d = weights.widen(d)
+        self.back = None if self.d is d else d.dtype
         self.zero, self.one = s.identities(self.d.dtype)
-        improving = s.add_kind in ("min", "max") and s.mul_kind == "+"
-        lowest = facts.lo if s.add_kind == "min" else -facts.hi
-        if improving and lowest < 0 and self.original is None:
+        if weights.improving and self.original is None:
             self.original = self.d.copy()  # to name a cycle that improves itself
         if not intact:
             self._reflexive()
-        self.known = self._known(facts)
-        self.look = self._look(facts)
+        self._learn(weights)
+
+    def _learn(self, weights: Weights) -> None:
+        self.weights, self.known = weights, weights.known()
+        self.look = weights.look(int(self.engine.LOOK))
 
     def _reflexive(self) -> None:
         """Join one to the diagonal."""
@@ -463,102 +458,13 @@ class _Run:
     def diagonal(self) -> Array:
         return self.xp.diagonal(self.d, 0, -2, -1)
 
-    def _refuse_nan(self, facts: Facts) -> None:
-        if self.d.dtype.kind in "iub" or not self.n:
-            return
-        worst = -self.s.zero
-        below = self.s.mul_kind == "+" and math.isinf(worst) and worst in (facts.lo, facts.hi)
-        if facts.special or below:
-            weights = self.engine.to_host(self.d)
-            wrong = np.isnan(weights) if facts.special else weights == worst
-            at = np.argwhere(wrong)[0].tolist()
-            what = "NaN" if facts.special else worst
-            raise ValueError(f"the weight at {at} is {what}; use {self.s.zero:g} for no edge")
-
-    def _look(self, facts: Facts) -> int:
-        """Rows of the smallest block to be looked at for a cycle that improves itself, or 0."""
-        s, dtype = self.s, self.d.dtype
-        least, most = facts.lo, facts.hi
-        if s.add_kind in ("max", "|") and dtype.kind == "b":
-            safe = bool(self.one)
-        elif not s.selective:
-            safe = False
-        elif math.isinf(s.one):  # nothing is better
-            safe = (s.one < 0) == (s.add_kind == "min")
-        elif s.mul_kind == "+":
-            safe = least >= 0 if s.add_kind == "min" else most <= 0
-        else:
-            safe = s.mul_kind == "*" and (
-                least >= 1 if s.add_kind == "min" else least >= 0 and most <= 1
-            )
-        # a cycle doubles integers at each step, and soon they have no room left
-        return 0 if safe else 1 if dtype.kind in "iu" else int(self.engine.LOOK)
-
-    def _widen(self, facts: Facts) -> None:
-        """Move integers to a type in which no path's weight can overflow."""
-        dtype, s = self.d.dtype, self.s
-        if dtype.kind not in "iu" or s.order_only:
-            return
-        if s.mul_kind != "+" or not s.selective:
-            raise TypeError(
-                f"a closure over {s.name} multiplies along paths, and integers would overflow; "
-                f"use float32 or float64"
-            )
-        largest = max(abs(facts.lo), abs(facts.hi)) if facts.lo <= facts.hi else 0
-        reach = (self.n + 1) * largest
-        if reach <= 1 << (8 * dtype.itemsize - 5) and dtype.kind == "i":
-            return
-        if reach > 1 << 58:
-            raise OverflowError(
-                f"{s.name}: {self.n} weights of up to {largest} may add up to more than 64 bits "
-                f"hold; use float64"
-            )
-        missing = self.d == s.identities(dtype)[0]
-        wide = self.d.astype(np.int64)
-        wide[missing] = s.identities(np.int64)[0]
-        self.d, self.back = wide, dtype
-
     def restore(self, distances: Array, out: Array | None) -> Array:
         """Bring integers back to the input's dtype, if they fit."""
-        assert self.back is not None
-        info = np.iinfo(self.back)
-        missing = distances == self.zero
-        finite = distances[~missing]
-        inside = self.s.zero > 0
-        lowest, highest = info.min + (not inside), info.max - inside
-        if finite.size and not (lowest <= finite.min() and finite.max() <= highest):
-            raise OverflowError(
-                f"a distance of {finite.min() if finite.min() < lowest else finite.max()} does "
-                f"not fit {self.back}; use int64"
-            )
-        result = distances.astype(self.back)
-        result[missing] = self.s.identities(self.back)[0]
+        result = self.weights.narrow(distances)
         if out is None:
             return result
         out[...] = result
         return out
-
-    def _known(self, facts: Facts) -> tuple[Facts, Facts, Facts] | None:
-        """Ranges that stay true of all entries through the whole computation."""
-        s, dtype = self.s, self.d.dtype
-        if dtype.kind in "iu" and not s.order_only:
-            unit = 1 << (8 * dtype.itemsize - 4)
-            limit = Facts(-unit, unit, True)
-            return limit, limit, limit
-        if dtype.kind == "f" or dtype.name == "bfloat16":
-            lo, hi = min(facts.lo, self.s.one), max(facts.hi, self.s.one)
-            if s.order_only:
-                whole = Facts(-math.inf, math.inf, False)
-            elif s.mul_kind == "+" and s.selective:
-                largest = max((abs(x) for x in (lo, hi) if math.isfinite(x)), default=0.0)
-                highest = float(np.finfo(dtype).max) if dtype.kind == "f" else 3e38
-                if (self.n + 1) * largest > highest:
-                    return None
-                whole = Facts(lo, math.inf, False) if s.zero > 0 else Facts(-math.inf, hi, False)
-            else:
-                return None
-            return whole, whole, whole
-        return None
 
     def _predecessors(self, rows: Array | None = None) -> Array:
         xp, n, tile = self.xp, self.n, self.engine.TILE
@@ -574,40 +480,12 @@ class _Run:
         return p
 
     def improved(self, first: int, diagonal: Array) -> NoReturn:
-        """A diagonal entry got better than one: name the cycle, or say that it was rounding.
-
-        Rounding is not passed over: in an elimination what it lets a cycle gain doubles at every
-        step that goes around once more.
-        """
-        s, diagonal = self.s, self.engine.to_host(diagonal)
-        at = first + int(np.flatnonzero(diagonal != self.one)[0])
-        if s.mul_kind == "+" and s.selective and self.original is not None:
-            w = self.engine.to_host(self.original)
-            row, col = np.nonzero(w != s.identities(w.dtype)[0])
-            sign = 1 if s.add_kind == "min" else -1
-            weight = sign * w[row, col].astype(np.float64)
-            rounding = 0.0 if w.dtype.kind in "iu" else _epsilon(w.dtype)
-            found = find_negative_cycle(row, col, weight, self.n, rounding)
-            if isinstance(found, tuple):
-                cycle, total = found
-                if s.name == "min_plus":
-                    raise NegativeCycleError(cycle, total, self.labels)
-                raise ValueError(
-                    f"{s.name}: the cycle {' → '.join(map(str, [*cycle, cycle[0]]))} of weight "
-                    f"{sign * total:g} improves itself, so no closure exists"
-                )
-            if rounding:
-                raise _Rounding(sign * found)
-        value = diagonal[at - first]
-        if value != value:
-            raise ValueError(
-                f"{s.name}: paths through node {at} leave the range of {self.d.dtype}; a closure "
-                f"needs weights of which no cycle is better than one = {s.one:g}"
-            )
-        raise ValueError(
-            f"{s.name}: a cycle through node {at} improves itself (its value "
-            f"{value:g} is better than one = {s.one:g}), so no closure exists"
-        )
+        """A diagonal entry got better than one: name the cycle, or say that it was rounding."""
+        engine, original = self.engine, self.original
+        edges = None
+        if original is not None:
+            edges = functools.partial(_edges_on, engine, self.s, original)
+        improved(self.s, self.n, first, engine.to_host(diagonal), edges, self.labels)
 
     def sparse(
         self,
@@ -777,8 +655,7 @@ class _Run:
             weights = xp.asarray(self.original[part]).astype(np.float64)
             self.d[part] = end(weights + h[part, np.newaxis] - h, 0)
         self.xp.fill_diagonal(self.d, self.one)
-        facts = self.engine.facts(self.s, self.d)
-        self.known, self.look = self._known(facts), self._look(facts)
+        self._learn(Weights(self.s, self.d.dtype, self.n, self.engine.facts(self.s, self.d)))
 
     def lower(self, potentials: NDArray[np.float64], d: Array, rows: Index | None) -> None:
         """Take the potentials off the distances again."""
@@ -793,8 +670,8 @@ class _Run:
         self.original = None
 
 
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7
+def _edges_on(engine: Any, s: Semiring, matrix: Array) -> Any:
+    return edges_of(s, engine.to_host(matrix))
 
 
 def _add(tick: Callable[[float], None], before: float, pairs: float, part: float) -> None:

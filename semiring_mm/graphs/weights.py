@@ -1,0 +1,220 @@
+"""What a graph's weights allow: the type to compute in, ranges that hold, cycles to look for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan import Facts
+from ..semirings import Semiring
+from .paths import NegativeCycleError, find_negative_cycle
+
+__all__ = ["Rounding", "Weights", "edges_of", "improved"]
+
+Array = Any
+Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
+
+
+class Rounding(Exception):
+    """A cycle of weight zero came out a little better than none; again, with these potentials."""
+
+    def __init__(self, potentials: NDArray[np.float64]) -> None:
+        super().__init__()
+        self.potentials = potentials
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of a graph of n nodes, by their range."""
+
+    s: Semiring
+    dtype: np.dtype[Any]
+    n: int
+    facts: Facts
+
+    @property
+    def broken(self) -> bool:
+        """Whether there is an entry that is no weight: NaN, or the opposite of no edge."""
+        if self.dtype.kind in "iub" or not self.n:
+            return False
+        return self.facts.special or self._worst in (self.facts.lo, self.facts.hi)
+
+    @property
+    def _worst(self) -> float:
+        below = -self.s.zero
+        return below if self.s.mul_kind == "+" and math.isinf(below) else math.nan
+
+    def refuse(self, weights: Array, corner: tuple[int, int] = (0, 0)) -> None:
+        """Raise ValueError at the first entry that is no weight; `corner`: where the array is."""
+        wrong = np.isnan(weights) if self.facts.special else weights == self._worst
+        places = np.argwhere(wrong)
+        if len(places):
+            at = places[0].tolist()
+            at[-2:] = (int(x) + y for x, y in zip(at[-2:], corner, strict=True))
+            what = "NaN" if self.facts.special else self._worst
+            raise ValueError(f"the weight at {at} is {what}; use {self.s.zero:g} for no edge")
+
+    @property
+    def improving(self) -> bool:
+        """Whether a cycle of real edges may be better than none, and can be named."""
+        least = self.facts.lo if self.s.add_kind == "min" else -self.facts.hi
+        return self.s.add_kind in ("min", "max") and self.s.mul_kind == "+" and least < 0
+
+    def wide(self) -> np.dtype[Any]:
+        """The type in which no path's weight can overflow: the graph's, or int64."""
+        dtype, s, facts = self.dtype, self.s, self.facts
+        if dtype.kind not in "iu" or s.order_only:
+            return dtype
+        if s.mul_kind != "+" or not s.selective:
+            raise TypeError(
+                f"a closure over {s.name} multiplies along paths, and integers would overflow; "
+                f"use float32 or float64"
+            )
+        largest = max(abs(facts.lo), abs(facts.hi)) if facts.lo <= facts.hi else 0
+        reach = (self.n + 1) * largest
+        if reach <= 1 << (8 * dtype.itemsize - 5) and dtype.kind == "i":
+            return dtype
+        if reach > 1 << 58:
+            raise OverflowError(
+                f"{s.name}: {self.n} weights of up to {largest} may add up to more than 64 bits "
+                f"hold; use float64"
+            )
+        return np.dtype(np.int64)
+
+    def widen(self, d: Array) -> Array:
+        """A matrix of the graph's type in the wide one."""
+        wide = self.wide()
+        if wide == self.dtype:
+            return d
+        missing = d == self.s.identities(self.dtype)[0]
+        result = d.astype(wide)
+        result[missing] = self.s.identities(wide)[0]
+        return result
+
+    def narrow(self, d: Array) -> Array:
+        """A matrix of the wide type in the graph's again, or OverflowError."""
+        if d.dtype == self.dtype:
+            return d
+        info = np.iinfo(self.dtype)
+        missing = d == self.s.identities(d.dtype)[0]
+        finite = d[~missing]
+        inside = self.s.zero > 0
+        lowest, highest = info.min + (not inside), info.max - inside
+        if finite.size and not (lowest <= finite.min() and finite.max() <= highest):
+            raise OverflowError(
+                f"a distance of {finite.min() if finite.min() < lowest else finite.max()} does "
+                f"not fit {self.dtype}; use int64"
+            )
+        result = d.astype(self.dtype)
+        result[missing] = self.s.identities(self.dtype)[0]
+        return result
+
+    def known(self) -> tuple[Facts, Facts, Facts] | None:
+        """Ranges that stay true of all entries, in the wide type, through a whole closure."""
+        s, dtype, facts = self.s, self.wide(), self.facts
+        if dtype.kind in "iu" and not s.order_only:
+            unit = 1 << (8 * dtype.itemsize - 4)
+            limit = Facts(-unit, unit, True)
+            return limit, limit, limit
+        if dtype.kind == "f" or dtype.name == "bfloat16":
+            lo, hi = min(facts.lo, s.one), max(facts.hi, s.one)
+            if s.order_only:
+                whole = Facts(-math.inf, math.inf, False)
+            elif s.mul_kind == "+" and s.selective:
+                largest = max((abs(x) for x in (lo, hi) if math.isfinite(x)), default=0.0)
+                highest = float(np.finfo(dtype).max) if dtype.kind == "f" else 3e38
+                if (self.n + 1) * largest > highest:
+                    return None
+                whole = Facts(lo, math.inf, False) if s.zero > 0 else Facts(-math.inf, hi, False)
+            else:
+                return None
+            return whole, whole, whole
+        return None
+
+    def look(self, rows: int) -> int:
+        """Rows of the smallest block to be looked at for a cycle that improves itself, or 0.
+
+        `rows`: that the engine would look at.
+        """
+        s, dtype = self.s, self.wide()
+        least, most = self.facts.lo, self.facts.hi
+        if s.add_kind in ("max", "|") and dtype.kind == "b":
+            safe = bool(s.identities(dtype)[1])
+        elif not s.selective:
+            safe = False
+        elif math.isinf(s.one):  # nothing is better
+            safe = (s.one < 0) == (s.add_kind == "min")
+        elif s.mul_kind == "+":
+            safe = least >= 0 if s.add_kind == "min" else most <= 0
+        else:
+            safe = s.mul_kind == "*" and (
+                least >= 1 if s.add_kind == "min" else least >= 0 and most <= 1
+            )
+        # a cycle doubles integers at each step, and soon they have no room left
+        return 0 if safe else 1 if dtype.kind in "iu" else rows
+
+
+def edges_of(s: Semiring, weights: Array) -> Edges:
+    """Row, column and weight of the edges in a matrix on the host."""
+    row, col = np.nonzero(weights != s.identities(weights.dtype)[0])
+    return row, col, weights[row, col]
+
+
+def improved(
+    s: Semiring, n: int, first: int, diagonal: Array, edges: Callable[[], Edges] | None,
+    labels: Sequence[Any] | None,
+) -> NoReturn:  # fmt: skip
+    """A diagonal entry got better than one: name the cycle, or say that it was rounding.
+
+    Rounding is not passed over: in an elimination what it lets a cycle gain doubles at every step
+    that goes around once more.
+
+    Parameters
+    ----------
+    s : Semiring
+    n : int
+        Nodes.
+    first : int
+        The node of the first entry of `diagonal`.
+    diagonal : array on the host
+    edges : callable, optional
+        The graph's; None where they are not known any more.
+    labels : sequence, optional
+        Names of the nodes.
+    """
+    one = s.identities(diagonal.dtype)[1]
+    at = first + int(np.flatnonzero(diagonal != one)[0])
+    if s.mul_kind == "+" and s.selective and edges is not None:
+        row, col, weight = edges()
+        sign = 1 if s.add_kind == "min" else -1
+        rounding = 0.0 if weight.dtype.kind in "iu" else _epsilon(weight.dtype)
+        found = find_negative_cycle(row, col, sign * weight.astype(np.float64), n, rounding)
+        if isinstance(found, tuple):
+            cycle, total = found
+            if s.name == "min_plus":
+                raise NegativeCycleError(cycle, total, labels)
+            raise ValueError(
+                f"{s.name}: the cycle {' → '.join(map(str, [*cycle, cycle[0]]))} of weight "
+                f"{sign * total:g} improves itself, so no closure exists"
+            )
+        if rounding:
+            raise Rounding(sign * found)
+    value = diagonal[at - first]
+    if value != value:
+        raise ValueError(
+            f"{s.name}: paths through node {at} leave the range of {diagonal.dtype}; a closure "
+            f"needs weights of which no cycle is better than one = {s.one:g}"
+        )
+    raise ValueError(
+        f"{s.name}: a cycle through node {at} improves itself (its value "
+        f"{value:g} is better than one = {s.one:g}), so no closure exists"
+    )
+
+
+def _epsilon(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7
