@@ -19,9 +19,9 @@ ORDER = """
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
-    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse graphs.weights
-    graphs.apsp
-    graphs.search
+    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
+    graphs.weights tiled.grid tiled.steps tiled.sources
+    graphs.apsp graphs.search
     gradients torch jax csgraph
     __init__ plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
@@ -63,7 +63,7 @@ def imports(name, path):
         n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
     ]
     typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
-    known = {n for n, _ in modules()} | {"cpu", "graphs", "ladder", "nx"}
+    known = {n for n, _ in modules()} | {"cpu", "graphs", "ladder", "nx", "tiled"}
     for node in ast.walk(tree):
         if node in typing_only:
             continue

@@ -15,7 +15,8 @@ from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring
 
 __all__ = [
-    "EdgeList", "adjacency", "check_memory", "edge_list", "is_symmetric", "symmetrize",
+    "EdgeList", "adjacency", "check_memory", "edge_list", "is_symmetric", "join_edges",
+    "symmetrize",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -179,13 +180,13 @@ def _from_edges(s: Semiring, edges: EdgeList, dtype: Any, out: Array | None) -> 
     matrix = _target(out, n, wanted)
     matrix[...] = zero
     values = np.ones(len(row), bool) if wanted.kind == "b" else weight.astype(wanted)
-    _join(s, matrix, row, col, values)
+    join_edges(s, matrix, row, col, values)
     if edges.undirected:
-        _join(s, matrix, col, row, values)
+        join_edges(s, matrix, col, row, values)
     return matrix
 
 
-def _join(
+def join_edges(
     s: Semiring, matrix: Array, row: NDArray[np.int64], col: NDArray[np.int64], values: Array
 ) -> None:
     """matrix[row, col] ⊕= values, parallel edges one after the other."""

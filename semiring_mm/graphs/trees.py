@@ -8,6 +8,7 @@ then; the predecessors of the nodes on such a ring are chosen again, from outsid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,7 @@ def mend(
     d: Array,
     p: Array,
     sources: NDArray[np.int64] | None = None,
-    adjacency: Array | Edges | None = None,
+    adjacency: Array | Edges | Callable[[], Edges] | None = None,
 ) -> None:
     """Change predecessors, in place, so that every row of `p` is a tree.
 
@@ -66,9 +67,10 @@ def mend(
         Distances and predecessors.
     sources : (rows,) int64 of NumPy, optional
         The node at the root of each row; default 0 … n - 1.
-    adjacency : (n, n) or Edges, optional
-        Where the edges are. Default: those on best paths are read off `d` and `p`, both whole: an
-        edge that is a best path keeps its start as predecessor, since nothing is strictly better.
+    adjacency : (n, n), Edges or a callable that gives them, optional
+        Where the edges are; a callable is asked only where a ring is found. Default: those on best
+        paths are read off `d` and `p`, both whole: an edge that is a best path keeps its start as
+        predecessor, since nothing is strictly better.
     """
     xp = engine.xp
     rows, n = p.shape
@@ -104,8 +106,14 @@ def mend(
             p[top + row] = engine.from_host(tree)
 
 
-def _edges(engine: Any, s: Semiring, d: Array, p: Array, adjacency: Array | Edges | None) -> Edges:
+def _edges(
+    engine: Any, s: Semiring, d: Array, p: Array,
+    adjacency: Array | Edges | Callable[[], Edges] | None,
+) -> Edges:  # fmt: skip
     n = p.shape[1]
+    if callable(adjacency):
+        found: Edges = adjacency()
+        return found
     if isinstance(adjacency, Edges):
         return adjacency
     if adjacency is None:

@@ -1,0 +1,177 @@
+"""Graphs of which any rectangle of the matrix can be had, without the whole of it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cpu import engine as cpu
+from ..graphs.inputs import EdgeList, join_edges
+from ..graphs.trees import Edges
+from ..graphs.weights import edges_of
+from ..plan import Facts
+from ..semirings import Semiring
+
+__all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "trees_of"]
+
+Array = Any
+_SIDE = 2048  # of the squares in which a matrix is looked at
+
+
+class Source(Protocol):
+    """A graph's matrix over a semiring, as it came: zero where there is no edge."""
+
+    s: Semiring
+    n: int
+    dtype: np.dtype[Any]
+    facts: Facts
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        """A new host array of ``dtype`` with these entries; the slices have both ends."""
+
+    def symmetric(self) -> bool:
+        """Whether the matrix equals its transpose."""
+
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """Row, column and weight of every edge."""
+
+    def fingerprint(self) -> str:
+        """A word that differs for other graphs."""
+
+
+class _Squares:
+    """What follows from :meth:`Source.read` alone."""
+
+    s: Semiring
+    n: int
+    dtype: np.dtype[Any]
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        raise NotImplementedError
+
+    def _strips(self) -> list[slice]:
+        return [slice(i, min(i + _SIDE, self.n)) for i in range(0, self.n, _SIDE)]
+
+    def symmetric(self) -> bool:
+        strips = self._strips()
+        return all(
+            np.array_equal(self.read(x, y), self.read(y, x).T)
+            for i, x in enumerate(strips)
+            for y in strips[i:]
+        )
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        found = Facts(np.inf, -np.inf, False)
+        for rows in self._strips():
+            found = found.join(cpu.facts(self.s, self.read(rows, slice(0, self.n))))
+        return found
+
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        parts = []
+        for rows in self._strips():
+            row, col, weight = edges_of(self.s, self.read(rows, slice(0, self.n)))
+            parts.append((row + rows.start, col, weight))
+        row, col, weight = (np.concatenate(x) for x in zip(*parts, strict=True))
+        return row, col, weight
+
+    def fingerprint(self) -> str:
+        mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
+        for rows in self._strips():
+            mark.update(self.read(rows, slice(0, self.n)).tobytes())
+        return mark.hexdigest()
+
+
+class DenseSource(_Squares):
+    """A square matrix on the host, or anything that gives NumPy arrays for two slices."""
+
+    def __init__(self, s: Semiring, matrix: Any, *, undirected: bool = False) -> None:
+        self.s, self.matrix, self.undirected = s, matrix, undirected
+        self.n = int(matrix.shape[0])
+        self.dtype = np.dtype(matrix.dtype).newbyteorder("=")
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        part = np.array(self.matrix[rows, columns], self.dtype)
+        if self.undirected:
+            np_add = {"min": np.minimum, "max": np.maximum}.get(self.s.add_kind, np.logical_or)
+            other = np.asarray(self.matrix[columns, rows]).T
+            part = np_add(part, other).astype(self.dtype, copy=False)
+        return part
+
+    def symmetric(self) -> bool:
+        return self.undirected or super().symmetric()
+
+
+class EdgeSource(_Squares):
+    """A graph given by its edges."""
+
+    def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
+        self.s, self.n, self.dtype = s, len(edges.nodes), np.dtype(dtype)
+        row, col = edges.row, edges.col
+        truth = self.dtype.kind == "b"
+        weight = np.ones(len(row), bool) if truth else edges.weight.astype(self.dtype)
+        if edges.undirected:
+            row, col = np.concatenate([row, col]), np.concatenate([col, row])
+            weight = np.concatenate([weight, weight])
+        order = np.lexsort((col, row))
+        self._row, self._col, self._weight = row[order], col[order], weight[order]
+        self._undirected = edges.undirected
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        zero = self.s.identities(self.dtype)[0]
+        part = np.full((rows.stop - rows.start, columns.stop - columns.start), zero, self.dtype)
+        lo, hi = np.searchsorted(self._row, [rows.start, rows.stop])
+        here = (self._col[lo:hi] >= columns.start) & (self._col[lo:hi] < columns.stop)
+        row, col, weight = (x[lo:hi][here] for x in (self._row, self._col, self._weight))
+        join_edges(self.s, part, row - rows.start, col - columns.start, weight)
+        return part
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        return cpu.facts(self.s, self._weight[:, np.newaxis])
+
+    def symmetric(self) -> bool:
+        return self._undirected
+
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        return self._row, self._col, self._weight
+
+    def fingerprint(self) -> str:
+        mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
+        for x in (self._row, self._col, self._weight):
+            mark.update(x.tobytes())
+        return mark.hexdigest()
+
+
+class LiftedSource(_Squares):
+    """Another source with potentials on its nodes, so that all weights have one sign (Johnson)."""
+
+    def __init__(self, source: Source, potentials: NDArray[np.float64]) -> None:
+        self.source, self.h = source, potentials
+        self.s, self.n, self.dtype = source.s, source.n, source.dtype
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        end = np.minimum if self.s.zero < 0 else np.maximum
+        weights = self.source.read(rows, columns).astype(np.float64)
+        weights += self.h[rows, np.newaxis] - self.h[columns]
+        return end(weights, 0).astype(self.dtype)
+
+    def lower(self, d: Array, rows: slice, columns: slice) -> Array:
+        """Distances without the potentials again."""
+        return (d.astype(np.float64) - self.h[rows, np.newaxis] + self.h[columns]).astype(d.dtype)
+
+    def fingerprint(self) -> str:
+        return self.source.fingerprint()
+
+
+def trees_of(source: Source) -> Edges:
+    """The edges ordered by where they lead, as :func:`semiring_mm.graphs.trees.mend` takes them."""
+    row, col, weight = source.edges()
+    kept = np.flatnonzero(row != col)
+    order = kept[np.argsort(col[kept], kind="stable")]
+    end = col[order]
+    return Edges(row[order], end, weight[order], np.searchsorted(end, np.arange(source.n + 1)))
