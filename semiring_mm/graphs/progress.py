@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-__all__ = ["Progress", "reporter"]
+__all__ = ["Progress", "Tick", "reporter"]
 
 Progress = bool | Callable[[float, float], None] | None
 
 
-def reporter(progress: Progress, total: float) -> Callable[[float], None] | None:
+class Tick(Protocol):
+    """Told the pairs done so far, and how many of them each device did, where there are several."""
+
+    def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None: ...
+
+
+def reporter(progress: Progress, total: float) -> Tick | None:
     """What the algorithms call with the pairs done so far, or None."""
     if progress is None or progress is False:
         return None
@@ -21,7 +28,7 @@ def reporter(progress: Progress, total: float) -> Callable[[float], None] | None
         raise TypeError(
             f"progress is True, False or a callable progress(done, total), got {progress!r}"
         )
-    return lambda done: progress(min(done, total), total)
+    return lambda done, parts=None: progress(min(done, total), total)
 
 
 class _Line:
@@ -30,7 +37,7 @@ class _Line:
     def __init__(self, total: float) -> None:
         self.total, self.begin, self.last = total, time.monotonic(), 0.0
 
-    def __call__(self, done: float) -> None:
+    def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None:
         now = time.monotonic()
         spent = now - self.begin
         finished = done >= self.total
@@ -39,8 +46,9 @@ class _Line:
         self.last = now
         part = min(1.0, done / self.total) if self.total else 1.0
         left = spent * (1 - part) / part if part else 0.0
+        each = "".join(f"  {who} {x / spent / 1e9:.1f}" for who, x in (parts or {}).items())
         sys.stderr.write(
-            f"\r{part:4.0%}  {done / spent / 1e9:.1f} G pairs/s  {left:.0f} s left "
+            f"\r{part:4.0%}  {done / spent / 1e9:.1f} G pairs/s{each}  {left:.0f} s left "
             + ("\n" if finished else "")
         )
         sys.stderr.flush()
