@@ -336,6 +336,22 @@ SR_FN void matrix_multiply(float (&d)[4], const u32 (&a)[2], const u32 (&below)[
 }
 #endif
 
+// The word of the lane whose number differs in the bits of `mask`; all lanes of the warp take part.
+#ifndef SR_HOST
+template <class Word>
+SR_FN Word from_lane(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+#else
+template <class Word>
+SR_FN Word from_lane(Word x, int mask) {
+  static Word lanes[host::THREADS];
+  lanes[threadIdx.x] = x;
+  __syncwarp();  // all words are there
+  const Word found = lanes[threadIdx.x ^ unsigned(mask)];
+  __syncwarp();  // all have read
+  return found;
+}
+#endif
+
 // Copies of 4 or 16 bytes from global to shared memory that go on beside the arithmetic.
 #if !defined(SR_HOST) && __CUDA_ARCH__ >= 800
 template <int BYTES>

@@ -101,22 +101,6 @@ template <int REGISTERS>
 SR_FN void take_registers() {}
 #endif
 
-// The word of the lane whose number differs in the bits of `mask`; all lanes of the warp take part.
-#ifndef SR_HOST
-template <class Word>
-SR_FN Word from_lane(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
-#else
-template <class Word>
-SR_FN Word from_lane(Word x, int mask) {
-  static Word lanes[host::THREADS];
-  lanes[threadIdx.x] = x;
-  __syncwarp();  // all words are there
-  const Word found = lanes[threadIdx.x ^ unsigned(mask)];
-  __syncwarp();  // all have read
-  return found;
-}
-#endif
-
 // --- copies of boxes --------------------------------------------------------------------------
 
 // An array of up to three dimensions, as the driver describes it to the copy engine.

@@ -17,7 +17,7 @@ struct SparseParams {
   i64* cuts;            // [tiles + 1]: rows that end before each tile
   void* heads;          // [tiles][n] of Compute: of rows that end in a tile and began before it
   void* tails;          // [tiles][n] of Compute: of the row that a tile leaves open
-  u32* bad;             // [3]: set to 1 where a result does not fit, ...
+  u32* bad;             // [4]: set to 1 where a result does not fit, ...
   i64 m, k, n;
   i64 entries;          // that are there at most; slots of a diagonal
   i64 data_d, b_k, c_m, c_n;
@@ -26,7 +26,8 @@ struct SparseParams {
   int diagonals, trans; // trans: slots are counted along rows of op(A), not columns
   int mode;             // READ_C, BETA
 };
-enum { DOES_NOT_FIT, NO_COLUMN, NO_ROWS };  // ... an index is no column, `ends` are no row pointers
+// ... an index is no column, `ends` are no row pointers, a row is longer than CsrRows takes
+enum { DOES_NOT_FIT, NO_COLUMN, NO_ROWS, LONG_ROW };
 
 // How the threads of a block share a matrix: LANES threads lie along the columns of B, each of which
 // takes what it reads at once.
@@ -93,6 +94,16 @@ struct Along {
 template <class Index>
 SR_FN const Index* row_ends(const SparseParams& p) { return static_cast<const Index*>(p.ends); }
 
+// Whether CsrRows takes a matrix.
+SR_FN bool by_rows(const SparseParams& p) { return !p.bad[LONG_ROW] && !p.bad[NO_ROWS]; }
+
+template <class Index>
+SR_FN bool is_column(const SparseParams& p, Index j) {
+  if (u64(i64(j)) < u64(p.k)) return true;
+  p.bad[NO_COLUMN] = 1;
+  return false;
+}
+
 // A path leads through a matrix: row for row through its entries, and a step at the end of each
 // row. Tiles are pieces of it of one length, so that blocks have the same to do, whatever the rows
 // (Merrill and Garland, 2016). The rows that end in the first `steps` steps, of `rows` that end
@@ -108,16 +119,20 @@ SR_FN Int rows_before(const Index* ends, Int rows, Int entries, Int steps) {
   return low;
 }
 
-// Where the tiles begin; and whether the row pointers are some, since all that follows trusts them.
-template <class Index, int TILE>
+// Where the tiles begin; whether the row pointers are some, since all that follows trusts them; and
+// whether a row has more than LONGEST entries, where this is asked (else LONGEST is 0).
+template <class Index, int TILE, int LONGEST>
 struct CsrCuts {
   SR_FN static void run(const SparseParams& p) {
     const Index* ends = row_ends<Index>(p);
     const i64 first = i64(blockIdx.x) * blockDim.x + threadIdx.x, step = i64(gridDim.x) * blockDim.x;
     const i64 last = ends[p.m], entries = last < 0 ? 0 : last < p.entries ? last : p.entries;
     if (first == 0 && (ends[0] != 0 || last != entries)) p.bad[NO_ROWS] = 1;
-    for (i64 i = first; i < p.m; i += step)
-      if (ends[i + 1] < ends[i]) p.bad[NO_ROWS] = 1;
+    for (i64 i = first; i < p.m; i += step) {
+      const i64 length = i64(ends[i + 1]) - i64(ends[i]);
+      if (length < 0) p.bad[NO_ROWS] = 1;
+      if (LONGEST > 0 && length > LONGEST) p.bad[LONG_ROW] = 1;
+    }
     for (i64 t = first; t <= p.tiles; t += step) {
       const i64 steps = t * TILE, all = p.m + entries;
       p.cuts[t] = rows_before(ends + 1, p.m, entries, steps < all ? steps : all);
@@ -125,9 +140,87 @@ struct CsrCuts {
   }
 };
 
+// A matrix times a vector where rows are of like length: LANES threads for each row, which take EACH
+// entries at a time, straight from memory. Those of the next row are under way while a row is
+// multiplied. A block takes every gridDim.x-th group of rows.
+template <class A, class Index, int LANES, int EACH, bool SCALED, bool JOIN>
+struct CsrRows {
+  using At = Along<A, 1, false, SCALED, JOIN>;
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int ROWS = At::THREADS / LANES;  // of a block
+
+  struct Row {
+    i64 from, to;
+    SR_FN Row(const SparseParams& p, i64 row) : from(0), to(0) {
+      if (row < p.m) {
+        from = row_ends<Index>(p)[row];
+        to = row_ends<Index>(p)[row + 1];
+      }
+    }
+  };
+  struct Entries {
+    Index j[EACH];
+    Storage left[EACH];
+    SR_FN void load(const SparseParams& p, i64 from, i64 to) {
+#pragma unroll
+      for (int s = 0; s < EACH; ++s)
+        if (from + s * LANES < to) {
+          j[s] = static_cast<const Index*>(p.indices)[from + s * LANES];
+          left[s] = static_cast<const Storage*>(p.data)[from + s * LANES];
+        }
+    }
+    SR_FN Compute times(const SparseParams& p, Compute sum, i64 from, i64 to) const {
+      Storage right[EACH];
+      bool inside[EACH];
+#pragma unroll
+      for (int s = 0; s < EACH; ++s) {
+        inside[s] = from + s * LANES < to && is_column(p, j[s]);
+        if (inside[s]) right[s] = static_cast<const Storage*>(p.b)[j[s]];
+      }
+      loads_issued();
+#pragma unroll
+      for (int s = 0; s < EACH; ++s) {
+        if (inside[s]) sum = A::add(sum, A::mul(At::entry(p, left[s]), A::decode(right[s])));
+        else if (from + s * LANES < to) sum = A::add(sum, At::nothing());
+      }
+      return sum;
+    }
+  };
+
+  SR_FN static void run(const SparseParams& p) {
+    if (!by_rows(p)) return;
+    const int lane = int(threadIdx.x) % LANES;
+    const i64 step = i64(gridDim.x) * ROWS;
+    i64 row = i64(blockIdx.x) * ROWS + int(threadIdx.x) / LANES;
+    Row now(p, row), next(p, row + step);
+    Entries entries;
+    entries.load(p, now.from + lane, now.to);
+    for (i64 first = i64(blockIdx.x) * ROWS; first < p.m; first += step, row += step) {
+      const Row later(p, row + 2 * step);
+      Entries following;
+      following.load(p, next.from + lane, next.to);
+      loads_issued();
+      Compute acc[1] = {entries.times(p, A::start(), now.from + lane, now.to)};
+      for (i64 e = now.from + lane + LANES * EACH; e < now.to; e += LANES * EACH) {  // rare
+        entries.load(p, e, now.to);
+        acc[0] = entries.times(p, acc[0], e, now.to);
+      }
+#pragma unroll
+      for (int half = LANES / 2; half > 0; half /= 2)
+        acc[0] = A::add(acc[0], from_lane(acc[0], half));
+      if (lane == 0 && row < p.m) At::finish(p, row, acc, now.to - now.from);
+      entries = following;
+      now = next;
+      next = later;
+    }
+  }
+};
+
 // A block for each tile of the path and strip of columns; each group takes ITEMS steps. Of a vector,
-// where a thread is a group, entries and what they meet are multiplied first, side by side.
-template <class A, class Index, int LANES, bool WIDE, int ITEMS, bool SCALED, bool JOIN>
+// where a thread is a group, entries and what they meet are multiplied first, side by side. ROWS:
+// CsrRows has done it where no row is long.
+template <class A, class Index, int LANES, bool WIDE, int ITEMS, bool SCALED, bool JOIN, bool ROWS>
 struct Csr {
   using At = Along<A, LANES, WIDE, SCALED, JOIN>;
   using Compute = typename A::Compute;
@@ -141,6 +234,7 @@ struct Csr {
   SR_FN static int place(int e) { return e + e / 32; }
 
   SR_FN static void run(const SparseParams& p) {
+    if (ROWS && by_rows(p)) return;
     const i64 tile = blockIdx.x / u32(p.strips);
     const Index* ends = row_ends<Index>(p);
     const i64 begin = tile * TILE, all = p.m + ends[p.m];
@@ -166,7 +260,7 @@ struct Csr {
         if (length(stops, rows, entries, i) > LONG * lanes) marks[0] = 1;
       __syncthreads();  // it is known whether a row is long
       if (!marks[0])
-        return by_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
+        return short_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
     }
 
     const int steps = At::group() * ITEMS, most = rows + entries;
@@ -247,9 +341,9 @@ struct Csr {
   SR_FN static int length(const int* stops, int rows, int entries, int i) {
     return (i < rows ? stops[i] : entries) - start(stops, i);
   }
-  SR_FN static void by_rows(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int rows,
-                            int entries, int lanes, const Compute* products, const int* stops,
-                            Compute* scan) {
+  SR_FN static void short_rows(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int rows,
+                               int entries, int lanes, const Compute* products, const int* stops,
+                               Compute* scan) {
     const int lane = int(threadIdx.x) & (lanes - 1);
     Compute* shared = scan + threadIdx.x;  // [THREADS]
     for (int first = 0; first <= rows; first += THREADS / lanes) {  // in step for a whole warp
@@ -281,12 +375,6 @@ struct Csr {
     Compute* to = static_cast<Compute*>(parts) + tile * p.n + column;
     for (int v = 0; v < V; ++v)
       if (column + v < p.n) to[v] = acc[v];
-  }
-
-  SR_FN static bool is_column(const SparseParams& p, Index j) {
-    if (u64(i64(j)) < u64(p.k)) return true;
-    p.bad[NO_COLUMN] = 1;
-    return false;
   }
 
   // The tile's entries times what they meet in a vector: all loads of a kind under way at once.
@@ -365,7 +453,7 @@ struct Csr {
 
 // The rows that end in another tile than they began in: a warp for each tile, LANES along the
 // columns; the rest of it shares the tiles between. In a fixed order.
-template <class A, class Index, int LANES, int TILE, bool JOIN>
+template <class A, class Index, int LANES, int TILE, bool JOIN, bool ROWS>
 struct CsrJoin {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
@@ -373,7 +461,7 @@ struct CsrJoin {
   SR_FN static void run(const SparseParams& p) {
     constexpr int PARTS = 32 / LANES;
     const i64 tile = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-    if (tile >= p.tiles || p.bad[NO_ROWS]) return;
+    if (tile >= p.tiles || p.bad[NO_ROWS] || (ROWS && by_rows(p))) return;
     const Index* ends = row_ends<Index>(p);
     const i64 row = p.cuts[tile];
     if (row == p.cuts[tile + 1]) return;  // no row ends here

@@ -21,7 +21,9 @@ Scalar = float | int | None
 
 _THREADS = 256  # sr::Along's
 _ITEMS = {True: 8, False: 64}  # steps of a group of a vector's, a matrix's
-_FLAGS = 3  # sr::DOES_NOT_FIT and the others
+_FLAGS = 4  # sr::DOES_NOT_FIT and the others
+_EACH = 4  # entries of a row that a thread of sr::CsrRows takes at a time
+_LONG = 8  # times as many for each of its threads make a row long
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
 
 #: The fields of sr::SparseParams, in order.
@@ -74,10 +76,20 @@ def csr_product(
         data=address(data), indices=address(indices), ends=address(indptr), cuts=address(cuts),
         heads=address(parts), tails=address(parts) + tiles * n * size, entries=entries, tiles=tiles,
     )  # fmt: skip
-    kernel = here.kernel(sparse_source(plan, f"sr::CsrCuts<{index}, {tile}>"))
-    kernel.launch(min(-(-max(m, tiles + 1) // _THREADS), 8 * here.sms), _THREADS, 0, params)
     wide, scaled, join = run.flags
-    arguments = f"Algebra, {index}, {run.lanes}, {wide}, {items}, {scaled}, {join}"
+    across, rows = 0, "true" if run.columns == 1 else "false"
+    if run.columns == 1:  # threads of a row: they take two thirds of what it has at once, or more
+        across = min(32, 1 << (-(-entries // (6 * max(m, 1))) - 1).bit_length())
+    longest = _LONG * _EACH * across
+    kernel = here.kernel(sparse_source(plan, f"sr::CsrCuts<{index}, {tile}, {longest}>"))
+    kernel.launch(min(-(-max(m, tiles + 1) // _THREADS), 8 * here.sms), _THREADS, 0, params)
+    if across:  # of the two ways for a vector one returns at once
+        each = 4 if max(data.itemsize, indices.itemsize) <= 4 else 2  # blocks of a multiprocessor
+        body = f"sr::CsrRows<Algebra, {index}, {across}, {_EACH}, {scaled}, {join}>"
+        kernel = here.kernel(sparse_source(plan, body, f"{_THREADS}, {each}"))
+        blocks = min(-(-m * across // _THREADS), each * here.sms)
+        kernel.launch(max(1, blocks), _THREADS, 0, params)
+    arguments = f"Algebra, {index}, {run.lanes}, {wide}, {items}, {scaled}, {join}, {rows}"
     products = tile + tile // 32 if run.columns == 1 else 0
     shared = (2 * groups * run.columns + products) * size + 4 * (tile + 2 * groups)
     # of a vector, room for 64 registers: left to itself, the compiler keeps fewer loads under way
@@ -85,7 +97,7 @@ def csr_product(
     run.launch(f"sr::Csr<{arguments}>", tiles, shared, params, bounds)
     lanes = min(32, 1 << (n - 1).bit_length())
     kernel = here.kernel(
-        sparse_source(plan, f"sr::CsrJoin<Algebra, {index}, {lanes}, {tile}, {join}>")
+        sparse_source(plan, f"sr::CsrJoin<Algebra, {index}, {lanes}, {tile}, {join}, {rows}>")
     )
     kernel.launch(-(-tiles // (_THREADS // 32)), _THREADS, _THREADS * size, params)
     run.end()
@@ -185,7 +197,7 @@ class _Run:
         """Errors; of floats the host asks for none, since that would wait for the device."""
         if self.bad is None or self.c.dtype.kind not in "iub":
             return
-        does_not_fit, no_column, no_rows = self.bad.tolist()
+        does_not_fit, no_column, no_rows, _ = self.bad.tolist()
         if no_column or no_rows:
             raise ValueError(BROKEN)
         if does_not_fit:
