@@ -21,6 +21,7 @@ ORDER = """
     arrays config sparse blas strassen einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
     graphs.weights tiled.timeline tiled.grid tiled.steps tiled.sources
+    tiled.places tiled.blocks tiled.solve
     graphs.apsp graphs.search
     gradients torch jax csgraph
     __init__ plot

@@ -16,7 +16,7 @@ from ..graphs.weights import edges_of
 from ..plan import Facts
 from ..semirings import Semiring
 
-__all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "trees_of"]
+__all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "TruthSource", "trees_of"]
 
 Array = Any
 _SIDE = 2048  # of the squares in which a matrix is looked at
@@ -163,6 +163,19 @@ class LiftedSource(_Squares):
     def lower(self, d: Array, rows: slice, columns: slice) -> Array:
         """Distances without the potentials again."""
         return (d.astype(np.float64) - self.h[rows, np.newaxis] + self.h[columns]).astype(d.dtype)
+
+    def fingerprint(self) -> str:
+        return self.source.fingerprint()
+
+
+class TruthSource(_Squares):
+    """Truth values as the numbers 0 and 1."""
+
+    def __init__(self, source: Source, s: Semiring) -> None:
+        self.source, self.s, self.n, self.dtype = source, s, source.n, np.dtype(np.uint8)
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        return self.source.read(rows, columns).astype(np.uint8)
 
     def fingerprint(self) -> str:
         return self.source.fingerprint()
