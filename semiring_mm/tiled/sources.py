@@ -28,7 +28,10 @@ class Source(Protocol):
     s: Semiring
     n: int
     dtype: np.dtype[Any]
-    facts: Facts
+
+    @property
+    def facts(self) -> Facts:
+        """The range of the entries."""
 
     def read(self, rows: slice, columns: slice) -> Array:
         """A new host array of ``dtype`` with these entries; the slices have both ends."""
