@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,17 @@ from ..graphs.trees import mend
 from ..graphs.weights import Rounding, Weights, improved
 from ..semirings import Semiring, semirings
 from .blocks import Blocks, shape_of
-from .places import Place
+from .places import Place, device_list, places_of
+from .sizes import parse_size
 from .sources import DenseSource, EdgeSource, LiftedSource, Source, TruthSource, trees_of
 from .steps import Improves, Steps
+from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
 
-__all__ = ["Elimination", "over", "source_of", "tile_of"]
+__all__ = ["Elimination", "Where", "close", "over", "product", "source_of", "tile_of"]
 
 Array = Any
+Out = tuple[Path, Path | None] | None
 
 
 def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> Source:
@@ -96,7 +101,7 @@ class Elimination:
         undirected = not self.predecessors and self.directed is not True and self.source.symmetric()
         return Steps.of(weights, symmetric=undirected, predecessors=self.predecessors)
 
-    def solve(self, run: Any) -> Any:
+    def solve(self, run: "Run") -> tuple[Any, Any]:
         """What ``run(elimination, weights, steps)`` gives, with cycles named and rounding mended.
 
         Raises
@@ -111,7 +116,7 @@ class Elimination:
             lifted = replace(self, source=LiftedSource(self.source, rounding.potentials))
             return lifted._attempt(run)
 
-    def _attempt(self, run: Any) -> Any:
+    def _attempt(self, run: "Run") -> tuple[Any, Any]:
         weights = self.weights()
         try:
             return run(self, weights, self.steps(weights))
@@ -127,14 +132,25 @@ class Elimination:
             return self.source.lower(d, rows, columns)
         return d != 0 if self.truth else weights.narrow(d)
 
+    def results(self, weights: Weights) -> tuple[Array, Array | None]:
+        """Arrays on the host for distances and predecessors; MemoryError if there is no room."""
+        n, dtype = self.source.n, np.dtype(bool) if self.truth else weights.dtype
+        check_memory(
+            n * n * (dtype.itemsize + 4 * self.predecessors), f"the {n} x {n} result in {dtype}"
+        )
+        return np.empty((n, n), dtype), np.empty((n, n), np.int32) if self.predecessors else None
+
     def mend(self, d: Array, p: Array, rows: slice) -> None:
         """Make trees of some rows of the predecessors; `d` as it was computed."""
         index = np.arange(rows.start, rows.stop)
         mend(cpu, self.source.s, d, p, index, lambda: trees_of(self.source))
 
 
-def over(places: Sequence[Place], tile: int | None = None) -> Any:
-    """A ``run`` for :meth:`Elimination.solve`: in the memory of some places, to arrays on the host.
+Run = Callable[[Elimination, Weights, Steps], tuple[Any, Any]]
+
+
+def over(places: Sequence[Place], tile: int | None = None) -> Run:
+    """A run in the memory of some places, to arrays on the host.
 
     Raises
     ------
@@ -142,23 +158,13 @@ def over(places: Sequence[Place], tile: int | None = None) -> Any:
         Before any work, if it does not fit.
     """
 
-    def run(task: Elimination, weights: Weights, steps: Steps) -> Any:
+    def run(task: Elimination, weights: Weights, steps: Steps) -> tuple[Array, Array | None]:
         source = task.source
         n, whole = source.n, slice(0, source.n)
         blocks = Blocks(places, n, tile or _tile(places, n), steps, task.timeline)
-        dtype = np.dtype(bool) if task.truth else weights.dtype
-        check_memory(
-            n * n * (dtype.itemsize + 4 * steps.predecessors), f"the {n} x {n} result in {dtype}"
-        )
-        for place in places:
-            with place:
-                free = place.engine.free_memory()
-            if free is not None and blocks.needed() > free:
-                raise MemoryError(
-                    f"{place.name}: its part of the {n} x {n} matrix in {steps.dtype} needs "
-                    f"{blocks.needed() / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: take more "
-                    f"devices, float32 (half of float64), or out=PATH"
-                )
+        d, p = task.results(weights)
+        if short := _lacking(blocks):
+            raise MemoryError(short)
 
         def read(rows: slice, columns: slice, xp: Any) -> Array:
             del xp
@@ -166,8 +172,6 @@ def over(places: Sequence[Place], tile: int | None = None) -> Any:
 
         blocks.load(read)
         blocks.run(reporter(task.progress, blocks.pairs))
-        d = np.empty((n, n), dtype)
-        p = np.empty((n, n), np.int32) if steps.predecessors else None
 
         def take(i: int) -> None:
             rows = blocks.grid.part(i)
@@ -184,5 +188,201 @@ def over(places: Sequence[Place], tile: int | None = None) -> Any:
     return run
 
 
+def streamed(
+    out: Out, *, devices: Sequence[int] | None, memory_limit: int | None, checkpoint: int,
+    resume: bool,
+) -> Run:  # fmt: skip
+    """A run over tiles that come and go (:func:`solve_streamed`), to paths or to arrays."""
+
+    def run(task: Elimination, weights: Weights, steps: Steps) -> tuple[Any, Any]:
+        if task.truth:
+            raise TypeError(
+                "predecessors of truth values come in memory only: leave out and memory_limit "
+                "out, or give numbers 0 and 1 and the semiring max_min"
+            )
+        into = task.results(weights) if out is None else out
+        n = task.source.n
+        total = n**3 / 2 if steps.symmetric else float(n) ** 3
+        return solve_streamed(
+            task.source, steps, weights, out=into, devices=devices, memory_limit=memory_limit,
+            checkpoint=checkpoint, resume=resume, tick=reporter(task.progress, total),
+            timeline=task.timeline,
+        )  # fmt: skip
+
+    return run
+
+
+def _lacking(blocks: Blocks) -> str:
+    """What is missing where the blocks do not fit, or an empty string."""
+    for place in blocks.places:
+        with place:
+            free = place.engine.free_memory()
+        if free is not None and blocks.needed() > free:
+            (m, n), dtype = (blocks.grid.n, blocks.other.n), blocks.steps.dtype
+            return (
+                f"{place.name}: its part of the {m} x {n} matrix in {dtype} needs "
+                f"{blocks.needed() / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: take more "
+                f"devices, or float32 (half of float64)"
+            )
+    return ""
+
+
 def _tile(places: Sequence[Place], n: int) -> int:
     return tile_of(n, *shape_of(len(places)))
+
+
+# --- what users call ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where work over tiles is done, as :func:`semiring_mm.apsp` is told.
+
+    Parameters
+    ----------
+    device : {None, "cpu", "cuda", "cuda:N"}
+    devices : {None, "all"} or sequence of int
+    out : path or pair of paths, optional
+    memory_limit : int or str, optional
+    checkpoint : int
+    resume : bool
+    """
+
+    device: str | None = None
+    devices: Any = None
+    out: Any = None
+    memory_limit: int | str | None = None
+    checkpoint: int = 1
+    resume: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether it asks for work over tiles at all."""
+        rest = (self.devices, self.out, self.memory_limit)
+        return self.resume or any(x is not None for x in rest)
+
+    def indices(self) -> list[int] | None:
+        """CUDA devices, or None for the CPU."""
+        if self.devices is not None:
+            if self.device is not None:
+                raise ValueError(
+                    f"device={self.device!r} and devices={self.devices!r}: give one of them"
+                )
+            return device_list(self.devices)
+        word = self.device or "cpu"
+        if word == "cpu":
+            return None
+        kind, _, number = word.partition(":")
+        if kind != "cuda" or not (number.isdecimal() or word == "cuda"):
+            raise ValueError(f"device is None, 'cpu', 'cuda' or 'cuda:N', got {word!r}")
+        if word == "cuda":
+            device_list("all")
+            import cupy
+
+            return [int(cupy.cuda.runtime.getDevice())]
+        return device_list([int(number)])
+
+    def limit(self) -> int | None:
+        """Bytes."""
+        return None if self.memory_limit is None else parse_size(self.memory_limit)
+
+    def paths(self, predecessors: bool) -> tuple[Path, Path | None] | None:
+        """Where distances and predecessors go."""
+        if self.out is None:
+            return None
+        given = self.out if isinstance(self.out, (tuple, list)) else (self.out,)
+        if len(given) != 1 + predecessors or not all(isinstance(x, (str, PathLike)) for x in given):
+            wanted = "two paths, out=(distances, predecessors)" if predecessors else "a path"
+            raise ValueError(
+                f"out is {wanted} ending in .npy or .zarr, got {self.out!r}"
+            )
+        first, *rest = (Path(x) for x in given)
+        return first, rest[0] if rest else None
+
+
+def close(
+    s: Semiring, graph: Any, where: Where, *, directed: bool | None, predecessors: bool,
+    progress: Progress, timeline: Timeline | None = None,
+) -> Any:  # fmt: skip
+    """The closure of a graph over tiles; see :func:`semiring_mm.apsp`.
+
+    Parameters
+    ----------
+    graph : EdgeList, or what gives arrays on the host for two slices
+    """
+    devices, limit, paths = where.indices(), where.limit(), where.paths(predecessors)
+    labels = graph.nodes if isinstance(graph, EdgeList) else None
+    task = Elimination(
+        source_of(s, graph, directed), directed, predecessors, labels, progress, timeline
+    )
+    stream = streamed(
+        paths, devices=devices, memory_limit=limit, checkpoint=where.checkpoint,
+        resume=where.resume,
+    )  # fmt: skip
+    if paths is not None or limit is not None or devices is None or where.resume:
+        found = task.solve(stream)
+    else:
+        places = places_of(devices)
+        n = task.source.n
+        entry = 4 * predecessors + max(4, task.source.dtype.itemsize)
+        trial = Steps(s, np.dtype(f"V{entry}"), None, look=False)
+        fits = not _lacking(Blocks(places, n, _tile(places, n), trial))
+        found = task.solve(over(places) if fits else stream)
+    return found if predecessors else found[0]
+
+
+def product(s: Semiring, a: Any, b: Any, where: Where, dtype: np.dtype[Any]) -> Any:
+    """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.
+
+    Parameters
+    ----------
+    a, b : of shapes (m, k), (k, n); what gives arrays on the host for two slices
+    dtype : dtype
+        Of the result.
+    """
+    devices, limit, paths = where.indices(), where.limit(), where.paths(False)
+    (m, depth), n = a.shape, b.shape[1]
+    wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
+    if paths is None:
+        check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
+    if paths is None and limit is None and devices is not None:
+        places = places_of(devices)
+        tile = _tile(places, max(m, n))
+        steps = Steps(s, wide, None, look=False)
+        blocks = Blocks(places, m, tile, steps, columns=n, depth=depth)
+        if not _lacking(blocks):
+            zero = s.identities(wide)[0]
+            blocks.load(
+                lambda rows, columns, xp: xp.full(
+                    (rows.stop - rows.start, columns.stop - columns.start), zero, wide
+                )
+            )
+            blocks.multiply(_reader(a, wide), _reader(b, wide))
+            c = np.empty((m, n), dtype)
+            for i in range(blocks.grid.count):
+                rows = blocks.grid.part(i)
+                c[rows] = blocks.read(rows, slice(0, n))
+            return c
+    if wide != dtype:
+        raise TypeError(
+            f"out of core, {dtype} would be rounded at every step: give operands in float32"
+        )
+    into = np.empty((m, n), dtype) if paths is None else paths[0]
+    return multiply_streamed(
+        s, _Cast(a, dtype), _Cast(b, dtype), out=into, devices=devices, memory_limit=limit,
+        checkpoint=where.checkpoint, resume=where.resume,
+    )  # fmt: skip
+
+
+def _reader(x: Any, dtype: np.dtype[Any]) -> Any:
+    cast = _Cast(x, dtype)
+    return lambda rows, columns, xp: cast[rows, columns]
+
+
+class _Cast:
+    """A matrix of another dtype, by blocks."""
+
+    def __init__(self, x: Any, dtype: np.dtype[Any]) -> None:
+        self.x, self.shape, self.dtype = x, x.shape, dtype
+
+    def __getitem__(self, at: tuple[slice, slice]) -> Array:
+        return np.asarray(self.x[at]).astype(self.dtype, copy=False)
