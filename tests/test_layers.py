@@ -21,7 +21,7 @@ ORDER = """
     arrays config sparse blas strassen einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
     graphs.weights tiled.timeline tiled.grid tiled.steps tiled.sources
-    tiled.places tiled.blocks tiled.solve
+    tiled.places tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored tiled.solve
     graphs.apsp graphs.search
     gradients torch jax csgraph
     __init__ plot
@@ -34,7 +34,7 @@ ORDER = """
 UPWARD = {("semirings", "laws")}
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx")}
-OPTIONAL = set("cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch".split())
+OPTIONAL = set("cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch zarr".split())
 
 
 def modules():

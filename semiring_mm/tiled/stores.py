@@ -1,0 +1,310 @@
+"""Matrices of which rectangles are read into, and written from, host arrays: in memory, on disk.
+
+A result on disk grows under the name ``dist.zarr.part`` and gets its own name when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "HostStore", "NpyStore", "Store", "ZarrStore", "check_room", "create", "open_part",
+    "open_result", "part_of", "publish",
+]  # fmt: skip
+
+Array = NDArray[Any]
+Shape = tuple[int, int]
+SUFFIXES = (".npy", ".zarr")
+
+
+class Store(Protocol):
+    """A matrix that is somewhere; any thread may read and write it, others' tiles meanwhile."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+
+    def read(self, rows: slice, columns: slice, into: Array) -> None:
+        """Copy a rectangle into an array of its shape and of ``dtype``."""
+
+    def write(self, rows: slice, columns: slice, block: Array) -> None:
+        """Copy an array of ``dtype`` to its place."""
+
+    def flush(self) -> None:
+        """Return when all that was written would outlast a loss of power."""
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+class HostStore:
+    """An array in memory."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.shape, self.dtype = array, (array.shape[0], array.shape[1]), array.dtype
+
+    def read(self, rows: slice, columns: slice, into: Array) -> None:
+        np.copyto(into, self.array[rows, columns])
+
+    def write(self, rows: slice, columns: slice, block: Array) -> None:
+        np.copyto(self.array[rows, columns], block)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class NpyStore:
+    """A ``.npy`` file, row by row.
+
+    It is mapped, which is several times faster than a call for each row of a tile, and the pages
+    are given back after each rectangle, so that they do not count as memory of the process. All
+    blocks of the file are reserved at first: writing to a mapped hole of a full disk would end the
+    process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        whole = np.load(path, mmap_mode="r+")
+        if whole.ndim != 2 or not whole.flags.c_contiguous:
+            raise ValueError(f"{path} is no matrix in row-major order")
+        self.shape, self.dtype = (whole.shape[0], whole.shape[1]), whole.dtype
+        self._array, self._mapped, self._first = whole, whole._mmap, whole.offset
+        self._file = os.open(path, os.O_RDWR)
+
+    @classmethod
+    def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any]) -> NpyStore:
+        """A new file of which no entry is defined yet."""
+        with open(path, "xb") as file:
+            head = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, head)
+            file.flush()
+            reserve(file.fileno(), file.tell(), shape[0] * shape[1] * dtype.itemsize)
+        return cls(path)
+
+    def read(self, rows: slice, columns: slice, into: Array) -> None:
+        np.copyto(into, self._array[rows, columns])
+        self._give_back(rows)
+
+    def write(self, rows: slice, columns: slice, block: Array) -> None:
+        np.copyto(self._array[rows, columns], block)
+        self._give_back(rows)
+
+    def _give_back(self, rows: slice) -> None:
+        if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            line = self.shape[1] * self.dtype.itemsize
+            first = (self._first + rows.start * line) // mmap.PAGESIZE * mmap.PAGESIZE
+            end = self._first + rows.stop * line
+            if end > first:
+                self._mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+    def flush(self) -> None:
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._mapped = -1, None
+        del self._array
+
+
+def reserve(file: int, first: int, size: int) -> None:
+    """Have the disk set bytes of a file aside, or OSError."""
+    if size and hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, first, size)
+        return
+    zeros = bytes(1 << 20)
+    os.lseek(file, first, os.SEEK_SET)
+    while size:
+        size -= os.write(file, zeros[:size])
+
+
+class ZarrStore:
+    """An array of Zarr 3 in a folder: each tile is a chunk, a file as it is in memory.
+
+    zarr-python writes the description, and reads it. The chunks are moved here, without the copies
+    that would count against a limit of memory; a chunk is written under another name first, so that
+    whoever looks sees the old one or the new one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        found = _zarr().open_array(str(path), mode="r")
+        self.path, self.dtype = path, np.dtype(found.dtype)
+        self.shape, self.chunks = tuple(found.shape), tuple(found.chunks)
+        self._fresh: set[Path] = set()  # written and not yet flushed
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> ZarrStore:
+        """A new array of zeros, of which no chunk is on the disk yet."""
+        if path.exists():
+            raise FileExistsError(f"{path} is there already")
+        _zarr().create_array(
+            str(path), shape=shape, chunks=(tile, tile), dtype=dtype, compressors=None,
+            filters=None, fill_value=0,
+        )  # fmt: skip
+        for i in range(-(-shape[0] // tile)):
+            (path / "c" / str(i)).mkdir(parents=True)
+        return cls(path)
+
+    def read(self, rows: slice, columns: slice, into: Array) -> None:
+        for path, inside, outside in self._chunks(rows, columns):
+            block = into[outside]
+            whole = block.shape == self.chunks and block.flags.c_contiguous
+            chunk = block if whole else np.empty(self.chunks, self.dtype)
+            with open(path, "rb", buffering=0) as file:
+                if file.readinto(_bytes(chunk)) != chunk.nbytes:
+                    raise OSError(f"{path} is shorter than a chunk of {chunk.nbytes} bytes")
+            if not whole:
+                block[...] = chunk[inside]
+
+    def write(self, rows: slice, columns: slice, block: Array) -> None:
+        for path, inside, outside in self._chunks(rows, columns):
+            chunk = block[outside]
+            if chunk.shape != self.chunks or not chunk.flags.c_contiguous:
+                height, width = chunk.shape
+                if inside != (slice(0, height), slice(0, width)):
+                    raise ValueError("a chunk is written as a whole")
+                chunk = np.zeros(self.chunks, self.dtype)  # behind the edge
+                chunk[inside] = block[outside]
+            hidden = path.with_name(f".{path.name}")
+            with open(hidden, "wb", buffering=0) as file:
+                written = file.write(_bytes(chunk))
+                if written != chunk.nbytes:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            hidden.replace(path)
+            with self._lock:
+                self._fresh.add(path)
+
+    def _chunks(
+        self, rows: slice, columns: slice
+    ) -> Iterator[tuple[Path, tuple[slice, slice], tuple[slice, slice]]]:
+        """Files of a rectangle, and what of them is it: within the chunk, within the rectangle."""
+        for i, *vertical in _cuts(rows, self.chunks[0]):
+            for j, *horizontal in _cuts(columns, self.chunks[1]):
+                inside, outside = zip(vertical, horizontal, strict=True)
+                yield self.path / "c" / str(i) / str(j), inside, outside
+
+    def flush(self) -> None:
+        with self._lock:
+            fresh, self._fresh = self._fresh, set()
+        for path in sorted(fresh):
+            sync(path)
+        for folder in {path.parent for path in fresh}:
+            sync(folder)
+
+    def close(self) -> None:
+        pass
+
+
+def _cuts(part: slice, size: int) -> Iterator[tuple[int, slice, slice]]:
+    """The chunks that lines are in: number, the lines within it, and within the part."""
+    for i in range(part.start // size, -(-part.stop // size)):
+        lo, hi = max(part.start, i * size), min(part.stop, (i + 1) * size)
+        yield i, slice(lo - i * size, hi - i * size), slice(lo - part.start, hi - part.start)
+
+
+def _bytes(x: Array) -> memoryview:
+    return x.reshape(-1).view(np.uint8).data
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise ImportError(
+            "a result in .zarr needs zarr; use pip install 'semiring-mm[zarr]', or a path that "
+            "ends in .npy"
+        ) from None
+    return zarr
+
+
+def sync(path: Path) -> None:
+    """Return when a file or folder would outlast a loss of power."""
+    if os.name == "nt" and path.is_dir():  # there folders cannot be opened, and need not be
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+# By their paths
+
+
+def part_of(path: Path) -> Path:
+    """Where a result is while it is worked on."""
+    return path.with_name(path.name + ".part")
+
+
+def check_suffix(path: Path) -> None:
+    """Raise ValueError for a path that names no kind of store."""
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"out: {path} ends in neither {' nor '.join(SUFFIXES)}")
+
+
+def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> NpyStore | ZarrStore:
+    """A new store for a result that will be at `path`; it is beside it until :func:`publish`."""
+    check_suffix(path)
+    if path.suffix == ".npy":
+        return NpyStore.create(part_of(path), shape, dtype)
+    return ZarrStore.create(part_of(path), shape, dtype, tile)
+
+
+def open_part(path: Path) -> NpyStore | ZarrStore:
+    """The store of an unfinished result."""
+    check_suffix(path)
+    return (NpyStore if path.suffix == ".npy" else ZarrStore)(part_of(path))
+
+
+def publish(path: Path) -> None:
+    """Give a finished result its name."""
+    part = part_of(path)
+    if part.exists():
+        if path.exists():
+            raise FileExistsError(f"out: {path} has come to be meanwhile; the result is {part}")
+        part.rename(path)
+        sync(path.parent)
+
+
+def open_result(path: Path) -> Any:
+    """A finished result, to read: a mapped array, or one of Zarr."""
+    if path.suffix == ".npy":
+        return np.load(path, mmap_mode="r")
+    return _zarr().open_array(str(path), mode="r")
+
+
+def discard(path: Path) -> None:
+    """Remove an unfinished result."""
+    part = part_of(path)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+
+
+def check_room(results: Iterable[tuple[Path, int]]) -> None:
+    """Raise OSError if new results of so many bytes do not fit on their disks."""
+    needed: dict[int, tuple[Path, int]] = {}
+    for path, size in results:
+        folder = path.absolute().parent
+        disk = os.stat(folder).st_dev
+        needed[disk] = (folder, size + needed.get(disk, (folder, 0))[1])
+    for folder, size in needed.values():
+        free = shutil.disk_usage(folder).free
+        if size > free:
+            raise OSError(
+                errno.ENOSPC,
+                f"the result takes {size / 1e9:.3g} GB in {folder}, and {free / 1e9:.3g} GB are "
+                f"free; make room, or give another path as out",
+            )
