@@ -20,7 +20,7 @@ ORDER = """
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
-    graphs.weights tiled.timeline tiled.grid tiled.steps tiled.sources
+    graphs.weights tiled.sizes tiled.timeline tiled.grid tiled.steps tiled.sources
     graphs.apsp graphs.search
     gradients torch jax csgraph
     __init__ plot
