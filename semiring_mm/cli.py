@@ -385,8 +385,6 @@ def _check_tiles(args: argparse.Namespace) -> None:
                     f"--{name} is for this machine; workers of a scheduler have their own: "
                     f"dask worker {'--nthreads' if name == 'threads' else '--memory-limit'}"
                 )
-        if args.semiring != "min_plus":
-            raise _Refusal(f"--scheduler is for min_plus, not {args.semiring}")
         if importlib.util.find_spec("distributed") is None:
             raise _Refusal('--scheduler needs Dask; write: pip install "semiring-mm[distributed]"')
     if not _stored(args):
@@ -429,8 +427,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
         taken.append(path.resolve())
         if path.is_dir() and not (_is_zarr(name) and _is_array(path)):
             raise _Refusal(f"{option} {name}: that is a directory")
-        resumed = args.resume and option != "--plot"
-        if path.exists() and not (args.force or resumed):
+        if path.exists() and not args.force:
             raise _Refusal(f"{option} {name}: the file exists; --force overwrites it")
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise _Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
@@ -615,7 +612,7 @@ def _solve(
     for name, size in ((matrix_out, n * n * dtype.itemsize), (args.predecessors, n * n * 4)):
         # A mapped file is sparse at first: without room for it the process dies at a later write.
         if args.resume:
-            break  # they may be there already
+            break  # what is there of them already is looked at below
         if name and size > (free := shutil.disk_usage(Path(name).parent).free):
             raise _Refusal(
                 f"{name}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB, and "
@@ -650,13 +647,15 @@ def _solve(
             common |= {"method": args.method, "max_hops": args.max_hops}
     try:
         if args.scheduler:
-            solved = _on_workers(args.scheduler, work, common)
+            solved = _on_workers(args, work, common, stack)
         elif args.semiring == "min_plus":
             solved = sm.apsp(work, **common)
         else:
             solved = sm.closure(work, args.semiring, **common)
     except sm.NegativeCycleError as error:
         raise _Refusal(_cycle(graph, matrix, kind, list(error.cycle)), 1) from None
+    except OSError as error:  # of the files that are worked on
+        raise _Refusal(str(error).replace("resume=True", "--resume")) from None
     seconds = time.perf_counter() - start
     bar.close()
     result, predecessors = solved if wanted else (solved, None)
@@ -664,11 +663,15 @@ def _solve(
         out[...] = result
         result = out
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
+    stored = stored or bool(args.scheduler)
     return _Run(graph, matrix, kind, result, predecessors, zero, seconds, mapped, stored)
 
 
 def _tiled_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """What the options for several devices, and for files, are in Python."""
+    if args.scheduler:
+        state = (_steps_of(args), args.checkpoint) if args.checkpoint else _steps_of(args)
+        return {"checkpoint": state, "resume": args.resume} if _has_steps(args) else {}
     given: dict[str, Any] = {
         "device": args.device,
         "devices": args.devices,
@@ -677,27 +680,73 @@ def _tiled_arguments(args: argparse.Namespace) -> dict[str, Any]:
     }
     given = {name: value for name, value in given.items() if value is not None}
     if _stored(args):
-        files = [name for name in (args.output, args.predecessors) if name]
-        if not args.resume:
-            for name in files:
-                _remove(Path(name))
+        files = _matrices(args)
+        for name in files:
+            _remove(Path(name))
         given["out"] = files[0] if len(files) == 1 else tuple(files)
         given["resume"] = args.resume
     return given
 
 
+def _matrices(args: argparse.Namespace) -> list[str]:
+    """Files for the matrix and the predecessors."""
+    return [name for name in (args.output, args.predecessors) if name and name[-4:] != ".csv"]
+
+
+def _has_steps(args: argparse.Namespace) -> bool:
+    return bool(args.checkpoint or args.resume)
+
+
+def _steps_of(args: argparse.Namespace) -> str:
+    """The folder for the states of a scheduler's workers."""
+    return f"{args.output}.steps"
+
+
 def _remove(path: Path) -> None:
-    """What --force allowed to overwrite."""
+    """Take a file away, or an array of Zarr."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _on_workers(address: str, graph: Any, arguments: dict[str, Any]) -> Any:
-    distributed = importlib.import_module("distributed")
-    with distributed.Client(address) as client:
-        return importlib.import_module("semiring_mm.dask").apsp(client, graph, **arguments)
+def _on_workers(
+    args: argparse.Namespace, graph: Any, arguments: dict[str, Any], stack: contextlib.ExitStack
+) -> Any:
+    """The results of a scheduler's workers: in the files asked for, or in memory."""
+    dask = importlib.import_module("semiring_mm.dask")
+    client = stack.enter_context(importlib.import_module("distributed").Client(args.scheduler))
+    if args.semiring == "min_plus":
+        solved = dask.apsp(client, graph, **arguments)
+    else:
+        solved = dask.closure(client, graph, args.semiring, **arguments)
+    wanted = arguments["return_predecessors"]
+    files = (args.output, args.predecessors)
+    arrays = [
+        _brought(array, name if name in _matrices(args) else None)
+        for array, name in zip(solved if wanted else (solved,), files, strict=False)
+    ]
+    if _has_steps(args):
+        shutil.rmtree(_steps_of(args))
+    return tuple(arrays) if wanted else arrays[0]
+
+
+def _brought(array: Any, name: str | None) -> Any:
+    """An array of Dask in memory, or in a file."""
+    if not _is_zarr(name):
+        result = array.compute()
+        if name:
+            _save(name, result)
+        return result
+    assert name
+    part = _part(Path(name))
+    try:
+        array.to_zarr(str(part))
+        _remove(Path(name))
+        part.replace(name)
+    finally:
+        _remove(part)
+    return importlib.import_module("zarr").open_array(name, mode="r")
 
 
 def _cycle(graph: Graph, matrix: NDArray[Any] | None, kind: _Kind, cycle: list[int]) -> str:

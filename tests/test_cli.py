@@ -375,13 +375,18 @@ def test_a_matrix_in_a_file(run, edges, tmp_path, calls, form):
     assert run(*words, "--force")[0] == 0
 
 
-def test_resuming_leaves_the_files_to_the_work(run, edges, tmp_path, calls, monkeypatch):
-    (tmp_path / "D.npy").write_text("half")
-    monkeypatch.setattr(sys.modules[__name__], "given_up", lambda file: True)
+def test_resuming(run, edges, calls, monkeypatch):
     assert run("apsp", edges, "-o", "D.npy", "--resume")[0] == 0
     assert calls[0][2]["resume"] is True
     assert calls[0][2]["out"] == "D.npy"
-    monkeypatch.undo()
+
+    def unfinished(*_, **__):
+        raise FileExistsError("out: D.npy.part is left; resume=True goes on with it")
+
+    monkeypatch.setattr(sm, "apsp", unfinished)
+    code, _, err = run("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")
+    assert code == 2
+    assert err == "semiring-mm: error: out: D.npy.part is left; --resume goes on with it\n"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -397,30 +402,67 @@ def test_a_file_of_floats_is_read_where_it_is(run, tmp_path, calls, dtype):
     assert np.load(tmp_path / "D.npy").tolist() == [[0, 4, 7], [1, 0, 3], [9, 9, 0]]
 
 
-def test_workers_of_a_scheduler(run, edges, tmp_path, monkeypatch):
-    """Which stand-ins are: a client, and the function that it is handed to."""
+@pytest.fixture
+def workers(monkeypatch):
+    """Stand in for a client and for the functions that take one; what they were called with."""
+    dask_array = pytest.importorskip("dask.array")
     seen = []
 
     class Client:
         def __init__(self, address):
             self.address = address
 
-        __enter__ = lambda self: self  # noqa: E731
-        __exit__ = lambda self, *_: seen.append("closed")  # noqa: E731
+        def __enter__(self):
+            return self
 
-    def apsp(client, graph, **given):
-        seen.append((client.address, given))
-        return sm.apsp(graph, return_predecessors=given["return_predecessors"])
+        def __exit__(self, *_):
+            seen.append("closed")
 
-    modules = {"distributed": {"Client": Client}, "semiring_mm.dask": {"apsp": apsp}}
-    for name, contents in modules.items():
+    def solve(plain):
+        def function(client, graph, *semiring, **given):
+            seen.append((client.address, given))
+            if "checkpoint" in given:
+                Path("D.zarr.steps").mkdir()
+            own = {k: given[k] for k in ("directed", "return_predecessors")}
+            solved = plain(graph, *semiring, **own)
+            if not own["return_predecessors"]:
+                return dask_array.from_array(solved, chunks=2)
+            return tuple(dask_array.from_array(x, chunks=2) for x in solved)
+
+        return function
+
+    contents = {
+        "distributed": {"Client": Client},
+        "semiring_mm.dask": {"apsp": solve(sm.apsp), "closure": solve(sm.closure)},
+    }
+    for name, functions in contents.items():
         module = types.ModuleType(name)
-        vars(module).update(contents, __spec__=importlib.machinery.ModuleSpec(name, None))
+        vars(module).update(functions, __spec__=importlib.machinery.ModuleSpec(name, None))
         monkeypatch.setitem(sys.modules, name, module)
+    return seen
+
+
+def test_workers_of_a_scheduler(run, edges, tmp_path, workers):
     assert run("apsp", edges, "--scheduler", "tcp://host:8786", "-o", "D.npy")[0] == 0
     given = {"directed": True, "return_predecessors": False, "progress": None}
-    assert seen == [("tcp://host:8786", given), "closed"]
+    assert workers == [("tcp://host:8786", given), "closed"]
     assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))
+    words = ["apsp", edges, "--semiring", "max_min", "--summary", "--from", "D", "--to", "C"]
+    plain = run(*words)[1].splitlines()[:-1]
+    assert run(*words, "--scheduler", "tcp://host:8786")[1].splitlines()[:-1] == plain
+
+
+def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
+    zarr = pytest.importorskip("zarr")
+    words = ["apsp", edges, "--scheduler", "tcp://h:1", "-o", "D.zarr", "--predecessors", "P.npy"]
+    assert run(*words, "--checkpoint", "3") == (0, "", "")
+    assert workers[0][1]["checkpoint"] == ("D.zarr.steps", 3)
+    assert workers[0][1]["resume"] is False
+    assert_array_equal(zarr.open_array("D.zarr")[:], scipy_distances(read_graph(edges)))
+    assert np.load("P.npy").dtype == np.int32
+    assert sorted(os.listdir(tmp_path)) == ["D.zarr", "P.npy", "edges.csv"]
+    assert run(*words, "--force", "--resume")[0] == 0
+    assert workers[2][1]["checkpoint"] == "D.zarr.steps"
 
 
 @pytest.mark.parametrize("option", [["-o", "D.zarr"], ["--scheduler", "tcp://host:1"]])
@@ -474,10 +516,6 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "edges.csv", "--scheduler", "h:8786"], "address such as tcp://HOST:8786"),
         (["apsp", "edges.csv", "--scheduler", "tcp://h:1", "--threads", "2"], "--nthreads"),
         (["apsp", "edges.csv", "--scheduler", "tcp://h:1", "--memory-limit", "1GB"], "dask worker"),
-        (
-            ["apsp", "edges.csv", "--scheduler", "tcp://h:1", "--semiring", "max_min"],
-            "for min_plus",
-        ),
         (["apsp", "edges.csv", "--memory-limit", "lots"], "expected a size such as '16GB'"),
         (["apsp", "edges.csv", "--memory-limit", "1GB"], "add --output D.zarr (or D.npy)"),
         (["apsp", "edges.csv", "--resume"], "add --output D.zarr (or D.npy)"),
