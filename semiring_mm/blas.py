@@ -11,6 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,14 @@ def matmul(
     b: ArrayLike,
     semiring: str | Semiring = "plus_times",
     *,
-    out: Array | None = None,
+    out: Any = None,
     return_arg: bool = False,
     device: str | None = None,
+    devices: Any = None,
+    memory_limit: int | str | None = None,
+    checkpoint: int = 1,
+    resume: bool = False,
+    progress: Any = None,
 ) -> Any:
     """Matrix product over a semiring: ``C[i, j] = ⊕_k A[i, k] ⊗ B[k, j]``.
 
@@ -55,14 +61,18 @@ def matmul(
         :func:`numpy.matmul`.
     semiring : str or Semiring, default "plus_times"
         A name from :data:`semiring_mm.semirings` or your own.
-    out : array, optional
+    out : array or path, optional
         Where to put the result: of its shape and dtype, any strides, where the operands live. If it
-        overlaps an operand, the product is computed aside first.
+        overlaps an operand, the product is computed aside first. A path that ends in ``.npy`` or
+        ``.zarr`` is made, and never overwritten.
     return_arg : bool, default False
         Also return, for a semiring whose ⊕ is min or max, the k that attained each entry.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where to run. None: where the operands live. "cuda" takes host arrays to the current CUDA
         device, "cuda:N" to another, and brings the result back.
+    devices, memory_limit, checkpoint, resume, progress
+        As for :func:`apsp`, for two matrices on the host, which may be larger than memory
+        (numpy.memmap, Zarr): the work is done in square tiles. A step is a row of tiles.
 
     Returns
     -------
@@ -125,12 +135,44 @@ def matmul(
                 c = np.empty((m, n), a.dtype)
                 cpu.product(s, a, b, c)
                 return c
+    path = isinstance(out, (str, PathLike))
+    if devices is not None or memory_limit is not None or resume or path:
+        if return_arg or (out is not None and not path):
+            raise ValueError(
+                "over tiles a product has no return_arg, and out is a path: leave out devices, "
+                "memory_limit and resume"
+            )
+        from .tiled.solve import Where, product
+
+        where = Where(device, devices, out, memory_limit, checkpoint, resume)
+        return product(s, *_by_blocks(s, a, b), where, progress)
     if is_sparse(a) or is_sparse(b):
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
         return _sparse("matmul", s, None, a, b, None, None, out, device)
     with Call(device, out, a=a, b=b) as call:
         return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
+
+
+def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
+    """Operands of which blocks can be had as NumPy arrays, and the dtype of their product."""
+    a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
+    for name, x in (("a", a), ("b", b)):
+        sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
+        there = sliced and not is_sparse(x) and not hasattr(x, "__cuda_array_interface__")
+        if not there or len(x.shape) != 2:
+            came = f"shape {x.shape}" if there else type(x).__name__
+            raise TypeError(
+                f"matmul: over tiles {name} is a matrix on the host (NumPy, numpy.memmap, Zarr), "
+                f"got {came}"
+            )
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
+            f"{a.shape[1]} columns and b has {b.shape[0]} rows"
+        )
+    dtype = _common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
+    return a, b, dtype
 
 
 def multiply(

@@ -11,15 +11,17 @@ import itertools
 import math
 import operator
 import os
+import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .ladder import command as ladder
+from .tiled.sizes import parse_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -172,19 +174,47 @@ def _parser() -> _Parser:
     methods = ("auto", "floyd_warshall", "sparse", "squaring")
     work.add_argument("--method", choices=methods, default="auto")
     work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
-    work.add_argument(
+    where = work.add_mutually_exclusive_group()
+    where.add_argument(
         "--device", help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one"
     )
+    where.add_argument(
+        "--devices", type=_devices, metavar="LIST", help="GPUs that share the work: all, or 0,1"
+    )
+    where.add_argument(
+        "--scheduler",
+        type=_address,
+        metavar="ADDRESS",
+        help="workers of Dask share the work: the scheduler's address, such as tcp://HOST:8786",
+    )
     work.add_argument("--threads", type=_positive, metavar="N", help="default all cores")
+    work.add_argument(
+        "--memory-limit",
+        type=_size,
+        metavar="SIZE",
+        help="memory to work in, such as 16GB; the matrix stays in the file of --output",
+    )
+    work.add_argument(
+        "--checkpoint",
+        type=_positive,
+        metavar="STEPS",
+        help="steps between the states in that file from which --resume can go on; default 1",
+    )
+    work.add_argument(
+        "--resume", action="store_true", help="go on from the last such state of the same work"
+    )
 
     out = apsp.add_argument_group("the output")
     out.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="D.npy: the matrix, in the file's node order. D.csv: the pairs of --pairs",
+        help="D.npy or D.zarr: the matrix, in the file's node order; D.zarr is worked on in the "
+        "file. D.csv: the pairs of --pairs",
     )
-    out.add_argument("--predecessors", metavar="FILE", help="P.npy: int32, -9999 for none")
+    out.add_argument(
+        "--predecessors", metavar="FILE", help="P.npy or P.zarr: int32, -9999 for none"
+    )
     out.add_argument(
         "--pairs", metavar="PAIRS", help="a CSV file of pairs of nodes, or 'A,B;C,D'; prints CSV"
     )
@@ -229,6 +259,30 @@ def _positive(word: str) -> int:
     return value
 
 
+def _size(word: str) -> int:
+    try:
+        return parse_size(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _devices(word: str) -> str | list[int]:
+    if word == "all":
+        return word
+    numbers = word.split(",")
+    if not all(x.isascii() and x.isdigit() for x in numbers) or len({*numbers}) < len(numbers):
+        raise argparse.ArgumentTypeError(f"expected all, or GPUs such as 0,1, got {word!r}")
+    return [int(x) for x in numbers]
+
+
+def _address(word: str) -> str:
+    if not re.fullmatch(r"[a-z]+://\S+", word):
+        raise argparse.ArgumentTypeError(
+            f"expected a scheduler's address such as tcp://HOST:8786, got {word!r}"
+        )
+    return word
+
+
 def _info(args: argparse.Namespace) -> int:
     import semiring_mm as sm
 
@@ -254,6 +308,7 @@ def _apsp(args: argparse.Namespace) -> int:
         raise _Refusal("--from and --to go together: --from A --to B")
     if args.semiring != "min_plus" and (args.max_hops or args.method != "auto"):
         raise _Refusal(f"--max-hops and --method are for min_plus, not {args.semiring}")
+    _check_tiles(args)
     _check_outputs(args)
     if args.threads:
         # Before the engine is loaded: it starts its threads once.
@@ -288,9 +343,9 @@ def _apsp(args: argparse.Namespace) -> int:
                 print(f"note: {note}")
         if args.plot:
             _plot(args, run, kind, path, ends)
-        if args.predecessors:
+        if args.predecessors and not run.stored:
             _save(args.predecessors, run.predecessors)
-        if args.output and args.output.lower().endswith(".npy"):
+        if args.output and args.output.lower().endswith(".npy") and not run.stored:
             _save(args.output, run.result, run.mapped)
         if pairs is not None:
             _write_pairs(args, run, kind, pairs)
@@ -301,11 +356,59 @@ def _apsp(args: argparse.Namespace) -> int:
     return code
 
 
+def _is_zarr(name: str | None) -> bool:
+    return bool(name and name.lower().endswith(".zarr"))
+
+
+def _stored(args: argparse.Namespace) -> bool:
+    """Whether the work is done in the output's files, which need not fit in memory."""
+    limited = args.memory_limit or args.checkpoint or args.resume
+    return bool(limited or _is_zarr(args.output) or _is_zarr(args.predecessors))
+
+
+def _tiled(args: argparse.Namespace) -> bool:
+    """Whether the matrix is worked on in tiles: by several devices, or in files."""
+    return bool(args.devices or args.scheduler or _stored(args))
+
+
+def _check_tiles(args: argparse.Namespace) -> None:
+    if _tiled(args) and (args.max_hops or args.method not in ("auto", "floyd_warshall")):
+        raise _Refusal(
+            "--max-hops and --method are for one device and a matrix in memory; several devices, "
+            "and files, take --method floyd_warshall"
+        )
+    if args.scheduler:
+        for option in ("threads", "memory_limit"):
+            if getattr(args, option):
+                name = option.replace("_", "-")
+                raise _Refusal(
+                    f"--{name} is for this machine; workers of a scheduler have their own: "
+                    f"dask worker {'--nthreads' if name == 'threads' else '--memory-limit'}"
+                )
+        if importlib.util.find_spec("distributed") is None:
+            raise _Refusal('--scheduler needs Dask; write: pip install "semiring-mm[distributed]"')
+    if not _stored(args):
+        return
+    if not args.output or args.output.lower().endswith(".csv"):
+        raise _Refusal(
+            "--memory-limit, --checkpoint, --resume and .zarr work in the output's file: add "
+            "--output D.zarr (or D.npy)"
+        )
+    if args.start is not None and not args.predecessors:
+        raise _Refusal("--from with a matrix in a file needs --predecessors P.zarr (or P.npy)")
+    if args.plot and _is_zarr(args.output):
+        raise _Refusal("--plot draws from a .npy file: write --output D.npy")
+    if (_is_zarr(args.output) or _is_zarr(args.predecessors)) and (
+        importlib.util.find_spec("zarr") is None
+    ):
+        raise _Refusal('.zarr needs Zarr; write: pip install "semiring-mm[zarr]", or use .npy')
+
+
 def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse before any work what would fail after it."""
     suffixes = {
-        "--output": (args.output, (".npy", ".csv")),
-        "--predecessors": (args.predecessors, (".npy",)),
+        "--output": (args.output, (".npy", ".zarr", ".csv")),
+        "--predecessors": (args.predecessors, (".npy", ".zarr")),
         "--plot": (args.plot, (".png", ".pdf", ".svg", ".jpg", ".webp")),
     }
     if args.output and args.output.lower().endswith(".csv") and args.pairs is None:
@@ -322,7 +425,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
         if path.resolve() in taken:
             raise _Refusal(f"{option} {name}: the name is already given to another file here")
         taken.append(path.resolve())
-        if path.is_dir():
+        if path.is_dir() and not (_is_zarr(name) and _is_array(path)):
             raise _Refusal(f"{option} {name}: that is a directory")
         if path.exists() and not args.force:
             raise _Refusal(f"{option} {name}: the file exists; --force overwrites it")
@@ -330,7 +433,12 @@ def _check_outputs(args: argparse.Namespace) -> None:
         raise _Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
 
 
-def _read(args: argparse.Namespace) -> tuple[Graph, NDArray[np.float64] | None]:
+def _is_array(folder: Path) -> bool:
+    """Whether a folder is an array of Zarr, which may be overwritten as a file may."""
+    return (folder / "zarr.json").is_file() or (folder / ".zarray").is_file()
+
+
+def _read(args: argparse.Namespace) -> tuple[Graph, NDArray[Any] | None]:
     """The graph, and in place of its edges the matrix where that is what the file holds."""
     import numpy as np
 
@@ -340,7 +448,18 @@ def _read(args: argparse.Namespace) -> tuple[Graph, NDArray[np.float64] | None]:
     if not whole or args.nodes or args.weight:
         graph = read_graph(args.graph, weight=args.weight, nodes=args.nodes, directed=args.directed)
         return graph, None
-    matrix = read_matrix(args.graph)
+    matrix: NDArray[Any] | None = None
+    if _tiled(args):  # a file of floats is read where it is
+        matrix = np.load(args.graph, mmap_mode="r")
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = None
+        elif args.dtype not in (None, matrix.dtype.name):
+            raise _Refusal(
+                f"--dtype {args.dtype}: {args.graph} holds {matrix.dtype}, in which several "
+                f"devices, and files, work"
+            )
+    if matrix is None:
+        matrix = read_matrix(args.graph)
     none = np.empty(0, dtype=np.int64)
     labels = [str(k) for k in range(len(matrix))]
     directed = args.directed is not False
@@ -417,16 +536,19 @@ class _Run:
     """A finished computation."""
 
     graph: Graph
-    matrix: NDArray[np.float64] | None
+    matrix: NDArray[Any] | None
     kind: _Kind
-    result: NDArray[Any]
+    result: NDArray[Any]  # or an array of Zarr, and so are the predecessors
     predecessors: NDArray[np.int32] | None
     zero: float  # the entry of a pair without a path
     seconds: float
-    mapped: Path | None  # where the result is, until it is renamed
+    mapped: Path | None = None  # where the result is, until it is renamed
+    stored: bool = False  # whether the result is in its file already
 
     def path(self, start: int, end: int) -> list[int]:
         """Nodes of the best path; empty where there is none."""
+        import numpy as np
+
         import semiring_mm as sm
 
         if start == end:
@@ -434,7 +556,8 @@ class _Run:
         if self.result[start, end] == self.zero:
             return []
         assert self.predecessors is not None
-        return list(sm.reconstruct_path(self.predecessors, start, end))
+        row = np.asarray(self.predecessors[start])[np.newaxis]
+        return list(sm.reconstruct_path(row, 0, end))
 
     def leg(self, start: int, end: int) -> float:
         """The best of the parallel edges between two nodes."""
@@ -455,17 +578,19 @@ class _Run:
         name = self.graph.names[node] if self.graph.names else ""
         return f"{name} ({label})" if name and name != label else label
 
-    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The result in blocks of rows."""
-        rows = max(1, _BLOCK // (self.result.itemsize * len(self.result)))
-        for first in range(0, len(self.result), rows):
-            yield first, self.result[first : first + rows]
+    def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """The result in blocks, each with its first row and column: some rows, or Zarr's chunks."""
+        n = self.result.shape[0]
+        rows = max(1, _BLOCK // (self.result.dtype.itemsize * n))
+        rows, columns = getattr(self.result, "chunks", (rows, n))
+        for i, j in itertools.product(range(0, n, rows), range(0, n, columns)):
+            yield i, j, self.result[i : i + rows, j : j + columns]
 
 
 def _solve(
     args: argparse.Namespace,
     graph: Graph,
-    matrix: NDArray[np.float64] | None,
+    matrix: NDArray[Any] | None,
     stack: contextlib.ExitStack,
 ) -> _Run:
     import numpy as np
@@ -477,12 +602,17 @@ def _solve(
         if args.dtype:
             raise _Refusal("lor_land has results of dtype bool; leave out --dtype")
         dtype = np.dtype(np.bool_)
+    elif matrix is not None and _tiled(args):
+        dtype = matrix.dtype
     else:
         dtype = np.dtype(args.dtype or "float64")
     n = len(graph.nodes)
-    matrix_out = args.output if args.output and args.output.lower().endswith(".npy") else None
+    stored = _stored(args)
+    matrix_out = None if not args.output or args.output.lower().endswith(".csv") else args.output
     for name, size in ((matrix_out, n * n * dtype.itemsize), (args.predecessors, n * n * 4)):
         # A mapped file is sparse at first: without room for it the process dies at a later write.
+        if args.resume:
+            break  # what is there of them already is looked at below
         if name and size > (free := shutil.disk_usage(Path(name).parent).free):
             raise _Refusal(
                 f"{name}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB, and "
@@ -490,34 +620,42 @@ def _solve(
             )
     out: NDArray[Any] | None = None
     mapped: Path | None = None
-    if matrix_out and n * n * dtype.itemsize > _MAPPED_FROM:
+    if matrix_out and not _tiled(args) and n * n * dtype.itemsize > _MAPPED_FROM:
         mapped = _part(Path(matrix_out))
         stack.callback(mapped.unlink, missing_ok=True)
         out = np.lib.format.open_memmap(mapped, mode="w+", dtype=dtype, shape=(n, n))
     wanted = args.predecessors or args.start is not None
-    wanted = bool(wanted or (args.plot and graph.coordinates is not None))
+    wanted = bool(wanted or (args.plot and graph.coordinates is not None and not stored))
 
     bar = _Bar(show=args.progress or (sys.stderr.isatty() and not args.quiet))
     stack.callback(bar.close)
-    source = graph if matrix is None else matrix
-    start = time.perf_counter()
-    adjacency, _ = sm.adjacency(
-        source, args.semiring, dtype=dtype, directed=graph.directed, out=out
-    )
     common: dict[str, Any] = {
         "directed": graph.directed,
         "return_predecessors": wanted,
-        "overwrite": True,
-        "device": args.device,
         "progress": bar if bar.show else None,
     }
-    try:
+    work: Any = graph if matrix is None else matrix
+    start = time.perf_counter()
+    if _tiled(args):
+        if matrix is None and dtype.kind == "f":
+            work = replace(graph, weight=graph.weight.astype(dtype))
+        common |= _tiled_arguments(args)
+    else:
+        work, _ = sm.adjacency(work, args.semiring, dtype=dtype, directed=graph.directed, out=out)
+        common |= {"overwrite": True, "device": args.device}
         if args.semiring == "min_plus":
-            solved = sm.apsp(adjacency, method=args.method, max_hops=args.max_hops, **common)
+            common |= {"method": args.method, "max_hops": args.max_hops}
+    try:
+        if args.scheduler:
+            solved = _on_workers(args, work, common, stack)
+        elif args.semiring == "min_plus":
+            solved = sm.apsp(work, **common)
         else:
-            solved = sm.closure(adjacency, args.semiring, **common)
+            solved = sm.closure(work, args.semiring, **common)
     except sm.NegativeCycleError as error:
         raise _Refusal(_cycle(graph, matrix, kind, list(error.cycle)), 1) from None
+    except OSError as error:  # of the files that are worked on
+        raise _Refusal(str(error).replace("resume=True", "--resume")) from None
     seconds = time.perf_counter() - start
     bar.close()
     result, predecessors = solved if wanted else (solved, None)
@@ -525,13 +663,96 @@ def _solve(
         out[...] = result
         result = out
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
-    return _Run(graph, matrix, kind, result, predecessors, zero, seconds, mapped)
+    stored = stored or bool(args.scheduler)
+    return _Run(graph, matrix, kind, result, predecessors, zero, seconds, mapped, stored)
 
 
-def _cycle(graph: Graph, matrix: NDArray[np.float64] | None, kind: _Kind, cycle: list[int]) -> str:
+def _tiled_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options for several devices, and for files, are in Python."""
+    if args.scheduler:
+        state = (_steps_of(args), args.checkpoint) if args.checkpoint else _steps_of(args)
+        return {"checkpoint": state, "resume": args.resume} if _has_steps(args) else {}
+    given: dict[str, Any] = {
+        "device": args.device,
+        "devices": args.devices,
+        "memory_limit": args.memory_limit,
+        "checkpoint": args.checkpoint,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if _stored(args):
+        files = _matrices(args)
+        for name in files:
+            _remove(Path(name))
+        given["out"] = files[0] if len(files) == 1 else tuple(files)
+        given["resume"] = args.resume
+    return given
+
+
+def _matrices(args: argparse.Namespace) -> list[str]:
+    """Files for the matrix and the predecessors."""
+    return [name for name in (args.output, args.predecessors) if name and name[-4:] != ".csv"]
+
+
+def _has_steps(args: argparse.Namespace) -> bool:
+    return bool(args.checkpoint or args.resume)
+
+
+def _steps_of(args: argparse.Namespace) -> str:
+    """The folder for the states of a scheduler's workers."""
+    return f"{args.output}.steps"
+
+
+def _remove(path: Path) -> None:
+    """Take a file away, or an array of Zarr."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _on_workers(
+    args: argparse.Namespace, graph: Any, arguments: dict[str, Any], stack: contextlib.ExitStack
+) -> Any:
+    """The results of a scheduler's workers: in the files asked for, or in memory."""
+    dask = importlib.import_module("semiring_mm.dask")
+    client = stack.enter_context(importlib.import_module("distributed").Client(args.scheduler))
+    if args.semiring == "min_plus":
+        solved = dask.apsp(client, graph, **arguments)
+    else:
+        solved = dask.closure(client, graph, args.semiring, **arguments)
+    wanted = arguments["return_predecessors"]
+    files = (args.output, args.predecessors)
+    arrays = [
+        _brought(array, name if name in _matrices(args) else None)
+        for array, name in zip(solved if wanted else (solved,), files, strict=False)
+    ]
+    if _has_steps(args):
+        shutil.rmtree(_steps_of(args))
+    return tuple(arrays) if wanted else arrays[0]
+
+
+def _brought(array: Any, name: str | None) -> Any:
+    """An array of Dask in memory, or in a file."""
+    if not _is_zarr(name):
+        result = array.compute()
+        if name:
+            _save(name, result)
+        return result
+    assert name
+    part = _part(Path(name))
+    try:
+        array.to_zarr(str(part))
+        _remove(Path(name))
+        part.replace(name)
+    finally:
+        _remove(part)
+    return importlib.import_module("zarr").open_array(name, mode="r")
+
+
+def _cycle(graph: Graph, matrix: NDArray[Any] | None, kind: _Kind, cycle: list[int]) -> str:
     import numpy as np
 
-    run = _Run(graph, matrix, kind, np.empty((0, 0)), None, math.inf, 0.0, None)
+    run = _Run(graph, matrix, kind, np.empty((0, 0)), None, math.inf, 0.0)
     closed = [*cycle, cycle[0]]
     weight = sum(run.leg(u, v) for u, v in itertools.pairwise(closed))
     names = [run.label(node) for node in closed]
@@ -613,18 +834,18 @@ def _statistics(run: _Run) -> _Statistics:
 
     pairs, total, worst, ends, whole = 0, 0.0, math.nan, (0, 0), True
     sign = 1.0 if run.kind.better is min else -1.0
-    for first, block in run.blocks():
+    for row, column, block in run.blocks():
         there = block != run.zero
-        rows = np.arange(len(block))
-        there[rows, first + rows] = False
+        own = np.arange(max(row, column), min(row + block.shape[0], column + block.shape[1]))
+        there[own - row, own - column] = False
         if not (count := int(np.count_nonzero(there))):
             continue
         pairs += count
         total += float(block.sum(where=there, dtype=np.float64))
         ranked = np.where(there, sign * block.astype(np.float64), -math.inf)
-        i, j = divmod(int(ranked.argmax()), len(run.result))
+        i, j = divmod(int(ranked.argmax()), block.shape[1])
         if worst != worst or ranked[i, j] > sign * worst:
-            worst, ends = float(block[i, j]), (first + i, j)
+            worst, ends = float(block[i, j]), (row + i, column + j)
         if whole and block.dtype.kind == "f":
             whole = bool(np.all(block == np.rint(block), where=there))
     return _Statistics(pairs, total, worst, ends, whole)
@@ -754,7 +975,7 @@ class _Bar:
         self._start = self._last = time.perf_counter()
         self._drawn = False
 
-    def __call__(self, done: float, total: float) -> None:
+    def __call__(self, done: float, total: float, parts: Mapping[str, float] | None = None) -> None:
         now = time.perf_counter()
         elapsed = now - self._start
         if elapsed < 1 or now - self._last < (0.1 if self._terminal else 1) or not total:
@@ -768,6 +989,7 @@ class _Bar:
             f"{'█' * filled}{'░' * (30 - filled)} {100 * share:3.0f} %  {_rate(rate)}  "
             f"{left // 60}:{left % 60:02d} left"
         )
+        line += "".join(f"  {who} {_rate(x / elapsed)}" for who, x in (parts or {}).items())
         print(f"\r{line}\x1b[K" if self._terminal else line, end="" if self._terminal else "\n",
               file=sys.stderr, flush=True)  # fmt: skip
         self._drawn = True

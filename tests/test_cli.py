@@ -2,11 +2,13 @@
 
 import contextlib
 import csv
+import importlib.machinery
 import io
 import os
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import networkx as nx
@@ -18,6 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import semiring_mm as sm
 from semiring_mm import cli
 from semiring_mm.files import Graph, read_graph
+from semiring_mm.graphs.progress import reporter
 from semiring_mm.plot import draw, great_circle_arcs
 
 ROOT = Path(__file__).parents[1]
@@ -285,6 +288,191 @@ def test_existing_output_needs_force(run, edges, tmp_path):
         assert (tmp_path / name).read_bytes() != b"mine"
 
 
+# --- several devices, and files larger than memory ----------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Stands in for the tiled algorithms: writes what the plain one finds; what it was called with.
+
+    The algorithms have tests of their own.
+    """
+    seen = []
+    plain = {"apsp": sm.apsp, "closure": sm.closure}
+
+    def stand_in(name):
+        def solve(graph, *semiring, **given):
+            seen.append((name, graph, given))
+            own = {k: given[k] for k in ("directed", "return_predecessors")}
+            solved = plain[name](graph, *semiring, **own)
+            arrays = solved if own["return_predecessors"] else (solved,)
+            if given["progress"] is not None:
+                given["progress"](1.0, 1.0)
+            if "out" in given:
+                files = given["out"] if isinstance(given["out"], tuple) else (given["out"],)
+                arrays = [write(*pair) for pair in zip(files, arrays, strict=True)]
+            return tuple(arrays) if own["return_predecessors"] else arrays[0]
+
+        return solve
+
+    for name in plain:
+        monkeypatch.setattr(sm, name, stand_in(name))
+    return seen
+
+
+def write(file, array):
+    assert given_up(file)
+    if file.endswith(".npy"):
+        np.save(file, array)
+        return np.load(file, mmap_mode="r")
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.create_array(file, shape=array.shape, chunks=(2, 3), dtype=array.dtype)
+    stored[...] = array
+    return zarr.open_array(file, mode="r")
+
+
+def given_up(file):
+    """Whether the place is free: the command has taken away what it may overwrite."""
+    return not Path(file).exists()
+
+
+def test_devices_share_the_work(run, edges, tmp_path, calls):
+    code, _, err = run("apsp", edges, "--devices", "0,2", "-o", "D.npy", "--quiet")
+    assert (code, err) == (0, "")
+    ((name, graph, given),) = calls
+    assert name == "apsp"
+    assert given == {
+        "directed": True, "return_predecessors": False, "progress": None, "devices": [0, 2],
+    }  # fmt: skip
+    assert isinstance(graph, Graph)  # of which no matrix was made here
+    assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))
+    assert run("apsp", edges, "--devices", "all", "--semiring", "max_min")[0] == 0
+    assert calls[1][0] == "closure"
+    assert calls[1][2]["devices"] == "all"
+
+
+@pytest.mark.parametrize("form", ["npy", "zarr"])
+def test_a_matrix_in_a_file(run, edges, tmp_path, calls, form):
+    if form == "zarr":
+        pytest.importorskip("zarr")
+    files = f"D.{form}", f"P.{form}"
+    words = ["apsp", edges, "-o", files[0], "--predecessors", files[1], "--memory-limit", "2GB"]
+    words += ["--dtype", "float32", "--from", "D", "--to", "C", "--summary"]
+    code, out, err = run(*words, "--checkpoint", "4", "--device", "cpu")
+    assert (code, err) == (0, "")
+    ((_, graph, given),) = calls
+    assert graph.weight.dtype == np.float32
+    assert given == {
+        "directed": True, "return_predecessors": True, "progress": None, "device": "cpu",
+        "memory_limit": 2 * 10**9, "checkpoint": 4, "out": files, "resume": False,
+    }  # fmt: skip
+    in_memory = run("apsp", edges, "--from", "D", "--to", "C", "--summary")[1]
+    assert out.splitlines()[:-1] == in_memory.splitlines()[:-1]  # but for the time
+    assert sorted(os.listdir(tmp_path)) == ["D." + form, "P." + form, "edges.csv"]
+    for name in files:
+        assert "the file exists; --force overwrites it" in run(*words)[2]
+        assert not given_up(tmp_path / name)
+    assert run(*words, "--force")[0] == 0
+
+
+def test_resuming(run, edges, calls, monkeypatch):
+    assert run("apsp", edges, "-o", "D.npy", "--resume")[0] == 0
+    assert calls[0][2]["resume"] is True
+    assert calls[0][2]["out"] == "D.npy"
+
+    def unfinished(*_, **__):
+        raise FileExistsError("out: D.npy.part is left; resume=True goes on with it")
+
+    monkeypatch.setattr(sm, "apsp", unfinished)
+    code, _, err = run("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")
+    assert code == 2
+    assert err == "semiring-mm: error: out: D.npy.part is left; --resume goes on with it\n"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_a_file_of_floats_is_read_where_it_is(run, tmp_path, calls, dtype):
+    np.save(tmp_path / "a.npy", np.array([[0, 4, 9], [1, 0, 3], [9, 9, 0]], dtype))
+    assert run("apsp", "a.npy", "-o", "D.npy", "--memory-limit", "1MB")[0] == 0
+    (_, graph, _), *_ = calls
+    if dtype == "int64":  # which means no edge by inf as the others do
+        assert graph.dtype == np.float64
+    else:
+        assert isinstance(graph, np.memmap)
+        assert graph.dtype == dtype
+    assert np.load(tmp_path / "D.npy").tolist() == [[0, 4, 7], [1, 0, 3], [9, 9, 0]]
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Stand in for a client and for the functions that take one; what they were called with."""
+    dask_array = pytest.importorskip("dask.array")
+    seen = []
+
+    class Client:
+        def __init__(self, address):
+            self.address = address
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            seen.append("closed")
+
+    def solve(plain):
+        def function(client, graph, *semiring, **given):
+            seen.append((client.address, given))
+            if "checkpoint" in given:
+                Path("D.zarr.steps").mkdir()
+            own = {k: given[k] for k in ("directed", "return_predecessors")}
+            solved = plain(graph, *semiring, **own)
+            if not own["return_predecessors"]:
+                return dask_array.from_array(solved, chunks=2)
+            return tuple(dask_array.from_array(x, chunks=2) for x in solved)
+
+        return function
+
+    contents = {
+        "distributed": {"Client": Client},
+        "semiring_mm.dask": {"apsp": solve(sm.apsp), "closure": solve(sm.closure)},
+    }
+    for name, functions in contents.items():
+        module = types.ModuleType(name)
+        vars(module).update(functions, __spec__=importlib.machinery.ModuleSpec(name, None))
+        monkeypatch.setitem(sys.modules, name, module)
+    return seen
+
+
+def test_workers_of_a_scheduler(run, edges, tmp_path, workers):
+    assert run("apsp", edges, "--scheduler", "tcp://host:8786", "-o", "D.npy")[0] == 0
+    given = {"directed": True, "return_predecessors": False, "progress": None}
+    assert workers == [("tcp://host:8786", given), "closed"]
+    assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))
+    words = ["apsp", edges, "--semiring", "max_min", "--summary", "--from", "D", "--to", "C"]
+    plain = run(*words)[1].splitlines()[:-1]
+    assert run(*words, "--scheduler", "tcp://host:8786")[1].splitlines()[:-1] == plain
+
+
+def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
+    zarr = pytest.importorskip("zarr")
+    words = ["apsp", edges, "--scheduler", "tcp://h:1", "-o", "D.zarr", "--predecessors", "P.npy"]
+    assert run(*words, "--checkpoint", "3") == (0, "", "")
+    assert workers[0][1]["checkpoint"] == ("D.zarr.steps", 3)
+    assert workers[0][1]["resume"] is False
+    assert_array_equal(zarr.open_array("D.zarr")[:], scipy_distances(read_graph(edges)))
+    assert np.load("P.npy").dtype == np.int32
+    assert sorted(os.listdir(tmp_path)) == ["D.zarr", "P.npy", "edges.csv"]
+    assert run(*words, "--force", "--resume")[0] == 0
+    assert workers[2][1]["checkpoint"] == "D.zarr.steps"
+
+
+@pytest.mark.parametrize("option", [["-o", "D.zarr"], ["--scheduler", "tcp://host:1"]])
+def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    code, _, err = run("apsp", edges, *option)
+    assert code == 2
+    assert 'pip install "semiring-mm[' in err
+
+
 # --- how it ends -------------------------------------------------------------------------------
 
 
@@ -314,13 +502,34 @@ def test_existing_output_needs_force(run, edges, tmp_path):
         (["apsp", "edges.csv", "--pairs", "A,B,C"], "expected a pair of nodes, got 'A,B,C'"),
         (["apsp", "edges.csv", "--pairs", "A,Q"], "--pairs: no node 'Q'"),
         (["apsp", "edges.csv", "--pairs", "pairs.csv"], "pairs.csv:2: no node 'Q'"),
-        (["apsp", "edges.csv", "-o", "D.txt"], "--output D.txt: expected a name in .npy, .csv"),
+        (["apsp", "edges.csv", "-o", "D.txt"], "--output D.txt: expected a name in .npy, .zarr"),
         (["apsp", "edges.csv", "-o", "D.csv"], "a CSV file takes the pairs of --pairs"),
         (["apsp", "edges.csv", "-o", "no/D.npy"], "there is no directory no"),
         (["apsp", "edges.csv", "-o", "folder.npy", "--force"], "that is a directory"),
         (["apsp", "edges.csv", "-o", "a.npy", "--predecessors", "a.npy"], "already given"),
         (["apsp", "a.npy", "-o", "a.npy", "--force"], "already given to another file here"),
         (["apsp", "edges.csv", "--plot", "f.bmp"], "--plot f.bmp: expected a name in .png, "),
+        (["apsp", "edges.csv", "--devices", "0,x"], "expected all, or GPUs such as 0,1, got '0,x'"),
+        (["apsp", "edges.csv", "--devices", "1,1"], "expected all, or GPUs such as 0,1"),
+        (["apsp", "edges.csv", "--devices", "all", "--device", "cpu"], "not allowed with argument"),
+        (["apsp", "edges.csv", "--devices", "0", "--scheduler", "tcp://h:1"], "not allowed with"),
+        (["apsp", "edges.csv", "--scheduler", "h:8786"], "address such as tcp://HOST:8786"),
+        (["apsp", "edges.csv", "--scheduler", "tcp://h:1", "--threads", "2"], "--nthreads"),
+        (["apsp", "edges.csv", "--scheduler", "tcp://h:1", "--memory-limit", "1GB"], "dask worker"),
+        (["apsp", "edges.csv", "--memory-limit", "lots"], "expected a size such as '16GB'"),
+        (["apsp", "edges.csv", "--memory-limit", "1GB"], "add --output D.zarr (or D.npy)"),
+        (["apsp", "edges.csv", "--resume"], "add --output D.zarr (or D.npy)"),
+        (["apsp", "edges.csv", "--checkpoint", "0", "-o", "D.npy"], "a positive whole number"),
+        (["apsp", "edges.csv", "--predecessors", "P.zarr"], "add --output D.zarr (or D.npy)"),
+        (
+            ["apsp", "edges.csv", "-o", "D.zarr", "--from", "A", "--to", "B"],
+            "--predecessors P.zarr",
+        ),
+        (["apsp", "edges.csv", "-o", "D.zarr", "--plot", "f.png"], "--plot draws from a .npy file"),
+        (["apsp", "edges.csv", "-o", "D.zarr", "--max-hops", "3"], "take --method floyd_warshall"),
+        (["apsp", "edges.csv", "--devices", "0", "--method", "sparse"], "floyd_warshall"),
+        (["apsp", "edges.csv", "-o", "folder.zarr", "--force"], "that is a directory"),
+        (["apsp", "single.npy", "-o", "D.zarr", "--dtype", "float64"], "single.npy holds float32"),
     ],
 )
 def test_refused(run, edges, tmp_path, arguments, words):
@@ -328,7 +537,9 @@ def test_refused(run, edges, tmp_path, arguments, words):
     (tmp_path / "empty.gr").write_text("p sp 0 0\n")
     (tmp_path / "two.gr").write_text("p sp 2 1\na 1 2 3\n")
     (tmp_path / "pairs.csv").write_text("A,B\nQ,A\n")
+    np.save(tmp_path / "single.npy", np.zeros((2, 2), "f4"))
     (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "folder.zarr").mkdir()
     before = sorted(os.listdir(tmp_path))
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
@@ -473,7 +684,25 @@ def test_progress_bar(monkeypatch, capsys):
     assert "50 %" in line
     assert "1 G/s" in line
     assert "0:02 left" in line
+    assert "cuda:0" not in line
+    clock[0] += 2
+    bar(3e9, 4e9, parts={"cuda:0": 1e9, "cuda:1": 2e9})
+    assert "cuda:0 250 M/s  cuda:1 500 M/s" in capsys.readouterr().err.replace("0.25 G", "250 M")
     bar.close()
+
+
+def test_who_asks_is_told_what_each_device_did():
+    told = []
+
+    def both(done, total, parts=None):
+        told.append((done, total, parts))
+
+    for progress in (both, lambda done, total: told.append((done, total))):
+        tick = reporter(progress, 4.0)
+        tick(2.0, {"cuda:0": 2.0})
+        tick(5.0)
+    assert told == [(2, 4, {"cuda:0": 2}), (4, 4, None), (2, 4), (4, 4)]
+    reporter(max, 4.0)(1.0)  # a built-in function without a signature
 
 
 def test_real_networks_agree_with_scipy(run, tmp_path):

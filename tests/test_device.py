@@ -388,13 +388,20 @@ def test_big_dense_graphs_choose_a_device(monkeypatch):
     monkeypatch.setattr(module, "_GPU_FROM", 60)
     w = graph(60, edges=0.9)
     check(sm.apsp(w), shortest(w), w.dtype)
-    assert seen.pop()
+    assert seen
+    seen.clear()
     sm.apsp(w, device="cpu")
     sm.apsp(w[:50, :50])
     sm.apsp(w, sources=[3])
-    monkeypatch.setattr(engine, "free_memory", lambda: 10_000)
-    sm.apsp(w)
     assert not seen
+    monkeypatch.setattr(engine, "free_memory", lambda: 10_000)
+    streamed = []  # what the device cannot hold streams through it
+    monkeypatch.setattr(module, "close", lambda s, graph, where, **_: streamed.append(where))
+    sm.apsp(w)
+    sm.apsp(w, device="cuda")
+    assert [x.device for x in streamed] == ["cuda", "cuda"]
+    sm.apsp(w, max_hops=2)  # tiles have no way for these
+    assert len(streamed) == 2
 
 
 # --- refusals -----------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ ORDER = """
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
-    graphs.weights tiled.timeline tiled.grid tiled.steps tiled.sources
-    tiled.places tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored tiled.solve
+    graphs.weights tiled.sizes tiled.timeline tiled.grid tiled.steps tiled.sources
+    tiled.places tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
+    tiled.solve
     graphs.apsp graphs.search
     gradients torch jax csgraph
     __init__ plot
@@ -30,8 +31,8 @@ ORDER = """
     cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
-#: Methods that hand over to a module above, imported when they are called.
-UPWARD = {("semirings", "laws")}
+#: Methods and functions that hand over to a module above, imported when they are called.
+UPWARD = {("semirings", "laws"), ("blas", "tiled.solve")}
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx")}
 OPTIONAL = set("cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch zarr".split())

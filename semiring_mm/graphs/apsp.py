@@ -6,17 +6,18 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, gpu_has
+from ..arrays import Call, gpu_engine, gpu_has
 from ..blas import multiply
 from ..cpu import threads
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
+from ..tiled.solve import Where, close
 from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric, symmetrize
 from .kleene import Closure
 from .paths import NO_PREDECESSOR
@@ -47,6 +48,11 @@ def apsp(
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
+    devices: Any = None,
+    out: Any = None,
+    memory_limit: int | str | None = None,
+    checkpoint: int = 1,
+    resume: bool = False,
 ) -> Any:
     """All-pairs shortest paths.
 
@@ -82,12 +88,28 @@ def apsp(
     progress : bool or callable, optional
         True shows a line on the terminal for work over a second; a callable is called with
         (pairs done, pairs in all), and may raise to stop the work.
+    devices : {None, "all"} or sequence of int, optional
+        CUDA devices of this machine to share the work. If all of them together cannot hold the
+        matrix, it stays on the host and streams through them.
+    out : path or (path, path), optional
+        Where the distances go (and the predecessors, if they are wanted): a file that ends in
+        ``.npy``, or a directory that ends in ``.zarr``. The matrix is never whole in memory then.
+        It has another name until it is finished. What is there already is not overwritten.
+    memory_limit : int or str, optional
+        Bytes, or a word such as ``"16GB"``, that tiles may take on the host, beside a result in
+        memory; default half of what is free. The smaller, the more is read and written.
+    checkpoint : int, default 1
+        With `out`: steps (of which there are as many as tiles in a row) from one state on the disk,
+        from which `resume` goes on, to the next.
+    resume : bool, default False
+        With `out`: go on with a run that was stopped or killed.
 
     Returns
     -------
     distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
         Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
-        float64 unless their weights are float32.
+        float64 unless their weights are float32. With `out` the file, open to be read:
+        numpy.memmap or zarr.Array.
     predecessors : ndarray of int32
         Only with `return_predecessors`. ``P[i, j]`` is the node before `j` on a shortest path from
         `i`; -9999 if there is none, and on the diagonal. See :func:`reconstruct_path`.
@@ -96,8 +118,10 @@ def apsp(
     ------
     NegativeCycleError
         With the cycle in it.
-    MemoryError
-        Before any work, if the matrix does not fit in memory.
+    MemoryError, OSError
+        Before any work, if the matrix does not fit in memory, or not on the disk.
+    FileExistsError
+        If there is such a file already.
     OverflowError
         If an integer distance does not fit the dtype.
 
@@ -111,6 +135,10 @@ def apsp(
     bounded treewidth, O(n log n) for planar graphs with the best order. There is no n × n matrix
     beside the result, and with `sources` none at all. Planken, de Weerdt and van der Krogt (2012);
     the sweeps after Delling, Goldberg, Nowatzyk and Werneck (2013).
+
+    `devices`, `out` and `memory_limit` compute in square tiles, n³ pairs (n³/2 undirected); out of
+    core each step reads and writes the matrix once. A run that was killed at any moment can go on,
+    since a step may be repeated on tiles that it has reached.
 
     Examples
     --------
@@ -141,10 +169,10 @@ def apsp(
             )
         if method in ("floyd_warshall", "sparse"):
             raise ValueError("max_hops needs method='squaring' (or 'auto')")
-    s = semirings["min_plus"]
+    where = Where(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
-        s, graph, method, directed, return_predecessors, sources, max_hops, overwrite, device,
-        progress,
+        semirings["min_plus"], graph, method, directed, return_predecessors, sources, max_hops,
+        overwrite, where, progress,
     )  # fmt: skip
 
 
@@ -157,6 +185,11 @@ def closure(
     overwrite: bool = False,
     device: str | None = None,
     progress: Progress = None,
+    devices: Any = None,
+    out: Any = None,
+    memory_limit: int | str | None = None,
+    checkpoint: int = 1,
+    resume: bool = False,
 ) -> Any:
     """The closure ``A* = I ⊕ A ⊕ A² ⊕ …``: the best path between every two nodes.
 
@@ -169,7 +202,8 @@ def closure(
         The semiring's zero means no edge.
     semiring : str or Semiring, default "max_min"
         With an idempotent ⊕.
-    return_predecessors, directed, overwrite, device, progress
+    return_predecessors, directed, overwrite, device, progress, devices, out, memory_limit, \
+    checkpoint, resume
         As for :func:`apsp`.
 
     Returns
@@ -201,8 +235,9 @@ def closure(
             f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
             f"use matrix_power for a fixed number of steps"
         )
+    where = Where(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
-        s, a, "auto", directed, return_predecessors, None, None, overwrite, device, progress
+        s, a, "auto", directed, return_predecessors, None, None, overwrite, where, progress
     )
 
 
@@ -215,10 +250,11 @@ def _solve(
     sources: Any,
     max_hops: int | None,
     overwrite: bool,
-    device: str | None,
+    where: Where,
     progress: Progress,
 ) -> Any:
     reporter(progress, 1.0)  # the argument's own errors come first
+    device = where.device
     dense = isinstance(graph, (np.ndarray, list, tuple)) or (
         (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__"))
         and not hasattr(graph, "tocoo")
@@ -231,9 +267,19 @@ def _solve(
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     edges = None if dense else edge_list(graph, directed=directed)
-    if device is None and sources is None and method != "sparse":
-        count = edges if edges is not None else graph
-        device = "cuda" if _gpu_gains(s, count, method, return_predecessors) else None
+    count = graph if edges is None else edges
+    tiled = not _refused_by_tiles(method, sources, max_hops, overwrite)
+    if device is None and not where and sources is None and _gpu_gains(s, count, method):
+        there = replace(where, device="cuda")
+        if tiled or not _exceeds(there, count, return_predecessors):
+            where, device = there, "cuda"
+    if where or (tiled and _exceeds(where, count, return_predecessors)):
+        _check_tiled(where, method, sources, max_hops, overwrite)
+        matrix = edges if edges is not None else _on_host(graph)
+        return close(
+            s, matrix, where, directed=directed, predecessors=return_predecessors,
+            progress=progress,
+        )  # fmt: skip
     with Call(device, graph if overwrite else None, graph=graph if dense else None) as call:
         if dense and call["graph"].ndim == 3:
             if sources is not None or max_hops is not None:
@@ -270,15 +316,15 @@ def _solve(
         return call.give(task.solve(d, original, rows, labels, progress))
 
 
-def _gpu_gains(s: Semiring, graph: Any, method: str, predecessors: bool) -> bool:
+def _gpu_gains(s: Semiring, graph: Any, method: str) -> bool:
     """Whether a graph on the host is big and dense enough for a GPU, and one is there."""
     if isinstance(graph, EdgeList):
-        n, size = len(graph.nodes), 8
+        n = len(graph.nodes)
     elif type(graph) is np.ndarray and graph.ndim == 2:
-        n, size = graph.shape[0], graph.itemsize
+        n = graph.shape[0]
     else:
         return False
-    if n < _GPU_FROM:
+    if n < _GPU_FROM or method == "sparse":
         return False
     if s.name == "min_plus" and method == "auto":  # which may be sparse
         edges, step = 0, 64
@@ -292,7 +338,66 @@ def _gpu_gains(s: Semiring, graph: Any, method: str, predecessors: bool) -> bool
                     break
         if dense_pairs(n, edges, method, None):
             return False
-    return gpu_has(n * n * (3 * size + 8 * predecessors))
+    return gpu_has(0)
+
+
+def _exceeds(where: Where, graph: Any, predecessors: bool) -> bool:
+    """Whether a graph on the host is to be moved to a device that cannot hold it."""
+    if where.device is None or not where.device.startswith("cuda") or not gpu_has(0):
+        return False
+    if isinstance(graph, EdgeList):
+        n, size = len(graph.nodes), 8
+    elif type(graph) is np.ndarray and graph.ndim == 2:
+        n, size = graph.shape[0], graph.itemsize
+    else:
+        return False
+    number, engine = where.device.partition(":")[2], gpu_engine()
+    with engine.on(int(number) if number.isdecimal() else -1):
+        free = engine.free_memory()
+    # itself, as it came, and half of it for products in place
+    return n >= _GPU_FROM and n * n * (5 * size // 2 + 6 * predecessors) > (free or 1 << 62)
+
+
+def _refused_by_tiles(
+    method: str, sources: Any, max_hops: int | None, overwrite: bool
+) -> list[str]:
+    """What was asked for that tiles have no way for."""
+    given = {
+        "sources": sources is not None, "max_hops": max_hops is not None, "overwrite": overwrite,
+        f"method={method!r}": method not in ("auto", "floyd_warshall"),
+    }  # fmt: skip
+    return [name for name, there in given.items() if there]
+
+
+def _check_tiled(
+    where: Where, method: str, sources: Any, max_hops: int | None, overwrite: bool
+) -> None:
+    for name in _refused_by_tiles(method, sources, max_hops, overwrite):
+        raise ValueError(
+            f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
+            f"memory_limit and resume"
+        )
+    if where.checkpoint < 1:
+        raise ValueError(f"checkpoint is a number of steps from 1 on, got {where.checkpoint}")
+    if where.resume and where.out is None:
+        raise ValueError("resume goes on with a run that had out=PATH: give the same path")
+
+
+def _on_host(graph: Any) -> Any:
+    """A dense graph of which blocks can be had as NumPy arrays."""
+    if isinstance(graph, (list, tuple)):
+        graph = np.asarray(graph)
+    sliced = hasattr(graph, "shape") and hasattr(graph, "dtype") and hasattr(graph, "__getitem__")
+    if not sliced or hasattr(graph, "__cuda_array_interface__"):
+        raise TypeError(
+            f"over tiles a graph is a matrix on the host, a SciPy sparse matrix, a NetworkX graph "
+            f"or a path to a file, got {type(graph).__name__}; copy an array on a device to the "
+            f"host first"
+        )
+    _check_graph(graph)
+    if len(graph.shape) != 2:
+        raise ValueError(f"over tiles there is one graph, (n, n), got shape {graph.shape}")
+    return graph
 
 
 def _own(call: Call, s: Semiring, directed: bool | None) -> tuple[Array, Array | None]:
@@ -315,9 +420,9 @@ def _own(call: Call, s: Semiring, directed: bool | None) -> tuple[Array, Array |
 
 
 def _check_graph(x: Array) -> None:
-    if x.ndim == 3 and x.shape[1] != x.shape[2]:
+    if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
         raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
-    if x.ndim not in (2, 3) or x.shape[-1] != x.shape[-2]:
+    if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
     if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
         raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["Progress", "Tick", "reporter"]
 
@@ -28,7 +29,18 @@ def reporter(progress: Progress, total: float) -> Tick | None:
         raise TypeError(
             f"progress is True, False or a callable progress(done, total), got {progress!r}"
         )
+    if _takes_parts(progress):
+        each: Any = progress
+        return lambda done, parts=None: each(min(done, total), total, parts=parts)
     return lambda done, parts=None: progress(min(done, total), total)
+
+
+def _takes_parts(progress: Callable[..., None]) -> bool:
+    """Whether a callable has a parameter `parts`, for what each device did."""
+    try:
+        return "parts" in inspect.signature(progress).parameters
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
 
 
 class _Line:

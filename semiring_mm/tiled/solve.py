@@ -101,7 +101,7 @@ class Elimination:
         undirected = not self.predecessors and self.directed is not True and self.source.symmetric()
         return Steps.of(weights, symmetric=undirected, predecessors=self.predecessors)
 
-    def solve(self, run: "Run") -> tuple[Any, Any]:
+    def solve(self, run: Run) -> tuple[Any, Any]:
         """What ``run(elimination, weights, steps)`` gives, with cycles named and rounding mended.
 
         Raises
@@ -116,7 +116,7 @@ class Elimination:
             lifted = replace(self, source=LiftedSource(self.source, rounding.potentials))
             return lifted._attempt(run)
 
-    def _attempt(self, run: "Run") -> tuple[Any, Any]:
+    def _attempt(self, run: Run) -> tuple[Any, Any]:
         weights = self.weights()
         try:
             return run(self, weights, self.steps(weights))
@@ -292,9 +292,7 @@ class Where:
         given = self.out if isinstance(self.out, (tuple, list)) else (self.out,)
         if len(given) != 1 + predecessors or not all(isinstance(x, (str, PathLike)) for x in given):
             wanted = "two paths, out=(distances, predecessors)" if predecessors else "a path"
-            raise ValueError(
-                f"out is {wanted} ending in .npy or .zarr, got {self.out!r}"
-            )
+            raise ValueError(f"out is {wanted} ending in .npy or .zarr, got {self.out!r}")
         first, *rest = (Path(x) for x in given)
         return first, rest[0] if rest else None
 
@@ -330,7 +328,9 @@ def close(
     return found if predecessors else found[0]
 
 
-def product(s: Semiring, a: Any, b: Any, where: Where, dtype: np.dtype[Any]) -> Any:
+def product(
+    s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], where: Where, progress: Progress
+) -> Any:
     """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.
 
     Parameters
@@ -341,6 +341,7 @@ def product(s: Semiring, a: Any, b: Any, where: Where, dtype: np.dtype[Any]) -> 
     """
     devices, limit, paths = where.indices(), where.limit(), where.paths(False)
     (m, depth), n = a.shape, b.shape[1]
+    tick = reporter(progress, float(m) * n * depth)
     wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
     if paths is None:
         check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
@@ -356,7 +357,7 @@ def product(s: Semiring, a: Any, b: Any, where: Where, dtype: np.dtype[Any]) -> 
                     (rows.stop - rows.start, columns.stop - columns.start), zero, wide
                 )
             )
-            blocks.multiply(_reader(a, wide), _reader(b, wide))
+            blocks.multiply(_reader(a, wide), _reader(b, wide), tick)
             c = np.empty((m, n), dtype)
             for i in range(blocks.grid.count):
                 rows = blocks.grid.part(i)
@@ -369,7 +370,7 @@ def product(s: Semiring, a: Any, b: Any, where: Where, dtype: np.dtype[Any]) -> 
     into = np.empty((m, n), dtype) if paths is None else paths[0]
     return multiply_streamed(
         s, _Cast(a, dtype), _Cast(b, dtype), out=into, devices=devices, memory_limit=limit,
-        checkpoint=where.checkpoint, resume=where.resume,
+        checkpoint=where.checkpoint, resume=where.resume, tick=tick,
     )  # fmt: skip
 
 
