@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib.util
 import os
 import subprocess
@@ -86,8 +85,7 @@ def _cpu(args: argparse.Namespace) -> int:
     from . import cases, ceilings
 
     options = cases.Options(args.threads, full=args.full, quick=args.quick)
-    about = {"machine": machine.describe(), "versions": machine.versions(), "threads": args.threads}
-    return _run(args, cases.CASES, options, ceilings, about, about["machine"]["cpu"])
+    return _run(args, cases.CASES, options, ceilings)
 
 
 def _tune() -> int:
@@ -115,12 +113,7 @@ def _gpu(args: argparse.Namespace) -> int:
         gpu.compile_share(i, n, _chosen(args, gpu.CASES), options)
         return 0
     _compile_ahead(args)
-    about = {
-        "machine": machine.describe_device(), "versions": machine.device_versions(), "threads": 0,
-    }  # fmt: skip
-    clock = gpu.Events()
-    name = about["machine"]["gpu"]
-    return _run(args, gpu.CASES, options, gpu_ceilings, about, name, clock)
+    return _run(args, gpu.CASES, options, gpu_ceilings, gpu.Events())
 
 
 def _compile_ahead(args: argparse.Namespace) -> None:
@@ -143,10 +136,12 @@ def _chosen(args: argparse.Namespace, table: Sequence[Any]) -> list[Any]:
 
 
 def _run(
-    args: argparse.Namespace, table: Sequence[Any], options: Any, source: Any,
-    about: dict[str, Any], name: str, clock: Any = None,
-) -> int:  # fmt: skip
-    """Measure the chosen lines of a table, with ceilings from the module `source`."""
+    args: argparse.Namespace, table: Sequence[Any], options: Any, source: Any, clock: Any = None
+) -> int:
+    """Measure the chosen lines of a table, with ceilings from the module `source`.
+
+    A device has a clock of its own.
+    """
     from . import report
     from .measure import UNITS, sample
 
@@ -158,14 +153,8 @@ def _run(
             file=sys.stderr,
         )
         return 2
-    started = datetime.datetime.now().astimezone().replace(microsecond=0)
-    result: dict[str, Any] = {
-        "format": 1,
-        "date": started.isoformat(),
-        "commit": machine.commit(),
-        "arguments": {"quick": args.quick, "full": args.full, "only": args.only},
-        **about,
-    }
+    arguments = {"quick": args.quick, "full": args.full, "only": args.only}
+    result = report.begin(options.threads, on_device=args.what == "gpu", arguments=arguments)
     print(report.heading(result), flush=True)
     ceilings = Ceilings(source, quick=args.quick)
     lines, failed = [], False
@@ -190,14 +179,7 @@ def _run(
     ceilings.again()
     print("\n" + report.ceilings_text(ceilings.raw()), flush=True)
     result |= {"lines": lines, "ceilings": ceilings.raw()}
-    out = args.out
-    if out is None and not (args.quick or args.only):
-        file = f"{args.what}-{machine.slug(name)}-{started.date()}.json"
-        out = machine.ROOT / "bench" / "results" / file
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(report.dumps(result), encoding="utf-8")
-        print(f"\nraw results: {out}")
+    report.keep(result, args.what, args.out, scratch=bool(args.quick or args.only))
     return int(failed)
 
 

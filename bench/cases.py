@@ -70,12 +70,12 @@ class Case:
 
     def lines(self, options: Options) -> Iterator[Line]:
         """The case's lines, each built just before it is asked for; its threads are set."""
+        before = sm.get_num_threads()
         for size in self.wanted(options):
             if options.threads:
                 sm.set_num_threads(self.threads or options.threads)
             yield self.line(size, options)
-        if options.threads:
-            sm.set_num_threads(options.threads)
+        sm.set_num_threads(before)
 
 
 def rival(name: str, module: str, make: Callable[[Any], Callable[[], Any]], work: float = 0) -> Any:

@@ -8,7 +8,6 @@ Those who share a line take turns, as in ``python -m bench``.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,28 +31,14 @@ def main(words: list[str] | None = None) -> int:
         return _renew()
     import jax
 
-    about = machine.describe()
-    result: dict[str, Any] = {
-        "format": 1,
-        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
-        "commit": machine.commit(),
-        "machine": about,
-        "versions": machine.versions() | {"jax": jax.__version__},
-        "threads": about["cores"],
-        "lines": [],
-    }
+    result = report.begin(machine.cores())
+    result["versions"]["jax"] = jax.__version__
     with jax.default_device(jax.devices("cpu")[0]):
-        for line in _lines(32 if args.quick else 512, about["cores"]):
+        for line in _lines(32 if args.quick else 512, result["threads"]):
             sample(line, quick=args.quick)
             result["lines"].append(line.raw())
             print(row(line), flush=True)
-    out = args.out
-    if out is None and not args.quick:
-        name = f"jax-cpu-{machine.slug(about['cpu'])}-{result['date'][:10]}.json"
-        out = report.RESULTS / name
-    if out is not None:
-        out.write_text(report.dumps(result), encoding="utf-8")
-        print(f"raw results: {out}")
+    report.keep(result, "jax-cpu", args.out, scratch=args.quick)
     return 0
 
 

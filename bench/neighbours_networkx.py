@@ -8,7 +8,6 @@ the table from the newest results.
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
 import json
 import random
@@ -131,21 +130,13 @@ CASES = [
 
 
 def measure(quick: bool) -> dict[str, Any]:
-    lines = []
+    result = report.begin(machine.cores())
     for case in CASES:
         line = case.line(quick)
         sample(line, quick=quick)
         print(f"{line.case:62}{line.size:30}{compared(line)}", flush=True)
-        lines.append(line.raw())
-    return {
-        "format": 1,
-        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
-        "commit": machine.commit(),
-        "machine": machine.describe(),
-        "versions": machine.versions(),
-        "threads": machine.cores(),
-        "lines": lines,
-    }
+        result["lines"].append(line.raw())
+    return result
 
 
 def compared(line: Line) -> str:
@@ -189,9 +180,7 @@ def main() -> None:
         result = measure(args.quick)
         if args.quick:
             return
-        name = f"{machine.slug(result['machine']['cpu'])}-{result['date'][:10]}"
-        path = report.RESULTS / f"neighbours-networkx-{name}.json"
-        path.write_text(report.dumps(result), encoding="utf-8")
+        report.keep(result, "neighbours-networkx", None, scratch=False)
     path = newest()
     result = json.loads(path.read_text(encoding="utf-8"))
     report.put(PAGE, table(result, f"bench/results/{path.name}"), "networkx")

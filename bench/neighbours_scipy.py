@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import sys
@@ -26,7 +25,7 @@ from .cases import OURS, Case, Options, rival
 from .measure import Contender, Line, Skip, sample
 
 PAGES = {"scipy": "docs/scipy.md", "einsum": "docs/einsum.md"}
-PREFIX = "neighbours-scipy-"
+KIND = "neighbours-scipy"
 
 
 # Shortest paths
@@ -225,7 +224,7 @@ def table(result: dict[str, Any], page: str, source: str) -> str:
 def renew() -> int:
     """Both pages from the newest results."""
     found = sorted(
-        report.RESULTS.glob(f"{PREFIX}*.json"), key=lambda p: json.loads(p.read_text())["date"]
+        report.RESULTS.glob(f"{KIND}-*.json"), key=lambda p: json.loads(p.read_text())["date"]
     )
     if not found:
         print("bench: no results of this module below bench/results", file=sys.stderr)
@@ -252,13 +251,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return renew()
     threads = sm.get_num_threads()
     options = Options(threads, full=args.full, quick=args.quick)
-    started = datetime.datetime.now().astimezone().replace(microsecond=0)
     versions = machine.versions(("numpy", "scipy", "torch", "opt_einsum"))
-    result: dict[str, Any] = {
-        "date": started.isoformat(), "commit": machine.commit(), "threads": threads,
-        "machine": machine.describe(), "versions": versions,
-        "lines": {},
-    }  # fmt: skip
+    result = report.begin(threads) | {"versions": versions, "lines": {}}
     for page, cases in CASES.items():
         result["lines"][page] = []
         for case in cases:
@@ -269,13 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 result["lines"][page].append(line.raw())
                 line.check = None
                 line.contenders.clear()  # their data may fill the memory
-    file = f"{PREFIX}{machine.slug(result['machine']['cpu'])}-{started.date()}.json"
-    out = args.out or (None if args.quick else report.RESULTS / file)
-    if out is None:
-        return 0
-    out.write_text(report.dumps(result), encoding="utf-8")
-    print(f"\nraw results: {out}")
-    return 0 if args.out else renew()
+    kept = report.keep(result, KIND, args.out, scratch=args.quick)
+    return 0 if args.out or not kept else renew()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ much memory a step needs at most is taken from a process of its own for each.
 from __future__ import annotations
 
 import argparse
-import datetime
 import re
 import subprocess
 import sys
@@ -40,31 +39,14 @@ def main(words: list[str] | None = None) -> int:
         print(_memory(*args.memory, args.device, args.quick))
         return 0
     result = _measure(args.device, args.quick)
-    out = args.out
-    if out is None and not args.quick:
-        m = result["machine"]
-        name = f"torch-{args.device}-{machine.slug(m.get('gpu', m.get('cpu')))}"
-        out = report.RESULTS / f"{name}-{result['date'][:10]}.json"
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(report.dumps(result), encoding="utf-8")
-        print(f"raw results: {out}")
+    report.keep(result, f"torch-{args.device}", args.out, scratch=args.quick)
     return 0
 
 
 def _measure(device: str, quick: bool) -> dict[str, Any]:
     import torch
 
-    on_device = device == "cuda"
-    result: dict[str, Any] = {
-        "format": 1,
-        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
-        "commit": machine.commit(),
-        "machine": machine.describe_device() if on_device else machine.describe(),
-        "versions": machine.device_versions() if on_device else machine.versions(),
-        "threads": torch.get_num_threads(),
-        "lines": [],
-    }
+    result = report.begin(torch.get_num_threads(), on_device=device == "cuda")
     result["versions"]["torch"] = torch.__version__
     for name, make in LINES.items():
         size, inputs, steps = make(device, quick)

@@ -9,8 +9,6 @@ error over that of the result), and of the worst entry, over the sum of the abso
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -88,18 +86,9 @@ def main(words: list[str] | None = None) -> int:
         if found is None or not report.put(TARGET, table(found, source), "precision"):
             raise SystemExit(f"no results, or no place for them in {TARGET}")
         return 0
-    result = {
-        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
-        "commit": machine.commit(),
-        "machine": machine.describe_device(),
-        "versions": machine.device_versions(),
-        "lines": [errors(name, n) for name in ("normal", "uniform", "wide") for n in SIZES],
-    }
-    out = args.out
-    if out is None:
-        name = f"precision-{machine.slug(result['machine']['gpu'])}-{result['date'][:10]}.json"
-        out = report.RESULTS / name
-    out.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    result = report.begin(0, on_device=True)
+    result["lines"] = [errors(name, n) for name in ("normal", "uniform", "wide") for n in SIZES]
+    out = report.keep(result, "precision", args.out, scratch=False)
     print(table(result, str(out)))
     return 0
 

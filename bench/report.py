@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -145,6 +146,40 @@ def dumps(result: dict[str, Any]) -> str:
     short = re.sub(r"\d+\.\d{4,}(e-?\d+)?(?=,?\n)", lambda m: f"{float(m[0]):.6g}", lines)
     samples = r"\[\s+([-\d.e+,\s]+?)\s+\]"
     return re.sub(samples, lambda m: f"[{' '.join(m[1].split())}]", short) + "\n"
+
+
+# Raw results
+
+
+def begin(threads: int, *, on_device: bool = False, **more: Any) -> dict[str, Any]:
+    """Raw results without lines: when, on what and of which commit. A device has 0 threads."""
+    return {
+        "format": 1,
+        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
+        "commit": machine.commit(),
+        **more,
+        "machine": machine.describe_device() if on_device else machine.describe(),
+        "versions": machine.device_versions() if on_device else machine.versions(),
+        "threads": threads,
+        "lines": [],
+    }
+
+
+def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) -> Path | None:
+    """Write raw results to `out`, by default bench/results/KIND-MACHINE-DATE.json.
+
+    Those of a `scratch` run are only kept where `out` says so. Gives the file, if there is one.
+    """
+    if out is None:
+        if scratch:
+            return None
+        m = result["machine"]
+        where = machine.slug(m.get("gpu") or m["cpu"])
+        out = RESULTS / f"{kind}-{where}-{result['date'][:10]}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(dumps(result), encoding="utf-8")
+    print(f"\nraw results: {out}")
+    return out
 
 
 # The README's table and figure

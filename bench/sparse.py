@@ -7,7 +7,6 @@ newest tables again.
 from __future__ import annotations
 
 import argparse
-import datetime
 import functools
 import json
 import sys
@@ -163,12 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return renew()
     threads = 0 if args.gpu else sm.get_num_threads()
     options = Options(threads, quick=args.quick)
-    started = datetime.datetime.now().astimezone().replace(microsecond=0)
-    result: dict[str, Any] = {
-        "format": 1, "date": started.isoformat(), "commit": machine.commit(), "threads": threads,
-        "machine": machine.describe_device() if args.gpu else machine.describe(),
-        "versions": machine.device_versions() if args.gpu else machine.versions(), "lines": [],
-    }  # fmt: skip
+    result = report.begin(threads, on_device=args.gpu)
     clock: Wall | None = None
     if args.gpu:
         from . import gpu_ceilings as ceilings
@@ -192,16 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result["lines"].append(line.raw())
             line.check = None
             line.contenders.clear()  # their data may fill the memory
-    what = f"sparse-{'gpu' if args.gpu else 'cpu'}"
-    name = machine.slug(result["machine"]["gpu" if args.gpu else "cpu"])
-    out = args.out
-    if out is None:
-        if args.quick or args.only:
-            return 0
-        out = report.RESULTS / f"{what}-{name}-{started.date()}.json"
-    out.write_text(report.dumps(result), encoding="utf-8")
-    print(f"\nraw results: {out}")
-    return 0 if args.out else renew()
+    kind = f"sparse-{'gpu' if args.gpu else 'cpu'}"
+    kept = report.keep(result, kind, args.out, scratch=bool(args.quick or args.only))
+    return 0 if args.out or not kept else renew()
 
 
 if __name__ == "__main__":

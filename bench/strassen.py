@@ -9,7 +9,6 @@ in ``python -m bench``.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,15 +49,7 @@ def main(words: list[str] | None = None) -> int:
     if args.table:
         return _renew()
     result = _measure(args.device, args.quick)
-    out = args.out
-    if out is None and not args.quick:
-        m = result["machine"]
-        name = f"strassen-{args.device}-{machine.slug(m.get('gpu', m.get('cpu')))}"
-        out = report.RESULTS / f"{name}-{result['date'][:10]}.json"
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(report.dumps(result), encoding="utf-8")
-        print(f"raw results: {out}")
+    report.keep(result, f"strassen-{args.device}", args.out, scratch=args.quick)
     return 0
 
 
@@ -72,19 +63,11 @@ def _measure(device: str, quick: bool) -> dict[str, Any]:
         from .gpu import Events
 
         xp, clock = cupy, Events()
-    result: dict[str, Any] = {
-        "format": 1,
-        "date": datetime.datetime.now().astimezone().replace(microsecond=0).isoformat(),
-        "commit": machine.commit(),
-        "machine": machine.describe_device() if on_device else machine.describe(),
-        "versions": machine.device_versions() if on_device else machine.versions(),
-        "threads": 0 if on_device else sm.get_num_threads(),
-        "lines": [],
-        "errors": [],
-    }
+    threads = 0 if on_device else sm.get_num_threads()
+    result = report.begin(threads, on_device=on_device) | {"errors": []}
     for dtype, sizes in SIZES[device].items():
         for n in (32, 33) if quick else sizes:
-            line = _line(xp, n, dtype, result["threads"])
+            line = _line(xp, n, dtype, threads)
             sample(line, quick=quick, clock=clock)
             result["lines"].append(line.raw())
             print(report.text(line), flush=True)

@@ -130,11 +130,11 @@ struct TensorProduct {
         for (int t = 0; t < tiles; ++t) {
           take(d, t > 0);
           multiply_wait<1>();
-          if (t > 0) release(1);
+          if (t > 0) release();
           next();
         }
         multiply_wait<0>();
-        release(1);
+        release();
         store(p, d, share);
       } else {
         Word sum[Tile::BN / 2], e[Tile::BN / 2];  // [BN / 8][2][2]
@@ -168,7 +168,7 @@ struct TensorProduct {
   template <int PENDING>
   SR_FN void add(Word (&sum)[Tile::BN / 2], const Word (&d)[Tile::BN / 2]) {
     multiply_wait<PENDING>();
-    release(1);
+    release();
 #pragma unroll
     for (int i = 0; i < Tile::BN / 2; ++i) sum[i] += d[i];
   }
@@ -194,10 +194,10 @@ struct TensorProduct {
                                                join || s > 0);
   }
 
-  // The stage `back` turns ago may be filled again.
-  SR_FN void release(int back) {
+  // The stage before this one may be filled again.
+  SR_FN void release() {
     if (threadIdx.x % 32) return;
-    empty[(stage + STAGES - back) % STAGES].arrive();
+    empty[(stage + STAGES - 1) % STAGES].arrive();
   }
 
   SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const Share& share) {

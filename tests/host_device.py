@@ -8,6 +8,7 @@ size.
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import mmap
 import os
@@ -27,9 +28,10 @@ COMPILED = HERE.parent / ".pytest_cache" / "kernels"
 KEPT = 3 * 86400  # seconds: every change of a header leaves a set of libraries behind
 FLAGS = (
     "-std=c++17", "-O0", "-ffp-contract=off", "-DSR_HOST", f"-I{KERNELS}", f"-I{HERE / 'host'}",
-    "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment",
-    "-shared", "-fPIC",
+    "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment", "-fPIC",
 )  # fmt: skip
+#: host.h has what the sanitizer calls; its library and C++'s would only be searched in vain.
+LINK = ("-shared", "-nodefaultlibs", "-lm", "-lc", "-lgcc")
 BITS = {"bfloat16": "uint16"}  # dtypes that NumPy has not
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
@@ -73,7 +75,7 @@ class HostDevice:
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
         self.launched: list[str] = []  # the source of each launch
-        for old in COMPILED.glob("*.so"):
+        for old in COMPILED.glob("*"):
             with contextlib.suppress(FileNotFoundError):  # another process removed it
                 if time.time() - old.stat().st_mtime > KEPT:
                     old.unlink()
@@ -94,18 +96,43 @@ class HostDevice:
 
 def compiled(source: str) -> Path:
     """The library of a kernel, from the cache of the test-suite where it is there."""
-    headers = {**device.headers(), "host.h": (HERE / "host" / "host.h").read_text()}
-    parts = (source, LAUNCH, compiler(), *FLAGS, *headers.values())
-    path = COMPILED / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
+    headers = parsed_headers()
+    path = headers.with_name(f"{digest(headers.name, source, LAUNCH, *LINK)}.so")
     if not path.exists():
-        COMPILED.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
-        command = (compiler(), *FLAGS, "-x", "c++", "-", "-o", str(fresh))
-        done = subprocess.run(command, input=source + LAUNCH, text=True, capture_output=True)
-        if done.returncode:
-            raise RuntimeError(f"{done.stderr}\nin\n{source}")
-        fresh.replace(path)
+        make(path, source + LAUNCH, "-include", str(headers), "-x", "c++", "-", *LINK)
     return path
+
+
+@functools.cache
+def parsed_headers() -> Path:
+    """What most kernels include, read by the compiler once for all of them."""
+    headers = {**device.headers(), "host.h": (HERE / "host" / "host.h").read_text()}
+    path = COMPILED / f"{digest(compiler(), *FLAGS, *headers, *headers.values())}.h"
+    parsed = path.with_name(f"{path.name}.gch")  # where the compiler looks for it
+    if not parsed.exists():
+        COMPILED.mkdir(parents=True, exist_ok=True)
+        fresh(path).write_text('#include "product.cuh"\n')
+        fresh(path).replace(path)
+        make(parsed, "", "-x", "c++-header", str(path))
+    return path
+
+
+def make(path: Path, text: str, *arguments: str) -> None:
+    """Compile to a file."""
+    command = (compiler(), *FLAGS, *arguments, "-o", str(fresh(path)))
+    done = subprocess.run(command, input=text, text=True, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"{done.stderr}\nin\n{text}")
+    fresh(path).replace(path)
+
+
+def fresh(path: Path) -> Path:
+    """A name beside it, of this thread alone: others may make the same file at once."""
+    return path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+
+
+def digest(*parts: str) -> str:
+    return hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype, fill: float) -> np.ndarray:

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import semiring_mm as sm
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
@@ -62,6 +64,21 @@ def test_raw_results_say_what_was_measured(quick):
             assert all(rate > 0 for samples in forms.values() for rate in samples)
 
 
+def test_raw_results_are_kept_by_kind_machine_and_day(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    result = report.begin(2, arguments={})
+    result["machine"]["cpu"] = "A Core (TM) 3"
+    assert report.keep(result, "some", None, scratch=True) is None
+    assert not list(tmp_path.iterdir())
+    kept = report.keep(result, "some", None, scratch=False)
+    assert kept == tmp_path / "results" / f"some-a-core-tm-3-{result['date'][:10]}.json"
+    named = report.keep(result, "some", tmp_path / "new" / "raw.json", scratch=True)
+    for path in (kept, named):
+        assert json.loads(path.read_text(encoding="utf-8")) == json.loads(report.dumps(result))
+    result["machine"]["gpu"] = "A Card"
+    assert report.keep(result, "some", None, scratch=False).name.startswith("some-a-card-")
+
+
 def test_a_wrong_product_stops_the_run():
     a, b = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
     right = Contender("right", lambda: a @ b)
@@ -88,8 +105,10 @@ def test_reference_paths():
 def test_a_missing_file_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("SEMIRING_MM_DATA", str(tmp_path))
     case = cases.Case("apsp nowhere", cases.network("nowhere.gr"), (0,))
-    (line,) = case.lines(cases.Options(threads=1))
+    before = sm.get_num_threads()
+    (line,) = case.lines(cases.Options(threads=before + 1))
     assert report.text(line).endswith("skipped: no file nowhere.gr")
+    assert sm.get_num_threads() == before
 
 
 def test_rounds_take_turns():

@@ -636,17 +636,32 @@ def whole(rng, shape, dtype, precision, right=False):
     return rng.integers(-most, most + 1, shape).astype(dtype)
 
 
-@pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
-@pytest.mark.usefixtures("tensor_cores")
-def test_tensor_cores(name, dtype, precision, monkeypatch):
+#: Of Hopper's instructions, and of a warp's for chips before and after it: their name in the
+#: source, and (m, k, n) for row-major operands, for column-major ones and for others.
+BY_ARCH = {
+    90: ("sr::TensorProduct<", (136, 70, 264), (72, 136, 264), (65, 67, 259)),
+    80: ("sr::Matrix", (40, 64, 72), (32, 136, 64), (33, 67, 35)),
+}
+
+
+@pytest.mark.parametrize(
+    ("arch", "name", "dtype", "precision"),
+    [(90, *case) for case in PRECISIONS] + [(80, *case) for case in PRECISIONS[:3]],
+    ids=str,
+)
+@pytest.mark.usefixtures("tensor_cores", "small_tiles")
+def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     """Tiles and their edges, more of them than blocks, in every layout."""
+    monkeypatch.setattr(HOST, "arch", arch)
     monkeypatch.setattr(HOST, "sms", 2)
     dtype = np.dtype(dtype)
-    layouts = ("CCC", "FFF", "ops") if dtype.itemsize == 2 else ("CCC", "ops")  # copies but for 2
+    used, rows, columns, odd = BY_ARCH[arch]
+    copied = arch == 90 and dtype.itemsize != 2  # to row-major ones, whatever they were
+    layouts = {"CCC": rows, "ops": odd} | ({} if copied else {"FFF": columns})
 
     def run(how):
         rng = np.random.default_rng(21)
-        m, k, n = {"C": (136, 70, 264), "F": (72, 136, 264)}.get(how[0], (65, 67, 259))
+        m, k, n = layouts[how]
         a = whole(rng, (m, k), dtype, precision)
         b = whole(rng, (k, n), dtype, precision, right=True)
         result = multiply(name, a, b, how=how, known=None, precision=precision)
@@ -654,7 +669,8 @@ def test_tensor_cores(name, dtype, precision, monkeypatch):
 
     HOST.launched.clear()
     on_all_cores(run, layouts)
-    assert sum("sr::TensorProduct<" in x for x in HOST.launched) == len(layouts)
+    products = [text for text in HOST.launched if "using Product = " in text]
+    assert sum(used in text for text in products) == len(layouts)
 
 
 @pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
@@ -695,26 +711,6 @@ def test_an_entry_that_has_no_two_parts(entry):
     a[3, 4] = entry
     emulated = multiply("plus_times", a, b, known=None, precision="float32_emulated")
     assert_array_equal(emulated, multiply("plus_times", a, b, known=None, precision="ieee"))
-
-
-@pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS[:3], ids=str)
-@pytest.mark.usefixtures("small_tiles")
-def test_matrix_instructions(name, dtype, precision, monkeypatch):
-    """Those of a warp, for chips before and after Hopper."""
-    monkeypatch.setattr(HOST, "arch", 80)
-    dtype = np.dtype(dtype)
-
-    def run(how):
-        rng = np.random.default_rng(24)
-        m, k, n = {"C": (40, 64, 72), "F": (32, 136, 64)}.get(how[0], (33, 67, 35))
-        a = whole(rng, (m, k), dtype, precision)
-        b = whole(rng, (k, n), dtype, precision, right=True)
-        result = multiply(name, a, b, how=how, known=None, precision=precision)
-        check(name, result, reference.product(name, a, b))
-
-    HOST.launched.clear()
-    on_all_cores(run, ("CCC", "FFF", "ops"))
-    assert all("sr::Matrix" in x for x in HOST.launched)
 
 
 def test_tensor_cores_round_as_they_say():

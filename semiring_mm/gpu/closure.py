@@ -13,7 +13,7 @@ from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
 from .source import algebra, pack, word_size
-from .views import address, aligned, strides
+from .views import address, strides, wide_along
 
 __all__ = ["BASE", "closure_batch", "closure_block", "closure_source", "shape"]
 
@@ -143,7 +143,7 @@ def _close(
     if way.shared > here.shared_limit:
         return False
     steps = [(0, 0, 0) if x is None else strides(x) for x in (a, out, predecessors)]
-    wide = way.side > 0 and n % 4 == 0 and all(map(_by_fours, (a, out, predecessors)))
+    wide = way.side > 0 and all(x is None or wide_along(x, -1) for x in (a, out, predecessors))
     ends = (_bits(x, a.dtype) for x in semiring.identities(a.dtype))
     params = pack((*map(address, (a, out, predecessors)), *sum(steps, ()), *ends), (n,))
     source = closure_source(plan, way.side, way.entries, wide, fresh, marks)
@@ -153,11 +153,3 @@ def _close(
 
 def _bits(x: Any, dtype: np.dtype[Any]) -> int:
     return int.from_bytes(np.array(x, dtype).tobytes().ljust(8, b"\0"), "little", signed=True)
-
-
-def _by_fours(x: Array | None) -> bool:
-    """Whether four entries of a row can be read at once."""
-    if x is None:
-        return True
-    steps = strides(x)
-    return steps[2] == 1 and aligned(address(x), x.itemsize, steps[:2], 4)

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import device
 from .source import STORAGE, pack
-from .views import address, aligned, strides
+from .views import address, strides, wide_along
 
 __all__ = ["combine", "combine_source"]
 
@@ -60,17 +60,13 @@ def combine(sums: Sums, arrays: Sequence[Array]) -> None:
     if not m * n:
         return
     here = device.current()
-    places, steps = [address(x) for x in arrays], [strides(x)[1:] for x in arrays]
     chunk = 16 // size
-    wide = n % chunk == 0 and all(
-        column == 1 and aligned(place, size, (row,), chunk)
-        for place, (row, column) in zip(places, steps, strict=True)
-    )
+    wide = all(wide_along(x, -1, chunk) for x in arrays)
     chunks = n // chunk if wide else n
     lanes = min(_THREADS, 1 << (chunks - 1).bit_length())
     segments = -(-chunks // lanes)
-    rows, columns = zip(*steps, strict=True)
-    params = pack((*places, *rows, *columns, m, n, segments), (lanes,))
+    rows, columns = zip(*(strides(x)[1:] for x in arrays), strict=True)
+    params = pack((*map(address, arrays), *rows, *columns, m, n, segments), (lanes,))
     blocks = segments * -(-m // (_THREADS // lanes))
     source = combine_source(dtype, sums, len(arrays), wide)
     here.kernel(source).launch(blocks, _THREADS, 0, params)

@@ -59,7 +59,7 @@ from .tensor import kind_of as kind_of_tensors
 from .tensor import tensor_product
 from .tiles import choose
 from .vector import gemv
-from .views import address, aligned, scaled, strides
+from .views import address, reading, scaled, strides, wide_along
 
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Facts", "closure_batch", "closure_block",
@@ -290,16 +290,11 @@ def _prepare(
     )
     tile, size = chosen.tile, word_size(plan)
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
-    a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)
-    b_k = b_at[1] == 1 and not (b_at[2] == 1 and n > 1)
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
-        plan, step.name, tile, a_k,
-        _wide(a, a_at, 2 if a_k else 1, 4), b_k,
-        _wide(b, b_at, 1 if b_k else 2, 4 if b_k else elements),
-        c_at[2] == 1 and n % group == 0 and aligned(address(c), c.itemsize, c_at[:2], group),
-        arg is not None,
+        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
+        wide_along(c, -1, group), arg is not None,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
     split = tiles_m * tiles_n * batch - chosen.whole
@@ -315,8 +310,9 @@ def _prepare(
         last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::JoinParts's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
-        turned = not b_k and m >= _WORTH_A_TURN
-        last = here.kernel(find_source(kernel, k % 4 == 0 if turned else b_k and kernel.b_wide))
+        turned = not kernel.b_k and m >= _WORTH_A_TURN
+        wide = k % 4 == 0 if turned else kernel.b_k and kernel.b_wide
+        last = here.kernel(find_source(kernel, wide))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)
@@ -328,13 +324,3 @@ def _prepare(
         split * chosen.splits * tile.bm * tile.bn * size,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, turned,
     )  # fmt: skip
-
-
-def _wide(x: Array, at: tuple[int, int, int], unit: int, elements: int) -> bool:
-    """Whether the kernel may read `elements` at a time along the axis `unit`."""
-    return (
-        at[unit] == 1
-        and x.shape[unit - 3] % elements == 0
-        and elements * x.itemsize <= 32
-        and aligned(address(x), x.itemsize, (at[0], at[3 - unit]), elements)
-    )

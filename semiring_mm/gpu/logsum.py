@@ -20,7 +20,7 @@ from ..semirings import Semiring
 from . import device
 from .source import algebra, flags, pack, word_size
 from .tiles import Tile
-from .views import address, aligned, strides
+from .views import address, reading, strides
 
 __all__ = ["LOG_SUM", "SHIFT", "log_sum_source", "product", "serves", "settle_source",
            "shift_source"]  # fmt: skip
@@ -165,21 +165,8 @@ def _settle(
     )  # fmt: skip
     if shifted:
         here.kernel(settle_source(plan, tile)).launch(blocks, tile.threads, 0, params)
-    a_k = a_at[2] == 1 and not (a_at[1] == 1 and m > 1)
-    b_k = b_at[1] == 1 and not (b_at[2] == 1 and n > 1)
-    source = log_sum_source(
-        plan, tile, a_k, _wide(a, a_at, 2 if a_k else 1), b_k, _wide(b, b_at, 1 if b_k else 2)
-    )
+    source = log_sum_source(plan, tile, *reading(a, -1, m), *reading(b, -2, n))
     here.kernel(source).launch(blocks, tile.threads, tile.shared(word_size(plan)), params)
-
-
-def _wide(x: Array, at: tuple[int, int, int], unit: int) -> bool:
-    """Whether four elements can be read at once along an axis, wherever the kernel looks."""
-    return (
-        at[unit] == 1
-        and x.shape[unit - 3] % 4 == 0
-        and aligned(address(x), x.itemsize, (at[0], at[3 - unit]), 4)
-    )
 
 
 # --- the text of the kernels --------------------------------------------------------------------

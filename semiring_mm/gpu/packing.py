@@ -9,7 +9,7 @@ import numpy as np
 
 from . import device
 from .source import pack
-from .views import address, aligned, strides
+from .views import address, aligned, strides, wide_along
 
 __all__ = ["pack_source", "packed_bits"]
 
@@ -41,10 +41,8 @@ def packed_bits(b: Array) -> Array:
         return out
     steps = strides(b)
     by_rows = abs(steps[1]) < abs(steps[2]) and k > 1
-    if by_rows:
-        wide = steps[1] == 1 and k % 4 == 0 and aligned(address(b), 1, (steps[0], steps[2]), 4)
-    else:
-        wide = steps[2] == 1 and aligned(address(b), 1, steps[:2], 16)
+    by_16 = steps[2] == 1 and aligned(address(b), 1, steps[:2], 16)  # a row may end anywhere
+    wide = wide_along(b, -2) if by_rows else by_16
     rows = 4 if wide and by_rows else 1  # of a thread
     lanes = min(_THREADS, 1 << (words - 1).bit_length())
     if by_rows:  # a warp along the rows

@@ -19,7 +19,7 @@ from ..semirings import Semiring
 from . import device, vector
 from .source import Step, algebra, kind_of, pack_fields, steps
 from .tiles import Tile, choose
-from .views import address, aligned, strides
+from .views import address, aligned, strides, wide_along
 
 __all__ = [
     "Grid", "Loop", "Traffic", "VectorLoop", "chosen", "gemv", "plan_of", "product",
@@ -134,10 +134,7 @@ class Reach(NamedTuple):
 
 def reach(loop: Loop, a: Array, b: Array, c: Array) -> Reach:
     """What a loop reads and writes 16 bytes at a time of these row-major matrices."""
-    return reach_of(loop, *(
-        x.shape[1] % 4 == 0 and aligned(address(x), x.itemsize, (strides(x)[1],), 4)
-        for x in (a, b, c)
-    ))  # fmt: skip
+    return reach_of(loop, *(wide_along(x, -1) for x in (a, b, c)))
 
 
 def reach_of(loop: Loop, a: bool, b: bool = True, c: bool = True) -> Reach:

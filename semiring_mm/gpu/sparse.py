@@ -12,7 +12,7 @@ from ..semirings import Semiring
 from . import device
 from .source import algebra, pack, word_size
 from .vector import choose_plan
-from .views import address, aligned, strides
+from .views import address, strides, wide_along
 
 __all__ = ["PARAMS", "csr_product", "dia_product", "sparse_source"]
 
@@ -158,10 +158,7 @@ class _Run:
         self.plan = choose_plan(semiring, data, b, c if accumulate else None, depth, alpha, beta)
         chunk = 16 // size
         (_, b_k, _), (_, c_m, c_n) = strides(b), strides(c)
-        wide = (
-            n % chunk == 0 and c_n == 1 and aligned(address(b), size, (b_k,), chunk)
-            and aligned(address(c), size, (c_m,), chunk)
-        )  # fmt: skip
+        wide = wide_along(b, -1, chunk) and wide_along(c, -1, chunk)
         each = chunk if wide else 1
         self.lanes = min(32, 1 << (-(-n // each) - 1).bit_length())
         self.columns = self.lanes * each

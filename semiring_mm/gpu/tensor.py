@@ -14,7 +14,7 @@ from ..plan import Plan
 from . import device
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack, pack_fields
-from .views import address, aligned, strides
+from .views import address, strides, wide_along
 
 __all__ = [
     "Kind", "TensorKernel", "convert_source", "kind_of", "parts_source", "tensor_product",
@@ -192,9 +192,9 @@ class _Operand:
     memory: Array  # which must live until the launch
 
 
-def _operand(here: device.Device, kind: Kind, x: Array, at: tuple[int, int, int]) -> _Operand:
-    """An operand of strides `at` where it lies, if the copy engine can take it; else a copy."""
-    rows, k = x.shape[-2:]
+def _operand(here: device.Device, kind: Kind, x: Array) -> _Operand:
+    """An operand where it lies, if the copy engine can take it; else a copy."""
+    (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
     if kind.size < 4 and address(x) % 16 == 0 and at[0] >= 0 and at[0] * size % 16 == 0:
@@ -208,9 +208,7 @@ def _operand(here: device.Device, kind: Kind, x: Array, at: tuple[int, int, int]
                 return _Operand(place, by_rows, batched, x)
     ld = math.ceil(k * size / 16) * 16 // size
     copy = here.xp.empty(batch * kind.parts * rows * ld * size, np.uint8)
-    turned = (
-        size == 1 and at[1] == 1 and rows % 4 == 0 and aligned(address(x), 1, (at[0], at[2]), 4)
-    )
+    turned = size == 1 and wide_along(x, -2)
     side = _BYTES_SIDE if turned else _SIDE
     shared = side * (side // 4 + 1) * 4 if turned else side * (side + 1) * x.itemsize
     tiles = (-(-k // side), -(-rows // side))
@@ -233,12 +231,10 @@ def tensor_product(
     """
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
-    b_at, c_at = strides(b), strides(c)
-    left = _operand(here, kind, a, strides(a))
-    right = _operand(here, kind, b.swapaxes(-1, -2), (b_at[0], b_at[2], b_at[1]))
+    c_at = strides(c)
+    left, right = (_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
     group = min(_together(plan), 16 // c.itemsize)
-    wide = c_at[2] == 1 and n % group == 0 and aligned(address(c), c.itemsize, c_at[:2], group)
-    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide)
+    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide_along(c, -1, group))
     tiles_m, tiles_n = -(-m // _BM), -(-n // kind.bn)
     tiles = tiles_m * tiles_n * batch
     splits, depth = _split(tiles, k, kind.bk, here.sms)

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from ..expressions import evaluate
 from ..semirings import Semiring
 
-__all__ = ["address", "aligned", "ascending", "scaled", "strides", "to_host"]
+__all__ = [
+    "address", "aligned", "ascending", "reading", "scaled", "strides", "to_host", "wide_along",
+]  # fmt: skip
 
 Array = Any
 
@@ -31,6 +33,42 @@ def strides(x: Array) -> tuple[int, int, int]:
 def aligned(place: int, size: int, steps: tuple[int, ...], elements: int) -> bool:
     """Whether so many elements can be read at once at every multiple of these strides."""
     return place % (elements * size) == 0 and all(s % elements == 0 for s in steps)
+
+
+def wide_along(x: Array, axis: int, elements: int = 4) -> bool:
+    """Whether so many elements, of 32 bytes at most, can be read at once along -1 or -2, anywhere.
+
+    They lie side by side, and end where the axis does.
+    """
+    at = strides(x)
+    return (
+        at[axis] == 1
+        and x.shape[axis] % elements == 0
+        and elements * x.itemsize <= 32
+        and aligned(address(x), x.itemsize, (at[0], at[-3 - axis]), elements)
+    )
+
+
+def reading(x: Array, k: int, extent: int, across: int = 4) -> tuple[bool, bool]:
+    """How the tiles of an operand are read whose axis `k`, -1 or -2, is summed over.
+
+    Parameters
+    ----------
+    extent : int
+        Rows or columns of C that the other axis stands for.
+    across : int
+        How many elements are read at once where that is along the other axis.
+
+    Returns
+    -------
+    by_k : bool
+        Whether it is read along k, since that is contiguous.
+    wide : bool
+        Whether four steps of k, or so many elements of the other axis, are read at once.
+    """
+    at, other = strides(x), -3 - k
+    by_k = at[k] == 1 and not (at[other] == 1 and extent > 1)
+    return by_k, wide_along(x, k) if by_k else wide_along(x, other, across)
 
 
 def ascending(x: Array) -> tuple[int, list[tuple[int, int]]]:
