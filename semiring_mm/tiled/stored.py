@@ -155,8 +155,7 @@ def _run_steps(
     run: _Run, plan: _Plan, checkpoint: int, tick: Tick | None, timeline: Timeline | None
 ) -> None:
     """The elimination from where it stands, with states left on the way."""
-    keeper = _Keeper(run, checkpoint)
-    with contextlib.closing(keeper):
+    with _Keeper(run, checkpoint) as keeper:
         executor = Streamed(
             run.grid, run.steps, *run.stores, plan.places(), slots=plan.slots,
             workers=plan.workers, first=run.step, saved=keeper, tick=tick, timeline=timeline,
@@ -602,7 +601,10 @@ class _Keeper:
         for step in newest:  # or none, if an earlier call came late and saw to it
             self.run.keep(step)
 
-    def close(self) -> None:
+    def __enter__(self) -> _Keeper:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
         self._pool.shutdown()
-        if self._last is not None and (error := self._last.exception()) is not None:
-            raise error
+        if self._last is not None and kind is None:
+            self._last.result()
