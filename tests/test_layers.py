@@ -35,7 +35,9 @@ ORDER = """
 UPWARD = {("semirings", "laws"), ("blas", "tiled.solve")}
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx")}
-OPTIONAL = set("cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch zarr".split())
+OPTIONAL = set(
+    "cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch zarr".split()
+)
 
 
 def modules():

@@ -19,7 +19,7 @@ from ..semirings import Semiring
 __all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "TruthSource", "trees_of"]
 
 Array = Any
-_SIDE = 2048  # of the squares in which a matrix is looked at
+_PIECE = 1 << 20  # entries of the pieces in which a matrix is looked at: they may not fit in memory
 
 
 class Source(Protocol):
@@ -56,11 +56,13 @@ class _Squares:
     def read(self, rows: slice, columns: slice) -> Array:
         raise NotImplementedError
 
-    def _strips(self) -> list[slice]:
-        return [slice(i, min(i + _SIDE, self.n)) for i in range(0, self.n, _SIDE)]
+    def _strips(self, width: int | None = None) -> list[slice]:
+        """The rows in parts; of pieces that have so many columns, or all."""
+        lines = max(1, _PIECE // max(1, self.n if width is None else width))
+        return [slice(i, min(i + lines, self.n)) for i in range(0, self.n, lines)]
 
     def symmetric(self) -> bool:
-        strips = self._strips()
+        strips = self._strips(1024)
         return all(
             np.array_equal(self.read(x, y), self.read(y, x).T)
             for i, x in enumerate(strips)

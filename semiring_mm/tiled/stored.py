@@ -102,6 +102,7 @@ def solve_streamed(
     Improves
         If a cycle improves itself; then nothing stays.
     """
+    _check_every(checkpoint)
     paths = _paths(out, source, steps)
     task = {
         "semiring": str(source.s), "n": source.n, "dtype": str(source.dtype),
@@ -154,8 +155,7 @@ def _run_steps(
     run: _Run, plan: _Plan, checkpoint: int, tick: Tick | None, timeline: Timeline | None
 ) -> None:
     """The elimination from where it stands, with states left on the way."""
-    keeper = _Keeper(run, checkpoint)
-    with contextlib.closing(keeper):
+    with _Keeper(run, checkpoint) as keeper:
         executor = Streamed(
             run.grid, run.steps, *run.stores, plan.places(), slots=plan.slots,
             workers=plan.workers, first=run.step, saved=keeper, tick=tick, timeline=timeline,
@@ -193,6 +193,7 @@ def multiply_streamed(
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
+    _check_every(checkpoint)
     (m, k), n = a.shape, b.shape[1]
     dtype = np.dtype(a.dtype).newbyteorder("=")
     paths = [out] if isinstance(out, Path) else []
@@ -284,6 +285,11 @@ def _fill(c: Store, tile: int, value: Any) -> None:
 
 
 # What a run begins with
+
+
+def _check_every(checkpoint: int) -> None:
+    if checkpoint < 1:
+        raise ValueError(f"checkpoint is the steps from one state to the next, got {checkpoint}")
 
 
 def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
@@ -578,19 +584,27 @@ class _Keeper:
     def __init__(self, run: _Run, every: int) -> None:
         self.run, self.every = run, every
         self._pool = ThreadPoolExecutor(1)
+        self._next: list[int] = []  # the step to speak of next
         self._last: Future[None] | None = None
-        self(run.step, begin=True)
+        self(0)
 
-    def __call__(self, step: int, *, begin: bool = False) -> None:
-        if self.run.state is None or self.run.phase != "steps":
+    def __call__(self, step: int) -> None:
+        if self.run.state is None or step % self.every:
             return
         if self._last is not None and self._last.done():
             self._last.result()
-            self._last = None
-        if self._last is None and (begin or step % self.every == 0):
-            self._last = self._pool.submit(self.run.keep, step)
+        self._next = [max(step, self.run.step)]
+        self._last = self._pool.submit(self._keep)
 
-    def close(self) -> None:
+    def _keep(self) -> None:
+        newest, self._next = self._next, []
+        for step in newest:  # or none, if an earlier call came late and saw to it
+            self.run.keep(step)
+
+    def __enter__(self) -> _Keeper:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
         self._pool.shutdown()
-        if self._last is not None and (error := self._last.exception()) is not None:
-            raise error
+        if self._last is not None and kind is None:
+            self._last.result()

@@ -1,0 +1,616 @@
+"""Closures and products on disk: exact, within memory, and not lost when interrupted."""
+
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import walks
+
+import semiring_mm as sm
+from semiring_mm.cpu import engine as cpu
+from semiring_mm.graphs.weights import Weights
+from semiring_mm.semirings import semirings
+from semiring_mm.tiled import stored, stores, streamed
+from semiring_mm.tiled.checkpoint import Checkpoint
+from semiring_mm.tiled.grid import Grid, eliminate
+from semiring_mm.tiled.sources import DenseSource, LiftedSource
+from semiring_mm.tiled.steps import Improves, Steps
+from semiring_mm.tiled.timeline import Timeline
+
+pytest.importorskip("zarr")
+KINDS = ["memory", "npy", "zarr"]
+DISKS = KINDS[1:]
+
+
+def solve(
+    w, out, semiring="min_plus", *, symmetric=False, predecessors=False, source=None, **options
+):
+    """The closure of a matrix, with `out` as paths or arrays."""
+    source = source or DenseSource(semirings[semiring], w)
+    weights = Weights(source.s, source.dtype, source.n, source.facts)
+    steps = Steps.of(weights, symmetric=symmetric, predecessors=predecessors)
+    d, p = stored.solve_streamed(source, steps, weights, out=out, **options)
+    return d[:, :], None if p is None else p[:, :]
+
+
+def places(kind, folder, w, predecessors=False):
+    """Where results go."""
+    if kind == "memory":
+        return np.empty_like(w), np.empty(w.shape, np.int32) if predecessors else None
+    return folder / f"d.{kind}", folder / f"p.{kind}" if predecessors else None
+
+
+def graph(n, dtype=np.float32, seed=0, **options):
+    return walks.weights(np.random.default_rng([n, seed]), n, dtype=dtype, **options)
+
+
+# Results
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [0, 1, 5, 48, 130])
+def test_shortest_paths(tmp_path, kind, n):
+    """Fewer nodes than a tile has, as many, and a number that it does not divide."""
+    for dtype in (np.float32, np.float64, np.int32):
+        w = graph(n, dtype)
+        folder = tmp_path / np.dtype(dtype).name
+        folder.mkdir()
+        d, _ = solve(w, places(kind, folder, w), tile=48)
+        np.testing.assert_array_equal(d, sm.apsp(w))
+        assert d.dtype == dtype
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("semiring", ["max_min", "min_max", "lor_land", "max_times"])
+def test_other_semirings(tmp_path, semiring, symmetric):
+    w = graph(100, np.float64, density=0.04)
+    w = np.where(np.isinf(w), semirings[semiring].zero, w / 64)
+    if semiring == "lor_land":
+        w = w > 0
+    if symmetric:
+        w = (np.minimum if semiring == "min_max" else np.maximum)(w, w.T)
+    d, _ = solve(w, places("zarr", tmp_path, w), semiring, symmetric=symmetric, tile=32)
+    np.testing.assert_array_equal(d, sm.closure(w, semiring))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 40, 150])
+def test_half_of_a_symmetric_matrix(tmp_path, kind, n):
+    w = graph(n, directed=False)
+    d, _ = solve(w, places(kind, tmp_path, w), symmetric=True, tile=40)
+    np.testing.assert_array_equal(d, sm.apsp(w))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lo", [0, 1])
+def test_predecessors(tmp_path, kind, lo):
+    w = graph(110, np.float64, lo=lo, hi=3)  # ties, and rings of weight zero
+    d, p = solve(w, places(kind, tmp_path, w, True), predecessors=True, tile=32)
+    walks.check_paths(w, d, p)
+    if kind != "memory":
+        assert sorted(x.name for x in tmp_path.iterdir()) == [f"d.{kind}", f"p.{kind}"]
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_integers_that_are_computed_in_wider_ones(tmp_path, kind):
+    w = graph(70, np.int8, lo=1, hi=9)
+    d, p = solve(w, places(kind, tmp_path, w, True), predecessors=True, tile=32)
+    assert d.dtype == np.int8
+    walks.check_paths(w, d, p, zero=127)
+    assert len(list(tmp_path.iterdir())) == 2
+    chain = np.full((50, 50), 127, np.int8)
+    chain[np.arange(49), np.arange(1, 50)] = 9
+    folder = tmp_path / "chain"
+    folder.mkdir()
+    with pytest.raises(OverflowError, match="use int64"):
+        solve(chain, places(kind, folder, chain), tile=32)
+
+
+def test_negative_weights_and_cycles(tmp_path):
+    rng = np.random.default_rng(3)
+    w = walks.potentials(rng, graph(90, np.float64))
+    d, p = solve(w, places("npy", tmp_path, w, True), predecessors=True, tile=32)
+    walks.check_paths(w, d, p)
+    w[5, 6], w[6, 5] = 1, -2
+    with pytest.raises(Improves):
+        solve(w, (tmp_path / "other.npy", None), tile=32)
+    assert not list(tmp_path.glob("other*"))  # such a state is of no use
+
+
+def test_potentials_come_off_and_outlast_an_interruption(tmp_path):
+    w = graph(80, np.float64)
+    h = np.random.default_rng(1).integers(0, 30, 80).astype(float)
+    with np.errstate(invalid="ignore"):
+        signed = w - h[:, None] + h
+    expected = sm.apsp(signed)
+    lifted = LiftedSource(DenseSource(semirings["min_plus"], signed), h)
+    out = tmp_path / "d.zarr", tmp_path / "p.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        solve(None, out, source=lifted, predecessors=True, tile=32, tick=interrupt(20))
+    plain = DenseSource(semirings["min_plus"], signed)  # what a new process knows
+    d, p = solve(None, out, source=plain, predecessors=True, resume=True)
+    np.testing.assert_array_equal(d, expected)
+    walks.check_paths(signed, d, p)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
+def test_several_places(count, form):
+    """As with several devices: each has a part of the tiles, and row k as a copy."""
+    w = graph(140, np.float64, directed=form != "undirected")
+    source = DenseSource(semirings["min_plus"], w)
+    weights = Weights(source.s, source.dtype, source.n, source.facts)
+    trees = form == "predecessors"
+    steps = Steps.of(weights, symmetric=form == "undirected", predecessors=trees)
+    d = w.copy()
+    p = steps.begin(np, d, slice(0, 140), slice(0, 140))
+    executor = streamed.Streamed(
+        Grid(140, 32), steps, stores.HostStore(d), None if p is None else stores.HostStore(p),
+        [streamed.Host() for _ in range(count)], slots=2, workers=1,
+    )  # fmt: skip
+    eliminate(5, executor)
+    executor.close()
+    if form == "undirected":
+        upper = np.triu_indices(140)
+        np.testing.assert_array_equal(d[upper], sm.apsp(w)[upper])
+    else:
+        np.testing.assert_array_equal(d, sm.apsp(w))
+    if trees:
+        walks.check_paths(w, d, p)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "lor_land", "log_plus"])
+def test_products(tmp_path, kind, semiring):
+    rng = np.random.default_rng(0)
+    for at, (m, k, n) in enumerate([(70, 90, 50), (32, 32, 32), (3, 0, 5), (0, 3, 4), (1, 40, 1)]):
+        a, b = rng.integers(0, 5, (m, k)) * 1.0, rng.integers(0, 5, (k, n)) * 1.0
+        if semiring == "lor_land":
+            a, b = a > 3, b > 3
+        out = np.empty((m, n), a.dtype) if kind == "memory" else tmp_path / f"{at}.{kind}"
+        c = stored.multiply_streamed(semirings[semiring], a, b, out=out, tile=32)
+        np.testing.assert_allclose(c[:, :], sm.matmul(a, b, semiring), rtol=1e-12)
+
+
+# Memory
+
+
+def test_the_tile_that_fits():
+    n, size, slots = 100_000, 4, 4
+    tile = streamed.choose_tile(n, size, 1 << 30, slots=slots, most=4096)
+    assert streamed.room(n, tile, size, slots) <= 1 << 30
+    assert streamed.room(n, tile + 64, size, slots) > 1 << 30
+    assert streamed.choose_tile(n, size, 1 << 40, slots=slots, most=4096) == 4032  # 25 even ones
+    assert streamed.choose_tile(100, size, 1 << 30, slots=slots, most=4096) == 100
+    assert streamed.choose_tile(0, size, 0, slots=slots, most=4096) == 1
+    with pytest.raises(MemoryError, match=r"104 MB .* 1 MB are allowed; use a larger memory_limit"):
+        streamed.choose_tile(n, 4, 1_000_000, slots=slots, most=4096)
+
+
+def test_too_little_memory_is_told_before_any_work(tmp_path):
+    w = graph(300)
+    with pytest.raises(MemoryError, match="use a larger memory_limit"):
+        solve(w, (tmp_path / "d.npy", None), memory_limit=100_000)
+    with pytest.raises(MemoryError, match="in tiles of 256"):
+        solve(w, (tmp_path / "d.npy", None), memory_limit=100_000, tile=256)
+    assert not list(tmp_path.iterdir())
+
+
+RUN = """
+import resource, sys
+import numpy as np
+import semiring_mm as sm
+from pathlib import Path
+from semiring_mm.graphs.weights import Weights
+from semiring_mm.semirings import semirings
+from semiring_mm.tiled.sources import DenseSource
+from semiring_mm.tiled.steps import Steps
+from semiring_mm.tiled.stored import solve_streamed
+
+class Lines:  # a graph of which no part is kept
+    def __init__(self, n):
+        self.shape, self.dtype = (n, n), np.dtype(np.float32)
+    def __getitem__(self, at):
+        i, j = (np.arange(x.start, x.stop, dtype=np.float32) for x in at)
+        i = i[:, None]
+        return (i % 64 * 15 + j % 67 * 14) % 251 + np.float32(1)
+
+def solve(n, path, **options):
+    source = DenseSource(semirings["min_plus"], Lines(n))
+    weights = Weights(source.s, source.dtype, n, source.facts)
+    trees = options.pop("trees", False)
+    steps = Steps.of(weights, symmetric=False, predecessors=trees)
+    out = Path(path), Path(path).with_stem("p") if trees else None
+    return solve_streamed(source, steps, weights, out=out, **options)
+"""
+
+
+def test_memory_is_kept_within_its_limit(tmp_path):
+    """A process with a small graph behind it takes the limit more, and no part of the result."""
+    script = (
+        RUN
+        + f"""
+def peak():
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+for kind in ("npy", "zarr"):
+    solve(900, rf"{tmp_path}/small.{{kind}}", memory_limit=9 << 20)
+peak()
+for kind in ("npy", "zarr"):
+    solve(3000, rf"{tmp_path}/large.{{kind}}", memory_limit=9 << 20)  # a quarter of the matrix
+    peak()
+"""
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    before, npy, zarr = map(int, run.stdout.split())
+    assert npy - before < 9 << 20
+    assert zarr - before < 9 << 20
+
+
+# Interruptions
+
+
+class Stop(Exception):
+    pass
+
+
+def interrupt(at):
+    """A progress function that presses Ctrl-C after so many tiles."""
+    count = itertools.count()
+
+    def tick(done, parts=None):
+        if next(count) == at:
+            raise KeyboardInterrupt
+
+    return tick
+
+
+def test_progress_and_ctrl_c(tmp_path):
+    w = graph(130)
+    seen, before = [], set(threading.enumerate())
+    d, _ = solve(w, (tmp_path / "d.npy", None), tile=32, tick=lambda x, parts=None: seen.append(x))
+    assert seen == sorted(seen)
+    assert seen[-1] == 130**3  # every pair once
+    out = tmp_path / "again.npy", None
+    with pytest.raises(KeyboardInterrupt):
+        solve(w, out, tile=32, tick=interrupt(30))
+    assert not out[0].exists()
+    assert set(threading.enumerate()) <= before  # no thread is left
+    later = []
+    again, _ = solve(w, out, resume=True, tick=lambda x, parts=None: later.append(x))
+    np.testing.assert_array_equal(again, d)
+    assert later[-1] == 130**3
+    assert len(later) < len(seen)  # what was done is not done again
+
+
+@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
+def test_a_write_that_fails_anywhere(tmp_path, monkeypatch, kind, form):
+    """Every so many writes one stops half-way, until the run has come to its end."""
+    trees = form == "predecessors"
+    w = graph(100, np.float64, directed=form != "undirected", lo=0, hi=4)
+    out = places(kind, tmp_path, w, trees)
+    store = {"npy": stores.NpyStore, "zarr": stores.ZarrStore}[kind]
+    write, count = store.write, itertools.count(1)
+    often = itertools.cycle(np.array([3, 17, 29, 23]) * (2 if trees else 1))
+    next_one = [next(often)]
+
+    def failing(self, rows, columns, block):
+        if next(count) == next_one[0]:
+            next_one[0] += next(often)
+            if kind == "npy":  # some lines of it are there
+                half = slice(rows.start, (rows.start + rows.stop) // 2)
+                write(self, half, columns, block[: half.stop - half.start])
+            raise Stop
+        write(self, rows, columns, block)
+
+    monkeypatch.setattr(store, "write", failing)
+    for attempt in range(40):
+        try:
+            d, p = solve(
+                w, out, symmetric=form == "undirected", predecessors=trees,
+                tile=32 if not attempt else None, resume=attempt > 0,
+            )  # fmt: skip
+            break
+        except Stop:
+            assert not out[0].exists()
+    assert attempt > 1
+    np.testing.assert_array_equal(d, sm.apsp(w))
+    if trees:
+        walks.check_paths(w, d, p)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize(("kind", "trees"), [("npy", True), ("zarr", False)])
+def test_killed_at_any_moment(tmp_path, kind, trees):
+    """Processes that end in the midst of a write, without a word, until one comes to the end."""
+    script = (
+        RUN
+        + f"""
+import os, signal
+from semiring_mm.tiled import stores
+store = stores.NpyStore if "{kind}" == "npy" else stores.ZarrStore
+left, resume = int(sys.argv[1]), sys.argv[2] == "True"
+write = store.write
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+def counted(self, rows, columns, block):
+    global left
+    left -= 1
+    if not left and "{kind}" == "npy":
+        write(self, slice(rows.start, rows.start + 1), columns, block[:1])
+        kill()
+    if not left:
+        whole = stores._bytes
+        stores._bytes = lambda x: whole(x)[: x.nbytes // 2]
+        try:
+            write(self, rows, columns, block)
+        finally:
+            kill()
+    write(self, rows, columns, block)
+store.write = counted
+solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, trees={trees})
+"""
+    )
+    final, ends = tmp_path / f"d.{kind}", []
+    for life in (30, int(np.random.default_rng().integers(20, 100)), 10_000):
+        command = [sys.executable, "-c", script, str(life), str(bool(ends))]
+        run = subprocess.run(command, capture_output=True, text=True)
+        ends.append(run.returncode)
+        assert final.exists() == (run.returncode == 0), run.stderr
+    assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0], run.stderr
+    i, j = np.ogrid[:200, :200]
+    w = ((i % 64 * 15 + j % 67 * 14) % 251 + 1).astype(np.float32)
+    d = stores.open_result(final)[:, :]
+    np.testing.assert_array_equal(d, sm.apsp(w))
+    if trees:
+        walks.check_paths(w, d, stores.open_result(tmp_path / "p.npy")[:, :])
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_a_product_goes_on_exactly(tmp_path, monkeypatch, kind):
+    """Sums would count twice what is done twice."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 9, (100, 80)), rng.integers(0, 9, (80, 90))
+    out, plus = tmp_path / f"c.{kind}", semirings["plus_times"]
+    with pytest.raises(KeyboardInterrupt):
+        stored.multiply_streamed(plus, a, b, out=out, tile=32, tick=interrupt(22))
+    assert not out.exists()
+    with pytest.raises(ValueError, match="n = 90, and this one has 80"):
+        stored.multiply_streamed(plus, a, b[:, :80], out=out, resume=True)
+    seen = []
+    tick = lambda done, parts=None: seen.append(done)  # noqa: E731
+    c = stored.multiply_streamed(plus, a, b, out=out, resume=True, tick=tick)
+    np.testing.assert_array_equal(c[:, :], a @ b)
+    assert seen[0] > 32 * 80 * 90  # the first row of tiles was there
+    assert [x.name for x in tmp_path.iterdir()] == [out.name]
+
+
+def test_the_end_may_be_interrupted_between_two_names(tmp_path, monkeypatch):
+    w = graph(60, np.float64)
+    out = places("npy", tmp_path, w, True)
+    publish, names = stored.publish, []
+
+    def once(path):
+        names.append(path)
+        if len(names) == 2:
+            raise Stop
+        publish(path)
+
+    monkeypatch.setattr(stored, "publish", once)
+    with pytest.raises(Stop):
+        solve(w, out, predecessors=True, tile=32)
+    d, p = solve(w, out, predecessors=True, resume=True)
+    walks.check_paths(w, d, p)
+
+
+def test_a_state_speaks_of_data_that_are_on_the_disk(tmp_path, monkeypatch):
+    said = []
+    flush, save = stores.NpyStore.flush, Checkpoint.save
+    monkeypatch.setattr(
+        stores.NpyStore, "flush", lambda self: (said.append("flush"), flush(self)),
+    )  # fmt: skip
+    monkeypatch.setattr(
+        Checkpoint, "save", lambda self, *x: (said.append(x), save(self, *x)),
+    )  # fmt: skip
+    w = graph(60)
+    solve(w, (tmp_path / "d.npy", None), tile=32, checkpoint=2)
+    saved = [x for x in said if x != "flush"]
+    assert saved[:2] == [("load",), ("steps", 0)]
+    assert saved[-1] == ("publish",)
+    assert ("steps", 1) not in saved
+    for before, after in itertools.pairwise(said):
+        assert after == "flush" or before == "flush" or after == ("load",)
+
+
+# The disk
+
+
+def test_a_disk_that_is_too_small_is_told_before_any_work(tmp_path, monkeypatch):
+    usage = stores.shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(stores.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(OSError, match=r"takes 1.64e-05 GB in .* and 1e-07 GB are free") as error:
+        solve(graph(64), (tmp_path / "d.npy", None))
+    assert error.value.errno == errno.ENOSPC
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_disk_that_gets_full(tmp_path, monkeypatch):
+    """Writing to /dev/full fails as to a full disk."""
+    monkeypatch.setattr(stores, "sync", lambda path: None)  # /dev/full has no disk to wait for
+    w = graph(100)
+    out = tmp_path / "d.zarr"
+    chunk = stores.part_of(out) / "c" / "1" / "2"
+    aside = tmp_path / "chunk"
+
+    def fill(done, parts=None):
+        if not aside.exists():
+            chunk.rename(aside)
+            chunk.symlink_to("/dev/full")
+
+    with pytest.raises(OSError, match=r"the disk is full; .* go on with resume=True") as error:
+        solve(w, (out, None), tile=32, tick=fill)
+    assert error.value.errno == errno.ENOSPC
+    aside.replace(chunk)
+    d, _ = solve(w, (out, None), resume=True)
+    np.testing.assert_array_equal(d, sm.apsp(w))
+
+
+def test_a_full_disk_under_a_npy_file_is_found_at_once(tmp_path, monkeypatch):
+    """All its blocks are set aside: to write to a mapped hole would end the process."""
+    if not hasattr(os, "posix_fallocate"):
+        pytest.skip("blocks cannot be set aside here, they are written")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    w = graph(50)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="resume=True"):
+            solve(w, (tmp_path / "d.npy", None), tile=32)
+    d, _ = solve(w, (tmp_path / "d.npy", None), resume=True)
+    np.testing.assert_array_equal(d, sm.apsp(w))
+
+
+# What is refused
+
+
+def begun(tmp_path, w):
+    """A run that was interrupted."""
+    out = tmp_path / "d.npy"
+    with pytest.raises(KeyboardInterrupt):
+        solve(w, (out, None), tile=32, tick=interrupt(30))
+    return out, Checkpoint.load(out)
+
+
+def test_results_and_states_are_not_overwritten(tmp_path):
+    w = graph(100)
+    out, state = begun(tmp_path, w)
+    with pytest.raises(FileExistsError, match=r"d.npy.part.json is left .* resume=True goes on"):
+        solve(w, (out, None))
+    state.file.unlink()
+    with pytest.raises(FileExistsError, match=r"d.npy.part is left"):
+        solve(w, (out, None))
+    with pytest.raises(FileNotFoundError, match="no run can go on; leave out resume"):
+        solve(w, (out, None), resume=True)
+    done = tmp_path / "done.zarr"
+    solve(w, (done, None), tile=32)
+    with pytest.raises(FileExistsError, match="is there already; give another path"):
+        solve(w, (done, None))
+    with pytest.raises(FileNotFoundError, match=r"done.zarr is finished"):
+        solve(w, (done, None), resume=True)
+
+
+def test_a_state_of_another_run(tmp_path):
+    w = graph(100)
+    out, state = begun(tmp_path, w)
+    other = w.copy()
+    other[3, 4] = 77
+    with pytest.raises(ValueError, match="another graph"):
+        solve(other, (out, None), resume=True)
+    with pytest.raises(ValueError, match="with n = 100, and this one has 90"):
+        solve(w[:90, :90], (out, None), resume=True)
+    with pytest.raises(ValueError, match="dtype = 'float32', and this one has 'float64'"):
+        solve(w.astype(float), (out, None), resume=True)
+    with pytest.raises(ValueError, match="predecessors = False, and this one has True"):
+        solve(w, (out, tmp_path / "p.npy"), predecessors=True, resume=True)
+    with pytest.raises(ValueError, match="semiring"):
+        solve(w, (out, None), "max_min", resume=True)
+    good = state.file.read_text()
+    for broken in ("", good[:50], json.dumps({**json.loads(good), "format": 99}), "[]"):
+        state.file.write_text(broken)
+        with pytest.raises(ValueError, match=r"is no state of an unfinished run .* begin again"):
+            solve(w, (out, None), resume=True)
+    state.file.write_text(good)
+    part = stores.part_of(out)
+    np.save(tmp_path / "x.npy", np.zeros((3, 3)))
+    (tmp_path / "x.npy").replace(part)
+    with pytest.raises(ValueError, match=r"holds float64 of shape \(3, 3\)"):
+        solve(w, (out, None), resume=True)
+
+
+def test_paths_and_arrays(tmp_path):
+    w = graph(40)
+    with pytest.raises(ValueError, match=r"ends in neither .npy nor .zarr"):
+        solve(w, (tmp_path / "d.hdf5", None))
+    with pytest.raises(ValueError, match="got float64 of shape"):
+        solve(w, (np.empty((40, 40)), None))
+    with pytest.raises(ValueError, match="got None"):
+        solve(w, (tmp_path / "d.npy", None), predecessors=True)
+    with pytest.raises(ValueError, match="both to arrays"):
+        solve(w, (tmp_path / "d.npy", np.empty((40, 40), np.int32)), predecessors=True)
+    with pytest.raises(ValueError, match="cannot hold"):
+        solve(w, (tmp_path / "d.npy", tmp_path / "d.npy"), predecessors=True)
+    with pytest.raises(ValueError, match="leave no state"):
+        solve(w, (np.empty_like(w), None), resume=True)
+    with pytest.raises(ValueError, match="checkpoint"):
+        solve(w, (tmp_path / "d.npy", None), checkpoint=0)
+    w[2, 3] = np.nan
+    with pytest.raises(ValueError, match=r"the weight at \[2, 3\] is NaN"):
+        solve(w, (np.empty_like(w), None), tile=32)
+
+
+def test_without_zarr(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(ImportError, match=r"pip install 'semiring-mm\[zarr\]'"):
+        solve(graph(40), (tmp_path / "d.zarr", None))
+    solve(graph(40), (tmp_path / "d.npy", None))
+
+
+# Parts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rectangles_of_a_store(tmp_path, kind):
+    whole = np.arange(30 * 50, dtype=np.int32).reshape(30, 50)
+    path = tmp_path / f"x.{kind}"
+    if kind == "memory":
+        store = stores.HostStore(np.zeros_like(whole))
+    else:
+        store = stores.create(path, whole.shape, whole.dtype, 16)
+    for i, j in itertools.product(range(0, 30, 16), range(0, 50, 16)):
+        at = slice(i, min(i + 16, 30)), slice(j, min(j + 16, 50))
+        store.write(*at, whole[at])
+    for at in ((slice(3, 29), slice(10, 50)), (slice(16, 30), slice(48, 50)), (slice(0, 30),) * 2):
+        into = np.empty(whole[at].shape, np.int32)
+        store.read(*at, into)
+        np.testing.assert_array_equal(into, whole[at])
+    store.flush()
+    store.close()
+    if kind != "memory":
+        assert not path.exists()
+        stores.publish(path)
+        np.testing.assert_array_equal(stores.open_result(path)[:, :], whole)
+
+
+def test_a_chunk_is_whole(tmp_path):
+    store = stores.ZarrStore.create(tmp_path / "x", (8, 8), np.dtype(np.int64), 8)
+    whole = slice(0, 8)
+    with pytest.raises(ValueError, match="as a whole"):
+        store.write(whole, slice(2, 8), np.ones((8, 6), np.int64))
+    store.write(whole, whole, np.ones((8, 8), np.int64))
+    os.truncate(tmp_path / "x" / "c" / "0" / "0", 100)
+    with pytest.raises(OSError, match="shorter than a chunk of 512 bytes"):
+        store.read(whole, whole, np.empty((8, 8), np.int64))
+
+
+def test_what_happened_when(tmp_path):
+    timeline = Timeline()
+    solve(graph(100), (tmp_path / "d.zarr", None), tile=32, timeline=timeline)
+    lanes = {(x.place, x.lane) for x in timeline.marks}
+    assert lanes == {("disk", "read"), ("cpu", "compute"), ("disk", "write")}
+    assert {x.step for x in timeline.marks} == set(range(4))
+    assert all(0 <= x.begin <= x.end for x in timeline.marks)
+    assert sum(x.lane == "compute" for x in timeline.marks) == 4 * 16
+
+
+def test_the_host_is_the_cpu_engine():
+    assert streamed.Host.engine is cpu
