@@ -529,13 +529,13 @@ def renew() -> int:
         said = f"{_said(spread)} Efficiency: of the rate of one device, times devices."
         report.put(PAGE, table(lines, said), "scaling")
         report.put(PAGE, forecast_table(lines, device, way), "scaling-model")
-        draw(lines, device, way, spread[0][1]["machine"]["gpu"])
+        draw(lines, device, way, spread[0][1]["machine"]["gpu"], FIGURE)
     if streams := [(name, x) for name, x in found if x.get("streamed")]:
         rows = [line for _, x in streams for line in x["streamed"]]
         report.put(PAGE, streamed_table(rows, _said(streams)), "scaling-streamed")
     for _, result in spread:
         if result.get("timeline"):
-            draw_timeline(result["timeline"], result["machine"]["gpu"])
+            draw_timeline(result["timeline"], result["machine"]["gpu"], TIMELINE)
             break
     print(f"docs/scaling.md: {len(lines)} runs, {len(streams)} out of core")
     return int(not lines)
@@ -578,7 +578,7 @@ def _pyplot() -> Any:
 
 def draw(
     lines: Sequence[dict[str, Any]], device: model.Device, way: model.Links, title: str,
-    target: Path = FIGURE,
+    target: Path,
 ) -> None:  # fmt: skip
     """Efficiency over the number of devices: measured points, the model's line."""
     plt = _pyplot()
@@ -614,7 +614,7 @@ def draw(
     plt.close(figure)
 
 
-def draw_timeline(raw: dict[str, Any], title: str, target: Path = TIMELINE) -> None:
+def draw_timeline(raw: dict[str, Any], title: str, target: Path) -> None:
     """What each device's lanes did, over some steps."""
     plt = _pyplot()
     marks = raw["marks"]
