@@ -29,6 +29,10 @@ MARKERS = {
     "semirings": ("<!-- semirings:begin -->", "<!-- semirings:end -->"),
     "strassen-cpu": ("<!-- bench-strassen-cpu:begin -->", "<!-- bench-strassen-cpu:end -->"),
     "strassen-cuda": ("<!-- bench-strassen-cuda:begin -->", "<!-- bench-strassen-cuda:end -->"),
+    "scaling": ("<!-- scaling:begin -->", "<!-- scaling:end -->"),
+    "scaling-streamed": ("<!-- scaling-streamed:begin -->", "<!-- scaling-streamed:end -->"),
+    "scaling-model": ("<!-- scaling-model:begin -->", "<!-- scaling-model:end -->"),
+    "scaling-large": ("<!-- scaling-large:begin -->", "<!-- scaling-large:end -->"),
     "sparse-cpu": ("<!-- bench-sparse-cpu:begin -->", "<!-- bench-sparse-cpu:end -->"),
     "sparse-gpu": ("<!-- bench-sparse-gpu:begin -->", "<!-- bench-sparse-gpu:end -->"),
 }
