@@ -22,7 +22,7 @@ ORDER = """
     graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
     graphs.weights tiled.timeline tiled.grid tiled.steps tiled.sources
     graphs.apsp graphs.search
-    gradients torch jax csgraph
+    gradients torch jax csgraph dask
     __init__ plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
@@ -32,8 +32,14 @@ ORDER = """
 #: Methods that hand over to a module above, imported when they are called.
 UPWARD = {("semirings", "laws")}
 #: Modules for the users of another package, which is loaded with them.
-NEIGHBOURS = {("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx")}
-OPTIONAL = set("cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch".split())
+NEIGHBOURS = {
+    ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),
+    ("dask", "dask"), ("dask", "distributed"),
+}  # fmt: skip
+OPTIONAL = set(
+    "cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch"
+    .split()
+)  # fmt: skip
 
 
 def modules():
