@@ -23,7 +23,7 @@ import os
 import shutil
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -65,6 +65,7 @@ Delayed = Any
 Future = Any
 Tile = tuple[Array, Array | None]  # of D and of P
 Place = tuple[int, int]
+At = tuple[int, ...]  # the step, if there is one, and the place of a tile
 
 _UNIT = 64  # tiles are multiples of it
 _LEAST = {None: 512, "cpu": 512, "cuda": 4096}  # rows of a tile that is worth a task
@@ -806,45 +807,54 @@ class _Futures:
         side = range(self.grid.count)
         return [(i, j) for i in side for j in (side[i:] if self.steps.symmetric else side)]
 
-    def task(
-        self, function: Callable[..., Any], at: tuple[int, ...], *args: Any, priority: int = 0,
-        retries: int = 0,
-    ) -> Future:  # fmt: skip
-        """One task, at best on the worker that is to have the tile."""
-        i, j = at[-2:]
-        owner = self.owner(i, j)
-        return self.client.submit(
-            function, *args, key=(f"{function.__name__.strip('_')}-{self.run}", *at),
-            workers=None if owner is None else [owner], allow_other_workers=owner is not None,
-            priority=priority, retries=retries,
-        )  # fmt: skip
+    def tasks(
+        self, function: Callable[..., Any], args: Mapping[Place, tuple[Any, ...]],
+        *step: int, priority: int = 0, retries: int = 0, **same: Any,
+    ) -> dict[Place, Future]:  # fmt: skip
+        """A task for each tile, at best on the worker that is to have it.
 
-    def _give(
-        self, function: Callable[..., Tile], k: int, i: int, j: int, *args: Any, priority: int
-    ) -> None:
-        """The next state of tile (i, j)."""
-        made = self.task(
-            function, (k, i, j), self.steps, self.where, (k, i, j), self.tiles[i, j], *args,
-            priority=priority,
-        )  # fmt: skip
-        self.tiles[i, j] = made
-        self.made.setdefault(k, []).append(made)
+        Those of one worker are given out at once: that takes a fraction of the time.
+        """
+        name = f"{function.__name__.strip('_')}-{self.run}"
+        by_owner: dict[str | None, list[Place]] = {}
+        for i, j in args:
+            by_owner.setdefault(self.owner(i, j), []).append((i, j))
+        made: dict[Place, Future] = {}
+        for owner, places in by_owner.items():
+            futures = self.client.map(
+                function, [(*step, *at) for at in places],
+                *map(list, zip(*(args[at] for at in places), strict=True)),
+                key=[(name, *step, *at) for at in places],
+                workers=None if owner is None else [owner], allow_other_workers=owner is not None,
+                priority=priority, retries=retries, pure=False, where=self.where, **same,
+            )  # fmt: skip
+            made.update(zip(places, futures, strict=True))
+        return made
+
+    def give(
+        self, function: Callable[..., Tile], k: int, args: Mapping[Place, tuple[Any, ...]],
+        priority: int,
+    ) -> None:  # fmt: skip
+        """The next states of tiles, from their last ones and what else step k takes."""
+        operands = {at: (self.tiles[at], *more) for at, more in args.items()}
+        made = self.tasks(function, operands, k, priority=priority, steps=self.steps)
+        self.tiles.update(made)
+        self.made.setdefault(k, []).extend(made.values())
 
     def pivot(self, k: int) -> None:
         self.owner = self.cluster.owners()  # some may have been replaced
-        priority, symmetric = 3 - 2 * k, self.steps.symmetric  # that of what precedes it
-        self._give(_close, k, k, k, k * self.grid.tile, priority=priority)
-        diagonal = self.tiles[k, k]
-        for i in range(self.grid.count):
-            if i > k or (i < k and not symmetric):
-                self._give(_row, k, k, i, diagonal, priority=priority)
-            if i < k or (i > k and not symmetric):
-                self._give(_column, k, i, k, diagonal, priority=priority)
+        priority = 3 - 2 * k  # that of what precedes it
+        self.give(_close, k, {(k, k): (k * self.grid.tile,)}, priority)
+        diagonal = (self.tiles[k, k],)
+        row = [(i, j) for i, j in self.places() if i == k and j != k]
+        column = [(i, j) for i, j in self.places() if i != k and j == k]
+        self.give(_row, k, dict.fromkeys(row, diagonal), priority)
+        self.give(_column, k, dict.fromkeys(column, diagonal), priority)
 
     def update(self, k: int, rows: Sequence[int], columns: Sequence[int]) -> None:
         # What step k + 1 begins with goes before the rest of step k, and that before step k + 1.
         urgent = [k + 1] in (list(rows), list(columns))
-        symmetric = self.steps.symmetric
+        symmetric, args = self.steps.symmetric, {}
         for i in rows:
             for j in columns:
                 if symmetric and i > j:
@@ -852,7 +862,8 @@ class _Futures:
                 turned = (symmetric and i > k, symmetric and j < k)
                 left = self.tiles[(k, i) if turned[0] else (i, k)]
                 right = self.tiles[(j, k) if turned[1] else (k, j)]
-                self._give(_update, k, i, j, left, right, turned, priority=urgent - 2 * k)
+                args[i, j] = (left, right, *turned)
+        self.give(_update, k, args, urgent - 2 * k)
 
     def finish(self, k: int) -> None:
         self.settle(self.made.pop(k - 1, []), self.each)
@@ -876,10 +887,9 @@ class _Futures:
         name = f"step-{step}-{uuid.uuid4().hex[:8]}"
         folder = self.state.path / name
         folder.mkdir()
-        saves = [
-            self.task(_save, (step, i, j), self.where, folder, i, j, x, retries=2)
-            for (i, j), x in self.tiles.items()
-        ]
+        tiles = {at: (x,) for at, x in self.tiles.items()}
+        saves = list(self.tasks(_save, tiles, step, retries=2, folder=folder).values())
+        del tiles
         for k in sorted(self.made):
             self.settle(self.made.pop(k), self.each)
         self.settle(saves)
@@ -890,11 +900,10 @@ class _Futures:
         """Read the tiles of the checkpoint."""
         assert self.state is not None
         self.done = self.each * len(self.places()) * step if done is None else done
-        folder = self.state.folder
-        self.tiles = {
-            (i, j): self.task(_load, (step, i, j), self.where, self.steps, folder, i, j, retries=2)
-            for i, j in self.places()
-        }
+        self.tiles = self.tasks(
+            _load, dict.fromkeys(self.places(), ()), step, retries=2, folder=self.state.folder,
+            steps=self.steps,
+        )  # fmt: skip
 
     def cancel(self) -> None:
         """Nothing of this is wanted any more."""
@@ -909,25 +918,20 @@ class _Futures:
         if self.steps.predecessors:
             self.mend()
         side, part = range(self.grid.count), self.grid.part
-        h = None if potentials is None else self.client.submit(np.asarray, potentials)
-        parts = {}
+        args = {}
         for i in side:
             for j in side:
                 turned = self.steps.symmetric and i > j
-                parts[i, j] = self.task(
-                    _distances, (i, j), self.where, weights, matrix.bare(),
-                    self.tiles[(j, i) if turned else (i, j)], turned, h, part(i), part(j),
-                )  # fmt: skip
-        distances = self.array(parts, matrix.dtype)
-        if not self.steps.predecessors:
-            self.settle(list(parts.values()))
-            return distances
-        trees = {
-            (i, j): self.task(_predecessors, (i, j), self.where, x, i == j)
-            for (i, j), x in self.tiles.items()
-        }
+                tile = self.tiles[(j, i) if turned else (i, j)]
+                args[i, j] = (tile, turned, part(i), part(j))
+        h = None if potentials is None else self.client.submit(np.asarray, potentials, pure=False)
+        parts = self.tasks(_distances, args, weights=weights, matrix=matrix.bare(), h=h)
+        trees = {}
+        if self.steps.predecessors:
+            trees = self.tasks(_predecessors, {at: (x,) for at, x in self.tiles.items()})
         self.settle([*parts.values(), *trees.values()])
-        return distances, self.array(trees, np.dtype(np.int32))
+        distances = self.array(parts, matrix.dtype)
+        return (distances, self.array(trees, np.dtype(np.int32))) if trees else distances
 
     def array(self, parts: dict[Place, Future], dtype: np.dtype[Any]) -> Any:
         name = next(iter(parts.values())).key[0]
@@ -937,21 +941,23 @@ class _Futures:
 
     def mend(self) -> None:
         """Make trees of the rows of P where ties have closed a ring."""
-        s, side, part = self.steps.s, range(self.grid.count), self.grid.part
-        rows = [[self.tiles[i, j] for j in side] for i in side]
-        ringed = [self.task(_rings, (i, i), self.where, s, rows[i], part(i)) for i in side]
-        found = [i for i, rings in enumerate(self.client.gather(ringed)) if rings]
+        part, places = self.grid.part, self.places()
+        strips = {
+            (i, i): ([self.tiles[i, j] for j in range(self.grid.count)], part(i))
+            for i in range(self.grid.count)
+        }
+        ringed = self.tasks(_rings, strips, s=self.steps.s)
+        found = [at for at, rings in self.client.gather(ringed).items() if rings]
         if not found:
             return
-        kept = [
-            self.task(_best_edges, (i, j), self.where, self.tiles[i, j], part(i), part(j))
-            for i, j in self.places()
-        ]
-        edges = self.client.submit(_by_end, self.grid.n, kept, key=f"by_end-{self.run}")
-        for i in found:
-            row = self.task(_mend, (i, i), self.where, s, rows[i], part(i), edges)
-            for j in side:
-                self.tiles[i, j] = self.task(_mended, (i, j), self.tiles[i, j], row, part(j))
+        tiles = {(i, j): (self.tiles[i, j], part(i), part(j)) for i, j in places}
+        kept = self.tasks(_best_edges, tiles)
+        edges = self.client.submit(_by_end, list(kept.values()), self.grid.n, pure=False)
+        rows = self.tasks(_mend, {at: strips[at] for at in found}, s=self.steps.s, edges=edges)
+        args = {
+            (i, j): (self.tiles[i, j], rows[i, i], part(j)) for i, j in places if (i, i) in rows
+        }
+        self.tiles.update(self.tasks(_mended, args))
 
 
 # --- what the workers do ------------------------------------------------------------------------
@@ -1060,21 +1066,21 @@ def _copy(tile: Tile) -> Tile:
     return d.copy(), None if p is None else p.copy()
 
 
-def _close(steps: Steps, where: _Where, at: tuple[int, ...], tile: Tile, first: int) -> Tile:
+def _close(at: At, tile: Tile, first: int, *, steps: Steps, where: _Where) -> Tile:
     with where.engine(*at) as engine:
         d, p = _copy(tile)
         steps.close(engine, d, p, first)
         return d, p
 
 
-def _row(steps: Steps, where: _Where, at: tuple[int, ...], tile: Tile, diagonal: Tile) -> Tile:
+def _row(at: At, tile: Tile, diagonal: Tile, *, steps: Steps, where: _Where) -> Tile:
     with where.engine(*at) as engine:
         d, p = _copy(tile)
         steps.row(engine, diagonal[0], d, p)
         return d, p
 
 
-def _column(steps: Steps, where: _Where, at: tuple[int, ...], tile: Tile, diagonal: Tile) -> Tile:
+def _column(at: At, tile: Tile, diagonal: Tile, *, steps: Steps, where: _Where) -> Tile:
     with where.engine(*at) as engine:
         d, p = _copy(tile)
         steps.column(engine, d, diagonal[0], p, diagonal[1])
@@ -1082,41 +1088,46 @@ def _column(steps: Steps, where: _Where, at: tuple[int, ...], tile: Tile, diagon
 
 
 def _update(
-    steps: Steps, where: _Where, at: tuple[int, ...], tile: Tile, left: Tile, right: Tile,
-    turned: tuple[bool, bool],
+    at: At, tile: Tile, left: Tile, right: Tile, turn_left: bool, turn_right: bool, *,
+    steps: Steps, where: _Where,
 ) -> Tile:  # fmt: skip
     with where.engine(*at) as engine:
         d, p = _copy(tile)
-        a, b = (x[0].T if t else x[0] for x, t in zip((left, right), turned, strict=True))
+        a = left[0].T if turn_left else left[0]
+        b = right[0].T if turn_right else right[0]
         steps.update(engine, a, b, d, p, right[1])
         return d, p
 
 
-def _save(where: _Where, folder: Path, i: int, j: int, tile: Tile) -> None:
+def _save(at: At, tile: Tile, *, folder: Path, where: _Where) -> None:
     if not folder.is_dir():
         raise FileNotFoundError(
             f"worker {_worker()} does not see {folder}: a checkpoint needs a folder that the "
             f"client and all workers share"
         )
-    with where.engine(i, j) as engine:
+    with where.engine(*at) as engine:
         for name, x in zip("dp", tile, strict=True):
             if x is not None:
-                _write(folder / f"{name}-{i}-{j}.npy", np.ascontiguousarray(engine.to_host(x)))
+                _write(_file(folder, name, at), np.ascontiguousarray(engine.to_host(x)))
 
 
-def _load(where: _Where, steps: Steps, folder: Path, i: int, j: int) -> Tile:
-    with where.engine(i, j) as engine:
-        d = np.load(folder / f"d-{i}-{j}.npy").view(steps.dtype)  # NumPy saves bfloat16 as bytes
-        p = np.load(folder / f"p-{i}-{j}.npy") if steps.predecessors else None
+def _file(folder: Path, name: str, at: At) -> Path:
+    return folder / f"{name}-{at[-2]}-{at[-1]}.npy"
+
+
+def _load(at: At, *, folder: Path, steps: Steps, where: _Where) -> Tile:
+    with where.engine(*at) as engine:
+        d = np.load(_file(folder, "d", at)).view(steps.dtype)  # NumPy saves bfloat16 as bytes
+        p = np.load(_file(folder, "p", at)) if steps.predecessors else None
         return engine.from_host(d), None if p is None else engine.from_host(p)
 
 
 def _distances(
-    where: _Where, weights: Weights, matrix: _Matrix, tile: Tile, turned: bool,
-    h: NDArray[np.float64] | None, rows: slice, columns: slice,
+    at: At, tile: Tile, turned: bool, rows: slice, columns: slice, *, where: _Where,
+    weights: Weights, matrix: _Matrix, h: NDArray[np.float64] | None,
 ) -> Array:  # fmt: skip
     """A block of the result, on the host, in the graph's dtype."""
-    with where.engine() as engine:
+    with where.engine(*at) as engine:
         d = engine.to_host(tile[0])
     d = np.ascontiguousarray(d.T) if turned else d
     if h is not None:
@@ -1125,10 +1136,10 @@ def _distances(
     return d != 0 if matrix.truth else weights.narrow(d)
 
 
-def _predecessors(where: _Where, tile: Tile, own: bool) -> Array:
-    with where.engine() as engine:
+def _predecessors(at: At, tile: Tile, *, where: _Where) -> Array:
+    with where.engine(*at) as engine:
         p = engine.to_host(tile[1])
-    if own:  # where rounding may have taken a cycle for better than none
+    if at[0] == at[1]:  # where rounding may have taken a cycle for better than none
         p = p.copy()
         np.fill_diagonal(p, NO_PREDECESSOR)
     return p
@@ -1144,11 +1155,11 @@ def _strip(engine: Any, tiles: Sequence[Tile]) -> Tile:
     return d, p
 
 
-def _rings(where: _Where, s: Semiring, tiles: Sequence[Tile], rows: slice) -> bool:
+def _rings(at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, where: _Where) -> bool:
     def found() -> Edges:
         raise _Ring
 
-    with where.engine() as engine:
+    with where.engine(*at) as engine:
         d, p = _strip(engine, tiles)
         try:
             mend(engine, s, d, p, np.arange(rows.start, rows.stop), found)
@@ -1157,26 +1168,30 @@ def _rings(where: _Where, s: Semiring, tiles: Sequence[Tile], rows: slice) -> bo
     return False
 
 
-def _mend(where: _Where, s: Semiring, tiles: Sequence[Tile], rows: slice, edges: Edges) -> Array:
-    with where.engine() as engine:
+def _mend(
+    at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, edges: Edges, where: _Where
+) -> Array:
+    with where.engine(*at) as engine:
         d, p = _strip(engine, tiles)
         mend(engine, s, d, p, np.arange(rows.start, rows.stop), edges)
         return p
 
 
-def _mended(tile: Tile, rows: Array, columns: slice) -> Tile:
+def _mended(at: At, tile: Tile, rows: Array, columns: slice, *, where: _Where) -> Tile:
     return tile[0], rows[:, columns].copy()
 
 
-def _best_edges(where: _Where, tile: Tile, rows: slice, columns: slice) -> tuple[Array, ...]:
+def _best_edges(
+    at: At, tile: Tile, rows: slice, columns: slice, *, where: _Where
+) -> tuple[Array, ...]:
     """The edges that are best paths: they come before all others of a tie."""
-    with where.engine() as engine:
+    with where.engine(*at) as engine:
         d, p = map(engine.to_host, tile)
     row, col = np.nonzero(p == np.arange(rows.start, rows.stop)[:, np.newaxis])
     return row + rows.start, col + columns.start, d[row, col]
 
 
-def _by_end(n: int, parts: Sequence[tuple[Array, ...]]) -> Edges:
+def _by_end(parts: Sequence[tuple[Array, ...]], n: int) -> Edges:
     row, col, weight = (np.concatenate(x) for x in zip(*parts, strict=True))
     order = np.lexsort((row, col))
     row, col, weight = row[order], col[order], weight[order]
