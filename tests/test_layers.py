@@ -24,7 +24,7 @@ ORDER = """
     tiled.places tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
     tiled.solve
     graphs.apsp graphs.search
-    gradients torch jax csgraph
+    gradients torch jax csgraph dask
     __init__ plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
@@ -34,10 +34,14 @@ ORDER = """
 #: Methods and functions that hand over to a module above, imported when they are called.
 UPWARD = {("semirings", "laws"), ("blas", "tiled.solve")}
 #: Modules for the users of another package, which is loaded with them.
-NEIGHBOURS = {("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx")}
+NEIGHBOURS = {
+    ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),
+    ("dask", "dask"), ("dask", "distributed"),
+}  # fmt: skip
 OPTIONAL = set(
-    "cupy jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch zarr".split()
-)
+    """cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch
+    zarr""".split()
+)  # fmt: skip
 
 
 def modules():

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-__all__ = ["default_threads", "get_num_threads", "run", "set_num_threads"]
+__all__ = ["default_threads", "get_num_threads", "limited", "run", "set_num_threads"]
 
 _lock = threading.Lock()
 _threads: int | None = None
@@ -27,6 +28,11 @@ def get_num_threads() -> int:
         What :func:`set_num_threads` or ``SEMIRING_MM_NUM_THREADS`` has set, else the cores that
         this process may use.
     """
+    most: int | None = getattr(_inside, "most", None)
+    return _configured() if most is None else min(most, _configured())
+
+
+def _configured() -> int:
     global _threads
     if _threads is None:
         text = os.environ.get("SEMIRING_MM_NUM_THREADS", "")
@@ -34,6 +40,17 @@ def get_num_threads() -> int:
             raise ValueError(f"SEMIRING_MM_NUM_THREADS must be a positive integer, got {text!r}")
         _threads = int(text) if text else default_threads()
     return _threads
+
+
+@contextlib.contextmanager
+def limited(most: int) -> Iterator[None]:
+    """Let what this thread runs meanwhile use no more than `most` threads: others compute, too."""
+    before = getattr(_inside, "most", None)
+    _inside.most = most
+    try:
+        yield
+    finally:
+        _inside.most = before
 
 
 def default_threads() -> int:
@@ -72,7 +89,7 @@ def _executor() -> ThreadPoolExecutor:
 
     with _lock:
         if _pool is None:
-            _pool = ThreadPoolExecutor(max(1, get_num_threads() - 1), "semiring_mm")
+            _pool = ThreadPoolExecutor(max(1, _configured() - 1), "semiring_mm")
         return _pool
 
 
