@@ -1,5 +1,7 @@
 """Closures and products on disk: exact, within memory, and not lost when interrupted."""
 
+import contextlib
+import ctypes
 import errno
 import itertools
 import json
@@ -8,6 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -612,5 +616,146 @@ def test_what_happened_when(tmp_path):
     assert sum(x.lane == "compute" for x in timeline.marks) == 4 * 16
 
 
-def test_the_host_is_the_cpu_engine():
-    assert streamed.Host.engine is cpu
+# Devices
+
+
+class There(np.ndarray):
+    """An array on a device, as far as copies to it go."""
+
+    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data))
+
+
+class Stream(contextlib.nullcontext):
+    def __init__(self, non_blocking):
+        assert non_blocking  # else it would wait for those of others
+        super().__init__()
+        self.ptr = id(self)
+
+    def synchronize(self):
+        pass
+
+
+class Event:
+    def __init__(self, disable_timing=False):
+        self.timed, self.time = not disable_timing, None
+
+    def record(self, stream):
+        assert isinstance(stream, Stream)
+        self.time = time.perf_counter()
+
+    def synchronize(self):
+        assert self.time is not None
+
+
+class Cupy:
+    """What :class:`streamed.Device` uses of CuPy, on the host."""
+
+    def __init__(self):
+        self.pinned, self.entered = [], []
+        self.cuda = SimpleNamespace(
+            Device=self.device, Stream=Stream, Event=Event, alloc_pinned_memory=self.pin,
+            get_elapsed_time=self.elapsed,
+            runtime=SimpleNamespace(
+                memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyAsync=self.copy
+            ),
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def device(self, index):
+        self.entered.append(index)
+        yield
+
+    def pin(self, size):
+        self.pinned.append(np.zeros(size, np.uint8))
+        return self.pinned[-1]
+
+    def elapsed(self, first, last):
+        assert first.timed
+        assert last.timed
+        return 1000 * (last.time - first.time)
+
+    def copy(self, to, source, size, kind, stream):
+        here, there = (source, to) if kind == 1 else (to, source)
+        around = [0 <= here - x.ctypes.data <= x.nbytes - size for x in self.pinned]
+        assert sum(around) == 1
+        assert not any(0 <= there - x.ctypes.data < x.nbytes for x in self.pinned)
+        ctypes.memmove(to, source, size)
+
+    def empty(self, size, dtype):
+        return np.empty(size, dtype).view(There)
+
+
+@pytest.mark.parametrize("devices", [[0], [0, 3]])
+@pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
+def test_through_pinned_memory(monkeypatch, devices, form):
+    """Devices with the CPU engine: every block passes through one piece of pinned memory."""
+
+    class Computing(streamed.Device):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.engine = cpu
+
+    fake = Cupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setattr(stored, "Device", Computing)
+    monkeypatch.setattr(stored, "_device_memory", lambda index: 1 << 30)
+    trees, timeline, seen = form == "predecessors", Timeline(), {}
+    w = graph(150, np.float64, directed=form != "undirected")
+    d, p = solve(
+        w, places("memory", None, w, trees), symmetric=form == "undirected", predecessors=trees,
+        devices=devices, tile=32, timeline=timeline,
+        tick=lambda x, parts=None: seen.update(parts or {}),
+    )  # fmt: skip
+    np.testing.assert_array_equal(d, sm.apsp(w))
+    if trees:
+        walks.check_paths(w, d, p)
+    names = {f"cuda:{x}" for x in devices}
+    assert {x.place for x in timeline.marks if x.lane == "compute"} == names
+    assert set(seen) == (names if len(devices) > 1 else set())
+    assert set(fake.entered) == set(devices)
+    assert {len(x) for x in fake.pinned} == {32 * 32 * (12 if trees else 8)}
+
+
+def gpu_only(count):
+    """The first so many devices, on which the rest of the work is real."""
+    from semiring_mm.gpu import device
+
+    if device.why_not():
+        pytest.skip(device.why_not())
+    import cupy
+
+    found = cupy.cuda.runtime.getDeviceCount()
+    if found < count:
+        pytest.skip(f"needs {count} devices, and there are {found}")
+    return list(range(count))
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(1, marks=pytest.mark.gpu), pytest.param(2, marks=pytest.mark.multigpu)]
+)
+@pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
+def test_on_devices(tmp_path, count, form):
+    trees = form == "predecessors"
+    for dtype, kind in ((np.float32, "memory"), (np.int32, "zarr"), (np.float64, "npy")):
+        w = graph(1500, dtype, directed=form != "undirected", density=0.02)
+        d, p = solve(
+            w, places(kind, tmp_path, w, trees), symmetric=form == "undirected",
+            predecessors=trees, devices=gpu_only(count), tile=400,
+        )  # fmt: skip
+        np.testing.assert_array_equal(d, sm.apsp(w, device="cpu"))
+        if trees:
+            missing = np.inf if w.dtype.kind == "f" else np.iinfo(dtype).max
+            rows = slice(0, 1500, 100)
+            walks.check_paths(w, d[rows], p[rows], sources=range(1500)[rows], zero=missing)
+
+
+@pytest.mark.gpu
+def test_products_on_a_device():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 9, (700, 900)) * 1.0, rng.integers(0, 9, (900, 500)) * 1.0
+    for semiring in ("plus_times", "min_plus"):
+        out = np.empty((700, 500))
+        stored.multiply_streamed(
+            semirings[semiring], a, b, out=out, devices=gpu_only(1), tile=256
+        )  # fmt: skip
+        np.testing.assert_array_equal(out, sm.matmul(a, b, semiring))

@@ -376,7 +376,7 @@ def _plan(
             most //= 2
         room_ = int(0.9 * min(_device_memory(x) for x in devices))
     workers = min(4, workers)
-    slots = 2 + 2 * workers
+    slots = 2 + 2 * workers + (0 if devices is None else 2)
     if tile is None:
         tile = choose_tile(n, size, room_, slots=slots, most=most)
     elif (needed := room(n, tile, size, slots)) > room_:
@@ -515,6 +515,7 @@ class _Run:
             self.flush()
             if self.state is not None:
                 self.state.save("publish")
+        self.close()  # what is open keeps its name on some systems
         for path, _, what in self._kinds():
             if what == "work":
                 discard(path)
