@@ -35,6 +35,12 @@ from . import machine, model, report
 PAGE = machine.ROOT / "docs" / "scaling.md"
 FIGURE = machine.ROOT / "docs" / "scaling.svg"
 TIMELINE = machine.ROOT / "docs" / "timeline.svg"
+#: What stands on the page with the figures.
+PICTURE = "![Efficiency over the number of devices, measured and by the model](scaling.svg)"
+LANES = """![What each device computes and sends, over some steps](timeline.svg)
+
+{} steps in the middle of a run on all devices, odd ones darker: what is sent travels while the
+update of the step before it runs."""
 PARTS = ("links", "strong", "weak", "timeline")
 CHUNK = 256  # rows of the graph at a time, when a row is checked
 SHOWN = 4  # steps of a timeline
@@ -209,10 +215,11 @@ class Bench:
         found, steps = steps_of(source)
         out = np.empty((n, n), np.float32)
         kept = Timeline()
+        devices = None if self.xp is np else self.devices[:1]
         start = time.perf_counter()
         solve_streamed(
-            source, steps, found, out=(out, None), devices=self.devices[:1],
-            memory_limit=8 * GIB, timeline=kept,
+            source, steps, found, out=(out, None), devices=devices, memory_limit=8 * GIB,
+            timeline=kept,
         )  # fmt: skip
         whole = time.perf_counter() - start
         checked = check(self.xp, n, lambda i: out[i])
@@ -527,7 +534,7 @@ def renew() -> int:
     spread = [x for x in found if x[1].get("lines")]
     if lines:
         said = f"{_said(spread)} Efficiency: of the rate of one device, times devices."
-        report.put(PAGE, table(lines, said), "scaling")
+        report.put(PAGE, f"{table(lines, said)}\n\n{PICTURE}", "scaling")
         report.put(PAGE, forecast_table(lines, device, way), "scaling-model")
         draw(lines, device, way, spread[0][1]["machine"]["gpu"], FIGURE)
     if streams := [(name, x) for name, x in found if x.get("streamed")]:
@@ -536,6 +543,7 @@ def renew() -> int:
     for _, result in spread:
         if result.get("timeline"):
             draw_timeline(result["timeline"], result["machine"]["gpu"], TIMELINE)
+            report.put(PAGE, LANES.format(SHOWN), "scaling-timeline")
             break
     print(f"docs/scaling.md: {len(lines)} runs, {len(streams)} out of core")
     return int(not lines)
