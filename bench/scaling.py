@@ -276,7 +276,10 @@ def on_cpu(n: int) -> dict[str, Any]:
 
 
 def links(xp: Any, devices: Sequence[int], size: int = GIB, repeat: int = 5) -> dict[str, float]:
-    """Bytes a second: of a copy to another device, of a broadcast to all, to and from the host."""
+    """Bytes a second of a copy: to and from the host, to another device."""
+    from semiring_mm.tiled.places import places_of
+
+    places_of(list(devices))  # lets devices write to each other
     cuda = xp.cuda
     runtime = cuda.runtime
     held = []
@@ -312,19 +315,6 @@ def links(xp: Any, devices: Sequence[int], size: int = GIB, repeat: int = 5) -> 
         devices[:2],
         lambda: runtime.memcpyPeer(held[1].ptr, devices[1], held[0].ptr, first, size),
     )
-    from cupy.cuda import nccl
-
-    world = nccl.NcclCommunicator.initAll(list(devices))
-
-    def broadcast() -> None:
-        nccl.groupStart()
-        for device, part, member in zip(devices, held, world, strict=True):
-            with cuda.Device(device):
-                member.bcast(part.ptr, size, nccl.NCCL_INT8, 0, cuda.Stream.null.ptr)
-        nccl.groupEnd()
-
-    broadcast()  # opens the connections
-    found["broadcast"] = best(devices, broadcast)
     return found
 
 
@@ -377,6 +367,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
 
     there = range(cupy.cuda.runtime.getDeviceCount())
     devices = [int(x) for x in args.devices.split(",")] if args.devices else list(there)
+    cupy.cuda.Device(devices[0]).use()
     result |= {
         "machine": machine.describe_device(), "versions": machine.device_versions(),
         "devices": devices,
