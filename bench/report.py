@@ -30,6 +30,7 @@ MARKERS = {
     "strassen-cpu": ("<!-- bench-strassen-cpu:begin -->", "<!-- bench-strassen-cpu:end -->"),
     "strassen-cuda": ("<!-- bench-strassen-cuda:begin -->", "<!-- bench-strassen-cuda:end -->"),
     "scaling": ("<!-- scaling:begin -->", "<!-- scaling:end -->"),
+    "scaling-timeline": ("<!-- scaling-timeline:begin -->", "<!-- scaling-timeline:end -->"),
     "scaling-streamed": ("<!-- scaling-streamed:begin -->", "<!-- scaling-streamed:end -->"),
     "scaling-model": ("<!-- scaling-model:begin -->", "<!-- scaling-model:end -->"),
     "scaling-large": ("<!-- scaling-large:begin -->", "<!-- scaling-large:end -->"),

@@ -35,6 +35,12 @@ from . import machine, model, report
 PAGE = machine.ROOT / "docs" / "scaling.md"
 FIGURE = machine.ROOT / "docs" / "scaling.svg"
 TIMELINE = machine.ROOT / "docs" / "timeline.svg"
+#: What stands on the page with the figures.
+PICTURE = "![Efficiency over the number of devices, measured and by the model](scaling.svg)"
+LANES = """![What each device computes and sends, over some steps](timeline.svg)
+
+{} steps in the middle of a run on all devices, odd ones darker: what is sent travels while the
+update of the step before it runs."""
 PARTS = ("links", "strong", "weak", "timeline")
 CHUNK = 256  # rows of the graph at a time, when a row is checked
 SHOWN = 4  # steps of a timeline
@@ -209,10 +215,11 @@ class Bench:
         found, steps = steps_of(source)
         out = np.empty((n, n), np.float32)
         kept = Timeline()
+        devices = None if self.xp is np else self.devices[:1]
         start = time.perf_counter()
         solve_streamed(
-            source, steps, found, out=(out, None), devices=self.devices[:1],
-            memory_limit=8 * GIB, timeline=kept,
+            source, steps, found, out=(out, None), devices=devices, memory_limit=8 * GIB,
+            timeline=kept,
         )  # fmt: skip
         whole = time.perf_counter() - start
         checked = check(self.xp, n, lambda i: out[i])
@@ -269,7 +276,10 @@ def on_cpu(n: int) -> dict[str, Any]:
 
 
 def links(xp: Any, devices: Sequence[int], size: int = GIB, repeat: int = 5) -> dict[str, float]:
-    """Bytes a second: of a copy to another device, of a broadcast to all, to and from the host."""
+    """Bytes a second of a copy: to and from the host, to another device."""
+    from semiring_mm.tiled.places import places_of
+
+    places_of(list(devices))  # lets devices write to each other
     cuda = xp.cuda
     runtime = cuda.runtime
     held = []
@@ -305,19 +315,6 @@ def links(xp: Any, devices: Sequence[int], size: int = GIB, repeat: int = 5) -> 
         devices[:2],
         lambda: runtime.memcpyPeer(held[1].ptr, devices[1], held[0].ptr, first, size),
     )
-    from cupy.cuda import nccl
-
-    world = nccl.NcclCommunicator.initAll(list(devices))
-
-    def broadcast() -> None:
-        nccl.groupStart()
-        for device, part, member in zip(devices, held, world, strict=True):
-            with cuda.Device(device):
-                member.bcast(part.ptr, size, nccl.NCCL_INT8, 0, cuda.Stream.null.ptr)
-        nccl.groupEnd()
-
-    broadcast()  # opens the connections
-    found["broadcast"] = best(devices, broadcast)
     return found
 
 
@@ -370,6 +367,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
 
     there = range(cupy.cuda.runtime.getDeviceCount())
     devices = [int(x) for x in args.devices.split(",")] if args.devices else list(there)
+    cupy.cuda.Device(devices[0]).use()
     result |= {
         "machine": machine.describe_device(), "versions": machine.device_versions(),
         "devices": devices,
@@ -527,7 +525,7 @@ def renew() -> int:
     spread = [x for x in found if x[1].get("lines")]
     if lines:
         said = f"{_said(spread)} Efficiency: of the rate of one device, times devices."
-        report.put(PAGE, table(lines, said), "scaling")
+        report.put(PAGE, f"{table(lines, said)}\n\n{PICTURE}", "scaling")
         report.put(PAGE, forecast_table(lines, device, way), "scaling-model")
         draw(lines, device, way, spread[0][1]["machine"]["gpu"], FIGURE)
     if streams := [(name, x) for name, x in found if x.get("streamed")]:
@@ -536,6 +534,7 @@ def renew() -> int:
     for _, result in spread:
         if result.get("timeline"):
             draw_timeline(result["timeline"], result["machine"]["gpu"], TIMELINE)
+            report.put(PAGE, LANES.format(SHOWN), "scaling-timeline")
             break
     print(f"docs/scaling.md: {len(lines)} runs, {len(streams)} out of core")
     return int(not lines)

@@ -117,7 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _say(f"error: {what}", 2)
-    except (ValueError, TypeError, MemoryError, ImportError, AssertionError) as error:
+    except (
+        ValueError, TypeError, MemoryError, ImportError, AssertionError, RuntimeError,
+    ) as error:  # fmt: skip
         return _say(f"error: {str(error) or type(error).__name__}", 2)
 
 

@@ -119,6 +119,26 @@ def test_runs_are_checked_and_counted(bench):
     assert lines[2]["sent"] == 300
 
 
+def test_the_library_s_own_tiles_are_measured(bench, monkeypatch):
+    """Over the CPU engine: what runs on devices but for the devices."""
+    tiled = pytest.importorskip("semiring_mm.tiled.blocks")
+    places = pytest.importorskip("semiring_mm.tiled.places")
+    pytest.importorskip("semiring_mm.tiled.stored")
+    monkeypatch.setattr(
+        places, "places_of", lambda devices: [places.Host(f"cpu:{x}") for x in devices]
+    )
+    assert tiled.shape_of(8) == model.grid_of(8)
+    bench.make = scaling.blocks
+    found = bench.timeline()
+    assert found["devices"] == 4
+    assert found["sent"] > 0
+    assert {(m[1], m[2]) for m in found["marks"]} >= {("compute", "close"), ("send", "tile")}
+    assert scaling.tile_of(65_536, 4) <= 4096
+    streamed = bench.out_of_core(300)
+    assert streamed["checked"] == 1200
+    assert 0 < streamed["seconds"] <= streamed["whole"]
+
+
 def test_a_wrong_run_is_no_result(bench, monkeypatch):
     monkeypatch.setattr(Blocks, "update", lambda *_: None)
     with pytest.raises(AssertionError, match="are no distances"):
@@ -274,6 +294,9 @@ def test_the_page_is_renewed_from_committed_results(committed):
     ):
         assert row in text
     assert "| 65,536 | 4 | 2,048 | 4.60 s | " in text  # beside the model
+    assert "](scaling.svg)" in text
+    assert "](timeline.svg)" in text
+    assert "Not measured yet" not in text
     assert "bench/results/scaling-x4-2026-11-21.json" in text
     for name in ("FIGURE", "TIMELINE"):
         assert (committed / f"{name}.svg").read_bytes().startswith(b"<?xml")
