@@ -121,6 +121,17 @@ def matmul(
            [2., 5., 0.]])
     """
     s = as_semiring(semiring)
+    path = isinstance(out, (str, PathLike))
+    if devices is not None or memory_limit is not None or resume or path:
+        if return_arg or (out is not None and not path):
+            raise ValueError(
+                "over tiles a product has no return_arg, and out is a path: leave out devices, "
+                "memory_limit and resume"
+            )
+        from .tiled.solve import Where, product
+
+        where = Where(device, devices, out, memory_limit, checkpoint, resume)
+        return product(s, *_by_blocks(s, a, b), where, progress)
     if (
         type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == 2 and b.ndim == 2
         and a.dtype is b.dtype and out is None and not return_arg and device is None
@@ -135,17 +146,6 @@ def matmul(
                 c = np.empty((m, n), a.dtype)
                 cpu.product(s, a, b, c)
                 return c
-    path = isinstance(out, (str, PathLike))
-    if devices is not None or memory_limit is not None or resume or path:
-        if return_arg or (out is not None and not path):
-            raise ValueError(
-                "over tiles a product has no return_arg, and out is a path: leave out devices, "
-                "memory_limit and resume"
-            )
-        from .tiled.solve import Where, product
-
-        where = Where(device, devices, out, memory_limit, checkpoint, resume)
-        return product(s, *_by_blocks(s, a, b), where, progress)
     if is_sparse(a) or is_sparse(b):
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")

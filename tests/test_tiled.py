@@ -1,0 +1,401 @@
+"""Eliminations and products over tiles that several places hold: the CPU's memory, or devices."""
+
+import itertools
+
+import numpy as np
+import pytest
+import walks
+from numpy.testing import assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm.cpu import engine
+from semiring_mm.semirings import semirings
+from semiring_mm.tiled import blocks as blocks_module
+from semiring_mm.tiled import solve
+from semiring_mm.tiled.blocks import Blocks, shape_of
+from semiring_mm.tiled.grid import Grid, eliminate, multiply
+from semiring_mm.tiled.places import Host, device_list, places_of
+from semiring_mm.tiled.sources import DenseSource, EdgeSource
+from semiring_mm.tiled.steps import Steps
+from semiring_mm.tiled.timeline import Timeline
+
+
+def cuda_devices():
+    """How many there are."""
+    from semiring_mm.gpu import device
+
+    if device.why_not():
+        return 0
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceCount()
+
+
+DEVICES = [pytest.param(count, marks=pytest.mark.multigpu, id=f"cuda-{count}") for count in (2, 4)]
+
+
+@pytest.fixture(params=[1, 2, 4, 6, *DEVICES])
+def places(request):
+    """Some parts of the CPU's memory, or as many devices."""
+    if "cuda" not in request.node.callspec.id:
+        return [Host(f"cpu:{i}") for i in range(request.param)]
+    if cuda_devices() < request.param:
+        pytest.skip(f"needs {request.param} CUDA devices, and there are {cuda_devices()}")
+    return places_of(range(request.param))
+
+
+def close(places, w, name="min_plus", *, tile=16, directed=None, predecessors=False, **options):
+    source = DenseSource(semirings[name], w, undirected=directed is False)
+    task = solve.Elimination(source, directed, predecessors, **options)
+    return task.solve(solve.over(places, tile))
+
+
+# --- the schedule -------------------------------------------------------------------------------
+
+
+class Recorder:
+    """An executor that notes what it is told to do."""
+
+    def __init__(self):
+        self.told = []
+
+    def pivot(self, k):
+        self.told.append(("pivot", k))
+
+    def update(self, k, rows, columns):
+        self.told += [("update", k, i, j) for i in rows for j in columns]
+
+    def finish(self, k):
+        self.told.append(("finish", k))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_every_tile_is_updated_once_in_every_step(count):
+    seen = Recorder()
+    eliminate(count, seen)
+    updates = [x[1:] for x in seen.told if x[0] == "update"]
+    every = range(count)
+    assert sorted(updates) == [
+        (k, i, j) for k in every for i in every for j in every if k not in (i, j)
+    ]
+    assert [x[1] for x in seen.told if x[0] == "pivot"] == list(every)
+
+
+def test_the_next_pivot_comes_before_the_rest_of_a_step():
+    seen = Recorder()
+    eliminate(4, seen)
+    for k in range(3):
+        pivot = seen.told.index(("pivot", k + 1))
+        before = {x[2:] for x in seen.told[:pivot] if x[:2] == ("update", k)}
+        cross = {(i, j) for i in range(4) for j in range(4) if k + 1 in (i, j) and k not in (i, j)}
+        assert before == cross
+        assert seen.told.index(("finish", k)) > pivot
+
+
+def test_an_elimination_goes_on_from_a_step():
+    whole, rest = Recorder(), Recorder()
+    eliminate(4, whole)
+    eliminate(4, rest, 2)
+    assert [x for x in rest.told if x[1] > 2] == [x for x in whole.told if x[1] > 2]
+    assert rest.told[0] == ("pivot", 2)
+    eliminate(4, done := Recorder(), 4)
+    assert done.told == []
+
+
+def test_a_product_shares_the_next_step_early():
+    seen = Recorder()
+    multiply(2, 1, 3, seen)
+    order = [x[:2] for x in seen.told]
+    assert order.index(("pivot", 2)) < order.index(("update", 1))
+    assert [x[1:] for x in seen.told if x[0] == "update"] == [
+        (k, i, 0) for k in range(3) for i in range(2)
+    ]
+
+
+def test_grid():
+    grid = Grid(10, 4)
+    assert (grid.count, [grid.size(i) for i in range(3)], grid.part(2)) == (
+        3,
+        [4, 4, 2],
+        slice(8, 10),
+    )
+    assert Grid(0, 4).count == 0
+
+
+@pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (6, (2, 3))])
+def test_places_stand_in_a_rectangle(count, shape):
+    assert shape_of(count) == shape
+
+
+# --- closures -----------------------------------------------------------------------------------
+
+GRAPHS = [(75, 16), (64, 16), (49, 16), (33, 32), (16, 16), (5, 16), (1, 4), (0, 4)]
+
+
+@pytest.mark.parametrize(("n", "tile"), GRAPHS)
+@pytest.mark.parametrize("dtype", ["f4", "i4"])
+def test_distances(places, n, tile, dtype):
+    w = walks.weights(np.random.default_rng(n), n, density=0.1, dtype=dtype)
+    d, p = close(places, w, tile=tile)
+    assert p is None
+    assert d.dtype == w.dtype
+    assert_array_equal(d, sm.apsp(w, device="cpu"))
+
+
+@pytest.mark.parametrize(("n", "tile"), GRAPHS)
+def test_undirected_graphs(places, n, tile):
+    w = walks.weights(np.random.default_rng(n), n, density=0.1, directed=False)
+    d, _ = close(places, w, tile=tile)
+    assert_array_equal(d, sm.apsp(w, device="cpu"))
+
+
+def test_an_edge_leads_both_ways_where_this_is_asked_for(places):
+    w = walks.weights(np.random.default_rng(3), 40, density=0.05)
+    d, _ = close(places, w, directed=False)
+    assert_array_equal(d, sm.apsp(w, directed=False, device="cpu"))
+
+
+@pytest.mark.parametrize("name", ["min_plus", "max_min", "min_max", "max_times"])
+def test_predecessors(places, name):
+    rng = np.random.default_rng(7)
+    s = semirings[name]
+    w = np.where(rng.random((60, 60)) < 0.1, rng.integers(1, 9, (60, 60)) / 16, s.zero)
+    if name == "min_plus":
+        w = walks.potentials(rng, walks.weights(rng, 60, density=0.1))
+    d, p = close(places, w, name, predecessors=True)
+    assert_array_equal(d, sm.closure(w, name, device="cpu"))
+    mul = {"min_plus": np.add, "max_min": np.minimum, "min_max": np.maximum}.get(name, np.multiply)
+    walks.check_paths(w, d, p, mul=mul, zero=s.zero, one=s.one)
+
+
+@pytest.mark.parametrize("predecessors", [False, True])
+def test_truth_values(places, predecessors):
+    a = np.random.default_rng(1).random((70, 70)) < 0.03
+    d, p = close(places, a, "lor_land", predecessors=predecessors)
+    assert d.dtype == bool
+    assert_array_equal(d, sm.closure(a, "lor_land", device="cpu"))
+    if predecessors:
+        w = np.where(a, 1.0, np.inf)
+        for i, j in np.argwhere(d & ~np.eye(70, dtype=bool))[::17]:
+            path = sm.reconstruct_path(p, i, j)
+            assert np.isfinite([w[u, v] for u, v in itertools.pairwise(path)]).all()
+
+
+def test_negative_cycles_are_named(places):
+    w = walks.weights(np.random.default_rng(0), 50, density=0.1)
+    w[40, 41], w[41, 40] = -7, 3
+    with pytest.raises(sm.NegativeCycleError) as found:
+        close(places, w)
+    assert sorted(found.value.cycle) == [40, 41]
+    assert found.value.weight == -4
+
+
+def test_cycles_of_weight_zero_are_not_taken_for_negative_by_rounding(places):
+    """Floats of both signs whose cycles add up to nothing, but for rounding."""
+    rng = np.random.default_rng(5)
+    h = rng.random(40)
+    w = np.where(rng.random((40, 40)) < 0.3, h[:, None] - h, np.inf)
+    d, _ = close(places, w)
+    np.testing.assert_allclose(d, sm.apsp(w, device="cpu"), rtol=0, atol=1e-12)
+
+
+def test_integers_are_widened_and_brought_back(places):
+    w = np.full((40, 40), 2**31 - 1, "i4")
+    w[np.arange(39), np.arange(1, 40)] = 5 * 10**7
+    d, _ = close(places, w)
+    assert d.dtype == w.dtype
+    assert d[0, 39] == 39 * 5 * 10**7
+    w[np.arange(39), np.arange(1, 40)] = 10**8
+    with pytest.raises(OverflowError, match="use int64"):
+        close(places, w)
+
+
+def test_edges_as_they_are(places):
+    source = EdgeSource(
+        semirings["min_plus"],
+        solve.EdgeList([*"abc"], *map(np.array, ([0, 0, 1], [1, 1, 2], [4.0, 3.0, 0.0])), False),
+        "f8",
+    )
+    d, _ = solve.Elimination(source, None, False).solve(solve.over(places, 2))
+    assert_array_equal(d, [[0, 3, 3], [np.inf, 0, 0], [np.inf, np.inf, 0]])
+
+
+def test_weights_that_are_none(places):
+    w = np.ones((40, 40))
+    w[30, 7] = np.nan
+    with pytest.raises(ValueError, match=r"the weight at \[30, 7\] is NaN"):
+        close(places, w)
+
+
+# --- the run ------------------------------------------------------------------------------------
+
+
+def test_progress_tells_what_each_place_does(places):
+    seen = []
+
+    def progress(done, total, parts):
+        seen.append((done, total, dict(parts)))
+
+    w = walks.weights(np.random.default_rng(0), 80, density=0.2)
+    close(places, w, progress=progress)
+    done, total, parts = seen[-1]
+    assert done == total == 80**3
+    assert set(parts) == {x.name for x in places}
+    assert sum(parts.values()) == done
+    assert [x[0] for x in seen] == sorted(x[0] for x in seen)
+    assert len(seen) > 2
+
+
+def test_it_can_be_interrupted(places):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    w = walks.weights(np.random.default_rng(0), 80, density=0.2)
+    with pytest.raises(KeyboardInterrupt):
+        close(places, w, progress=stop)
+    assert_array_equal(close(places, w)[0], sm.apsp(w, device="cpu"))
+
+
+def test_the_timeline_has_each_step_of_each_place(places):
+    timeline = Timeline()
+    w = walks.weights(np.random.default_rng(0), 80, density=0.2)
+    close(places, w, timeline=timeline)
+    marks = timeline.marks
+    assert {x.place for x in marks} == {x.name for x in places}
+    assert {x.step for x in marks} == set(range(5))
+    assert all(x.begin <= x.end for x in marks)
+    assert ("send" in {x.lane for x in marks}) == (len(places) > 1)
+
+
+def test_what_is_sent_is_what_the_others_need():
+    """A row of k goes to all other rows of places, a column to all other columns."""
+    n, tile = 64, 16
+    for count, copies in ((1, 0), (2, 1), (4, 2)):
+        run = Blocks([Host() for _ in range(count)], n, tile, _steps())
+        run.load(lambda rows, columns, xp: np.ones((16, 16), "f4"))
+        run.run()
+        diagonal = {1: 0, 2: 1, 4: 2}[count]
+        assert run.sent == 4 * (n * n * copies + 4 * diagonal * tile**2)
+
+
+def test_memory_is_checked_before_the_work(monkeypatch, places):
+    monkeypatch.setattr(blocks_module.Blocks, "load", None)
+    monkeypatch.setattr(places[0].engine, "free_memory", lambda: 10_000)
+    monkeypatch.setattr(solve, "check_memory", lambda *_: None)
+    with pytest.raises(
+        MemoryError, match=r"its part of the 100 x 100 matrix in float64 needs .* free"
+    ):
+        close(places, np.ones((100, 100)))
+
+
+def _steps(name="min_plus", dtype="f4"):
+    return Steps(semirings[name], np.dtype(dtype), None, look=False)
+
+
+# --- products -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("plus_times", "f8"), ("min_plus", "i4"), ("max_min", "f4")]
+)
+@pytest.mark.parametrize("shape", [(70, 40, 50), (16, 16, 16), (1, 90, 3), (33, 1, 17)])
+def test_products(places, name, dtype, shape):
+    (m, k, n), rng = shape, np.random.default_rng(0)
+    a, b = rng.integers(0, 9, (m, k)).astype(dtype), rng.integers(0, 9, (k, n)).astype(dtype)
+    run = Blocks(places, m, 16, _steps(name, dtype), columns=n, depth=k)
+    zero = semirings[name].identities(dtype)[0]
+    run.load(
+        lambda rows, columns, xp: xp.full(
+            (rows.stop - rows.start, columns.stop - columns.start), zero, dtype
+        )
+    )
+    run.multiply(
+        lambda rows, columns, xp: a[rows, columns], lambda rows, columns, xp: b[rows, columns]
+    )
+    assert_array_equal(run.read(slice(0, m), slice(0, n)), sm.matmul(a, b, name))
+    assert_array_equal(
+        run.read(slice(m // 3, m), slice(0, n // 2 + 1)),
+        sm.matmul(a, b, name)[m // 3 :, : n // 2 + 1],
+    )
+
+
+@pytest.mark.multigpu
+def test_as_users_call_it():
+    if cuda_devices() < 2:
+        pytest.skip(f"needs 2 CUDA devices, and there are {cuda_devices()}")
+    rng = np.random.default_rng(0)
+    w = walks.weights(rng, 700, density=0.05, dtype="f4")
+    d, p = sm.apsp(w, devices="all", return_predecessors=True)
+    assert_array_equal(d, sm.apsp(w, device="cpu"))
+    walks.check_paths(w, d, p)
+    assert_array_equal(sm.apsp(w, devices=[1, 0]), d)
+    a, b = rng.integers(0, 9, (500, 300)).astype("f4"), rng.integers(0, 9, (300, 400)).astype("f4")
+    assert_array_equal(sm.matmul(a, b, devices="all"), a @ b)
+    assert_array_equal(
+        sm.matmul(a.astype("f2"), b.astype("f2"), "max_min", devices=[0, 1]),
+        sm.matmul(a, b, "max_min"),
+    )
+
+
+# --- the door -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"memory_limit": "1kB"}, r"use a larger memory_limit"),
+        ({"memory_limit": "much"}, r"expected a size such as '16GB'"),
+        ({"memory_limit": "1GB", "sources": 0}, r"sources is for graphs in one memory"),
+        ({"memory_limit": "1GB", "max_hops": 2}, r"max_hops is for graphs in one memory"),
+        ({"memory_limit": "1GB", "overwrite": True}, r"overwrite is for graphs in one memory"),
+        ({"memory_limit": "1GB", "method": "sparse"}, r"method='sparse' is for graphs in one"),
+        ({"memory_limit": "1GB", "checkpoint": 0}, r"checkpoint is a number of steps from 1 on"),
+        ({"resume": True}, r"resume goes on with a run that had out=PATH"),
+        ({"out": "d.csv"}, r"ends in neither .npy nor .zarr"),
+        ({"out": 5}, r"out is a path ending in .npy or .zarr, got 5"),
+        ({"out": "d.npy", "return_predecessors": True}, r"two paths, out=\(distances, pred"),
+        ({"devices": "some"}, r"devices is 'all' or a sequence of device numbers, got 'some'"),
+        ({"devices": [0], "device": "cuda"}, r"give one of them"),
+        ({"memory_limit": "1GB", "device": "tpu"}, r"device is None, 'cpu', 'cuda' or 'cuda:N'"),
+    ],
+)  # fmt: skip
+def test_refusals(words, message):
+    with pytest.raises((ValueError, MemoryError), match=message):
+        sm.apsp(np.ones((500, 500)), **words)
+
+
+def test_devices_are_named_by_numbers(monkeypatch):
+    cupy = pytest.importorskip("cupy")
+    from semiring_mm.gpu import device
+
+    monkeypatch.setattr(device, "why_not", lambda: "")
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 3)
+    assert device_list("all") == [0, 1, 2]
+    assert device_list((2, np.int64(0))) == [2, 0]
+    for wrong in ([], [3], [-1], [0, 0], 1, [1.5], ["a"]):
+        with pytest.raises(ValueError, match="devices"):
+            device_list(wrong)
+    monkeypatch.setattr(device, "why_not", lambda: "no GPU here")
+    with pytest.raises(RuntimeError, match="devices: no GPU here"):
+        device_list([0])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words", "message"),
+    [
+        (np.ones((2, 3)), np.ones((2, 3)), {}, "a has 3 columns and b has 2 rows"),
+        (np.ones(3), np.ones((3, 3)), {}, r"a is a matrix on the host .* got shape \(3,\)"),
+        (np.ones((3, 3)), np.ones((3, 3)), {"return_arg": True}, "has no return_arg"),
+        (np.ones((3, 3)), np.ones((3, 3)), {"out": np.ones((3, 3))}, "out is a path"),
+        (np.ones((3, 3), "f2"), np.ones((3, 3), "f2"), {}, "give operands in float32"),
+    ],
+)  # fmt: skip
+def test_refusals_of_products(a, b, words, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        sm.matmul(a, b, memory_limit="1GB", **words)
+
+
+def test_the_engine_is_named_where_it_lacks_memory(monkeypatch):
+    monkeypatch.setattr(engine, "free_memory", lambda: 10)
+    with pytest.raises(MemoryError, match="the 300 x 300 result in float64"):
+        sm.apsp(np.ones((300, 300)), memory_limit="1GB")
