@@ -169,7 +169,7 @@ def apsp(
             )
         if method in ("floyd_warshall", "sparse"):
             raise ValueError("max_hops needs method='squaring' (or 'auto')")
-    where = Where(device, devices, out, memory_limit, checkpoint, resume)
+    where = Where.of(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
         semirings["min_plus"], graph, method, directed, return_predecessors, sources, max_hops,
         overwrite, where, progress,
@@ -235,7 +235,7 @@ def closure(
             f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
             f"use matrix_power for a fixed number of steps"
         )
-    where = Where(device, devices, out, memory_limit, checkpoint, resume)
+    where = Where.of(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
         s, a, "auto", directed, return_predecessors, None, None, overwrite, where, progress
     )

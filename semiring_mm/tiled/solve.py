@@ -43,12 +43,12 @@ def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> So
 def tile_of(n: int, height: int, width: int) -> int:
     """Side of the tiles for a matrix over height x width devices.
 
-    Large enough for the product's speed, which 2048 steps of k reach, and for the copies of a step
+    Large enough for the product's speed, which 4096 steps of k reach, and for the copies of a step
     to take less time than its products; small enough that each device has some 8 x 8 of them, so
     that all have work until the end.
     """
     each = n // (8 * max(height, width))
-    return min(2048, max(256, each // 128 * 128))
+    return min(4096, max(256, each // 128 * 128))
 
 
 @dataclass
@@ -254,6 +254,19 @@ class Where:
     memory_limit: int | str | None = None
     checkpoint: int = 1
     resume: bool = False
+
+    @classmethod
+    def of(
+        cls, device: str | None, devices: Any, out: Any, memory_limit: int | str | None,
+        checkpoint: int, resume: bool,
+    ) -> Where:  # fmt: skip
+        """The same; a single device that is to hold the matrix needs no tiles."""
+        where = cls(device, devices, out, memory_limit, checkpoint, resume)
+        if devices is None or out is not None or memory_limit is not None or resume:
+            return where
+        found = where.indices()
+        assert found is not None
+        return cls(f"cuda:{found[0]}") if len(found) == 1 else where
 
     def __bool__(self) -> bool:
         """Whether it asks for work over tiles at all."""
