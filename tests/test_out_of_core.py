@@ -710,7 +710,9 @@ def test_through_pinned_memory(monkeypatch, devices, form):
     if trees:
         walks.check_paths(w, d, p)
     names = {f"cuda:{x}" for x in devices}
-    assert {x.place for x in timeline.marks if x.lane == "compute"} == names
+    lanes = {("disk", "read"), ("disk", "write")}
+    lanes |= {(x, lane) for x in names for lane in ("receive", "compute", "send")}
+    assert {(x.place, x.lane) for x in timeline.marks} == lanes
     assert set(seen) == (names if len(devices) > 1 else set())
     assert set(fake.entered) == set(devices)
     assert {len(x) for x in fake.pinned} == {32 * 32 * (12 if trees else 8)}
