@@ -330,6 +330,29 @@ def test_a_write_that_fails_anywhere(tmp_path, monkeypatch, kind, form):
         walks.check_paths(w, d, p)
 
 
+@pytest.mark.parametrize("what", ["fsync", "replace"])
+def test_a_state_that_cannot_be_written(tmp_path, monkeypatch, what):
+    """The one before it stays; it is another place at every attempt."""
+    w = graph(100)
+    call, count, last = getattr(os, what), itertools.count(1), [3]
+
+    def failing(*arguments, **options):
+        if next(count) == last[0]:
+            last[0] *= 2
+            raise Stop
+        return call(*arguments, **options)
+
+    monkeypatch.setattr(os, what, failing)
+    for attempt in range(9):
+        try:
+            d, _ = solve(w, (tmp_path / "d.zarr", None), tile=32, resume=attempt > 0)
+            break
+        except Stop:
+            assert not (tmp_path / "d.zarr").exists()
+    assert attempt > 0
+    np.testing.assert_array_equal(d, sm.apsp(w))
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.parametrize(("kind", "trees"), [("npy", True), ("zarr", False)])
 def test_killed_at_any_moment(tmp_path, kind, trees):
@@ -636,7 +659,7 @@ class Stream(contextlib.nullcontext):
 
 
 class Event:
-    def __init__(self, disable_timing=False):
+    def __init__(self, block=False, disable_timing=False):
         self.timed, self.time = not disable_timing, None
 
     def record(self, stream):

@@ -586,16 +586,16 @@ class _Keeper:
         self.run, self.every = run, every
         self._pool = ThreadPoolExecutor(1)
         self._next: list[int] = []  # the step to speak of next
-        self._last: Future[None] | None = None
+        self._begun: list[Future[None]] = []
         self(0)
 
     def __call__(self, step: int) -> None:
         if self.run.state is None or step % self.every:
             return
-        if self._last is not None and self._last.done():
-            self._last.result()
+        while self._begun and self._begun[0].done():
+            self._begun.pop(0).result()
         self._next = [max(step, self.run.step)]
-        self._last = self._pool.submit(self._keep)
+        self._begun.append(self._pool.submit(self._keep))
 
     def _keep(self) -> None:
         newest, self._next = self._next, []
@@ -607,5 +607,5 @@ class _Keeper:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._pool.shutdown()
-        if self._last is not None and kind is None:
-            self._last.result()
+        for future in self._begun if kind is None else ():
+            future.result()

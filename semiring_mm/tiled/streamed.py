@@ -207,12 +207,12 @@ class Device:
         kind = runtime.memcpyHostToDevice if up else runtime.memcpyDeviceToHost
         with self._cuda.Device(self._index):
             runtime.memcpyAsync(to, source, size, kind, stream.ptr)
-            done = self._cuda.Event(disable_timing=True)
+            done = self._cuda.Event(block=True, disable_timing=True)
             done.record(stream)
             done.synchronize()  # of this copy, not of those that other threads have begun since
 
     def now(self) -> Any:
-        mark = self._cuda.Event()
+        mark = self._cuda.Event(block=True)  # threads that wait leave their cores to the others
         mark.record(self._compute)
         return mark
 
