@@ -83,10 +83,10 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Go on from the state that is beside the path.
+        Go on from the state that is beside the path (with potentials: if there is one).
     tick, timeline : optional
     tile : int, optional
-        Lines of a tile; default :func:`choose_tile`.
+        Lines of a tile; default :func:`choose_tile`. A run that goes on keeps those that it has.
 
     Returns
     -------
@@ -109,6 +109,8 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
+    if isinstance(source, LiftedSource) and paths:
+        resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
     state = _state(paths, task, resume)
     if state is not None and "potentials" in state.extra and not isinstance(source, LiftedSource):
         raw = base64.b85decode(state.extra["potentials"])
@@ -316,22 +318,24 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
 
 def _state(paths: Sequence[Path], task: dict[str, Any], resume: bool) -> Checkpoint | None:
     """The state to go on from; an error if results or states are there that would be lost."""
+    state = None
     if resume:
         if not paths:
             raise ValueError("resume: results in memory leave no state; give paths as out")
         state = Checkpoint.load(paths[0])
         state.check(task)
-        return state
     for path in paths:
-        if path.exists():
+        if path.exists() and (state is None or state.phase != "publish"):
             raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
+        if resume:
+            continue
         for rest in (Checkpoint(path, {}, 1).file, part_of(path)):
             if rest.exists():
                 raise FileExistsError(
                     f"out: {rest} is left from a run that did not end; resume=True goes on with "
                     f"it, or remove it to begin again"
                 )
-    return None
+    return state
 
 
 def _full(paths: Sequence[Path]) -> OSError:
@@ -483,8 +487,6 @@ class _Run:
     def _load(self, i: int, j: int) -> None:
         rows, columns = self.grid.part(i), self.grid.part(j)
         block = self.source.read(rows, columns)
-        if self.weights.broken:
-            self.weights.refuse(block, (rows.start, columns.start))
         d = self.weights.widen(block)
         p = self.steps.begin(np, d, rows, columns)
         store, trees = self.stores
@@ -586,16 +588,16 @@ class _Keeper:
         self.run, self.every = run, every
         self._pool = ThreadPoolExecutor(1)
         self._next: list[int] = []  # the step to speak of next
-        self._last: Future[None] | None = None
+        self._begun: list[Future[None]] = []
         self(0)
 
     def __call__(self, step: int) -> None:
         if self.run.state is None or step % self.every:
             return
-        if self._last is not None and self._last.done():
-            self._last.result()
+        while self._begun and self._begun[0].done():
+            self._begun.pop(0).result()
         self._next = [max(step, self.run.step)]
-        self._last = self._pool.submit(self._keep)
+        self._begun.append(self._pool.submit(self._keep))
 
     def _keep(self) -> None:
         newest, self._next = self._next, []
@@ -607,5 +609,5 @@ class _Keeper:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._pool.shutdown()
-        if self._last is not None and kind is None:
-            self._last.result()
+        for future in self._begun if kind is None else ():
+            future.result()

@@ -35,6 +35,7 @@ Array = Any  # of a place's engine
 HostArray = NDArray[Any]
 Stores = tuple[Store | None, Store | None]  # of D and of P
 Note = Callable[[str, str, str, int, float, float], None]
+Span = Callable[[str, str, float], float]  # told place, lane and begin; gives the end, now
 
 SPARE = 3  # tiles' worth of temporary memory: the engine's, a chunk at the edge read, one written
 LEAST, STEP = 256, 64  # lines of the smallest tile, and what others are a multiple of
@@ -88,10 +89,10 @@ class Place(Protocol):
     def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
         """Memory for `size` entries."""
 
-    def load(self, read: Callable[[HostArray], None], into: Array) -> None:
+    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
         """Have `read` fill contiguous memory here; returns when it has."""
 
-    def save(self, block: Array, write: Callable[[HostArray], None]) -> None:
+    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
         """Give contiguous memory to `write`."""
 
     def now(self) -> Any:
@@ -116,11 +117,15 @@ class Host:
     def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
         return np.empty(size, dtype)
 
-    def load(self, read: Callable[[HostArray], None], into: Array) -> None:
+    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
+        begin = time.perf_counter()
         read(into)
+        span("disk", "read", begin)
 
-    def save(self, block: Array, write: Callable[[HostArray], None]) -> None:
+    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
+        begin = time.perf_counter()
         write(block)
+        span("disk", "write", begin)
 
     def now(self) -> float:
         return time.perf_counter()
@@ -181,27 +186,33 @@ class Device:
         finally:
             self._stages.put(pinned)
 
-    def load(self, read: Callable[[HostArray], None], into: Array) -> None:
+    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
         with self._staged(into) as stage:
+            begin = time.perf_counter()
             read(stage)
+            here = span("disk", "read", begin)
             self._move(into.data.ptr, stage.ctypes.data, into.nbytes, self._up, up=True)
+            span(self.name, "receive", here)
 
-    def save(self, block: Array, write: Callable[[HostArray], None]) -> None:
+    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
         with self._staged(block) as stage:
+            begin = time.perf_counter()
             self._move(stage.ctypes.data, block.data.ptr, block.nbytes, self._down, up=False)
+            here = span(self.name, "send", begin)
             write(stage)
+            span("disk", "write", here)
 
     def _move(self, to: int, source: int, size: int, stream: Any, *, up: bool) -> None:
         runtime = self._cuda.runtime
         kind = runtime.memcpyHostToDevice if up else runtime.memcpyDeviceToHost
         with self._cuda.Device(self._index):
             runtime.memcpyAsync(to, source, size, kind, stream.ptr)
-            done = self._cuda.Event(disable_timing=True)
+            done = self._cuda.Event(block=True, disable_timing=True)
             done.record(stream)
             done.synchronize()  # of this copy, not of those that other threads have begun since
 
     def now(self) -> Any:
-        mark = self._cuda.Event()
+        mark = self._cuda.Event(block=True)  # threads that wait leave their cores to the others
         mark.record(self._compute)
         return mark
 
@@ -302,12 +313,10 @@ class _Lane:
     def _read(self, step: int, job: Job, slot: Pair) -> Pair:
         rows, columns = job.rows, job.columns
         tile = slot.cut((rows.stop - rows.start, columns.stop - columns.start))
-        begin = time.perf_counter()
+        span = functools.partial(self._span, step, job.what)
         for store, block in zip(job.read or (), tile, strict=False):
             if store is not None and block is not None:
-                self.place.load(functools.partial(store.read, rows, columns), block)
-        if self.note is not None and job.read:
-            self.note("disk", "read", job.what, step, begin, time.perf_counter())
+                self.place.load(functools.partial(store.read, rows, columns), block, span)
         return tile
 
     def _end(self, step: int, job: Job, slot: Pair, tile: Pair, begin: Any, end: Any) -> None:
@@ -319,15 +328,20 @@ class _Lane:
             done = self.place.when(end)
             if self.note is not None and begin is not None:
                 self.note(self.place.name, "compute", job.what, step, self.place.when(begin), done)
-            start = time.perf_counter()
+            span = functools.partial(self._span, step, job.what)
             for store, block in reversed(list(zip(job.write or (), tile, strict=False))):
                 if store is not None and block is not None:
-                    self.place.save(block, functools.partial(store.write, job.rows, job.columns))
-            if self.note is not None and job.write:
-                self.note("disk", "write", job.what, step, start, time.perf_counter())
+                    write = functools.partial(store.write, job.rows, job.columns)
+                    self.place.save(block, write, span)
         finally:
             if job.into is None:
                 self.free.put(slot)
+
+    def _span(self, step: int, what: str, place: str, lane: str, begin: float) -> float:
+        now = time.perf_counter()
+        if self.note is not None:
+            self.note(place, lane, what, step, begin, now)
+        return now
 
 
 class Lanes:
