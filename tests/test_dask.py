@@ -225,14 +225,16 @@ def test_workers_are_killed_and_the_result_is_exact(client, saved, tmp_path):
         return_predecessors=True,
     )  # fmt: skip
     assert killed, seed
+    client.wait_for_workers(2, timeout=60)  # for the tests after this one
     same(d, expected)
     trees(sm.semirings["min_plus"], w, expected, p.compute())
 
 
-def updates(client, gone=False):
+def updates(client, but=(), gone=False):
     """Those that the scheduler knows of, after a while if they are to be gone."""
     for _ in range(100):
-        found = [key for key in client.cluster.scheduler.tasks if "update" in str(key)]
+        tasks = client.cluster.scheduler.tasks
+        found = {key for key in tasks if "update" in str(key)} - set(but)
         if not (gone and found):
             break
         time.sleep(0.05)
@@ -240,12 +242,12 @@ def updates(client, gone=False):
 
 
 def test_a_checkpoint_ends_the_history(client, tmp_path):
-    w = graph(100)
+    w, before = graph(100), updates(client)
     d = sd.apsp(client, w, tile=25)
-    assert updates(client)  # from which lost tiles would be computed again
+    assert updates(client, before)  # from which lost tiles would be computed again
     del d
     d = sd.apsp(client, w, tile=25, checkpoint=tmp_path / "run")
-    assert not updates(client, gone=True)
+    assert not updates(client, before, gone=True)
     same(d, sm.apsp(w))
 
 
@@ -255,7 +257,7 @@ class Stop(Exception):
 
 @pytest.mark.parametrize("predecessors", [False, True])
 def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
-    w = graph(100, 6)
+    w, before = graph(100, 6), updates(client)
     path, part = tmp_path / "run", float(np.random.default_rng().random() * 0.8)
 
     def stop(done, total):
@@ -265,7 +267,7 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
     options = {"tile": 20, "return_predecessors": predecessors, "checkpoint": (path, 1)}
     with pytest.raises(Stop):
         sd.apsp(client, w, progress=stop, **options)
-    assert not updates(client, gone=True)
+    assert not updates(client, before, gone=True)
     state = json.loads((path / "run.json").read_text())
     # what a client that died just then may have left
     (path / "step-9-half").mkdir()
@@ -331,7 +333,7 @@ def test_errors_at_the_door(client, tmp_path):
     s = sm.Semiring("gcd_like", "a | b", "a & b", 0, -1)
     refused(ValueError, "chooses one of its operands", client, np.eye(3, dtype=np.int32),
             semiring=s, return_predecessors=True)  # fmt: skip
-    refused(MemoryError, "needs 8e.03 GB on the workers", client, da.zeros((10**6, 10**6)),
+    refused(MemoryError, r"needs 8\.\d+e\+03 GB on the workers", client, da.zeros((10**6, 10**6)),
             tile=10**4)  # fmt: skip
 
 
@@ -340,7 +342,7 @@ def test_what_is_no_weight_is_named(client, lazy):
     w = graph(20)
     w[13, 7] = np.nan
     x = da.from_array(w, chunks=6) if lazy else w
-    refused(ValueError, r"the weight at \[13, 7\] is nan", client, x, tile=8)
+    refused(ValueError, r"the weight at \[13, 7\] is NaN", client, x, tile=8)
     w[13, 7] = -INF
     x = da.from_array(w, chunks=6) if lazy else w
     refused(ValueError, r"the weight at \[13, 7\] is -inf", client, x, tile=8)
