@@ -741,6 +741,14 @@ class _Task:
         order = np.lexsort((col, row))
         return row[order], col[order], weight[order]
 
+    def begin(self, run: _Futures, weights: Weights) -> None:
+        where, part, places = self.cluster.where(), self.grid.part, run.places()
+        begun = self.compute(
+            _later(_begin, run.steps, where, weights, self.blocks[i, j], part(i), part(j))
+            for i, j in places
+        )
+        run.tiles = dict(zip(places, begun, strict=True))
+
     def solve(self, progress: Progress) -> Any:
         weights = self.weights()
         n = self.grid.n
@@ -754,13 +762,7 @@ class _Task:
                 first = self.state.run["step"]
                 run.resume(first)
             else:
-                where, part = self.cluster.where(), self.grid.part
-                places = run.places()
-                begun = self.compute(
-                    _later(_begin, steps, where, weights, self.blocks[i, j], part(i), part(j))
-                    for i, j in places
-                )
-                run.tiles = dict(zip(places, begun, strict=True))
+                self.begin(run, weights)
             eliminate(self.grid.count, run, first)
             return run.result(weights, self.matrix, self.potentials)
         except BaseException as error:
@@ -770,6 +772,17 @@ class _Task:
                     self.matrix.s, n, error.first, error.diagonal, self.edges, self.matrix.labels
                 )
             raise
+
+
+def _failure(future: Future) -> BaseException | None:
+    """Why there is no result; without frames, which would keep the future, and that the rest."""
+    if future.status not in ("error", "cancelled"):
+        return None
+    try:
+        future.result()
+    except BaseException as error:
+        return error.with_traceback(None)
+    return None
 
 
 class _Futures:
@@ -861,8 +874,10 @@ class _Futures:
         futures.clear()
         try:
             for future in waiting:
-                if future.status in ("error", "cancelled"):
-                    future.result()  # raises
+                failed = _failure(future)
+                del future
+                if failed is not None:
+                    raise failed
                 self.done += each
                 if self.tick is not None and each:
                     self.tick(self.done)
