@@ -36,7 +36,7 @@ extensions = [
 exclude_patterns = ["_templates"]
 templates_path = ["_templates"]
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(cupy|jax|networkx|numpy|scipy|torch)\..*")]
+nitpick_ignore_regex = [("py:.*", r"(cupy|dask|distributed|jax|networkx|numpy|scipy|torch)\..*")]
 
 # Pages are Markdown that reads as well where the code is hosted.
 myst_enable_extensions = ["attrs_block", "colon_fence"]

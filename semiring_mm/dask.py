@@ -445,7 +445,7 @@ class _Matrix:
             parts = self.array.rechunk((grid.tile, grid.tile)).to_delayed()
             return {
                 (i, j): _later(
-                    _entries, self, parts[i, j], parts[j, i] if self.undirected else None
+                    _entries, self.bare(), parts[i, j], parts[j, i] if self.undirected else None
                 )
                 for i in side for j in side
             }  # fmt: skip
@@ -528,16 +528,6 @@ class _Cluster:
                 f"in tiles of {tile}, needs {needed / 1e9:.3g} GB on the workers, and they may use "
                 f"{self.memory / 1e9:.3g} GB: add workers, or use float32 (half of float64)"
             )
-
-    def owners(self) -> Callable[[int, int], str | None]:
-        """Which worker is to have tile (i, j): they are dealt out block-cyclically."""
-        workers = sorted(self.client.nthreads())
-        count = len(workers)
-        if not count:  # all of them are being replaced
-            return lambda i, j: None
-        rows = next(x for x in range(math.isqrt(count), 0, -1) if count % x == 0)
-        columns = count // rows
-        return lambda i, j: workers[i % rows * columns + j % columns]
 
     def where(self) -> _Where:
         return _Where(self.device, self.sharers)
@@ -751,6 +741,14 @@ class _Task:
         order = np.lexsort((col, row))
         return row[order], col[order], weight[order]
 
+    def begin(self, run: _Futures, weights: Weights) -> None:
+        where, part, places = self.cluster.where(), self.grid.part, run.places()
+        begun = self.compute(
+            _later(_begin, run.steps, where, weights, self.blocks[i, j], part(i), part(j))
+            for i, j in places
+        )
+        run.tiles = dict(zip(places, begun, strict=True))
+
     def solve(self, progress: Progress) -> Any:
         weights = self.weights()
         n = self.grid.n
@@ -764,22 +762,27 @@ class _Task:
                 first = self.state.run["step"]
                 run.resume(first)
             else:
-                where, part = self.cluster.where(), self.grid.part
-                places = run.places()
-                begun = self.compute(
-                    _later(_begin, steps, where, weights, self.blocks[i, j], part(i), part(j))
-                    for i, j in places
-                )
-                run.tiles = dict(zip(places, begun, strict=True))
+                self.begin(run, weights)
             eliminate(self.grid.count, run, first)
             return run.result(weights, self.matrix, self.potentials)
         except BaseException as error:
-            run.cancel()
+            run.drop()
             if isinstance(error, Improves):
                 improved(
                     self.matrix.s, n, error.first, error.diagonal, self.edges, self.matrix.labels
                 )
             raise
+
+
+def _failure(future: Future) -> BaseException | None:
+    """Why there is no result; without frames, which would keep the future, and that the rest."""
+    if future.status not in ("error", "cancelled"):
+        return None
+    try:
+        future.result()
+    except BaseException as error:
+        return error.with_traceback(None)
+    return None
 
 
 class _Futures:
@@ -799,7 +802,6 @@ class _Futures:
         self.run = uuid.uuid4().hex
         self.tiles: dict[Place, Future] = {}
         self.made: dict[int, list[Future]] = {}  # by step, as long as they are not known to be done
-        self.owner = cluster.owners()
         self.tick, self.done = tick, 0.0
         self.each = total / grid.count / len(self.places())  # pairs of a task, about
 
@@ -811,25 +813,22 @@ class _Futures:
         self, function: Callable[..., Any], args: Mapping[Place, tuple[Any, ...]],
         *step: int, priority: int = 0, retries: int = 0, **same: Any,
     ) -> dict[Place, Future]:  # fmt: skip
-        """A task for each tile, at best on the worker that is to have it.
+        """A task for each tile, given out together: that takes a fraction of the time.
 
-        Those of one worker are given out at once: that takes a fraction of the time.
+        Where it runs is left to the scheduler, which goes by where the operands are. It could be
+        told of a worker for each tile; but where all workers have died, tasks for one of those
+        would wait for it for ever.
         """
-        name = f"{function.__name__.strip('_')}-{self.run}"
-        by_owner: dict[str | None, list[Place]] = {}
-        for i, j in args:
-            by_owner.setdefault(self.owner(i, j), []).append((i, j))
-        made: dict[Place, Future] = {}
-        for owner, places in by_owner.items():
-            futures = self.client.map(
-                function, [(*step, *at) for at in places],
-                *map(list, zip(*(args[at] for at in places), strict=True)),
-                key=[(name, *step, *at) for at in places],
-                workers=None if owner is None else [owner], allow_other_workers=owner is not None,
-                priority=priority, retries=retries, pure=False, where=self.where, **same,
-            )  # fmt: skip
-            made.update(zip(places, futures, strict=True))
-        return made
+        name, places = f"{function.__name__.strip('_')}-{self.run}", list(args)
+        if not places:
+            return {}
+        futures = self.client.map(
+            function, [(*step, *at) for at in places],
+            *map(list, zip(*args.values(), strict=True)),
+            key=[(name, *step, *at) for at in places], priority=priority, retries=retries,
+            pure=False, where=self.where, **same,
+        )  # fmt: skip
+        return dict(zip(places, futures, strict=True))
 
     def give(
         self, function: Callable[..., Tile], k: int, args: Mapping[Place, tuple[Any, ...]],
@@ -842,7 +841,6 @@ class _Futures:
         self.made.setdefault(k, []).extend(made.values())
 
     def pivot(self, k: int) -> None:
-        self.owner = self.cluster.owners()  # some may have been replaced
         priority = 3 - 2 * k  # that of what precedes it
         self.give(_close, k, {(k, k): (k * self.grid.tile,)}, priority)
         diagonal = (self.tiles[k, k],)
@@ -874,12 +872,17 @@ class _Futures:
         """Wait, and let go of each: the tasks that need it keep it."""
         waiting = distributed.as_completed(futures)
         futures.clear()
-        for future in waiting:
-            if future.status in ("error", "cancelled"):
-                future.result()  # raises
-            self.done += each
-            if self.tick is not None and each:
-                self.tick(self.done)
+        try:
+            for future in waiting:
+                failed = _failure(future)
+                del future
+                if failed is not None:
+                    raise failed
+                self.done += each
+                if self.tick is not None and each:
+                    self.tick(self.done)
+        finally:
+            waiting.clear()  # who keeps an exception keeps this frame
 
     def save(self, step: int) -> None:
         """Write all tiles, and go on from what is written: nothing before it is needed any more."""
@@ -905,9 +908,10 @@ class _Futures:
             steps=self.steps,
         )  # fmt: skip
 
-    def cancel(self) -> None:
-        """Nothing of this is wanted any more."""
-        self.client.cancel([*self.tiles.values(), *(x for xs in self.made.values() for x in xs)])
+    def drop(self) -> None:
+        """Nothing of this is wanted any more, whoever keeps an exception with its frames."""
+        self.tiles.clear()
+        self.made.clear()
 
     def result(
         self, weights: Weights, matrix: _Matrix, potentials: NDArray[np.float64] | None

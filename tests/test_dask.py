@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -55,6 +56,14 @@ def same(found, expected):
     assert isinstance(found, da.Array)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(found.compute(), expected)
+
+
+def soon(holds):
+    """What a client lets go of is forgotten a little later."""
+    end = time.monotonic() + 5
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert holds()
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -158,9 +167,11 @@ def test_negative_cycles_are_named(client, lazy):
     w[20, 3], w[3, 41], w[41, 20] = 2, -8, 5
     with pytest.raises(sm.NegativeCycleError) as expected:
         sm.apsp(w)
-    x = da.from_array(w, chunks=17) if lazy else w
+    x, before = da.from_array(w, chunks=17) if lazy else w, set(client.futures)
     with pytest.raises(sm.NegativeCycleError) as found:
         sd.apsp(client, x, tile=16)
+    # though the exception, with its frames, is kept
+    soon(lambda: set(client.futures) <= before)
     assert (found.value.weight, set(found.value.cycle)) == (-1, set(expected.value.cycle))
 
 
@@ -196,9 +207,11 @@ def kill_some(client, at, seed):
     killed = []
 
     def kill():
-        pids = [nanny.pid for nanny in client.cluster.workers.values() if nanny.pid]
-        if pids:
-            killed.append(int(rng.choice(pids)))
+        nannies = client.cluster.workers.values()
+        # one that is killed as it starts is not replaced, but given up by its nanny
+        processes = [x.process for x in nannies if x.process and x.process.status.name == "running"]
+        if processes:
+            killed.append(processes[rng.integers(len(processes))].pid)
             os.kill(killed[-1], signal.SIGKILL)
 
     def progress(done, total):
@@ -213,7 +226,7 @@ def kill_some(client, at, seed):
 def test_workers_are_killed_and_the_result_is_exact(client, saved, tmp_path):
     rng = np.random.default_rng()
     seed = int(rng.integers(1 << 30))
-    w = graph(250, 5)
+    w = graph(200, 5)
     expected = sm.apsp(w)
     progress, killed = kill_some(client, np.random.default_rng(seed).random(2), seed)
     checkpoint = (tmp_path / "run", 1) if saved else None
@@ -222,21 +235,22 @@ def test_workers_are_killed_and_the_result_is_exact(client, saved, tmp_path):
         return_predecessors=True,
     )  # fmt: skip
     assert killed, seed
+    client.wait_for_workers(2, timeout=60)  # for the tests after this one
     same(d, expected)
     trees(sm.semirings["min_plus"], w, expected, p.compute())
 
 
-def tasks_of(client):
-    return [key for key in client.cluster.scheduler.tasks if "update" in str(key)]
+def updates(client):
+    return {key for key in client.cluster.scheduler.tasks if "update" in str(key)}
 
 
 def test_a_checkpoint_ends_the_history(client, tmp_path):
-    w = graph(100)
+    w, before = graph(100), updates(client)
     d = sd.apsp(client, w, tile=25)
-    assert tasks_of(client)  # from which lost tiles would be computed again
+    assert updates(client) > before  # from which lost tiles would be computed again
     del d
     d = sd.apsp(client, w, tile=25, checkpoint=tmp_path / "run")
-    assert not tasks_of(client)
+    soon(lambda: updates(client) <= before)
     same(d, sm.apsp(w))
 
 
@@ -246,7 +260,7 @@ class Stop(Exception):
 
 @pytest.mark.parametrize("predecessors", [False, True])
 def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
-    w = graph(100, 6)
+    w, before = graph(100, 6), updates(client)
     path, part = tmp_path / "run", float(np.random.default_rng().random() * 0.8)
 
     def stop(done, total):
@@ -256,6 +270,7 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
     options = {"tile": 20, "return_predecessors": predecessors, "checkpoint": (path, 1)}
     with pytest.raises(Stop):
         sd.apsp(client, w, progress=stop, **options)
+    soon(lambda: updates(client) <= before)
     state = json.loads((path / "run.json").read_text())
     # what a client that died just then may have left
     (path / "step-9-half").mkdir()
@@ -321,7 +336,7 @@ def test_errors_at_the_door(client, tmp_path):
     s = sm.Semiring("gcd_like", "a | b", "a & b", 0, -1)
     refused(ValueError, "chooses one of its operands", client, np.eye(3, dtype=np.int32),
             semiring=s, return_predecessors=True)  # fmt: skip
-    refused(MemoryError, "needs 8e.03 GB on the workers", client, da.zeros((10**6, 10**6)),
+    refused(MemoryError, r"needs 8\.\d+e\+03 GB on the workers", client, da.zeros((10**6, 10**6)),
             tile=10**4)  # fmt: skip
 
 
@@ -330,7 +345,7 @@ def test_what_is_no_weight_is_named(client, lazy):
     w = graph(20)
     w[13, 7] = np.nan
     x = da.from_array(w, chunks=6) if lazy else w
-    refused(ValueError, r"the weight at \[13, 7\] is nan", client, x, tile=8)
+    refused(ValueError, r"the weight at \[13, 7\] is NaN", client, x, tile=8)
     w[13, 7] = -INF
     x = da.from_array(w, chunks=6) if lazy else w
     refused(ValueError, r"the weight at \[13, 7\] is -inf", client, x, tile=8)

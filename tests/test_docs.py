@@ -22,7 +22,7 @@ WITH_EXAMPLES = {
     "semiring_mm.semirings",
 }
 #: Modules for users of another library.
-NEIGHBOURS = {f"semiring_mm.{name}": name for name in ("torch", "jax")}
+NEIGHBOURS = {f"semiring_mm.{name}": name for name in ("torch", "jax", "dask")}
 WITH_EXAMPLES |= set(NEIGHBOURS)
 
 

@@ -26,6 +26,7 @@ PAGES = [page.relative_to(ROOT).as_posix() for page in FILES]
 #: What has to be installed for the examples of a page.
 NEEDS = {
     "README.md": ("networkx", "opt_einsum", "scipy"),
+    "docs/dask.md": ("dask", "distributed"),
     "docs/einsum.md": ("opt_einsum",),
     "docs/first-steps.md": ("networkx",),
     "docs/jax.md": ("jax",),
@@ -149,7 +150,7 @@ def test_every_public_name_is_in_the_reference():
     text = (DOCS / "reference" / "index.md").read_text(encoding="utf-8")
     parts = re.split(r"currentmodule:: (\S+)", text)
     for name, part in zip(parts[1::2], parts[2::2], strict=True):
-        if name in ("semiring_mm.torch", "semiring_mm.jax"):
+        if name in ("semiring_mm.torch", "semiring_mm.jax", "semiring_mm.dask"):
             pytest.importorskip(name.partition(".")[2])
         module = importlib.import_module(name)
         listed = set(re.findall(r"^(?:   |.. py:data:: )(\w+)$", part, re.MULTILINE))
