@@ -281,6 +281,8 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
         sd.apsp(client, w, **options)
     with pytest.raises(ValueError, match="of another run: its graph"):
         sd.apsp(client, w + 1, resume=True, **options)
+    with pytest.raises(ValueError, match="of another run: its tile is 20, and here it is 40"):
+        sd.apsp(client, w, resume=True, **{**options, "tile": 40})
     with pytest.raises(ValueError, match="of another run: its predecessors"):
         sd.apsp(client, w, resume=True, **{**options, "return_predecessors": not predecessors})
 
