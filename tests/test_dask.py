@@ -14,7 +14,7 @@ import semiring_mm as sm
 from semiring_mm.cpu import threads
 from semiring_mm.expressions import evaluate
 from semiring_mm.graphs.paths import NO_PREDECESSOR
-from semiring_mm.tiled.steps import Improves
+from semiring_mm.tiled.steps import Improves, Steps
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -150,6 +150,19 @@ def test_the_graph_is_not_written_to(client):
     x = client.persist(da.from_array(w.copy(), chunks=20))
     sd.apsp(client, x, tile=20)
     same(x, w)
+
+
+def test_a_task_does_not_write_to_its_operands():
+    """The scheduler may give them to others, or do the task again."""
+    steps = Steps(sm.semirings["min_plus"], np.dtype(float), None, False)
+    options = {"steps": steps, "where": sd._Where(None, 1)}
+    tiles = [(graph(20, seed, density=0.5), None) for seed in range(3)]
+    kept = pickle.loads(pickle.dumps(tiles))
+    sd._close((0, 0, 0), tiles[0], 0, **options)
+    sd._row((0, 0, 1), *tiles[:2], **options)
+    sd._column((0, 1, 0), *tiles[:2], **options)
+    sd._update((0, 1, 1), *tiles, False, False, **options)
+    np.testing.assert_array_equal([x for x, _ in tiles], [x for x, _ in kept])
 
 
 # --- cycles -------------------------------------------------------------------------------------
