@@ -68,7 +68,7 @@ Place = tuple[int, int]
 At = tuple[int, ...]  # the step, if there is one, and the place of a tile
 
 _UNIT = 64  # tiles are multiples of it
-_LEAST = {None: 512, "cpu": 512, "cuda": 4096}  # rows of a tile that is worth a task
+_LEAST = {None: 1024, "cpu": 1024, "cuda": 8192}  # rows of a tile that is worth a task
 _CHAIN = 8  # products that one task of matmul adds up, and sums that one task joins
 _USABLE = 0.8  # of a worker's memory: there Dask's workers pause
 
@@ -100,7 +100,7 @@ def apsp(
         Also return the predecessor matrix.
     tile : int, optional
         Side of the tiles. A run has (n / tile)³ tasks. Default: 16 tiles a side, more where there
-        are more than 16 threads of workers, but none smaller than 512 rows (4096 for CUDA).
+        are more than 16 threads of workers, but none smaller than 1024 rows (8192 for CUDA).
     device : {None, "cpu", "cuda"}
         "cuda": each worker computes on its first GPU; dask-cuda starts a worker for each. A tile
         stays on its GPU; the result is brought to the host.
@@ -668,9 +668,9 @@ class _Task:
         if self.state is None:
             return None
         about = {
-            "graph": self.look().digest, "semiring": str(self.matrix.s), "n": self.grid.n,
-            "tile": self.grid.tile, "predecessors": self.predecessors,
-            "symmetric": self.symmetric(),
+            "semiring": str(self.matrix.s), "n": self.grid.n, "tile": self.grid.tile,
+            "predecessors": self.predecessors, "symmetric": self.symmetric(),
+            "graph": self.look().digest,
         }  # fmt: skip
         return self.state.begin(about, found)
 

@@ -14,7 +14,7 @@ import semiring_mm as sm
 from semiring_mm.cpu import threads
 from semiring_mm.expressions import evaluate
 from semiring_mm.graphs.paths import NO_PREDECESSOR
-from semiring_mm.tiled.steps import Improves
+from semiring_mm.tiled.steps import Improves, Steps
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -152,6 +152,19 @@ def test_the_graph_is_not_written_to(client):
     same(x, w)
 
 
+def test_a_task_does_not_write_to_its_operands():
+    """The scheduler may give them to others, or do the task again."""
+    steps = Steps(sm.semirings["min_plus"], np.dtype(float), None, False)
+    options = {"steps": steps, "where": sd._Where(None, 1)}
+    tiles = [(graph(20, seed, density=0.5), None) for seed in range(3)]
+    kept = pickle.loads(pickle.dumps(tiles))
+    sd._close((0, 0, 0), tiles[0], 0, **options)
+    sd._row((0, 0, 1), *tiles[:2], **options)
+    sd._column((0, 1, 0), *tiles[:2], **options)
+    sd._update((0, 1, 1), *tiles, False, False, **options)
+    np.testing.assert_array_equal([x for x, _ in tiles], [x for x, _ in kept])
+
+
 # --- cycles -------------------------------------------------------------------------------------
 
 
@@ -281,6 +294,8 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
         sd.apsp(client, w, **options)
     with pytest.raises(ValueError, match="of another run: its graph"):
         sd.apsp(client, w + 1, resume=True, **options)
+    with pytest.raises(ValueError, match="of another run: its tile is 20, and here it is 40"):
+        sd.apsp(client, w, resume=True, **{**options, "tile": 40})
     with pytest.raises(ValueError, match="of another run: its predecessors"):
         sd.apsp(client, w, resume=True, **{**options, "return_predecessors": not predecessors})
 
