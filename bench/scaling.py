@@ -148,7 +148,7 @@ def tile_of(n: int, devices: int) -> int:
 
 
 def blocks(devices: Sequence[int], n: int, tile: int, timeline: Timeline | None = None) -> Any:
-    """The tiles of a matrix, spread over devices; on a single one the whole, as the library has it."""
+    """The tiles of a matrix, spread over devices; on a single one the whole."""
     if len(devices) == 1 and timeline is None:
         return Whole(devices[0], n)
     from semiring_mm.tiled.blocks import Blocks

@@ -288,6 +288,15 @@ def test_memory_is_checked_before_the_work(monkeypatch, places):
         close(places, np.ones((100, 100)))
 
 
+def test_a_device_that_runs_out_of_memory_is_named(monkeypatch):
+    def full(*_, **__):
+        raise MemoryError("Out of memory allocating 7 bytes")
+
+    monkeypatch.setattr(engine, "product", full)
+    with pytest.raises(MemoryError, match=r"7 bytes\): take more devices"):
+        close([Host(), Host()], np.ones((40, 40)))
+
+
 def _steps(name="min_plus", dtype="f4"):
     return Steps(semirings[name], np.dtype(dtype), None, look=False)
 

@@ -249,6 +249,11 @@ class Blocks:
             place.start(timed=True)
         try:
             work()
+        except MemoryError as error:  # of a device, beside the tiles
+            raise MemoryError(
+                f"a device had no memory left for the work beside its tiles ({error}): take more "
+                f"devices, float32 (half of float64), or out=PATH with memory_limit"
+            ) from error
         finally:  # nothing of an interrupted run goes on
             for place in self.places:
                 last = place.mark()

@@ -195,16 +195,21 @@ def streamed(
     """A run over tiles that come and go (:func:`solve_streamed`), to paths or to arrays."""
 
     def run(task: Elimination, weights: Weights, steps: Steps) -> tuple[Any, Any]:
-        if task.truth:
-            raise TypeError(
-                "predecessors of truth values come in memory only: leave out and memory_limit "
-                "out, or give numbers 0 and 1 and the semiring max_min"
-            )
+        source = task.source
+        if isinstance(source, TruthSource):
+            if devices is not None:
+                raise TypeError(
+                    "predecessors of truth values do not stream through devices: leave them to the "
+                    "CPU, or give numbers 0 and 1 and the semiring max_min"
+                )
+            source = source.source  # a tile's k one after the other keeps trees of them, too
+            weights = Weights(source.s, source.dtype, source.n, source.facts)
+            steps = Steps.of(weights, symmetric=False, predecessors=True)
         into = task.results(weights) if out is None else out
         n = task.source.n
         total = n**3 / 2 if steps.symmetric else float(n) ** 3
         return solve_streamed(
-            task.source, steps, weights, out=into, devices=devices, memory_limit=memory_limit,
+            source, steps, weights, out=into, devices=devices, memory_limit=memory_limit,
             checkpoint=checkpoint, resume=resume, tick=reporter(task.progress, total),
             timeline=task.timeline,
         )  # fmt: skip
