@@ -641,7 +641,7 @@ def _solve(
     if _tiled(args):
         if matrix is None and dtype.kind == "f":
             work = replace(graph, weight=graph.weight.astype(dtype))
-        common |= _tiled_arguments(args)
+        common |= _tiled_arguments(args, stack)
     else:
         work, _ = sm.adjacency(work, args.semiring, dtype=dtype, directed=graph.directed, out=out)
         common |= {"overwrite": True, "device": args.device}
@@ -669,7 +669,7 @@ def _solve(
     return _Run(graph, matrix, kind, result, predecessors, zero, seconds, mapped, stored)
 
 
-def _tiled_arguments(args: argparse.Namespace) -> dict[str, Any]:
+def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Any]:
     """What the options for several devices, and for files, are in Python."""
     if args.scheduler:
         state = (_steps_of(args), args.checkpoint) if args.checkpoint else _steps_of(args)
@@ -684,7 +684,7 @@ def _tiled_arguments(args: argparse.Namespace) -> dict[str, Any]:
     if _stored(args):
         files = _matrices(args)
         for name in files:
-            _remove(Path(name))
+            stack.callback(_set_aside(Path(name)))
         given["out"] = files[0] if len(files) == 1 else tuple(files)
         given["resume"] = args.resume
     return given
@@ -702,6 +702,27 @@ def _has_steps(args: argparse.Namespace) -> bool:
 def _steps_of(args: argparse.Namespace) -> str:
     """The folder for the states of a scheduler's workers."""
     return f"{args.output}.steps"
+
+
+def _set_aside(path: Path) -> Callable[[], None]:
+    """Make room for a result; what is called at the end gives back what was there, or removes it.
+
+    An old result is kept under another name until there is a new one.
+    """
+    aside = path.with_name(f"{path.name}.old")
+    if not path.exists():
+        return lambda: None
+    if aside.exists():
+        raise _Refusal(f"{aside}: the old result of an earlier run is there; move it away")
+    path.rename(aside)
+
+    def end() -> None:
+        if path.exists():
+            _remove(aside)
+        else:
+            aside.rename(path)
+
+    return end
 
 
 def _remove(path: Path) -> None:

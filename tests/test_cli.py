@@ -389,6 +389,23 @@ def test_resuming(run, edges, calls, monkeypatch):
     assert err == "semiring-mm: error: out: D.npy.part is left; --resume goes on with it\n"
 
 
+def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
+    """Refused after the door, and so after --force was seen."""
+    old = tmp_path / "D.npy"
+    np.save(old, np.eye(2))
+    words = ["apsp", edges, "-o", "D.npy", "--force", "--memory-limit"]
+    code, _, err = run(*words, "1")
+    assert code == 2
+    assert "use a larger memory_limit" in err
+    assert_array_equal(np.load(old), np.eye(2))
+    (tmp_path / "D.npy.old").touch()
+    assert "the old result of an earlier run is there" in run(*words, "9MB")[2]
+    (tmp_path / "D.npy.old").unlink()
+    assert run(*words, "9MB")[0] == 0
+    assert len(np.load(old)) == 5
+    assert sorted(os.listdir(tmp_path)) == ["D.npy", "edges.csv"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_a_file_of_floats_is_read_where_it_is(run, tmp_path, calls, dtype):
     np.save(tmp_path / "a.npy", np.array([[0, 4, 9], [1, 0, 3], [9, 9, 0]], dtype))

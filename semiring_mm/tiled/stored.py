@@ -385,8 +385,8 @@ def _plan(
         tile = choose_tile(n, size, room_, slots=slots, most=most)
     elif (needed := room(n, tile, size, slots)) > room_:
         raise MemoryError(
-            f"out of core, {n} nodes in tiles of {tile} take {needed / 1e6:,.0f} MB of memory, and "
-            f"{room_ / 1e6:,.0f} MB are allowed; use a larger memory_limit"
+            f"out of core, {n} nodes in tiles of {tile} take {needed / 1e6:.4g} MB of memory, and "
+            f"{room_ / 1e6:.4g} MB are allowed; use a larger memory_limit"
         )
     spare = allowed // (tile**2 * size) - staged
     loaders = max(1, min(threads.get_num_threads(), spare // _LOADING))

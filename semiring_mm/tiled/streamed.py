@@ -61,8 +61,8 @@ def choose_tile(n: int, size: int, limit: int, *, slots: int, most: int) -> int:
     least = min(LEAST, n)
     if room(n, least, size, slots) > limit:
         raise MemoryError(
-            f"out of core, {n} nodes take {room(n, least, size, slots) / 1e6:,.0f} MB of memory at "
-            f"least, and {limit / 1e6:,.0f} MB are allowed; use a larger memory_limit"
+            f"out of core, {n} nodes take {room(n, least, size, slots) / 1e6:.4g} MB of memory at "
+            f"least, and {limit / 1e6:.4g} MB are allowed; use a larger memory_limit"
         )
     tile = next((x for x in range(most, LEAST, -STEP) if room(n, x, size, slots) <= limit), least)
     count = -(-n // max(tile, 1))  # and as even as may be
