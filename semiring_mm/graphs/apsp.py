@@ -346,7 +346,7 @@ def _exceeds(where: Where, graph: Any, predecessors: bool) -> bool:
     if where.device is None or not where.device.startswith("cuda") or not gpu_has(0):
         return False
     if isinstance(graph, EdgeList):
-        n, size = len(graph.nodes), 8
+        n, size = len(graph.nodes), 4 if graph.weight.dtype == np.float32 else 8
     elif type(graph) is np.ndarray and graph.ndim == 2:
         n, size = graph.shape[0], graph.itemsize
     else:

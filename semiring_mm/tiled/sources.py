@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import engine as cpu
+from ..expressions import evaluate
 from ..graphs.inputs import EdgeList, join_edges
 from ..graphs.trees import Edges
 from ..graphs.weights import edges_of
@@ -102,9 +103,8 @@ class DenseSource(_Squares):
     def read(self, rows: slice, columns: slice) -> Array:
         part = np.array(self.matrix[rows, columns], self.dtype)
         if self.undirected:
-            np_add = {"min": np.minimum, "max": np.maximum}.get(self.s.add_kind, np.logical_or)
-            other = np.asarray(self.matrix[columns, rows]).T
-            part = np_add(part, other).astype(self.dtype, copy=False)
+            other = np.array(self.matrix[columns, rows], self.dtype).T
+            part = evaluate(self.s.add_expr, part, other).astype(self.dtype, copy=False)
         return part
 
     def symmetric(self) -> bool:
