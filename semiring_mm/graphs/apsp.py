@@ -202,9 +202,10 @@ def closure(
         The semiring's zero means no edge.
     semiring : str or Semiring, default "max_min"
         With an idempotent ⊕.
-    return_predecessors, directed, overwrite, device, progress, devices, out, memory_limit, \
-    checkpoint, resume
+    return_predecessors, directed, overwrite, device, progress
         As for :func:`apsp`.
+    devices, out, memory_limit, checkpoint, resume
+        As for :func:`apsp`, too: over several devices, in files.
 
     Returns
     -------
