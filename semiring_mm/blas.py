@@ -72,13 +72,16 @@ def matmul(
         device, "cuda:N" to another, and brings the result back.
     devices, memory_limit, checkpoint, resume, progress
         As for :func:`apsp`, for two matrices on the host, which may be larger than memory
-        (numpy.memmap, Zarr): the work is done in square tiles. A step is a row of tiles.
+        (numpy.memmap, Zarr): the work is done in square tiles. A step is a row of tiles. Batches,
+        vectors and `return_arg` are not for tiles, nor are 16-bit floats out of core. Partial sums
+        of integers have to fit, too.
 
     Returns
     -------
     c : ndarray, shape (..., m, n)
         In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
-        the semiring's zero.
+        the semiring's zero. With a path as `out` the file, open to be read: numpy.memmap or
+        zarr.Array.
     arg : ndarray of int32, shape (..., m, n)
         Only with `return_arg`. The smallest k on ties; where an entry is NaN, the first k that gave
         NaN.
@@ -132,6 +135,10 @@ def matmul(
 
         where = Where(device, devices, out, memory_limit, checkpoint, resume)
         return product(s, *_by_blocks(s, a, b), where, progress)
+    if progress is not None and progress is not False:
+        raise ValueError(
+            "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
+        )
     if (
         type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == 2 and b.ndim == 2
         and a.dtype is b.dtype and out is None and not return_arg and device is None
@@ -159,7 +166,8 @@ def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
     a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
     for name, x in (("a", a), ("b", b)):
         sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
-        there = sliced and not is_sparse(x) and not hasattr(x, "__cuda_array_interface__")
+        there = sliced and isinstance(x.dtype, np.dtype) and not is_sparse(x)
+        there = there and not hasattr(x, "__cuda_array_interface__")
         if not there or len(x.shape) != 2:
             came = f"shape {x.shape}" if there else type(x).__name__
             raise TypeError(

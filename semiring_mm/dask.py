@@ -41,7 +41,7 @@ from .graphs.inputs import EdgeList, adjacency, edge_list, join_edges
 from .graphs.paths import NO_PREDECESSOR
 from .graphs.progress import Progress, Tick, reporter
 from .graphs.trees import Edges, mend
-from .graphs.weights import Rounding, Weights, edges_of, improved
+from .graphs.weights import Rounding, Weights, as_numbers, edges_of, improved
 from .plan import Facts
 from .semirings import Semiring, as_semiring, semirings
 from .tiled.grid import Grid, eliminate
@@ -369,7 +369,7 @@ def _solve(
     found = state.open(resume) if state else {}
     grid = Grid(matrix.n, tile or found.get("tile") or cluster.tile(matrix.n))
     cluster.check(grid, matrix.dtype, predecessors)
-    if predecessors and matrix.dtype.kind == "b":  # as 0 and 1 under max and min, where one k wins
+    if predecessors and as_numbers(s, matrix.dtype):
         matrix = dataclasses.replace(matrix, s=semirings["max_min"], truth=True)
     task = _Task(cluster, grid, matrix, matrix.blocks(grid), directed, predecessors, state)
     potentials = task.prepare(found)
@@ -1196,7 +1196,4 @@ def _best_edges(
 
 
 def _by_end(parts: Sequence[tuple[Array, ...]], n: int) -> Edges:
-    row, col, weight = (np.concatenate(x) for x in zip(*parts, strict=True))
-    order = np.lexsort((row, col))
-    row, col, weight = row[order], col[order], weight[order]
-    return Edges(row, col, weight, np.searchsorted(col, np.arange(n + 1)))
+    return Edges.by_end(n, *(np.concatenate(x) for x in zip(*parts, strict=True)))

@@ -1,5 +1,7 @@
 """Closures over other semirings than that of shortest paths."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -196,3 +198,18 @@ def test_an_operation_that_only_looks_like_a_sum(dtype):
         sm.closure(w, toll)
     with pytest.raises(TypeError, match="integers would overflow; use float32 or float64"):
         sm.closure(w.astype("i4"), toll)
+
+
+@pytest.mark.parametrize("name", ["min_max", "max_min", "lor_land"])
+def test_predecessors_of_truth_values(name):
+    """Over min and max a bool is a number like others; over or/and no operand wins."""
+    a = np.random.default_rng(3).random((40, 40)) < 0.1
+    a = ~a if name == "min_max" else a
+    d, p = sm.closure(a, name, return_predecessors=True)
+    np.testing.assert_array_equal(d, sm.closure(a, name))
+    tiled, _ = sm.closure(a, name, return_predecessors=True, memory_limit="1MB")
+    np.testing.assert_array_equal(tiled, d)
+    edge = ~a if name == "min_max" else a
+    for i, j in np.argwhere((~d if name == "min_max" else d) & ~np.eye(40, dtype=bool))[::7]:
+        path = sm.reconstruct_path(p, i, j)
+        assert all(edge[u, v] for u, v in itertools.pairwise(path))

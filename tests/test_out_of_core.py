@@ -212,7 +212,7 @@ def test_the_tile_that_fits():
     assert streamed.choose_tile(n, size, 1 << 40, slots=slots, most=4096) == 4032  # 25 even ones
     assert streamed.choose_tile(100, size, 1 << 30, slots=slots, most=4096) == 100
     assert streamed.choose_tile(0, size, 0, slots=slots, most=4096) == 1
-    with pytest.raises(MemoryError, match=r"104 MB .* 1 MB are allowed; use a larger memory_limit"):
+    with pytest.raises(MemoryError, match=r"104.2 MB .* 1 MB are allowed; use a larger"):
         streamed.choose_tile(n, 4, 1_000_000, slots=slots, most=4096)
 
 
@@ -801,3 +801,74 @@ def test_products_on_a_device():
             semirings[semiring], a, b, out=out, devices=gpu_only(1), tile=256
         )  # fmt: skip
         np.testing.assert_array_equal(out, sm.matmul(a, b, semiring))
+
+
+# What cannot go on, and what would go on with something else
+
+
+def stopped(monkeypatch, call, phase):
+    """Run until a state of a phase is left, and no further."""
+    save = Checkpoint.save
+
+    def stop(self, now, step=0):
+        save(self, now, step)
+        if now == phase and (phase != "steps" or step):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+
+
+def test_a_product_goes_on_with_its_own_operands_only(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    a, b, other = (rng.integers(0, 9, (600, 600)) * 1.0 for _ in range(3))
+    out = tmp_path / "c.npy"
+    stopped(monkeypatch, lambda: sm.matmul(a, b, out=out, memory_limit="12MB"), "steps")
+    for words in ((other, b), (a, other)):
+        with pytest.raises(ValueError, match=r"resume: .* is the state of a run with operands"):
+            sm.matmul(*words, out=out, memory_limit="12MB", resume=True)
+    c = sm.matmul(a, b, out=out, memory_limit="12MB", resume=True)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_the_graph_is_looked_at_in_every_phase(tmp_path, monkeypatch):
+    w, out = graph(60), tmp_path / "d.npy"
+    stopped(monkeypatch, lambda: sm.apsp(w, out=out), "publish")
+    with pytest.raises(ValueError, match="state of a run on another graph"):
+        sm.apsp(w + 1, out=out, resume=True)
+    np.testing.assert_array_equal(sm.apsp(w, out=out, resume=True), sm.apsp(w))
+
+
+def test_what_can_never_end_leaves_nothing(tmp_path):
+    w = np.full((40, 40), 127, "i1")
+    w[np.arange(39), np.arange(1, 40)] = 100
+    with pytest.raises(OverflowError, match="does not fit int8"):
+        sm.apsp(w, out=tmp_path / "d.npy")
+    a = np.full((300, 300), 2**30, "i4")
+    with pytest.raises(OverflowError):
+        sm.matmul(a, a, out=tmp_path / "c.npy")
+    with pytest.raises(TypeError):
+        sm.apsp(np.ones((9, 9), bool), out=tmp_path / "b.npy")
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_file_by_two_names(tmp_path):
+    (tmp_path / "a").mkdir()
+    out = tmp_path / "x.npy", tmp_path / "a" / ".." / "x.npy"
+    with pytest.raises(ValueError, match="cannot hold distances and predecessors both"):
+        sm.apsp(graph(9), out=out, return_predecessors=True)
+
+
+def test_files_hold_no_bfloat16(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    with pytest.raises(TypeError, match="files hold no bfloat16; give the graph in float32"):
+        sm.apsp(np.ones((9, 9), ml_dtypes.bfloat16), out=tmp_path / "d.npy")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("steps", [None, "1"])
+def test_steps_between_states_are_counted(steps, tmp_path):
+    with pytest.raises(ValueError, match="checkpoint is a number of steps from 1 on"):
+        sm.apsp(graph(9), out=tmp_path / "d.npy", checkpoint=steps)

@@ -24,7 +24,7 @@ from .paths import NO_PREDECESSOR
 from .progress import Progress, reporter
 from .sparse import dense_pairs, solve, solve_edges
 from .trees import mend
-from .weights import Rounding, Weights, edges_of, improved
+from .weights import Rounding, Weights, as_numbers, edges_of, improved
 
 __all__ = ["apsp", "closure"]
 
@@ -348,7 +348,7 @@ def _exceeds(where: Where, graph: Any, predecessors: bool) -> bool:
         return False
     if isinstance(graph, EdgeList):
         n, size = len(graph.nodes), 4 if graph.weight.dtype == np.float32 else 8
-    elif type(graph) is np.ndarray and graph.ndim == 2:
+    elif isinstance(graph, np.ndarray) and graph.ndim == 2:
         n, size = graph.shape[0], graph.itemsize
     else:
         return False
@@ -378,10 +378,6 @@ def _check_tiled(
             f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
             f"memory_limit and resume"
         )
-    if where.checkpoint < 1:
-        raise ValueError(f"checkpoint is a number of steps from 1 on, got {where.checkpoint}")
-    if where.resume and where.out is None:
-        raise ValueError("resume goes on with a run that had out=PATH: give the same path")
 
 
 def _on_host(graph: Any) -> Any:
@@ -389,7 +385,8 @@ def _on_host(graph: Any) -> Any:
     if isinstance(graph, (list, tuple)):
         graph = np.asarray(graph)
     sliced = hasattr(graph, "shape") and hasattr(graph, "dtype") and hasattr(graph, "__getitem__")
-    if not sliced or hasattr(graph, "__cuda_array_interface__"):
+    numpys = sliced and isinstance(graph.dtype, np.dtype)
+    if not numpys or hasattr(graph, "__cuda_array_interface__"):
         raise TypeError(
             f"over tiles a graph is a matrix on the host, a SciPy sparse matrix, a NetworkX graph "
             f"or a path to a file, got {type(graph).__name__}; copy an array on a device to the "
@@ -630,7 +627,7 @@ class _Run:
         self, predecessors: bool, symmetric: bool, progress: Progress
     ) -> tuple[Array, Array | None]:
         n = float(self.n)
-        if predecessors and self.d.dtype.kind == "b":
+        if predecessors and as_numbers(self.s, self.d.dtype):
             return self._bool_predecessors(progress)
         p = self._predecessors() if predecessors else None
         tick = reporter(progress, n**3 / 2 if symmetric else n**3)

@@ -34,6 +34,15 @@ class Edges:
     first: NDArray[np.int64]  # (n + 1,) of each end
 
     @classmethod
+    def by_end(
+        cls, n: int, start: NDArray[np.int64], end: NDArray[np.int64], weight: Array
+    ) -> Edges:
+        """Edges in any order between n nodes."""
+        order = np.lexsort((start, end))
+        end = end[order]
+        return cls(start[order], end, weight[order], np.searchsorted(end, np.arange(n + 1)))
+
+    @classmethod
     def chosen(cls, engine: Any, matrix: Array, kept: Array) -> Edges:
         """The entries of a matrix at the places kept."""
         places = engine.xp.nonzero(kept.T)

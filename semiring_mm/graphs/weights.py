@@ -14,7 +14,7 @@ from ..plan import Facts
 from ..semirings import Semiring
 from .paths import NegativeCycleError, find_negative_cycle
 
-__all__ = ["Rounding", "Weights", "edges_of", "improved"]
+__all__ = ["Rounding", "Weights", "as_numbers", "edges_of", "improved"]
 
 Array = Any
 Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
@@ -157,6 +157,14 @@ class Weights:
             )
         # a cycle doubles integers at each step, and soon they have no room left
         return 0 if safe else 1 if dtype.kind in "iu" else rows
+
+
+def as_numbers(s: Semiring, dtype: np.dtype[Any]) -> bool:
+    """Whether predecessors of truth values come from the numbers 0 and 1 under max and min.
+
+    Where ⊕ is "or" no operand wins; there one k does.
+    """
+    return dtype.kind == "b" and (s.name == "max_min" or not s.selective)
 
 
 def edges_of(s: Semiring, weights: Array) -> Edges:

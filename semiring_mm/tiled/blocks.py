@@ -67,7 +67,8 @@ class _Share:
         self._left = xp.empty(rows.lines * grid.tile, dtype)
         self._right = xp.empty(columns.lines * grid.tile, dtype)
         self.arrived: list[Mark] = []  # copies that updates wait for
-        self.sent: list[Mark] = []  # copies that who fills it anew waits for
+        self.sent: list[Mark] = []  # copies that who fills it anew waits for, ...
+        self.before: list[Mark] = []  # ... and the last one of what is filled anew
         self.kept: list[Array] = []  # until then
 
     def left(self, lines: slice, depth: int) -> Array:
@@ -148,9 +149,10 @@ class Blocks:
 
     def _needed(self, rows: _Tiles, columns: _Tiles) -> int:
         entry = self.steps.dtype.itemsize + 4 * self.steps.predecessors
-        panels = _SETS * (rows.lines + columns.lines) * self.grid.tile
-        if self.steps.symmetric:
-            panels += _SETS * max(rows.lines, columns.lines) * self.grid.tile
+        longer = max(rows.lines, columns.lines)  # copied for products in place
+        panels = (_SETS * (rows.lines + columns.lines) + longer) * self.grid.tile
+        if self.steps.symmetric:  # tiles that others need turned
+            panels += _SETS * longer * self.grid.tile
         return entry * (rows.lines * columns.lines + panels + self.grid.tile**2)
 
     # --- in and out -----------------------------------------------------------------------------
@@ -256,6 +258,9 @@ class Blocks:
             ) from error
         finally:  # nothing of an interrupted run goes on
             for place in self.places:
+                for shares in (self._shares, self._p_shares):
+                    for share in shares.get(place, ()):
+                        place.after(share.sent)
                 last = place.mark()
                 place.wait(last)
                 self.seconds = max(self.seconds, place.seconds(last))
@@ -283,7 +288,7 @@ class Blocks:
         for place in self.places:  # what was sent of step k - 2 is not written over before
             for share in (self._shares[place][k % _SETS], *self._p_share(place, k)):
                 place.after(share.sent)
-                share.sent.clear()
+                share.before, share.sent = share.sent[-1:], []
                 share.kept.clear()
         if self._operands is not None:
             self._read_operands(k)
@@ -378,14 +383,15 @@ class Blocks:
                 tile = matrix[owner][at].T if turned else matrix[owner][at]
                 stage = pieces.pop(owner, None)
                 if stage is None:  # only to be sent on
-                    stage = owner.engine.xp.ascontiguousarray(tile)
+                    stage = tile.copy()  # D goes on to be updated while it travels
                 else:
                     stage[...] = tile
                 ready = owner.mark()
             own = shares[owner][k % _SETS]
             own.kept.append(stage)
             for place, piece in pieces.items():
-                copied = owner.send(stage, place, piece, [ready, *self._done[place][-1:]])
+                free = [*self._done[place][-1:], *shares[place][k % _SETS].before]
+                copied = owner.send(stage, place, piece, [ready, *free])
                 own.sent.append(copied)
                 shares[place][k % _SETS].arrived.append(copied)
                 self.sent += stage.nbytes

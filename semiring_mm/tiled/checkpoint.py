@@ -98,7 +98,8 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError):
             raise ValueError(
                 f"resume: {found.file} is no state of an unfinished run that this version can "
-                f"read; remove it and {part_of(path)}, and leave out resume to begin again"
+                f"read; remove it and what ends in .part beside it, and leave out resume to begin "
+                f"again"
             ) from None
 
     def check(self, task: dict[str, Any]) -> None:
@@ -108,5 +109,5 @@ class Checkpoint:
                 raise ValueError(
                     f"resume: {self.file} is the state of a run with {key} = "
                     f"{self.task.get(key)!r}, and this one has {value!r}; give the same graph and "
-                    f"options, or remove it and {part_of(self.path)} and leave out resume"
+                    f"options, or remove it and what ends in .part beside it, and leave out resume"
                 )

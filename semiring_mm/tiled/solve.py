@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,13 +16,13 @@ import numpy as np
 from ..cpu import engine as cpu
 from ..graphs.inputs import EdgeList, check_memory
 from ..graphs.progress import Progress, reporter
-from ..graphs.trees import mend
-from ..graphs.weights import Rounding, Weights, improved
+from ..graphs.trees import Edges, mend
+from ..graphs.weights import Rounding, Weights, as_numbers, improved
 from ..semirings import Semiring, semirings
 from .blocks import Blocks, shape_of
 from .places import Place, device_list, places_of
 from .sizes import parse_size
-from .sources import DenseSource, EdgeSource, LiftedSource, Source, TruthSource, trees_of
+from .sources import DenseSource, EdgeSource, LiftedSource, Source, TruthSource, best_edges
 from .steps import Improves, Steps
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
@@ -76,8 +78,8 @@ class Elimination:
 
     def __post_init__(self) -> None:
         s, source = self.source.s, self.source
-        self.truth = self.predecessors and source.dtype.kind == "b"
-        if self.truth:  # as 0 and 1 under max and min, where one k wins
+        self.truth = self.predecessors and as_numbers(s, source.dtype)
+        if self.truth:
             self.source = TruthSource(source, semirings["max_min"])
         elif self.predecessors and not s.selective:
             raise ValueError(
@@ -113,8 +115,9 @@ class Elimination:
         try:
             return self._attempt(run)
         except Rounding as rounding:
-            lifted = replace(self, source=LiftedSource(self.source, rounding.potentials))
-            return lifted._attempt(run)
+            potentials = rounding.potentials
+        # out here what the exception's frames held, a whole matrix, is free again
+        return replace(self, source=LiftedSource(self.source, potentials))._attempt(run)
 
     def _attempt(self, run: Run) -> tuple[Any, Any]:
         weights = self.weights()
@@ -140,31 +143,29 @@ class Elimination:
         )
         return np.empty((n, n), dtype), np.empty((n, n), np.int32) if self.predecessors else None
 
-    def mend(self, d: Array, p: Array, rows: slice) -> None:
+    def mend(self, d: Array, p: Array, rows: slice, edges: Callable[[], Edges]) -> None:
         """Make trees of some rows of the predecessors; `d` as it was computed."""
-        index = np.arange(rows.start, rows.stop)
-        mend(cpu, self.source.s, d, p, index, lambda: trees_of(self.source))
+        mend(cpu, self.source.s, d, p, np.arange(rows.start, rows.stop), edges)
 
 
 Run = Callable[[Elimination, Weights, Steps], tuple[Any, Any]]
 
 
-def over(places: Sequence[Place], tile: int | None = None) -> Run:
+def over(places: Sequence[Place], tile: int | None = None, otherwise: Run | None = None) -> Run:
     """A run in the memory of some places, to arrays on the host.
 
-    Raises
-    ------
-    MemoryError
-        Before any work, if it does not fit.
+    `otherwise` is what is done if they have not enough, which is a MemoryError without it.
     """
 
     def run(task: Elimination, weights: Weights, steps: Steps) -> tuple[Array, Array | None]:
         source = task.source
         n, whole = source.n, slice(0, source.n)
         blocks = Blocks(places, n, tile or _tile(places, n), steps, task.timeline)
-        d, p = task.results(weights)
         if short := _lacking(blocks):
+            if otherwise is not None:
+                return otherwise(task, weights, steps)
             raise MemoryError(short)
+        d, p = task.results(weights)
 
         def read(rows: slice, columns: slice, xp: Any) -> Array:
             del xp
@@ -173,12 +174,14 @@ def over(places: Sequence[Place], tile: int | None = None) -> Run:
         blocks.load(read)
         blocks.run(reporter(task.progress, blocks.pairs))
 
+        edges = functools.cache(lambda: best_edges(source, lambda rows: blocks.read(rows, whole)))
+
         def take(i: int) -> None:
             rows = blocks.grid.part(i)
             strip = blocks.read(rows, whole)
             if p is not None:
                 p[rows] = blocks.read_predecessors(rows, whole)
-                task.mend(strip, p[rows], rows)
+                task.mend(strip, p[rows], rows, edges)
             d[rows] = task.lower(strip, weights, rows, whole)
 
         with ThreadPoolExecutor(2 * len(places)) as pool:
@@ -260,6 +263,16 @@ class Where:
     checkpoint: int = 1
     resume: bool = False
 
+    def __post_init__(self) -> None:
+        try:
+            count = operator.index(self.checkpoint)
+        except TypeError:
+            count = 0
+        if count < 1:
+            raise ValueError(f"checkpoint is a number of steps from 1 on, got {self.checkpoint!r}")
+        if self.resume and self.out is None:
+            raise ValueError("resume goes on with a run that had out=PATH: give the same path")
+
     @classmethod
     def of(
         cls, device: str | None, devices: Any, out: Any, memory_limit: int | str | None,
@@ -317,7 +330,7 @@ class Where:
 
 def close(
     s: Semiring, graph: Any, where: Where, *, directed: bool | None, predecessors: bool,
-    progress: Progress, timeline: Timeline | None = None,
+    progress: Progress,
 ) -> Any:  # fmt: skip
     """The closure of a graph over tiles; see :func:`semiring_mm.apsp`.
 
@@ -327,9 +340,7 @@ def close(
     """
     devices, limit, paths = where.indices(), where.limit(), where.paths(predecessors)
     labels = graph.nodes if isinstance(graph, EdgeList) else None
-    task = Elimination(
-        source_of(s, graph, directed), directed, predecessors, labels, progress, timeline
-    )
+    task = Elimination(source_of(s, graph, directed), directed, predecessors, labels, progress)
     stream = streamed(
         paths, devices=devices, memory_limit=limit, checkpoint=where.checkpoint,
         resume=where.resume,
@@ -337,12 +348,7 @@ def close(
     if paths is not None or limit is not None or devices is None or where.resume:
         found = task.solve(stream)
     else:
-        places = places_of(devices)
-        n = task.source.n
-        entry = 4 * predecessors + max(4, task.source.dtype.itemsize)
-        trial = Steps(s, np.dtype(f"V{entry}"), None, look=False)
-        fits = not _lacking(Blocks(places, n, _tile(places, n), trial))
-        found = task.solve(over(places) if fits else stream)
+        found = task.solve(over(places_of(devices), otherwise=stream))
     return found if predecessors else found[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..graphs.weights import edges_of
 from ..plan import Facts
 from ..semirings import Semiring
 
-__all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "TruthSource", "trees_of"]
+__all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "TruthSource", "best_edges"]
 
 Array = Any
 _PIECE = 1 << 20  # entries of the pieces in which a matrix is looked at: they may not fit in memory
@@ -165,6 +166,9 @@ class LiftedSource(_Squares):
         weights += self.h[rows, np.newaxis] - self.h[columns]
         return end(weights, 0).astype(self.dtype)
 
+    def symmetric(self) -> bool:
+        return False
+
     def lower(self, d: Array, rows: slice, columns: slice) -> Array:
         """Distances without the potentials again."""
         return (d.astype(np.float64) - self.h[rows, np.newaxis] + self.h[columns]).astype(d.dtype)
@@ -186,10 +190,25 @@ class TruthSource(_Squares):
         return self.source.fingerprint()
 
 
-def trees_of(source: Source) -> Edges:
-    """The edges ordered by where they lead, as :func:`semiring_mm.graphs.trees.mend` takes them."""
-    row, col, weight = source.edges()
-    kept = np.flatnonzero(row != col)
-    order = kept[np.argsort(col[kept], kind="stable")]
-    end = col[order]
-    return Edges(row[order], end, weight[order], np.searchsorted(end, np.arange(source.n + 1)))
+def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
+    """The edges that are best paths themselves, for :func:`~semiring_mm.graphs.trees.mend`.
+
+    Every other best path is made of such edges; of a dense graph they are few.
+
+    Parameters
+    ----------
+    source : Source
+    distances : callable
+        Gives the rows of the closure in a slice.
+    """
+    zero = source.s.identities(source.dtype)[0]
+    lines = max(1, _PIECE // max(1, source.n))
+    parts = []
+    for i in range(0, source.n, lines):
+        rows = slice(i, min(i + lines, source.n))
+        weights, d = source.read(rows, slice(0, source.n)), distances(rows)
+        row, col = np.nonzero((weights != zero) & (weights == d))
+        off = row + i != col
+        row, col = row[off], col[off]
+        parts.append((row + i, col, d[row, col]))
+    return Edges.by_end(source.n, *(np.concatenate(x) for x in zip(*parts, strict=True)))

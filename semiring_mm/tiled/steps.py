@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -120,10 +119,9 @@ class Steps:
 
     def update(
         self, engine: Any, left: Array, right: Array, d: Array, p: Array | None = None,
-        p_right: Array | None = None, on_done: Callable[[float], None] | None = None,
+        p_right: Array | None = None,
     ) -> None:  # fmt: skip
         """D ← D ⊕ D[i, k] ⊗ D[k, j] for blocks that are not in row or column k."""
         engine.product(
-            self.s, left, right, d, accumulate=True, arg=p, gather=p_right, known=self.known,
-            on_done=on_done,
-        )  # fmt: skip
+            self.s, left, right, d, accumulate=True, arg=p, gather=p_right, known=self.known
+        )

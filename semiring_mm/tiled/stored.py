@@ -6,6 +6,8 @@ import base64
 import contextlib
 import errno
 import functools
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,13 +19,14 @@ from numpy.typing import NDArray
 
 from ..cpu import engine as cpu
 from ..cpu import threads
+from ..graphs.inputs import check_memory
 from ..graphs.progress import Tick
 from ..graphs.trees import mend
 from ..graphs.weights import Weights
 from ..semirings import Semiring
 from .checkpoint import Checkpoint
 from .grid import Grid, eliminate
-from .sources import LiftedSource, Source, trees_of
+from .sources import LiftedSource, Source, best_edges
 from .steps import Improves, Steps
 from .stores import (
     HostStore,
@@ -118,12 +121,12 @@ def solve_streamed(
         source = lifted
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
-    if state is not None and state.phase == "steps":
+    if state is not None and state.phase != "load":
         found = source.fingerprint()
         if state.extra.get("fingerprint") != found:
             raise ValueError(
                 f"resume: {state.file} is the state of a run on another graph; give that one, or "
-                f"remove it and {part_of(paths[0])} and leave out resume"
+                f"remove it and {_rest(paths)}, and leave out resume"
             )
     size = steps.dtype.itemsize + 4 * steps.predecessors
     plan = _plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
@@ -141,7 +144,7 @@ def solve_streamed(
             if run.phase == "steps":
                 _run_steps(run, plan, checkpoint, tick, timeline)
             run.finish()
-        except Improves:
+        except (Improves, OverflowError, TypeError):  # to go on would fail again
             run.discard()
             raise
         except OSError as error:
@@ -176,7 +179,6 @@ def multiply_streamed(
     memory_limit: int | None = None,
     checkpoint: int = 1,
     resume: bool = False,
-    fingerprint: Callable[[], str] | None = None,
     tick: Tick | None = None,
     timeline: Timeline | None = None,
     tile: int | None = None,
@@ -189,9 +191,6 @@ def multiply_streamed(
     a, b : array_like of shapes (m, k) and (k, n)
         Of one dtype; anything that gives NumPy arrays for two slices.
     out : Path or ndarray
-    fingerprint : callable, optional
-        A word that differs for other operands; default: their shapes alone are compared when a run
-        goes on.
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
@@ -201,7 +200,7 @@ def multiply_streamed(
     paths = [out] if isinstance(out, Path) else []
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
-        "operands": fingerprint() if fingerprint is not None and paths else "",
+        "operands": _mark(a, b) if paths else "",
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
@@ -230,9 +229,14 @@ def multiply_streamed(
                     c.flush()
                     kept.save("steps", step)
 
-            with contextlib.closing(c):
-                _multiply(s, a, b, c, plan, first, saved, tick, timeline)
-                c.flush()
+            try:
+                with contextlib.closing(c):
+                    _multiply(s, a, b, c, plan, first, saved, tick, timeline)
+                    c.flush()
+            except (OverflowError, TypeError):  # to go on would fail again
+                discard(state.path)
+                state.remove()
+                raise
             state.save("publish")
     except OSError as error:
         if error.errno != errno.ENOSPC or state is None or not state.file.exists():
@@ -302,6 +306,8 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
     for x, dtype in wanted:
         if isinstance(x, Path):
             check_suffix(x)
+            if dtype.kind not in "biuf":
+                raise TypeError(f"out: files hold no {dtype}; give the graph in float32")
         elif x is None or x.shape != (source.n, source.n) or x.dtype != dtype:
             came = "None" if x is None else f"{x.dtype} of shape {x.shape}"
             raise ValueError(
@@ -311,7 +317,7 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
     paths = [x for x, _ in wanted if isinstance(x, Path)]
     if paths and len(paths) < len(wanted):
         raise ValueError("out: distances and predecessors both go to paths, or both to arrays")
-    if len(set(paths)) < len(paths):
+    if len({x.resolve() for x in paths}) < len(paths):
         raise ValueError(f"out: {paths[0]} cannot hold distances and predecessors both")
     return paths
 
@@ -325,17 +331,38 @@ def _state(paths: Sequence[Path], task: dict[str, Any], resume: bool) -> Checkpo
         state = Checkpoint.load(paths[0])
         state.check(task)
     for path in paths:
-        if path.exists() and (state is None or state.phase != "publish"):
+        if os.path.lexists(path) and (state is None or state.phase != "publish"):
             raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
         if resume:
             continue
-        for rest in (Checkpoint(path, {}, 1).file, part_of(path)):
+        for rest in (Checkpoint(path, {}, 1).file, part_of(path), part_of(_work_of(path))):
             if rest.exists():
                 raise FileExistsError(
                     f"out: {rest} is left from a run that did not end; resume=True goes on with "
-                    f"it, or remove it to begin again"
+                    f"it, or remove it (and {_rest([path])}, what there is of them) to begin again"
                 )
     return state
+
+
+def _work_of(path: Path) -> Path:
+    """Where integers that were widened, and distances with potentials, lie until the end."""
+    return path.with_stem(path.stem + ".work")
+
+
+def _rest(paths: Sequence[Path]) -> str:
+    """What an unfinished run leaves, beside its state, in words."""
+    return ", ".join(str(part_of(x)) for x in (*paths, _work_of(paths[0])))
+
+
+def _mark(*operands: Any) -> str:
+    """A word that differs for other matrices."""
+    mark = hashlib.sha256()
+    for x in operands:
+        lines = max(1, (1 << 20) // max(1, x.shape[1]))
+        for i in range(0, x.shape[0], lines):
+            part = x[slice(i, min(i + lines, x.shape[0])), slice(0, x.shape[1])]
+            mark.update(np.ascontiguousarray(part).tobytes())
+    return mark.hexdigest()
 
 
 def _full(paths: Sequence[Path]) -> OSError:
@@ -431,7 +458,7 @@ class _Run:
         if isinstance(d, Path):
             kinds.append((d, self.source.dtype, "d"))
             if self.apart:
-                kinds.append((d.with_stem(d.stem + ".work"), self.steps.dtype, "work"))
+                kinds.append((_work_of(d), self.steps.dtype, "work"))
         if isinstance(p, Path) and self.steps.predecessors:
             kinds.append((p, np.dtype(np.int32), "p"))
         return kinds
@@ -445,6 +472,7 @@ class _Run:
                 if isinstance(array, np.ndarray) and (at == 0 or self.steps.predecessors):
                     self.results[at] = HostStore(array)
             if self.apart:
+                check_memory(n * n * self.steps.dtype.itemsize, "the work beside the result")
                 self.work = HostStore(np.empty((n, n), self.steps.dtype))
             return
         if self.phase == "publish":
@@ -529,13 +557,18 @@ class _Run:
         d, p = self.stores
         if p is None:
             return
-        edges = functools.cache(lambda: trees_of(self.source))
         columns = slice(0, self.grid.n)
+
+        def distances(rows: slice) -> Array:
+            found = np.empty((rows.stop - rows.start, self.grid.n), d.dtype)
+            d.read(rows, columns, found)
+            return found
+
+        edges = functools.cache(lambda: best_edges(self.source, distances))
         for i in range(self.grid.count):
             rows = self.grid.part(i)
-            near = np.empty((self.grid.size(i), self.grid.n), d.dtype)
+            near = distances(rows)
             before = np.empty(near.shape, np.int32)
-            d.read(rows, columns, near)
             p.read(rows, columns, before)
             mend(cpu, self.source.s, near, before, np.arange(rows.start, rows.stop), edges)
             p.write(rows, columns, before)
