@@ -55,7 +55,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.dask works with the packages dask and distributed, and one of them is not "
-        'here: python -m pip install "dask[array]" distributed'
+        'here: pip install "semiring-mm[distributed]"'
     ) from error
 
 __all__ = ["apsp", "closure", "matmul"]
@@ -503,10 +503,10 @@ class _Cluster:
         for worker in workers:
             hosts[worker["host"]] = hosts.get(worker["host"], 0) + worker["nthreads"]
         if device == "cuda":
-            memory = float(sum(client.run(_device_memory).values()))
+            memory = math.fsum(client.run(_device_memory).values())
         else:  # 0 or None: no limit
-            memory = math.fsum(worker["memory_limit"] or math.inf for worker in workers) * _USABLE
-        return cls(client, device, sum(hosts.values()), max(hosts.values()), memory)
+            memory = math.fsum(worker["memory_limit"] or math.inf for worker in workers)
+        return cls(client, device, sum(hosts.values()), max(hosts.values()), memory * _USABLE)
 
     def tile(self, n: int) -> int:
         """A side of the tiles: there are enough for all to have work, and few enough to give out.

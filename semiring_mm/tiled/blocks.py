@@ -248,7 +248,7 @@ class Blocks:
     def _run(self, tick: Tick | None, work: Callable[[], None]) -> None:
         self._tick = tick
         for place in self.places:
-            place.start(timed=True)
+            place.start()
         try:
             work()
         except MemoryError as error:  # of a device, beside the tiles

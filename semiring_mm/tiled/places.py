@@ -46,9 +46,9 @@ class Place(Protocol):
         """Copy a contiguous array to another place, after some marks; gives a mark of the copy."""
 
     def seconds(self, mark: Mark) -> float:
-        """When it was reached, from :meth:`start` on; only where marks are timed."""
+        """When it was reached, from :meth:`start` on."""
 
-    def start(self, *, timed: bool) -> None:
+    def start(self) -> None:
         """Begin a run."""
 
 
@@ -77,7 +77,7 @@ class Host:
         np.copyto(into, x)
         return time.perf_counter()
 
-    def start(self, *, timed: bool) -> None:
+    def start(self) -> None:
         self._begin = time.perf_counter()
 
     def seconds(self, mark: Mark) -> float:
@@ -97,7 +97,6 @@ class Cuda:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._link = cupy.cuda.Stream(non_blocking=True)
         self._inside = threading.local()  # contexts that were entered, of each thread
-        self._timed = False
         self._begin: Any = None
 
     def __enter__(self) -> Cuda:
@@ -112,7 +111,7 @@ class Cuda:
 
     def _record(self, stream: Any) -> Mark:
         with self._cuda.Device(self.index):
-            event = self._cuda.Event(disable_timing=not self._timed)
+            event = self._cuda.Event()
             event.record(stream)
         return event
 
@@ -136,8 +135,7 @@ class Cuda:
             )
         return self._record(self._link)
 
-    def start(self, *, timed: bool) -> None:
-        self._timed = timed
+    def start(self) -> None:
         self._stream.synchronize()
         self._begin = self.mark()
 

@@ -1,9 +1,10 @@
 """Eliminations and products out of core: tiles stream from a store through a few buffers.
 
 In memory are row k of a step, which all tiles need, and a few tiles that are read, computed or
-written: ``(n + 7 tile) · tile`` entries, for any n. Reading, computing and writing overlap, each in
-threads of its own, and tiles are read ahead, so that a step needs the cross of no other (no
-look-ahead): :meth:`Streamed.finish` runs what the step has been given in the order of the rows.
+written: ``(n + 7 tile) · tile`` entries on few cores (:func:`room`), for any n. Reading, computing
+and writing overlap, each in threads of its own, and tiles are read ahead, so that a step needs the
+cross of no other (no look-ahead): :meth:`Streamed.finish` runs what the step has been given in the
+order of the rows.
 """
 
 from __future__ import annotations

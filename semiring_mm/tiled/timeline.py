@@ -14,7 +14,7 @@ class Mark(NamedTuple):
 
     place: str  # "cuda:0", "cpu", "disk"
     lane: str  # "compute", "send", "receive", "read", "write"
-    what: str  # "pivot", "update", "tile"
+    what: str  # "pivot" ("close"), "row", "column", "update", "product", "tile"
     step: int
     begin: float
     end: float
