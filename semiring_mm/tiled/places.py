@@ -143,7 +143,7 @@ class Cuda:
         return float(self._cuda.get_elapsed_time(self._begin, mark)) / 1e3
 
 
-def device_list(devices: Any) -> list[int]:
+def device_list(devices: Any, name: str = "devices") -> list[int]:
     """The numbers of CUDA devices that a user named: "all", or some of them.
 
     Raises
@@ -156,7 +156,7 @@ def device_list(devices: Any) -> list[int]:
     from ..gpu import device
 
     if why := device.why_not():
-        raise RuntimeError(f"devices: {why}")
+        raise RuntimeError(f"{name}: {why}")
     import cupy
 
     count = int(cupy.cuda.runtime.getDeviceCount())
@@ -169,7 +169,7 @@ def device_list(devices: Any) -> list[int]:
             f"devices is 'all' or a sequence of device numbers, got {devices!r}"
         ) from None
     if not found or len(set(found)) < len(found) or not all(0 <= x < count for x in found):
-        raise ValueError(f"devices: some of 0 to {count - 1}, each once, got {list(devices)!r}")
+        raise ValueError(f"{name}: some of 0 to {count - 1}, each once, got {list(devices)!r}")
     return found
 
 

@@ -306,11 +306,11 @@ class Where:
         if kind != "cuda" or not (number.isdecimal() or word == "cuda"):
             raise ValueError(f"device is None, 'cpu', 'cuda' or 'cuda:N', got {word!r}")
         if word == "cuda":
-            device_list("all")
+            device_list("all", "device")
             import cupy
 
             return [int(cupy.cuda.runtime.getDevice())]
-        return device_list([int(number)])
+        return device_list([int(number)], "device")
 
     def limit(self) -> int | None:
         """Bytes."""
