@@ -37,11 +37,11 @@ from .arrays import gpu_engine
 from .cpu import engine as cpu
 from .cpu import threads
 from .expressions import evaluate
-from .graphs.inputs import EdgeList, adjacency, edge_list, join_edges
+from .graphs.inputs import adjacency, edge_dtype, edge_list, join_edges
 from .graphs.paths import NO_PREDECESSOR
 from .graphs.progress import Progress, Tick, reporter
 from .graphs.trees import Edges, mend
-from .graphs.weights import Rounding, Weights, as_numbers, edges_of, improved
+from .graphs.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from .plan import Facts
 from .semirings import Semiring, as_semiring, semirings
 from .tiled.grid import Grid, eliminate
@@ -357,11 +357,8 @@ def _solve(
     if resume and state is None:
         raise ValueError("resume=True needs checkpoint=, the folder to go on from")
     matrix = _Matrix.of(s, graph, directed)
-    if predecessors and not (s.selective or matrix.dtype.kind == "b"):
-        raise ValueError(
-            f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; "
-            f"{s.name} has ⊕ = {s.add}"
-        )
+    if predecessors:
+        check_predecessors(s, matrix.dtype)
     if matrix.n == 0:
         nothing = da.zeros((0, 0), dtype=matrix.dtype)
         return (nothing, da.zeros((0, 0), dtype=np.int32)) if predecessors else nothing
@@ -422,8 +419,7 @@ class _Matrix:
         whole = isinstance(graph, da.Array) or type(graph) in (np.ndarray, np.memmap)
         edges = None if whole else edge_list(graph, directed=directed)
         if edges is not None:
-            none = EdgeList([], edges.row[:0], edges.col[:0], edges.weight[:0], False)
-            source = EdgeSource(s, edges, adjacency(none, s)[0].dtype)
+            source = EdgeSource(s, edges, edge_dtype(s, edges.weight))
             return cls(s, source.n, source.dtype, source=source, labels=edges.nodes)
         x = graph if whole else adjacency(graph, s)[0]
         if any(math.isnan(size) for size in x.shape):

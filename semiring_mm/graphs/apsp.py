@@ -24,7 +24,7 @@ from .paths import NO_PREDECESSOR
 from .progress import Progress, reporter
 from .sparse import dense_pairs, solve, solve_edges
 from .trees import mend
-from .weights import Rounding, Weights, as_numbers, edges_of, improved
+from .weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 
 __all__ = ["apsp", "closure"]
 
@@ -469,11 +469,8 @@ class _Task:
         return (distances, predecessors) if self.predecessors else distances
 
     def check(self, d: Array) -> None:
-        if self.predecessors and not (self.s.selective or d.dtype.kind == "b"):
-            raise ValueError(
-                f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; "
-                f"{self.s.name} has ⊕ = {self.s.add}"
-            )
+        if self.predecessors:
+            check_predecessors(self.s, d.dtype)
 
     def _work(
         self, run: _Run, rows: Index | None, progress: Progress

@@ -15,8 +15,8 @@ from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring
 
 __all__ = [
-    "EdgeList", "adjacency", "check_memory", "edge_list", "is_symmetric", "join_edges",
-    "symmetrize",
+    "EdgeList", "adjacency", "check_memory", "edge_dtype", "edge_list", "is_symmetric",
+    "join_edges", "symmetrize",
 ]  # fmt: skip
 
 Array = Any  # of the engine's library
@@ -169,13 +169,17 @@ def _from_dense(
     return result, list(range(n))
 
 
+def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:
+    """Of the matrix of a graph whose edges have such weights."""
+    if {"|", "^"} & set(s.add_expr.ops()):
+        return np.dtype(np.bool_)
+    return np.dtype(np.float32 if weight.dtype == np.float32 else np.float64)
+
+
 def _from_edges(s: Semiring, edges: EdgeList, dtype: Any, out: Array | None) -> Array:
     row, col, weight = edges.row, edges.col, edges.weight
     n = len(edges.nodes)
-    truth = "|" in s.add_expr.ops() or "^" in s.add_expr.ops()
-    if dtype is None:
-        dtype = np.bool_ if truth else np.float32 if weight.dtype == np.float32 else np.float64
-    wanted = np.dtype(dtype)
+    wanted = edge_dtype(s, weight) if dtype is None else np.dtype(dtype)
     zero, _ = s.identities(wanted)
     matrix = _target(out, n, wanted)
     matrix[...] = zero

@@ -14,7 +14,7 @@ from ..plan import Facts
 from ..semirings import Semiring
 from .paths import NegativeCycleError, find_negative_cycle
 
-__all__ = ["Rounding", "Weights", "as_numbers", "edges_of", "improved"]
+__all__ = ["Rounding", "Weights", "as_numbers", "check_predecessors", "edges_of", "improved"]
 
 Array = Any
 Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
@@ -157,6 +157,15 @@ class Weights:
             )
         # a cycle doubles integers at each step, and soon they have no room left
         return 0 if safe else 1 if dtype.kind in "iu" else rows
+
+
+def check_predecessors(s: Semiring, dtype: np.dtype[Any]) -> None:
+    """Raise ValueError where no operand of ⊕ wins, so that there is no node before another."""
+    if not (s.selective or dtype.kind == "b"):
+        raise ValueError(
+            f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; "
+            f"{s.name} has ⊕ = {s.add}"
+        )
 
 
 def as_numbers(s: Semiring, dtype: np.dtype[Any]) -> bool:

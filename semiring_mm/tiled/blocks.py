@@ -63,7 +63,6 @@ class _Share:
     """What a place has of one step's cross: left factors (rows, k) and right ones (k, columns)."""
 
     def __init__(self, xp: Any, dtype: Any, grid: Grid, rows: _Tiles, columns: _Tiles) -> None:
-        self.rows, self.columns = rows, columns
         self._left = xp.empty(rows.lines * grid.tile, dtype)
         self._right = xp.empty(columns.lines * grid.tile, dtype)
         self.arrived: list[Mark] = []  # copies that updates wait for

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..cpu import engine as cpu
-from ..graphs.inputs import EdgeList, check_memory
+from ..graphs.inputs import EdgeList, check_memory, edge_dtype
 from ..graphs.progress import Progress, reporter
 from ..graphs.trees import Edges, mend
-from ..graphs.weights import Rounding, Weights, as_numbers, improved
+from ..graphs.weights import Rounding, Weights, as_numbers, check_predecessors, improved
 from ..semirings import Semiring, semirings
 from .blocks import Blocks, shape_of
 from .places import Place, device_list, places_of
@@ -37,9 +37,7 @@ def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> So
     """A host matrix or a list of edges as a source."""
     if not isinstance(graph, EdgeList):
         return DenseSource(s, graph, undirected=directed is False)
-    truth = bool({"|", "^"} & set(s.add_expr.ops()))
-    single = graph.weight.dtype == np.float32
-    return EdgeSource(s, graph, np.bool_ if truth else np.float32 if single else np.float64)
+    return EdgeSource(s, graph, edge_dtype(s, graph.weight))
 
 
 def tile_of(n: int, height: int, width: int) -> int:
@@ -78,14 +76,11 @@ class Elimination:
 
     def __post_init__(self) -> None:
         s, source = self.source.s, self.source
+        if self.predecessors:
+            check_predecessors(s, source.dtype)
         self.truth = self.predecessors and as_numbers(s, source.dtype)
         if self.truth:
             self.source = TruthSource(source, semirings["max_min"])
-        elif self.predecessors and not s.selective:
-            raise ValueError(
-                f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; "
-                f"{s.name} has ⊕ = {s.add}"
-            )
 
     def weights(self) -> Weights:
         """What is known of the weights; refuses those that are none."""
@@ -280,7 +275,7 @@ class Where:
     ) -> Where:  # fmt: skip
         """The same; a single device that is to hold the matrix needs no tiles."""
         where = cls(device, devices, out, memory_limit, checkpoint, resume)
-        if devices is None or out is not None or memory_limit is not None or resume:
+        if devices is None or out is not None or memory_limit is not None:
             return where
         found = where.indices()
         assert found is not None
@@ -288,8 +283,7 @@ class Where:
 
     def __bool__(self) -> bool:
         """Whether it asks for work over tiles at all."""
-        rest = (self.devices, self.out, self.memory_limit)
-        return self.resume or any(x is not None for x in rest)
+        return any(x is not None for x in (self.devices, self.out, self.memory_limit))
 
     def indices(self) -> list[int] | None:
         """CUDA devices, or None for the CPU."""
@@ -345,7 +339,7 @@ def close(
         paths, devices=devices, memory_limit=limit, checkpoint=where.checkpoint,
         resume=where.resume,
     )  # fmt: skip
-    if paths is not None or limit is not None or devices is None or where.resume:
+    if paths is not None or limit is not None or devices is None:
         found = task.solve(stream)
     else:
         found = task.solve(over(places_of(devices), otherwise=stream))
