@@ -24,10 +24,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 import semiring_mm as sm
-from semiring_mm.graphs.weights import Weights
+from semiring_mm.closures.sources import DenseSource
+from semiring_mm.closures.steps import Steps
+from semiring_mm.closures.weights import Weights
 from semiring_mm.plan import Facts
-from semiring_mm.tiled.sources import DenseSource
-from semiring_mm.tiled.steps import Steps
 from semiring_mm.tiled.timeline import Timeline
 
 from . import machine, model, report
@@ -152,7 +152,7 @@ def blocks(devices: Sequence[int], n: int, tile: int, timeline: Timeline | None 
     if len(devices) == 1 and timeline is None:
         return Whole(devices[0], n)
     from semiring_mm.tiled.blocks import Blocks
-    from semiring_mm.tiled.places import places_of
+    from semiring_mm.tiled.devices import places_of
 
     _, steps = steps_of(Hashed(np, n))
     return Blocks(places_of(list(devices)), n, tile, steps, timeline=timeline)
@@ -180,8 +180,8 @@ class Whole:
     def run(self, _: None) -> None:
         import cupy
 
+        from semiring_mm.closures.kleene import Closure
         from semiring_mm.gpu import engine
-        from semiring_mm.graphs.kleene import Closure
 
         _, steps = steps_of(Hashed(np, self.n))
         with cupy.cuda.Device(self.device):
@@ -329,7 +329,7 @@ def on_cpu(n: int) -> dict[str, Any]:
 
 def links(xp: Any, devices: Sequence[int], size: int = GIB, repeat: int = 5) -> dict[str, float]:
     """Bytes a second of a copy: to and from the host, to another device."""
-    from semiring_mm.tiled.places import places_of
+    from semiring_mm.tiled.devices import places_of
 
     places_of(list(devices))  # lets devices write to each other
     cuda = xp.cuda

@@ -10,12 +10,12 @@ array([[0., 3., 4.],
 """
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+from .closures.paths import NegativeCycleError, reconstruct_path
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
-from .graphs.paths import NegativeCycleError, reconstruct_path
 from .laws import SemiringLawError
 from .semirings import Semiring, semirings
 from .strassen import strassen

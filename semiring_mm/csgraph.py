@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .closures.paths import NO_PREDECESSOR, find_negative_cycle
+from .closures.paths import NegativeCycleError as _NamedCycleError
 from .cpu import threads
 from .graphs.apsp import apsp
+from .graphs.contraction import dense_pairs, solve_edges
 from .graphs.inputs import EdgeList
-from .graphs.paths import NO_PREDECESSOR, find_negative_cycle
-from .graphs.paths import NegativeCycleError as _NamedCycleError
-from .graphs.sparse import dense_pairs, solve_edges
 
 try:
     import scipy.sparse.csgraph as _scipy

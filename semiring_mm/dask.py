@@ -34,19 +34,19 @@ from numpy.typing import NDArray
 
 from . import blas
 from .arrays import gpu_engine
+from .closures.paths import NO_PREDECESSOR
+from .closures.progress import Progress, Tick, reporter
+from .closures.schedule import Grid, eliminate
+from .closures.sources import DenseSource, EdgeSource, LiftedSource
+from .closures.steps import Improves, Steps
+from .closures.trees import Edges, mend
+from .closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from .cpu import engine as cpu
 from .cpu import threads
 from .expressions import evaluate
 from .graphs.inputs import adjacency, edge_dtype, edge_list, join_edges
-from .graphs.paths import NO_PREDECESSOR
-from .graphs.progress import Progress, Tick, reporter
-from .graphs.trees import Edges, mend
-from .graphs.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from .plan import Facts
 from .semirings import Semiring, as_semiring, semirings
-from .tiled.grid import Grid, eliminate
-from .tiled.sources import DenseSource, EdgeSource, LiftedSource
-from .tiled.steps import Improves, Steps
 
 try:
     import dask

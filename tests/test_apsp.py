@@ -431,7 +431,7 @@ def test_an_exception_in_progress_stops_the_work():
 def test_progress_on_the_terminal(capsys, monkeypatch):
     sm.apsp(np.ones((9, 9)), progress=True)
     assert capsys.readouterr() == ("", "")
-    from semiring_mm.graphs import progress
+    from semiring_mm.closures import progress
 
     clock = iter([0.0, 2.0, 4.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))

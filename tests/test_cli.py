@@ -19,8 +19,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import cli
+from semiring_mm.closures.progress import reporter
 from semiring_mm.files import Graph, read_graph
-from semiring_mm.graphs.progress import reporter
 from semiring_mm.plot import draw, great_circle_arcs
 
 ROOT = Path(__file__).parents[1]

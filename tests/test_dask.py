@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
+from semiring_mm.closures.paths import NO_PREDECESSOR
+from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.cpu import threads
 from semiring_mm.expressions import evaluate
-from semiring_mm.graphs.paths import NO_PREDECESSOR
-from semiring_mm.tiled.steps import Improves, Steps
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -19,9 +19,10 @@ ORDER = """
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
-    graphs.progress graphs.paths graphs.trees graphs.inputs graphs.kleene graphs.sparse
-    graphs.weights tiled.sizes tiled.timeline tiled.grid tiled.steps tiled.sources
-    tiled.places tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
+    closures.progress closures.paths closures.trees graphs.inputs closures.kleene
+    graphs.contraction closures.weights tiled.sizes tiled.timeline closures.schedule
+    closures.steps closures.sources
+    tiled.devices tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
     tiled.solve
     graphs.apsp graphs.search
     gradients torch jax csgraph dask
@@ -71,7 +72,7 @@ def imports(name, path):
         n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n)
     ]
     typing_only = {x for n in hidden for b in n.body for x in ast.walk(b)}
-    known = {n for n, _ in modules()} | {"cpu", "graphs", "ladder", "nx", "tiled"}
+    known = {n for n, _ in modules()} | {"closures", "cpu", "graphs", "ladder", "nx", "tiled"}
     for node in ast.walk(tree):
         if node in typing_only:
             continue

@@ -19,14 +19,14 @@ import pytest
 import walks
 
 import semiring_mm as sm
+from semiring_mm.closures.schedule import Grid, eliminate
+from semiring_mm.closures.sources import DenseSource, LiftedSource
+from semiring_mm.closures.steps import Improves, Steps
+from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.graphs.weights import Weights
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import stored, stores, streamed
 from semiring_mm.tiled.checkpoint import Checkpoint
-from semiring_mm.tiled.grid import Grid, eliminate
-from semiring_mm.tiled.sources import DenseSource, LiftedSource
-from semiring_mm.tiled.steps import Improves, Steps
 from semiring_mm.tiled.timeline import Timeline
 
 ZARR = importlib.util.find_spec("zarr") is not None
@@ -230,10 +230,10 @@ import resource, sys
 import numpy as np
 import semiring_mm as sm
 from pathlib import Path
-from semiring_mm.graphs.weights import Weights
+from semiring_mm.closures.weights import Weights
 from semiring_mm.semirings import semirings
-from semiring_mm.tiled.sources import DenseSource
-from semiring_mm.tiled.steps import Steps
+from semiring_mm.closures.sources import DenseSource
+from semiring_mm.closures.steps import Steps
 from semiring_mm.tiled.stored import solve_streamed
 
 class Lines:  # a graph of which no part is kept

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm.tiled.grid import Grid, eliminate
+from semiring_mm.closures.schedule import Grid, eliminate
 from semiring_mm.tiled.timeline import Timeline
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,7 +122,7 @@ def test_runs_are_checked_and_counted(bench):
 def test_the_library_s_own_tiles_are_measured(bench, monkeypatch):
     """Over the CPU engine: what runs on devices but for the devices."""
     tiled = pytest.importorskip("semiring_mm.tiled.blocks")
-    places = pytest.importorskip("semiring_mm.tiled.places")
+    places = pytest.importorskip("semiring_mm.tiled.devices")
     pytest.importorskip("semiring_mm.tiled.stored")
     monkeypatch.setattr(
         places, "places_of", lambda devices: [places.Host(f"cpu:{x}") for x in devices]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import dijkstra
 
 import semiring_mm as sm
-from semiring_mm.graphs.sparse import eliminate
+from semiring_mm.graphs.contraction import eliminate
 
 FLOATS = [np.float32, np.float64]
 
@@ -218,7 +218,7 @@ def test_auto(kind, monkeypatch):
         "random": lambda: random_graph(900, 12),
         "path": lambda: undirected(nx.path_graph(1000)),
     }[kind]()
-    from semiring_mm.graphs import sparse
+    from semiring_mm.graphs import contraction as sparse
 
     orders, original = [], sparse.eliminate
     monkeypatch.setattr(sparse, "eliminate", lambda *a: orders.append(original(*a)) or orders[-1])

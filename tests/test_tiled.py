@@ -8,15 +8,15 @@ import walks
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
+from semiring_mm.closures.schedule import Grid, eliminate, multiply
+from semiring_mm.closures.sources import DenseSource, EdgeSource
+from semiring_mm.closures.steps import Steps
 from semiring_mm.cpu import engine
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import blocks as blocks_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.grid import Grid, eliminate, multiply
-from semiring_mm.tiled.places import Host, device_list, places_of
-from semiring_mm.tiled.sources import DenseSource, EdgeSource
-from semiring_mm.tiled.steps import Steps
+from semiring_mm.tiled.devices import Host, device_list, places_of
 from semiring_mm.tiled.timeline import Timeline
 
 

@@ -12,11 +12,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pytest
 
+from semiring_mm.closures.sources import DenseSource
+from semiring_mm.closures.steps import Steps
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import solve
-from semiring_mm.tiled.places import Host
-from semiring_mm.tiled.sources import DenseSource
-from semiring_mm.tiled.steps import Steps
+from semiring_mm.tiled.devices import Host
 
 
 class Use(NamedTuple):

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from ..arrays import Call, gpu_engine, gpu_has
 from ..blas import multiply
+from ..closures.kleene import Closure
+from ..closures.paths import NO_PREDECESSOR
+from ..closures.progress import Progress, reporter
+from ..closures.trees import mend
+from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from ..cpu import threads
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import Where, close
+from .contraction import dense_pairs, solve, solve_edges
 from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric, symmetrize
-from .kleene import Closure
-from .paths import NO_PREDECESSOR
-from .progress import Progress, reporter
-from .sparse import dense_pairs, solve, solve_edges
-from .trees import mend
-from .weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 
 __all__ = ["apsp", "closure"]
 

@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.paths import NegativeCycleError
 from ..graphs.apsp import apsp
 from ..graphs.inputs import EdgeList
-from ..graphs.paths import NegativeCycleError
 from ..graphs.search import Arcs, search_order, settle
 from .convert import Network
 

@@ -13,8 +13,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
 from ..graphs.apsp import apsp
-from ..graphs.paths import NO_PREDECESSOR, NegativeCycleError
 from .convert import Graph, Network, network
 from .distances import Reached, distances, predecessors, searches, unrounded
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graphs.progress import Tick
-from .grid import Grid, eliminate, multiply
-from .places import Mark, Place
-from .steps import Steps
+from ..closures.progress import Tick
+from ..closures.schedule import Grid, eliminate, multiply
+from ..closures.steps import Steps
+from .devices import Mark, Place
 from .timeline import Timeline
 
 __all__ = ["Blocks", "shape_of"]

@@ -13,17 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from ..closures.progress import Progress, reporter
+from ..closures.sources import (
+    DenseSource,
+    EdgeSource,
+    LiftedSource,
+    Source,
+    TruthSource,
+    best_edges,
+)
+from ..closures.steps import Improves, Steps
+from ..closures.trees import Edges, mend
+from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, improved
 from ..cpu import engine as cpu
 from ..graphs.inputs import EdgeList, check_memory, edge_dtype
-from ..graphs.progress import Progress, reporter
-from ..graphs.trees import Edges, mend
-from ..graphs.weights import Rounding, Weights, as_numbers, check_predecessors, improved
 from ..semirings import Semiring, semirings
 from .blocks import Blocks, shape_of
-from .places import Place, device_list, places_of
+from .devices import Place, device_list, places_of
 from .sizes import parse_size
-from .sources import DenseSource, EdgeSource, LiftedSource, Source, TruthSource, best_edges
-from .steps import Improves, Steps
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
 

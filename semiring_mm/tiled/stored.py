@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.progress import Tick
+from ..closures.schedule import Grid, eliminate
+from ..closures.sources import LiftedSource, Source, best_edges
+from ..closures.steps import Improves, Steps
+from ..closures.trees import mend
+from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from ..cpu import threads
 from ..graphs.inputs import check_memory
-from ..graphs.progress import Tick
-from ..graphs.trees import mend
-from ..graphs.weights import Weights
 from ..semirings import Semiring
 from .checkpoint import Checkpoint
-from .grid import Grid, eliminate
-from .sources import LiftedSource, Source, best_edges
-from .steps import Improves, Steps
 from .stores import (
     HostStore,
     Store,

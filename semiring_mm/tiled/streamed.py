@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.progress import Tick
+from ..closures.schedule import Grid
+from ..closures.steps import Steps
 from ..cpu import engine as cpu
-from ..graphs.progress import Tick
 from ..semirings import Semiring
-from .grid import Grid
-from .steps import Steps
 from .stores import Store
 from .timeline import Timeline
 
@@ -421,7 +421,7 @@ def _noter(timeline: Timeline | None) -> Note | None:
 
 
 class Streamed:
-    """An executor of :func:`semiring_mm.tiled.grid.eliminate` over a store.
+    """An executor of :func:`semiring_mm.closures.schedule.eliminate` over a store.
 
     Parameters
     ----------

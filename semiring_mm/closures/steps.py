@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..expressions import evaluate
-from ..graphs.kleene import Closure
-from ..graphs.paths import NO_PREDECESSOR
-from ..graphs.weights import Weights
 from ..plan import Facts
 from ..semirings import Semiring
+from .kleene import Closure
+from .paths import NO_PREDECESSOR
+from .weights import Weights
 
 __all__ = ["Improves", "Steps"]
 

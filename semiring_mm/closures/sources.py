@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..graphs.inputs import EdgeList, join_edges
-from ..graphs.trees import Edges
-from ..graphs.weights import edges_of
 from ..plan import Facts
 from ..semirings import Semiring
+from .trees import Edges
+from .weights import edges_of
 
 __all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "TruthSource", "best_edges"]
 
@@ -191,7 +191,7 @@ class TruthSource(_Squares):
 
 
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
-    """The edges that are best paths themselves, for :func:`~semiring_mm.graphs.trees.mend`.
+    """The edges that are best paths themselves, for :func:`~semiring_mm.closures.trees.mend`.
 
     Every other best path is made of such edges; of a dense graph they are few.
 

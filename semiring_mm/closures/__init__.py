@@ -1,0 +1,1 @@
+"""What every elimination needs, wherever its matrix lies."""
