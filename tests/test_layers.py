@@ -19,9 +19,9 @@ ORDER = """
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
-    closures.progress closures.paths closures.trees graphs.inputs closures.kleene
-    graphs.contraction closures.weights tiled.sizes tiled.timeline closures.schedule
-    closures.steps closures.sources
+    closures.edges closures.progress closures.paths closures.trees closures.kleene
+    closures.weights closures.schedule closures.steps closures.sources
+    graphs.inputs graphs.contraction tiled.sizes tiled.timeline
     tiled.devices tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
     tiled.solve
     graphs.apsp graphs.search
