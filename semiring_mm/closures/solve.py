@@ -56,20 +56,26 @@ class Problem:
         cls, source: Source, directed: bool | None = None, predecessors: bool = False,
         labels: Sequence[Any] | None = None, progress: Progress = None,
     ) -> Problem:  # fmt: skip
-        """The problem in numbers where predecessors need them.
+        """A problem of which it is known that there are predecessors, if they are wanted.
 
         Raises
         ------
         ValueError
-            If predecessors are wanted of a semiring that has none.
+            If ⊕ does not choose one of its operands.
         """
-        truth = False
         if predecessors:
             check_predecessors(source.s, source.dtype)
-            truth = as_numbers(source.s, source.dtype)
-        if truth:
-            source = source.numbers(semirings["max_min"])
-        return cls(source, directed, predecessors, labels, progress, truth)
+        return cls(source, directed, predecessors, labels, progress)
+
+    def in_numbers(self) -> Problem:
+        """The same in the numbers 0 and 1 under max and min where truth values need them.
+
+        Predecessors of truth values do, unless one k is taken after the other.
+        """
+        source = self.source
+        if not self.predecessors or not as_numbers(source.s, source.dtype):
+            return self
+        return replace(self, source=source.numbers(semirings["max_min"]), truth=True)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -14,12 +14,13 @@ from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
-from .edges import EdgeList, join_edges
+from .edges import EdgeList, edge_dtype, is_symmetric, join_edges
 from .trees import Edges
 from .weights import Weights, edges_of
 
 __all__ = [
-    "ArraySource", "DenseSource", "EdgeSource", "Source", "best_edges", "is_symmetric", "reweight",
+    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "best_edges", "restore",
+    "reweight", "source_of",
 ]  # fmt: skip
 
 Array = Any
@@ -83,6 +84,11 @@ def reweight(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:
     return (changed.clip(max=0) if s.zero < 0 else changed.clip(min=0)).astype(weights.dtype)
 
 
+def restore(d: Array, rows: Array, columns: Array) -> Array:
+    """Distances of the weights from before :func:`reweight`."""
+    return (d.astype(np.float64) - rows[:, np.newaxis] + columns).astype(d.dtype)
+
+
 class _Readable:
     """What follows from :meth:`Source.read` alone."""
 
@@ -99,9 +105,7 @@ class _Readable:
 
     def restored(self, d: Array, rows: Any, columns: slice) -> Array:
         h = self.potentials
-        if h is None:
-            return d
-        return (d.astype(np.float64) - h[rows][:, np.newaxis] + h[columns]).astype(d.dtype)
+        return d if h is None else restore(d, h[rows], h[columns])
 
     def numbers(self, s: Semiring) -> Source:
         return _NumbersSource(self, s)
@@ -113,7 +117,7 @@ class _Readable:
             weights.refuse(self.read(rows, slice(0, self.n)), (i, 0))
 
     def _strips(self, width: int | None = None) -> list[slice]:
-        """Slices of rows, so that pieces of `width` (or all) columns have about ``_PIECE`` entries."""
+        """Slices of rows: about ``_PIECE`` entries in pieces of `width` (or all) columns."""
         lines = max(1, _PIECE // max(1, self.n if width is None else width))
         return [slice(i, min(i + lines, self.n)) for i in range(0, self.n, lines)]
 
@@ -306,16 +310,22 @@ class _NumbersSource(_Readable):
         return str(self.source.fingerprint())
 
 
-def is_symmetric(engine: Any, matrix: Array) -> bool:
-    """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
-    n, tile = matrix.shape[0], engine.TILE
-    for i in range(0, n, tile):
-        for j in range(i, n, tile):
-            if not engine.xp.array_equal(
-                matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T
-            ):
-                return False
-    return True
+class Operand:
+    """A matrix on the host, or anything that gives NumPy arrays for two slices, in some dtype."""
+
+    def __init__(self, matrix: Any, dtype: np.dtype[Any]) -> None:
+        self.matrix, self.shape, self.dtype = matrix, matrix.shape, dtype
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        """These entries; they may be the matrix's own memory."""
+        return np.asarray(self.matrix[rows, columns]).astype(self.dtype, copy=False)
+
+
+def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> Source:
+    """A matrix on the host or an edge list as a source."""
+    if isinstance(graph, EdgeList):
+        return EdgeSource(s, graph, edge_dtype(s, graph.weight))
+    return DenseSource(s, graph, undirected=directed is False)
 
 
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
