@@ -5,7 +5,6 @@ what a device would refuse. Operands lie within poison, so that a read beyond on
 """
 
 import math
-import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,9 +26,7 @@ from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
 
 inf, nan = np.inf, np.nan
-pytestmark = pytest.mark.skipif(
-    shutil.which(host_device.compiler()) is None, reason="no g++ to compile the kernels with"
-)
+pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
 
@@ -124,6 +121,14 @@ def test_the_host_refuses(body, words):
 def test_the_host_refuses_parameters_of_another_size():
     with pytest.raises(RuntimeError, match="a struct of 12 bytes came, the kernel takes 16"):
         HOST.kernel(LONE.format("")).launch(1, 64, 0, bytes(12))
+
+
+def test_under_ci_a_missing_compiler_fails(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for ci, outcome in (("true", pytest.fail.Exception), ("", pytest.skip.Exception)):
+        monkeypatch.setenv("CI", ci)
+        with pytest.raises(outcome, match=r"no g\+\+ to compile the kernels with"):
+            host_device.need_compiler()
 
 
 # --- operands in poison -------------------------------------------------------------------------

@@ -5,7 +5,6 @@ run on the host, as in ``test_kernels.py``.
 """
 
 import re
-import shutil
 
 import host_device
 import ml_dtypes
@@ -51,8 +50,8 @@ def term_by_term(monkeypatch):
 
 def multiply(where, a, b, c=None, semiring=LOG, out=None, **options):
     """By an engine; the result is written into an array that holds something else."""
-    if where == "gpu" and shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    if where == "gpu":
+        host_device.need_compiler()
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if out is None:
         out = np.full((*batch, a.shape[-2], b.shape[-1]), 7, a.dtype)
@@ -256,8 +255,8 @@ def test_stacks(where, monkeypatch):
 def test_vectors(where, dtype):
     """A matrix by rows and by columns, times a vector, with and without α and y."""
     run = cpu.gemv if where == "cpu" else gpu.gemv
-    if where == "gpu" and shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    if where == "gpu":
+        host_device.need_compiler()
     u = float(np.finfo(dtype).eps)
     for kind in KINDS:
         for m, k in ((70, 37), (9, 1300), (300, 11)):
@@ -302,14 +301,10 @@ def test_parameters_are_the_fields_of_the_struct(struct, names):
     assert tuple(name.strip() for line in lines for name in line.split(",")) == names
 
 
+@pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("arch", [75, 120])
 def test_kernels_compile_for_the_device(arch):
     """float32, whose exponential is an instruction; test_cuda.py has float64."""
-    nvrtc = pytest.importorskip("cupy.cuda").nvrtc
-    try:
-        nvrtc.getVersion()
-    except (RuntimeError, OSError) as error:
-        pytest.skip(str(error))
     plan = make_plan(LOG, DTYPES[0], None, None, 1)
     tile = on_gpu._LARGE
     for text in (
