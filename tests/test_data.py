@@ -49,7 +49,7 @@ def walk(graph, d, p, sources, rng, count=300):
         assert (path[0], path[-1]) == (sources[i], j)
         total = sum(edges[u, v] for u, v in itertools.pairwise(path))
         assert all((u, v) in edges for u, v in itertools.pairwise(path))
-        assert total == pytest.approx(d[i, j], rel=1e-5)
+        assert total == pytest.approx(d[i, j], rel=1e-12)
 
 
 def test_rome():

@@ -266,7 +266,7 @@ def check_bellman_ford(G):
         assert paths.keys() == theirs[source].keys()
         for end, path in paths.items():
             assert (path[0], path[-1]) == (source, end)
-            assert weigh(G, path) == pytest.approx(theirs[source][end])
+            assert weigh(G, path) == pytest.approx(theirs[source][end], rel=1e-14)
 
 
 def test_negative_cycles():

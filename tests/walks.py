@@ -100,5 +100,5 @@ def check_cycle(w, error):
     assert none not in legs
     total = math.fsum(float(x) for x in legs)
     assert total < 0
-    assert math.isclose(total, error.weight, rel_tol=1e-6)
+    assert math.isclose(total, error.weight, rel_tol=1e-14)
     assert "negative weight" in str(error)
