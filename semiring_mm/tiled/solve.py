@@ -25,7 +25,7 @@ from ..closures.sources import (
     best_edges,
 )
 from ..closures.steps import Improves, Steps
-from ..closures.trees import Edges, mend
+from ..closures.trees import Edges, repair_trees
 from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, improved
 from ..cpu import engine as cpu
 from ..semirings import Semiring, semirings
@@ -146,9 +146,9 @@ class Elimination:
         )
         return np.empty((n, n), dtype), np.empty((n, n), np.int32) if self.predecessors else None
 
-    def mend(self, d: Array, p: Array, rows: slice, edges: Callable[[], Edges]) -> None:
+    def repair(self, d: Array, p: Array, rows: slice, edges: Callable[[], Edges]) -> None:
         """Make trees of some rows of the predecessors; `d` as it was computed."""
-        mend(cpu, self.source.s, d, p, np.arange(rows.start, rows.stop), edges)
+        repair_trees(cpu, self.source.s, d, p, edges, np.arange(rows.start, rows.stop))
 
 
 Run = Callable[[Elimination, Weights, Steps], tuple[Any, Any]]
@@ -184,7 +184,7 @@ def over(places: Sequence[Place], tile: int | None = None, otherwise: Run | None
             strip = blocks.read(rows, whole)
             if p is not None:
                 p[rows] = blocks.read_predecessors(rows, whole)
-                task.mend(strip, p[rows], rows, edges)
+                task.repair(strip, p[rows], rows, edges)
             d[rows] = task.lower(strip, weights, rows, whole)
 
         with ThreadPoolExecutor(2 * len(places)) as pool:

@@ -22,7 +22,7 @@ from ..closures.progress import Tick
 from ..closures.schedule import Grid, eliminate
 from ..closures.sources import LiftedSource, Source, best_edges
 from ..closures.steps import Improves, Steps
-from ..closures.trees import mend
+from ..closures.trees import repair_trees
 from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from ..cpu import threads
@@ -540,7 +540,7 @@ class _Run:
     def finish(self) -> None:
         """Everything that is done once, after the last step; each part may be done again."""
         if self.phase != "publish":
-            self._mend()
+            self._repair()
             self._turn()
             self.flush()
             if self.state is not None:
@@ -552,7 +552,7 @@ class _Run:
             else:
                 publish(path)
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Make every row of the predecessors a tree, a row of tiles at a time."""
         d, p = self.stores
         if p is None:
@@ -570,7 +570,8 @@ class _Run:
             near = distances(rows)
             before = np.empty(near.shape, np.int32)
             p.read(rows, columns, before)
-            mend(cpu, self.source.s, near, before, np.arange(rows.start, rows.stop), edges)
+            own = np.arange(rows.start, rows.stop)
+            repair_trees(cpu, self.source.s, near, before, edges, own)
             p.write(rows, columns, before)
 
     def _turn(self) -> None:
