@@ -22,8 +22,8 @@ ORDER = """
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources
     graphs.inputs graphs.contraction tiled.sizes tiled.timeline
-    tiled.devices tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
-    tiled.solve
+    tiled.devices tiled.blocks tiled.stores tiled.results tiled.checkpoint tiled.streamed
+    tiled.stored tiled.solve
     graphs.apsp graphs.search
     gradients torch jax csgraph dask
     __init__ plot
