@@ -131,10 +131,10 @@ def matmul(
                 "over tiles a product has no return_arg, and out is a path: leave out devices, "
                 "memory_limit and resume"
             )
-        from .tiled.solve import Where, product
+        from .tiled.solve import TileOptions, product
 
-        where = Where(device, devices, out, memory_limit, checkpoint, resume)
-        return product(s, *_by_blocks(s, a, b), where, progress)
+        options = TileOptions(device, devices, out, memory_limit, checkpoint, resume)
+        return product(s, *_by_blocks(s, a, b), options, progress)
     if progress is not None and progress is not False:
         raise ValueError(
             "progress is told of work over tiles: give devices, memory_limit or a path as out, too"

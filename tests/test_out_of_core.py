@@ -21,7 +21,7 @@ import walks
 
 import semiring_mm as sm
 from semiring_mm.closures.schedule import Grid, eliminate
-from semiring_mm.closures.sources import DenseSource, LiftedSource
+from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
@@ -147,7 +147,7 @@ def test_potentials_come_off_and_outlast_an_interruption(tmp_path):
     with np.errstate(invalid="ignore"):
         signed = w - h[:, None] + h
     expected = sm.apsp(signed)
-    lifted = LiftedSource(DenseSource(semirings["min_plus"], signed), h)
+    lifted = DenseSource(semirings["min_plus"], signed).reweighted(h)
     out = tmp_path / "d.zarr", tmp_path / "p.zarr"
     with pytest.raises(KeyboardInterrupt):
         solve(None, out, source=lifted, predecessors=True, tile=32, tick=interrupt(20))
@@ -887,7 +887,7 @@ def flip(path, at, bit):
 @pytest.mark.parametrize("lifted", [False, True])
 def test_any_flipped_byte_of_a_state_is_refused(tmp_path, lifted):
     source = DenseSource(semirings["min_plus"], w := graph(40, np.float64))
-    source = LiftedSource(source, np.zeros(40)) if lifted else source
+    source = source.reweighted(np.zeros(40)) if lifted else source
     out = tmp_path / "d.npy"
     with pytest.raises(KeyboardInterrupt):
         solve(w, (out, None), source=source, tile=8, tick=interrupt(30))
