@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
+from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.trees import Edges, repair_trees
 from semiring_mm.cpu import engine
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled.devices import Host
-from semiring_mm.tiled.solve import Elimination, over
+from semiring_mm.tiled.solve import over
 from semiring_mm.tiled.stored import solve_streamed
 
 i = np.inf
@@ -96,18 +97,19 @@ def batch(w):
     return d[1], p[1]
 
 
+def problem(w):
+    return Problem.of(DenseSource(semirings["min_plus"], w), predecessors=True)
+
+
 def tiles(w):
-    task = Elimination(DenseSource(semirings["min_plus"], w), None, True)
-    return task.solve(over([Host()], 8))
+    return problem(w).solve(over([Host()], 8))
 
 
 def out_of_core(w):
     into = np.empty_like(w), np.empty(w.shape, np.int32)
-
-    def run(task, weights, steps):
-        return solve_streamed(task.source, steps, weights, out=into, tile=8)
-
-    return Elimination(DenseSource(semirings["min_plus"], w), None, True).solve(run)
+    return problem(w).solve(
+        lambda x: solve_streamed(x.source, x.steps, x.weights, out=into, tile=8)
+    )
 
 
 WAYS = {
