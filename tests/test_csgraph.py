@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.csgraph as theirs
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import csgraph as ours
+
+scipy = pytest.importorskip("scipy")
+import scipy.sparse.csgraph as theirs  # noqa: E402
+
+from semiring_mm import csgraph as ours  # noqa: E402
 
 inf, nan = np.inf, np.nan
 NAMES = ("shortest_path", "floyd_warshall", "johnson", "bellman_ford", "dijkstra")
