@@ -38,7 +38,7 @@ from .closures.edges import edge_dtype, join_edges
 from .closures.paths import NO_PREDECESSOR
 from .closures.progress import Progress, Tick, reporter
 from .closures.schedule import Grid, eliminate
-from .closures.sources import DenseSource, EdgeSource, LiftedSource
+from .closures.sources import DenseSource, EdgeSource, restore, reweight
 from .closures.steps import Improves, Steps
 from .closures.trees import Edges, mend
 from .closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
@@ -1037,20 +1037,10 @@ def _edges(s: Semiring, block: Array, row: int, col: int) -> tuple[Array, Array,
     return rows + row, cols + col, weights
 
 
-class _Piece:
-    """One block of a source."""
-
-    def __init__(self, matrix: _Matrix, block: Array | None) -> None:
-        self.s, self.n, self.dtype, self.block = matrix.s, matrix.n, matrix.dtype, block
-
-    def read(self, rows: slice, columns: slice) -> Array:
-        return self.block
-
-
 def _lift(
     matrix: _Matrix, block: Array, rows: slice, columns: slice, h: NDArray[np.float64]
 ) -> Array:
-    return LiftedSource(_Piece(matrix, block), h).read(rows, columns)  # type: ignore[arg-type]
+    return reweight(matrix.s, block, h[rows], h[columns])
 
 
 def _begin(
@@ -1132,8 +1122,7 @@ def _distances(
         d = engine.to_host(tile[0])
     d = np.ascontiguousarray(d.T) if turned else d
     if h is not None:
-        lifted = LiftedSource(_Piece(matrix, None), h)  # type: ignore[arg-type]
-        d = lifted.lower(d, rows, columns)
+        d = restore(d, h[rows], h[columns])
     return d != 0 if matrix.truth else weights.narrow(d)
 
 

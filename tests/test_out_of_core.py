@@ -20,7 +20,7 @@ import walks
 
 import semiring_mm as sm
 from semiring_mm.closures.schedule import Grid, eliminate
-from semiring_mm.closures.sources import DenseSource, LiftedSource
+from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
@@ -146,7 +146,7 @@ def test_potentials_come_off_and_outlast_an_interruption(tmp_path):
     with np.errstate(invalid="ignore"):
         signed = w - h[:, None] + h
     expected = sm.apsp(signed)
-    lifted = LiftedSource(DenseSource(semirings["min_plus"], signed), h)
+    lifted = DenseSource(semirings["min_plus"], signed).reweighted(h)
     out = tmp_path / "d.zarr", tmp_path / "p.zarr"
     with pytest.raises(KeyboardInterrupt):
         solve(None, out, source=lifted, predecessors=True, tile=32, tick=interrupt(20))

@@ -23,7 +23,7 @@ from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors
 from ..cpu import threads
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiled.solve import Where, close
+from ..tiled.solve import TileOptions, close
 from .contraction import dense_pairs, solve, solve_edges
 from .inputs import adjacency, edge_list
 
@@ -170,7 +170,7 @@ def apsp(
             )
         if method in ("floyd_warshall", "sparse"):
             raise ValueError("max_hops needs method='squaring' (or 'auto')")
-    where = Where.of(device, devices, out, memory_limit, checkpoint, resume)
+    where = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
         semirings["min_plus"], graph, method, directed, return_predecessors, sources, max_hops,
         overwrite, where, progress,
@@ -237,7 +237,7 @@ def closure(
             f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
             f"use matrix_power for a fixed number of steps"
         )
-    where = Where.of(device, devices, out, memory_limit, checkpoint, resume)
+    where = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
         s, a, "auto", directed, return_predecessors, None, None, overwrite, where, progress
     )
@@ -252,7 +252,7 @@ def _solve(
     sources: Any,
     max_hops: int | None,
     overwrite: bool,
-    where: Where,
+    where: TileOptions,
     progress: Progress,
 ) -> Any:
     reporter(progress, 1.0)  # the argument's own errors come first
@@ -343,7 +343,7 @@ def _gpu_gains(s: Semiring, graph: Any, method: str) -> bool:
     return gpu_has(0)
 
 
-def _exceeds(where: Where, graph: Any, predecessors: bool) -> bool:
+def _exceeds(where: TileOptions, graph: Any, predecessors: bool) -> bool:
     """Whether a graph on the host is to be moved to a device that cannot hold it."""
     if where.device is None or not where.device.startswith("cuda") or not gpu_has(0):
         return False
@@ -372,7 +372,7 @@ def _refused_by_tiles(
 
 
 def _check_tiled(
-    where: Where, method: str, sources: Any, max_hops: int | None, overwrite: bool
+    where: TileOptions, method: str, sources: Any, max_hops: int | None, overwrite: bool
 ) -> None:
     for name in _refused_by_tiles(method, sources, max_hops, overwrite):
         raise ValueError(

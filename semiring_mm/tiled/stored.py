@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..arrays import check_memory
 from ..closures.progress import Tick
 from ..closures.schedule import Grid, eliminate
-from ..closures.sources import LiftedSource, Source, best_edges
+from ..closures.sources import Operand, Source, best_edges
 from ..closures.steps import Improves, Steps
 from ..closures.trees import mend
 from ..closures.weights import Weights
@@ -112,13 +112,12 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
-    if isinstance(source, LiftedSource) and paths:
+    if source.potentials is not None and paths:
         resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
     state = _state(paths, task, resume)
-    if state is not None and "potentials" in state.extra and not isinstance(source, LiftedSource):
+    if state is not None and "potentials" in state.extra and source.potentials is None:
         raw = base64.b85decode(state.extra["potentials"])
-        lifted: Any = LiftedSource(source, np.frombuffer(raw, np.float64))
-        source = lifted
+        source = source.reweighted(np.frombuffer(raw, np.float64))
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
     if state is not None and state.phase != "load":
@@ -132,8 +131,8 @@ def solve_streamed(
     plan = _plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
     if paths and state is None:
         state = Checkpoint(paths[0], task, plan.tile)
-        if isinstance(source, LiftedSource):
-            state.extra["potentials"] = base64.b85encode(source.h.tobytes()).decode()
+        if source.potentials is not None:
+            state.extra["potentials"] = base64.b85encode(source.potentials.tobytes()).decode()
     with contextlib.ExitStack() as stack:
         run = _Run(source, steps, weights, out, plan.tile, state)
         stack.callback(run.close)
@@ -175,6 +174,7 @@ def multiply_streamed(
     b: Any,
     *,
     out: Path | Array,
+    dtype: np.dtype[Any] | None = None,
     devices: Sequence[int] | None = None,
     memory_limit: int | None = None,
     checkpoint: int = 1,
@@ -189,14 +189,17 @@ def multiply_streamed(
     ----------
     s : Semiring
     a, b : array_like of shapes (m, k) and (k, n)
-        Of one dtype; anything that gives NumPy arrays for two slices.
+        Anything that gives NumPy arrays for two slices.
     out : Path or ndarray
+    dtype : dtype, optional
+        In which it is computed; default that of `a`.
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
     _check_every(checkpoint)
     (m, k), n = a.shape, b.shape[1]
-    dtype = np.dtype(a.dtype).newbyteorder("=")
+    dtype = np.dtype(a.dtype).newbyteorder("=") if dtype is None else dtype
+    a, b = Operand(a, dtype), Operand(b, dtype)
     paths = [out] if isinstance(out, Path) else []
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
@@ -256,21 +259,21 @@ def _multiply(
         _fill(c, plan.tile, s.identities(c.dtype)[0])
         return
     product = Product(
-        s, plan.tile, _Sliced(a), _Sliced(b), c, plan.places(), slots=plan.slots,
+        s, plan.tile, _OperandStore(a), _OperandStore(b), c, plan.places(), slots=plan.slots,
         workers=plan.workers, first=first, saved=saved, tick=tick, timeline=timeline,
     )  # fmt: skip
     with contextlib.closing(product):
         product.run()
 
 
-class _Sliced:
-    """What gives arrays for slices, as a store to read."""
+class _OperandStore:
+    """An operand as a store to read."""
 
-    def __init__(self, x: Any) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, np.dtype(x.dtype).newbyteorder("=")
+    def __init__(self, x: Operand) -> None:
+        self.x, self.shape, self.dtype = x, x.shape, x.dtype
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.x[rows, columns])
+        np.copyto(into, self.x.read(rows, columns))
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
         raise TypeError("operands are read only")
@@ -354,13 +357,13 @@ def _rest(paths: Sequence[Path]) -> str:
     return ", ".join(str(part_of(x)) for x in (*paths, _work_of(paths[0])))
 
 
-def _mark(*operands: Any) -> str:
+def _mark(*operands: Operand) -> str:
     """A word that differs for other matrices."""
     mark = hashlib.sha256()
     for x in operands:
         lines = max(1, (1 << 20) // max(1, x.shape[1]))
         for i in range(0, x.shape[0], lines):
-            part = x[slice(i, min(i + lines, x.shape[0])), slice(0, x.shape[1])]
+            part = x.read(slice(i, min(i + lines, x.shape[0])), slice(0, x.shape[1]))
             mark.update(np.ascontiguousarray(part).tobytes())
     return mark.hexdigest()
 
@@ -441,7 +444,7 @@ class _Run:
         self.results: list[Store | None] = [None, None]
         # integers that were widened and potentials that are taken off go over to a store of their
         # own at last: to do that twice would not be harmless
-        self.apart = steps.dtype != source.dtype or isinstance(source, LiftedSource)
+        self.apart = steps.dtype != source.dtype or source.potentials is not None
         self.work: Store | None = None
 
     @property
@@ -590,9 +593,7 @@ class _Run:
                 block = np.empty([x.stop - x.start for x in at], d.dtype)
                 d.read(*at, block)
                 block = block.T if other else block
-                block = self.weights.narrow(block)
-                if isinstance(self.source, LiftedSource):
-                    block = self.source.lower(block, rows, columns)
+                block = self.weights.narrow(self.source.restored(block, rows, columns))
                 result.write(rows, columns, np.ascontiguousarray(block))
 
     def discard(self) -> None:
