@@ -455,7 +455,7 @@ def test_scipys_tests_of_these_functions(way, tmp_path):
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed, done.stdout
-    assert int(passed[1]) >= 80, done.stdout  # SciPy 1.17 has 93
+    assert int(passed[1]) >= 75, done.stdout  # SciPy 1.15 has 75, 1.17 has 93
 
 
 def test_scipys_tests_see_the_functions_replaced(tmp_path):
