@@ -7,6 +7,7 @@ from numpy.testing import assert_array_equal
 from reference import BFLOAT16, BOOL
 
 import semiring_mm as sm
+from semiring_mm.cpu import engine as cpu
 
 inf, nan = np.inf, np.nan
 CASES = [
@@ -44,6 +45,24 @@ def test_gemm_scales_and_joins(name, dtype):
                 assert result.dtype == dtype
                 assert_array_equal(result, expected, err_msg=f"{(m, k, n, alpha, beta)}")
         assert_array_equal(c, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "k", "beta"),
+    [("plus_times", "i4", 7000, 2), ("plus_times", "f8", 7000, 2), ("min_plus", "f4", 7000, -2),
+     ("max_plus", "i8", 7000, 2), ("lor_land", "?", 20_000, False)],
+)  # fmt: skip
+def test_scalars_count_once_over_a_k_of_several_slabs(name, dtype, k, beta, monkeypatch):
+    monkeypatch.setattr(cpu, "blas_wins", lambda: False)  # whose k is its own
+    rng, algebra = np.random.default_rng(3), reference.ALGEBRAS[name]
+    a, b, c = (rng.integers(0, 2, s).astype(dtype) for s in ((5, k), (k, 6), (5, 6)))
+    a[:, 100:] = 0  # so that C counts beside a long sum
+    alpha = np.dtype(dtype).type(3)
+    terms = algebra.mul(algebra.mul(alpha, a)[:, :, None], b)
+    joined = algebra.add(algebra.add.reduce(terms, 1), algebra.mul(np.dtype(dtype).type(beta), c))
+    assert_array_equal(sm.gemm(alpha, a, b, beta, c, semiring=name), joined)
+    found = sm.gemv(alpha, a, b[:, 0], beta, c[:, 0], semiring=name)
+    assert_array_equal(found, joined[:, 0])
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)

@@ -165,6 +165,24 @@ def test_no_edge_stays_no_edge(name, sign, dtype):
 
 
 @pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "i1"), ("max_plus", "i1"), ("min_plus", "u1"), ("max_plus", "i2"),
+     ("min_plus", "i8")],
+)  # fmt: skip
+def test_sums_at_the_ends_of_the_type_computed_in(name, dtype):
+    """Sums of the largest entries are no infinity, and infinity plus the least of them is one.
+
+    A type of b bits takes entries to 2^(b - 4); beyond, the next one does.
+    """
+    bits, missing = np.iinfo(dtype).bits, missing_of(name, dtype)
+    for most in (2 ** (bits - 4), 2 ** (bits - 3)):
+        values = {most, most - 1, 0, missing} | ({-most, 1 - most} if dtype[0] == "i" else set())
+        a = np.array(sorted(values), dtype)[:, None]
+        check(name, dtype, a, a.T)
+        check(name, dtype, a, a[:1], lambda x, y: sm.matmul(x, y[0], name)[:, None])
+
+
+@pytest.mark.parametrize(
     ("name", "dtype", "left", "right"),
     [
         ("min_plus", "i1", 100, 27), ("min_plus", "i4", 2**31 - 2, 1), ("min_plus", "u1", 250, 5),
