@@ -6,6 +6,7 @@ from importlib import metadata
 
 import host_device
 import pytest
+import reference
 
 from semiring_mm.cpu import threads
 
@@ -61,3 +62,12 @@ def pytest_cmdline_main(config):
     ):  # fmt: skip
         option.numprocesses = threads.default_threads()
         option.dist = "worksteal"
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the tests whose parameters name bfloat16 where ml_dtypes is not there."""
+    if reference.ml_dtypes is None:
+        for item in items:
+            named = getattr(item, "callspec", None) and item.callspec.params.values()
+            if any(x is reference.BFLOAT16 for x in named or ()):
+                item.add_marker(pytest.mark.skip(reason="bfloat16: pip install ml_dtypes"))

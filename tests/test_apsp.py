@@ -4,13 +4,12 @@ import gc
 import subprocess
 import sys
 
-import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from optional import nx, sp
 from walks import brute, check_cycle, potentials, scipy_distances, sparse, weights
 
 import semiring_mm as sm

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.csgraph as theirs
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import csgraph as ours
+
+scipy = pytest.importorskip("scipy")
+import scipy.sparse.csgraph as theirs  # noqa: E402
+
+from semiring_mm import csgraph as ours  # noqa: E402
 
 inf, nan = np.inf, np.nan
 NAMES = ("shortest_path", "floyd_warshall", "johnson", "bellman_ford", "dijkstra")
@@ -453,7 +455,7 @@ def test_scipys_tests_of_these_functions(way, tmp_path):
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed, done.stdout
-    assert int(passed[1]) >= 80, done.stdout  # SciPy 1.17 has 93
+    assert int(passed[1]) >= 75, done.stdout  # SciPy 1.15 has 75, 1.17 has 93
 
 
 def test_scipys_tests_see_the_functions_replaced(tmp_path):

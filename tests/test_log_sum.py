@@ -7,12 +7,11 @@ run on the host, as in ``test_kernels.py``.
 import re
 
 import host_device
-import ml_dtypes
 import numpy as np
 import pytest
 from host_device import HostDevice, guarded
 from numpy.testing import assert_array_equal
-from reference import BFLOAT16, layouts
+from reference import BFLOAT16, finfo, layouts
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
@@ -80,7 +79,7 @@ def allowed(a, b, value):
     With u half a unit in the last place of 1 and g = r + c - C, how far an entry is below the
     largest that its row and its column allow.
     """
-    u = float(ml_dtypes.finfo(np.float64 if a.dtype.itemsize == 8 else np.float32).eps) / 2
+    u = float(finfo(np.float64 if a.dtype.itemsize == 8 else np.float32).eps) / 2
     k = a.shape[-1]
     with np.errstate(all="ignore"):
         x, y = a.astype("f8"), b.astype("f8")
@@ -89,7 +88,7 @@ def allowed(a, b, value):
         gap = np.maximum(r + c - value.astype("f8"), 0)
         off = u * (k + 16 + np.log(k) + 4 * gap + np.abs(r + c) + np.abs(value).astype("f8"))
     if a.dtype.itemsize == 2:  # and the result is rounded
-        off = off + float(ml_dtypes.finfo(a.dtype).eps) / 2 * np.abs(value).astype("f8")
+        off = off + float(finfo(a.dtype).eps) / 2 * np.abs(value).astype("f8")
     return off
 
 
@@ -108,7 +107,7 @@ def data(kind, dtype, seed=1, shape=(M, K, N)):
     rng = np.random.default_rng(seed)
     m, k, n = shape
     a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
-    top = float(ml_dtypes.finfo(dtype).max)
+    top = float(finfo(dtype).max)
     match kind:
         case "wide":  # some sums underflow
             a, b = 60 * a, 60 * b

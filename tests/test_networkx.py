@@ -11,13 +11,14 @@ import warnings
 from fractions import Fraction
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
 
-import _nx_semiring_mm
 import semiring_mm as sm
-from semiring_mm.nx import backend, functions
+
+nx = pytest.importorskip("networkx")
+import _nx_semiring_mm  # noqa: E402
+from semiring_mm.nx import backend, functions  # noqa: E402
 
 #: (name, arguments) of what is compared on random graphs.
 UNWEIGHTED = [
