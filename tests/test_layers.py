@@ -12,7 +12,7 @@ import semiring_mm
 PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import those that stand before it.
 ORDER = """
-    version cache storage expressions laws semirings plan
+    version cache forks storage expressions laws semirings plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
     cpu.sparse cpu.sweep cpu.search cpu.threads cpu.logsum cpu.memory cpu.combine cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
