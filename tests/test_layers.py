@@ -21,8 +21,8 @@ ORDER = """
     arrays config
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources closures.solve
-    tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.checkpoint
-    tiled.streamed tiled.stored tiled.solve
+    tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
+    tiled.checkpoint tiled.streamed tiled.stored tiled.solve
     sparse blas strassen einsum files
     graphs.inputs graphs.contraction graphs.apsp graphs.search
     gradients torch jax csgraph dask
