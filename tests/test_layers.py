@@ -18,25 +18,15 @@ ORDER = """
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
     gpu.rungs gpu.about
-<<<<<<< HEAD
-    arrays config sparse blas strassen einsum
-    closures.edges closures.progress closures.paths closures.trees closures.kleene
-    closures.weights closures.schedule closures.steps closures.sources
-    files.graph files.file files.columns files.nodes files.dimacs files.edge_list
-    files.matrix_market files.networkx files.npy files.npz files.tntp files.formats files
-    graphs.inputs graphs.contraction tiled.sizes tiled.timeline
-    tiled.devices tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
-    tiled.solve
-    graphs.apsp graphs.search
-=======
     arrays config
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources closures.solve
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.streamed tiled.stored tiled.solve
-    sparse blas strassen einsum files
+    sparse blas strassen einsum
+    files.graph files.file files.columns files.nodes files.dimacs files.edge_list
+    files.matrix_market files.networkx files.npy files.npz files.tntp files.formats files
     graphs.inputs graphs.contraction graphs.apsp graphs.search
->>>>>>> main
     gradients torch jax csgraph dask
     __init__ plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
