@@ -34,7 +34,10 @@ _FIELDS = (
 
 
 def unreached(dtype: np.dtype[Any]) -> float | int:
-    """What stands for no path while labels are added up: for integers, far below overflow."""
+    """What stands for no path while labels are added up.
+
+    Of integers it is far below overflow; all above half of it are no path, whatever was added.
+    """
     return float("inf") if dtype.kind == "f" else 1 << (8 * dtype.itemsize - 3)
 
 
@@ -202,7 +205,14 @@ def _sweep_function(t: Type, target: Target, trees: bool, hops: bool) -> Functio
         for g in range(vectors):
             write(v, g, [y.get() for y in best[g]])
 
-    with f.loop(0, width) as i:  # rounding in a ring of weight 0 must not show on the diagonal
+    if trees and t.kind == "i":  # an edge that was added to the sentinel leads nowhere
+        with f.loop(0, n) as v:
+            for g in range(vectors):
+                values = read(v, g)
+                none = f.const(UNREACHED, values[-1].type)
+                reached = values[0].cmp("<=", infinite // 2)
+                write(v, g, [*values[:-1], f.select(reached, values[-1], none)])
+    with f.loop(0, width) as i:  # rounding in a cycle of weight 0 must not show on the diagonal
         own = f.load(sources.at(i * 8), I64, 8) * width + i
         f.store(f.const(0, t), at["label"].at(own * t.size), t.size)
         if trees:
@@ -245,7 +255,7 @@ def _write_rows(
         if labels != "label" or t.kind == "f":
             return x
         largest = f.const((1 << (t.bits - 1)) - 1, x.type)  # the sentinel, whatever was added to it
-        return f.select(x.cmp(">", 1 << (t.bits - 4)), largest, x)
+        return f.select(x.cmp(">", unreached(np.dtype(f"i{t.size}")) // 2), largest, x)
 
     def column(j: Value) -> Value:
         return base.at(f.load(where.at(j * 8), I64, 8) * (width * t.size))
