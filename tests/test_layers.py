@@ -22,7 +22,7 @@ ORDER = """
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources closures.solve
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
-    tiled.checkpoint tiled.streamed tiled.stored tiled.solve
+    tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum files
     graphs.inputs graphs.contraction graphs.apsp graphs.search
     gradients torch jax csgraph dask
