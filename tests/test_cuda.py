@@ -4,12 +4,10 @@ NVRTC needs no driver and no device. What the kernels compute is tested in ``tes
 """
 
 import re
-import shutil
 import struct
 import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -23,25 +21,7 @@ HERE = Path(__file__).parent
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 SIBLINGS = (86, 89, 100)  # for which no line differs from an older one's: a sample is enough
 
-try:
-    from cupy.cuda import nvrtc
-
-    nvrtc.getVersion()
-    missing = ""
-except (ImportError, RuntimeError, OSError) as error:
-    missing = f"{error}; pip install cupy-cuda13x nvidia-cuda-nvrtc"
-needs_nvrtc = pytest.mark.skipif(bool(missing), reason=missing)
-
-
-def disassembler():
-    """Where nvdisasm is: on the path, or in NVIDIA's package."""
-    if found := shutil.which("nvdisasm"):
-        return found
-    try:
-        files = metadata.files("nvidia-cuda-nvdisasm") or []
-    except metadata.PackageNotFoundError:
-        return None
-    return next((str(f.locate()) for f in files if f.name in ("nvdisasm", "nvdisasm.exe")), None)
+needs_nvrtc = pytest.mark.usefixtures("nvrtc")
 
 
 class Recorder:
@@ -125,10 +105,10 @@ TENSOR = [
 SPILLS = {("f8", "General"): 128, ("f2", "NonnegativePaired"): 128}
 
 
-def operations(cubin, path):
+def operations(cubin, path, nvdisasm):
     path.write_bytes(cubin)
     text = subprocess.run(
-        [disassembler(), "-c", str(path)], capture_output=True, text=True, check=True
+        [nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True
     ).stdout
     return Counter(
         re.findall(r"^\s*/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.MULTILINE)
@@ -136,8 +116,7 @@ def operations(cubin, path):
 
 
 @needs_nvrtc
-@pytest.mark.skipif(disassembler() is None, reason="pip install nvidia-cuda-nvdisasm")
-def test_instructions_of_large_products(sources_of, tmp_path):
+def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
     """Each inner step is the instructions that it is there for; 32-bit words spill no register."""
     texts = []
     for name, dtype, facts, step, _ in LARGE:
@@ -149,7 +128,7 @@ def test_instructions_of_large_products(sources_of, tmp_path):
     for i, ((name, dtype, _, step, expected), (cubin, report)) in enumerate(
         zip(LARGE, compiled, strict=True)
     ):
-        found = operations(cubin, tmp_path / f"{i}.cubin")
+        found = operations(cubin, tmp_path / f"{i}.cubin", nvdisasm)
         for instruction in expected:
             assert found[instruction] > 0, (name, dtype, step, instruction, found)
         spilled = int(re.search(r"(\d+) bytes spill stores", report)[1])
@@ -157,13 +136,14 @@ def test_instructions_of_large_products(sources_of, tmp_path):
 
 
 @needs_nvrtc
-@pytest.mark.skipif(disassembler() is None, reason="pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize(("arch", "name", "dtype", "precision", "expected"), TENSOR, ids=str)
-def test_instructions_of_tensor_cores(arch, name, dtype, precision, expected, sources_of, tmp_path):
+def test_instructions_of_tensor_cores(
+    arch, name, dtype, precision, expected, sources_of, tmp_path, nvdisasm
+):
     recorder = sources_of(lambda: product_of(name, dtype, precision=precision), arch)
     text = next(x for x in recorder.sources if "using Product = " in x)
     cubin, report = recorder.compile(text)
-    found = operations(cubin, tmp_path / "kernel.cubin")
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
     for instruction in expected:
         assert found[instruction] > 0, (instruction, found)
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0

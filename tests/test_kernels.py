@@ -5,12 +5,10 @@ what a device would refuse. Operands lie within poison, so that a read beyond on
 """
 
 import math
-import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import host_device
-import ml_dtypes
 import numpy as np
 import pytest
 import reference
@@ -27,9 +25,7 @@ from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
 
 inf, nan = np.inf, np.nan
-pytestmark = pytest.mark.skipif(
-    shutil.which(host_device.compiler()) is None, reason="no g++ to compile the kernels with"
-)
+pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
 
@@ -126,6 +122,14 @@ def test_the_host_refuses_parameters_of_another_size():
         HOST.kernel(LONE.format("")).launch(1, 64, 0, bytes(12))
 
 
+def test_under_ci_a_missing_compiler_fails(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for ci, outcome in (("true", pytest.fail.Exception), ("", pytest.skip.Exception)):
+        monkeypatch.setenv("CI", ci)
+        with pytest.raises(outcome, match=r"no g\+\+ to compile the kernels with"):
+            host_device.need_compiler()
+
+
 # --- operands in poison -------------------------------------------------------------------------
 
 
@@ -197,7 +201,7 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
 def check(name, result, expected):
     """Exactly equal, but for the semiring that rounds."""
     assert result.dtype == expected.dtype
-    eps = float(ml_dtypes.finfo(result.dtype).eps) if name == "log_plus" else 0
+    eps = float(reference.finfo(result.dtype).eps) if name == "log_plus" else 0
     result, expected = reference.comparable(result), reference.comparable(expected)
     if eps:
         assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
@@ -275,7 +279,7 @@ def entries(rng, values, shape, dtype):
     """Each row and column of its own range, so that every value wins somewhere."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "iu":
-        info = ml_dtypes.finfo(dtype)
+        info = reference.finfo(dtype)
         ends = {TINY: float(info.smallest_subnormal), HUGE: float(info.max)}
         values = [ends.get(x, x) for x in values]
     return rng.choice(np.array(values).astype(dtype), shape)

@@ -1,6 +1,5 @@
 """matmul: every semiring, dtype, shape and layout against the plain reference."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 import reference
@@ -26,7 +25,7 @@ BLOCKS = [
 def check(name, result, expected):
     """Exactly equal, but for the semiring that rounds."""
     assert result.dtype == expected.dtype
-    eps = float(ml_dtypes.finfo(result.dtype).eps) if name == "log_plus" else 0
+    eps = float(reference.finfo(result.dtype).eps) if name == "log_plus" else 0
     result, expected = reference.comparable(result), reference.comparable(expected)
     if eps:
         assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
@@ -565,7 +564,7 @@ def test_other_refusals():
         sm.matmul(TWO, TWO, device="tpu")
     with pytest.raises(TypeError, match=r"bfloat16 and float16 have no common dtype"):
         sm.matmul(TWO.astype(BFLOAT16), TWO.astype("f2"))
-    eighth = TWO.astype(ml_dtypes.float8_e4m3fn)
+    eighth = TWO.astype(pytest.importorskip("ml_dtypes").float8_e4m3fn)
     with pytest.raises(TypeError, match=r"float8_e4m3fn: float16, bfloat16"):
         sm.matmul(eighth, eighth)
     with pytest.raises(TypeError, match=r"b is a masked array"):

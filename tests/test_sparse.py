@@ -2,11 +2,9 @@
 
 import itertools
 
-import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.sparse.csgraph import dijkstra
+from optional import csgraph, nx, sp
 
 import semiring_mm as sm
 from semiring_mm.graphs.contraction import eliminate
@@ -79,7 +77,7 @@ def walk(graph, distances, trees, sources=None):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_equals_dijkstra(name, dtype):
     graph = GRAPHS[name].astype(dtype)
-    expected = dijkstra(graph)
+    expected = csgraph.dijkstra(graph)
     distances = sm.apsp(graph, method="sparse")
     assert distances.dtype == dtype
     np.testing.assert_array_equal(distances, expected)
@@ -93,7 +91,7 @@ def test_equals_dijkstra(name, dtype):
 def test_edges_of_vectors_and_chunks(n, dtype):
     graph = random_graph(n, 5).astype(dtype)
     distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
-    np.testing.assert_array_equal(distances, dijkstra(graph))
+    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph))
     walk(graph, distances, trees)
 
 
@@ -105,7 +103,7 @@ def test_no_nodes():
 def test_some_sources(sources):
     graph = GRAPHS["directed"]
     distances, trees = sm.apsp(graph, method="sparse", sources=sources, return_predecessors=True)
-    np.testing.assert_array_equal(distances, dijkstra(graph)[list(sources)])
+    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph)[list(sources)])
     walk(graph, distances, trees, sources)
 
 
@@ -119,7 +117,7 @@ def test_ties_and_rings_of_weight_zero(seed, scale):
     for dtype in FLOATS:
         given = both.astype(dtype)
         distances, trees = sm.apsp(given, method="sparse", return_predecessors=True)
-        np.testing.assert_allclose(distances, dijkstra(given), rtol=1e-6)
+        np.testing.assert_allclose(distances, csgraph.dijkstra(given), rtol=1e-6)
         walk(given, distances, trees)
 
 
@@ -159,7 +157,7 @@ def test_dense_matrices(dtype, overwrite):
     missing = np.inf if dtype[0] == "f" else np.iinfo(dtype).max
     dense = graph.astype(dtype)
     dense[graph == 0] = missing
-    expected = dijkstra(GRAPHS["islands"])
+    expected = csgraph.dijkstra(GRAPHS["islands"])
     given = dense.copy()
     distances, trees = sm.apsp(
         given, method="sparse", overwrite=overwrite, return_predecessors=True
@@ -227,7 +225,7 @@ def test_auto(kind, monkeypatch):
     dense = sm.adjacency(graph)[0]
     np.testing.assert_array_equal(sm.apsp(dense), distances)
     assert len(orders) == 2  # tried for both
-    np.testing.assert_array_equal(distances, dijkstra(graph))
+    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph))
 
 
 def test_order():

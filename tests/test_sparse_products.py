@@ -6,7 +6,6 @@ g++, and on a CUDA device if one is there.
 
 import contextlib
 import re
-import shutil
 from pathlib import Path
 
 import host_device
@@ -59,8 +58,7 @@ def there(request, monkeypatch):
 
 
 def on_host(monkeypatch):
-    if shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())

@@ -1,4 +1,4 @@
-"""Eliminations and products over tiles that several devices hold: parts of the CPU's memory, or CUDA devices."""
+"""Eliminations and products over several devices: parts of the CPU's memory, or CUDA devices."""
 
 import itertools
 

@@ -1,8 +1,8 @@
-"""What several devices do at once is ordered wherever they share memory.
+"""Copies between devices are ordered with whatever else uses the same memory.
 
-Each device has a stream that computes and one that sends. Here they are parts of the host, where all
-is done in order, but every operation notes a vector clock: what it comes after by the order of its
-stream, by the marks that it waited for, by what the host had waited for. Two operations on one
+Each device has a stream that computes and one that sends. Here they are parts of the host, where
+all is done in order, but every operation notes a vector clock: what it comes after by the order of
+its stream, by the marks that it waited for, by what the host had waited for. Two operations on one
 piece of memory, one of which writes and one of which is a copy between devices, must be ordered so.
 """
 

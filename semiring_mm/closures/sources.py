@@ -14,6 +14,7 @@ from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
+from . import trees
 from .edges import EdgeList, edge_dtype, is_symmetric, join_edges
 from .trees import Edges
 from .weights import Weights, edges_of
@@ -329,9 +330,7 @@ def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> So
 
 
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
-    """The edges that are best paths themselves, for :func:`~semiring_mm.closures.trees.mend`.
-
-    Every other best path is made of such edges; of a dense graph they are few.
+    """The edges of a source that are best paths themselves (:func:`.trees.best_edges`).
 
     Parameters
     ----------
@@ -339,14 +338,9 @@ def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
     distances : callable
         Gives the rows of the closure in a slice.
     """
-    zero = source.s.identities(source.dtype)[0]
     lines = max(1, _PIECE // max(1, source.n))
-    parts = []
-    for i in range(0, source.n, lines):
-        rows = slice(i, min(i + lines, source.n))
-        weights, d = source.read(rows, slice(0, source.n)), distances(rows)
-        row, col = np.nonzero((weights != zero) & (weights == d))
-        off = row + i != col
-        row, col = row[off], col[off]
-        parts.append((row + i, col, d[row, col]))
-    return Edges.by_end(source.n, *(np.concatenate(x) for x in zip(*parts, strict=True)))
+    strips = (slice(i, min(i + lines, source.n)) for i in range(0, source.n, lines))
+    whole = slice(0, source.n)
+    return trees.best_edges(
+        source.s, source.n, ((x.start, source.read(x, whole), distances(x)) for x in strips)
+    )

@@ -14,7 +14,7 @@ from ..arrays import check_memory
 from ..closures.schedule import Grid
 from ..closures.sources import Source, best_edges
 from ..closures.steps import Steps
-from ..closures.trees import mend
+from ..closures.trees import repair_trees
 from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from .checkpoint import Checkpoint
@@ -178,7 +178,8 @@ class Run:
             near = distances(rows)
             before = np.empty(near.shape, np.int32)
             p.read(rows, columns, before)
-            mend(cpu, self.source.s, near, before, np.arange(rows.start, rows.stop), edges)
+            own = np.arange(rows.start, rows.stop)
+            repair_trees(cpu, self.source.s, near, before, edges, own)
             p.write(rows, columns, before)
 
     def _narrow(self) -> None:
