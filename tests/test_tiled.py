@@ -216,7 +216,7 @@ def test_integers_are_widened_and_brought_back(devices):
 def test_edges_as_they_are(devices):
     source = EdgeSource(
         semirings["min_plus"],
-        EdgeList([*"abc"], *map(np.array, ([0, 0, 1], [1, 1, 2], [4.0, 3.0, 0.0])), False),
+        EdgeList([*"abc"], *map(np.array, ([0, 0, 1], [1, 1, 2], [4.0, 3.0, 0.0])), True),
         "f8",
     )
     d, _ = Problem.of(source).solve(solve.over(devices, 2))
