@@ -222,12 +222,12 @@ struct LogSum {
   SR_FN static void fetch(Left& left, Right& right, Compute* stage, int k_left) {
     left.fetch(stage, k_left);
     right.fetch(stage + Left::WORDS, k_left);
-    copies_issued();
+    copy_commit();
   }
   SR_FN static void commit(Left& left, Right& right, Compute* stage) {
     left.commit(stage);
     right.commit(stage + Left::WORDS);
-    copies_wait<0>();
+    copy_wait<0>();
   }
 
   SR_FN void take(const Compute* stage, int steps) {

@@ -126,7 +126,7 @@ struct Multiplier<Matrix<A, Kind>, Tile> {
       for (int n = 0; n < TN / 2; ++n) {
         const int j = n / 4 * 8 + n % 4;  // and four columns on
         float d[4] = {acc[i][j], acc[i][j + 4], acc[i + 1][j], acc[i + 1][j + 4]};
-        matrix_multiply<Kind>(d, a[i], a[i + 1], b[n]);
+        mma<Kind>(d, a[i], a[i + 1], b[n]);
         acc[i][j] = d[0], acc[i][j + 4] = d[1], acc[i + 1][j] = d[2], acc[i + 1][j + 4] = d[3];
       }
   }

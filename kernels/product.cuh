@@ -108,12 +108,12 @@ struct Product {
   SR_FN static void fetch(Left& left, Right& right, Word* stage, int k_left) {
     left.fetch(stage, k_left);
     right.fetch(stage + Left::WORDS, k_left);
-    copies_issued();
+    copy_commit();
   }
   SR_FN static void commit(Left& left, Right& right, Word* stage) {
     left.commit(stage);
     right.commit(stage + Left::WORDS);
-    copies_wait<0>();
+    copy_wait<0>();
   }
 };
 

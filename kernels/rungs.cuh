@@ -81,8 +81,8 @@ struct Rung {
       left.fetch(shared, rest);
       right.fetch(shared + Left::WORDS, rest);
       commit(left, right, shared);
-      copies_issued();
-      copies_wait<0>();
+      copy_commit();
+      copy_wait<0>();
       __syncthreads();  // the rest is there
       const Word* as = shared + Tile::row(0);
       const Word* bs = shared + Left::WORDS + Tile::column(0);
@@ -139,24 +139,24 @@ struct Rung {
         fetch(left, right, shared + t * WORDS);
         commit(left, right, shared + t * WORDS);
       }
-      copies_issued();
+      copy_commit();
     }
-    copies_wait<STAGES - 2>();
+    copy_wait<STAGES - 2>();
     __syncthreads();  // tile 0 is there
     int now = 0, last = (STAGES - 1) * WORDS;  // stages of tile t and of tile t + STAGES - 1
 #pragma unroll 1
     for (int t = 0; t < whole; ++t) {
       const bool more = t + STAGES - 1 < whole;
       if (more) fetch(left, right, shared + last);
-      copies_issued();
+      copy_commit();
       multiply(block, shared + now, unit);
       if (more) commit(left, right, shared + last);
-      copies_wait<STAGES - 2>();
+      copy_wait<STAGES - 2>();
       __syncthreads();  // tile t has been read, tile t + 1 is there
       last = now;
       now = now + WORDS < STAGES * WORDS ? now + WORDS : 0;
     }
-    copies_wait<0>();
+    copy_wait<0>();
   }
 
   SR_FN static void multiply(Multiplier<Step, Tile>& block, const Word* stage, int unit) {

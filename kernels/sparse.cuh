@@ -178,7 +178,7 @@ struct CsrRows {
         inside[s] = from + s * LANES < to && is_column(p, j[s]);
         if (inside[s]) right[s] = static_cast<const Storage*>(p.b)[j[s]];
       }
-      loads_issued();
+      compiler_fence();
 #pragma unroll
       for (int s = 0; s < EACH; ++s) {
         if (inside[s]) sum = A::add(sum, A::mul(At::entry(p, left[s]), A::decode(right[s])));
@@ -200,7 +200,7 @@ struct CsrRows {
       const Row later(p, row + 2 * step);
       Entries following;
       following.load(p, next.from + lane, next.to);
-      loads_issued();
+      compiler_fence();
       Compute acc[1] = {entries.times(p, A::start(), now.from + lane, now.to)};
       for (i64 e = now.from + lane + LANES * EACH; e < now.to; e += LANES * EACH) {  // rare
         entries.load(p, e, now.to);
@@ -208,7 +208,7 @@ struct CsrRows {
       }
 #pragma unroll
       for (int half = LANES / 2; half > 0; half /= 2)
-        acc[0] = A::add(acc[0], from_lane(acc[0], half));
+        acc[0] = A::add(acc[0], shuffle_xor(acc[0], half));
       if (lane == 0 && row < p.m) At::finish(p, row, acc, now.to - now.from);
       entries = following;
       now = next;
@@ -393,13 +393,13 @@ struct Csr {
         left[s] = data[e];
       }
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < ITEMS; ++s) {
       inside[s] = s * THREADS + int(threadIdx.x) < entries && is_column(p, j[s]);
       if (inside[s]) right[s] = b[j[s]];
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < ITEMS; ++s) {
       const int e = s * THREADS + int(threadIdx.x);
@@ -429,7 +429,7 @@ struct Csr {
       inside[s] = is_column(p, j);
       if (inside[s]) right[s].load(b + i64(j) * At::row_of_b(p));
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < N; ++s) {
       if (inside[s]) {
@@ -536,7 +536,7 @@ struct Dia {
         right[s].load(b + i64(j) * At::row_of_b(p));
       }
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < N; ++s)
       if (inside[s]) {

@@ -2,7 +2,7 @@
 // order of tiles, split sums and the epilogue those of product.cuh.
 #pragma once
 #include "epilogue.cuh"
-#include "hopper.cuh"
+#include <hopper.cuh>
 
 namespace sr {
 
@@ -73,14 +73,14 @@ struct TensorProduct {
         own.full[s].init(1);
         own.empty[s].init(Tile::THREADS / 32);
       }
-      barriers_made();
+      fence_barrier_init();
     }
     __syncthreads();  // the barriers are there
     if (int(threadIdx.x) >= Tile::THREADS) {
-      give_registers<40>();
+      warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.copy(t);
     } else {
-      take_registers<232>();
+      warpgroup_reg_alloc<232>();
       own.compute(t.p);
     }
   }
@@ -102,19 +102,19 @@ struct TensorProduct {
       const int a_z = int(at.batch * p.a_batch) * PARTS, b_z = int(at.batch * p.b_batch) * PARTS;
       for (int k = share.k; k < share.k + share.depth; k += BK) {
         empty[stage].wait(parity ^ 1);
-        full[stage].expect(STAGE);
+        full[stage].arrive_and_expect(STAGE);
         u8* to = stages + stage * STAGE;
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
           for (int box = 0; box < A_BOXES; ++box, to += BOX)
-            copy_box(to, t.a, full[stage], A_ROWS ? k : at.row + 64 * box,
+            load_box(to, t.a, full[stage], A_ROWS ? k : at.row + 64 * box,
                             A_ROWS ? at.row + 64 * box : k, a_z + part);
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
           for (int box = 0; box < B_BOXES; ++box, to += BOX)
-            copy_box(to, t.b, full[stage], B_ROWS ? k : at.column + 64 * box,
+            load_box(to, t.b, full[stage], B_ROWS ? k : at.column + 64 * box,
                      B_ROWS ? at.column + 64 * box : k, b_z + part);
         next();
       }
@@ -129,11 +129,11 @@ struct TensorProduct {
       if constexpr (PARTS == 1) {
         for (int t = 0; t < tiles; ++t) {
           take(d, t > 0);
-          multiply_wait<1>();
+          warpgroup_wait<1>();
           if (t > 0) release();
           next();
         }
-        multiply_wait<0>();
+        warpgroup_wait<0>();
         release();
         store(p, d, share);
       } else {
@@ -167,7 +167,7 @@ struct TensorProduct {
   // The sums of the tile of k before the last PENDING.
   template <int PENDING>
   SR_FN void add(Word (&sum)[Tile::BN / 2], const Word (&d)[Tile::BN / 2]) {
-    multiply_wait<PENDING>();
+    warpgroup_wait<PENDING>();
     release();
 #pragma unroll
     for (int i = 0; i < Tile::BN / 2; ++i) sum[i] += d[i];
@@ -178,19 +178,19 @@ struct TensorProduct {
     full[stage].wait(parity);
     const u8* as = stages + stage * STAGE + int(threadIdx.x) / WARPGROUP * BOX;
     const u8* bs = stages + stage * STAGE + PARTS * A_BYTES;
-    multiply_begin();
+    warpgroup_arrive();
     if constexpr (PARTS == 2) {  // small products first; that of the two small parts is left out
       steps(d, as + A_BYTES, bs, join);
       steps(d, as, bs + B_BYTES, true);
     }
     steps(d, as, bs, join || PARTS == 2);
-    multiply_end();
+    warpgroup_commit();
   }
   SR_FN static void steps(Word (&d)[Tile::BN / 2], const u8* as, const u8* bs, bool join) {
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
-      multiply<Kind, A_ROWS, B_ROWS, Tile::BN>(d, Operand<A_ROWS>::template step<Kind>(as, s),
-                                               Operand<B_ROWS>::template step<Kind>(bs, s),
+      warpgroup_mma<Kind, A_ROWS, B_ROWS, Tile::BN>(d, Operand<A_ROWS>::template k_step<Kind>(as, s),
+                                               Operand<B_ROWS>::template k_step<Kind>(bs, s),
                                                join || s > 0);
   }
 
@@ -239,7 +239,7 @@ struct TensorProduct {
             const int g = mask == 1 ? 2 * pair : pair;
             Word &x = d[first + 4 * g + w], &y = d[first + 4 * (g + mask) + w];
             const bool upper = int(threadIdx.x) & mask;
-            const Word got = from_lane(upper ? x : y, mask);
+            const Word got = shuffle_xor(upper ? x : y, mask);
             if (upper) x = got;
             else y = got;
           }

@@ -116,9 +116,9 @@ struct Vector {
       const i64 at = k + i * LANES * V;
       right[i].load(x + at * x_k);
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) left[i][r].load_once(a[r] + at * a_k);
+      for (int r = 0; r < ROWS; ++r) left[i][r].load_streaming(a[r] + at * a_k);
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int i = 0; i < N; ++i)
 #pragma unroll
@@ -144,19 +144,19 @@ struct Vector {
         Storage by[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
-          rows[i].load_once(a);
+          rows[i].load_streaming(a);
           by[i] = *x;
           a += down;
           x += x_down;
         }
-        loads_issued();
+        compiler_fence();
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) fold(acc, rows[i], by[i]);
       }
 #pragma unroll 1
       for (; k < k1; k += LANES, a += down, x += x_down) {
         Piece rows;
-        rows.load_once(a);
+        rows.load_streaming(a);
         fold(acc, rows, *x);
       }
     } else {  // the last rows; V > 1, so A's rows are side by side
