@@ -19,7 +19,7 @@ import numpy as np
 
 from .cpu import engine as cpu
 
-__all__ = ["Call", "gpu_engine", "gpu_has", "where"]
+__all__ = ["Call", "check_memory", "gpu_engine", "gpu_has", "where"]
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # what takes no looking at
@@ -366,3 +366,15 @@ _BACK = {
     "torch": _to_torch,
     "jax": _to_jax,
 }
+
+
+def check_memory(needed: int, what: str, engine: Any = cpu) -> None:
+    """Raise MemoryError before the work if `needed` bytes are not there."""
+    free = engine.free_memory() if needed else None  # it takes longer than a small graph does
+    if free is not None and needed > free:
+        near = needed < 4 * free
+        hint = "use float32 (half of float64)" if near else "take a smaller graph"
+        raise MemoryError(
+            f"{what} needs {needed / 1e9:.3g} GB{engine.WHERE}, and {free / 1e9:.3g} GB are free: "
+            f"{hint} or a larger machine"
+        )

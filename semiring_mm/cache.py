@@ -1,4 +1,4 @@
-"""Where measurements and compiled kernels are kept."""
+"""The directory of cached measurements and compiled kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["cache_directory"]
 
 
 def cache_directory() -> Path:
-    """``SEMIRING_MM_CACHE``, or the user's cache directory."""
+    """Return ``$SEMIRING_MM_CACHE``, or semiring_mm's folder in the user's cache directory."""
     if named := os.environ.get("SEMIRING_MM_CACHE"):
         return Path(named)
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

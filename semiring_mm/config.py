@@ -1,4 +1,4 @@
-"""What this installation runs on."""
+"""Versions, engines and devices of this installation: ``show_config``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_config(file: TextIO | None = None) -> None:
     file : text stream, optional
         Default standard output.
     """
-    import importlib.metadata  # tens of milliseconds, for nobody else
+    import importlib.metadata  # imported lazily: tens of milliseconds
     import platform
 
     target = host_target()

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .closures.edges import EdgeList
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
 from .cpu import threads
 from .graphs.apsp import apsp
 from .graphs.contraction import dense_pairs, solve_edges
-from .graphs.inputs import EdgeList
 
 try:
     import scipy.sparse.csgraph as _scipy
@@ -483,7 +483,7 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         if k >= _MANY * n and dense_pairs(n, count, "auto", rows):
             g = graph.sparse()
             heads = g.indices.astype(np.int64)
-            edges = EdgeList(list(range(n)), graph.tails(), heads, g.data, not directed)
+            edges = EdgeList(range(n), graph.tails(), heads, g.data, not directed)
             limit = min(dense, search) / 8  # what is lost where it does not repay
             solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
             if solved is not None:

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from . import blas
 from .arrays import gpu_engine
+from .closures.edges import edge_dtype, join_edges
 from .closures.paths import NO_PREDECESSOR
 from .closures.progress import Progress, Tick, reporter
 from .closures.schedule import Grid, eliminate
@@ -44,7 +45,7 @@ from .closures.weights import Rounding, Weights, as_numbers, check_predecessors,
 from .cpu import engine as cpu
 from .cpu import threads
 from .expressions import evaluate
-from .graphs.inputs import adjacency, edge_dtype, edge_list, join_edges
+from .graphs.inputs import adjacency, edge_list
 from .plan import Facts
 from .semirings import Semiring, as_semiring, semirings
 

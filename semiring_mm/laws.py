@@ -1,15 +1,17 @@
-"""Testing the semiring laws on samples."""
+"""Check the semiring laws on samples, and name the first that fails."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .expressions import evaluate
-from .semirings import Semiring
+
+if TYPE_CHECKING:
+    from .semirings import Semiring
 
 __all__ = ["SemiringLawError", "check_laws"]
 
@@ -50,15 +52,15 @@ def check_laws(
 ) -> None:
     """Raise :class:`SemiringLawError` at the first law that fails on the samples.
 
-    `only` tests the laws whose names begin so.
+    `only`: prefixes of the names of the laws to test; the empty prefix is all of them.
     """
     dtype = np.dtype(dtype)
     if domain not in _SAMPLES:
         raise ValueError(f"domain is one of {', '.join(_SAMPLES)}, got {domain!r}")
     zero, one = semiring.identities(dtype)
     chosen = np.array(list(_SAMPLES[domain] if samples is None else samples), dtype=np.float64)
-    # integers are tried in float64 with their identities at ±inf: what the engines compute,
-    # since a product that leaves the dtype is an error and never wraps
+    # Integers are tested in float64 with identities at ±inf. The engines compute the same
+    # numbers, because a product that leaves the dtype raises and never wraps.
     if dtype.kind in "iu":
         chosen = chosen[chosen == np.floor(chosen)]
         if dtype.kind == "u":
@@ -126,14 +128,14 @@ def check_laws(
             continue
         x, y = (np.broadcast_to(side(a, b, c), a.shape) for side in (left, right))
         wrong = ~_agree(x, y, semiring)
-        # ∞ - ∞ has no value: a law is not tested where a side is NaN on finite operands' behalf
+        # ∞ − ∞ is undefined: a NaN that an infinite operand causes breaks no law
         infinite = np.isinf(a.astype(np.float64)) | np.isinf(b.astype(np.float64))
         infinite |= np.isinf(c.astype(np.float64))
         undefined = np.isnan(np.asarray(x, dtype=np.float64)) & infinite
         undefined |= np.isnan(np.asarray(y, dtype=np.float64)) & infinite
         if "annihilates" not in law:
             wrong &= ~undefined
-        else:  # the opposite infinity times zero is left open by every semiring over ±inf
+        else:  # no semiring over ±inf defines the opposite infinity times zero
             opposite = np.isinf(a.astype(np.float64)) & (a != zero) & math.isinf(float(zero))
             wrong &= ~opposite
         if wrong.any():

@@ -1,4 +1,4 @@
-"""Semirings: two expressions and two constants, and the table of those built in."""
+"""The class Semiring (two expressions, two identities) and the table of built-in semirings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import expressions as ex
+from . import laws
 
 __all__ = ["Semiring", "as_semiring", "semirings"]
 
@@ -107,7 +108,7 @@ class Semiring:
 
     @cached_property
     def mul_kind(self) -> str:
-        """The same of ⊗, which may be ``"*"`` too."""
+        """The operation that ⊗ is, as :attr:`add_kind`; also ``"*"``."""
         return ex.joins(self.mul_expr)
 
     @property
@@ -123,7 +124,7 @@ class Semiring:
         samples = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 3.5])
         try:
             return bool(np.all(ex.evaluate(self.add_expr, samples, samples) == samples))
-        except TypeError:  # a bitwise ⊕ of its own making: tried on integers
+        except TypeError:  # a bitwise ⊕ that is no plain operation has no float form: integers
             whole = np.arange(8)
             return bool(np.all(ex.evaluate(self.add_expr, whole, whole) == whole))
 
@@ -230,17 +231,15 @@ class Semiring:
         >>> import semiring_mm as sm
         >>> sm.semirings["max_min"].check_laws("int16")
         """
-        from .laws import check_laws
-
-        check_laws(self, dtype, domain or self.domain, samples)
+        laws.check_laws(self, dtype, domain or self.domain, samples)
 
 
-#: What ⊕ folds from, as (floating point, integer bound) — see :func:`fold_start`.
+#: The kinds of ⊕ (see :attr:`Semiring.add_kind`): single operations that need no expression.
 _FOLDS = ("min", "max", "+", "|", "&", "^")
 
 
 def fold_start(semiring: Semiring) -> float:
-    """The value that a product's accumulators start from.
+    """Return the value that a product's accumulators start from.
 
     The identity of ⊕ over all numbers, which is not always ``zero``: max_times has zero = 0,
     but the largest of negative products must still come out negative.
@@ -288,7 +287,7 @@ class Semirings(Mapping[str, Semiring]):
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_markdown_(self) -> str:
-        """The same table for notebooks and for docs/semirings.md."""
+        """Return the table in Markdown, for notebooks and docs/semirings.md."""
         head, *rows = self._cells()
         lines = [head, ("---",) * len(head)]
         for row in rows:

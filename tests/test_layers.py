@@ -12,16 +12,16 @@ import semiring_mm
 PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import those that stand before it.
 ORDER = """
-    version cache expressions semirings laws plan
+    version cache storage expressions laws semirings plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
     cpu.sparse cpu.sweep cpu.search cpu.threads cpu.logsum cpu.memory cpu.combine cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.engine gpu.clock gpu.ceiling
     gpu.rungs gpu.about
     arrays config sparse blas strassen einsum files
-    closures.progress closures.paths closures.trees graphs.inputs closures.kleene
-    graphs.contraction closures.weights tiled.sizes tiled.timeline closures.schedule
-    closures.steps closures.sources
+    closures.edges closures.progress closures.paths closures.trees closures.kleene
+    closures.weights closures.schedule closures.steps closures.sources
+    graphs.inputs graphs.contraction tiled.sizes tiled.timeline
     tiled.devices tiled.blocks tiled.stores tiled.checkpoint tiled.streamed tiled.stored
     tiled.solve
     graphs.apsp graphs.search
@@ -33,7 +33,7 @@ ORDER = """
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 #: Methods and functions that hand over to a module above, imported when they are called.
-UPWARD = {("semirings", "laws"), ("blas", "tiled.solve")}
+UPWARD = {("blas", "tiled.solve")}
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {
     ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..cpu import engine as cpu
 from ..expressions import evaluate
-from ..graphs.inputs import EdgeList, join_edges
 from ..plan import Facts
 from ..semirings import Semiring
+from .edges import EdgeList, join_edges
 from .trees import Edges
 from .weights import edges_of
 
@@ -116,7 +116,7 @@ class EdgeSource(_Squares):
     """A graph given by its edges."""
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
-        self.s, self.n, self.dtype = s, len(edges.nodes), np.dtype(dtype)
+        self.s, self.n, self.dtype = s, edges.n, np.dtype(dtype)
         row, col = edges.row, edges.col
         truth = self.dtype.kind == "b"
         weight = np.ones(len(row), bool) if truth else edges.weight.astype(self.dtype)

@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import struct
 import threading
 import time
@@ -43,6 +42,7 @@ from ..plan import (
     with_keys,
 )
 from ..semirings import Semiring, semirings
+from ..storage import atomic_write
 from ..version import __version__
 from . import threads
 from .base import BASE
@@ -320,9 +320,8 @@ def _measured_once(
     found = measure()
     with contextlib.suppress(OSError):  # a read-only home costs the measurement each time
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.tmp")
-        fresh.write_text(json.dumps(found))
-        fresh.replace(path)
+        with atomic_write(path) as part:
+            part.write_text(json.dumps(found))
     return found
 
 

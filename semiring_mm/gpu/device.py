@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cache import cache_directory
+from ..storage import atomic_write
 from ..version import __version__
 
 __all__ = ["Device", "Kernel", "compile_ahead", "compile_source", "current", "headers", "why_not"]
@@ -81,9 +82,8 @@ def _compiled(source: str, arch: int, own: str = "") -> bytes:
     cubin, _ = compile_source(source, arch, own)
     with contextlib.suppress(OSError):  # a read-only home costs the compilation each time
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
-        fresh.write_bytes(cubin)
-        fresh.replace(path)
+        with atomic_write(path) as part:
+            part.write_bytes(cubin)
     return cubin
 
 

@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ..cache import cache_directory
+from ..storage import atomic_write
 
 __all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares", "split_k"]
 
@@ -158,7 +159,8 @@ def keep_shares(device: str, shares: Mapping[tuple[str, Tile], float]) -> Path:
     path = _file_of(device)
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [[kind, astuple(tile), share] for (kind, tile), share in shares.items()]
-    path.write_text(json.dumps(rows))
+    with atomic_write(path) as part:
+        part.write_text(json.dumps(rows))
     measured_shares.cache_clear()
     choose.cache_clear()
     return path

@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, gpu_engine, gpu_has
+from ..arrays import Call, check_memory, gpu_engine, gpu_has
 from ..blas import multiply
+from ..closures.edges import EdgeList, is_symmetric, symmetrize
 from ..closures.kleene import Closure
 from ..closures.paths import NO_PREDECESSOR
 from ..closures.progress import Progress, reporter
@@ -24,7 +25,7 @@ from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import Where, close
 from .contraction import dense_pairs, solve, solve_edges
-from .inputs import EdgeList, adjacency, check_memory, edge_list, is_symmetric, symmetrize
+from .inputs import adjacency, edge_list
 
 __all__ = ["apsp", "closure"]
 

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import check_memory
+from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import Progress, reporter
 from ..closures.trees import Edges, mend
 from ..cpu import engine, sweep, threads
 from ..semirings import semirings
-from .inputs import EdgeList, check_memory
 
 __all__ = ["dense_pairs", "solve", "solve_edges"]
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import check_memory
+from ..closures.edges import EdgeList, edge_dtype, join_edges, symmetrize
 from ..cpu import engine as cpu
-from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring
 
-__all__ = [
-    "EdgeList", "adjacency", "check_memory", "edge_dtype", "edge_list", "is_symmetric",
-    "join_edges", "symmetrize",
-]  # fmt: skip
+__all__ = ["adjacency", "edge_list"]
 
 Array = Any  # of the engine's library
 
@@ -68,7 +64,7 @@ def adjacency(
     s = as_semiring(semiring)
     edges = edge_list(graph, directed=directed)
     if edges is not None:
-        return _from_edges(s, edges, dtype, out), edges.nodes
+        return _from_edges(s, edges, dtype, out), list(edges.nodes)
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
     if isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
@@ -77,29 +73,6 @@ def adjacency(
         f"a graph is a square array, a SciPy sparse matrix, a NetworkX graph, a "
         f"semiring_mm.files.Graph or a path to a file, got {type(graph).__name__}"
     )
-
-
-@dataclass(frozen=True)
-class EdgeList:
-    """The edges of a graph, parallel ones and loops included.
-
-    Attributes
-    ----------
-    nodes : list
-        Node labels.
-    row, col : (m,) int64
-        Where each edge starts and ends.
-    weight : (m,) array
-        Real numbers, none of them NaN.
-    undirected : bool
-        Whether each edge also leads backwards.
-    """
-
-    nodes: list[Any]
-    row: NDArray[np.int64]
-    col: NDArray[np.int64]
-    weight: Array
-    undirected: bool
 
 
 def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
@@ -117,8 +90,7 @@ def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
         coo = graph.tocoo()
         _check_square(coo.shape)
         row, col = coo.row.astype(np.int64), coo.col.astype(np.int64)
-        nodes = list(range(coo.shape[0]))
-        edges = EdgeList(nodes, row, col, np.asarray(coo.data), directed is False)
+        edges = EdgeList(range(coo.shape[0]), row, col, np.asarray(coo.data), directed is False)
     elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
         edges = _from_networkx(graph, directed)
     else:
@@ -169,16 +141,9 @@ def _from_dense(
     return result, list(range(n))
 
 
-def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:
-    """Of the matrix of a graph whose edges have such weights."""
-    if {"|", "^"} & set(s.add_expr.ops()):
-        return np.dtype(np.bool_)
-    return np.dtype(np.float32 if weight.dtype == np.float32 else np.float64)
-
-
 def _from_edges(s: Semiring, edges: EdgeList, dtype: Any, out: Array | None) -> Array:
     row, col, weight = edges.row, edges.col, edges.weight
-    n = len(edges.nodes)
+    n = edges.n
     wanted = edge_dtype(s, weight) if dtype is None else np.dtype(dtype)
     zero, _ = s.identities(wanted)
     matrix = _target(out, n, wanted)
@@ -188,21 +153,6 @@ def _from_edges(s: Semiring, edges: EdgeList, dtype: Any, out: Array | None) -> 
     if edges.undirected:
         join_edges(s, matrix, col, row, values)
     return matrix
-
-
-def join_edges(
-    s: Semiring, matrix: Array, row: NDArray[np.int64], col: NDArray[np.int64], values: Array
-) -> None:
-    """matrix[row, col] ⊕= values, parallel edges one after the other."""
-    if matrix.dtype.kind == "b":
-        matrix[row, col] = True
-        return
-    ufunc = {"min": np.minimum, "max": np.maximum, "+": np.add}.get(s.add_kind)
-    if ufunc is not None:
-        ufunc.at(matrix, (row, col), values)
-        return
-    for i, j, w in zip(row, col, values, strict=True):
-        matrix[i, j] = evaluate(s.add_expr, matrix[i, j], w)
 
 
 def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
@@ -220,38 +170,3 @@ def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
 def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"a graph's matrix is square, got shape {shape}")
-
-
-def symmetrize(engine: Any, s: Semiring, matrix: Array) -> None:
-    """matrix ← matrix ⊕ its transpose, tile by tile; a stack of matrices each by itself."""
-    n, tile = matrix.shape[-1], engine.TILE
-    for i in range(0, n, tile):
-        for j in range(i, n, tile):
-            above = matrix[..., i : i + tile, j : j + tile]
-            below = matrix[..., j : j + tile, i : i + tile]
-            above[...] = evaluate(s.add_expr, above, below.swapaxes(-1, -2).copy())
-            below[...] = above.swapaxes(-1, -2).copy()
-
-
-def is_symmetric(engine: Any, matrix: Array) -> bool:
-    """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
-    n, tile = matrix.shape[0], engine.TILE
-    for i in range(0, n, tile):
-        for j in range(i, n, tile):
-            if not engine.xp.array_equal(
-                matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T
-            ):
-                return False
-    return True
-
-
-def check_memory(needed: int, what: str, engine: Any = cpu) -> None:
-    """Raise MemoryError before the work if `needed` bytes are not there."""
-    free = engine.free_memory() if needed else None  # it takes longer than a small graph does
-    if free is not None and needed > free:
-        near = needed < 4 * free
-        hint = "use float32 (half of float64)" if near else "take a smaller graph"
-        raise MemoryError(
-            f"{what} needs {needed / 1e9:.3g} GB{engine.WHERE}, and {free / 1e9:.3g} GB are free: "
-            f"{hint} or a larger machine"
-        )

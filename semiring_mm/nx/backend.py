@@ -8,8 +8,8 @@ from typing import Any
 
 import networkx as nx
 
+from ..arrays import check_memory
 from ..cpu.threads import get_num_threads
-from ..graphs.inputs import check_memory
 from . import functions
 from .convert import Graph
 from .functions import *  # noqa: F403

@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError
 from ..graphs.apsp import apsp
-from ..graphs.inputs import EdgeList
 from ..graphs.search import Arcs, search_order, settle
 from .convert import Network
 
@@ -43,7 +43,7 @@ def _solve(net: Network, trees: bool) -> Any:
         row, col, weight = row[once], col[once], weight[once]
     if net.exact and abs(weight).max(initial=0) * n < 2**24 and _whole(weight):
         weight = weight.astype(np.float32)
-    edges = EdgeList(list(range(n)), row, col, weight, not net.directed)
+    edges = EdgeList(range(n), row, col, weight, not net.directed)
     device = nx.config.backends.semiring_mm.device
     return apsp(edges, return_predecessors=trees, device=None if device == "auto" else device)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import check_memory
+from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.sources import (
     DenseSource,
@@ -26,7 +28,6 @@ from ..closures.steps import Improves, Steps
 from ..closures.trees import Edges, mend
 from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, improved
 from ..cpu import engine as cpu
-from ..graphs.inputs import EdgeList, check_memory, edge_dtype
 from ..semirings import Semiring, semirings
 from .blocks import Blocks, shape_of
 from .devices import Place, device_list, places_of

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import check_memory
 from ..closures.progress import Tick
 from ..closures.schedule import Grid, eliminate
 from ..closures.sources import LiftedSource, Source, best_edges
@@ -25,7 +26,6 @@ from ..closures.trees import mend
 from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from ..cpu import threads
-from ..graphs.inputs import check_memory
 from ..semirings import Semiring
 from .checkpoint import Checkpoint
 from .stores import (

@@ -1,0 +1,90 @@
+"""Edge lists, and what joins them with a dense matrix over a semiring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expressions import evaluate
+from ..semirings import Semiring
+
+__all__ = ["EdgeList", "edge_dtype", "is_symmetric", "join_edges", "symmetrize"]
+
+Array = Any  # of the engine's library
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """The edges of a graph, parallel ones and loops included.
+
+    Attributes
+    ----------
+    nodes : sequence
+        Node labels; ``range(n)`` where the graph has none.
+    row, col : (m,) int64
+        Where each edge starts and ends.
+    weight : (m,) array
+        Real numbers, none of them NaN.
+    undirected : bool
+        Whether each edge also leads backwards.
+    """
+
+    nodes: Sequence[Any]
+    row: NDArray[np.int64]
+    col: NDArray[np.int64]
+    weight: Array
+    undirected: bool
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.nodes)
+
+
+def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:
+    """Of the matrix of a graph whose edges have such weights."""
+    if {"|", "^"} & set(s.add_expr.ops()):
+        return np.dtype(np.bool_)
+    return np.dtype(np.float32 if weight.dtype == np.float32 else np.float64)
+
+
+def join_edges(
+    s: Semiring, matrix: Array, row: NDArray[np.int64], col: NDArray[np.int64], values: Array
+) -> None:
+    """matrix[row, col] ⊕= values, parallel edges one after the other."""
+    if matrix.dtype.kind == "b":
+        matrix[row, col] = True
+        return
+    ufunc = {"min": np.minimum, "max": np.maximum, "+": np.add}.get(s.add_kind)
+    if ufunc is not None:
+        ufunc.at(matrix, (row, col), values)
+        return
+    for i, j, w in zip(row, col, values, strict=True):
+        matrix[i, j] = evaluate(s.add_expr, matrix[i, j], w)
+
+
+def symmetrize(engine: Any, s: Semiring, matrix: Array) -> None:
+    """matrix ← matrix ⊕ its transpose, tile by tile; a stack of matrices each by itself."""
+    n, tile = matrix.shape[-1], engine.TILE
+    for i in range(0, n, tile):
+        for j in range(i, n, tile):
+            above = matrix[..., i : i + tile, j : j + tile]
+            below = matrix[..., j : j + tile, i : i + tile]
+            above[...] = evaluate(s.add_expr, above, below.swapaxes(-1, -2).copy())
+            below[...] = above.swapaxes(-1, -2).copy()
+
+
+def is_symmetric(engine: Any, matrix: Array) -> bool:
+    """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
+    n, tile = matrix.shape[0], engine.TILE
+    for i in range(0, n, tile):
+        for j in range(i, n, tile):
+            if not engine.xp.array_equal(
+                matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T
+            ):
+                return False
+    return True
