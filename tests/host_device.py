@@ -13,6 +13,7 @@ import functools
 import hashlib
 import mmap
 import os
+import shutil
 import struct
 import subprocess
 import threading
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from semiring_mm.gpu import device
 
@@ -44,6 +46,16 @@ extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared
 
 def compiler() -> str:
     return os.environ.get("CXX", "g++")
+
+
+def need(missing: str) -> None:
+    """Skip a test for what is missing; under ``CI=true``, where all of it is to be, it fails."""
+    if missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+
+
+def need_compiler() -> None:
+    need("" if shutil.which(compiler()) else "no g++ to compile the kernels with")
 
 
 class Kernel:
@@ -137,13 +149,17 @@ def digest(*parts: str) -> str:
     return hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
 
 
-def guarded(shape: tuple[int, ...], dtype: np.dtype, fill: float) -> np.ndarray:
-    """An array with memory behind it that nobody may touch."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    inside = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, inside + mmap.PAGESIZE)
+def guarded(
+    shape: tuple[int, ...], dtype: np.dtype, fill: float, *, first: bool = False
+) -> np.ndarray:
+    """An array between pages that nobody may touch; it ends at one, or begins there if `first`."""
+    size, page = int(np.prod(shape)) * dtype.itemsize, mmap.PAGESIZE
+    inside = -(-max(size, 1) // page) * page
+    memory = mmap.mmap(-1, inside + 2 * page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + inside), mmap.PAGESIZE, 0)
-    array = np.frombuffer(memory, np.uint8, size, inside - size).view(dtype).reshape(shape)
+    for fence in (start, start + page + inside):
+        ctypes.CDLL(None).mprotect(ctypes.c_void_p(fence), page, 0)
+    begin = page if first else page + inside - size
+    array = np.frombuffer(memory, np.uint8, size, begin).view(dtype).reshape(shape)
     array[...] = fill
     return array

@@ -4,18 +4,17 @@ The device is :class:`host_device.HostDevice`, which compiles ``kernels/*.cuh`` 
 what a device would refuse. Operands lie within poison, so that a read beyond one shows.
 """
 
-import shutil
+import math
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import host_device
-import ml_dtypes
 import numpy as np
 import pytest
 import reference
 from host_device import HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
+from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
@@ -26,9 +25,7 @@ from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
 
 inf, nan = np.inf, np.nan
-pytestmark = pytest.mark.skipif(
-    shutil.which(host_device.compiler()) is None, reason="no g++ to compile the kernels with"
-)
+pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
 
@@ -125,6 +122,14 @@ def test_the_host_refuses_parameters_of_another_size():
         HOST.kernel(LONE.format("")).launch(1, 64, 0, bytes(12))
 
 
+def test_under_ci_a_missing_compiler_fails(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for ci, outcome in (("true", pytest.fail.Exception), ("", pytest.skip.Exception)):
+        monkeypatch.setenv("CI", ci)
+        with pytest.raises(outcome, match=r"no g\+\+ to compile the kernels with"):
+            host_device.need_compiler()
+
+
 # --- operands in poison -------------------------------------------------------------------------
 
 
@@ -139,7 +144,7 @@ def poison(name, dtype):
     return nan
 
 
-LAYOUTS = ("C", "F", "odd", "padded", "strided", "reversed")
+LAYOUTS = ("C", "F", "odd", "padded", "strided", "reversed", "apart")
 
 
 def lay(x, how, fill):
@@ -158,6 +163,10 @@ def lay(x, how, fill):
             y = guarded((*batch, 2 * m, 3 * n), x.dtype, fill)[..., ::2, 1::3]
         case "reversed":
             y = guarded((*batch, m, n), x.dtype, fill)[..., ::-1, ::-1]
+        case "apart":  # one matrix of a stack is aligned, the next one is not
+            wide, count = n // 16 * 16 + 32, math.prod(batch)
+            y = guarded((-(-count // 16) * 16, m * wide + 1), x.dtype, fill)
+            y = y[:count, :-1].reshape(*batch, m, wide)[..., :n]
     y[...] = x
     return y
 
@@ -187,17 +196,6 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     around = np.ndarray((root.size // out.itemsize,), out.dtype, root)
     assert_array_equal(reference.comparable(around), np.full(around.shape, fill, "f4"))
     return result
-
-
-def check(name, result, expected):
-    """Exactly equal, but for the semiring that rounds."""
-    assert result.dtype == expected.dtype
-    eps = float(ml_dtypes.finfo(result.dtype).eps) if name == "log_plus" else 0
-    result, expected = reference.comparable(result), reference.comparable(expected)
-    if eps:
-        assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
-    else:
-        assert_array_equal(result, expected)
 
 
 def on_all_cores(run, cases):
@@ -270,7 +268,7 @@ def entries(rng, values, shape, dtype):
     """Each row and column of its own range, so that every value wins somewhere."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "iu":
-        info = ml_dtypes.finfo(dtype)
+        info = reference.finfo(dtype)
         ends = {TINY: float(info.smallest_subnormal), HUGE: float(info.max)}
         values = [ends.get(x, x) for x in values]
     return rng.choice(np.array(values).astype(dtype), shape)
@@ -361,6 +359,25 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
         assert f"sr::{tile.struct()}" in product
 
 
+@pytest.mark.usefixtures("small_tiles")
+def test_more_rows_of_tiles_than_a_group_of_them_has():
+    rng = np.random.default_rng(1)
+    a, b = (reference.small(rng, "min_plus", s, np.dtype("f4")) for s in ((147, 5), (5, 70)))
+    check("min_plus", multiply("min_plus", a, b), reference.product("min_plus", a, b))
+
+
+def test_the_same_strides_at_another_alignment():
+    """A launch is prepared for what lies at the same place within 32 bytes."""
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(0, 9, s).astype("f4") for s in ((40, 68), (64, 68)))
+    c = np.empty((40, 40), "f4")
+    known = known_of("min_plus", a, b, c)
+    for x, y, z in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]:
+        left, right, out = a[:, x : x + 64], b[:, y : y + 32], c[:, z : z + 32]
+        engine.product(sm.semirings["min_plus"], left, right, out, known=known)
+        assert_array_equal(out, (left[:, :, None] + right).min(1))
+
+
 CASES = [
     ("plus_times", "f4"), ("plus_times", "i4"), ("min_plus", "f8"), ("min_plus", "i4"),
     ("min_plus", "u2"), ("max_plus", "f2"), ("max_plus", BFLOAT16), ("min_plus", "i2"),
@@ -432,7 +449,7 @@ def test_stacks(name, dtype, whole, monkeypatch):
         for s in ((3, 18, k), (3, k, 20), (3, 18, 20))
     )
     expected = reference.product(name, a, b)
-    for how in ("CCC", "FFs", "ror"):
+    for how in ("CCC", "FFs", "ror", "aaa"):
         check(name, multiply(name, a, b, how=how), expected)
     check(name, multiply(name, a, b, c), reference.general(name, None, a, b, None, c))
     fixed = np.broadcast_to(b[1], b.shape)  # one matrix for the whole stack
@@ -568,6 +585,19 @@ def test_a_result_that_does_not_fit_is_an_error(name, value):
         multiply(name, a, b, known=None)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("min_plus", "i1"), ("max_plus", "i2"), ("min_plus", "i8")]
+)
+@pytest.mark.usefixtures("small_tiles")
+def test_sums_at_the_ends_of_the_type_computed_in(name, dtype):
+    """Sums of the largest entries are no infinity, and infinity plus the least of them is one."""
+    dtype, most = np.dtype(dtype), 2 ** (np.iinfo(dtype).bits - 4)
+    far = reference.stored(name, ALGEBRAS[name].zero, dtype)
+    a = np.array([[most, -most, 0, far]], dtype).T
+    check(name, multiply(name, a, a.T), reference.product(name, a, a.T))
+    check(name, apply(name, a, a[:1, 0]), reference.matmul(name, a, a[:1, 0]))
+
+
 OWN = {
     "mixed": ("min(a, b)", "a * 2 + b / 2", lambda a, b: a * 2 + b / 2, np.min, inf),
     "compared": ("max(a, b)", "(a > b) + (a == b)", lambda a, b: 1.0 * (a >= b), np.max, -inf),
@@ -682,8 +712,12 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     b = whole(rng, (40, 66), dtype, precision, right=True)
     c = whole(rng, (3, 65, 66), dtype, precision)
     both = np.stack([reference.product(name, x, b) for x in a])
-    shared = multiply(name, a, np.broadcast_to(b, (3, *b.shape)), known=None, precision=precision)
-    check(name, shared, both)
+    shared = np.empty(c.shape, dtype)
+    fixed = np.broadcast_to(b, (3, *b.shape))  # one matrix in memory
+    for how in ("C", "apart"):
+        left = lay(a, how, poison(name, dtype))
+        engine.product(sm.semirings[name], left, fixed, shared, precision=precision)
+        check(name, shared, both)
     two = {} if dtype == BOOL else {"alpha": 2.0, "beta": -1.0}
     result = multiply(name, a[0], b, c[0], known=None, precision=precision, **two)
     check(name, result, reference.general(name, two.get("alpha"), a[0], b, two.get("beta"), c[0]))
@@ -847,6 +881,23 @@ def test_gemv_of_every_semiring_and_every_dtype():
 
     cases = [case for case in EVERY if case[0] == "min_plus" or case[1] == np.dtype("f4")]
     on_all_cores(run, [*cases, *(case for case in EVERY if case[1] == BOOL)])
+
+
+@pytest.mark.parametrize("how", ["C", "F"])
+@pytest.mark.parametrize(("name", "dtype"), [("plus_times", "f4"), ("max_plus", "f8")])
+def test_gemv_in_parts(name, dtype, how, monkeypatch):
+    """Of k; another kernel joins them."""
+    monkeypatch.setattr("semiring_mm.gpu.vector._SMALL", 0)
+    rng = np.random.default_rng(20)
+    a, x, y = (rng.integers(-1, 2, s).astype(dtype) for s in ((3, 40_000), (40_000,), (3,)))
+    matrix = lay(a, how, nan)
+    HOST.launched.clear()
+    check(name, apply(name, matrix, x), reference.matmul(name, a, x))
+    result = apply(name, matrix, x, y, alpha=2.0, beta=3.0)
+    assert sum("sr::JoinVector<" in text for text in HOST.launched) == 2
+    algebra = ALGEBRAS[name]
+    terms = algebra.add.reduce(algebra.mul(a, x), 1)
+    check(name, result, algebra.add(algebra.mul(2, terms), algebra.mul(3, y)).astype(dtype))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ g++, and on a CUDA device if one is there.
 
 import contextlib
 import re
-import shutil
 from pathlib import Path
 
 import host_device
@@ -59,8 +58,7 @@ def there(request, monkeypatch):
 
 
 def on_host(monkeypatch):
-    if shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
@@ -93,7 +91,8 @@ def zeros(name, shape, dtype):
 
 def entries(random, name, shape, dtype):
     """Small numbers on which zero annihilates."""
-    low = {"min_times": 1, "plus_min": 0}.get(name, -3)
+    low = {"positive": 1, "nonnegative": 0}.get(sm.semirings[name].domain, -3)
+    low = -3 if name == "max_times" else low
     return reference.small(random, name, shape, dtype, low)
 
 
@@ -532,11 +531,17 @@ def test_nothing_is_read_behind_the_operands(monkeypatch):
         return y
 
     data, indices, indptr = map(fenced, (a.data, a.indices, a.indptr))
-    band_data = fenced(np.ones((3, 90), "f4"))
+    bands = [
+        band(Cpu(), "min_plus", (70, 90), np.dtype("f4"), (0, 5, -3), slots=s) for s in (90, 7)
+    ]
     for n in (1, 32, 33):
         b, c = fenced(np.ones((90, n), "f4")), fenced(np.zeros((70, n), "f4"))
         engine.csr_product(sm.semirings["min_plus"], data, indices, indptr, b, c)
         assert_array_equal(c, reference.product("min_plus", dense, b))
-        offsets = fenced(np.array([0, 5, -3]))
-        engine.dia_product(sm.semirings["min_plus"], band_data, offsets, b, c)
-        assert_array_equal(c, np.full((70, n), 2))
+        for diagonals, spelt_out in bands:  # with a slot for each column, and with fewer
+            given = fenced(diagonals.data), fenced(diagonals.offsets)
+            engine.dia_product(sm.semirings["min_plus"], *given, b, c)
+            assert_array_equal(c, reference.product("min_plus", spelt_out, b))
+            across = fenced(np.zeros((90, n), "f4"))
+            engine.dia_product(sm.semirings["min_plus"], *given, b[:70], across, trans=True)
+            assert_array_equal(across, reference.product("min_plus", spelt_out.T, b[:70]))

@@ -8,7 +8,9 @@ import walks
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.schedule import Grid, eliminate, multiply
+from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Steps
 from semiring_mm.cpu import engine
@@ -46,8 +48,9 @@ def places(request):
 
 def close(places, w, name="min_plus", *, tile=16, directed=None, predecessors=False, **options):
     source = DenseSource(semirings[name], w, undirected=directed is False)
-    task = solve.Elimination(source, directed, predecessors, **options)
-    return task.solve(solve.over(places, tile))
+    timeline = options.pop("timeline", None)
+    problem = Problem.of(source, directed, predecessors, **options)
+    return problem.solve(solve.over(places, tile, timeline=timeline))
 
 
 # --- the schedule -------------------------------------------------------------------------------
@@ -213,10 +216,10 @@ def test_integers_are_widened_and_brought_back(places):
 def test_edges_as_they_are(places):
     source = EdgeSource(
         semirings["min_plus"],
-        solve.EdgeList([*"abc"], *map(np.array, ([0, 0, 1], [1, 1, 2], [4.0, 3.0, 0.0])), False),
+        EdgeList([*"abc"], *map(np.array, ([0, 0, 1], [1, 1, 2], [4.0, 3.0, 0.0])), True),
         "f8",
     )
-    d, _ = solve.Elimination(source, None, False).solve(solve.over(places, 2))
+    d, _ = Problem.of(source).solve(solve.over(places, 2))
     assert_array_equal(d, [[0, 3, 3], [np.inf, 0, 0], [np.inf, np.inf, 0]])
 
 

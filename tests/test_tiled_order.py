@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pytest
 
+from semiring_mm.closures import solve as driver
 from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.steps import Steps
 from semiring_mm.semirings import semirings
@@ -133,17 +134,16 @@ class Noting(Steps):
 @pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
 @pytest.mark.parametrize("count", [2, 3, 4, 6, 8, 16])
 def test_copies_and_products_are_ordered(count, form, monkeypatch):
-    monkeypatch.setattr(solve, "Steps", Noting)
+    monkeypatch.setattr(driver, "Steps", Noting)
     rng = np.random.default_rng(0)
     for n, tile in ((40, 8), (17, 8), (9, 8), (5, 1)):
         clocks = Clocks()
         w = rng.random((n, n))
         w = np.minimum(w, w.T) if form == "undirected" else w
-        task = solve.Elimination(
-            DenseSource(semirings["min_plus"], w), None, form == "predecessors"
-        )
+        source = DenseSource(semirings["min_plus"], w)
+        problem = driver.Problem.of(source, predecessors=form == "predecessors")
         places = [Streams(f"place {i}", clocks) for i in range(count)]
-        task.solve(solve.over(places, tile))
+        problem.solve(solve.over(places, tile))
         assert any(x.what == "send" for x in clocks.uses)
         assert clocks.races() == set(), f"n = {n}, tiles of {tile}"
 

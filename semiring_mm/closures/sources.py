@@ -1,4 +1,4 @@
-"""Graphs of which any rectangle of the matrix can be had, without the whole of it."""
+"""Sources: the matrix of a graph, read by rectangle, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -14,52 +14,111 @@ from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
-from .edges import EdgeList, join_edges
+from . import trees
+from .edges import EdgeList, edge_dtype, is_symmetric, join_edges
 from .trees import Edges
-from .weights import edges_of
+from .weights import Weights, edges_of
 
-__all__ = ["DenseSource", "EdgeSource", "LiftedSource", "Source", "TruthSource", "best_edges"]
+__all__ = [
+    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "best_edges", "restore",
+    "reweight", "source_of",
+]  # fmt: skip
 
 Array = Any
-_PIECE = 1 << 20  # entries of the pieces in which a matrix is looked at: they may not fit in memory
+_PIECE = 1 << 20  # entries read at a time: a whole matrix may not fit in memory
 
 
 class Source(Protocol):
-    """A graph's matrix over a semiring, as it came: zero where there is no edge."""
+    """A graph's matrix over a semiring: zero where there is no edge.
+
+    Attributes
+    ----------
+    s : Semiring
+    n : int
+        Nodes.
+    dtype : dtype
+        Of the entries.
+    potentials : (n,) array of float64, optional
+        Of the nodes, if the weights contain them (Johnson): see :func:`reweight`.
+    """
 
     s: Semiring
     n: int
     dtype: np.dtype[Any]
+    potentials: Array | None
 
     @property
     def facts(self) -> Facts:
         """The range of the entries."""
 
     def read(self, rows: slice, columns: slice) -> Array:
-        """A new host array of ``dtype`` with these entries; the slices have both ends."""
+        """A new array of ``dtype`` with these entries; the slices have both ends."""
+
+    def refuse(self, weights: Weights) -> None:
+        """Raise ValueError at the first entry that is no weight."""
 
     def symmetric(self) -> bool:
         """Whether the matrix equals its transpose."""
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Row, column and weight of every edge."""
+        """Row, column and weight of every edge, without potentials."""
+
+    def reweighted(self, potentials: NDArray[np.float64]) -> Source:
+        """The same graph with potentials in its weights."""
+
+    def restored(self, d: Array, rows: Any, columns: slice) -> Array:
+        """Distances without the potentials; `rows` is a slice or an array of nodes."""
+
+    def numbers(self, s: Semiring) -> Source:
+        """A matrix of truth values as the numbers 0 and 1 of another semiring."""
 
     def fingerprint(self) -> str:
-        """A word that differs for other graphs."""
+        """A digest of the graph, without potentials."""
 
 
-class _Squares:
+def reweight(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:
+    """Weights w + h[i] - h[j], all of one sign, from the potentials of their rows and columns.
+
+    Potentials change the weights of all paths from i to j alike, so not their order (Johnson).
+    """
+    changed = weights.astype(np.float64) + rows[:, np.newaxis] - columns
+    return (changed.clip(max=0) if s.zero < 0 else changed.clip(min=0)).astype(weights.dtype)
+
+
+def restore(d: Array, rows: Array, columns: Array) -> Array:
+    """Distances of the weights from before :func:`reweight`."""
+    return (d.astype(np.float64) - rows[:, np.newaxis] + columns).astype(d.dtype)
+
+
+class _Readable:
     """What follows from :meth:`Source.read` alone."""
 
     s: Semiring
     n: int
     dtype: np.dtype[Any]
+    potentials: Array | None = None
 
     def read(self, rows: slice, columns: slice) -> Array:
         raise NotImplementedError
 
+    def reweighted(self, potentials: NDArray[np.float64]) -> Source:
+        return _ReweightedSource(self, potentials)
+
+    def restored(self, d: Array, rows: Any, columns: slice) -> Array:
+        h = self.potentials
+        return d if h is None else restore(d, h[rows], h[columns])
+
+    def numbers(self, s: Semiring) -> Source:
+        return _NumbersSource(self, s)
+
+    def refuse(self, weights: Weights) -> None:
+        step = 2048
+        for i in range(0, self.n, step):
+            rows = slice(i, min(i + step, self.n))
+            weights.refuse(self.read(rows, slice(0, self.n)), (i, 0))
+
     def _strips(self, width: int | None = None) -> list[slice]:
-        """The rows in parts; of pieces that have so many columns, or all."""
+        """Slices of rows: about ``_PIECE`` entries in pieces of `width` (or all) columns."""
         lines = max(1, _PIECE // max(1, self.n if width is None else width))
         return [slice(i, min(i + lines, self.n)) for i in range(0, self.n, lines)]
 
@@ -93,7 +152,7 @@ class _Squares:
         return mark.hexdigest()
 
 
-class DenseSource(_Squares):
+class DenseSource(_Readable):
     """A square matrix on the host, or anything that gives NumPy arrays for two slices."""
 
     def __init__(self, s: Semiring, matrix: Any, *, undirected: bool = False) -> None:
@@ -112,7 +171,7 @@ class DenseSource(_Squares):
         return self.undirected or super().symmetric()
 
 
-class EdgeSource(_Squares):
+class EdgeSource(_Readable):
     """A graph given by its edges."""
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
@@ -120,12 +179,12 @@ class EdgeSource(_Squares):
         row, col = edges.row, edges.col
         truth = self.dtype.kind == "b"
         weight = np.ones(len(row), bool) if truth else edges.weight.astype(self.dtype)
-        if edges.undirected:
+        if not edges.directed:
             row, col = np.concatenate([row, col]), np.concatenate([col, row])
             weight = np.concatenate([weight, weight])
         order = np.lexsort((col, row))
         self._row, self._col, self._weight = row[order], col[order], weight[order]
-        self._undirected = edges.undirected
+        self._undirected = not edges.directed
 
     def read(self, rows: slice, columns: slice) -> Array:
         zero = self.s.identities(self.dtype)[0]
@@ -153,47 +212,125 @@ class EdgeSource(_Squares):
         return mark.hexdigest()
 
 
-class LiftedSource(_Squares):
-    """Another source with potentials on its nodes, so that all weights have one sign (Johnson)."""
+class ArraySource(_Readable):
+    """A matrix, or a stack of them, in the memory of one engine, which a run may overwrite.
 
-    def __init__(self, source: Source, potentials: NDArray[np.float64]) -> None:
-        self.source, self.h = source, potentials
+    Parameters
+    ----------
+    engine : module
+    s : Semiring
+    array : array of shape (..., n, n)
+    original : array, optional
+        The same entries in memory that is not overwritten.
+    undirected : bool
+        Whether the matrix is known to equal its transpose.
+    """
+
+    def __init__(
+        self, engine: Any, s: Semiring, array: Array, original: Array | None = None, *,
+        undirected: bool = False,
+    ) -> None:  # fmt: skip
+        self.engine, self.s, self.array, self.original = engine, s, array, original
+        self.n, self.dtype, self.undirected = int(array.shape[-1]), array.dtype, undirected
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        facts: Facts = self.engine.facts(self.s, self.array)
+        return facts
+
+    def take(self, weights: Weights) -> Array:
+        """The matrix in the type to compute in, to be overwritten: in place where that is the same.
+
+        A copy of the entries stays if they are needed to name a cycle or to run again.
+        """
+        wide = weights.widen(self.array)
+        if weights.improving and self.original is None:
+            self.original = self.array.copy() if wide is self.array else self.array
+        return wide
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        return self.array[rows, columns].copy()
+
+    def refuse(self, weights: Weights) -> None:
+        weights.refuse(self.engine.to_host(self.array))
+
+    def symmetric(self) -> bool:
+        return self.undirected or is_symmetric(self.engine, self.array)
+
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        assert self.original is not None, "take() keeps it where cycles can be named"
+        return edges_of(self.s, self.engine.to_host(self.original))
+
+    def reweighted(self, potentials: NDArray[np.float64]) -> ArraySource:
+        """The same with potentials, in the memory of the run before."""
+        assert self.original is not None
+        found = ArraySource(self.engine, self.s, self.array, self.original)
+        found.potentials = h = self.engine.from_host(potentials)
+        for i in range(0, self.n, self.engine.TILE):
+            rows = slice(i, i + self.engine.TILE)
+            self.array[rows] = reweight(self.s, self.original[rows], h[rows], h)
+        return found
+
+    def numbers(self, s: Semiring) -> ArraySource:
+        return ArraySource(self.engine, s, self.array.astype(np.uint8))
+
+
+class _ReweightedSource(_Readable):
+    """Another source with potentials in its weights."""
+
+    def __init__(self, source: Any, potentials: NDArray[np.float64]) -> None:
+        self.source, self.potentials = source, potentials
         self.s, self.n, self.dtype = source.s, source.n, source.dtype
 
     def read(self, rows: slice, columns: slice) -> Array:
-        end = np.minimum if self.s.zero < 0 else np.maximum
-        weights = self.source.read(rows, columns).astype(np.float64)
-        weights += self.h[rows, np.newaxis] - self.h[columns]
-        return end(weights, 0).astype(self.dtype)
+        h = self.potentials
+        assert h is not None
+        return reweight(self.s, self.source.read(rows, columns), h[rows], h[columns])
 
     def symmetric(self) -> bool:
         return False
 
-    def lower(self, d: Array, rows: slice, columns: slice) -> Array:
-        """Distances without the potentials again."""
-        return (d.astype(np.float64) - self.h[rows, np.newaxis] + self.h[columns]).astype(d.dtype)
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        edges: tuple[NDArray[np.int64], NDArray[np.int64], Array] = self.source.edges()
+        return edges
 
     def fingerprint(self) -> str:
-        return self.source.fingerprint()
+        return str(self.source.fingerprint())
 
 
-class TruthSource(_Squares):
+class _NumbersSource(_Readable):
     """Truth values as the numbers 0 and 1."""
 
-    def __init__(self, source: Source, s: Semiring) -> None:
+    def __init__(self, source: Any, s: Semiring) -> None:
         self.source, self.s, self.n, self.dtype = source, s, source.n, np.dtype(np.uint8)
 
     def read(self, rows: slice, columns: slice) -> Array:
         return self.source.read(rows, columns).astype(np.uint8)
 
     def fingerprint(self) -> str:
-        return self.source.fingerprint()
+        return str(self.source.fingerprint())
+
+
+class Operand:
+    """A matrix on the host, or anything that gives NumPy arrays for two slices, in some dtype."""
+
+    def __init__(self, matrix: Any, dtype: np.dtype[Any]) -> None:
+        self.matrix, self.shape, self.dtype = matrix, matrix.shape, dtype
+
+    def read(self, rows: slice, columns: slice) -> Array:
+        """These entries; they may be the matrix's own memory."""
+        return np.asarray(self.matrix[rows, columns]).astype(self.dtype, copy=False)
+
+
+def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> Source:
+    """A matrix on the host or an edge list as a source."""
+    if isinstance(graph, EdgeList):
+        return EdgeSource(s, graph, edge_dtype(s, graph.weight))
+    return DenseSource(s, graph, undirected=directed is False)
 
 
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
-    """The edges that are best paths themselves, for :func:`~semiring_mm.closures.trees.mend`.
-
-    Every other best path is made of such edges; of a dense graph they are few.
+    """The edges of a source that are best paths themselves (:func:`.trees.best_edges`).
 
     Parameters
     ----------
@@ -201,14 +338,9 @@ def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
     distances : callable
         Gives the rows of the closure in a slice.
     """
-    zero = source.s.identities(source.dtype)[0]
     lines = max(1, _PIECE // max(1, source.n))
-    parts = []
-    for i in range(0, source.n, lines):
-        rows = slice(i, min(i + lines, source.n))
-        weights, d = source.read(rows, slice(0, source.n)), distances(rows)
-        row, col = np.nonzero((weights != zero) & (weights == d))
-        off = row + i != col
-        row, col = row[off], col[off]
-        parts.append((row + i, col, d[row, col]))
-    return Edges.by_end(source.n, *(np.concatenate(x) for x in zip(*parts, strict=True)))
+    strips = (slice(i, min(i + lines, source.n)) for i in range(0, source.n, lines))
+    whole = slice(0, source.n)
+    return trees.best_edges(
+        source.s, source.n, ((x.start, source.read(x, whole), distances(x)) for x in strips)
+    )

@@ -18,12 +18,12 @@ from ..closures.edges import EdgeList, is_symmetric, symmetrize
 from ..closures.kleene import Closure
 from ..closures.paths import NO_PREDECESSOR
 from ..closures.progress import Progress, reporter
-from ..closures.trees import mend
+from ..closures.trees import Edges, best_edges, cyclic_rows, repair_trees
 from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from ..cpu import threads
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
-from ..tiled.solve import Where, close
+from ..tiled.solve import TileOptions, close
 from .contraction import dense_pairs, solve, solve_edges
 from .inputs import adjacency, edge_list
 
@@ -170,7 +170,7 @@ def apsp(
             )
         if method in ("floyd_warshall", "sparse"):
             raise ValueError("max_hops needs method='squaring' (or 'auto')")
-    where = Where.of(device, devices, out, memory_limit, checkpoint, resume)
+    where = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
         semirings["min_plus"], graph, method, directed, return_predecessors, sources, max_hops,
         overwrite, where, progress,
@@ -237,7 +237,7 @@ def closure(
             f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
             f"use matrix_power for a fixed number of steps"
         )
-    where = Where.of(device, devices, out, memory_limit, checkpoint, resume)
+    where = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     return _solve(
         s, a, "auto", directed, return_predecessors, None, None, overwrite, where, progress
     )
@@ -252,7 +252,7 @@ def _solve(
     sources: Any,
     max_hops: int | None,
     overwrite: bool,
-    where: Where,
+    where: TileOptions,
     progress: Progress,
 ) -> Any:
     reporter(progress, 1.0)  # the argument's own errors come first
@@ -343,7 +343,7 @@ def _gpu_gains(s: Semiring, graph: Any, method: str) -> bool:
     return gpu_has(0)
 
 
-def _exceeds(where: Where, graph: Any, predecessors: bool) -> bool:
+def _exceeds(where: TileOptions, graph: Any, predecessors: bool) -> bool:
     """Whether a graph on the host is to be moved to a device that cannot hold it."""
     if where.device is None or not where.device.startswith("cuda") or not gpu_has(0):
         return False
@@ -372,7 +372,7 @@ def _refused_by_tiles(
 
 
 def _check_tiled(
-    where: Where, method: str, sources: Any, max_hops: int | None, overwrite: bool
+    where: TileOptions, method: str, sources: Any, max_hops: int | None, overwrite: bool
 ) -> None:
     for name in _refused_by_tiles(method, sources, max_hops, overwrite):
         raise ValueError(
@@ -454,7 +454,7 @@ class _Task:
         if self.method == "squaring" and rows is None:
             extra += 2 * n * n * d.dtype.itemsize
         check_memory(extra, f"the work beside the {n} x {n} matrix", self.engine)
-        run = _Run(self.engine, s, d, original, labels)
+        run = _Run(self.engine, s, d, original, labels, trees=self.predecessors)
         try:
             try:
                 result = self._work(run, rows, progress)
@@ -522,7 +522,7 @@ class _Run:
 
     def __init__(
         self, engine: Any, s: Semiring, d: Array, original: Array | None,
-        labels: Sequence[Any] | None, *, intact: bool = False,
+        labels: Sequence[Any] | None, *, trees: bool, intact: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.xp = engine, engine.xp
         self.s, self.d, self.labels = s, d, labels
@@ -535,8 +535,9 @@ class _Run:
         self.d = weights.widen(d)
         self.back = None if self.d is d else d.dtype
         self.zero, self.one = s.identities(self.d.dtype)
-        if weights.improving and self.original is None:
-            self.original = self.d.copy()  # to name a cycle that improves itself
+        if self.original is None and (weights.improving or (trees and weights.look(1))):
+            # to name a cycle that improves itself, to repair trees where rounding has closed one
+            self.original = self.d.copy()
         if not intact:
             self._reflexive()
         self._learn(weights)
@@ -588,6 +589,27 @@ class _Run:
             edges = functools.partial(_edges_on, engine, self.s, original)
         improved(self.s, self.n, first, engine.to_host(diagonal), edges, self.labels)
 
+    def edges(self, p: Array | None) -> Edges:
+        """Edges to repair trees with, among them all that are best paths.
+
+        Where no cycle can be better than none, an edge that is a best path is that to the last bit
+        and keeps its start as predecessor; so these can be read off `p`.
+        """
+        to_host, zero, n = self.engine.to_host, self.zero, self.n
+        if p is None:  # `d` is the graph itself
+            weights = to_host(self.d)
+            row, col = np.nonzero((weights != zero) & ~np.eye(n, dtype=bool))
+            return Edges.by_end(n, row, col, weights[row, col])
+        d, step = self.d, self.engine.TILE
+        if self.original is None:
+            row, col = np.nonzero(to_host(p) == np.arange(n)[:, np.newaxis])
+            return Edges.by_end(n, row, col, to_host(d)[row, col])
+        graph = self.original
+        strips = (
+            (i, *map(to_host, (graph[i : i + step], d[i : i + step]))) for i in range(0, n, step)
+        )
+        return best_edges(self.s, n, strips)
+
     def sparse(
         self,
         method: str,
@@ -634,14 +656,15 @@ class _Run:
         if tick is not None:
             tick(n**3)
         if p is not None:
-            mend(self.engine, self.s, self.d, p)
+            repair_trees(self.engine, self.s, self.d, p, functools.partial(self.edges, p))
         return self.d, p
 
     def _bool_predecessors(self, progress: Progress) -> tuple[Array, Array]:
         """Truth values as 0 and 1 under max and min, where one k wins."""
         numbers = _Run(
-            self.engine, semirings["max_min"], self.d.astype(np.uint8), None, self.labels
-        )
+            self.engine, semirings["max_min"], self.d.astype(np.uint8), None, self.labels,
+            trees=True,
+        )  # fmt: skip
         numbers.zero, numbers.one = np.uint8(0), np.uint8(1)
         diagonal = self.xp.arange(self.n)
         numbers.d[diagonal, diagonal] = 1
@@ -674,7 +697,7 @@ class _Run:
             tick(math.inf)
         self.d[...] = d
         if p is not None:
-            mend(self.engine, self.s, self.d, p)
+            repair_trees(self.engine, self.s, self.d, p, functools.partial(self.edges, p))
         return self.d, p
 
     def hops(self, limit: int, progress: Progress) -> Array:
@@ -742,7 +765,7 @@ class _Run:
                 whole, trees = self.elimination(predecessors, False, None)
                 return whole[index], None if trees is None else trees[index]
         if p is not None:
-            mend(self.engine, self.s, x, p, rows, self.d)
+            repair_trees(self.engine, self.s, x, p, functools.partial(self.edges, None), rows)
         return x, p
 
     def lift(self, potentials: NDArray[np.float64]) -> None:
@@ -757,6 +780,7 @@ class _Run:
             self.d[part] = end(weights + h[part, np.newaxis] - h, 0)
         self.xp.fill_diagonal(self.d, self.one)
         self._learn(Weights(self.s, self.d.dtype, self.n, self.engine.facts(self.s, self.d)))
+        self.original = None
 
     def lower(self, potentials: NDArray[np.float64], d: Array, rows: Index | None) -> None:
         """Take the potentials off the distances again."""
@@ -832,20 +856,25 @@ def _at_once(task: _Task, d: Array, keep: bool) -> Any:
     engine, xp, s = task.engine, task.engine.xp, task.s
     if task.predecessors and d.dtype.kind == "b":
         return None
-    # one k after the other with strict improvements: the predecessors are trees
     p = xp.empty(d.shape, np.int32) if task.predecessors else None
     closed = xp.empty(d.shape, d.dtype) if keep else d
     early = keep and d.dtype.kind not in "biu"  # the device computes while the host looks at d
     if early and not engine.closure_batch(s, d, None, closed, p):
         return None
-    run = _Run(engine, s, d, d if keep else None, None, intact=True)
+    run = _Run(engine, s, d, d if keep else None, None, trees=task.predecessors, intact=True)
     if run.d is not d:  # integers that had to be widened
         closed = run.d
     if not early and not engine.closure_batch(s, run.d, run.known, closed, p):
         return None
     run.d = closed
-    better = engine.to_host((run.diagonal() != run.one).any(1)) if run.look else np.zeros(0, bool)
-    for i in np.flatnonzero(better).tolist():  # a cycle to name, or rounding
+    again = engine.to_host((run.diagonal() != run.one).any(1)) if run.look else np.zeros(0, bool)
+    if p is not None and run.look:
+        # One k after the other with strict improvements gives trees, but for rounding.
+        b, n = d.shape[:2]
+        near, before = closed.reshape(b * n, n), p.reshape(b * n, n)
+        for rows, _ in cyclic_rows(engine, s, near, before, np.tile(np.arange(n), b)):
+            again[rows // n] = True
+    for i in np.flatnonzero(again).tolist():  # a cycle to name, or rounding
         if run.original is None:
             run.improved(0, run.diagonal()[i])
         solved = task.solve(run.original[i].copy(), None, None, None, None)

@@ -1,4 +1,4 @@
-"""Closures of graphs that are spread over devices, or larger than memory: who does what."""
+"""Closures and products over tiles: on several devices, or streamed from files or the host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,38 +14,24 @@ from typing import Any
 import numpy as np
 
 from ..arrays import check_memory
-from ..closures.edges import EdgeList, edge_dtype
+from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
-from ..closures.sources import (
-    DenseSource,
-    EdgeSource,
-    LiftedSource,
-    Source,
-    TruthSource,
-    best_edges,
-)
-from ..closures.steps import Improves, Steps
-from ..closures.trees import Edges, mend
-from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, improved
+from ..closures.solve import Problem
+from ..closures.sources import Operand, best_edges, source_of
+from ..closures.steps import Steps
+from ..closures.trees import repair_trees
 from ..cpu import engine as cpu
-from ..semirings import Semiring, semirings
+from ..semirings import Semiring
 from .blocks import Blocks, shape_of
 from .devices import Place, device_list, places_of
 from .sizes import parse_size
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
 
-__all__ = ["Elimination", "Where", "close", "over", "product", "source_of", "tile_of"]
+__all__ = ["TileOptions", "close", "over", "product", "tile_of"]
 
 Array = Any
 Out = tuple[Path, Path | None] | None
-
-
-def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> Source:
-    """A host matrix or a list of edges as a source."""
-    if not isinstance(graph, EdgeList):
-        return DenseSource(s, graph, undirected=directed is False)
-    return EdgeSource(s, graph, edge_dtype(s, graph.weight))
 
 
 def tile_of(n: int, height: int, width: int) -> int:
@@ -59,123 +45,30 @@ def tile_of(n: int, height: int, width: int) -> int:
     return min(4096, max(256, each // 128 * 128))
 
 
-@dataclass
-class Elimination:
-    """A closure over tiles, from a source to distances and predecessors on the host.
+Run = Callable[[Problem], tuple[Array, Array | None]]
 
-    Parameters
-    ----------
-    source : Source
-    directed : bool, optional
-        None: a symmetric matrix is found to be undirected.
-    predecessors : bool
-    labels : sequence, optional
-        Names of the nodes, for messages.
-    progress : bool or callable, optional
-    timeline : Timeline, optional
+
+def over(
+    places: Sequence[Place], tile: int | None = None, otherwise: Run | None = None,
+    timeline: Timeline | None = None,
+) -> Run:  # fmt: skip
+    """An executor in the memory of some devices; the result is on the host.
+
+    `otherwise` runs where they have too little memory, which is a MemoryError without it.
     """
 
-    source: Source
-    directed: bool | None
-    predecessors: bool
-    labels: Sequence[Any] | None = None
-    progress: Progress = None
-    timeline: Timeline | None = None
-
-    def __post_init__(self) -> None:
-        s, source = self.source.s, self.source
-        if self.predecessors:
-            check_predecessors(s, source.dtype)
-        self.truth = self.predecessors and as_numbers(s, source.dtype)
-        if self.truth:
-            self.source = TruthSource(source, semirings["max_min"])
-
-    def weights(self) -> Weights:
-        """What is known of the weights; refuses those that are none."""
-        source = self.source
-        weights = Weights(source.s, source.dtype, source.n, source.facts)
-        if weights.broken:
-            whole, step = slice(0, source.n), 2048
-            for i in range(0, source.n, step):
-                rows = slice(i, min(i + step, source.n))
-                weights.refuse(source.read(rows, whole), (i, 0))
-        return weights
-
-    def steps(self, weights: Weights) -> Steps:
-        """The operations on tiles."""
-        undirected = not self.predecessors and self.directed is not True and self.source.symmetric()
-        return Steps.of(weights, symmetric=undirected, predecessors=self.predecessors)
-
-    def solve(self, run: Run) -> tuple[Any, Any]:
-        """What ``run(elimination, weights, steps)`` gives, with cycles named and rounding mended.
-
-        Raises
-        ------
-        NegativeCycleError, ValueError
-            If a cycle improves itself.
-        """
-        reporter(self.progress, 1.0)  # the argument's own errors come first
-        try:
-            return self._attempt(run)
-        except Rounding as rounding:
-            potentials = rounding.potentials
-        # out here what the exception's frames held, a whole matrix, is free again
-        return replace(self, source=LiftedSource(self.source, potentials))._attempt(run)
-
-    def _attempt(self, run: Run) -> tuple[Any, Any]:
-        weights = self.weights()
-        try:
-            return run(self, weights, self.steps(weights))
-        except Improves as found:
-            improved(
-                self.source.s, self.source.n, found.first, found.diagonal, self.source.edges,
-                self.labels,
-            )  # fmt: skip
-
-    def lower(self, d: Array, weights: Weights, rows: slice, columns: slice) -> Array:
-        """Entries of the closure as the user has them: without potentials, in the graph's type."""
-        if isinstance(self.source, LiftedSource):
-            return self.source.lower(d, rows, columns)
-        return d != 0 if self.truth else weights.narrow(d)
-
-    def results(self, weights: Weights) -> tuple[Array, Array | None]:
-        """Arrays on the host for distances and predecessors; MemoryError if there is no room."""
-        n, dtype = self.source.n, np.dtype(bool) if self.truth else weights.dtype
-        check_memory(
-            n * n * (dtype.itemsize + 4 * self.predecessors), f"the {n} x {n} result in {dtype}"
-        )
-        return np.empty((n, n), dtype), np.empty((n, n), np.int32) if self.predecessors else None
-
-    def mend(self, d: Array, p: Array, rows: slice, edges: Callable[[], Edges]) -> None:
-        """Make trees of some rows of the predecessors; `d` as it was computed."""
-        mend(cpu, self.source.s, d, p, np.arange(rows.start, rows.stop), edges)
-
-
-Run = Callable[[Elimination, Weights, Steps], tuple[Any, Any]]
-
-
-def over(places: Sequence[Place], tile: int | None = None, otherwise: Run | None = None) -> Run:
-    """A run in the memory of some places, to arrays on the host.
-
-    `otherwise` is what is done if they have not enough, which is a MemoryError without it.
-    """
-
-    def run(task: Elimination, weights: Weights, steps: Steps) -> tuple[Array, Array | None]:
-        source = task.source
+    def run(given: Problem) -> tuple[Array, Array | None]:
+        problem = given.in_numbers()
+        source = problem.source
         n, whole = source.n, slice(0, source.n)
-        blocks = Blocks(places, n, tile or _tile(places, n), steps, task.timeline)
+        blocks = Blocks(places, n, tile or _tile(places, n), problem.steps, timeline)
         if short := _lacking(blocks):
             if otherwise is not None:
-                return otherwise(task, weights, steps)
+                return otherwise(given)
             raise MemoryError(short)
-        d, p = task.results(weights)
-
-        def read(rows: slice, columns: slice, xp: Any) -> Array:
-            del xp
-            return weights.widen(source.read(rows, columns))
-
-        blocks.load(read)
-        blocks.run(reporter(task.progress, blocks.pairs))
+        d, p = _results(problem)
+        blocks.load(lambda rows, columns, xp: problem.weights.widen(source.read(rows, columns)))
+        blocks.run(reporter(problem.progress, blocks.pairs))
 
         edges = functools.cache(lambda: best_edges(source, lambda rows: blocks.read(rows, whole)))
 
@@ -184,8 +77,9 @@ def over(places: Sequence[Place], tile: int | None = None, otherwise: Run | None
             strip = blocks.read(rows, whole)
             if p is not None:
                 p[rows] = blocks.read_predecessors(rows, whole)
-                task.mend(strip, p[rows], rows, edges)
-            d[rows] = task.lower(strip, weights, rows, whole)
+                own = np.arange(rows.start, rows.stop)
+                repair_trees(cpu, source.s, strip, p[rows], edges, own)
+            d[rows] = problem.restore(strip, rows, whole)
 
         with ThreadPoolExecutor(2 * len(places)) as pool:
             list(pool.map(take, range(blocks.grid.count)))
@@ -196,31 +90,32 @@ def over(places: Sequence[Place], tile: int | None = None, otherwise: Run | None
 
 def streamed(
     out: Out, *, devices: Sequence[int] | None, memory_limit: int | None, checkpoint: int,
-    resume: bool,
+    resume: bool, timeline: Timeline | None = None,
 ) -> Run:  # fmt: skip
-    """A run over tiles that come and go (:func:`solve_streamed`), to paths or to arrays."""
+    """An executor over tiles in files or the host's memory (:func:`solve_streamed`)."""
 
-    def run(task: Elimination, weights: Weights, steps: Steps) -> tuple[Any, Any]:
-        source = task.source
-        if isinstance(source, TruthSource):
-            if devices is not None:
-                raise TypeError(
-                    "predecessors of truth values do not stream through devices: leave them to the "
-                    "CPU, or give numbers 0 and 1 and the semiring max_min"
-                )
-            source = source.source  # a tile's k one after the other keeps trees of them, too
-            weights = Weights(source.s, source.dtype, source.n, source.facts)
-            steps = Steps.of(weights, symmetric=False, predecessors=True)
-        into = task.results(weights) if out is None else out
-        n = task.source.n
-        total = n**3 / 2 if steps.symmetric else float(n) ** 3
+    def run(problem: Problem) -> tuple[Any, Any]:
+        # truth values stay: a tile that takes one k after the other finds trees of them, too
+        if devices is not None and problem.in_numbers() is not problem:
+            raise TypeError(
+                "predecessors of truth values do not stream through devices: leave them to the "
+                "CPU, or give numbers 0 and 1 and the semiring max_min"
+            )
         return solve_streamed(
-            source, steps, weights, out=into, devices=devices, memory_limit=memory_limit,
-            checkpoint=checkpoint, resume=resume, tick=reporter(task.progress, total),
-            timeline=task.timeline,
+            problem.source, problem.steps, problem.weights,
+            out=_results(problem) if out is None else out, devices=devices,
+            memory_limit=memory_limit, checkpoint=checkpoint, resume=resume,
+            tick=reporter(problem.progress, problem.pairs), timeline=timeline,
         )  # fmt: skip
 
     return run
+
+
+def _results(problem: Problem) -> tuple[Array, Array | None]:
+    """Arrays on the host for distances and predecessors; MemoryError if there is no room."""
+    n, dtype, trees = problem.source.n, problem.dtype, problem.predecessors
+    check_memory(n * n * (dtype.itemsize + 4 * trees), f"the {n} x {n} result in {dtype}")
+    return np.empty((n, n), dtype), np.empty((n, n), np.int32) if trees else None
 
 
 def _lacking(blocks: Blocks) -> str:
@@ -246,8 +141,8 @@ def _tile(places: Sequence[Place], n: int) -> int:
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where work over tiles is done, as :func:`semiring_mm.apsp` is told.
+class TileOptions:
+    """The arguments of :func:`semiring_mm.apsp` about devices, files and memory.
 
     Parameters
     ----------
@@ -280,14 +175,14 @@ class Where:
     def of(
         cls, device: str | None, devices: Any, out: Any, memory_limit: int | str | None,
         checkpoint: int, resume: bool,
-    ) -> Where:  # fmt: skip
+    ) -> TileOptions:  # fmt: skip
         """The same; a single device that is to hold the matrix needs no tiles."""
-        where = cls(device, devices, out, memory_limit, checkpoint, resume)
+        options = cls(device, devices, out, memory_limit, checkpoint, resume)
         if devices is None or out is not None or memory_limit is not None:
-            return where
-        found = where.indices()
+            return options
+        found = options.indices()
         assert found is not None
-        return cls(f"cuda:{found[0]}") if len(found) == 1 else where
+        return cls(f"cuda:{found[0]}") if len(found) == 1 else options
 
     def __bool__(self) -> bool:
         """Whether it asks for work over tiles at all."""
@@ -331,7 +226,7 @@ class Where:
 
 
 def close(
-    s: Semiring, graph: Any, where: Where, *, directed: bool | None, predecessors: bool,
+    s: Semiring, graph: Any, options: TileOptions, *, directed: bool | None, predecessors: bool,
     progress: Progress,
 ) -> Any:  # fmt: skip
     """The closure of a graph over tiles; see :func:`semiring_mm.apsp`.
@@ -340,22 +235,22 @@ def close(
     ----------
     graph : EdgeList, or what gives arrays on the host for two slices
     """
-    devices, limit, paths = where.indices(), where.limit(), where.paths(predecessors)
+    devices, limit, paths = options.indices(), options.limit(), options.paths(predecessors)
     labels = graph.nodes if isinstance(graph, EdgeList) else None
-    task = Elimination(source_of(s, graph, directed), directed, predecessors, labels, progress)
+    problem = Problem.of(source_of(s, graph, directed), directed, predecessors, labels, progress)
     stream = streamed(
-        paths, devices=devices, memory_limit=limit, checkpoint=where.checkpoint,
-        resume=where.resume,
+        paths, devices=devices, memory_limit=limit, checkpoint=options.checkpoint,
+        resume=options.resume,
     )  # fmt: skip
     if paths is not None or limit is not None or devices is None:
-        found = task.solve(stream)
+        found = problem.solve(stream)
     else:
-        found = task.solve(over(places_of(devices), otherwise=stream))
+        found = problem.solve(over(places_of(devices), otherwise=stream))
     return found if predecessors else found[0]
 
 
 def product(
-    s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], where: Where, progress: Progress
+    s: Semiring, a: Any, b: Any, dtype: np.dtype[Any], options: TileOptions, progress: Progress
 ) -> Any:
     """A ⊗ B over tiles; see :func:`semiring_mm.matmul`.
 
@@ -365,7 +260,7 @@ def product(
     dtype : dtype
         Of the result.
     """
-    devices, limit, paths = where.indices(), where.limit(), where.paths(False)
+    devices, limit, paths = options.indices(), options.limit(), options.paths(False)
     (m, depth), n = a.shape, b.shape[1]
     tick = reporter(progress, float(m) * n * depth)
     wide = np.dtype(np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype)
@@ -383,7 +278,11 @@ def product(
                     (rows.stop - rows.start, columns.stop - columns.start), zero, wide
                 )
             )
-            blocks.multiply(_reader(a, wide), _reader(b, wide), tick)
+            left, right = Operand(a, wide), Operand(b, wide)
+            blocks.multiply(
+                lambda rows, columns, xp: left.read(rows, columns),
+                lambda rows, columns, xp: right.read(rows, columns), tick,
+            )  # fmt: skip
             c = np.empty((m, n), dtype)
             for i in range(blocks.grid.count):
                 rows = blocks.grid.part(i)
@@ -395,21 +294,6 @@ def product(
         )
     into = np.empty((m, n), dtype) if paths is None else paths[0]
     return multiply_streamed(
-        s, _Cast(a, dtype), _Cast(b, dtype), out=into, devices=devices, memory_limit=limit,
-        checkpoint=where.checkpoint, resume=where.resume, tick=tick,
+        s, a, b, out=into, dtype=dtype, devices=devices, memory_limit=limit,
+        checkpoint=options.checkpoint, resume=options.resume, tick=tick,
     )  # fmt: skip
-
-
-def _reader(x: Any, dtype: np.dtype[Any]) -> Any:
-    cast = _Cast(x, dtype)
-    return lambda rows, columns, xp: cast[rows, columns]
-
-
-class _Cast:
-    """A matrix of another dtype, by blocks."""
-
-    def __init__(self, x: Any, dtype: np.dtype[Any]) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, dtype
-
-    def __getitem__(self, at: tuple[slice, slice]) -> Array:
-        return np.asarray(self.x[at]).astype(self.dtype, copy=False)

@@ -20,17 +20,15 @@ from numpy.typing import NDArray
 from ..arrays import check_memory
 from ..closures.progress import Tick
 from ..closures.schedule import Grid, eliminate
-from ..closures.sources import LiftedSource, Source, best_edges
+from ..closures.sources import Operand, Source, best_edges
 from ..closures.steps import Improves, Steps
-from ..closures.trees import mend
+from ..closures.trees import repair_trees
 from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from ..cpu import threads
 from ..semirings import Semiring
 from .checkpoint import Checkpoint
-from .stores import (
-    HostStore,
-    Store,
+from .results import (
     check_room,
     check_suffix,
     create,
@@ -40,6 +38,7 @@ from .stores import (
     part_of,
     publish,
 )
+from .stores import HostStore, Store
 from .streamed import LEAST, Device, Host, Place, Product, Streamed, choose_tile, room
 from .timeline import Timeline
 
@@ -112,13 +111,14 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
-    if isinstance(source, LiftedSource) and paths:
+    if source.potentials is not None and paths:
         resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
-    state = _state(paths, task, resume)
-    if state is not None and "potentials" in state.extra and not isinstance(source, LiftedSource):
-        raw = base64.b85decode(state.extra["potentials"])
-        lifted: Any = LiftedSource(source, np.frombuffer(raw, np.float64))
-        source = lifted
+    state = _state(paths, task, resume, source.n)
+    if state is not None and "potentials" in state.extra and source.potentials is None:
+        h = np.frombuffer(base64.b85decode(state.extra["potentials"]), np.float64)
+        if h.shape != (source.n,):
+            raise state.unusable()
+        source = source.reweighted(h)
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
     if state is not None and state.phase != "load":
@@ -132,13 +132,13 @@ def solve_streamed(
     plan = _plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
     if paths and state is None:
         state = Checkpoint(paths[0], task, plan.tile)
-        if isinstance(source, LiftedSource):
-            state.extra["potentials"] = base64.b85encode(source.h.tobytes()).decode()
+        if source.potentials is not None:
+            state.extra["potentials"] = base64.b85encode(source.potentials.tobytes()).decode()
     with contextlib.ExitStack() as stack:
         run = _Run(source, steps, weights, out, plan.tile, state)
         stack.callback(run.close)
         try:
-            run.open(resume)
+            run.open(resume, plan.loaders)
             if run.phase == "load":
                 run.load(plan.loaders)
             if run.phase == "steps":
@@ -175,6 +175,7 @@ def multiply_streamed(
     b: Any,
     *,
     out: Path | Array,
+    dtype: np.dtype[Any] | None = None,
     devices: Sequence[int] | None = None,
     memory_limit: int | None = None,
     checkpoint: int = 1,
@@ -189,14 +190,17 @@ def multiply_streamed(
     ----------
     s : Semiring
     a, b : array_like of shapes (m, k) and (k, n)
-        Of one dtype; anything that gives NumPy arrays for two slices.
+        Anything that gives NumPy arrays for two slices.
     out : Path or ndarray
+    dtype : dtype, optional
+        In which it is computed; default that of `a`.
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
     _check_every(checkpoint)
     (m, k), n = a.shape, b.shape[1]
-    dtype = np.dtype(a.dtype).newbyteorder("=")
+    dtype = np.dtype(a.dtype).newbyteorder("=") if dtype is None else dtype
+    a, b = Operand(a, dtype), Operand(b, dtype)
     paths = [out] if isinstance(out, Path) else []
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
@@ -204,7 +208,7 @@ def multiply_streamed(
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
-    state = _state(paths, task, resume)
+    state = _state(paths, task, resume, m)
     given = tile if state is None else state.tile
     plan = _plan(max(m, n, k), dtype.itemsize, devices, memory_limit, given)
     if paths and state is None:
@@ -213,10 +217,15 @@ def multiply_streamed(
         if state is None:
             assert not isinstance(out, Path)
             _multiply(s, a, b, HostStore(out), plan, 0, None, tick, timeline)
-        elif state.phase != "publish":
-            first = state.step if state.phase == "steps" else 0
+        elif state.phase == "publish":
+            if part_of(state.path).exists():
+                with contextlib.closing(open_part(state.path, (m, n), dtype, plan.tile)) as c:
+                    c.verify(plan.loaders)
+        else:
+            first = state.step
             if state.phase == "steps":
-                c = open_part(state.path)
+                c = open_part(state.path, (m, n), dtype, plan.tile)
+                c.verify(plan.loaders)
             else:
                 discard(state.path)
                 check_room([(state.path, m * n * dtype.itemsize)])
@@ -256,21 +265,21 @@ def _multiply(
         _fill(c, plan.tile, s.identities(c.dtype)[0])
         return
     product = Product(
-        s, plan.tile, _Sliced(a), _Sliced(b), c, plan.places(), slots=plan.slots,
+        s, plan.tile, _OperandStore(a), _OperandStore(b), c, plan.places(), slots=plan.slots,
         workers=plan.workers, first=first, saved=saved, tick=tick, timeline=timeline,
     )  # fmt: skip
     with contextlib.closing(product):
         product.run()
 
 
-class _Sliced:
-    """What gives arrays for slices, as a store to read."""
+class _OperandStore:
+    """An operand as a store to read."""
 
-    def __init__(self, x: Any) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, np.dtype(x.dtype).newbyteorder("=")
+    def __init__(self, x: Operand) -> None:
+        self.x, self.shape, self.dtype = x, x.shape, x.dtype
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.x[rows, columns])
+        np.copyto(into, self.x.read(rows, columns))
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
         raise TypeError("operands are read only")
@@ -322,14 +331,16 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
     return paths
 
 
-def _state(paths: Sequence[Path], task: dict[str, Any], resume: bool) -> Checkpoint | None:
-    """The state to go on from; an error if results or states are there that would be lost."""
+def _state(
+    paths: Sequence[Path], task: dict[str, Any], resume: bool, rows: int
+) -> Checkpoint | None:
+    """The state to resume from; an error if results or states are there that would be lost."""
     state = None
     if resume:
         if not paths:
             raise ValueError("resume: results in memory leave no state; give paths as out")
         state = Checkpoint.load(paths[0])
-        state.check(task)
+        state.check(task, Grid(rows, state.tile).count)
     for path in paths:
         if os.path.lexists(path) and (state is None or state.phase != "publish"):
             raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
@@ -354,13 +365,13 @@ def _rest(paths: Sequence[Path]) -> str:
     return ", ".join(str(part_of(x)) for x in (*paths, _work_of(paths[0])))
 
 
-def _mark(*operands: Any) -> str:
+def _mark(*operands: Operand) -> str:
     """A word that differs for other matrices."""
     mark = hashlib.sha256()
     for x in operands:
         lines = max(1, (1 << 20) // max(1, x.shape[1]))
         for i in range(0, x.shape[0], lines):
-            part = x[slice(i, min(i + lines, x.shape[0])), slice(0, x.shape[1])]
+            part = x.read(slice(i, min(i + lines, x.shape[0])), slice(0, x.shape[1]))
             mark.update(np.ascontiguousarray(part).tobytes())
     return mark.hexdigest()
 
@@ -441,7 +452,7 @@ class _Run:
         self.results: list[Store | None] = [None, None]
         # integers that were widened and potentials that are taken off go over to a store of their
         # own at last: to do that twice would not be harmless
-        self.apart = steps.dtype != source.dtype or isinstance(source, LiftedSource)
+        self.apart = steps.dtype != source.dtype or source.potentials is not None
         self.work: Store | None = None
 
     @property
@@ -463,8 +474,8 @@ class _Run:
             kinds.append((p, np.dtype(np.int32), "p"))
         return kinds
 
-    def open(self, resume: bool) -> None:
-        """Make the stores, or open those that are there."""
+    def open(self, resume: bool, workers: int) -> None:
+        """Make the stores, or open those that are there and verify them."""
         n, tile = self.grid.n, self.grid.tile
         if self.state is None:
             for at in range(2):
@@ -475,9 +486,9 @@ class _Run:
                 check_memory(n * n * self.steps.dtype.itemsize, "the work beside the result")
                 self.work = HostStore(np.empty((n, n), self.steps.dtype))
             return
-        if self.phase == "publish":
-            return
         kinds = self._kinds()
+        if self.phase == "publish":  # some may have their final names already
+            kinds = [x for x in kinds if x[2] != "work" and part_of(x[0]).exists()]
         if self.phase == "load":
             if resume:
                 for path, *_ in kinds:
@@ -486,17 +497,14 @@ class _Run:
             check_room([(path, lines**2 * dtype.itemsize) for path, dtype, _ in kinds])
             self.state.save("load")
         for path, dtype, what in kinds:
-            new = self.phase == "load"
-            store = create(path, (n, n), dtype, tile) if new else open_part(path)
+            make = create if self.phase == "load" else open_part
+            store = make(path, (n, n), dtype, tile)
             if what == "work":
                 self.work = store
             else:
                 self.results["dp".index(what)] = store
-            if store.shape != (n, n) or store.dtype != dtype:
-                raise ValueError(
-                    f"resume: {part_of(path)} holds {store.dtype} of shape {store.shape}, and "
-                    f"{dtype} of shape {(n, n)} is what its state speaks of; remove both"
-                )
+            if make is open_part:
+                store.verify(workers)
 
     def load(self, workers: int) -> None:
         """The graph into the store, with one on the diagonal."""
@@ -540,7 +548,7 @@ class _Run:
     def finish(self) -> None:
         """Everything that is done once, after the last step; each part may be done again."""
         if self.phase != "publish":
-            self._mend()
+            self._repair()
             self._turn()
             self.flush()
             if self.state is not None:
@@ -552,7 +560,7 @@ class _Run:
             else:
                 publish(path)
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Make every row of the predecessors a tree, a row of tiles at a time."""
         d, p = self.stores
         if p is None:
@@ -570,7 +578,8 @@ class _Run:
             near = distances(rows)
             before = np.empty(near.shape, np.int32)
             p.read(rows, columns, before)
-            mend(cpu, self.source.s, near, before, np.arange(rows.start, rows.stop), edges)
+            own = np.arange(rows.start, rows.stop)
+            repair_trees(cpu, self.source.s, near, before, edges, own)
             p.write(rows, columns, before)
 
     def _turn(self) -> None:
@@ -590,9 +599,7 @@ class _Run:
                 block = np.empty([x.stop - x.start for x in at], d.dtype)
                 d.read(*at, block)
                 block = block.T if other else block
-                block = self.weights.narrow(block)
-                if isinstance(self.source, LiftedSource):
-                    block = self.source.lower(block, rows, columns)
+                block = self.weights.narrow(self.source.restored(block, rows, columns))
                 result.write(rows, columns, np.ascontiguousarray(block))
 
     def discard(self) -> None:

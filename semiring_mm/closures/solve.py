@@ -1,0 +1,141 @@
+"""The driver of all eliminations: weights, the run, what is done about cycles, the result.
+
+Where the matrix lies and who computes is the executor's matter: a callable that is given a
+:class:`Problem` and returns what it has computed. There are three: one engine's memory
+(:mod:`.memory`), tiles of devices or files (:mod:`..tiled.solve`), and the tasks of a Dask cluster
+(:mod:`..dask`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..semirings import semirings
+from .progress import Progress, reporter
+from .sources import Source
+from .steps import Improves, Steps
+from .weights import Rounding, Weights, as_numbers, check_predecessors, improved
+
+__all__ = ["Problem"]
+
+Array = Any
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The closure of one graph.
+
+    Attributes
+    ----------
+    source : Source
+    directed : bool, optional
+        None: a symmetric matrix is found to be undirected.
+    predecessors : bool
+    labels : sequence, optional
+        Names of the nodes, for messages.
+    progress : bool or callable, optional
+    truth : bool
+        Whether the source has numbers in place of truth values, of which the result consists.
+    """
+
+    source: Source
+    directed: bool | None = None
+    predecessors: bool = False
+    labels: Sequence[Any] | None = None
+    progress: Progress = None
+    truth: bool = False
+
+    @classmethod
+    def of(
+        cls, source: Source, directed: bool | None = None, predecessors: bool = False,
+        labels: Sequence[Any] | None = None, progress: Progress = None,
+    ) -> Problem:  # fmt: skip
+        """A problem of which it is known that there are predecessors, if they are wanted.
+
+        Raises
+        ------
+        ValueError
+            If ⊕ does not choose one of its operands.
+        """
+        if predecessors:
+            check_predecessors(source.s, source.dtype)
+        return cls(source, directed, predecessors, labels, progress)
+
+    def in_numbers(self) -> Problem:
+        """The same in the numbers 0 and 1 under max and min where truth values need them.
+
+        Predecessors of truth values do, unless one k is taken after the other.
+        """
+        source = self.source
+        if not self.predecessors or not as_numbers(source.s, source.dtype):
+            return self
+        return replace(self, source=source.numbers(semirings["max_min"]), truth=True)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the result."""
+        return np.dtype(bool) if self.truth else self.source.dtype
+
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """What is known of the weights; ValueError at the first entry that is no weight."""
+        source = self.source
+        weights = Weights(source.s, source.dtype, source.n, source.facts)
+        if weights.broken:
+            source.refuse(weights)
+        return weights
+
+    @functools.cached_property
+    def steps(self) -> Steps:
+        """The operations on tiles."""
+        undirected = not self.predecessors and self.directed is not True and self.source.symmetric()
+        return Steps.of(self.weights, symmetric=undirected, predecessors=self.predecessors)
+
+    @property
+    def pairs(self) -> float:
+        """Pairs of an elimination."""
+        n = float(self.source.n)
+        return n**3 / 2 if self.steps.symmetric else n**3
+
+    def solve(self, run: Callable[[Problem], T], potentials: Array | None = None) -> T:
+        """What `run` returns for this problem, or for the same with potentials.
+
+        Where rounding lets a cycle of weight zero improve itself, the run begins again with
+        potentials, which make all weights of one sign. With `potentials` given it begins so.
+
+        Raises
+        ------
+        NegativeCycleError, ValueError
+            If a cycle improves itself.
+        """
+        reporter(self.progress, 1.0)  # the argument's own errors come first
+        if potentials is None:
+            try:
+                return self._attempt(run)
+            except Rounding as rounding:
+                potentials = rounding.potentials
+        # out here what the exception's frames held, a whole matrix, is free again
+        return replace(self, source=self.source.reweighted(potentials))._attempt(run)
+
+    def _attempt(self, run: Callable[[Problem], T]) -> T:
+        try:
+            return run(self)
+        except Improves as found:
+            source = self.source
+            edges = source.edges if self.weights.improving else None
+            improved(source.s, source.n, found.first, found.diagonal, edges, self.labels)
+
+    def restore(self, d: Array, rows: Any, columns: slice) -> Array:
+        """Entries of the closure without potentials, in the type of the result.
+
+        `rows` is a slice or an array of nodes.
+        """
+        if self.truth:
+            return d != 0
+        return self.weights.narrow(self.source.restored(d, rows, columns))
