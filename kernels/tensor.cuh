@@ -62,7 +62,7 @@ struct TensorProduct {
   u32 parity = 0;
 
   SR_FN static void run(const TensorParams& t) {
-    if (!is_called(t.p)) return;
+    if (!is_selected(t.p)) return;
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
@@ -90,17 +90,13 @@ struct TensorProduct {
     stage = 0;
     parity ^= 1;
   }
-  SR_FN static int shares(const ProductParams& p) {
-    return p.whole + (p.tiles_m * p.tiles_n * p.batch - p.whole) * p.splits;
-  }
-
   SR_FN void copy(const TensorParams& t) {
     const ProductParams& p = t.p;
-    for (int index = int(blockIdx.x); index < shares(p); index += int(gridDim.x)) {
-      const Share share(p, index);
-      const Place<Step, Tile> at(p, share.tile);
+    for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
+      const WorkTile work(p, index);
+      const TileCoord<Step, Tile> at(p, work.tile);
       const int a_z = int(at.batch * p.a_batch) * PARTS, b_z = int(at.batch * p.b_batch) * PARTS;
-      for (int k = share.k; k < share.k + share.depth; k += BK) {
+      for (int k = work.k; k < work.k + work.depth; k += BK) {
         empty[stage].wait(parity ^ 1);
         full[stage].arrive_and_expect(STAGE);
         u8* to = stages + stage * STAGE;
@@ -122,10 +118,10 @@ struct TensorProduct {
   }
 
   SR_FN void compute(const ProductParams& p) {
-    for (int index = int(blockIdx.x); index < shares(p); index += int(gridDim.x)) {
-      const Share share(p, index);
+    for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
+      const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
-      const int tiles = (share.depth + BK - 1) / BK;
+      const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (PARTS == 1) {
         for (int t = 0; t < tiles; ++t) {
           take(d, t > 0);
@@ -135,7 +131,7 @@ struct TensorProduct {
         }
         warpgroup_wait<0>();
         release();
-        store(p, d, share);
+        store(p, d, work);
       } else {
         Word sum[Tile::BN / 2], e[Tile::BN / 2];  // [BN / 8][2][2]
 #pragma unroll
@@ -159,7 +155,7 @@ struct TensorProduct {
         } else {
           add<0>(sum, d);
         }
-        store(p, sum, share);
+        store(p, sum, work);
       }
     }
   }
@@ -200,11 +196,11 @@ struct TensorProduct {
     empty[(stage + STAGES - 1) % STAGES].arrive();
   }
 
-  SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const Share& share) {
+  SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const WorkTile& work) {
     using Store = Epilogue<Step, Tile, WIDE>;
     if constexpr (Tile::VN == 8) turn(d);
-    if (share.split >= 0) {
-      Word* to = Store::part(p, share.tile, share.split);
+    if (work.split >= 0) {
+      Word* to = Store::partial(p, work.tile, work.split);
 #pragma unroll
       for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
@@ -212,8 +208,8 @@ struct TensorProduct {
           to[(i * Tile::TN + j) * Tile::THREADS] = d[Tile::at(i, j)];
       return;
     }
-    const Join<typename Step::Algebra> join(p);
-    const Place<Step, Tile> at(p, share.tile);
+    const LinearCombination<typename Step::Algebra> join(p);
+    const TileCoord<Step, Tile> at(p, work.tile);
 #pragma unroll
     for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
@@ -221,7 +217,7 @@ struct TensorProduct {
         Word run[Tile::VN];  // [VN]
 #pragma unroll
         for (int v = 0; v < Tile::VN; ++v) run[v] = d[Tile::at(i, j + v)];
-        Store::run(p, join, run, at, i, j);
+        Store::store_run(p, join, run, at, i, j);
       }
   }
 
@@ -296,7 +292,7 @@ struct Convert {
 };
 
 // Bytes that lie along the rows, aligned: four by four, of four steps of k and four rows.
-struct TurnBytes {
+struct TransposeBytes {
   static constexpr int SIDE = 128, WORDS = SIDE / 4, THREADS = 256, PITCH = WORDS + 1;
 
   SR_FN static void run(const ConvertParams& p) {

@@ -2,9 +2,9 @@
 
 The files ``kernels/*.cuh`` are compiled as they are, but for two: ``host/`` has an
 ``instructions.cuh`` and a ``hopper.cuh`` of its own, and comes first in the search path. Its
-``host.h`` provides threads, barriers and shared memory. What a device would refuse or get wrong is an
-error here: a misaligned or wild access, threads that wait for others in vain, a write behind shared
-memory, parameters of the wrong size.
+``host.h`` provides threads, barriers and shared memory. What a device would refuse or get wrong is
+an error here: a misaligned or wild access, threads that wait for others in vain, a write behind
+shared memory, parameters of the wrong size.
 """
 
 import contextlib

@@ -89,7 +89,7 @@ def vector_source(plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int) -
     """The text of the kernel; see sr::Vector for its arguments."""
     flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
     logarithms = joins_logarithms(plan.add)
-    fold = "LogFolded" if logarithms else "Folded"
+    fold = "LogAccumulator" if logarithms else "Accumulator"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
     bounds = f"{_THREADS}, {2 if logarithms and word_size(plan) == 8 else 4}"
     vector = f"sr::Vector<sr::{fold}<Algebra>, Algebra, {flags}, {lanes}, {rows}>"
@@ -98,7 +98,7 @@ def vector_source(plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int) -
 
 def join_vector_source(plan: Plan) -> str:
     """The text of the kernel that joins the parts of a product whose k was split."""
-    return _source(plan, "sr::JoinVector<Algebra>", "1024")
+    return _source(plan, "sr::ReduceVector<Algebra>", "1024")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -178,8 +178,8 @@ def gemv(
         parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
     bad = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
-        "a": address(a), "b": address(x), "c": address(y), "parts": address(parts),
-        "bad": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
+        "a": address(a), "b": address(x), "c": address(y), "partials": address(parts),
+        "errors": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
         "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
         "splits": way.splits, "k_split": way.k_split,
