@@ -22,7 +22,7 @@ ORDER = """
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources closures.solve
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
-    tiled.checkpoint tiled.streamed tiled.stored tiled.solve
+    tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
     files.graph files.file files.columns files.nodes files.dimacs files.edge_list
     files.matrix_market files.networkx files.npy files.npz files.tntp files.formats files
