@@ -231,6 +231,7 @@ class ArraySource(_Readable):
     ) -> None:  # fmt: skip
         self.engine, self.s, self.array, self.original = engine, s, array, original
         self.n, self.dtype, self.undirected = int(array.shape[-1]), array.dtype, undirected
+        self._taken: Array | None = None
 
     @functools.cached_property
     def facts(self) -> Facts:
@@ -242,10 +243,12 @@ class ArraySource(_Readable):
 
         A copy of the entries stays if they are needed to name a cycle or to run again.
         """
-        wide = weights.widen(self.array)
-        if weights.improving and self.original is None:
-            self.original = self.array.copy() if wide is self.array else self.array
-        return wide
+        if self._taken is None:
+            self._taken = weights.widen(self.array)
+            if weights.improving and self.original is None:
+                copied = self._taken is not self.array
+                self.original = self.array if copied else self.array.copy()
+        return self._taken
 
     def read(self, rows: slice, columns: slice) -> Array:
         return self.array[rows, columns].copy()
