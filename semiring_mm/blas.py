@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .cpu import engine as cpu
-from .expressions import evaluate
 from .gpu.views import address
+from .plan import scaled_bools
 from .semirings import Semiring, as_semiring
 from .sparse import is_sparse, multiply_sparse, take_apart
 
@@ -601,20 +601,18 @@ def _multiply(
     if c.size == 0:
         return
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
-    if k == 0:
-        zero, _ = s.identities(c.dtype)
-        if not accumulate:
-            c[...] = zero
-            return
-        a = engine.xp.full((m, 1), zero, c.dtype)  # an empty sum is zero ⊗ zero
-        b = engine.xp.full((1, n), zero, c.dtype)
-        alpha = None
-    if c.dtype.kind == "b":  # a scalar of a packed product scales the operand instead
+    if c.dtype.kind == "b":  # a packed product takes no scalars: they scale an operand before it
         if alpha is not None:
-            a, alpha = engine.xp.asarray(evaluate(s.mul_expr, np.bool_(alpha), a)), None
+            a, alpha = scaled_bools(s, bool(alpha), a), None
         if beta is not None:
-            c[...] = evaluate(s.mul_expr, np.bool_(beta), c)
+            c[...] = scaled_bools(s, bool(beta), c)
             beta = None
+    if k == 0:
+        if accumulate:
+            _join_zero(engine, s, c, beta)
+        else:
+            c[...] = s.identities(c.dtype)[0]
+        return
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
         if n == 1 and (alpha is None or s.commutes):
             engine.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
@@ -629,7 +627,7 @@ def _multiply(
         )
         return
     batch, xp = c.shape[:-2], engine.xp
-    a, b = xp.broadcast_to(a, (*batch, m, k or 1)), xp.broadcast_to(b, (*batch, k or 1, n))
+    a, b = xp.broadcast_to(a, (*batch, m, k)), xp.broadcast_to(b, (*batch, k, n))
     stacks = [_stack(xp, x, len(batch)) for x in ((a, b, c) if arg is None else (a, b, c, arg))]
     if all(x is not None for x in stacks):
         flat: list[Any] = stacks
@@ -643,6 +641,18 @@ def _multiply(
             engine, s, a[i], b[i], c[i], arg=None if arg is None else arg[i], accumulate=accumulate,
             alpha=alpha, beta=beta, precision=precision,
         )  # fmt: skip
+
+
+def _join_zero(engine: Any, s: Semiring, c: Array, beta: Scalar) -> None:
+    """C ← zero ⊕ (β ⊗ C): the product over an empty k is zero, as of matrices without entries."""
+    if c.ndim > 2:
+        for part in c:
+            _join_zero(engine, s, part, beta)
+        return
+    m, n = c.shape
+    none, rows = (engine.xp.zeros(size, np.int32) for size in (0, m + 1))
+    b = engine.xp.empty((0, n), c.dtype)
+    engine.csr_product(s, none.astype(c.dtype), none, rows, b, c, accumulate=True, beta=beta)
 
 
 def _stack(xp: Any, x: Array, axes: int) -> Array | None:
@@ -740,6 +750,10 @@ def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scal
     if not isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
         raise TypeError(f"{name} must be a real number or None, got {value!r}")
     number = value.item() if isinstance(value, np.generic) else value
+    try:
+        float(number)
+    except OverflowError:
+        raise ValueError(f"{name} is larger than float64 holds") from None
     zero, one = s.identities(dtype)
     if dtype.kind in "iu":
         for constant, stored in ((s.zero, zero), (s.one, one)):
@@ -756,7 +770,7 @@ def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scal
             raise ValueError(f"{name} = {number} is not a bool")
         number = number > 0
     else:
-        number = float(number)
+        number, one = float(number), float(one)
     if name == "alpha" and number == one:
         return None
     return number

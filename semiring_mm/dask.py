@@ -40,7 +40,7 @@ from .closures.progress import Progress, Tick, reporter
 from .closures.schedule import Grid, eliminate
 from .closures.sources import DenseSource, EdgeSource, restore, reweight
 from .closures.steps import Improves, Steps
-from .closures.trees import Edges, mend
+from .closures.trees import Edges, best_edges, cyclic_rows, repair_trees
 from .closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from .cpu import engine as cpu
 from .cpu import threads
@@ -738,6 +738,10 @@ class _Task:
         order = np.lexsort((col, row))
         return row[order], col[order], weight[order]
 
+    def graph(self) -> dict[Place, Future]:
+        """The blocks of the weights."""
+        return dict(zip(self.blocks, self.compute(self.blocks.values()), strict=True))
+
     def begin(self, run: _Futures, weights: Weights) -> None:
         where, part, places = self.cluster.where(), self.grid.part, run.places()
         begun = self.compute(
@@ -761,7 +765,7 @@ class _Task:
             else:
                 self.begin(run, weights)
             eliminate(self.grid.count, run, first)
-            return run.result(weights, self.matrix, self.potentials)
+            return run.result(weights, self.matrix, self.potentials, self.graph)
         except BaseException as error:
             run.drop()
             if isinstance(error, Improves):
@@ -911,13 +915,14 @@ class _Futures:
         self.made.clear()
 
     def result(
-        self, weights: Weights, matrix: _Matrix, potentials: NDArray[np.float64] | None
-    ) -> Any:
+        self, weights: Weights, matrix: _Matrix, potentials: NDArray[np.float64] | None,
+        graph: Callable[[], dict[Place, Future]],
+    ) -> Any:  # fmt: skip
         """Dask arrays of what the tiles have become."""
         for k in sorted(self.made):
             self.settle(self.made.pop(k), self.each)
         if self.steps.predecessors:
-            self.mend()
+            self.repair(graph)
         side, part = range(self.grid.count), self.grid.part
         args = {}
         for i in side:
@@ -940,25 +945,25 @@ class _Futures:
         graph = {future.key: future for future in parts.values()}
         return da.Array(graph, name, (sizes, sizes), dtype=dtype)
 
-    def mend(self) -> None:
-        """Make trees of the rows of P where ties have closed a ring."""
-        part, places = self.grid.part, self.places()
-        strips = {
-            (i, i): ([self.tiles[i, j] for j in range(self.grid.count)], part(i))
-            for i in range(self.grid.count)
-        }
-        ringed = self.tasks(_rings, strips, s=self.steps.s)
-        found = [at for at, rings in self.client.gather(ringed).items() if rings]
+    def repair(self, graph: Callable[[], dict[Place, Future]]) -> None:
+        """Make trees of the rows of P in which ties or rounding have closed a cycle."""
+        part, side, s = self.grid.part, range(self.grid.count), self.steps.s
+        strips = {(i, i): ([self.tiles[i, j] for j in side], part(i)) for i in side}
+        cyclic = self.tasks(_has_cycle, strips, s=s)
+        found = [at for at, cycle in self.client.gather(cyclic).items() if cycle]
         if not found:
             return
-        tiles = {(i, j): (self.tiles[i, j], part(i), part(j)) for i, j in places}
-        kept = self.tasks(_best_edges, tiles)
+        blocks = graph()
+        with_graph = {(i, i): (*strips[i, i], [blocks[i, j] for j in side]) for i in side}
+        kept = self.tasks(_best_edges, with_graph, s=s, n=self.grid.n)
         edges = self.client.submit(_by_end, list(kept.values()), self.grid.n, pure=False)
-        rows = self.tasks(_mend, {at: strips[at] for at in found}, s=self.steps.s, edges=edges)
+        del blocks, with_graph
+        rows = self.tasks(_repair, {at: strips[at] for at in found}, s=s, edges=edges)
         args = {
-            (i, j): (self.tiles[i, j], rows[i, i], part(j)) for i, j in places if (i, i) in rows
-        }
-        self.tiles.update(self.tasks(_mended, args))
+            (i, j): (self.tiles[i, j], rows[i, i], part(j))
+            for i, j in self.places() if (i, i) in rows
+        }  # fmt: skip
+        self.tiles.update(self.tasks(_repaired, args))
 
 
 # --- what the workers do ------------------------------------------------------------------------
@@ -1135,51 +1140,41 @@ def _predecessors(at: At, tile: Tile, *, where: _Where) -> Array:
     return p
 
 
-class _Ring(Exception):
-    """There is one in the rows that were looked at."""
-
-
 def _strip(engine: Any, tiles: Sequence[Tile]) -> Tile:
     """Whole rows."""
     d, p = (engine.xp.concatenate(x, axis=1) for x in zip(*tiles, strict=True))
     return d, p
 
 
-def _rings(at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, where: _Where) -> bool:
-    def found() -> Edges:
-        raise _Ring
-
+def _has_cycle(at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, where: _Where) -> bool:
     with where.engine(*at) as engine:
-        d, p = _strip(engine, tiles)
-        try:
-            mend(engine, s, d, p, np.arange(rows.start, rows.stop), found)
-        except _Ring:
-            return True
-    return False
+        own = np.arange(rows.start, rows.stop)
+        return any(True for _ in cyclic_rows(engine, s, *_strip(engine, tiles), own))
 
 
-def _mend(
+def _best_edges(
+    at: At, tiles: Sequence[Tile], rows: slice, blocks: Sequence[Array], *, s: Semiring, n: int,
+    where: _Where,
+) -> Edges:  # fmt: skip
+    with where.engine(*at) as engine:
+        d = engine.to_host(engine.xp.concatenate([x for x, _ in tiles], axis=1))
+    return best_edges(s, n, [(rows.start, np.concatenate(blocks, axis=1), d)])
+
+
+def _by_end(parts: Sequence[Edges], n: int) -> Edges:
+    return Edges.by_end(
+        n, *(np.concatenate([getattr(x, of) for x in parts]) for of in ("start", "end", "weight"))
+    )
+
+
+def _repair(
     at: At, tiles: Sequence[Tile], rows: slice, *, s: Semiring, edges: Edges, where: _Where
 ) -> Array:
     with where.engine(*at) as engine:
         d, p = _strip(engine, tiles)
-        mend(engine, s, d, p, np.arange(rows.start, rows.stop), edges)
+        repair_trees(engine, s, d, p, lambda: edges, np.arange(rows.start, rows.stop))
         return p
 
 
-def _mended(at: At, tile: Tile, rows: Array, columns: slice, *, where: _Where) -> Tile:
+def _repaired(at: At, tile: Tile, rows: Array, columns: slice, *, where: _Where) -> Tile:
     return tile[0], rows[:, columns].copy()
-
-
-def _best_edges(
-    at: At, tile: Tile, rows: slice, columns: slice, *, where: _Where
-) -> tuple[Array, ...]:
-    """The edges that are best paths: they come before all others of a tie."""
-    with where.engine(*at) as engine:
-        d, p = map(engine.to_host, tile)
-    row, col = np.nonzero(p == np.arange(rows.start, rows.stop)[:, np.newaxis])
-    return row + rows.start, col + columns.start, d[row, col]
-
-
-def _by_end(parts: Sequence[tuple[Array, ...]], n: int) -> Edges:
-    return Edges.by_end(n, *(np.concatenate(x) for x in zip(*parts, strict=True)))

@@ -19,7 +19,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Expr", "derivative", "evaluate", "interval", "joins", "may_be_nan", "parse", "to_cuda"]
+__all__ = [
+    "Expr",
+    "derivative",
+    "evaluate",
+    "interval",
+    "joins",
+    "may_be_nan",
+    "parse",
+    "short",
+    "to_cuda",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ _HINTS: dict[type[ast.AST], str] = {
     ast.Not: "write '~' instead of 'not'",
     ast.BoolOp: "write '&' and '|' instead of 'and' and 'or'",
 }
-_MAX_NODES = 200
+_MAX_NODES, _MAX_LENGTH = 200, 10_000
 
 
 @lru_cache(maxsize=512)
@@ -92,22 +102,48 @@ def parse(text: str) -> Expr:
     """
     if not isinstance(text, str):
         raise TypeError(f"an expression is a string such as 'min(a, b)', got {text!r}")
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(
+            f"the expression {short(text)} has {len(text)} characters; at most {_MAX_LENGTH} are "
+            f"accepted"
+        )
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         expr = _canonical(_convert(tree, text))
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"cannot parse the expression {text!r}: {error}") from None
-    if sum(1 for _ in expr.walk()) > _MAX_NODES:
-        raise ValueError(f"the expression {text[:60]!r}... has more than {_MAX_NODES} operations")
+        nodes = sum(1 for _ in expr.walk())
+    except (RecursionError, MemoryError):
+        raise ValueError(
+            f"the expression {short(text)} is nested too deeply: at most {_MAX_NODES} operations "
+            f"are accepted"
+        ) from None
+    except SyntaxError as error:
+        raise ValueError(f"cannot parse the expression {short(text)}: {error.msg}") from None
+    if nodes > _MAX_NODES:
+        raise ValueError(f"the expression {short(text)} has more than {_MAX_NODES} operations")
     return expr
+
+
+def short(text: str) -> str:
+    """The source of an expression, quoted for a message; a long one is cut."""
+    return repr(text) if len(text) <= 80 else f"{text[:60]!r}..."
 
 
 def _convert(node: ast.AST, text: str) -> Expr:
     def refuse(what: str) -> ValueError:
-        return ValueError(f"{what} is not allowed in the expression {text!r}: use {_ALLOWED}")
+        return ValueError(f"{what} is not allowed in the expression {short(text)}: use {_ALLOWED}")
+
+    def constant(value: float | int) -> Expr:
+        try:
+            float(value)
+        except OverflowError:
+            digits = str(abs(value))
+            raise refuse(
+                f"the number {digits[:20]}... of {len(digits)} digits, more than float64 holds,"
+            ) from None
+        return Expr("const", (), value)
 
     def hint(operator: ast.AST) -> ValueError:
-        error = refuse(f"{ast.unparse(node)!r}")
+        error = refuse(short(ast.unparse(node)))
         extra = _HINTS.get(type(operator))
         return ValueError(f"{error}; {extra}") if extra else error
 
@@ -117,11 +153,11 @@ def _convert(node: ast.AST, text: str) -> Expr:
         case ast.Name(id="inf"):
             return Expr("const", (), math.inf)
         case ast.Name(id=name):
-            raise refuse(f"the name {name!r}")
+            raise refuse(f"the name {short(name)}")
         case ast.Constant(value=bool() as value):
             return Expr("const", (), int(value))
         case ast.Constant(value=int() | float() as value):
-            return Expr("const", (), value)
+            return constant(value)
         case ast.BinOp(left=left, op=op, right=right):
             if type(op) not in _BINARY:
                 raise hint(op)
@@ -129,7 +165,7 @@ def _convert(node: ast.AST, text: str) -> Expr:
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _convert(operand, text)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return Expr("const", (), -value)
+            return constant(-value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
             return Expr("const", (), -math.inf)
         case ast.UnaryOp(op=op, operand=operand):
@@ -139,7 +175,7 @@ def _convert(node: ast.AST, text: str) -> Expr:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _BINARY:
             return Expr(_BINARY[type(op)], (_convert(left, text), _convert(right, text)))
         case ast.Compare(ops=ops) if len(ops) > 1:
-            raise refuse(f"the chained comparison {ast.unparse(node)!r} (join two with '&')")
+            raise refuse(f"the chained comparison {short(ast.unparse(node))} (join two with '&')")
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return Expr("if", tuple(_convert(x, text) for x in (test, body, orelse)))
         case ast.Call(func=ast.Name(id="min" | "max" as name), args=args, keywords=[]):
@@ -156,7 +192,7 @@ def _convert(node: ast.AST, text: str) -> Expr:
         case ast.BoolOp():
             raise hint(node)
         case _:
-            raise refuse(f"{ast.unparse(node)!r}")
+            raise refuse(short(ast.unparse(node)))
 
 
 def _canonical(expr: Expr) -> Expr:
@@ -372,12 +408,13 @@ def interval(expr: Expr, a: Interval, b: Interval) -> Interval:
                 return min(lo0, lo1), min(hi0, hi1)
             case "max":
                 return max(lo0, lo1), max(hi0, hi1)
-            case "//":  # x // 0 is 0, as in NumPy
-                largest = max(abs(lo0), abs(hi0))
-                return -largest, largest
-            case "%":
-                largest = max(abs(lo1), abs(hi1))
-                return -largest, largest
+            case "//":  # x // 0 is 0, as in NumPy; the largest quotients are those by 1 and -1
+                ends = [0]
+                ends += [lo0, hi0] if hi1 > 0 else []
+                ends += [-lo0, -hi0] if lo1 < 0 else []
+                return min(ends), max(ends)
+            case "%":  # x % 0 is 0; other remainders are smaller than the divisor, with its sign
+                return min(0, lo1 + 1), max(0, hi1 - 1)
             case _:  # & | ^ stay inside the smallest power of two around both
                 bits = max((x if x >= 0 else ~x).bit_length() for x in (lo0, hi0, lo1, hi1))
                 return (-(1 << bits) if min(lo0, lo1) < 0 else 0), (1 << bits) - 1

@@ -1,6 +1,6 @@
 """How a semiring is computed in a dtype: a pure function of the two and of what the operands hold.
 
-The decisions made here, once, for every verb of the CPU engine:
+The decisions made here, once, for every verb of both engines:
 
 * floating point computes in its own type, 16-bit floats in float32 (each result is rounded once);
 * a minimum that drops NaN is used where no NaN can appear, and NumPy's rule is kept elsewhere;
@@ -25,8 +25,9 @@ from . import expressions as ex
 from .semirings import Semiring, fold_start
 
 __all__ = [
-    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "distributes",
-    "infinite_zero", "make_plan", "mode_of", "needs_facts", "overflow", "scalar_bits",
+    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "can_use_fma",
+    "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan", "mode_of",
+    "needs_facts", "overflow", "scalar_bits", "scaled_bools", "with_keys",
 ]  # fmt: skip
 
 
@@ -135,6 +136,8 @@ def scalar_bits(plan: Plan, value: float | int | None) -> int:
     if plan.missing is not None and value == plan.missing:
         value = plan.infinite
     code = {"f32": "f", "f64": "d", "u64": "Q"}.get(plan.compute, "q")
+    if code == "f":
+        value = _float32(value)
     text = struct.pack(code, value if code in "fd" else int(value))
     return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
@@ -253,14 +256,28 @@ def _float_plan(
         if not semiring.add_kind:
             anything = frozenset(ex._KINDS) - {"nan"}
             keep_nan |= ex.may_be_nan(semiring.add_expr, anything, anything)
-    return Plan(
-        semiring.add_expr,
-        semiring.mul_expr,
-        dtype.name,
-        compute,
-        start=float(fold_start(semiring)),
-        keep_nan=keep_nan,
-    )
+    add, mul = semiring.add_expr, semiring.mul_expr
+    if compute == "f32":
+        add, mul = _in_float32(add), _in_float32(mul)
+    start = float(fold_start(semiring))
+    return Plan(add, mul, dtype.name, compute, start=start, keep_nan=keep_nan)
+
+
+def _in_float32(expr: ex.Expr) -> ex.Expr:
+    """The expression with constants that float32 cannot hold as infinities."""
+    if expr.op == "const":
+        far = math.isinf(_float32(expr.value))
+        return ex.Expr("const", (), _float32(expr.value)) if far else expr
+    return ex.Expr(expr.op, tuple(map(_in_float32, expr.args)), expr.value)
+
+
+def _float32(value: float | int) -> float | int:
+    """The value itself, or an infinity where it rounds to one in float32, as in NumPy."""
+    try:
+        struct.pack("f", value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return value
 
 
 def _numeric_ops(expr: ex.Expr) -> frozenset[str]:
@@ -322,19 +339,23 @@ def bytewise(plan: Plan) -> Plan:
     return replace(plan, compute="i8", codec="mask")
 
 
+def scaled_bools(semiring: Semiring, scale: bool, x: Any) -> Any:
+    """``scale ⊗ x`` for an array of truth values, of NumPy or CuPy."""
+    table = _truth_table(semiring, semiring.mul_expr)
+    return x & False if table.op == "const" else ex.evaluate(table, np.bool_(scale), x)
+
+
 def _truth_table(semiring: Semiring, expr: ex.Expr) -> ex.Expr:
     """The expression in bitwise operations that agrees with `expr` on 0 and 1."""
     table, terms = 0, []
     for a in (0, 1):
         for b in (0, 1):
-            bitwise = ex.BITWISE & _numeric_ops(expr)
-            operands = (np.bool_(a), np.bool_(b)) if bitwise else (np.float64(a), np.float64(b))
-            value = float(ex.evaluate(expr, *operands))
-            if value not in (0.0, 1.0):
+            value = _on_bits(expr, a, b)
+            if value not in (0, 1):
                 raise TypeError(
                     f"{semiring.name} is not closed on bool: with a = {a}, b = {b} the expression "
-                    f"{semiring.add if expr is semiring.add_expr else semiring.mul!r} gives "
-                    f"{value:g}; use lor_land, or a numeric dtype (A.astype(float))"
+                    f"{ex.short(semiring.add if expr is semiring.add_expr else semiring.mul)} "
+                    f"gives {value:g}; use lor_land, or a numeric dtype (A.astype(float))"
                 )
             if value:
                 table |= 1 << (2 * a + b)
@@ -346,6 +367,19 @@ def _truth_table(semiring: Semiring, expr: ex.Expr) -> ex.Expr:
     if not terms:
         return ex.Expr("const", (), 0)
     return functools.reduce(lambda x, y: ex.Expr("|", (x, y)), terms)
+
+
+def _on_bits(expr: ex.Expr, a: int, b: int) -> float:
+    """The value of an expression on truth values: as integers where that has a meaning."""
+    if ex.BITWISE & _numeric_ops(expr):
+        return float(ex.evaluate(expr, np.bool_(a), np.bool_(b)))
+    try:
+        lo, hi = ex.interval(expr, (0, 1), (0, 1))
+        exact = max(-lo, hi) < 1 << 62
+    except ValueError:  # a division, a root, a fraction
+        exact = False
+    number = np.int64 if exact else np.float64
+    return float(ex.evaluate(expr, number(a), number(b)))
 
 
 # --- integers ---------------------------------------------------------------------------------

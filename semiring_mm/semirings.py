@@ -77,7 +77,11 @@ class Semiring:
             value: Any = getattr(self, what)
             if not isinstance(value, (int, float, np.integer, np.floating)):
                 raise TypeError(f"{self.name}.{what} must be a real number, got {value!r}")
-            if math.isnan(value):
+            try:
+                number = float(value)
+            except OverflowError:
+                raise ValueError(f"{self.name}.{what} is larger than float64 holds") from None
+            if math.isnan(number):
                 raise ValueError(f"{self.name}.{what} must be a number, got nan")
             object.__setattr__(self, what, value.item() if hasattr(value, "item") else value)
         if self.domain not in ("any", "nonnegative", "positive", "binary"):
@@ -194,7 +198,10 @@ class Semiring:
             if value == int(value) and info.min <= value <= info.max:
                 return dtype.type(int(value))
         elif dtype.kind == "f" or dtype.name == "bfloat16":
-            return dtype.type(value)
+            with np.errstate(over="ignore"):
+                stored = dtype.type(value)
+            if math.isinf(stored) == math.isinf(value):
+                return stored
         raise TypeError(
             f"{self.name} has {which} = {value:g}, which dtype {dtype} cannot hold: use float32 or "
             f"float64"

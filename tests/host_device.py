@@ -135,13 +135,17 @@ def digest(*parts: str) -> str:
     return hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
 
 
-def guarded(shape: tuple[int, ...], dtype: np.dtype, fill: float) -> np.ndarray:
-    """An array with memory behind it that nobody may touch."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    inside = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, inside + mmap.PAGESIZE)
+def guarded(
+    shape: tuple[int, ...], dtype: np.dtype, fill: float, *, first: bool = False
+) -> np.ndarray:
+    """An array between pages that nobody may touch; it ends at one, or begins there if `first`."""
+    size, page = int(np.prod(shape)) * dtype.itemsize, mmap.PAGESIZE
+    inside = -(-max(size, 1) // page) * page
+    memory = mmap.mmap(-1, inside + 2 * page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + inside), mmap.PAGESIZE, 0)
-    array = np.frombuffer(memory, np.uint8, size, inside - size).view(dtype).reshape(shape)
+    for fence in (start, start + page + inside):
+        ctypes.CDLL(None).mprotect(ctypes.c_void_p(fence), page, 0)
+    begin = page if first else page + inside - size
+    array = np.frombuffer(memory, np.uint8, size, begin).view(dtype).reshape(shape)
     array[...] = fill
     return array

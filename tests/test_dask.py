@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import test_trees
 
 import semiring_mm as sm
 from semiring_mm.closures.paths import NO_PREDECESSOR
@@ -139,12 +140,21 @@ def trees(s, w, d, p):
         assert (before == i).all()
 
 
-def test_ties_are_mended_into_trees(client):
+def test_ties_are_repaired_into_trees(client):
     """All edges are equally wide: in blocks the predecessors of many nodes form rings."""
     w = np.where(graph(60, 3, density=0.15) < INF, 5.0, -INF)
     d, p = sd.closure(client, w, "max_min", tile=16, return_predecessors=True)
     same(d, sm.closure(w, "max_min"))
     trees(sm.semirings["max_min"], w, d.compute(), p.compute())
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_cycles_of_weight_zero_that_round(client, lazy):
+    weights, there = test_trees.tenths(2)
+    w = test_trees.matrix(weights, there, np.float64)
+    graph = da.from_array(w, 7) if lazy else w
+    d, p = sd.apsp(client, graph, return_predecessors=True, tile=8)
+    test_trees.check(w, d.compute(), p.compute(), best=test_trees.exact(weights, there))
 
 
 def test_what_a_graph_may_be(client):

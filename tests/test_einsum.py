@@ -113,6 +113,7 @@ SHAPES = [
     ("bij,bjk->bik", (3, 5, 4), (3, 4, 2)), ("...ij,...jk->...ik", (2, 3, 5, 4), (3, 4, 2)),
     ("...ij,jk->...ik", (2, 3, 5, 4), (4, 2)), ("i...,i...", (4, 2, 3), (4, 1, 3)),
     ("ijab,abkl->ijkl", (2, 3, 4, 5), (4, 5, 3, 2)),
+    ("ijab,bakl->ijkl", (2, 3, 4, 5), (5, 4, 3, 2)), ("iabc,cabj->ji", (2, 3, 4, 5), (5, 3, 4, 2)),
     ("ij,jk,kl,lm->im", (2, 3), (3, 4), (4, 5), (5, 2)),
     ("ij,jk,kl,lm->mi", (2, 3), (3, 4), (4, 5), (5, 2)), ("ii", (4, 4)), ("iij->ji", (3, 3, 4)),
     ("iiijj->ij", (2, 2, 2, 3, 3)), ("ij->", (4, 5)), ("...j->...", (2, 3, 4)), ("ij->ji", (2, 3)),
@@ -241,6 +242,10 @@ def test_no_edge_stays_no_edge_in_integers():
     assert_array_equal(sm.einsum("i,i->i", x, y, semiring="min_plus"), [top, top, top, 3])
     assert_array_equal(sm.einsum("i->", x, semiring="min_plus"), 1)
     assert sm.einsum("i->", x[:1], semiring="min_plus") == top
+    x, y = np.array([127, 100], np.int8), np.array([30, 26], np.int8)  # 127 + 30 is no overflow
+    for subscripts, a, b in (("i,i->i", x, y), ("i,ij->ij", x, y[:, None])):
+        found = sm.einsum(subscripts, a, b, semiring="min_plus")
+        assert_array_equal(found.ravel(), [127, 126])
 
 
 @pytest.mark.parametrize("dtype", ["f2", "bfloat16"])

@@ -7,6 +7,7 @@ from numpy.testing import assert_array_equal
 from reference import BFLOAT16, BOOL
 
 import semiring_mm as sm
+from semiring_mm.cpu import engine as cpu
 
 inf, nan = np.inf, np.nan
 CASES = [
@@ -44,6 +45,24 @@ def test_gemm_scales_and_joins(name, dtype):
                 assert result.dtype == dtype
                 assert_array_equal(result, expected, err_msg=f"{(m, k, n, alpha, beta)}")
         assert_array_equal(c, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "k", "beta"),
+    [("plus_times", "i4", 7000, 2), ("plus_times", "f8", 7000, 2), ("min_plus", "f4", 7000, -2),
+     ("max_plus", "i8", 7000, 2), ("lor_land", "?", 20_000, False)],
+)  # fmt: skip
+def test_scalars_count_once_over_a_k_of_several_slabs(name, dtype, k, beta, monkeypatch):
+    monkeypatch.setattr(cpu, "blas_wins", lambda: False)  # whose k is its own
+    rng, algebra = np.random.default_rng(3), reference.ALGEBRAS[name]
+    a, b, c = (rng.integers(0, 2, s).astype(dtype) for s in ((5, k), (k, 6), (5, 6)))
+    a[:, 100:] = 0  # so that C counts beside a long sum
+    alpha = np.dtype(dtype).type(3)
+    terms = algebra.mul(algebra.mul(alpha, a)[:, :, None], b)
+    joined = algebra.add(algebra.add.reduce(terms, 1), algebra.mul(np.dtype(dtype).type(beta), c))
+    assert_array_equal(sm.gemm(alpha, a, b, beta, c, semiring=name), joined)
+    found = sm.gemv(alpha, a, b[:, 0], beta, c[:, 0], semiring=name)
+    assert_array_equal(found, joined[:, 0])
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)
@@ -195,6 +214,45 @@ def test_over_an_empty_k_only_c_is_left(name):
     assert_array_equal(sm.gemv(5, a, b[:, 0], 2, c[:, 0], semiring=name), expected[:, 0])
 
 
+@pytest.mark.parametrize(
+    ("mul", "zero", "one"),
+    [("abs(a - b)", inf, 0), ("a + b + 1", inf, -1), ("a - b", inf, 0), ("a * b + 1", 5, 1)],
+)
+def test_the_product_over_an_empty_k_is_zero_whatever_its_square_is(mul, zero, one):
+    s = sm.Semiring("odd", "min(a, b)", mul, zero, one)
+    c = np.arange(6.0).reshape(3, 2)
+    for batch in ((), (2,), (2, 3)):
+        a, b, z = np.empty((3, 0)), np.empty((*batch, 0, 2)), np.broadcast_to(c, (*batch, 3, 2))
+        assert_array_equal(sm.matmul(a, b, s), np.full(z.shape, zero))
+        expected = np.minimum(zero, eval(mul, {"a": one, "b": z, "abs": abs}))
+        assert_array_equal(sm.gemm(7, a, b, one, z, semiring=s), expected)
+    assert_array_equal(sm.gemv(7, a, np.empty(0), one, c[:, 0], semiring=s), expected[0, 0, :, 0])
+
+
+def test_scalars_of_truth_values_keep_to_the_table():
+    x = np.array([[True, False], [True, True]])
+    for name in ("lor_land", "max_times", "min_max"):
+        for scale in (True, False):
+            exact = reference.general(name, scale, x, x, scale, x)
+            result = sm.gemm(scale, x, x, scale, x, semiring=name)
+            assert_array_equal(result.view(np.uint8), exact.view(np.uint8))
+    for alpha, beta in ((True, None), (None, True)):  # 1 + 1 is 2: this is refused as matmul is
+        with pytest.raises(TypeError, match="min_plus is not closed on bool"):
+            sm.gemm(alpha, x, x, beta, None if beta is None else x, semiring="min_plus")
+
+
+def test_scalars_beyond_float32_are_infinite_there():
+    x = np.ones((2, 2), "f4")
+    for value in (1e300, -1e300):
+        for result in (
+            sm.gemm(value, x, x, semiring="min_plus"),
+            sm.gemm(None, x, x, value, x, semiring="plus_times"),
+            sm.gemv(value, x, x[0], semiring="min_plus"),
+            sm.matmul(x, x, sm.Semiring("far", "min(a, b)", f"a + b + {value}", inf, 0)),
+        ):
+            assert_array_equal(result, np.full(result.shape, np.sign(value) * inf, "f4"))
+
+
 def test_nan_in_c_is_kept():
     c = np.zeros((30, 40), "f4")
     c[3, 5] = c[29, 39] = nan
@@ -270,6 +328,7 @@ TWO, VECTOR = np.ones((2, 2)), np.ones(2)
         (lambda: sm.gemm(np.complex64(1), TWO, TWO), TypeError, "alpha must be a real number"),
         (lambda: sm.gemm(VECTOR, TWO, TWO), TypeError, "alpha must be a real number or None"),
         (lambda: sm.gemm(1, TWO, TWO, "x", TWO), TypeError, "beta must be a real number"),
+        (lambda: sm.gemm(10**400, TWO, TWO), ValueError, "alpha is larger than float64 holds"),
         (lambda: sm.gemm(0.5, TWO.astype("i4"), TWO.astype("i4")), ValueError,
          "alpha = 0.5 is not a int32"),
         (lambda: sm.gemm(300, TWO.astype("u1"), TWO.astype("u1")), ValueError,

@@ -165,6 +165,24 @@ def test_no_edge_stays_no_edge(name, sign, dtype):
 
 
 @pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "i1"), ("max_plus", "i1"), ("min_plus", "u1"), ("max_plus", "i2"),
+     ("min_plus", "i8")],
+)  # fmt: skip
+def test_sums_at_the_ends_of_the_type_computed_in(name, dtype):
+    """Sums of the largest entries are no infinity, and infinity plus the least of them is one.
+
+    A type of b bits takes entries to 2^(b - 4); beyond, the next one does.
+    """
+    bits, missing = np.iinfo(dtype).bits, missing_of(name, dtype)
+    for most in (2 ** (bits - 4), 2 ** (bits - 3)):
+        values = {most, most - 1, 0, missing} | ({-most, 1 - most} if dtype[0] == "i" else set())
+        a = np.array(sorted(values), dtype)[:, None]
+        check(name, dtype, a, a.T)
+        check(name, dtype, a, a[:1], lambda x, y: sm.matmul(x, y[0], name)[:, None])
+
+
+@pytest.mark.parametrize(
     ("name", "dtype", "left", "right"),
     [
         ("min_plus", "i1", 100, 27), ("min_plus", "i4", 2**31 - 2, 1), ("min_plus", "u1", 250, 5),
@@ -270,3 +288,100 @@ def test_powers_are_walks(a, k):
         rows = reference.exact_product(min, lambda x, y: x + y, inf, 2**31 - 1, walk, matrix)
         walk = np.array([[2**31 - 1 if x == inf else x for x in row] for row in rows], "i4")
     assert_array_equal(sm.matrix_power(matrix, k, "min_plus"), walk)
+
+
+# --- every operation of the language, on every pair of extreme operands --------------------------
+
+EXACT = {
+    "a // b": lambda a, b: a // b if b else 0,
+    "a % b": lambda a, b: a % b if b else 0,
+    "abs(a) + b * -a": lambda a, b: abs(a) + b * -a,
+    "a | b": lambda a, b: a | b,
+    "~~a ^ b": lambda a, b: a ^ b,
+    "min(a, b + 1) if a < b else max(a, b)": lambda a, b: min(a, b + 1) if a < b else max(a, b),
+    "(a >= b) + 2 * (a == b)": lambda a, b: (a >= b) + 2 * (a == b),
+}
+
+
+def extremes(dtype):
+    info = np.iinfo(dtype)
+    found = [info.min, info.min + 1, 0, 1, info.max - 1, info.max]
+    return np.array(found + [-1, -2] * (info.min < 0), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i8", "u8"])
+@pytest.mark.parametrize("mul", EXACT)
+def test_every_operation_is_exact_or_refused_on_extreme_operands(mul, dtype):
+    """A division that the processor traps on would end the process; nothing wraps."""
+    x, info, f = extremes(dtype), np.iinfo(dtype), EXACT[mul]
+    semiring = sm.Semiring("extreme", "max(a, b)", mul, 0, 0)
+    operands = [(x, x)]
+    if mul in ("a // b", "a % b") and dtype == "i8":  # narrower ones divide in a wider type
+        operands += [(x[:1], x[-2:-1]), (x[:1], x[2:3]), (x[1:2], x[-2:-1])]
+    for left, right in operands:
+        exact = [[f(a, b) for b in right.tolist()] for a in left.tolist()]
+        fits = all(info.min <= e <= info.max for row in exact for e in row)
+
+        def by_product(a, b):
+            return sm.matmul(a[:, None], b[None], semiring)
+
+        def by_vectors(a, b):
+            a = np.repeat(a[:, None], 5, 1)
+            return np.stack([sm.gemv(None, a, np.full(5, y), semiring=semiring) for y in b], 1)
+
+        for product in (by_product, by_vectors):
+            try:
+                result = product(left, right)
+            except OverflowError:
+                assert not fits or dtype != "i1"
+                continue
+            assert fits
+            assert result.tolist() == exact
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i8"])
+@pytest.mark.parametrize("mul", ["a // b", "a % b"])
+@pytest.mark.parametrize(("add", "zero"), [("min(a, b)", inf), ("max(a, b)", -inf)])
+def test_no_edge_may_meet_any_divisor(add, zero, mul, dtype):
+    """⊗ is computed before "no edge" annihilates; -inf is the least integer."""
+    semiring = sm.Semiring("divided", add, mul, zero, 1)
+    missing = semiring.identities(dtype)[0]
+    row = np.array([-1, 0, 1, 7, missing], dtype)
+    left, right, none = np.full((1, 2), missing), np.stack([row, row]), np.full((1, 5), missing)
+    assert_array_equal(sm.matmul(left, right, semiring), none)
+    assert_array_equal(sm.matmul(right.T, left.T, semiring), none.T)
+    assert_array_equal(sm.gemv(None, right.T, left[0], semiring=semiring), none[0])
+    assert_array_equal(sm.gemm(-1, left, right, -1, none, semiring=semiring), none)
+
+
+def test_sparse_entries_may_be_divided_by_anything():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    semiring = sm.Semiring("shares", "a + b", "a // b if b else 0", 0, 1)
+    dense, b = np.diag(extremes("i2")), np.array([[-3], [0], [7], [-3], [1], [2], [5], [-2]], "i2")
+    for form in (scipy_sparse.csr_array, scipy_sparse.dia_array):
+        for right in (b, b.repeat(5, 1)):
+            result = sm.matmul(form(dense), right, semiring)
+            assert_array_equal(result, sm.matmul(dense, right, semiring))
+    least = np.full((1, 1), -(2**63))
+    for form in (scipy_sparse.csr_array, scipy_sparse.dia_array):
+        with pytest.raises(OverflowError):
+            sm.matmul(form(least), np.full((1, 1), -1), semiring)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "?"])
+def test_every_operation_ends_on_extreme_floats_and_truth_values(dtype):
+    info = np.finfo("f4" if dtype == "?" else dtype)
+    x = np.array([0, -0.0, info.tiny, -info.max, info.max, inf, -inf, np.nan], dtype)
+    texts = [
+        *EXACT, "a / b", "exp(a) + b", "log(a) + b", "log1p(a) + b", "expm1(a) + b", "sqrt(a) + b",
+        "logaddexp(a, b)",
+    ]  # fmt: skip
+    for text in texts:
+        semiring = sm.Semiring("extreme", "max(a, b)", text, 0, 1)
+        try:
+            result = sm.matmul(x[:, None], x[None], semiring)
+        except TypeError:
+            assert dtype == "?" or "&" in text or "|" in text or "^" in text
+            continue
+        assert result.shape == (8, 8)
+        assert result.dtype == x.dtype

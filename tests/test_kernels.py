@@ -4,6 +4,7 @@ The device is :class:`host_device.HostDevice`, which compiles ``kernels/*.cuh`` 
 what a device would refuse. Operands lie within poison, so that a read beyond one shows.
 """
 
+import math
 import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -139,7 +140,7 @@ def poison(name, dtype):
     return nan
 
 
-LAYOUTS = ("C", "F", "odd", "padded", "strided", "reversed")
+LAYOUTS = ("C", "F", "odd", "padded", "strided", "reversed", "apart")
 
 
 def lay(x, how, fill):
@@ -158,6 +159,10 @@ def lay(x, how, fill):
             y = guarded((*batch, 2 * m, 3 * n), x.dtype, fill)[..., ::2, 1::3]
         case "reversed":
             y = guarded((*batch, m, n), x.dtype, fill)[..., ::-1, ::-1]
+        case "apart":  # one matrix of a stack is aligned, the next one is not
+            wide, count = n // 16 * 16 + 32, math.prod(batch)
+            y = guarded((-(-count // 16) * 16, m * wide + 1), x.dtype, fill)
+            y = y[:count, :-1].reshape(*batch, m, wide)[..., :n]
     y[...] = x
     return y
 
@@ -361,6 +366,25 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
         assert f"sr::{tile.struct()}" in product
 
 
+@pytest.mark.usefixtures("small_tiles")
+def test_more_rows_of_tiles_than_a_group_of_them_has():
+    rng = np.random.default_rng(1)
+    a, b = (reference.small(rng, "min_plus", s, np.dtype("f4")) for s in ((147, 5), (5, 70)))
+    check("min_plus", multiply("min_plus", a, b), reference.product("min_plus", a, b))
+
+
+def test_the_same_strides_at_another_alignment():
+    """A launch is prepared for what lies at the same place within 32 bytes."""
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(0, 9, s).astype("f4") for s in ((40, 68), (64, 68)))
+    c = np.empty((40, 40), "f4")
+    known = known_of("min_plus", a, b, c)
+    for x, y, z in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]:
+        left, right, out = a[:, x : x + 64], b[:, y : y + 32], c[:, z : z + 32]
+        engine.product(sm.semirings["min_plus"], left, right, out, known=known)
+        assert_array_equal(out, (left[:, :, None] + right).min(1))
+
+
 CASES = [
     ("plus_times", "f4"), ("plus_times", "i4"), ("min_plus", "f8"), ("min_plus", "i4"),
     ("min_plus", "u2"), ("max_plus", "f2"), ("max_plus", BFLOAT16), ("min_plus", "i2"),
@@ -432,7 +456,7 @@ def test_stacks(name, dtype, whole, monkeypatch):
         for s in ((3, 18, k), (3, k, 20), (3, 18, 20))
     )
     expected = reference.product(name, a, b)
-    for how in ("CCC", "FFs", "ror"):
+    for how in ("CCC", "FFs", "ror", "aaa"):
         check(name, multiply(name, a, b, how=how), expected)
     check(name, multiply(name, a, b, c), reference.general(name, None, a, b, None, c))
     fixed = np.broadcast_to(b[1], b.shape)  # one matrix for the whole stack
@@ -568,6 +592,19 @@ def test_a_result_that_does_not_fit_is_an_error(name, value):
         multiply(name, a, b, known=None)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("min_plus", "i1"), ("max_plus", "i2"), ("min_plus", "i8")]
+)
+@pytest.mark.usefixtures("small_tiles")
+def test_sums_at_the_ends_of_the_type_computed_in(name, dtype):
+    """Sums of the largest entries are no infinity, and infinity plus the least of them is one."""
+    dtype, most = np.dtype(dtype), 2 ** (np.iinfo(dtype).bits - 4)
+    far = reference.stored(name, ALGEBRAS[name].zero, dtype)
+    a = np.array([[most, -most, 0, far]], dtype).T
+    check(name, multiply(name, a, a.T), reference.product(name, a, a.T))
+    check(name, apply(name, a, a[:1, 0]), reference.matmul(name, a, a[:1, 0]))
+
+
 OWN = {
     "mixed": ("min(a, b)", "a * 2 + b / 2", lambda a, b: a * 2 + b / 2, np.min, inf),
     "compared": ("max(a, b)", "(a > b) + (a == b)", lambda a, b: 1.0 * (a >= b), np.max, -inf),
@@ -682,8 +719,12 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     b = whole(rng, (40, 66), dtype, precision, right=True)
     c = whole(rng, (3, 65, 66), dtype, precision)
     both = np.stack([reference.product(name, x, b) for x in a])
-    shared = multiply(name, a, np.broadcast_to(b, (3, *b.shape)), known=None, precision=precision)
-    check(name, shared, both)
+    shared = np.empty(c.shape, dtype)
+    fixed = np.broadcast_to(b, (3, *b.shape))  # one matrix in memory
+    for how in ("C", "apart"):
+        left = lay(a, how, poison(name, dtype))
+        engine.product(sm.semirings[name], left, fixed, shared, precision=precision)
+        check(name, shared, both)
     two = {} if dtype == BOOL else {"alpha": 2.0, "beta": -1.0}
     result = multiply(name, a[0], b, c[0], known=None, precision=precision, **two)
     check(name, result, reference.general(name, two.get("alpha"), a[0], b, two.get("beta"), c[0]))
@@ -847,6 +888,23 @@ def test_gemv_of_every_semiring_and_every_dtype():
 
     cases = [case for case in EVERY if case[0] == "min_plus" or case[1] == np.dtype("f4")]
     on_all_cores(run, [*cases, *(case for case in EVERY if case[1] == BOOL)])
+
+
+@pytest.mark.parametrize("how", ["C", "F"])
+@pytest.mark.parametrize(("name", "dtype"), [("plus_times", "f4"), ("max_plus", "f8")])
+def test_gemv_in_parts(name, dtype, how, monkeypatch):
+    """Of k; another kernel joins them."""
+    monkeypatch.setattr("semiring_mm.gpu.vector._SMALL", 0)
+    rng = np.random.default_rng(20)
+    a, x, y = (rng.integers(-1, 2, s).astype(dtype) for s in ((3, 40_000), (40_000,), (3,)))
+    matrix = lay(a, how, nan)
+    HOST.launched.clear()
+    check(name, apply(name, matrix, x), reference.matmul(name, a, x))
+    result = apply(name, matrix, x, y, alpha=2.0, beta=3.0)
+    assert sum("sr::JoinVector<" in text for text in HOST.launched) == 2
+    algebra = ALGEBRAS[name]
+    terms = algebra.add.reduce(algebra.mul(a, x), 1)
+    check(name, result, algebra.add(algebra.mul(2, terms), algebra.mul(3, y)).astype(dtype))
 
 
 @pytest.mark.parametrize(

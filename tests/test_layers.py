@@ -22,8 +22,8 @@ ORDER = """
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources closures.solve
     closures.memory
-    tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.checkpoint
-    tiled.streamed tiled.stored tiled.solve
+    tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
+    tiled.checkpoint tiled.streamed tiled.stored tiled.solve
     sparse blas strassen einsum files
     graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
     graphs.apsp graphs.search

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import functools
 import importlib.util
 import itertools
 import json
@@ -25,7 +26,7 @@ from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
-from semiring_mm.tiled import stored, stores, streamed
+from semiring_mm.tiled import checkpoint, results, stored, stores, streamed
 from semiring_mm.tiled.checkpoint import Checkpoint
 from semiring_mm.tiled.timeline import Timeline
 
@@ -404,7 +405,9 @@ solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, t
 """
     )
     final, ends = tmp_path / f"d.{kind}", []
-    for life in (30, int(np.random.default_rng().integers(20, 100)), 10_000):
+    seed = int(os.environ.get("KILL_SEED", np.random.SeedSequence().entropy % 2**32))
+    print(f"KILL_SEED={seed}")  # shown when the test fails
+    for life in (30, int(np.random.default_rng(seed).integers(20, 100)), 10_000):
         command = [sys.executable, "-c", script, str(life), str(bool(ends))]
         run = subprocess.run(command, capture_output=True, text=True)
         ends.append(run.returncode)
@@ -412,10 +415,10 @@ solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, t
     assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0], run.stderr
     i, j = np.ogrid[:200, :200]
     w = ((i % 64 * 15 + j % 67 * 14) % 251 + 1).astype(np.float32)
-    d = stores.open_result(final)[:, :]
+    d = results.open_result(final)[:, :]
     np.testing.assert_array_equal(d, sm.apsp(w))
     if trees:
-        walks.check_paths(w, d, stores.open_result(tmp_path / "p.npy")[:, :])
+        walks.check_paths(w, d, results.open_result(tmp_path / "p.npy")[:, :])
 
 
 @pytest.mark.parametrize("kind", DISKS)
@@ -478,8 +481,8 @@ def test_a_state_speaks_of_data_that_are_on_the_disk(tmp_path, monkeypatch):
 
 
 def test_a_disk_that_is_too_small_is_told_before_any_work(tmp_path, monkeypatch):
-    usage = stores.shutil.disk_usage(tmp_path)._replace(free=100)
-    monkeypatch.setattr(stores.shutil, "disk_usage", lambda _: usage)
+    usage = results.shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(results.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(OSError, match=r"takes 1.64e-05 GB in .* and 1e-07 GB are free") as error:
         solve(graph(64), (tmp_path / "d.npy", None))
     assert error.value.errno == errno.ENOSPC
@@ -489,10 +492,10 @@ def test_a_disk_that_is_too_small_is_told_before_any_work(tmp_path, monkeypatch)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_disk_that_gets_full(tmp_path, monkeypatch):
     """Writing to /dev/full fails as to a full disk."""
-    monkeypatch.setattr(stores, "sync", lambda path: None)  # /dev/full has no disk to wait for
+    monkeypatch.setattr(stores, "sync_file", lambda path: None)  # /dev/full has no disk to wait for
     w = graph(100)
     out = tmp_path / "d.zarr"
-    chunk = stores.part_of(out) / "c" / "1" / "2"
+    chunk = results.part_of(out) / "c" / "1" / "2"
     aside = tmp_path / "chunk"
 
     def fill(done, parts=None):
@@ -575,9 +578,12 @@ def test_a_state_of_another_run(tmp_path):
         with pytest.raises(ValueError, match=r"is no state of an unfinished run .* begin again"):
             solve(w, (out, None), resume=True)
     state.file.write_text(good)
-    part = stores.part_of(out)
+    part = results.part_of(out)
     np.save(tmp_path / "x.npy", np.zeros((3, 3)))
     (tmp_path / "x.npy").replace(part)
+    with pytest.raises(ValueError, match=r"the description of .* has changed since it was written"):
+        solve(w, (out, None), resume=True)
+    part.with_name("d.npy.part.sums").unlink()
     with pytest.raises(ValueError, match=r"holds float64 of shape \(3, 3\)"):
         solve(w, (out, None), resume=True)
 
@@ -617,7 +623,7 @@ def test_rectangles_of_a_store(tmp_path, kind):
     if kind == "memory":
         store = stores.HostStore(np.zeros_like(whole))
     else:
-        store = stores.create(path, whole.shape, whole.dtype, 16)
+        store = results.create(path, whole.shape, whole.dtype, 16)
     for i, j in itertools.product(range(0, 30, 16), range(0, 50, 16)):
         at = slice(i, min(i + 16, 30)), slice(j, min(j + 16, 50))
         store.write(*at, whole[at])
@@ -629,8 +635,8 @@ def test_rectangles_of_a_store(tmp_path, kind):
     store.close()
     if kind != "memory":
         assert not path.exists()
-        stores.publish(path)
-        np.testing.assert_array_equal(stores.open_result(path)[:, :], whole)
+        results.publish(path)
+        np.testing.assert_array_equal(results.open_result(path)[:, :], whole)
 
 
 def test_a_chunk_is_whole(tmp_path):
@@ -866,6 +872,170 @@ def test_files_hold_no_bfloat16(tmp_path):
     with pytest.raises(TypeError, match="files hold no bfloat16; give the graph in float32"):
         sm.apsp(np.ones((9, 9), ml_dtypes.bfloat16), out=tmp_path / "d.npy")
     assert not list(tmp_path.iterdir())
+
+
+# Damage
+
+
+def flip(path, at, bit):
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+def test_any_flipped_byte_of_a_state_is_refused(tmp_path, lifted):
+    source = DenseSource(semirings["min_plus"], w := graph(40, np.float64))
+    source = source.reweighted(np.zeros(40)) if lifted else source
+    out = tmp_path / "d.npy"
+    with pytest.raises(KeyboardInterrupt):
+        solve(w, (out, None), source=source, tile=8, tick=interrupt(30))
+    state = Checkpoint.load(out)
+    size, rng = state.file.stat().st_size, np.random.default_rng(0)
+    for at, bit in zip(range(size), rng.integers(0, 8, size).tolist(), strict=True):
+        flip(state.file, at, bit)
+        with pytest.raises(ValueError, match="has changed since it was written; remove it and"):
+            Checkpoint.load(out)
+        flip(state.file, at, bit)
+    assert Checkpoint.load(out) == state
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"phase": "finish"}, {"phase": "load", "step": 1}, {"phase": "publish", "step": 4},
+        {"phase": 7}, {"step": 5}, {"step": -1}, {"step": 1.5}, {"step": True}, {"step": None},
+        {"tile": 0}, {"tile": -256}, {"tile": "32"}, {"tile": 31}, {"tile": 64, "step": 0},
+        {"task": []}, {"extra": None}, {"extra": {}}, {"extra": {"potentials": ""}},
+    ],
+)  # fmt: skip
+def test_states_out_of_range(tmp_path, wrong):
+    """Fields that no run has written, under a hash that is right."""
+    w = graph(100)
+    out, state = begun(tmp_path, w)
+    fields = checkpoint.unseal(state.file.read_text())
+    state.file.write_text(checkpoint.seal({**fields, **wrong}))
+    before = results.part_of(out).read_bytes()
+    with pytest.raises(ValueError, match=r"resume: .*(remove|give that one)"):
+        solve(w, (out, None), resume=True)
+    assert results.part_of(out).read_bytes() == before
+
+
+@pytest.mark.parametrize("phase", ["steps", "publish"])
+@pytest.mark.parametrize("kind", DISKS)
+def test_flipped_bytes_of_tiles_are_refused(tmp_path, monkeypatch, kind, phase):
+    """Anywhere in distances, predecessors, checksums and descriptions; nothing is changed then."""
+    n = 70 if kind == "npy" else 64  # what a chunk has behind the edge is no part of the matrix
+    w, out = graph(n, np.int8, lo=1, hi=9), places(kind, tmp_path, np.empty(0), True)
+    run = functools.partial(solve, w, out, predecessors=True)
+    stopped(monkeypatch, lambda: run(tile=32), phase)
+    rng = np.random.default_rng(seed := 0)
+    files = sorted(x for x in tmp_path.rglob("*") if x.is_file() and x.suffix != ".json")
+    files += [] if kind == "npy" else sorted(tmp_path.rglob("zarr.json"))
+    skipped = f"/d.{kind}." if phase == "steps" else "/d.work."  # written at last; used up
+    files = [x for x in files if skipped not in str(x)]
+    for path in files:
+        size = path.stat().st_size
+        for at, bit in zip(rng.integers(0, size, 4), rng.integers(0, 8, 4), strict=True):
+            flip(path, at, bit)
+            with pytest.raises(ValueError, match="has changed since it was written"):
+                run(resume=True), pytest.fail(f"{path}, byte {at}, bit {bit}, seed {seed}")
+            flip(path, at, bit)
+    d, p = run(resume=True)
+    walks.check_paths(w, d, p, zero=127)
+    assert sorted(x.name for x in tmp_path.iterdir()) == [f"d.{kind}", f"p.{kind}"]
+
+
+def test_a_tile_that_is_gone_and_checksums_that_are_taken_away(tmp_path):
+    w, out = graph(100), tmp_path / "d.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        solve(w, (out, None), tile=32, tick=interrupt(30))
+    chunk = results.part_of(out) / "c" / "2" / "1"
+    chunk.rename(tmp_path / "aside")
+    with pytest.raises(ValueError, match=r"tile \(2, 1\) of .* has changed since"):
+        solve(w, (out, None), resume=True)
+    (tmp_path / "aside").rename(chunk)
+    (tmp_path / "d.zarr.part.sums").unlink()
+    d, _ = solve(w, (out, None), resume=True)
+    np.testing.assert_array_equal(d, sm.apsp(w))
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_flipped_bytes_of_a_product_are_refused(tmp_path, monkeypatch, kind):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 9, (70, 50)), rng.integers(0, 9, (50, 90))
+    out, part = tmp_path / f"c.{kind}", results.part_of(tmp_path / f"c.{kind}")
+    run = functools.partial(stored.multiply_streamed, semirings["plus_times"], a, b, out=out)
+    for phase in ("steps", "publish"):
+        stopped(monkeypatch, lambda: run(tile=32, resume=phase == "publish"), phase)  # noqa: B023
+        tile = part if kind == "npy" else part / "c" / "0" / "1"
+        flip(tile, 900, 3)
+        with pytest.raises(ValueError, match=r"tile \(0, \d\) of .* has changed since"):
+            run(resume=True)
+        flip(tile, 900, 3)
+    np.testing.assert_array_equal(run(resume=True)[:, :], a @ b)
+
+
+def test_checksums():
+    """One for each content: any word, any place of it; of every size and layout."""
+    rng = np.random.default_rng(0)
+    block = rng.integers(0, 256, (40, 700), dtype=np.uint8)
+    seen = {results.checksum(block)}
+    for at in rng.integers(0, block.size, 200):
+        changed = block.copy()
+        changed.flat[at] ^= 1 << rng.integers(8)
+        seen.add(results.checksum(changed))
+    seen.add(results.checksum(block[::-1]))  # lines in another order
+    pages = np.arange(2048, dtype=np.uint64).reshape(4, 512)
+    seen |= {results.checksum(pages), results.checksum(pages[[1, 0, 2, 3]])}
+    seen |= {results.checksum(pages[:, ::-1])}
+    assert len(seen) >= 200
+    assert results.checksum(block) == results.checksum(np.asfortranarray(block))
+    assert results.checksum(block[:, :0]) == results.checksum(block[:0])
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs the names of open files")
+@pytest.mark.parametrize("kind", DISKS)
+def test_data_reach_the_disk_before_their_state_and_their_name(tmp_path, monkeypatch, kind):
+    events, fsync = [], os.fsync
+    store = {"npy": stores.NpyStore, "zarr": stores.ZarrStore}[kind]
+    write = store.write
+
+    def noted_fsync(file):
+        fsync(file)
+        events.append(("fsync", os.readlink(f"/proc/self/fd/{file}"), None))
+
+    def noted_write(self, rows, columns, block):
+        write(self, rows, columns, block)
+        for x in [out] if kind == "npy" else [x for x, *_ in self._chunks(rows, columns)]:
+            path = results.part_of(out) if kind == "npy" else x
+            events.append(("write", str(path), str(path.parent)))
+
+    for name in ("rename", "replace"):
+        call = getattr(os, name)
+        noted = lambda a, b, call=call: (call(a, b), events.append(("name", str(a), str(b))))  # noqa: E731
+        monkeypatch.setattr(os, name, noted)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(store, "write", noted_write)
+    out = tmp_path / f"d.{kind}"
+    solve(graph(70), (out, None), tile=32, checkpoint=99)
+    last = max(at for at, x in enumerate(events) if x[0] == "write")
+    dirty = {x for what, *paths in events if what == "write" for x in paths}
+    names = [at for at, x in enumerate(events) if x[0] == "name" and ".zarr.part/" not in x[1]]
+    assert names[-2] > last
+    assert [events[at][2] for at in names[-2:]] == [f"{out}.part.json", str(out)]
+    synced = {x[1] for x in events[last : names[-2]] if x[0] == "fsync"}
+    assert dirty - {str(tmp_path)} <= synced  # the result before the state that speaks of it,
+    for at, after in itertools.pairwise([*names, len(events)]):
+        source, target = events[at][1:]
+        if target.endswith(".json"):  # the state before its name, and the folder after each
+            assert ("fsync", source, None) in events[:at]
+        assert ("fsync", str(tmp_path), None) in events[at:after]
+    if kind == "zarr":
+        part = results.part_of(out)
+        made = {x[1] for x in events[: names[1]] if x[0] == "fsync"}
+        assert {str(part), str(part / "c"), str(part / "zarr.json")} <= made
 
 
 @pytest.mark.parametrize("steps", [None, "1"])

@@ -130,6 +130,8 @@ def test_identities(name, dtype, zero, one):
         (own(zero=0, one=300), "u1", "own has one = 300, which dtype uint8 cannot hold"),
         (own(zero=0, one=-1), "u1", "own has one = -1, which dtype uint8 cannot hold"),
         (own(one=2), "?", "own has one = 2, which dtype bool cannot hold"),
+        (own(zero=1e300), "f4", r"own has zero = 1e\+300, which dtype float32 cannot hold"),
+        (own(zero=1e5), "f2", "own has zero = 100000, which dtype float16 cannot hold"),
         (sm.semirings["min_plus"], "c8", "dtype complex64 cannot hold"),
     ],
     ids=str,
@@ -396,17 +398,20 @@ def test_every_truth_table_on_bool():
     rng = np.random.default_rng(4)
     a, b = rng.random((20, 30)) < 0.1, rng.random((30, 70)) < 0.2
     tables = {
-        "0": np.zeros_like, "a & b": lambda x, y: x & y, "a & ~b": lambda x, y: x & ~y,
+        "0": None, "a & b": lambda x, y: x & y, "a & ~b": lambda x, y: x & ~y,
         "a > b": lambda x, y: x & ~y, "a == b": lambda x, y: x == y, "a <= b": lambda x, y: ~x | y,
         "max(a, 1 - b)": lambda x, y: x | ~y, "~(a | b)": lambda x, y: ~(x | y),
         "a != b": lambda x, y: x ^ y, "1 - a * b": lambda x, y: ~(x & y),
+        # dividing by zero gives zero, as of integers
+        "a // b": lambda x, y: x & y, "a % b": lambda x, y: x & ~x,
+        "(a % b) == 0": lambda x, y: x | ~x,
     }  # fmt: skip
     for text, function in tables.items():
         s = own("max(a, b)", text, 0, 1)
         terms = (
             np.zeros((20, 30, 70), bool)
             if text == "0"
-            else function(np.broadcast_to(a[:, :, None], (20, 30, 70)), b)
+            else function(*np.broadcast_arrays(a[:, :, None], b))
         )
         assert_array_equal(sm.matmul(a, b, s), terms.any(1), err_msg=text)
         assert_array_equal(sm.matmul(a, b[:, 3], s), terms[:, :, 3].any(1), err_msg=text)

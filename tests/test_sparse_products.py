@@ -532,11 +532,17 @@ def test_nothing_is_read_behind_the_operands(monkeypatch):
         return y
 
     data, indices, indptr = map(fenced, (a.data, a.indices, a.indptr))
-    band_data = fenced(np.ones((3, 90), "f4"))
+    bands = [
+        band(Cpu(), "min_plus", (70, 90), np.dtype("f4"), (0, 5, -3), slots=s) for s in (90, 7)
+    ]
     for n in (1, 32, 33):
         b, c = fenced(np.ones((90, n), "f4")), fenced(np.zeros((70, n), "f4"))
         engine.csr_product(sm.semirings["min_plus"], data, indices, indptr, b, c)
         assert_array_equal(c, reference.product("min_plus", dense, b))
-        offsets = fenced(np.array([0, 5, -3]))
-        engine.dia_product(sm.semirings["min_plus"], band_data, offsets, b, c)
-        assert_array_equal(c, np.full((70, n), 2))
+        for diagonals, spelt_out in bands:  # with a slot for each column, and with fewer
+            given = fenced(diagonals.data), fenced(diagonals.offsets)
+            engine.dia_product(sm.semirings["min_plus"], *given, b, c)
+            assert_array_equal(c, reference.product("min_plus", spelt_out, b))
+            across = fenced(np.zeros((90, n), "f4"))
+            engine.dia_product(sm.semirings["min_plus"], *given, b[:70], across, trans=True)
+            assert_array_equal(across, reference.product("min_plus", spelt_out.T, b[:70]))

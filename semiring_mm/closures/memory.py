@@ -10,10 +10,10 @@ import numpy as np
 from .paths import NO_PREDECESSOR
 from .progress import reporter
 from .solve import Problem
-from .sources import ArraySource
-from .trees import mend
+from .sources import ArraySource, best_edges
+from .trees import Edges, repair_trees
 
-__all__ = ["begin", "close", "finish", "first_predecessors", "source_of"]
+__all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
 
 Array = Any  # of the engine's library
 
@@ -21,7 +21,7 @@ Array = Any  # of the engine's library
 def begin(problem: Problem) -> Array:
     """The matrix in the type to compute in, to be overwritten, with one on its diagonal."""
     source = source_of(problem)
-    d, whole = source.take(problem.weights), slice(0, source.n)
+    d, whole = source.take(problem.weights, trees=problem.predecessors), slice(0, source.n)
     problem.steps.join_one(source.engine.xp, d, whole, whole)
     return d
 
@@ -45,8 +45,24 @@ def close(problem: Problem) -> tuple[Array, Array | None]:
     if tick is not None:
         tick(math.inf)
     if p is not None:
-        mend(source.engine, source.s, d, p)
+        repair(problem, d, p)
     return d, p
+
+
+def repair(problem: Problem, d: Array, p: Array) -> None:
+    """Make every row of the predecessors of a closure a tree, in place."""
+    source = source_of(problem)
+    to_host, n = source.engine.to_host, source.n
+
+    def edges() -> Edges:
+        if source.original is not None:
+            return best_edges(source, lambda rows: to_host(d[rows]))
+        # No cycle can be better than none: an edge that is a best path is that to the last bit,
+        # and keeps its start as predecessor.
+        row, col = np.nonzero(to_host(p) == np.arange(n)[:, np.newaxis])
+        return Edges.by_end(n, row, col, to_host(d)[row, col])
+
+    repair_trees(source.engine, source.s, d, p, edges)
 
 
 def finish(problem: Problem, d: Array, rows: Array | None, into: Array) -> Array:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from ..arrays import Call
 
-__all__ = ["NO_PREDECESSOR", "NegativeCycleError", "find_negative_cycle", "reconstruct_path"]
+__all__ = [
+    "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "reconstruct_path",
+]  # fmt: skip
 
 #: What a predecessor matrix holds where there is none (SciPy's convention).
 NO_PREDECESSOR = -9999
@@ -104,6 +106,13 @@ def _walk(engine: Any, matrix: Any, i: int, j: int) -> list[int]:
         start = f"from node {i}" if rows == n else f"in row {i}"
         raise ValueError(f"there is no path {start} to node {j}")
     return path[::-1]
+
+
+def epsilon(dtype: np.dtype[Any]) -> float:
+    """The distance from 1 to the next number of a floating type; 0 of an exact type."""
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).eps)
+    return 2.0**-7 if dtype.name == "bfloat16" else 0.0
 
 
 def find_negative_cycle(

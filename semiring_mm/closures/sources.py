@@ -14,6 +14,7 @@ from ..cpu import engine as cpu
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
+from . import trees
 from .edges import EdgeList, edge_dtype, is_symmetric, join_edges
 from .trees import Edges
 from .weights import Weights, edges_of
@@ -220,13 +221,14 @@ class ArraySource(_Readable):
     s : Semiring
     array : array of shape (..., n, n)
     original : array, optional
-        The same entries in memory that is not overwritten.
+        The same entries in memory that is not overwritten; None: :meth:`take` keeps them if they
+        are needed.
     undirected : bool
         Whether the matrix is known to equal its transpose.
     """
 
     def __init__(
-        self, engine: Any, s: Semiring, array: Array, original: Array | None = None, *,
+        self, engine: Any, s: Semiring, array: Array, original: Array = None, *,
         undirected: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.s, self.array, self.original = engine, s, array, original
@@ -238,20 +240,21 @@ class ArraySource(_Readable):
         facts: Facts = self.engine.facts(self.s, self.array)
         return facts
 
-    def take(self, weights: Weights) -> Array:
+    def take(self, weights: Weights, *, trees: bool) -> Array:
         """The matrix in the type to compute in, to be overwritten: in place where that is the same.
 
-        A copy of the entries stays if they are needed to name a cycle or to run again.
+        A copy of the entries stays if they are needed to name a cycle, to run again, or to repair
+        `trees` in which rounding has closed one.
         """
         if self._taken is None:
             self._taken = weights.widen(self.array)
-            if weights.improving and self.original is None:
+            if self.original is None and (weights.improving or (trees and weights.look(1))):
                 copied = self._taken is not self.array
                 self.original = self.array if copied else self.array.copy()
         return self._taken
 
     def read(self, rows: slice, columns: slice) -> Array:
-        return self.array[rows, columns].copy()
+        return self.engine.to_host(self.original[rows, columns])
 
     def refuse(self, weights: Weights) -> None:
         weights.refuse(self.engine.to_host(self.array))
@@ -260,17 +263,16 @@ class ArraySource(_Readable):
         return self.undirected or is_symmetric(self.engine, self.array)
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        assert self.original is not None, "take() keeps it where cycles can be named"
         return edges_of(self.s, self.engine.to_host(self.original))
 
     def reweighted(self, potentials: NDArray[np.float64]) -> ArraySource:
-        """The same with potentials, in the memory of the run before."""
-        assert self.original is not None
-        found = ArraySource(self.engine, self.s, self.array, self.original)
+        """The same with potentials, in the memory of the run before, which keeps nothing."""
+        original, self.original = self.original, None
+        found = ArraySource(self.engine, self.s, self.array)
         found.potentials = h = self.engine.from_host(potentials)
         for i in range(0, self.n, self.engine.TILE):
             rows = slice(i, i + self.engine.TILE)
-            self.array[rows] = reweight(self.s, self.original[rows], h[rows], h)
+            self.array[rows] = reweight(self.s, original[rows], h[rows], h)
         return found
 
     def numbers(self, s: Semiring) -> ArraySource:
@@ -332,9 +334,7 @@ def source_of(s: Semiring, graph: Array | EdgeList, directed: bool | None) -> So
 
 
 def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
-    """The edges that are best paths themselves, for :func:`~semiring_mm.closures.trees.mend`.
-
-    Every other best path is made of such edges; of a dense graph they are few.
+    """The edges of a source that are best paths themselves (:func:`.trees.best_edges`).
 
     Parameters
     ----------
@@ -342,14 +342,9 @@ def best_edges(source: Source, distances: Callable[[slice], Array]) -> Edges:
     distances : callable
         Gives the rows of the closure in a slice.
     """
-    zero = source.s.identities(source.dtype)[0]
     lines = max(1, _PIECE // max(1, source.n))
-    parts = []
-    for i in range(0, source.n, lines):
-        rows = slice(i, min(i + lines, source.n))
-        weights, d = source.read(rows, slice(0, source.n)), distances(rows)
-        row, col = np.nonzero((weights != zero) & (weights == d))
-        off = row + i != col
-        row, col = row[off], col[off]
-        parts.append((row + i, col, d[row, col]))
-    return Edges.by_end(source.n, *(np.concatenate(x) for x in zip(*parts, strict=True)))
+    strips = (slice(i, min(i + lines, source.n)) for i in range(0, source.n, lines))
+    whole = slice(0, source.n)
+    return trees.best_edges(
+        source.s, source.n, ((x.start, source.read(x, whole), distances(x)) for x in strips)
+    )

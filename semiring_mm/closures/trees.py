@@ -1,14 +1,15 @@
-"""Making trees of the rows of a predecessor matrix where ties have closed a ring.
+"""Repair of predecessor rows in which ties or rounding have closed a cycle.
 
 An elimination that takes one k at a time and only strict improvements gives trees. In blocks, two
-equally good ways may be chosen for two nodes such that each is said to come before the other:
+equally good paths may be chosen for two nodes such that each is the predecessor of the other:
 cycles of weight zero do that over min_plus, and any tie does over max_min. The distances are right
-then; the predecessors of the nodes on such a ring are chosen again, from outside it.
+then, and every predecessor belongs to an edge that ends a shortest path, up to rounding. Only the
+nodes on such a cycle, and behind it, need another predecessor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,145 +18,231 @@ from numpy.typing import NDArray
 
 from ..expressions import evaluate
 from ..semirings import Semiring
-from .paths import NO_PREDECESSOR
+from .paths import NO_PREDECESSOR, epsilon
 
-__all__ = ["Edges", "mend"]
+__all__ = ["Edges", "best_edges", "cyclic_rows", "repair_trees"]
 
 Array = Any  # of the engine's library
+Index = NDArray[np.int64]
+
+_EDGES = 1 << 21  # that are looked at together, of as many rows as that takes
 
 
 @dataclass(frozen=True)
 class Edges:
     """Edges ordered by the node to which they lead."""
 
-    start: NDArray[np.int64]  # (m,)
-    end: NDArray[np.int64]  # (m,) ascending
+    start: Index  # (m,)
+    end: Index  # (m,) ascending
     weight: Array  # (m,)
-    first: NDArray[np.int64]  # (n + 1,) of each end
+    first: Index  # (n + 1,) of each end
 
     @classmethod
-    def by_end(
-        cls, n: int, start: NDArray[np.int64], end: NDArray[np.int64], weight: Array
-    ) -> Edges:
+    def by_end(cls, n: int, start: Index, end: Index, weight: Array) -> Edges:
         """Edges in any order between n nodes."""
         order = np.lexsort((start, end))
         end = end[order]
         return cls(start[order], end, weight[order], np.searchsorted(end, np.arange(n + 1)))
 
-    @classmethod
-    def chosen(cls, engine: Any, matrix: Array, kept: Array) -> Edges:
-        """The entries of a matrix at the places kept."""
-        places = engine.xp.nonzero(kept.T)
-        end, start, weight = map(engine.to_host, (*places, matrix[places[::-1]]))
-        first = np.searchsorted(end, np.arange(matrix.shape[0] + 1))
-        return cls(start, end, weight, first)
-
-    def into(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The positions of all edges that lead to some nodes."""
-        counts = self.first[nodes + 1] - self.first[nodes]
-        skipped = np.repeat(self.first[nodes] - (np.cumsum(counts) - counts), counts)
-        return skipped + np.arange(len(skipped))
+    def into(self, nodes: Index) -> Index:
+        """The positions of all edges that lead to some nodes, node after node."""
+        return _ranges(self.first[nodes], self.first[nodes + 1])
 
 
-def mend(
+def _ranges(first: Index, last: Index) -> Index:
+    """The concatenation of ``arange(first[i], last[i])``."""
+    counts = last - first
+    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+
+
+def best_edges(
+    s: Semiring, n: int, strips: Iterable[tuple[int, NDArray[Any], NDArray[Any]]]
+) -> Edges:
+    """The edges that are best paths themselves, but for rounding.
+
+    All best paths are made of such edges; in a dense graph they are few.
+
+    Parameters
+    ----------
+    s : Semiring
+    n : int
+        Nodes.
+    strips : iterable of (first row, weights, distances)
+        Whole rows of the graph's matrix and of its closure, on the host.
+    """
+    parts = []
+    for row, weights, d in strips:
+        # each of up to 2 n additions on a path is off by half a unit of what the row holds
+        near = _excess(s, weights, d, _scale(d)) <= 8 * n
+        near &= weights != s.identities(weights.dtype)[0]
+        start, end = np.nonzero(near)
+        start, end = start[start + row != end], end[start + row != end]
+        parts.append((start + row, end, weights[start, end].astype(d.dtype)))
+    return Edges.by_end(n, *(np.concatenate(x) for x in zip(*parts, strict=True)))
+
+
+def repair_trees(
     engine: Any,
     s: Semiring,
     d: Array,
     p: Array,
-    sources: NDArray[np.int64] | None = None,
-    adjacency: Array | Edges | Callable[[], Edges] | None = None,
+    edges: Callable[[], Edges],
+    sources: Index | None = None,
 ) -> None:
-    """Change predecessors, in place, so that every row of `p` is a tree.
+    """Change predecessors, in place, so that every row of `p` is a tree of shortest paths.
+
+    Nodes whose predecessors lead to the source keep them. The others are attached again by edges
+    along which ``d[u] ⊗ w`` differs from ``d[v]`` the least, in sum over the path.
 
     Parameters
     ----------
     engine : module
-        Whose arrays the others are.
+        Whose arrays `d` and `p` are.
     s : Semiring
     d, p : arrays of shape (rows, n)
         Distances and predecessors.
+    edges : callable
+        Gives the graph's edges, or at least its :func:`best_edges`. Called only where a cycle is
+        found, once.
     sources : (rows,) int64 of NumPy, optional
         The node at the root of each row; default 0 … n - 1.
-    adjacency : (n, n), Edges or a callable that gives them, optional
-        Where the edges are; a callable is asked only where a ring is found. Default: those on best
-        paths are read off `d` and `p`, both whole: an edge that is a best path keeps its start as
-        predecessor, since nothing is strictly better.
+    """
+    roots = np.arange(p.shape[1]) if sources is None else sources
+    known: Edges | None = None
+    for rows, stray in cyclic_rows(engine, s, d, p, roots):
+        if known is None:
+            known = edges()
+        at = engine.from_host(rows)
+        trees = engine.to_host(p[at])
+        _attach(s, known, engine.to_host(d[at]), trees, stray, roots[rows])
+        p[at] = engine.from_host(trees)
+
+
+def cyclic_rows(
+    engine: Any, s: Semiring, d: Array, p: Array, roots: Index
+) -> Iterator[tuple[Index, NDArray[np.bool_]]]:
+    """The rows of `p` that are no trees, some at a time, with the nodes that miss the root.
+
+    Roots lose what predecessors they have: rounding may take a cycle for better than none.
     """
     xp = engine.xp
     rows, n = p.shape
-    roots = np.arange(n) if sources is None else sources
     own = engine.from_host(roots.astype(np.int32))[:, np.newaxis]
-    # which may be there where rounding took a cycle for better than none
     p[xp.arange(rows), own[:, 0]] = NO_PREDECESSOR
-    edges: Edges | None = None
     height = max(1, engine.TILE**2 * 4 // max(n, 1))
     for top in range(0, rows, height):
         part = slice(top, min(top + height, rows))
         before = xp.where(p[part] >= 0, p[part], own[part])
         nearer = xp.take_along_axis(d[part], before, 1)
         better = (evaluate(s.add_expr, nearer, d[part]) == nearer) & (nearer != d[part])
-        # Where each step back is strictly nearer, no ring can be.
+        # Where each step back is strictly nearer, there can be no cycle.
         doubtful = xp.flatnonzero(((p[part] >= 0) & ~better).any(axis=1))
         if not doubtful.size:
             continue
-        ends, known = before[doubtful], -1
+        ends, count = before[doubtful], -1
         # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
         home = own[part][doubtful]
-        while known != (known := int(xp.count_nonzero(ends == home))) and known < ends.size:
+        while count != (count := int(xp.count_nonzero(ends == home))) and count < ends.size:
             ends = xp.take_along_axis(ends, ends, 1)
-        astray = (ends != home) & (p[part][doubtful] >= 0)
-        rings = xp.flatnonzero(astray.any(axis=1))
-        for row, stray in zip(
-            engine.to_host(doubtful[rings]).tolist(), engine.to_host(astray[rings]), strict=True
-        ):
-            if edges is None:  # only now: it takes a pass over the matrix
-                edges = _edges(engine, s, d, p, adjacency)
-            tree = engine.to_host(p[top + row])
-            _replant(s, edges, engine.to_host(d[top + row]), tree, np.flatnonzero(stray))
-            p[top + row] = engine.from_host(tree)
+        stray = (ends != home) & (p[part][doubtful] >= 0)
+        cyclic = xp.flatnonzero(stray.any(axis=1))
+        if cyclic.size:
+            yield engine.to_host(top + doubtful[cyclic]), engine.to_host(stray[cyclic])
 
 
-def _edges(
-    engine: Any, s: Semiring, d: Array, p: Array,
-    adjacency: Array | Edges | Callable[[], Edges] | None,
-) -> Edges:  # fmt: skip
-    n = p.shape[1]
-    if callable(adjacency):
-        found: Edges = adjacency()
-        return found
-    if isinstance(adjacency, Edges):
-        return adjacency
-    if adjacency is None:
-        return Edges.chosen(engine, d, p == engine.xp.arange(n, dtype=np.int32)[:, np.newaxis])
-    kept = adjacency != s.identities(adjacency.dtype)[0]
-    kept &= ~engine.xp.eye(n, dtype=bool)
-    return Edges.chosen(engine, adjacency, kept)
+def _excess(s: Semiring, value: Array, d: Array, scale: Array) -> NDArray[np.float64]:
+    """How far values are from distances, in units of rounding; infinite where that is exact.
+
+    A sum is off by units of what it was added up from, which the :func:`_scale` of its row bounds;
+    what other operations give by units of itself.
+    """
+    unit = 0.0 if s.order_only else epsilon(d.dtype)
+    if not unit:
+        return np.where(value == d, 0.0, np.inf)
+    value, exact = value.astype(np.float64), d.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.abs(value - exact) / (unit * (scale if s.mul_kind == "+" else np.abs(exact)))
+    return np.where(value == exact, 0.0, np.where(np.isnan(off), np.inf, off))
 
 
-def _replant(
-    s: Semiring, edges: Edges, d: Array, p: NDArray[np.int32], stray: NDArray[np.int64]
+def _scale(d: Array) -> NDArray[np.float64]:
+    """The largest finite distance of each row, (rows, 1)."""
+    size = np.abs(d.astype(np.float64))
+    largest: NDArray[np.float64] = size.max(1, keepdims=True, initial=0, where=np.isfinite(size))
+    return largest
+
+
+def _attach(
+    s: Semiring,
+    edges: Edges,
+    d: Array,
+    p: NDArray[np.int32],
+    stray: NDArray[np.bool_],
+    roots: Index,
 ) -> None:
-    """Hang the stray nodes of one row on its tree again."""
-    planted = np.ones(len(d), bool)
-    planted[stray] = False
-    at = edges.into(stray)
-    start, end = edges.start[at], edges.end[at]
-    value = evaluate(s.mul_expr, d[start], edges.weight[at])
-    exact = value == d[end]
-    fits = np.flatnonzero(exact)
-    while True:
-        open_ = fits[planted[start[fits]] & ~planted[end[fits]]]
-        if open_.size:
-            chosen, where = np.unique(end[open_], return_index=True)
-            p[chosen] = start[open_[where]]
-            planted[chosen] = True
-            continue
-        if planted.all():
-            return
-        # Rounding left no edge that fits to the last bit: take the one that comes nearest.
-        open_ = np.flatnonzero(planted[start] & ~planted[end])
-        if not open_.size:
-            raise AssertionError("a reachable node without an edge to it")
-        nearest = open_[np.argmin(np.abs(value[open_] - d[end[open_]]))]
-        p[end[nearest]] = start[nearest]
-        planted[end[nearest]] = True
+    """Attach the stray nodes of some rows to the trees of these, as many rows at once as fit."""
+    degree = edges.first[1:] - edges.first[:-1]
+    counts = np.cumsum(stray @ degree)
+    begin = 0
+    while begin < len(p):
+        limit = _EDGES + (counts[begin - 1] if begin else 0)
+        end = max(begin + 1, int(np.searchsorted(counts, limit, "right")))
+        part = slice(begin, end)
+        _attach_rows(s, edges, d[part], p[part], stray[part], roots[part])
+        begin = end
+
+
+def _attach_rows(
+    s: Semiring,
+    edges: Edges,
+    d: Array,
+    p: NDArray[np.int32],
+    stray: NDArray[np.bool_],
+    roots: Index,
+) -> None:
+    """Search by the method of Bellman and Ford in all rows at once, with excess as the weight.
+
+    As no excess is negative, what a rounded sum strictly improves never closes a cycle.
+    """
+    row, node = np.nonzero(stray)
+    place = np.full(stray.shape, -1)
+    place[row, node] = np.arange(len(row))
+    tree = (p >= 0) & ~stray
+    tree[np.arange(len(p)), roots] = True
+
+    # the edges into stray nodes (head), from the tree (tail < 0) or from other stray ones
+    at = edges.into(node)
+    head = np.repeat(np.arange(len(row)), edges.first[node + 1] - edges.first[node])
+    tail = place[row[head], edges.start[at]]
+    usable = tree[row[head], edges.start[at]] | (tail >= 0)
+    at, head, tail = at[usable], head[usable], tail[usable]
+    line, start = row[head], edges.start[at]
+    exact = d.dtype if s.order_only or not epsilon(d.dtype) else np.float64
+    value = evaluate(s.mul_expr, d[line, start].astype(exact), edges.weight[at].astype(exact))
+    excess = _excess(s, value, d[line, edges.end[at]], _scale(d)[line, 0])
+
+    label = np.full(len(row), np.inf)  # of a stray node: the excess of the path to it
+    margin = 16.0
+    while not np.isfinite(label).all():
+        kept = np.flatnonzero(excess <= margin)
+        kept = kept[np.argsort(tail[kept], kind="stable")]
+        first = np.searchsorted(tail[kept], np.arange(len(row) + 1))
+        active = kept[(tail[kept] < 0) | np.isfinite(label[tail[kept]])]
+        while active.size:
+            reach = excess[active] + np.where(tail[active] < 0, 0, label[tail[active]])
+            order = np.lexsort((reach, head[active]))
+            active, reach = active[order], reach[order]
+            best = np.flatnonzero(np.diff(head[active], prepend=-1))
+            best = best[reach[best] < label[head[active[best]]]]
+            chosen = active[best]
+            moved = head[chosen]
+            label[moved] = reach[best]
+            p[row[moved], node[moved]] = start[chosen]
+            active = kept[_ranges(first[moved], first[moved + 1])]
+        if margin == np.inf:
+            at_fault = int(np.flatnonzero(np.isinf(label))[0])
+            raise ValueError(
+                f"{s.name}: no path along edges from node {roots[row[at_fault]]} to node "
+                f"{node[at_fault]} is worth what the closure says; see Semiring.check_laws"
+            )
+        margin *= margin

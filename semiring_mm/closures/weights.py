@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..plan import Facts
 from ..semirings import Semiring
-from .paths import NegativeCycleError, find_negative_cycle
+from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
 __all__ = ["Rounding", "Weights", "as_numbers", "check_predecessors", "edges_of", "improved"]
 
@@ -209,7 +209,7 @@ def improved(
     if s.mul_kind == "+" and s.selective and edges is not None:
         row, col, weight = edges()
         sign = 1 if s.add_kind == "min" else -1
-        rounding = 0.0 if weight.dtype.kind in "iu" else _epsilon(weight.dtype)
+        rounding = epsilon(weight.dtype)
         found = find_negative_cycle(row, col, sign * weight.astype(np.float64), n, rounding)
         if isinstance(found, tuple):
             cycle, total = found
@@ -231,7 +231,3 @@ def improved(
         f"{s.name}: a cycle through node {at} improves itself (its value "
         f"{value:g} is better than one = {s.one:g}), so no closure exists"
     )
-
-
-def _epsilon(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-7

@@ -148,12 +148,15 @@ class Algebra:
         """Floor division and its remainder as NumPy has them, division by zero included."""
         f = self.f
         if x.type.kind != "f":
-            zero = y.cmp("==", 0)
-            safe = f.select(zero, f.const(1, y.type), y)
+            # the processor traps on a division by zero, and on that of the least integer by -1:
+            # both are divided by 1 instead, and every lane is computed, whatever is selected later
+            zero, minus = y.cmp("==", 0), y.cmp("==", -1)
+            safe = f.select(zero | minus, f.const(1, y.type), y)
             quotient, rest = x // safe, x % safe
             off = rest.cmp("!=", 0) & (rest ^ safe).cmp("<", 0)
             if op == "//":
-                return f.select(zero, f.const(0, x.type), f.select(off, quotient - 1, quotient))
+                quotient = f.select(off, quotient - 1, f.select(minus, -x, quotient))
+                return f.select(zero, f.const(0, x.type), quotient)
             return f.select(zero, f.const(0, x.type), f.select(off, rest + safe, rest))
         rest = x % y
         off = rest.cmp("!=", 0.0) & (rest.cmp("<", 0.0) ^ y.cmp("<", 0.0))

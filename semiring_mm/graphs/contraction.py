@@ -25,7 +25,7 @@ from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import Progress, reporter
-from ..closures.trees import Edges, mend
+from ..closures.trees import Edges, repair_trees
 from ..cpu import engine, sweep, threads
 from ..semirings import semirings
 from .choice import dense_pairs
@@ -95,12 +95,12 @@ def solve(
     tick = reporter(progress, total)
     doubtful = sweeps.run(chosen, d, p, tick)
     if p is not None and doubtful.size:
-        mended = p[doubtful]
-        into = np.argsort(col, kind="stable")
-        first = np.searchsorted(col[into], np.arange(n + 1))
-        edges = Edges(row[into], col[into], weight[into], first)
-        mend(engine, semirings["min_plus"], d[doubtful], mended, chosen[doubtful], edges)
-        p[doubtful] = mended
+        repaired = p[doubtful]
+        repair_trees(
+            engine, semirings["min_plus"], d[doubtful], repaired,
+            lambda: Edges.by_end(n, row, col, weight), chosen[doubtful],
+        )  # fmt: skip
+        p[doubtful] = repaired
     if potential is not None:
         for line, source in zip(d, chosen, strict=True):
             line += potential - potential[source]

@@ -19,8 +19,8 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import ArraySource
 from ..closures.steps import Improves
-from ..closures.trees import mend
-from ..closures.weights import improved
+from ..closures.trees import Edges, cyclic_rows, repair_trees
+from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from .choice import Choice, Request, choose, machine_for
 from .contraction import solve as contract
@@ -140,20 +140,21 @@ class Dense:
         if problem.predecessors and d.dtype.kind == "b":
             return None
         keep = source.original is not None
-        # one k after the other with strict improvements: the predecessors are trees
         p = xp.empty(d.shape, np.int32) if problem.predecessors else None
         closed = xp.empty(d.shape, d.dtype) if keep else d
         early = keep and d.dtype.kind not in "biu"  # the device computes while the host reads facts
         if early and not engine.closure_batch(s, d, None, closed, p):
             return None
         weights = problem.weights
-        wide = source.take(weights)
+        wide = source.take(weights, trees=problem.predecessors)
         if wide is not d:
             closed = wide
         if not early and not engine.closure_batch(s, wide, weights.known(), closed, p):
             return None
-        for i in self._improved(problem, closed):
-            assert source.original is not None
+        for i in _wrong(problem, closed, p):
+            if source.original is None:  # there is no cycle to name
+                diagonal = engine.to_host(closed[i].diagonal())
+                improved(s, source.n, 0, diagonal, None, None)
             part = ArraySource(engine, s, source.original[i].copy())
             found, tree = self.each(part)
             closed[i] = weights.widen(found)
@@ -166,17 +167,24 @@ class Dense:
                 closed = d
         return closed, p
 
-    def _improved(self, problem: Problem, closed: Array) -> list[int]:
-        """The matrices of a stack in which a cycle improved itself: really, or by rounding."""
-        if not problem.steps.look:
-            return []
-        engine, s = memory.source_of(problem).engine, problem.source.s
-        one = s.identities(closed.dtype)[1]
-        diagonals = engine.xp.diagonal(closed, 0, -2, -1)
-        found: list[int] = np.flatnonzero(engine.to_host((diagonals != one).any(1))).tolist()
-        if found and not problem.weights.improving:  # there is no cycle to name
-            improved(s, problem.source.n, 0, engine.to_host(diagonals[found[0]]), None, None)
-        return found
+
+def _wrong(problem: Problem, closed: Array, p: Array | None) -> list[int]:
+    """The matrices of a stack in which a cycle improved itself, or rounding closed one in a tree.
+
+    One k after the other with strict improvements gives trees, but for rounding.
+    """
+    if not problem.steps.look:
+        return []
+    engine, s = memory.source_of(problem).engine, problem.source.s
+    diagonals = engine.xp.diagonal(closed, 0, -2, -1)
+    wrong = engine.to_host((diagonals != s.identities(closed.dtype)[1]).any(1))
+    if p is not None:
+        count, n = closed.shape[:2]
+        flat, roots = (count * n, n), np.tile(np.arange(n), count)
+        for rows, _ in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
+            wrong[rows // n] = True
+    found: list[int] = np.flatnonzero(wrong).tolist()
+    return found
 
 
 # --- algorithms on a matrix that they may overwrite ---------------------------------------------
@@ -242,7 +250,7 @@ def _squaring(problem: Problem) -> Solved:
         tick(math.inf)
     first[...] = d
     if p is not None:
-        mend(engine, source.s, first, p)
+        memory.repair(problem, first, p)
     return first, p
 
 
@@ -314,8 +322,16 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
             whole, trees = memory.close(replace(problem, progress=None))
             return whole[index], None if trees is None else trees[index]
     if p is not None:
-        mend(engine, source.s, x, p, rows, d)
+        repair_trees(engine, source.s, x, p, functools.partial(_edges, problem, d), rows)
     return x, p
+
+
+def _edges(problem: Problem, d: Array) -> Edges:
+    """The edges of the matrix of a graph that has one on its diagonal."""
+    weights, n = memory.source_of(problem).engine.to_host(d), problem.source.n
+    row, col = edges_of(problem.source.s, weights)[:2]
+    row, col = row[row != col], col[row != col]
+    return Edges.by_end(n, row, col, weights[row, col])
 
 
 def _check(problem: Problem, first: int, diagonal: Array) -> None:

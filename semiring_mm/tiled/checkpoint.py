@@ -1,40 +1,61 @@
-"""The state of an unfinished run, beside its result: from which step it goes on."""
+"""State of an unfinished run: the step from which it resumes, in a file that is checked."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .stores import part_of, sync
+from ..storage import atomic_write
+from .results import part_of
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "seal", "unseal"]
 
-FORMAT = 1
+FORMAT = 2
+PHASES = ("load", "steps", "publish")
+
+
+def seal(fields: dict[str, Any]) -> str:
+    """JSON of some fields and of a hash of them."""
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**fields, "sha256": digest}, indent=1) + "\n"
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """The fields of a text that :func:`seal` made; ValueError if any byte of it has changed."""
+    try:
+        fields = json.loads(text)
+        del fields["sha256"]
+        intact = seal(fields) == text
+    except (ValueError, KeyError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        raise ValueError("the text is not what was written")
+    return dict(fields)
 
 
 @dataclass
 class Checkpoint:
-    """What is said in ``dist.zarr.part.json``.
+    """The state of a run, in ``dist.zarr.part.json``.
 
-    It is written when the data that it speaks of are on the disk, and replaced in one go.
+    It is written after the data that it describes have reached the disk, and replaced atomically.
 
     Parameters
     ----------
     path : Path
         Of the result.
     task : dict
-        What is computed, of what: a state is for the same task only.
+        What is computed, of what: only the same task resumes.
     tile : int
-        Lines of a tile.
+        Rows and columns of a tile.
     phase : str
-        ``"load"``, ``"steps"``, ``"finish"`` or ``"publish"``.
+        ``"load"`` (the graph is being read), ``"steps"`` or ``"publish"`` (all is computed).
     step : int
-        The first one that may not have been done.
+        The first step that may not have been done.
     extra : dict
-        What else it takes to go on.
+        What else is needed to resume.
     """
 
     path: Path
@@ -46,68 +67,73 @@ class Checkpoint:
 
     @property
     def file(self) -> Path:
-        """Where it is."""
+        """Path of the state."""
         return part_of(self.path).with_name(self.path.name + ".part.json")
 
     def save(self, phase: str, step: int = 0) -> None:
-        """Replace what is on the disk."""
+        """Replace the state on the disk."""
         self.phase, self.step = phase, step
-        text = json.dumps(
+        text = seal(
             {"format": FORMAT, "task": self.task, "tile": self.tile, "phase": phase, "step": step,
-             "extra": self.extra}, indent=1,
+             "extra": self.extra},
         )  # fmt: skip
-        fresh = self.file.with_name(self.file.name + ".new")
-        with open(fresh, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.file)
-        sync(self.file.parent)
+        with atomic_write(self.file) as part:
+            part.write_bytes(text.encode())
 
     def remove(self) -> None:
-        """There is nothing to go on with any more."""
+        """Delete the state."""
         self.file.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """The state beside a result.
+        """Read the state beside a result.
 
         Raises
         ------
         FileNotFoundError
             If there is none.
         ValueError
-            If the file is no such state.
+            If the file is not a state that this version wrote, or has changed since.
         """
         found = cls(path, {}, 1)
         try:
-            text = found.file.read_text(encoding="utf-8")
+            data = found.file.read_bytes()
         except FileNotFoundError:
             what = f"{path} is finished" if path.exists() else f"there is no {found.file}"
             raise FileNotFoundError(
                 f"resume: {what}, so no run can go on; leave out resume to begin one"
             ) from None
         try:
-            said = json.loads(text)
-            if said["format"] != FORMAT:
-                raise ValueError
-            return cls(
-                path, dict(said["task"]), int(said["tile"]), str(said["phase"]), int(said["step"]),
-                dict(said["extra"]),
-            )  # fmt: skip
+            fields = unseal(data.decode())
+            counts, phase = (fields["tile"], fields["step"]), fields["phase"]
+            if (
+                fields.pop("format") != FORMAT
+                or not all(isinstance(fields[x], dict) for x in ("task", "extra"))
+                or not all(type(x) is int and x >= 0 for x in counts) or fields["tile"] == 0
+                or phase not in PHASES or (phase != "steps" and fields["step"])
+            ):  # fmt: skip
+                raise ValueError("a field is out of range")
+            return cls(path, **fields)
         except (ValueError, KeyError, TypeError):
-            raise ValueError(
-                f"resume: {found.file} is no state of an unfinished run that this version can "
-                f"read; remove it and what ends in .part beside it, and leave out resume to begin "
-                f"again"
-            ) from None
+            raise found.unusable() from None
 
-    def check(self, task: dict[str, Any]) -> None:
-        """Raise ValueError if the state is of another task."""
+    def unusable(self) -> ValueError:
+        """The error for a state that cannot be used."""
+        return ValueError(
+            f"resume: {self.file} is no state of an unfinished run that this version can read, or "
+            f"it has changed since it was written; remove it and what begins with {self.path.name}"
+            f".part beside it, and leave out resume to begin again"
+        )
+
+    def check(self, task: dict[str, Any], steps: int) -> None:
+        """Raise ValueError if the state is of another task, or of more than so many steps."""
         for key, value in task.items():
             if self.task.get(key) != value:
                 raise ValueError(
                     f"resume: {self.file} is the state of a run with {key} = "
                     f"{self.task.get(key)!r}, and this one has {value!r}; give the same graph and "
-                    f"options, or remove it and what ends in .part beside it, and leave out resume"
+                    f"options, or remove it and what begins with {self.path.name}.part beside it, "
+                    f"and leave out resume"
                 )
+        if self.step > steps:
+            raise self.unusable()

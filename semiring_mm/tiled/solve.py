@@ -19,7 +19,7 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import Operand, best_edges, source_of
 from ..closures.steps import Steps
-from ..closures.trees import mend
+from ..closures.trees import repair_trees
 from ..cpu import engine as cpu
 from ..semirings import Semiring
 from .blocks import Blocks, shape_of
@@ -77,7 +77,8 @@ def over(
             strip = blocks.read(rows, whole)
             if p is not None:
                 p[rows] = blocks.read_predecessors(rows, whole)
-                mend(cpu, source.s, strip, p[rows], np.arange(rows.start, rows.stop), edges)
+                own = np.arange(rows.start, rows.stop)
+                repair_trees(cpu, source.s, strip, p[rows], edges, own)
             d[rows] = problem.restore(strip, rows, whole)
 
         with ThreadPoolExecutor(2 * len(places)) as pool:

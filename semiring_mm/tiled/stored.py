@@ -22,15 +22,13 @@ from ..closures.progress import Tick
 from ..closures.schedule import Grid, eliminate
 from ..closures.sources import Operand, Source, best_edges
 from ..closures.steps import Improves, Steps
-from ..closures.trees import mend
+from ..closures.trees import repair_trees
 from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from ..cpu import threads
 from ..semirings import Semiring
 from .checkpoint import Checkpoint
-from .stores import (
-    HostStore,
-    Store,
+from .results import (
     check_room,
     check_suffix,
     create,
@@ -40,6 +38,7 @@ from .stores import (
     part_of,
     publish,
 )
+from .stores import HostStore, Store
 from .streamed import LEAST, Device, Host, Place, Product, Streamed, choose_tile, room
 from .timeline import Timeline
 
@@ -114,10 +113,12 @@ def solve_streamed(
     }  # fmt: skip
     if source.potentials is not None and paths:
         resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
-    state = _state(paths, task, resume)
+    state = _state(paths, task, resume, source.n)
     if state is not None and "potentials" in state.extra and source.potentials is None:
-        raw = base64.b85decode(state.extra["potentials"])
-        source = source.reweighted(np.frombuffer(raw, np.float64))
+        h = np.frombuffer(base64.b85decode(state.extra["potentials"]), np.float64)
+        if h.shape != (source.n,):
+            raise state.unusable()
+        source = source.reweighted(h)
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
     if state is not None and state.phase != "load":
@@ -137,7 +138,7 @@ def solve_streamed(
         run = _Run(source, steps, weights, out, plan.tile, state)
         stack.callback(run.close)
         try:
-            run.open(resume)
+            run.open(resume, plan.loaders)
             if run.phase == "load":
                 run.load(plan.loaders)
             if run.phase == "steps":
@@ -207,7 +208,7 @@ def multiply_streamed(
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
-    state = _state(paths, task, resume)
+    state = _state(paths, task, resume, m)
     given = tile if state is None else state.tile
     plan = _plan(max(m, n, k), dtype.itemsize, devices, memory_limit, given)
     if paths and state is None:
@@ -216,10 +217,15 @@ def multiply_streamed(
         if state is None:
             assert not isinstance(out, Path)
             _multiply(s, a, b, HostStore(out), plan, 0, None, tick, timeline)
-        elif state.phase != "publish":
-            first = state.step if state.phase == "steps" else 0
+        elif state.phase == "publish":
+            if part_of(state.path).exists():
+                with contextlib.closing(open_part(state.path, (m, n), dtype, plan.tile)) as c:
+                    c.verify(plan.loaders)
+        else:
+            first = state.step
             if state.phase == "steps":
-                c = open_part(state.path)
+                c = open_part(state.path, (m, n), dtype, plan.tile)
+                c.verify(plan.loaders)
             else:
                 discard(state.path)
                 check_room([(state.path, m * n * dtype.itemsize)])
@@ -325,14 +331,16 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
     return paths
 
 
-def _state(paths: Sequence[Path], task: dict[str, Any], resume: bool) -> Checkpoint | None:
-    """The state to go on from; an error if results or states are there that would be lost."""
+def _state(
+    paths: Sequence[Path], task: dict[str, Any], resume: bool, rows: int
+) -> Checkpoint | None:
+    """The state to resume from; an error if results or states are there that would be lost."""
     state = None
     if resume:
         if not paths:
             raise ValueError("resume: results in memory leave no state; give paths as out")
         state = Checkpoint.load(paths[0])
-        state.check(task)
+        state.check(task, Grid(rows, state.tile).count)
     for path in paths:
         if os.path.lexists(path) and (state is None or state.phase != "publish"):
             raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
@@ -466,8 +474,8 @@ class _Run:
             kinds.append((p, np.dtype(np.int32), "p"))
         return kinds
 
-    def open(self, resume: bool) -> None:
-        """Make the stores, or open those that are there."""
+    def open(self, resume: bool, workers: int) -> None:
+        """Make the stores, or open those that are there and verify them."""
         n, tile = self.grid.n, self.grid.tile
         if self.state is None:
             for at in range(2):
@@ -478,9 +486,9 @@ class _Run:
                 check_memory(n * n * self.steps.dtype.itemsize, "the work beside the result")
                 self.work = HostStore(np.empty((n, n), self.steps.dtype))
             return
-        if self.phase == "publish":
-            return
         kinds = self._kinds()
+        if self.phase == "publish":  # some may have their final names already
+            kinds = [x for x in kinds if x[2] != "work" and part_of(x[0]).exists()]
         if self.phase == "load":
             if resume:
                 for path, *_ in kinds:
@@ -489,17 +497,14 @@ class _Run:
             check_room([(path, lines**2 * dtype.itemsize) for path, dtype, _ in kinds])
             self.state.save("load")
         for path, dtype, what in kinds:
-            new = self.phase == "load"
-            store = create(path, (n, n), dtype, tile) if new else open_part(path)
+            make = create if self.phase == "load" else open_part
+            store = make(path, (n, n), dtype, tile)
             if what == "work":
                 self.work = store
             else:
                 self.results["dp".index(what)] = store
-            if store.shape != (n, n) or store.dtype != dtype:
-                raise ValueError(
-                    f"resume: {part_of(path)} holds {store.dtype} of shape {store.shape}, and "
-                    f"{dtype} of shape {(n, n)} is what its state speaks of; remove both"
-                )
+            if make is open_part:
+                store.verify(workers)
 
     def load(self, workers: int) -> None:
         """The graph into the store, with one on the diagonal."""
@@ -543,7 +548,7 @@ class _Run:
     def finish(self) -> None:
         """Everything that is done once, after the last step; each part may be done again."""
         if self.phase != "publish":
-            self._mend()
+            self._repair()
             self._turn()
             self.flush()
             if self.state is not None:
@@ -555,7 +560,7 @@ class _Run:
             else:
                 publish(path)
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         """Make every row of the predecessors a tree, a row of tiles at a time."""
         d, p = self.stores
         if p is None:
@@ -573,7 +578,8 @@ class _Run:
             near = distances(rows)
             before = np.empty(near.shape, np.int32)
             p.read(rows, columns, before)
-            mend(cpu, self.source.s, near, before, np.arange(rows.start, rows.stop), edges)
+            own = np.arange(rows.start, rows.stop)
+            repair_trees(cpu, self.source.s, near, before, edges, own)
             p.write(rows, columns, before)
 
     def _turn(self) -> None:

@@ -1,31 +1,24 @@
-"""Matrices of which rectangles are read into, and written from, host arrays: in memory, on disk.
-
-A result on disk grows under the name ``dist.zarr.part`` and gets its own name when it is whole.
-"""
+"""Matrices that are read and written by rectangle: arrays in memory, files on disk."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import mmap
 import os
-import shutil
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "HostStore", "NpyStore", "Store", "ZarrStore", "check_room", "create", "open_part",
-    "open_result", "part_of", "publish",
-]  # fmt: skip
+from ..storage import sync_folder
+
+__all__ = ["HostStore", "NpyStore", "Shape", "Store", "ZarrStore", "open_zarr"]
 
 Array = NDArray[Any]
 Shape = tuple[int, int]
-SUFFIXES = (".npy", ".zarr")
 
 
 class Store(Protocol):
@@ -140,7 +133,7 @@ class ZarrStore:
     """
 
     def __init__(self, path: Path) -> None:
-        found = _zarr().open_array(str(path), mode="r")
+        found = open_zarr(path)
         self.path, self.dtype = path, np.dtype(found.dtype)
         self.shape, self.chunks = tuple(found.shape), tuple(found.chunks)
         self._fresh: set[Path] = set()  # written and not yet flushed
@@ -155,8 +148,12 @@ class ZarrStore:
             str(path), shape=shape, chunks=(tile, tile), dtype=dtype, compressors=None,
             filters=None, fill_value=0,
         )  # fmt: skip
+        (path / "c").mkdir()
         for i in range(-(-shape[0] // tile)):
-            (path / "c" / str(i)).mkdir(parents=True)
+            (path / "c" / str(i)).mkdir()
+        sync_file(path / "zarr.json")
+        for folder in (path / "c", path):
+            sync_folder(folder)
         return cls(path)
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
@@ -202,9 +199,9 @@ class ZarrStore:
         with self._lock:
             fresh, self._fresh = self._fresh, set()
         for path in sorted(fresh):
-            sync(path)
+            sync_file(path)
         for folder in {path.parent for path in fresh}:
-            sync(folder)
+            sync_folder(folder)
 
     def close(self) -> None:
         pass
@@ -232,81 +229,15 @@ def _zarr() -> Any:
     return zarr
 
 
-def sync(path: Path) -> None:
-    """Return when a file or folder would outlast a loss of power."""
-    if os.name == "nt" and path.is_dir():  # there folders cannot be opened, and need not be
-        return
-    file = os.open(path, os.O_RDONLY)
+def open_zarr(path: Path) -> Any:
+    """Open a Zarr array to read."""
+    return _zarr().open_array(str(path), mode="r")
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file to the disk."""
+    file = os.open(path, os.O_RDWR)  # Windows flushes only what is open for writing
     try:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-# By their paths
-
-
-def part_of(path: Path) -> Path:
-    """Where a result is while it is worked on."""
-    return path.with_name(path.name + ".part")
-
-
-def check_suffix(path: Path) -> None:
-    """Raise ValueError for a path that names no kind of store."""
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"out: {path} ends in neither {' nor '.join(SUFFIXES)}")
-
-
-def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> NpyStore | ZarrStore:
-    """A new store for a result that will be at `path`; it is beside it until :func:`publish`."""
-    check_suffix(path)
-    if path.suffix == ".npy":
-        return NpyStore.create(part_of(path), shape, dtype)
-    return ZarrStore.create(part_of(path), shape, dtype, tile)
-
-
-def open_part(path: Path) -> NpyStore | ZarrStore:
-    """The store of an unfinished result."""
-    check_suffix(path)
-    return (NpyStore if path.suffix == ".npy" else ZarrStore)(part_of(path))
-
-
-def publish(path: Path) -> None:
-    """Give a finished result its name."""
-    part = part_of(path)
-    if part.exists():
-        if path.exists():
-            raise FileExistsError(f"out: {path} has come to be meanwhile; the result is {part}")
-        part.rename(path)
-        sync(path.parent)
-
-
-def open_result(path: Path) -> Any:
-    """A finished result, to read: a mapped array, or one of Zarr."""
-    if path.suffix == ".npy":
-        return np.load(path, mmap_mode="r")
-    return _zarr().open_array(str(path), mode="r")
-
-
-def discard(path: Path) -> None:
-    """Remove an unfinished result."""
-    part = part_of(path)
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(part) if part.is_dir() else part.unlink()
-
-
-def check_room(results: Iterable[tuple[Path, int]]) -> None:
-    """Raise OSError if new results of so many bytes do not fit on their disks."""
-    needed: dict[int, tuple[Path, int]] = {}
-    for path, size in results:
-        folder = path.absolute().parent
-        disk = os.stat(folder).st_dev
-        needed[disk] = (folder, size + needed.get(disk, (folder, 0))[1])
-    for folder, size in needed.values():
-        free = shutil.disk_usage(folder).free
-        if size > free:
-            raise OSError(
-                errno.ENOSPC,
-                f"the result takes {size / 1e9:.3g} GB in {folder}, and {free / 1e9:.3g} GB are "
-                f"free; make room, or give another path as out",
-            )

@@ -1,0 +1,209 @@
+"""Predecessors where cycles have weight zero, exactly or but for rounding: every path is walked."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import semiring_mm as sm
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import DenseSource
+from semiring_mm.closures.trees import Edges, repair_trees
+from semiring_mm.cpu import engine
+from semiring_mm.semirings import semirings
+from semiring_mm.tiled.devices import Host
+from semiring_mm.tiled.solve import over
+from semiring_mm.tiled.stored import solve_streamed
+
+i = np.inf
+A = np.array([[i, -0.8, i], [0.8, i, i], [0.2, i, i]])
+B = np.array([[i, 0.3, -0.4, i], [i, i, i, -0.9], [i, 0.8, i, -0.1], [i, 0.9, i, i]])
+C = np.array([[i, i, i, 1.4], [i, i, 0.2, i], [i, i, i, 1.3], [i, i, -1.3, i]])
+DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int16]
+
+
+def tenths(seed, n=30, density=0.3):
+    """Weights h[v] - h[u] + 0 … 8, in tenths, and where there are edges: many cycles weigh 0."""
+    rng = np.random.default_rng(seed)
+    h = rng.integers(0, 100, n)
+    there = (rng.random((n, n)) < density) & ~np.eye(n, dtype=bool)
+    return h - h[:, None] + rng.integers(0, 9, (n, n)), there
+
+
+def matrix(weights, there, dtype):
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        return np.where(there, weights / 10, i).astype(dtype)
+    return np.where(there, weights, np.iinfo(dtype).max).astype(dtype)
+
+
+def exact(weights, there):
+    """Distances in tenths, by Floyd and Warshall."""
+    d = np.where(there, weights, 10**6)
+    np.fill_diagonal(d, 0)
+    for k in range(len(d)):
+        d = np.minimum(d, d[:, k, None] + d[k])
+    return d
+
+
+def check(w, d, p, sources=None, best=None):
+    """Rows of `p` are trees of edges of `w`, over all that is reached, as long as `d` says.
+
+    A sum of up to n weights, in any order, is off by n half units of their absolute sum; so is
+    the distance of the path that an elimination took, which may go around cycles of weight zero.
+    """
+    n = len(w)
+    real = w.dtype.kind == "f"
+    unit = n * Fraction(float(np.finfo(w.dtype).eps)) if real else 0
+    none = i if real else np.iinfo(w.dtype).max
+    size = 2 * Fraction(float(abs(w[w < none]).max())) if real else 0
+    for line, root in enumerate(range(n) if sources is None else sources):
+        assert p[line, root] == -9999
+        assert d[line, root] == 0
+        total, length = {root: Fraction(0)}, {root: Fraction(0)}
+        for j in np.flatnonzero(d[line] == none):
+            assert p[line, j] == -9999
+        for j in np.flatnonzero(d[line] != none).tolist():
+            walk = [j]
+            while walk[-1] not in total:
+                walk.append(int(p[line, walk[-1]]))
+                assert 0 <= walk[-1] < n
+                assert len(walk) <= n
+            for v, u in itertools.pairwise(reversed(walk)):
+                assert w[v, u] < none
+                weight = Fraction(w[v, u].item())
+                total[u], length[u] = total[v] + weight, length[v] + abs(weight)
+            bound = unit * (length[j] + size)
+            assert abs(total[j] - Fraction(d[line, j].item())) <= bound
+            if best is not None:
+                goal = Fraction(int(best[root, j]), 10 if real else 1)
+                assert abs(total[j] - goal) <= bound
+
+
+def dense(w, **options):
+    return sm.apsp(w, return_predecessors=True, **options)
+
+
+def negated(w):
+    """The same over max_plus."""
+    d, p = sm.closure(-w, "max_plus", return_predecessors=True)
+    return -d, p
+
+
+def batch(w):
+    d, p = sm.apsp(np.stack([w, w]), return_predecessors=True)
+    np.testing.assert_array_equal(p[0], p[1])
+    return d[1], p[1]
+
+
+def problem(w):
+    return Problem.of(DenseSource(semirings["min_plus"], w), predecessors=True)
+
+
+def tiles(w):
+    return problem(w).solve(over([Host()], 8))
+
+
+def out_of_core(w):
+    into = np.empty_like(w), np.empty(w.shape, np.int32)
+    return problem(w).solve(
+        lambda x: solve_streamed(x.source, x.steps, x.weights, out=into, tile=8)
+    )
+
+
+WAYS = {
+    "floyd_warshall": lambda w: dense(w, method="floyd_warshall"),
+    "squaring": lambda w: dense(w, method="squaring"),
+    "sparse": lambda w: dense(w, method="sparse"),
+    "overwrite": lambda w: dense(w.copy(), overwrite=True),
+    "max_plus": negated,
+    "batch": batch,
+    "tiles": tiles,
+    "out_of_core": out_of_core,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("w", [A, B, C], ids="ABC")
+def test_small_cycles_that_round_to_zero(w, way):
+    check(w, *WAYS[way](w))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_many_cycles_of_weight_zero(dtype, way):
+    for seed in range(4):
+        weights, there = tenths(seed)
+        w = matrix(weights, there, dtype)
+        check(w, *WAYS[way](w), best=exact(weights, there))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int16])
+@pytest.mark.parametrize("way", sorted({*WAYS} - {"max_plus"}))
+def test_integers(dtype, way):
+    weights, there = tenths(9)
+    w = matrix(weights, there, dtype)
+    check(w, *WAYS[way](w), best=exact(weights, there))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_from_some_sources(dtype):
+    for seed, sources in ((5, [3]), (6, [29, 0, 11])):
+        weights, there = tenths(seed)
+        w = matrix(weights, there, dtype)
+        check(w, *dense(w, sources=sources), sources, exact(weights, there))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_larger_graphs(dtype):
+    for n, density in ((150, 0.3), (200, 0.02)):
+        weights, there = tenths(n, n, density)
+        w = matrix(weights, there, dtype)
+        check(w, *dense(w, method="floyd_warshall"), best=exact(weights, there))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_weights_that_vanish_beside_others(dtype):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        w = rng.choice([1e-20, 1, 1 + 1e-7, 0, i], (40, 40), p=[0.1, 0.1, 0.1, 0.05, 0.65])
+        w = w.astype(dtype)
+        np.fill_diagonal(w, i)
+        for way in ("floyd_warshall", "squaring", "sparse", "overwrite", "batch", "tiles"):
+            check(w, *WAYS[way](w))
+        w = np.maximum(w, w.T)
+        check(w, *dense(w, directed=False))
+
+
+def test_products_along_cycles_that_round_to_one():
+    """max_times, where w = h[v] / h[u] times up to one."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        h = rng.integers(1, 100, 30)
+        w = h / h[:, None] * rng.choice([1, 0.875, 0.5], (30, 30)) * (1 - 1e-13)
+        w[rng.random((30, 30)) < 0.7] = 0
+        d, p = sm.closure(w, "max_times", return_predecessors=True)
+        for root, j in zip(*np.nonzero(d), strict=True):
+            value, node = 1.0, j
+            for _ in range(31):
+                if node == root:
+                    break
+                value, node = value * w[p[root, node], node], p[root, node]
+            assert node == root
+            np.testing.assert_allclose(value, d[root, j], rtol=1e-12)
+
+
+def test_a_stray_node_takes_the_path_that_fits_best():
+    """2 and 3 precede each other; of the edges into them 1 -> 2 is off by an ulp, 0 -> 3 by 0.5."""
+    d = np.array([[0, 0.5, 1, 1.5]])
+    p = np.array([[-9999, 0, 3, 2]], np.int32)
+    start, end = np.array([0, 1, 0, 2, 3]), np.array([1, 2, 3, 3, 2])
+    weight = np.array([0.5, 0.5 + 2**-53, 2.0, 0.5, -0.5])
+    edges = Edges.by_end(4, start, end, weight)
+    repair_trees(engine, semirings["min_plus"], d, p, lambda: edges, np.array([0]))
+    np.testing.assert_array_equal(p, [[-9999, 0, 1, 2]])
+    p[0, 2:] = 3, 2
+    none = Edges.by_end(4, start[:1], end[:1], weight[:1])
+    with pytest.raises(ValueError, match="min_plus: no path along edges from node 0 to node 2"):
+        repair_trees(engine, semirings["min_plus"], d, p, lambda: none, np.array([0]))
