@@ -24,7 +24,7 @@ NAMES = ("shortest_path", "floyd_warshall", "johnson", "bellman_ford", "dijkstra
 @pytest.fixture(params=["engine", "search"], autouse=True)
 def way(request, monkeypatch):
     """Every test runs both ways that a graph may take, whatever is estimated to be the faster."""
-    monkeypatch.setattr(ours, "_STEP", math.inf if request.param == "engine" else 0.0)
+    monkeypatch.setattr(ours, "SEARCH", math.inf if request.param == "engine" else 0.0)
     return request.param
 
 
@@ -407,7 +407,7 @@ def test_the_way_is_chosen_by_cost(monkeypatch):
 @pytest.mark.usefixtures("two_threads")
 def test_sparse_graphs_are_eliminated_where_that_is_faster(monkeypatch):
     """Of large graphs neither all n³ steps nor searches, if their separators are small."""
-    monkeypatch.setattr(ours, "_STEP", 37.0)
+    monkeypatch.setattr(ours, "SEARCH", 37.0)
     short, long = (scipy.sparse.diags_array([1.0], offsets=[1], shape=(n, n)) for n in (2, 512))
     grid = scipy.sparse.kronsum(short, long).tocsr()
     rng = np.random.default_rng(11)
