@@ -324,7 +324,7 @@ def test_overwrite_uses_the_memory_given_and_nothing_else_does():
         assert_array_equal(x, g)
         got = getattr(ours, name)(x, overwrite=True)
         assert_array_equal(got, expected)
-        if ours._STEP:  # a search gives a matrix of its own
+        if ours.SEARCH:  # a search gives a matrix of its own
             assert np.shares_memory(got, x)
         x.flags.writeable = False
         assert_array_equal(getattr(ours, name)(np.abs(x)), getattr(theirs, name)(np.abs(x)))
@@ -448,7 +448,7 @@ def test_scipys_tests_of_these_functions(way, tmp_path):
             "scipy.sparse.csgraph.tests.test_conversions",
         ],
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
-        env=os.environ | {"CSGRAPH_STEP": str(ours._STEP), "PYTHONPATH": here},
+        env=os.environ | {"CSGRAPH_STEP": str(ours.SEARCH), "PYTHONPATH": here},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)

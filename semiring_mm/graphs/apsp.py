@@ -292,7 +292,7 @@ def _solve(
                     request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
         task = Dense(request, directed, rows, max_hops, labels, progress)
-        return _give(call, task.solve(source, choice))
+        return _give(call, task.solve(source, choice), rows)
 
 
 def _is_dense(graph: Any) -> bool:
@@ -338,11 +338,11 @@ def _from_edges(
     return found
 
 
-def _give(call: Call, found: tuple[Array, Array | None]) -> Any:
+def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:
     """Distances, and predecessors if there are any, as the library of the graph has arrays."""
     d, p = found
-    if call.out is not None and d is not call.out:  # bytes were swapped to compute
-        call.out[...] = d
+    if call.out is not None and rows is None and d is not call.out:
+        call.out[...] = d  # whose bytes were swapped to compute
         d = call.out
     return call.give(d) if p is None else call.give((d, p))
 
