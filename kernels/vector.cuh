@@ -10,7 +10,7 @@ struct Folded {
   using Compute = typename A::Compute;
   Compute x;
 
-  SR_FN void clear() { x = A::start(); }
+  SR_FN void clear(const ProductParams&) { x = A::start(); }
   SR_FN void fold(Compute a, Compute b) { x = A::fold(x, a, b); }
   SR_FN Compute value() const { return x; }
 };
@@ -22,7 +22,7 @@ struct LogFolded {
   static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
   Compute high, sum;
 
-  SR_FN void clear() {
+  SR_FN void clear(const ProductParams&) {
     high = -infinity<Compute>();
     sum = Compute(0);
   }
@@ -34,6 +34,23 @@ struct LogFolded {
     high = higher ? term : high;
   }
   SR_FN Compute value() const { return high + log(sum); }
+};
+// Either of them, with α scaling each entry of A, or else of x, before the two meet.
+template <class Sum, class A, bool LEFT>
+struct Scaled {
+  using Compute = typename A::Compute;
+  Sum sum;
+  Compute alpha;
+
+  SR_FN void clear(const ProductParams& p) {
+    sum.clear(p);
+    alpha = scalar<A>(p.alpha);
+  }
+  SR_FN void fold(Compute a, Compute b) {
+    if constexpr (LEFT) sum.fold(A::scale(alpha, a), b);
+    else sum.fold(a, A::scale(alpha, b));
+  }
+  SR_FN Compute value() const { return sum.value(); }
 };
 
 // A block of 256 threads takes ROWS * GROUPS rows; LANES threads share each row's k. The parameters
@@ -63,7 +80,7 @@ struct Vector {
     const Storage* x = static_cast<const Storage*>(p.b);
     Sum sums[ROWS];  // [ROWS]
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) sums[r].clear();
+    for (int r = 0; r < ROWS; ++r) sums[r].clear(p);
     if constexpr (K_UNIT) along_k(p, sums, row0, k0, k1, x);
     else along_m(p, sums, row0, k0, k1, x);
     Compute acc[ROWS];  // [ROWS]

@@ -483,7 +483,7 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         if k >= _MANY * n and dense_pairs(n, count, "auto", None if rows is None else k):
             g = graph.sparse()
             heads = g.indices.astype(np.int64)
-            edges = EdgeList(range(n), graph.tails(), heads, g.data, not directed)
+            edges = EdgeList(range(n), graph.tails(), heads, g.data, directed)
             limit = min(dense, search) / 8  # what is lost where it does not repay
             solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
             if solved is not None:

@@ -531,9 +531,9 @@ class _Cluster:
 
 
 def _device_memory() -> int:
+    gpu_engine()  # raises where a device or CuPy is missing
     import cupy
 
-    gpu_engine()  # or what is missing
     with cupy.cuda.Device(0):
         return int(cupy.cuda.runtime.memGetInfo()[1])
 

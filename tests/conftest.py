@@ -1,10 +1,48 @@
 """The whole suite runs on all cores where pytest-xdist is there."""
 
 import os
+import shutil
+from importlib import metadata
 
+import host_device
 import pytest
+import reference
 
 from semiring_mm.cpu import threads
+
+
+@pytest.fixture(scope="session")
+def gxx():
+    """Tests that compile kernels for the host."""
+    host_device.need_compiler()
+
+
+@pytest.fixture(scope="session")
+def nvrtc():
+    """Tests that compile kernels for a device, which they need not have."""
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+        missing = ""
+    except (ImportError, RuntimeError, OSError) as error:
+        missing = f"{error}; pip install cupy-cuda13x nvidia-cuda-nvrtc"
+    host_device.need(missing)
+
+
+@pytest.fixture(scope="session")
+def nvdisasm():
+    """Where the disassembler is: on the path, or in NVIDIA's package."""
+    found = shutil.which("nvdisasm")
+    if found is None:
+        try:
+            files = metadata.files("nvidia-cuda-nvdisasm") or []
+        except metadata.PackageNotFoundError:
+            files = []
+        names = ("nvdisasm", "nvdisasm.exe")
+        found = next((str(file.locate()) for file in files if file.name in names), None)
+    host_device.need("" if found else "pip install nvidia-cuda-nvdisasm")
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads its options
@@ -24,3 +62,12 @@ def pytest_cmdline_main(config):
     ):  # fmt: skip
         option.numprocesses = threads.default_threads()
         option.dist = "worksteal"
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the tests whose parameters name bfloat16 where ml_dtypes is not there."""
+    if reference.ml_dtypes is None:
+        for item in items:
+            named = getattr(item, "callspec", None) and item.callspec.params.values()
+            if any(x is reference.BFLOAT16 for x in named or ()):
+                item.add_marker(pytest.mark.skip(reason="bfloat16: pip install ml_dtypes"))

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import mmap
 import os
+import shutil
 import struct
 import subprocess
 import threading
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from semiring_mm.gpu import device
 
@@ -43,6 +45,16 @@ extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared
 
 def compiler() -> str:
     return os.environ.get("CXX", "g++")
+
+
+def need(missing: str) -> None:
+    """Skip a test for what is missing; under ``CI=true``, where all of it is to be, it fails."""
+    if missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+
+
+def need_compiler() -> None:
+    need("" if shutil.which(compiler()) else "no g++ to compile the kernels with")
 
 
 class Kernel:

@@ -70,6 +70,9 @@ def test_pairs_of_results(device):
     assert sm.reconstruct_path(sm.apsp(a, return_predecessors=True)[1], 0, 2) == [0, 1, 2]
 
 
+@pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.3.0", reason="read-only by DLPack before NumPy 2.3"
+)
 def test_out_is_filled_and_given_back(device):
     a = xp.asarray(W, device=device)
     out = xp.zeros((3, 3), device=device)

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import walks
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
-import walks
 from semiring_mm.graphs import choice
 from semiring_mm.graphs.choice import Choice, Machine, Request, choose, count_edges
 
@@ -33,7 +33,13 @@ def asks(request, **changes):
         (asks(DENSE, host=False), GPU, None, False, "elimination"),
         (asks(DENSE, device="cpu"), GPU, "cpu", False, "elimination"),
         (asks(DENSE, device="cuda:1"), GPU, "cuda:1", False, "elimination"),
-        (asks(DENSE, device="cuda"), CPU, "cuda", False, "elimination"),  # Call says what is missing
+        (
+            asks(DENSE, device="cuda"),
+            CPU,
+            "cuda",
+            False,
+            "elimination",
+        ),  # and an error
         (asks(DENSE, semiring="max_min"), GPU, "cuda", False, "elimination"),
         (asks(DENSE, method="squaring"), GPU, "cuda", False, "squaring"),
         (asks(DENSE, hops=True), GPU, "cuda", False, "hops"),

@@ -11,11 +11,10 @@ import sys
 import types
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse.csgraph
 from numpy.testing import assert_allclose, assert_array_equal
+from optional import csgraph, nx, sp
 
 import semiring_mm as sm
 from semiring_mm import cli
@@ -65,8 +64,8 @@ def scipy_distances(graph):
     for u, v, w in ends:
         best[u, v] = min(w, best.get((u, v), np.inf))
     rows, cols = np.array(list(best)).T
-    matrix = scipy.sparse.csr_array((list(best.values()), (rows, cols)), (n, n))
-    return scipy.sparse.csgraph.dijkstra(matrix)
+    matrix = sp.csr_array((list(best.values()), (rows, cols)), (n, n))
+    return csgraph.dijkstra(matrix)
 
 
 def network(graph):
@@ -234,7 +233,7 @@ def test_matrix_in_matrix_out(run, tmp_path):
     np.fill_diagonal(matrix, 0)
     assert_array_equal(
         np.load(tmp_path / "D.npy"),
-        scipy.sparse.csgraph.floyd_warshall(np.ma.masked_invalid(matrix).filled(0)),
+        csgraph.floyd_warshall(np.ma.masked_invalid(matrix).filled(0)),
     )
     assert_array_equal(np.load(tmp_path / "a.npy").diagonal() >= 1, True)
     code, out, _ = run("apsp", "a.npy", "--undirected", "--from", "0", "--to", "29", "--summary")

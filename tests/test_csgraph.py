@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.csgraph as theirs
 from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
-from semiring_mm import csgraph as ours
+
+scipy = pytest.importorskip("scipy")
+import scipy.sparse.csgraph as theirs  # noqa: E402
+
+from semiring_mm import csgraph as ours  # noqa: E402
 
 inf, nan = np.inf, np.nan
 NAMES = ("shortest_path", "floyd_warshall", "johnson", "bellman_ford", "dijkstra")
@@ -253,7 +255,7 @@ def test_a_cycle_that_is_negative_by_rounding_only():
     """0.1 + 0.7 - 0.8 is below zero in floating point; SciPy's johnson never returns from it."""
     assert 0.1 + 0.7 - 0.8 < 0
     graph = scipy.sparse.csr_array(np.array([[0, 0.1, 0], [0, 0, 0.7], [-0.8, 0, 0]]))
-    np.testing.assert_allclose(ours.johnson(graph)[0], [0, 0.1, 0.8])
+    np.testing.assert_allclose(ours.johnson(graph)[0], [0, 0.1, 0.8], rtol=1e-15)
 
 
 # Where SciPy errs
@@ -453,7 +455,7 @@ def test_scipys_tests_of_these_functions(way, tmp_path):
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed, done.stdout
-    assert int(passed[1]) >= 80, done.stdout  # SciPy 1.17 has 93
+    assert int(passed[1]) >= 75, done.stdout  # SciPy 1.15 has 75, 1.17 has 93
 
 
 def test_scipys_tests_see_the_functions_replaced(tmp_path):

@@ -7,7 +7,6 @@ there.
 
 import contextlib
 import itertools
-import shutil
 
 import host_device
 import numpy as np
@@ -52,8 +51,7 @@ class Cuda:
 
 
 def on_host(monkeypatch):
-    if shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())

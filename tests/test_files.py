@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.io
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from optional import scipy
 
 from semiring_mm.files import GraphFileError, great_circle, read_graph, read_matrix
 

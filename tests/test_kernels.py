@@ -5,20 +5,19 @@ what a device would refuse. Operands lie within poison, so that a read beyond on
 """
 
 import math
-import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import host_device
-import ml_dtypes
 import numpy as np
 import pytest
 import reference
 from host_device import HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
+from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
+from semiring_mm import blas
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, engine, packing, tensor, tiles
 from semiring_mm.gpu import facts as scan
@@ -27,9 +26,7 @@ from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
 
 inf, nan = np.inf, np.nan
-pytestmark = pytest.mark.skipif(
-    shutil.which(host_device.compiler()) is None, reason="no g++ to compile the kernels with"
-)
+pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
 
@@ -126,6 +123,14 @@ def test_the_host_refuses_parameters_of_another_size():
         HOST.kernel(LONE.format("")).launch(1, 64, 0, bytes(12))
 
 
+def test_under_ci_a_missing_compiler_fails(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for ci, outcome in (("true", pytest.fail.Exception), ("", pytest.skip.Exception)):
+        monkeypatch.setenv("CI", ci)
+        with pytest.raises(outcome, match=r"no g\+\+ to compile the kernels with"):
+            host_device.need_compiler()
+
+
 # --- operands in poison -------------------------------------------------------------------------
 
 
@@ -192,17 +197,6 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     around = np.ndarray((root.size // out.itemsize,), out.dtype, root)
     assert_array_equal(reference.comparable(around), np.full(around.shape, fill, "f4"))
     return result
-
-
-def check(name, result, expected):
-    """Exactly equal, but for the semiring that rounds."""
-    assert result.dtype == expected.dtype
-    eps = float(ml_dtypes.finfo(result.dtype).eps) if name == "log_plus" else 0
-    result, expected = reference.comparable(result), reference.comparable(expected)
-    if eps:
-        assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
-    else:
-        assert_array_equal(result, expected)
 
 
 def on_all_cores(run, cases):
@@ -275,7 +269,7 @@ def entries(rng, values, shape, dtype):
     """Each row and column of its own range, so that every value wins somewhere."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "iu":
-        info = ml_dtypes.finfo(dtype)
+        info = reference.finfo(dtype)
         ends = {TINY: float(info.smallest_subnormal), HUGE: float(info.max)}
         values = [ends.get(x, x) for x in values]
     return rng.choice(np.array(values).astype(dtype), shape)
@@ -419,6 +413,44 @@ def test_scalars_that_cannot_be_taken_out_of_the_sum():
         check(name, multiply(name, a, b, alpha=-2.0), reference.general(name, -2.0, a, b))
         with pytest.raises(ValueError, match="scale it first, or use float64"):
             multiply(name, a.astype("i4"), b.astype("i4"), alpha=-2)
+
+
+@pytest.mark.parametrize(("name", "alpha", "a", "b", "expected"), reference.SCALED_FIRST)
+@pytest.mark.usefixtures("small_tiles")
+def test_alpha_scales_the_entries_of_a_in_every_verb(name, alpha, a, b, expected):
+    """Where a product overflows or is rounded depends on the order; it is that of the CPU."""
+    semiring = sm.semirings[name]
+    left, right = np.full((7, 5), a, "f4"), np.full((5, 6), b, "f4")
+    for m, k, n in ((7, 5, 6), (7, 5, 1), (1, 5, 6)):
+        for order in "CF":
+            c = np.empty((m, n), "f4", order)
+            blas._multiply(engine, semiring, left[:m, :k], right[:k, :n], c, alpha=alpha)
+            assert_array_equal(c, np.full((m, n), expected, "f4"))
+    data, columns, rows = left.ravel(), np.tile(np.arange(5), 7), np.arange(8) * 5
+    c = np.empty((7, 6), "f4")
+    engine.csr_product(semiring, data, columns, rows, right, c, alpha=alpha)
+    assert_array_equal(c, np.full((7, 6), expected, "f4"))
+
+
+@pytest.mark.parametrize("dtype", ["f2", BFLOAT16], ids=str)
+@pytest.mark.usefixtures("small_tiles")
+def test_scaled_16_bit_floats_are_rounded_once(dtype):
+    rng = np.random.default_rng(62)
+    a, b, c = (rng.uniform(1, 2, s).astype(dtype) for s in ((7, 9), (9, 8), (7, 8)))
+    wide = (np.float32(1 / 3) * a.astype("f4"))[:, :, None] * b.astype("f4")
+    joined = np.maximum(wide.max(1), np.float32(0.7) * c.astype("f4")).astype(dtype)
+    result = multiply("max_times", a, b, c, alpha=1 / 3, beta=0.7)
+    check("max_times", result, joined)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_over_an_empty_k_the_product_is_zero():
+    semiring = sm.Semiring("odd", "min(a, b)", "abs(a - b)", inf, 0)
+    c = np.arange(6.0).reshape(2, 3)
+    blas._multiply(
+        engine, semiring, np.empty((2, 0)), np.empty((0, 3)), c, accumulate=True, beta=1.0
+    )
+    assert_array_equal(c, abs(1 - np.arange(6.0).reshape(2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import io
 import json
 import math
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -31,9 +30,7 @@ from semiring_mm.ladder.steps import BLOCKS, ELEMENTS, LANES, PRODUCT, ROWS, STA
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # apps is not part of the installed package
 HOST = HostDevice()
-needs_compiler = pytest.mark.skipif(
-    shutil.which(host_device.compiler()) is None, reason="no g++ to compile the kernels with"
-)
+needs_compiler = pytest.mark.usefixtures("gxx")
 YOURS = sm.Semiring("yours", "min(a, b)", "max(abs(a), abs(b))", np.inf, 0)
 CLIMBED = {rung.number: rung.loop for rung in PRODUCT if rung.loop}
 SWEPT = {

@@ -5,15 +5,13 @@ run on the host, as in ``test_kernels.py``.
 """
 
 import re
-import shutil
 
 import host_device
-import ml_dtypes
 import numpy as np
 import pytest
 from host_device import HostDevice, guarded
 from numpy.testing import assert_array_equal
-from reference import BFLOAT16, layouts
+from reference import BFLOAT16, finfo, layouts
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
@@ -51,8 +49,8 @@ def term_by_term(monkeypatch):
 
 def multiply(where, a, b, c=None, semiring=LOG, out=None, **options):
     """By an engine; the result is written into an array that holds something else."""
-    if where == "gpu" and shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    if where == "gpu":
+        host_device.need_compiler()
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if out is None:
         out = np.full((*batch, a.shape[-2], b.shape[-1]), 7, a.dtype)
@@ -81,7 +79,7 @@ def allowed(a, b, value):
     With u half a unit in the last place of 1 and g = r + c - C, how far an entry is below the
     largest that its row and its column allow.
     """
-    u = float(ml_dtypes.finfo(np.float64 if a.dtype.itemsize == 8 else np.float32).eps) / 2
+    u = float(finfo(np.float64 if a.dtype.itemsize == 8 else np.float32).eps) / 2
     k = a.shape[-1]
     with np.errstate(all="ignore"):
         x, y = a.astype("f8"), b.astype("f8")
@@ -90,7 +88,7 @@ def allowed(a, b, value):
         gap = np.maximum(r + c - value.astype("f8"), 0)
         off = u * (k + 16 + np.log(k) + 4 * gap + np.abs(r + c) + np.abs(value).astype("f8"))
     if a.dtype.itemsize == 2:  # and the result is rounded
-        off = off + float(ml_dtypes.finfo(a.dtype).eps) / 2 * np.abs(value).astype("f8")
+        off = off + float(finfo(a.dtype).eps) / 2 * np.abs(value).astype("f8")
     return off
 
 
@@ -109,7 +107,7 @@ def data(kind, dtype, seed=1, shape=(M, K, N)):
     rng = np.random.default_rng(seed)
     m, k, n = shape
     a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
-    top = float(ml_dtypes.finfo(dtype).max)
+    top = float(finfo(dtype).max)
     match kind:
         case "wide":  # some sums underflow
             a, b = 60 * a, 60 * b
@@ -256,8 +254,8 @@ def test_stacks(where, monkeypatch):
 def test_vectors(where, dtype):
     """A matrix by rows and by columns, times a vector, with and without α and y."""
     run = cpu.gemv if where == "cpu" else gpu.gemv
-    if where == "gpu" and shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    if where == "gpu":
+        host_device.need_compiler()
     u = float(np.finfo(dtype).eps)
     for kind in KINDS:
         for m, k in ((70, 37), (9, 1300), (300, 11)):
@@ -302,14 +300,10 @@ def test_parameters_are_the_fields_of_the_struct(struct, names):
     assert tuple(name.strip() for line in lines for name in line.split(",")) == names
 
 
+@pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize("arch", [75, 120])
 def test_kernels_compile_for_the_device(arch):
     """float32, whose exponential is an instruction; test_cuda.py has float64."""
-    nvrtc = pytest.importorskip("cupy.cuda").nvrtc
-    try:
-        nvrtc.getVersion()
-    except (RuntimeError, OSError) as error:
-        pytest.skip(str(error))
     plan = make_plan(LOG, DTYPES[0], None, None, 1)
     tile = on_gpu._LARGE
     for text in (

@@ -2,11 +2,10 @@
 
 import itertools
 
-import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.sparse.csgraph import dijkstra
+from optional import csgraph, nx, sp
+from walks import check_paths
 
 import semiring_mm as sm
 from semiring_mm.graphs.contraction import eliminate
@@ -79,7 +78,7 @@ def walk(graph, distances, trees, sources=None):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_equals_dijkstra(name, dtype):
     graph = GRAPHS[name].astype(dtype)
-    expected = dijkstra(graph)
+    expected = csgraph.dijkstra(graph)
     distances = sm.apsp(graph, method="sparse")
     assert distances.dtype == dtype
     np.testing.assert_array_equal(distances, expected)
@@ -93,7 +92,7 @@ def test_equals_dijkstra(name, dtype):
 def test_edges_of_vectors_and_chunks(n, dtype):
     graph = random_graph(n, 5).astype(dtype)
     distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
-    np.testing.assert_array_equal(distances, dijkstra(graph))
+    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph))
     walk(graph, distances, trees)
 
 
@@ -105,7 +104,7 @@ def test_no_nodes():
 def test_some_sources(sources):
     graph = GRAPHS["directed"]
     distances, trees = sm.apsp(graph, method="sparse", sources=sources, return_predecessors=True)
-    np.testing.assert_array_equal(distances, dijkstra(graph)[list(sources)])
+    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph)[list(sources)])
     walk(graph, distances, trees, sources)
 
 
@@ -119,7 +118,7 @@ def test_ties_and_rings_of_weight_zero(seed, scale):
     for dtype in FLOATS:
         given = both.astype(dtype)
         distances, trees = sm.apsp(given, method="sparse", return_predecessors=True)
-        np.testing.assert_allclose(distances, dijkstra(given), rtol=1e-6)
+        np.testing.assert_allclose(distances, csgraph.dijkstra(given), rtol=1e-6)
         walk(given, distances, trees)
 
 
@@ -159,7 +158,7 @@ def test_dense_matrices(dtype, overwrite):
     missing = np.inf if dtype[0] == "f" else np.iinfo(dtype).max
     dense = graph.astype(dtype)
     dense[graph == 0] = missing
-    expected = dijkstra(GRAPHS["islands"])
+    expected = csgraph.dijkstra(GRAPHS["islands"])
     given = dense.copy()
     distances, trees = sm.apsp(
         given, method="sparse", overwrite=overwrite, return_predecessors=True
@@ -227,7 +226,7 @@ def test_auto(kind, monkeypatch):
     dense = sm.adjacency(graph)[0]
     np.testing.assert_array_equal(sm.apsp(dense), distances)
     assert len(orders) == 2  # tried for both
-    np.testing.assert_array_equal(distances, dijkstra(graph))
+    np.testing.assert_array_equal(distances, csgraph.dijkstra(graph))
 
 
 def test_order():
@@ -246,3 +245,19 @@ def test_order():
             assert heads - {min(heads)} <= above[min(heads)]
     a, b = (order.position[x] for x in graph.coords)
     assert all(v in above[u] for u, v in zip(np.minimum(a, b), np.maximum(a, b), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_what_is_out_of_reach_has_no_predecessor_beside_negative_integers(dtype):
+    """An edge below zero would make the sentinel for no path look shorter."""
+    none = np.iinfo(dtype).max
+    small = np.array([[0, -1, none], [none, 0, none], [none, none, 0]], dtype)
+    rng = np.random.default_rng(1)
+    start, end = np.sort(rng.integers(0, 500, (2, 1000)), axis=0)
+    large = np.full((500, 500), none, dtype)
+    large[start, end] = rng.integers(-1, 2, 1000) if dtype == np.int8 else rng.integers(-5, 5, 1000)
+    np.fill_diagonal(large, 0)  # acyclic
+    for w in (small, large):
+        d, p = sm.apsp(w, method="sparse", return_predecessors=True)
+        check_paths(w, d, p, zero=none)
+        np.testing.assert_array_equal(d, sm.apsp(w, method="floyd_warshall"))

@@ -6,7 +6,6 @@ g++, and on a CUDA device if one is there.
 
 import contextlib
 import re
-import shutil
 from pathlib import Path
 
 import host_device
@@ -59,8 +58,7 @@ def there(request, monkeypatch):
 
 
 def on_host(monkeypatch):
-    if shutil.which(host_device.compiler()) is None:
-        pytest.skip("no g++ to compile the kernels with")
+    host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
@@ -93,7 +91,8 @@ def zeros(name, shape, dtype):
 
 def entries(random, name, shape, dtype):
     """Small numbers on which zero annihilates."""
-    low = {"min_times": 1, "plus_min": 0}.get(name, -3)
+    low = {"positive": 1, "nonnegative": 0}.get(sm.semirings[name].domain, -3)
+    low = -3 if name == "max_times" else low
     return reference.small(random, name, shape, dtype, low)
 
 

@@ -29,15 +29,15 @@ class EdgeList:
         Where each edge starts and ends.
     weight : (m,) array
         Real numbers, none of them NaN.
-    undirected : bool
-        Whether each edge also leads backwards.
+    directed : bool
+        Whether an edge leads only from `row` to `col`; else it stands for both directions.
     """
 
     nodes: Sequence[Any]
     row: NDArray[np.int64]
     col: NDArray[np.int64]
     weight: Array
-    undirected: bool
+    directed: bool
 
     @property
     def n(self) -> int:

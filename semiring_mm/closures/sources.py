@@ -179,12 +179,12 @@ class EdgeSource(_Readable):
         row, col = edges.row, edges.col
         truth = self.dtype.kind == "b"
         weight = np.ones(len(row), bool) if truth else edges.weight.astype(self.dtype)
-        if edges.undirected:
+        if not edges.directed:
             row, col = np.concatenate([row, col]), np.concatenate([col, row])
             weight = np.concatenate([weight, weight])
         order = np.lexsort((col, row))
         self._row, self._col, self._weight = row[order], col[order], weight[order]
-        self._undirected = edges.undirected
+        self._undirected = not edges.directed
 
     def read(self, rows: slice, columns: slice) -> Array:
         zero = self.s.identities(self.dtype)[0]

@@ -312,7 +312,7 @@ def _request(
         size = 4 if graph.weight.dtype == np.float32 else 8
         known = {
             "n": graph.n, "itemsize": size, "edges": len(graph.row),
-            "undirected": graph.undirected,
+            "undirected": not graph.directed,
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)

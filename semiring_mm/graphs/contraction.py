@@ -128,7 +128,7 @@ def solve_edges(
         raise ValueError(f"the weight at [{i}, {j}] is -inf; use inf for no edge")
     kept = weight < np.inf
     row, col, weight = row[kept], col[kept], weight[kept]
-    if edges.undirected:
+    if not edges.directed:
         row, col = np.concatenate([row, col]), np.concatenate([col, row])
         weight, pairs = np.concatenate([weight, weight]), pairs / 2
     return solve(

@@ -1,7 +1,11 @@
-"""What users call a graph, as a matrix over a semiring."""
+"""Convert graphs of all kinds to edge lists and to adjacency matrices over a semiring."""
 
 from __future__ import annotations
 
+import contextlib
+import numbers
+from dataclasses import replace
+from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -77,24 +81,23 @@ def adjacency(
 
 def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
     """The edges of what :func:`adjacency` takes, or None for a dense matrix or no graph at all."""
-    if isinstance(graph, EdgeList):
-        return graph
     if isinstance(graph, (str, PathLike)):
         from ..files import read_graph
 
         graph = read_graph(Path(graph))
-    if hasattr(graph, "nodes") and hasattr(graph, "row"):  # semiring_mm.files.Graph
-        undirected = not graph.directed if directed is None else not directed
-        edges = EdgeList(graph.nodes, graph.row, graph.col, graph.weight, undirected)
+    if isinstance(graph, EdgeList):
+        edges = graph
     elif hasattr(graph, "tocoo"):
         coo = graph.tocoo()
         _check_square(coo.shape)
         row, col = coo.row.astype(np.int64), coo.col.astype(np.int64)
-        edges = EdgeList(range(coo.shape[0]), row, col, np.asarray(coo.data), directed is False)
+        edges = EdgeList(range(coo.shape[0]), row, col, np.asarray(coo.data), True)
     elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
-        edges = _from_networkx(graph, directed)
+        edges = _from_networkx(graph)
     else:
         return None
+    if directed is not None:
+        edges = replace(edges, directed=directed)
     weight = edges.weight
     if weight.dtype.kind not in "biuf":
         raise TypeError(f"edge weights are real numbers, got dtype {weight.dtype}")
@@ -105,25 +108,30 @@ def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
     return edges
 
 
-def _from_networkx(graph: Any, directed: bool | None) -> EdgeList:
+def _from_networkx(graph: Any) -> EdgeList:
     nodes = list(graph)
     index = {node: i for i, node in enumerate(nodes)}
-    rows, cols, weights = [], [], []
+    row, col, weights = [], [], []
     for u, v, weight in graph.edges(data="weight", default=1):
-        if weight is None:
-            raise TypeError(f"edge weights must be numbers, got None between {u!r} and {v!r}")
-        rows.append(index[u])
-        cols.append(index[v])
-        weights.append(weight)
-    try:
-        values = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        bad = next(w for w in weights if not isinstance(w, (int, float, np.generic)))
-        raise TypeError(f"edge weights must be numbers, got {bad!r}") from None
-    undirected = not graph.is_directed() if directed is None else not directed
+        row.append(index[u])
+        col.append(index[v])
+        weights.append(_real(weight, u, v))
     return EdgeList(
-        nodes, np.asarray(rows, np.int64), np.asarray(cols, np.int64), values, undirected
+        nodes,
+        np.array(row, np.int64),
+        np.array(col, np.int64),
+        np.array(weights, np.float64),
+        graph.is_directed(),
     )
+
+
+def _real(weight: Any, u: Any, v: Any) -> float:
+    """The weight of an edge as a float: no string that reads as one, no complex number's half."""
+    if isinstance(weight, (numbers.Real, np.bool_, Decimal)):
+        with contextlib.suppress(OverflowError, ValueError):
+            return float(weight)
+        raise ValueError(f"the weight of edge {u!r} - {v!r} does not fit float64: {weight!r:.60}")
+    raise TypeError(f"edge weights must be numbers, got {weight!r:.60} between {u!r} and {v!r}")
 
 
 def _from_dense(
@@ -150,7 +158,7 @@ def _from_edges(s: Semiring, edges: EdgeList, dtype: Any, out: Array | None) -> 
     matrix[...] = zero
     values = np.ones(len(row), bool) if wanted.kind == "b" else weight.astype(wanted)
     join_edges(s, matrix, row, col, values)
-    if edges.undirected:
+    if not edges.directed:
         join_edges(s, matrix, col, row, values)
     return matrix
 

@@ -43,7 +43,7 @@ def _solve(net: Network, trees: bool) -> Any:
         row, col, weight = row[once], col[once], weight[once]
     if net.exact and abs(weight).max(initial=0) * n < 2**24 and _whole(weight):
         weight = weight.astype(np.float32)
-    edges = EdgeList(range(n), row, col, weight, not net.directed)
+    edges = EdgeList(range(n), row, col, weight, net.directed)
     device = nx.config.backends.semiring_mm.device
     return apsp(edges, return_predecessors=trees, device=None if device == "auto" else device)
 

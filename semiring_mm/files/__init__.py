@@ -1,0 +1,13 @@
+"""Graphs from files: the formats road, transport and matrix collections come in.
+
+`read_graph` is the one entry. Each format is a module with a function `read`, registered in
+`formats.py`. Text formats are parsed here, so that a malformed file is refused with its line
+number; only GraphML and GML go through NetworkX.
+"""
+
+from .file import GraphFileError
+from .formats import FORMATS, read_graph
+from .graph import Graph, great_circle
+from .npy import read_matrix
+
+__all__ = ["FORMATS", "Graph", "GraphFileError", "great_circle", "read_graph", "read_matrix"]

@@ -1,0 +1,147 @@
+"""The graph of a file: an edge list and what is known of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.edges import EdgeList
+
+__all__ = ["Graph", "NumberLabels", "great_circle", "in_both_directions"]
+
+EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius
+
+
+@dataclass(frozen=True)
+class Graph(EdgeList):
+    """A weighted graph read from a file: the edge list and what is known of its nodes.
+
+    Attributes
+    ----------
+    nodes : sequence of str
+        Labels, in the order of the rows and columns of every result.
+    row, col : (m,) int64
+        Where each edge starts and ends, as positions in `nodes`. Parallel edges and loops are
+        kept. Where `directed` is False an entry stands for both directions.
+    weight : (m,) float64
+        Never NaN; a zero is an edge of weight zero.
+    directed : bool
+        Whether an entry leads only from `row` to `col`.
+    coordinates : (n, 2) float64 or None
+        Longitude and latitude where `geographic`, else x and y. NaN where a node has none.
+    geographic : bool
+        Whether `coordinates` are degrees on the Earth.
+    names : list of str or None
+        What to call the nodes in print, where that is more than the label.
+    unit : str
+        Unit of the weights, "" where unknown.
+    notes : tuple of str
+        What a reader of the results should know.
+    """
+
+    coordinates: NDArray[np.float64] | None = None
+    geographic: bool = False
+    names: list[str] | None = None
+    unit: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class NumberLabels(Sequence[str]):
+    """The labels of n numbered nodes, as strings that take no memory until they are read.
+
+    Parameters
+    ----------
+    first : int
+        The first node's number.
+    n : int
+        Number of nodes.
+
+    Examples
+    --------
+    >>> labels = NumberLabels(1, 3)
+    >>> list(labels), labels.index("3"), "4" in labels
+    (['1', '2', '3'], 2, False)
+    """
+
+    def __init__(self, first: int, n: int) -> None:
+        self._numbers = range(first, first + n)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [str(number) for number in self._numbers[index]]
+        return str(self._numbers[index])
+
+    def index(self, label: object, start: int = 0, stop: int | None = None) -> int:
+        """The position of a label, without a search."""
+        digits = isinstance(label, str) and label.isascii() and label.isdigit()
+        if digits and len(str(label)) < 20 and str(int(str(label))) == label:
+            position = int(label) - self._numbers.start
+            if start <= position < (len(self) if stop is None else stop):
+                return position
+        raise ValueError(f"{label!r} is not the label of a node")
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            return self.index(label) >= 0
+        except ValueError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NumberLabels):
+            return self._numbers == other._numbers
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment] # as a list's
+
+    def __repr__(self) -> str:
+        return f"NumberLabels({self._numbers.start}, {len(self)})"
+
+
+def in_both_directions(graph: Graph) -> Graph:
+    """An undirected graph as a directed one: every edge once in each direction."""
+    other = graph.row != graph.col
+    return replace(
+        graph,
+        row=np.concatenate([graph.row, graph.col[other]]),
+        col=np.concatenate([graph.col, graph.row[other]]),
+        weight=np.concatenate([graph.weight, graph.weight[other]]),
+        directed=True,
+    )
+
+
+def great_circle(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Great-circle distances in kilometres on a sphere of the Earth's mean radius.
+
+    Parameters
+    ----------
+    start, end : (..., 2) float64
+        Longitude and latitude in degrees.
+
+    Returns
+    -------
+    (...) float64
+
+    Examples
+    --------
+    >>> round(float(great_circle(np.array([0.0, 0.0]), np.array([180.0, 0.0]))))
+    20015
+    """
+    (lon1, lat1), (lon2, lat2) = (np.moveaxis(np.radians(x), -1, 0) for x in (start, end))
+    # Haversine: unlike the arc cosine it keeps its digits for neighbours.
+    h = np.sin((lat2 - lat1) / 2) ** 2
+    h = h + np.cos(lat1) * np.cos(lat2) * np.sin((lon2 - lon1) / 2) ** 2
+    distance: NDArray[np.float64] = 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.minimum(h, 1.0)))
+    return distance

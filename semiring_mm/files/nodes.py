@@ -1,0 +1,125 @@
+"""Tables of nodes: their order, names and coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import CITY, LATITUDE, LONGITUDE, NODE, check_header, find_column, rows
+from .file import File, Reading, quote, real
+from .graph import Graph, great_circle
+
+__all__ = ["great_circle_weights", "with_nodes"]
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    path: Path
+    nodes: list[str]
+    names: list[str] | None
+    coordinates: NDArray[np.float64] | None
+    geographic: bool
+
+
+def with_nodes(file: File, reading: Reading, nodes: File) -> Graph:
+    """The graph with the nodes, in the order, of a table."""
+    graph, table = reading.graph, _read(nodes)
+    index = {label: k for k, label in enumerate(table.nodes)}
+    order = np.empty(len(graph.nodes), dtype=np.int64)
+    for k, label in enumerate(graph.nodes):
+        if label not in index:
+            line = reading.lines[k] if reading.lines else None
+            raise file.error(line, f"node {label!r} is not in {table.path}")
+        order[k] = index[label]
+    return replace(
+        graph,
+        nodes=table.nodes,
+        row=order[graph.row],
+        col=order[graph.col],
+        coordinates=table.coordinates,
+        geographic=table.geographic,
+        names=table.names,
+    )
+
+
+def great_circle_weights(file: File, graph: Graph) -> Graph:
+    """Great-circle lengths for the edges of a file that has coordinates and no weights."""
+    points = graph.coordinates
+    assert points is not None
+    used = np.concatenate([graph.row, graph.col])
+    if (bare := np.isnan(points[used].sum(axis=1))).any():
+        label = graph.nodes[int(used[bare.argmax()])]
+        raise file.error(
+            None,
+            f"the file has no weights and node {label!r} no coordinates to measure its edges by",
+        )
+    return replace(graph, weight=great_circle(points[graph.row], points[graph.col]), unit="km")
+
+
+def _read(file: File) -> _Nodes:
+    table = rows(file)
+    number, header = next(table, (1, []))
+    check_header(file, number, header)
+    key = find_column(file, number, header, NODE)
+    if key is None:
+        raise file.error(
+            number,
+            f"expected a header line with a column {', '.join(NODE[:-1])} or {NODE[-1]}, got "
+            + quote(", ".join(header)),
+        )
+    name = find_column(file, number, header, CITY)
+    across, up = (find_column(file, number, header, names) for names in (LONGITUDE, LATITUDE))
+    geographic = across is not None and up is not None
+    if not geographic:
+        across, up = (find_column(file, number, header, [axis]) for axis in "xy")
+
+    seen: dict[str, int] = {}
+    names: list[str] = []
+    points: list[tuple[float, float]] = []
+    for number, fields in table:
+        if len(fields) != len(header):
+            raise file.error(
+                number,
+                f"expected {len(header)} fields ({', '.join(header)}), got {len(fields)}: "
+                + quote(", ".join(fields)),
+            )
+        label = fields[key]
+        if not label:
+            raise file.error(number, f"a node without a name: {quote(', '.join(fields))}")
+        if label in seen:
+            raise file.error(number, f"node {label!r} again, after line {seen[label]}")
+        seen[label] = number
+        if name is not None:
+            names.append(fields[name])
+        if across is not None and up is not None:
+            points.append(
+                (
+                    _coordinate(file, number, header[across], fields[across], 360 * geographic),
+                    _coordinate(file, number, header[up], fields[up], 90 * geographic),
+                )
+            )
+    if not seen:
+        raise file.error(number, "a header line and no nodes")
+    return _Nodes(
+        file.path,
+        list(seen),
+        names if name not in (None, key) else None,
+        np.array(points) if points else None,
+        geographic,
+    )
+
+
+def _coordinate(file: File, number: int, column: str, word: str, limit: float) -> float:
+    if not word:
+        return np.nan
+    try:
+        value = real(word)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value) or (limit and abs(value) > limit):
+        bound = f" from {-limit} to {limit}" if limit else ""
+        raise file.error(number, f"{column}: expected a number{bound}, got {quote(word)}")
+    return value

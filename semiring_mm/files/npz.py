@@ -1,0 +1,127 @@
+"""Sparse matrices in NumPy's archives, ``.npz``, as ``scipy.sparse.save_npz`` writes them."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from ..arrays import check_memory
+from .file import MAX_NODES, File, Reading
+from .graph import Graph, NumberLabels
+
+__all__ = ["read"]
+
+_INDICES = {"coo": ("row", "col"), "csr": ("indices", "indptr"), "csc": ("indices", "indptr")}
+_NAMES = ("format", "shape", "data", "row", "col", "indices", "indptr")
+
+
+def read(file: File, weight: str | None) -> Reading:
+    """The directed graph of a matrix's entries, explicit zeros included."""
+    arrays = _arrays(file)
+    layout = _layout(file, arrays)
+    if absent := [name for name in (*_INDICES[layout], "data", "shape") if name not in arrays]:
+        raise file.error(
+            None,
+            f"no array {absent[0]!r} in the archive, which has: {', '.join(arrays) or 'none'}; "
+            "expected what scipy.sparse.save_npz writes, or row, col, data and shape",
+        )
+    n = _side(file, arrays["shape"])
+    data = arrays["data"]
+    if data.dtype.kind not in "biuf" or data.ndim != 1:
+        raise file.error(None, f"expected real numbers as data, got {data.dtype} {data.shape}")
+    for name in _INDICES[layout]:
+        if arrays[name].dtype.kind not in "iu" or arrays[name].ndim != 1:
+            raise file.error(None, f"expected integers as {name}, got {arrays[name].dtype}")
+    first, second = (arrays[name].astype(np.int64) for name in _INDICES[layout])
+    if layout != "coo":
+        minor, starts = first, second
+        if not _index(starts, n, len(minor)):
+            raise file.error(None, f"indptr does not index the {n} rows of a {layout} matrix")
+        minor, data = minor[: starts[-1]], data[: starts[-1]]
+        major = np.repeat(np.arange(n), np.diff(starts))
+        first, second = (major, minor) if layout == "csr" else (minor, major)
+    if not len(first) == len(second) == len(data):
+        raise file.error(
+            None,
+            f"{len(first)} row, {len(second)} column and {len(data)} data entries; expected equal",
+        )
+    values = data.astype(np.float64)
+    for message, wrong in (
+        (f"out of range for n = {n}", (first < 0) | (first >= n) | (second < 0) | (second >= n)),
+        ("weight {}; expected a finite number", ~np.isfinite(values)),
+    ):
+        if wrong.any():
+            e = int(wrong.argmax())
+            raise file.error(None, f"entry ({first[e]}, {second[e]}): {message.format(values[e])}")
+    return Reading(Graph(NumberLabels(0, n), first, second, values, directed=True))
+
+
+def _arrays(file: File) -> dict[str, NDArray[Any]]:
+    """The arrays of a sparse matrix in the archive; the sizes it declares are checked first."""
+    try:
+        with zipfile.ZipFile(file.path) as archive:
+            members = {
+                name: info
+                for info in archive.infolist()
+                if (name := info.filename.removesuffix(".npy")) in _NAMES
+            }
+            declared = sum(info.file_size for info in members.values())
+            check_memory(3 * declared, f"reading {file.path}")  # as stored, and in 64 bits
+            return {name: _array(archive, info) for name, info in members.items()}
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
+        raise file.error(None, f"not a .npz archive of numbers ({error})") from None
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, if its header declares what the archive does: `np.load` allocates unasked."""
+    with archive.open(info) as stream:
+        version = npy.read_magic(stream)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read_header(stream)
+        data = stream.read()
+    if dtype.hasobject:
+        raise ValueError(f"{info.filename} holds objects of Python")
+    if min(shape, default=0) < 0 or len(data) != dtype.itemsize * int(np.prod(shape, dtype=object)):
+        raise ValueError(f"{info.filename} is not of the size that its header declares")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _layout(file: File, arrays: dict[str, NDArray[Any]]) -> str:
+    layout = "coo"
+    if "format" in arrays:
+        words: list[Any] = arrays["format"].ravel().tolist()
+        word = words[0] if len(words) == 1 else words
+        layout = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
+    if layout not in _INDICES:
+        raise file.error(
+            None, f"a sparse matrix in format {layout!r}; accepted: csr, csc, coo (use .tocsr())"
+        )
+    return layout
+
+
+def _side(file: File, shape: NDArray[Any]) -> int:
+    """The number of nodes."""
+    sides = tuple(shape.ravel().tolist())
+    if len(sides) != 2 or shape.dtype.kind not in "iu" or min(sides) < 0:
+        raise file.error(None, f"expected two whole numbers as shape, got {sides} in {shape.dtype}")
+    if sides[0] != sides[1]:
+        raise file.error(None, f"expected a square matrix, got shape {sides}")
+    if sides[0] > MAX_NODES:
+        raise file.error(None, f"expected at most {MAX_NODES:,} nodes, got shape {sides}")
+    return int(sides[0])
+
+
+def _index(starts: NDArray[np.int64], n: int, entries: int) -> bool:
+    """Whether these are the first entries of n rows, and the end."""
+    return bool(
+        len(starts) == n + 1
+        and starts[0] == 0
+        and (starts[1:] >= starts[:-1]).all()
+        and starts[-1] <= entries
+    )
