@@ -14,7 +14,7 @@ import pytest
 import reference
 from host_device import HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
+from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
@@ -196,17 +196,6 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     around = np.ndarray((root.size // out.itemsize,), out.dtype, root)
     assert_array_equal(reference.comparable(around), np.full(around.shape, fill, "f4"))
     return result
-
-
-def check(name, result, expected):
-    """Exactly equal, but for the semiring that rounds."""
-    assert result.dtype == expected.dtype
-    eps = float(reference.finfo(result.dtype).eps) if name == "log_plus" else 0
-    result, expected = reference.comparable(result), reference.comparable(expected)
-    if eps:
-        assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
-    else:
-        assert_array_equal(result, expected)
 
 
 def on_all_cores(run, cases):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from optional import csgraph, nx, sp
+from walks import check_paths
 
 import semiring_mm as sm
 from semiring_mm.graphs.contraction import eliminate
@@ -244,3 +245,19 @@ def test_order():
             assert heads - {min(heads)} <= above[min(heads)]
     a, b = (order.position[x] for x in graph.coords)
     assert all(v in above[u] for u, v in zip(np.minimum(a, b), np.maximum(a, b), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_what_is_out_of_reach_has_no_predecessor_beside_negative_integers(dtype):
+    """An edge below zero would make the sentinel for no path look shorter."""
+    none = np.iinfo(dtype).max
+    small = np.array([[0, -1, none], [none, 0, none], [none, none, 0]], dtype)
+    rng = np.random.default_rng(1)
+    start, end = np.sort(rng.integers(0, 500, (2, 1000)), axis=0)
+    large = np.full((500, 500), none, dtype)
+    large[start, end] = rng.integers(-1, 2, 1000) if dtype == np.int8 else rng.integers(-5, 5, 1000)
+    np.fill_diagonal(large, 0)  # acyclic
+    for w in (small, large):
+        d, p = sm.apsp(w, method="sparse", return_predecessors=True)
+        check_paths(w, d, p, zero=none)
+        np.testing.assert_array_equal(d, sm.apsp(w, method="floyd_warshall"))

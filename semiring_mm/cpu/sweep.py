@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiler import Target, compile_functions, host_target, prototype
+from .compiler import Target, compile_functions, host_target
 from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 from .product import _transposed
 
@@ -35,7 +34,10 @@ _FIELDS = (
 
 
 def unreached(dtype: np.dtype[Any]) -> float | int:
-    """What stands for no path while labels are added up: for integers, far below overflow."""
+    """What stands for no path while labels are added up.
+
+    Of integers it is far below overflow; all above half of it are no path, whatever was added.
+    """
     return float("inf") if dtype.kind == "f" else 1 << (8 * dtype.itemsize - 3)
 
 
@@ -62,20 +64,12 @@ def block(names: Sequence[str], fields: Mapping[str, Any]) -> NDArray[np.int64]:
     return np.array([x.ctypes.data if isinstance(x, np.ndarray) else x for x in values], np.int64)
 
 
-_lock = threading.Lock()
-
-
-def _code(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
-    with _lock:
-        return _compiled(dtype, trees, hops)
-
-
 @functools.cache
-def _compiled(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
+def _code(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
     target, t = host_target(), _TYPES[dtype]
     functions = [_contract_function(t, trees, hops), _sweep_function(t, target, trees, hops)]
-    found = compile_functions(functions, target)
-    return {name: prototype(address, ctypes.c_void_p) for name, address in found.items()}
+    library = compile_functions(functions, target)
+    return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
 
 
 def _fields(f: Function) -> dict[str, Value]:
@@ -211,7 +205,14 @@ def _sweep_function(t: Type, target: Target, trees: bool, hops: bool) -> Functio
         for g in range(vectors):
             write(v, g, [y.get() for y in best[g]])
 
-    with f.loop(0, width) as i:  # rounding in a ring of weight 0 must not show on the diagonal
+    if trees and t.kind == "i":  # an edge that was added to the sentinel leads nowhere
+        with f.loop(0, n) as v:
+            for g in range(vectors):
+                values = read(v, g)
+                none = f.const(UNREACHED, values[-1].type)
+                reached = values[0].cmp("<=", infinite // 2)
+                write(v, g, [*values[:-1], f.select(reached, values[-1], none)])
+    with f.loop(0, width) as i:  # rounding in a cycle of weight 0 must not show on the diagonal
         own = f.load(sources.at(i * 8), I64, 8) * width + i
         f.store(f.const(0, t), at["label"].at(own * t.size), t.size)
         if trees:
@@ -254,7 +255,7 @@ def _write_rows(
         if labels != "label" or t.kind == "f":
             return x
         largest = f.const((1 << (t.bits - 1)) - 1, x.type)  # the sentinel, whatever was added to it
-        return f.select(x.cmp(">", 1 << (t.bits - 4)), largest, x)
+        return f.select(x.cmp(">", unreached(np.dtype(f"i{t.size}")) // 2), largest, x)
 
     def column(j: Value) -> Value:
         return base.at(f.load(where.at(j * 8), I64, 8) * (width * t.size))
