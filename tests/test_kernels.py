@@ -468,7 +468,7 @@ def test_k_in_parts(name, dtype, splits, whole, monkeypatch):
     known = known_of(name, a, b, c)
     HOST.launched.clear()
     check(name, multiply(name, a, b, known=known), reference.product(name, a, b))
-    assert "sr::JoinParts<" in HOST.launched[-1]
+    assert "sr::ReduceSplits<" in HOST.launched[-1]
     one = sm.semirings[name].identities(dtype)[1]
     one = one if dtype.kind in "iub" else float(one)
     result = multiply(name, a, b, c, alpha=one, beta=one, known=known, how="CCs")
@@ -767,7 +767,7 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     check(
         name, multiply(name, a, b, known=None, precision=precision), reference.product(name, a, b)
     )
-    assert any("sr::JoinParts<" in x for x in HOST.launched)
+    assert any("sr::ReduceSplits<" in x for x in HOST.launched)
 
 
 @pytest.mark.parametrize("entry", [inf, nan, 1e-30, 2.0**127, -3e38])
@@ -933,7 +933,7 @@ def test_gemv_in_parts(name, dtype, how, monkeypatch):
     HOST.launched.clear()
     check(name, apply(name, matrix, x), reference.matmul(name, a, x))
     result = apply(name, matrix, x, y, alpha=2.0, beta=3.0)
-    assert sum("sr::JoinVector<" in text for text in HOST.launched) == 2
+    assert sum("sr::ReduceVector<" in text for text in HOST.launched) == 2
     algebra = ALGEBRAS[name]
     terms = algebra.add.reduce(algebra.mul(a, x), 1)
     check(name, result, algebra.add(algebra.mul(2, terms), algebra.mul(3, y)).astype(dtype))

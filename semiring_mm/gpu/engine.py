@@ -323,7 +323,7 @@ def _prepare(
     last, last_blocks, last_threads, turned = None, 0, tile.threads, False
     if split:
         last = here.kernel(join_source(kernel))
-        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::JoinParts's
+        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
         turned = not kernel.b_k and m >= _WORTH_A_TURN

@@ -93,7 +93,7 @@ def vector_source(
     """
     flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
     logarithms = joins_logarithms(plan.add)
-    fold = f"sr::{'LogFolded' if logarithms else 'Folded'}<Algebra>"
+    fold = f"sr::{'LogAccumulator' if logarithms else 'Accumulator'}<Algebra>"
     if scaled:
         fold = f"sr::Scaled<{fold}, Algebra, {'true' if scaled == 'a' else 'false'}>"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
@@ -104,7 +104,7 @@ def vector_source(
 
 def join_vector_source(plan: Plan) -> str:
     """The text of the kernel that joins the parts of a product whose k was split."""
-    return _source(plan, "sr::JoinVector<Algebra>", "1024")
+    return _source(plan, "sr::ReduceVector<Algebra>", "1024")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -185,8 +185,8 @@ def gemv(
         parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
     bad = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
-        "a": address(a), "b": address(x), "c": address(y), "parts": address(parts),
-        "bad": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
+        "a": address(a), "b": address(x), "c": address(y), "partials": address(parts),
+        "errors": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
         "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
         "splits": way.splits, "k_split": way.k_split,
