@@ -138,7 +138,7 @@ def test_links_to_files():
 
 
 def test_the_table_of_semirings():
-    """No row is out of date. The site has all of them; ``python -m bench readme`` renews the page."""
+    """No row is out of date: ``python -m bench readme`` renews the page. The site has all rows."""
     from bench import report
 
     begin, end = report.MARKERS["semirings"]
