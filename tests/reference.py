@@ -204,6 +204,17 @@ def general(name, alpha, a, b, beta=None, c=None):
     return narrow(name, total, dtype)
 
 
+#: (semiring, α, A's entry, B's entry, (α ⊗ A) ⊗ B): B or the sum scaled first gives another number.
+SCALED_FIRST = [
+    ("max_times", 3.0, 2e38, 0.0, np.nan),
+    ("max_times", 1e-30, 1e-30, 1e30, 0.0),
+    ("min_plus", 1e8, -1e8, 1.0, 1.0),
+    ("max_plus", -3e38, 3e38, 3e38, 3e38),
+    ("min_plus", INF, 1.0, -INF, np.nan),
+    ("plus_times", INF, 0.0, 1.0, np.nan),
+]
+
+
 def exact_product(add, mul, zero, missing, a, b):
     """A triple loop over Python's integers; `missing` stands for an infinite zero, or is None.
 

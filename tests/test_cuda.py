@@ -334,7 +334,7 @@ def test_large_products_take_large_tiles_and_deep_ones_split_k():
 
 
 def test_parameters_are_the_fields_of_the_struct():
-    text = (HERE.parent / "kernels" / "epilogue.cuh").read_text()
+    text = (HERE.parent / "kernels" / "schedule.cuh").read_text()
     body = re.sub(r"//.*", "", re.search(r"struct ProductParams \{(.*?)\n\};", text, re.S)[1])
     fields = [
         name.strip(" *")

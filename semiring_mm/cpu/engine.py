@@ -136,10 +136,10 @@ def _product_code(plan: Plan, arg: bool) -> _Product:
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _vector_code(plan: Plan) -> Any:
+def _vector_code(plan: Plan, scaled: bool) -> Any:
     from .vector import gemv_functions
 
-    return _compile(gemv_functions(plan, host_target(), _HEAD), 5)
+    return _compile(gemv_functions(plan, host_target(), _HEAD, scaled=scaled), 5)
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -782,18 +782,22 @@ def gemv(
     accumulate: bool = False,
     alpha: Scalar = None,
     beta: Scalar = None,
+    scale_x: bool = False,
 ) -> None:
-    """y ← (α ⊗ A ⊗ x), or with `accumulate` y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y); A is (m, k)."""
+    """y ← ((α ⊗ A) ⊗ x), or with `accumulate` y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); A is (m, k).
+
+    With `scale_x` y ← A ⊗ (α ⊗ x): A is then the right operand of a product with a row, x the left.
+    """
     if not accumulate and alpha is None and _blas_serves(semiring, a, x, y):
         with np.errstate(all="ignore"):
             np.matmul(a, x, out=y)
         return
     m, depth = a.shape
-    left, right = (a, x) if alpha is None else (x, a)  # α scales x
+    left, right = (x, a) if scale_x else (a, x)
     plan = _vector_plan(semiring, left, right, y if accumulate else None, depth, alpha, beta)
-    code = _vector_code(plan)
+    code = _vector_code(plan, alpha is not None and not scale_x)
     size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
-    mode = mode_of(accumulate, alpha, beta)
+    mode = mode_of(accumulate, alpha if scale_x else None, beta)
 
     def rows(i0: int, i1: int) -> None:
         buffer = _workspace(size)
