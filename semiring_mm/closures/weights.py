@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,12 @@ from ..semirings import Semiring
 from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
 __all__ = [
-    "Rounding", "Weights", "as_numbers", "attempts", "check_predecessors", "edges_of",
-    "first_margins", "improved", "worsened",
+    "Rounding", "Weights", "as_numbers", "check_predecessors", "edges_of", "first_margins",
+    "improved", "with_margins", "worsened",
 ]  # fmt: skip
 
 Array = Any
+T = TypeVar("T")
 Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 
@@ -37,20 +39,32 @@ class Rounding(Exception):
         self.margins = margins
 
 
-def attempts(
-    s: Semiring, dtype: np.dtype[Any], margins: NDArray[np.float64]
-) -> Iterator[NDArray[np.float64]]:
-    """These margins and larger ones, until one is no margin for rounding any more.
+def with_margins(
+    s: Semiring, dtype: np.dtype[Any], run: Callable[[NDArray[np.float64] | None], T],
+    margins: NDArray[np.float64] | None = None,
+) -> T:  # fmt: skip
+    """What `run` returns without margins or, where it raises Rounding, with the first that do.
 
-    Raises
-    ------
-    ValueError
-        After the last.
+    Parameters
+    ----------
+    run : callable
+        Takes the margins of the nodes, for :func:`worsened`, or None.
+    margins : (n,) float64, optional
+        To begin with.
     """
-    while epsilon(dtype) * margins.max() < 0.25:
-        yield margins
+    if margins is None:
+        try:
+            return run(None)
+        except Rounding as rounding:
+            margins = rounding.margins
+        # out here what the exception's frames held, a whole matrix, is free again
+    while 0 < epsilon(dtype) * margins.max() < 0.25:
+        with contextlib.suppress(Rounding):
+            return run(margins)
         margins = 4 * margins
-    raise ValueError(f"{s.name}: {dtype} rounds cycles of weight zero to negative ones; use float64")
+    raise ValueError(
+        f"{s.name}: {dtype} rounds cycles of weight zero to negative ones; use float64"
+    )
 
 
 def worsened(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:

@@ -85,7 +85,7 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Go on from the state that is beside the path (with potentials: if there is one).
+        Go on from the state that is beside the path (with margins: if there is one).
     tick, timeline : optional
     tile : int, optional
         Lines of a tile; default :func:`choose_tile`. A run that goes on keeps those that it has.
@@ -111,14 +111,14 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
-    if source.potentials is not None and paths:
+    if source.margins is not None and paths:
         resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
     state = _state(paths, task, resume, source.n)
-    if state is not None and "potentials" in state.extra and source.potentials is None:
-        h = np.frombuffer(base64.b85decode(state.extra["potentials"]), np.float64)
-        if h.shape != (source.n,):
+    if state is not None and "margins" in state.extra and source.margins is None:
+        margins = np.frombuffer(base64.b85decode(state.extra["margins"]), np.float64)
+        if margins.shape != (source.n,):
             raise state.unusable()
-        source = source.reweighted(h)
+        source = source.worsened(margins)
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
     if state is not None and state.phase != "load":
@@ -132,8 +132,8 @@ def solve_streamed(
     plan = _plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
     if paths and state is None:
         state = Checkpoint(paths[0], task, plan.tile)
-        if source.potentials is not None:
-            state.extra["potentials"] = base64.b85encode(source.potentials.tobytes()).decode()
+        if source.margins is not None:
+            state.extra["margins"] = base64.b85encode(source.margins.tobytes()).decode()
     with contextlib.ExitStack() as stack:
         run = _Run(source, steps, weights, out, plan.tile, state)
         stack.callback(run.close)
@@ -356,7 +356,7 @@ def _state(
 
 
 def _work_of(path: Path) -> Path:
-    """Where integers that were widened, and distances with potentials, lie until the end."""
+    """Where integers that were widened lie until the end."""
     return path.with_stem(path.stem + ".work")
 
 
@@ -450,9 +450,8 @@ class _Run:
         self.phase = "load" if state is None else state.phase
         self.step = 0 if state is None else state.step
         self.results: list[Store | None] = [None, None]
-        # integers that were widened and potentials that are taken off go over to a store of their
-        # own at last: to do that twice would not be harmless
-        self.apart = steps.dtype != source.dtype or source.potentials is not None
+        # integers that were widened go over to a store of their own at last
+        self.apart = steps.dtype != source.dtype
         self.work: Store | None = None
 
     @property
@@ -599,7 +598,7 @@ class _Run:
                 block = np.empty([x.stop - x.start for x in at], d.dtype)
                 d.read(*at, block)
                 block = block.T if other else block
-                block = self.weights.narrow(self.source.restored(block, rows, columns))
+                block = self.weights.narrow(block)
                 result.write(rows, columns, np.ascontiguousarray(block))
 
     def discard(self) -> None:
