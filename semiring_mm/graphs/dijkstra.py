@@ -100,7 +100,7 @@ def search_edges(
         return None
     kept = weight < np.inf
     row, col, weight = row[kept], col[kept], weight[kept]
-    if edges.undirected:
+    if not edges.directed:
         row, col = np.concatenate([row, col]), np.concatenate([col, row])
         weight = np.concatenate([weight, weight])
     return search(
