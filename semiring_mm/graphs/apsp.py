@@ -310,7 +310,7 @@ def _request(
     if isinstance(graph, EdgeList):
         size = 4 if graph.weight.dtype == np.float32 else 8
         return replace(
-            asked, n=graph.n, itemsize=size, edges=len(graph.row), undirected=graph.undirected,
+            asked, n=graph.n, itemsize=size, edges=len(graph.row), undirected=not graph.directed,
             host=True,
         )  # fmt: skip
     if type(graph) is not np.ndarray or graph.ndim != 2 or asked.tiles:
