@@ -143,8 +143,9 @@ def find_negative_cycle(
     edge = np.full(n, -1, np.int64)
     look = 1
     for step in range(1, n + 2 if len(row) else 0):
-        near, rest = _pair_sum(high[row], weight)
-        near, rest = _pair_sum(near, rest + low[row] + half)
+        with np.errstate(over="ignore", invalid="ignore"):  # a range that is left is told later
+            near, rest = _pair_sum(high[row], weight)
+            near, rest = _pair_sum(near, rest + low[row] + half)
         best = np.minimum.reduceat(near, starts)
         first = np.where(near == np.repeat(best, counts), rest, np.inf)
         beside = np.minimum.reduceat(first, starts)

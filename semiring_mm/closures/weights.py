@@ -287,6 +287,7 @@ def improved(
     """
     one = s.identities(diagonal.dtype)[1]
     at = first + int(np.flatnonzero(diagonal != one)[0])
+    value = diagonal[at - first]
     if s.mul_kind == "+" and s.selective and edges is not None:
         row, col, weight = edges()
         sign = 1 if s.add_kind == "min" else -1
@@ -300,9 +301,8 @@ def improved(
                 f"{s.name}: the cycle {' → '.join(map(str, [*cycle, cycle[0]]))} of weight "
                 f"{sign * total:g} improves itself, so no closure exists"
             )
-        if epsilon(weight.dtype):
+        if epsilon(weight.dtype) and value == value:
             raise Rounding(first_margins(row, col, sign * weight, found))
-    value = diagonal[at - first]
     if value != value:
         raise ValueError(
             f"{s.name}: paths through node {at} leave the range of {diagonal.dtype}; a closure "
