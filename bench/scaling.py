@@ -152,10 +152,10 @@ def blocks(devices: Sequence[int], n: int, tile: int, timeline: Timeline | None 
     if len(devices) == 1 and timeline is None:
         return Whole(devices[0], n)
     from semiring_mm.tiled.blocks import Blocks
-    from semiring_mm.tiled.devices import places_of
+    from semiring_mm.tiled.devices import cuda_devices
 
     _, steps = steps_of(Hashed(np, n))
-    return Blocks(places_of(list(devices)), n, tile, steps, timeline=timeline)
+    return Blocks(cuda_devices(list(devices)), n, tile, steps, timeline=timeline)
 
 
 class Whole:
@@ -286,19 +286,19 @@ def window(timeline: Timeline, first: int) -> list[list[Any]]:
     """The marks of the time from the beginning of one step to that of another soon after it."""
 
     def begin(step: int) -> float:
-        return min((m.begin for m in timeline.marks if m.step == step), default=math.inf)
+        return min((m.begin for m in timeline.intervals if m.step == step), default=math.inf)
 
     lo, hi = begin(first), begin(first + SHOWN)
     return [
         [*m[:4], *(float(f"{min(max(x, lo), hi) - lo:.6g}") for x in m[4:])]
-        for m in timeline.marks
+        for m in timeline.intervals
         if m.end > lo and m.begin < hi
     ]
 
 
 def computing(timeline: Timeline) -> float:
     """Seconds from the first to the last computation, whatever was read before or written after."""
-    marks = [m for m in timeline.marks if m.lane == "compute"]
+    marks = [m for m in timeline.intervals if m.lane == "compute"]
     return max(m.end for m in marks) - min(m.begin for m in marks)
 
 
@@ -329,9 +329,9 @@ def on_cpu(n: int) -> dict[str, Any]:
 
 def links(xp: Any, devices: Sequence[int], size: int = GIB, repeat: int = 5) -> dict[str, float]:
     """Bytes a second of a copy: to and from the host, to another device."""
-    from semiring_mm.tiled.devices import places_of
+    from semiring_mm.tiled.devices import cuda_devices
 
-    places_of(list(devices))  # lets devices write to each other
+    cuda_devices(list(devices))  # lets devices write to each other
     cuda = xp.cuda
     runtime = cuda.runtime
     held = []

@@ -5,8 +5,7 @@
 // are left; LogSum computes these term by term. docs/log_plus.md has the error bounds.
 #pragma once
 #include "epilogue.cuh"
-#include "loader.cuh"
-#include "multiplier.cuh"
+#include "pipeline.cuh"
 
 namespace sr {
 
@@ -26,7 +25,7 @@ struct LogSumParams {
   const void* rows;     // [batch or 1][2][m], [batch or 1][2][n]: the ends of A's rows ...
   const void* columns;  // ... and of B's columns
   u32* marks;           // [tiles of C]: whether LogSum has to look; none: everywhere
-  u32* bad;
+  u32* errors;
   i64 a_m, a_k, a_batch, b_k, b_n, b_batch, c_m, c_n, c_batch, rows_batch, columns_batch;
   i64 alpha, beta;      // the low bytes are a Compute
   int m, n, k, mode, tiles_m, tiles_n;
@@ -130,7 +129,7 @@ struct Settle {
     const LogTile<Tile> at(p);
     const Compute* rows = static_cast<const Compute*>(p.rows) + at.batch * p.rows_batch;
     const Compute* columns = static_cast<const Compute*>(p.columns) + at.batch * p.columns_batch;
-    const Join<A> join(p);
+    const LinearCombination<A> join(p);
     if (threadIdx.x == 0) p.marks[blockIdx.x] = 0;
     __syncthreads();  // the mark is cleared
     for (int e = int(threadIdx.x); e < Tile::BM * Tile::BN; e += Tile::THREADS) {
@@ -168,15 +167,14 @@ struct Settle {
   }
 };
 
-// log Σ exp(a ⊗ b) with one exponential a term: the greatest term of a tile of k first, then the sum
-// of the exponentials of what the terms are below the greatest so far.
-template <class A, class Tile, bool A_K_UNIT, bool A_WIDE, bool B_K_UNIT, bool B_WIDE>
+// Kernel: log Σ exp(a ⊗ b) with one exponential a term. Two passes over each tile of k: the greatest
+// term so far, then the sum of the exponentials of how far each term is below it.
+template <class A, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR>
 struct LogSum {
   using Step = General<A>;
   using Compute = typename A::Compute;
-  using Left = Loader<Step, true, Tile, A_K_UNIT, A_WIDE>;
-  using Right = Loader<Step, false, Tile, B_K_UNIT, B_WIDE>;
-  static constexpr int WORDS = Left::WORDS + Right::WORDS;  // of one of the two stages
+  using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
+  static constexpr int WORDS = Loads::WORDS;  // of one of the two stages
   static constexpr int BYTES = 2 * WORDS * int(sizeof(Compute));
   static constexpr int TM = Tile::TM, TN = Tile::TN;
 
@@ -190,12 +188,9 @@ struct LogSum {
     if (p.marks && !p.marks[blockIdx.x]) return;
     const LogTile<Tile> at(p);
     Compute* shared = shared_memory<Compute>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
-    Left left;
-    left.start(static_cast<const typename Left::Element*>(p.a) + at.batch * p.a_batch +
-                   at.row * p.a_m, p.a_m, p.a_k, p.m - at.row);
-    Right right;
-    right.start(static_cast<const typename Right::Element*>(p.b) + at.batch * p.b_batch +
-                    at.column * p.b_n, p.b_n, p.b_k, p.n - at.column);
+    typename Loads::Left left;
+    typename Loads::Right right;
+    Loads::start(left, right, p, at, 0);
     LogSum block;
 #pragma unroll
     for (int i = 0; i < TM; ++i)
@@ -205,38 +200,27 @@ struct LogSum {
         block.base[i][j] = infinity<Compute>();
         block.sum[i][j] = Compute(0);
       }
-    fetch(left, right, shared, p.k);
-    commit(left, right, shared);
-    __syncthreads();  // the first tile of k is there
+    Loads::fetch(left, right, shared, p.k);
+    Loads::commit(left, right, shared);
+    __syncthreads();  // between storing tile 0 and reading it
     for (int k = 0, now = 0; k < p.k; k += Tile::BK, now = WORDS - now) {
       const int rest = p.k - k;
       Compute* next = shared + WORDS - now;
-      if (rest > Tile::BK) fetch(left, right, next, rest - Tile::BK);
+      if (rest > Tile::BK) Loads::fetch(left, right, next, rest - Tile::BK);
       block.take(shared + now, rest < Tile::BK ? rest : int(Tile::BK));
-      if (rest > Tile::BK) commit(left, right, next);
-      __syncthreads();  // one tile was used, the next one is there
+      if (rest > Tile::BK) Loads::commit(left, right, next);
+      __syncthreads();  // between reading one stage and overwriting it, storing the other and reading it
     }
     block.store(p, at);
   }
 
-  SR_FN static void fetch(Left& left, Right& right, Compute* stage, int k_left) {
-    left.fetch(stage, k_left);
-    right.fetch(stage + Left::WORDS, k_left);
-    copies_issued();
-  }
-  SR_FN static void commit(Left& left, Right& right, Compute* stage) {
-    left.commit(stage);
-    right.commit(stage + Left::WORDS);
-    copies_wait<0>();
-  }
-
   SR_FN void take(const Compute* stage, int steps) {
     const Compute* as = stage + Tile::row(0);
-    const Compute* bs = stage + Left::WORDS + Tile::column(0);
+    const Compute* bs = stage + Loads::B + Tile::column(0);
     Fragment<Step, Tile, 1> x;
 #pragma unroll 8
     for (int k = 0; k < steps; ++k) {
-      x.template load<Left::LD, Right::LD>(as, bs, k);
+      Loads::load_fragment(x, as, bs, k);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -254,7 +238,7 @@ struct LogSum {
       }
 #pragma unroll 8
     for (int k = 0; k < steps; ++k) {
-      x.template load<Left::LD, Right::LD>(as, bs, k);
+      Loads::load_fragment(x, as, bs, k);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -266,7 +250,7 @@ struct LogSum {
   }
 
   SR_FN void store(const LogSumParams& p, const LogTile<Tile>& at) const {
-    const Join<A> join(p);
+    const LinearCombination<A> join(p);
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll

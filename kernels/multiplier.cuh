@@ -1,35 +1,38 @@
-// The arithmetic: a tile of accumulators in registers, fed from shared memory.
+// The arithmetic: a tile of accumulators in registers, fed from shared memory. It knows neither where
+// operands come from nor where results go.
 #pragma once
 #include "steps.cuh"
 #include "tile.cuh"
 
 namespace sr {
 
-// What a thread needs of A and B for one turn of the inner loop (DEPTH steps of k).
+// A thread's operands for DEPTH steps of k: Step::DEPTH in the main loop, 1 in the remainder.
 template <class Step, class Tile, int DEPTH>
 struct Fragment {
   using Word = typename Step::Word;
   Word a[Tile::TM][DEPTH];  // [TM][DEPTH]
   Word b[Tile::TN][DEPTH];  // [TN][DEPTH]
 
-  // as: [BK][LDA] and bs: [BK][LDB] in shared memory, at this thread's first row and column.
+  // Steps k to k + DEPTH - 1 of a stage. as: [BK][LDA] and bs: [BK][LDB] in shared memory, from this
+  // thread's first row and column on.
   template <int LDA, int LDB>
   SR_FN void load(const Word* as, const Word* bs, int k) {
 #pragma unroll
     for (int d = 0; d < DEPTH; ++d) {
-      line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
-      line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
+      load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
+      load_line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
     }
   }
 
-  // T words of one step of k, in groups of V that lie V * LANES apart.
+  // T words of one step of k, in vectors of V words that are V * LANES apart (at most 16 bytes each).
   template <int T, int V, int LANES>
-  SR_FN static void line(Word (&x)[T][DEPTH], const Word* from, int d) {
+  SR_FN static void load_line(Word (&x)[T][DEPTH], const Word* from, int d) {
     constexpr int N = V * sizeof(Word) > 16 ? 16 / sizeof(Word) : V;
+    static_assert(T % N == 0, "vectors fill a thread's rows");
 #pragma unroll
     for (int t = 0; t < T; t += N) {
       const Word* at = from + t / V * V * LANES + t % V;
-      const Pack<Word, N> group = *reinterpret_cast<const Pack<Word, N>*>(at);
+      const Pack<Word, N> group = *reinterpret_cast<const Pack<Word, N>*>(at);  // [N]
 #pragma unroll
       for (int q = 0; q < N; ++q) x[t + q][d] = group.x[q];
     }
@@ -38,6 +41,7 @@ struct Fragment {
 
 template <class Step, class Tile>
 struct Multiplier {
+  static_assert(CheckArithmetic<Step>::DONE);
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
   Word acc[TM][TN];  // [TM][TN]
@@ -49,13 +53,14 @@ struct Multiplier {
       for (int j = 0; j < TN; ++j) acc[i][j] = Step::start();
   }
 
+  // The outer product of a fragment: acc[i][j] ⊕= a[i] ⊗ b[j]. `unit` is 1 (Step::take_mixed).
   template <int DEPTH>
   SR_FN void take(const Fragment<Step, Tile, DEPTH>& x, int unit) {
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int s = 0; s < TN; ++s) {
-        const int j = i % 2 ? TN - 1 - s : s;  // to and fro: at a turn, b is still at hand
+        const int j = i % 2 ? TN - 1 - s : s;  // serpentine order: b[j] is reused between rows
         if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
         else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
         else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);

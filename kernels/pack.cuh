@@ -55,7 +55,7 @@ struct PackBits {
       u8 x[32];
 #pragma unroll
       for (int j = 0; j < 32; ++j) x[j] = from[j * p.column_stride];
-      loads_issued();
+      compiler_fence();
 #pragma unroll
       for (int j = 0; j < 32; ++j) bits |= u32(x[j] != 0) << j;
     } else {
@@ -70,7 +70,7 @@ struct PackBits {
 #pragma unroll
     for (int j = 0; j < 32; ++j)
       x[j] = *reinterpret_cast<const u32*>(from + (j < here ? j : 0) * p.column_stride);
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int j = 0; j < 32; ++j)
       if (j < here) bits[j / 8] |= ones(x[j]) << j % 8;

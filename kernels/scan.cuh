@@ -112,9 +112,9 @@ struct Scan {
     for (int i = 0; i < ITEMS; ++i) {
       const bool inside = !EDGE || (row + i * p.row_step < p.rows &&
                                     column + i * p.column_step + V <= p.columns);
-      x[i].load_once(from + (inside ? i * item : 0));
+      x[i].load_streaming(from + (inside ? i * item : 0));
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i)
 #pragma unroll

@@ -17,7 +17,7 @@ struct SparseParams {
   i64* cuts;            // [tiles + 1]: rows that end before each tile
   void* heads;          // [tiles][n] of Compute: of rows that end in a tile and began before it
   void* tails;          // [tiles][n] of Compute: of the row that a tile leaves open
-  u32* bad;             // [4]: set to 1 where a result does not fit, ...
+  u32* errors;             // [4]: set to 1 where a result does not fit, ...
   i64 m, k, n;
   i64 entries;          // that are there at most; slots of a diagonal
   i64 data_d, b_k, c_m, c_n;
@@ -78,7 +78,7 @@ struct Along {
     using Group = Pack<Storage, V>;
     Group group{};
     if (p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
-    const Join<A> join(p);
+    const LinearCombination<A> join(p);
 #pragma unroll
     for (int v = 0; v < V; ++v) group.x[v] = join(whole(p, acc[v], stored), group.x[v]);
     *reinterpret_cast<Group*>(to) = group;
@@ -95,12 +95,12 @@ template <class Index>
 SR_FN const Index* row_ends(const SparseParams& p) { return static_cast<const Index*>(p.ends); }
 
 // Whether CsrRows takes a matrix.
-SR_FN bool by_rows(const SparseParams& p) { return !p.bad[LONG_ROW] && !p.bad[NO_ROWS]; }
+SR_FN bool by_rows(const SparseParams& p) { return !p.errors[LONG_ROW] && !p.errors[NO_ROWS]; }
 
 template <class Index>
 SR_FN bool is_column(const SparseParams& p, Index j) {
   if (u64(i64(j)) < u64(p.k)) return true;
-  p.bad[NO_COLUMN] = 1;
+  p.errors[NO_COLUMN] = 1;
   return false;
 }
 
@@ -127,11 +127,11 @@ struct CsrCuts {
     const Index* ends = row_ends<Index>(p);
     const i64 first = i64(blockIdx.x) * blockDim.x + threadIdx.x, step = i64(gridDim.x) * blockDim.x;
     const i64 last = ends[p.m], entries = last < 0 ? 0 : last < p.entries ? last : p.entries;
-    if (first == 0 && (ends[0] != 0 || last != entries)) p.bad[NO_ROWS] = 1;
+    if (first == 0 && (ends[0] != 0 || last != entries)) p.errors[NO_ROWS] = 1;
     for (i64 i = first; i < p.m; i += step) {
       const i64 length = i64(ends[i + 1]) - i64(ends[i]);
-      if (length < 0) p.bad[NO_ROWS] = 1;
-      if (LONGEST > 0 && length > LONGEST) p.bad[LONG_ROW] = 1;
+      if (length < 0) p.errors[NO_ROWS] = 1;
+      if (LONGEST > 0 && length > LONGEST) p.errors[LONG_ROW] = 1;
     }
     for (i64 t = first; t <= p.tiles; t += step) {
       const i64 steps = t * TILE, all = p.m + entries;
@@ -178,7 +178,7 @@ struct CsrRows {
         inside[s] = from + s * LANES < to && is_column(p, j[s]);
         if (inside[s]) right[s] = static_cast<const Storage*>(p.b)[j[s]];
       }
-      loads_issued();
+      compiler_fence();
 #pragma unroll
       for (int s = 0; s < EACH; ++s) {
         if (inside[s]) sum = A::add(sum, A::mul(At::entry(p, left[s]), A::decode(right[s])));
@@ -200,7 +200,7 @@ struct CsrRows {
       const Row later(p, row + 2 * step);
       Entries following;
       following.load(p, next.from + lane, next.to);
-      loads_issued();
+      compiler_fence();
       Compute acc[1] = {entries.times(p, A::start(), now.from + lane, now.to)};
       for (i64 e = now.from + lane + LANES * EACH; e < now.to; e += LANES * EACH) {  // rare
         entries.load(p, e, now.to);
@@ -208,7 +208,7 @@ struct CsrRows {
       }
 #pragma unroll
       for (int half = LANES / 2; half > 0; half /= 2)
-        acc[0] = A::add(acc[0], from_lane(acc[0], half));
+        acc[0] = A::add(acc[0], shuffle_xor(acc[0], half));
       if (lane == 0 && row < p.m) At::finish(p, row, acc, now.to - now.from);
       entries = following;
       now = next;
@@ -239,7 +239,7 @@ struct Csr {
     const Index* ends = row_ends<Index>(p);
     const i64 begin = tile * TILE, all = p.m + ends[p.m];
     const i64 row0 = p.cuts[tile], row1 = p.cuts[tile + 1];
-    if (p.bad[NO_ROWS]) return spoil(p, tile);
+    if (p.errors[NO_ROWS]) return spoil(p, tile);
     if (begin >= all) return;
     const i64 end = begin + TILE < all ? begin + TILE : all, entry0 = begin - row0;
     const int rows = int(row1 - row0), entries = int(end - begin) - rows;
@@ -393,13 +393,13 @@ struct Csr {
         left[s] = data[e];
       }
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < ITEMS; ++s) {
       inside[s] = s * THREADS + int(threadIdx.x) < entries && is_column(p, j[s]);
       if (inside[s]) right[s] = b[j[s]];
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < ITEMS; ++s) {
       const int e = s * THREADS + int(threadIdx.x);
@@ -429,7 +429,7 @@ struct Csr {
       inside[s] = is_column(p, j);
       if (inside[s]) right[s].load(b + i64(j) * At::row_of_b(p));
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < N; ++s) {
       if (inside[s]) {
@@ -454,21 +454,21 @@ struct Csr {
 // The rows that end in another tile than they began in: a warp for each tile, LANES along the
 // columns; the rest of it shares the tiles between. In a fixed order.
 template <class A, class Index, int LANES, int TILE, bool JOIN, bool ROWS>
-struct CsrJoin {
+struct CsrReduce {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
 
   SR_FN static void run(const SparseParams& p) {
     constexpr int PARTS = 32 / LANES;
     const i64 tile = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-    if (tile >= p.tiles || p.bad[NO_ROWS] || (ROWS && by_rows(p))) return;
+    if (tile >= p.tiles || p.errors[NO_ROWS] || (ROWS && by_rows(p))) return;
     const Index* ends = row_ends<Index>(p);
     const i64 row = p.cuts[tile];
     if (row == p.cuts[tile + 1]) return;  // no row ends here
     const i64 stored = ends[row + 1] - ends[row], first = (row + ends[row]) / TILE;
     if (first == tile) return;
     const int lane = int(threadIdx.x) % LANES, part = int(threadIdx.x) % 32 / LANES;
-    const Join<A> join(p);
+    const LinearCombination<A> join(p);
     for (i64 begin = 0; begin < p.n; begin += LANES) {
       const i64 column = begin + lane;
       Compute sum = A::start();
@@ -536,7 +536,7 @@ struct Dia {
         right[s].load(b + i64(j) * At::row_of_b(p));
       }
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int s = 0; s < N; ++s)
       if (inside[s]) {

@@ -1,16 +1,93 @@
-// Inner steps: how an accumulator takes up one or two steps of k.
+// Step policies: how an accumulator takes up one step of k, or two.
 //
-// A step says what a register word is. `Word` holds `COLUMNS` adjacent columns of C; `left` makes one
-// from an element of A (the same in every column) and `right` from `ELEMENTS` adjacent elements of B.
-// `take` folds `DEPTH` steps of k into an accumulator, `one` a single step, `out` reads a column.
+// A step policy says what a register word is and which instructions combine words. `General` is right
+// for every algebra; each of the others is faster for some of them, and equal to it bit for bit on the
+// operands for which it is chosen (gpu/source.py: steps). The loader, the multiplier and the epilogue
+// know nothing else of the arithmetic.
 //
-// General is right for every algebra; each of the others is faster for some of them and equal to it
-// bit for bit on the operands for which it is chosen.
+// The members of a step policy S, which is a template over an Algebra (gpu/source.py: algebra):
+//
+//   types
+//     Algebra      types, ⊕, ⊗ and conversions of the semiring in one dtype
+//     Word         a register word, 4 or 8 bytes: what shared memory, fragments and accumulators hold
+//     Left, Right  an element of A, of B, as it is stored in global memory
+//   shapes, in compile-time constants
+//     COLUMNS      adjacent columns of C in a Word: 1, 2 or 32
+//     ELEMENTS     adjacent elements of B (along n) from which `right` makes a Word: 1 or 2
+//     DEPTH        steps of k that `take` consumes; fragments are [TM][DEPTH] and [TN][DEPTH] words
+//   flags
+//     PLAIN        Left and Right are Words bit for bit, of 4 bytes: tiles are copied to shared memory
+//                  asynchronously, without passing through registers
+//     MIXED        accumulators [i][j] with i + j odd go by `take_mixed`, so that two pipes share the
+//                  work
+//     SHORT        `take` is one instruction an accumulator (or two): the loop body holds 8 steps of
+//                  DEPTH, else 4, so that it fits the instruction cache
+//   functions
+//     Word start()                      identity of ⊕, in every column
+//     Word left(Left x)                 an element of A, the same in every column
+//     Word right(const Right* x)        x[ELEMENTS] of B, one column after the other
+//     void one(Word& acc, Word a, Word b)               acc ⊕= a ⊗ b for one step of k: the remainder
+//     void take(Word& acc, const Word* a, const Word* b)        the same for DEPTH steps: [DEPTH] each
+//     void take_mixed(..., i32 unit)    the same by other instructions; only if MIXED. `unit` is 1,
+//                                       which the compiler does not know
+//     Word join(Word x, Word y)         x ⊕ y of partial results, where k is split
+//     Algebra::Compute out(Word x, int column)          the value in a column, 0 <= column < COLUMNS
+//
+// The policies of tensor cores (matrix.cuh, tensor.cuh) have a multiplier of their own, so no `one` and
+// `take`; that of tensor.cuh loads no words either, so no `left` and `right`.
 #pragma once
 #include "base.cuh"
 
 namespace sr {
 
+// --- compile-time checks, which name what a policy lacks ---------------------------------------
+
+template <class T>
+__device__ T made();  // a value of any type, for decltype only
+
+#define SR_MEMBER(NAME, CALL)               \
+  template <class S, class = void>          \
+  struct NAME { enum { found = false }; };  \
+  template <class S>                        \
+  struct NAME<S, decltype(void(CALL))> { enum { found = true }; }
+SR_MEMBER(Has_start, typename S::Word(S::start()));
+SR_MEMBER(Has_left, typename S::Word(S::left(made<typename S::Left>())));
+SR_MEMBER(Has_right, typename S::Word(S::right(made<const typename S::Right*>())));
+SR_MEMBER(Has_join, typename S::Word(S::join(S::start(), S::start())));
+SR_MEMBER(Has_out, typename S::Algebra::Compute(S::out(S::start(), 0)));
+SR_MEMBER(Has_one, S::one(made<typename S::Word&>(), S::start(), S::start()));
+SR_MEMBER(Has_take, S::take(made<typename S::Word&>(), made<const typename S::Word*>(),
+                            made<const typename S::Word*>()));
+#undef SR_MEMBER
+
+// What loader and epilogue need.
+template <class S>
+struct CheckWords {
+  enum { DONE = true };
+  static_assert(sizeof(typename S::Word) == 4 || sizeof(typename S::Word) == 8,
+                "a step policy's Word has 4 or 8 bytes");
+  static_assert(S::COLUMNS == 1 || S::COLUMNS == 2 || S::COLUMNS == 32,
+                "a step policy's COLUMNS are 1, 2 or 32");
+  static_assert(S::ELEMENTS == 1 || S::ELEMENTS == 2, "a step policy's ELEMENTS are 1 or 2");
+  static_assert(!S::PLAIN || (sizeof(typename S::Left) == 4 && sizeof(typename S::Right) == 4),
+                "a PLAIN step policy has elements of 4 bytes");
+  static_assert(Has_start<S>::found, "a step policy has Word start()");
+  static_assert(Has_left<S>::found, "a step policy has Word left(Left)");
+  static_assert(Has_right<S>::found, "a step policy has Word right(const Right*)");
+  static_assert(Has_join<S>::found, "a step policy has Word join(Word, Word)");
+  static_assert(Has_out<S>::found, "a step policy has Algebra::Compute out(Word, int column)");
+};
+// What the multiplier needs besides.
+template <class S>
+struct CheckArithmetic {
+  enum { DONE = true };
+  static_assert(Has_one<S>::found, "a step policy has void one(Word& acc, Word a, Word b)");
+  static_assert(Has_take<S>::found, "a step policy has void take(Word& acc, const Word* a, const Word* b)");
+};
+
+// --- one column to a word ---------------------------------------------------------------------
+
+// acc = fold(acc, a, b), the algebra's own expression: a multiply-add where it is one.
 template <class A>
 struct General {
   using Algebra = A;
@@ -18,10 +95,8 @@ struct General {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
-  // Whether words lie in memory as they are computed with, so that copies need no registers.
   static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4;
-  static constexpr bool MIXED = false;  // whether every other accumulator goes by take_mixed
-  static constexpr bool SHORT = A::FUSED;  // whether a step is one instruction an accumulator
+  static constexpr bool MIXED = false, SHORT = A::FUSED;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return A::decode(x); }
@@ -32,8 +107,8 @@ struct General {
   SR_FN static typename A::Compute out(Word x, int) { return x; }
 };
 
-// min or max of float sums or products that are all >= 0: their bits order as integers do, and one
-// three-input instruction takes two steps of k.
+// min or max of float sums or products that are all >= 0. Bits of such floats order as integers do, so
+// one three-input integer instruction takes two steps of k: 3 instructions instead of 4.
 template <class A>
 struct Nonnegative : General<A> {
   using Word = float;
@@ -51,7 +126,8 @@ struct Nonnegative : General<A> {
   }
 };
 
-// ⊕ and ⊗ both min or max, on 32-bit integers or on keys that order as floats do.
+// ⊕ and ⊗ both min or max, on 32-bit integers or on integer keys that order as floats do (codec "key"):
+// three-input instructions again.
 template <class A>
 struct Ordered : General<A> {
   using Word = i32;
@@ -63,9 +139,9 @@ struct Ordered : General<A> {
   }
 };
 
-// min or max of 32-bit sums: half the accumulators by add-and-minimum instructions, half by
-// multiply-adds (with a one that the compiler does not know) and three-input minima, which run on
-// different pipes.
+// min or max of 32-bit sums. Half of the accumulators use add-and-minimum instructions (VIADDMNMX), the
+// other half multiply-adds by 1 and three-input minima (IMAD, VIMNMX3): the two run on different
+// pipes, side by side.
 template <class A>
 struct Sums : General<A> {
   using Word = i32;
@@ -85,7 +161,10 @@ struct Sums : General<A> {
   }
 };
 
-// Two columns to a word.
+// --- several columns to a word ----------------------------------------------------------------
+
+// Two columns to a word: 16-bit integers or floats. An element of A is doubled, two elements of B make
+// a word. What is common to the three that follow.
 template <class A>
 struct Paired {
   using Algebra = A;
@@ -109,7 +188,7 @@ struct Paired {
   }
 };
 
-// min or max of 16-bit integer sums.
+// min or max of 16-bit integer sums, by add-and-minimum of both halves (VIADDMNMX.S16x2).
 template <class A>
 struct SumsPaired : Paired<A> {
   using Word = u32;
@@ -123,7 +202,8 @@ struct SumsPaired : Paired<A> {
   }
 };
 
-// min or max of sums or products of 16-bit floats, rounded once as the general step rounds them.
+// min or max of sums or products of 16-bit floats, which are rounded once to 16 bits, as the general
+// step rounds its result: rounding is monotonic, so it commutes with min and max.
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;
@@ -140,7 +220,7 @@ struct FloatsPaired : Paired<A> {
   }
 };
 
-// The same where every sum or product is >= 0.
+// The same where every sum or product is >= 0: three-input minima of their bits.
 template <class A>
 struct NonnegativePaired : FloatsPaired<A> {
   using Word = u32;
@@ -158,7 +238,8 @@ struct NonnegativePaired : FloatsPaired<A> {
   }
 };
 
-// Truth values: 32 columns to a word. B comes packed, A one byte an element.
+// Truth values, 32 columns to a word: B comes packed by pack.cuh, A one byte an element, which is
+// spread over the word's bits.
 template <class A>
 struct Bits {
   using Algebra = A;

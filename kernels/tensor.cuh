@@ -2,7 +2,7 @@
 // order of tiles, split sums and the epilogue those of product.cuh.
 #pragma once
 #include "epilogue.cuh"
-#include "hopper.cuh"
+#include <hopper.cuh>
 
 namespace sr {
 
@@ -62,7 +62,7 @@ struct TensorProduct {
   u32 parity = 0;
 
   SR_FN static void run(const TensorParams& t) {
-    if (!is_called(t.p)) return;
+    if (!is_selected(t.p)) return;
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
@@ -73,14 +73,14 @@ struct TensorProduct {
         own.full[s].init(1);
         own.empty[s].init(Tile::THREADS / 32);
       }
-      barriers_made();
+      fence_barrier_init();
     }
     __syncthreads();  // the barriers are there
     if (int(threadIdx.x) >= Tile::THREADS) {
-      give_registers<40>();
+      warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.copy(t);
     } else {
-      take_registers<232>();
+      warpgroup_reg_alloc<232>();
       own.compute(t.p);
     }
   }
@@ -90,31 +90,27 @@ struct TensorProduct {
     stage = 0;
     parity ^= 1;
   }
-  SR_FN static int shares(const ProductParams& p) {
-    return p.whole + (p.tiles_m * p.tiles_n * p.batch - p.whole) * p.splits;
-  }
-
   SR_FN void copy(const TensorParams& t) {
     const ProductParams& p = t.p;
-    for (int index = int(blockIdx.x); index < shares(p); index += int(gridDim.x)) {
-      const Share share(p, index);
-      const Place<Step, Tile> at(p, share.tile);
+    for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
+      const WorkTile work(p, index);
+      const TileCoord<Step, Tile> at(p, work.tile);
       const int a_z = int(at.batch * p.a_batch) * PARTS, b_z = int(at.batch * p.b_batch) * PARTS;
-      for (int k = share.k; k < share.k + share.depth; k += BK) {
+      for (int k = work.k; k < work.k + work.depth; k += BK) {
         empty[stage].wait(parity ^ 1);
-        full[stage].expect(STAGE);
+        full[stage].arrive_and_expect(STAGE);
         u8* to = stages + stage * STAGE;
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
           for (int box = 0; box < A_BOXES; ++box, to += BOX)
-            copy_box(to, t.a, full[stage], A_ROWS ? k : at.row + 64 * box,
+            load_box(to, t.a, full[stage], A_ROWS ? k : at.row + 64 * box,
                             A_ROWS ? at.row + 64 * box : k, a_z + part);
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
           for (int box = 0; box < B_BOXES; ++box, to += BOX)
-            copy_box(to, t.b, full[stage], B_ROWS ? k : at.column + 64 * box,
+            load_box(to, t.b, full[stage], B_ROWS ? k : at.column + 64 * box,
                      B_ROWS ? at.column + 64 * box : k, b_z + part);
         next();
       }
@@ -122,20 +118,20 @@ struct TensorProduct {
   }
 
   SR_FN void compute(const ProductParams& p) {
-    for (int index = int(blockIdx.x); index < shares(p); index += int(gridDim.x)) {
-      const Share share(p, index);
+    for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
+      const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
-      const int tiles = (share.depth + BK - 1) / BK;
+      const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (PARTS == 1) {
         for (int t = 0; t < tiles; ++t) {
           take(d, t > 0);
-          multiply_wait<1>();
+          warpgroup_wait<1>();
           if (t > 0) release();
           next();
         }
-        multiply_wait<0>();
+        warpgroup_wait<0>();
         release();
-        store(p, d, share);
+        store(p, d, work);
       } else {
         Word sum[Tile::BN / 2], e[Tile::BN / 2];  // [BN / 8][2][2]
 #pragma unroll
@@ -159,7 +155,7 @@ struct TensorProduct {
         } else {
           add<0>(sum, d);
         }
-        store(p, sum, share);
+        store(p, sum, work);
       }
     }
   }
@@ -167,7 +163,7 @@ struct TensorProduct {
   // The sums of the tile of k before the last PENDING.
   template <int PENDING>
   SR_FN void add(Word (&sum)[Tile::BN / 2], const Word (&d)[Tile::BN / 2]) {
-    multiply_wait<PENDING>();
+    warpgroup_wait<PENDING>();
     release();
 #pragma unroll
     for (int i = 0; i < Tile::BN / 2; ++i) sum[i] += d[i];
@@ -178,19 +174,19 @@ struct TensorProduct {
     full[stage].wait(parity);
     const u8* as = stages + stage * STAGE + int(threadIdx.x) / WARPGROUP * BOX;
     const u8* bs = stages + stage * STAGE + PARTS * A_BYTES;
-    multiply_begin();
+    warpgroup_arrive();
     if constexpr (PARTS == 2) {  // small products first; that of the two small parts is left out
       steps(d, as + A_BYTES, bs, join);
       steps(d, as, bs + B_BYTES, true);
     }
     steps(d, as, bs, join || PARTS == 2);
-    multiply_end();
+    warpgroup_commit();
   }
   SR_FN static void steps(Word (&d)[Tile::BN / 2], const u8* as, const u8* bs, bool join) {
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
-      multiply<Kind, A_ROWS, B_ROWS, Tile::BN>(d, Operand<A_ROWS>::template step<Kind>(as, s),
-                                               Operand<B_ROWS>::template step<Kind>(bs, s),
+      warpgroup_mma<Kind, A_ROWS, B_ROWS, Tile::BN>(d, Operand<A_ROWS>::template k_step<Kind>(as, s),
+                                               Operand<B_ROWS>::template k_step<Kind>(bs, s),
                                                join || s > 0);
   }
 
@@ -200,11 +196,11 @@ struct TensorProduct {
     empty[(stage + STAGES - 1) % STAGES].arrive();
   }
 
-  SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const Share& share) {
+  SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const WorkTile& work) {
     using Store = Epilogue<Step, Tile, WIDE>;
     if constexpr (Tile::VN == 8) turn(d);
-    if (share.split >= 0) {
-      Word* to = Store::part(p, share.tile, share.split);
+    if (work.split >= 0) {
+      Word* to = Store::partial(p, work.tile, work.split);
 #pragma unroll
       for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
@@ -212,8 +208,8 @@ struct TensorProduct {
           to[(i * Tile::TN + j) * Tile::THREADS] = d[Tile::at(i, j)];
       return;
     }
-    const Join<typename Step::Algebra> join(p);
-    const Place<Step, Tile> at(p, share.tile);
+    const LinearCombination<typename Step::Algebra> join(p);
+    const TileCoord<Step, Tile> at(p, work.tile);
 #pragma unroll
     for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
@@ -221,7 +217,7 @@ struct TensorProduct {
         Word run[Tile::VN];  // [VN]
 #pragma unroll
         for (int v = 0; v < Tile::VN; ++v) run[v] = d[Tile::at(i, j + v)];
-        Store::run(p, join, run, at, i, j);
+        Store::store_run(p, join, run, at, i, j);
       }
   }
 
@@ -239,7 +235,7 @@ struct TensorProduct {
             const int g = mask == 1 ? 2 * pair : pair;
             Word &x = d[first + 4 * g + w], &y = d[first + 4 * (g + mask) + w];
             const bool upper = int(threadIdx.x) & mask;
-            const Word got = from_lane(upper ? x : y, mask);
+            const Word got = shuffle_xor(upper ? x : y, mask);
             if (upper) x = got;
             else y = got;
           }
@@ -296,7 +292,7 @@ struct Convert {
 };
 
 // Bytes that lie along the rows, aligned: four by four, of four steps of k and four rows.
-struct TurnBytes {
+struct TransposeBytes {
   static constexpr int SIDE = 128, WORDS = SIDE / 4, THREADS = 256, PITCH = WORDS + 1;
 
   SR_FN static void run(const ConvertParams& p) {

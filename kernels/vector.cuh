@@ -6,23 +6,23 @@ namespace sr {
 
 // What a thread sums up in: a value, ...
 template <class A>
-struct Folded {
+struct Accumulator {
   using Compute = typename A::Compute;
   Compute x;
 
-  SR_FN void clear() { x = A::start(); }
+  SR_FN void clear(const ProductParams&) { x = A::start(); }
   SR_FN void fold(Compute a, Compute b) { x = A::fold(x, a, b); }
   SR_FN Compute value() const { return x; }
 };
 // ... or, where ⊕ is logaddexp, the greatest term and the sum of exponentials of the others below it:
 // one exponential a term, and one logarithm in the end. Equal infinities have no distance.
 template <class A>
-struct LogFolded {
+struct LogAccumulator {
   using Compute = typename A::Compute;
   static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
   Compute high, sum;
 
-  SR_FN void clear() {
+  SR_FN void clear(const ProductParams&) {
     high = -infinity<Compute>();
     sum = Compute(0);
   }
@@ -34,6 +34,23 @@ struct LogFolded {
     high = higher ? term : high;
   }
   SR_FN Compute value() const { return high + log(sum); }
+};
+// Either of them, with α scaling each entry of A, or else of x, before the two meet.
+template <class Sum, class A, bool LEFT>
+struct Scaled {
+  using Compute = typename A::Compute;
+  Sum sum;
+  Compute alpha;
+
+  SR_FN void clear(const ProductParams& p) {
+    sum.clear(p);
+    alpha = scalar<A>(p.alpha);
+  }
+  SR_FN void fold(Compute a, Compute b) {
+    if constexpr (LEFT) sum.fold(A::scale(alpha, a), b);
+    else sum.fold(a, A::scale(alpha, b));
+  }
+  SR_FN Compute value() const { return sum.value(); }
 };
 
 // A block of 256 threads takes ROWS * GROUPS rows; LANES threads share each row's k. The parameters
@@ -63,7 +80,7 @@ struct Vector {
     const Storage* x = static_cast<const Storage*>(p.b);
     Sum sums[ROWS];  // [ROWS]
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) sums[r].clear();
+    for (int r = 0; r < ROWS; ++r) sums[r].clear(p);
     if constexpr (K_UNIT) along_k(p, sums, row0, k0, k1, x);
     else along_m(p, sums, row0, k0, k1, x);
     Compute acc[ROWS];  // [ROWS]
@@ -71,13 +88,13 @@ struct Vector {
     for (int r = 0; r < ROWS; ++r) acc[r] = sums[r].value();
     if constexpr (LANES > 1) join_lanes(acc);
     if (lane() > 0) return;
-    const Join<A> join(p);
+    const LinearCombination<A> join(p);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const i64 i = row0 + row(r);
       if (i >= p.m) continue;
       if (p.splits > 1) {
-        static_cast<Compute*>(p.parts)[i64(split) * p.m + i] = acc[r];
+        static_cast<Compute*>(p.partials)[i64(split) * p.m + i] = acc[r];
       } else {
         Storage* y = static_cast<Storage*>(p.c) + i * p.c_m;
         *y = join(acc[r], p.mode & READ_C ? *y : Storage{});
@@ -116,9 +133,9 @@ struct Vector {
       const i64 at = k + i * LANES * V;
       right[i].load(x + at * x_k);
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) left[i][r].load_once(a[r] + at * a_k);
+      for (int r = 0; r < ROWS; ++r) left[i][r].load_streaming(a[r] + at * a_k);
     }
-    loads_issued();
+    compiler_fence();
 #pragma unroll
     for (int i = 0; i < N; ++i)
 #pragma unroll
@@ -144,19 +161,19 @@ struct Vector {
         Storage by[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
-          rows[i].load_once(a);
+          rows[i].load_streaming(a);
           by[i] = *x;
           a += down;
           x += x_down;
         }
-        loads_issued();
+        compiler_fence();
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) fold(acc, rows[i], by[i]);
       }
 #pragma unroll 1
       for (; k < k1; k += LANES, a += down, x += x_down) {
         Piece rows;
-        rows.load_once(a);
+        rows.load_streaming(a);
         fold(acc, rows, *x);
       }
     } else {  // the last rows; V > 1, so A's rows are side by side
@@ -200,14 +217,14 @@ struct Vector {
 // y from the parts of a product whose k was split: 32 rows a block, whose warps share the parts and
 // join theirs in a fixed order.
 template <class A>
-struct JoinVector {
+struct ReduceVector {
   SR_FN static void run(const ProductParams& p) {
     using Compute = typename A::Compute;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, warps = blockDim.x / 32;
     const i64 i = i64(blockIdx.x) * 32 + lane;
     Compute sum = A::start();
     if (i < p.m) {
-      const Compute* part = static_cast<const Compute*>(p.parts) + i;
+      const Compute* part = static_cast<const Compute*>(p.partials) + i;
 #pragma unroll 4
       for (int s = warp; s < p.splits; s += warps) sum = A::add(sum, part[i64(s) * p.m]);
     }
@@ -219,7 +236,7 @@ struct JoinVector {
     }
     if (warp > 0 || i >= p.m) return;
     auto* y = static_cast<typename A::Storage*>(p.c) + i * p.c_m;
-    *y = Join<A>(p)(sum, p.mode & READ_C ? *y : typename A::Storage{});
+    *y = LinearCombination<A>(p)(sum, p.mode & READ_C ? *y : typename A::Storage{});
   }
 };
 

@@ -242,12 +242,14 @@ def gemm(
     out: Array | None = None,
     device: str | None = None,
 ) -> Array:
-    """General product ``(alpha ⊗ op(A) ⊗ op(B)) ⊕ (beta ⊗ C)``.
+    """General product ``((alpha ⊗ op(A)) ⊗ op(B)) ⊕ (beta ⊗ C)``.
 
     Parameters
     ----------
     alpha : scalar or None
-        Scales the product with ⊗; None leaves it as it is.
+        Scales the entries of A with ⊗, before they meet those of B; None leaves them as they are.
+        Over plus_times and log_plus in floating point, whose sums have no order either, a finite
+        `alpha` may scale the sums instead.
     a, b : array_like, shapes (..., m, k) and (..., k, n) after `trans_a`, `trans_b`
         Operands; leading dimensions broadcast. `a` may be sparse, as in :func:`matmul`.
     beta : scalar, optional
@@ -329,12 +331,12 @@ def gemv(
     out: Array | None = None,
     device: str | None = None,
 ) -> Array:
-    """Matrix-vector product ``(alpha ⊗ op(A) ⊗ x) ⊕ (beta ⊗ y)``.
+    """Matrix-vector product ``((alpha ⊗ op(A)) ⊗ x) ⊕ (beta ⊗ y)``.
 
     Parameters
     ----------
     alpha : scalar or None
-        Scales the product with ⊗; None leaves it as it is.
+        Scales the entries of A with ⊗, before they meet those of x; None leaves them as they are.
     a : array_like or sparse matrix, shape (m, k) after `trans`
         CSR and DIA of SciPy and CuPy are taken, as in :func:`matmul`.
     x : array_like, shape (k,)
@@ -614,12 +616,14 @@ def _multiply(
             c[...] = s.identities(c.dtype)[0]
         return
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
-        if n == 1 and (alpha is None or s.commutes):
+        if n == 1:
             engine.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
             return
-        if m == 1 and ((alpha is None and beta is None) or s.commutes):
+        if (alpha is None and beta is None) or s.commutes:
             t = s if s.commutes else _swapped(s)
-            engine.gemv(t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta)
+            engine.gemv(
+                t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta, scale_x=True
+            )
             return
     if c.ndim == 2:
         engine.product(

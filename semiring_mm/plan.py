@@ -157,19 +157,24 @@ def absent(semiring: Semiring, dtype: np.dtype[Any], plan: Plan) -> float | int 
     return None if value == start else value
 
 
-def distributes(semiring: Semiring, alpha: float | int) -> bool:
-    """Whether α ⊗ (x ⊕ y) is known to be (α ⊗ x) ⊕ (α ⊗ y): a sum may be scaled at its end."""
-    add = semiring.add_kind
-    match semiring.mul_kind:
-        case "+":
-            return add in ("min", "max") or semiring.add_expr.op == "logaddexp"
-        case "*":
-            return add == "+" or (add in ("min", "max") and alpha >= 0)
-        case "min" | "max":
-            return add in ("min", "max")
-        case "&":
+def distributes(semiring: Semiring, dtype: np.dtype[Any], alpha: float | int) -> bool:
+    """Whether a sum may be scaled at its end: α ⊗ (x ⊕ y) for (α ⊗ x) ⊕ (α ⊗ y).
+
+    That has to be exact, overflow included, but in floating point over plus_times and log_plus,
+    whose sums are rounded in no fixed order.
+    """
+    add, mul = semiring.add_kind, semiring.mul_kind
+    if mul in ("min", "max"):
+        return add in ("min", "max")
+    if dtype.kind in "iub":
+        if mul == "&":
             return add in ("|", "^", "&")
-    return False
+        if mul == "+":
+            return add in ("min", "max")
+        return mul == "*" and (add == "+" or (add in ("min", "max") and alpha >= 0))
+    if not math.isfinite(alpha):
+        return False
+    return (add, mul) == ("+", "*") or (semiring.add_expr.op == "logaddexp" and mul == "+")
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,9 +1,10 @@
 """A stand-in for the CUDA device: NumPy's arrays, and the kernels compiled for the host by g++.
 
-The files ``kernels/*.cuh`` are compiled as they are; ``host/host.h`` gives them threads, barriers
-and shared memory. What a device would refuse or get wrong is an error here: a misaligned or wild
-access, threads that wait for others in vain, a write behind shared memory, parameters of the wrong
-size.
+The files ``kernels/*.cuh`` are compiled as they are, but for two: ``host/`` has an
+``instructions.cuh`` and a ``hopper.cuh`` of its own, and comes first in the search path. Its
+``host.h`` provides threads, barriers and shared memory. What a device would refuse or get wrong is
+an error here: a misaligned or wild access, threads that wait for others in vain, a write behind
+shared memory, parameters of the wrong size.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ KERNELS = HERE.parent / "kernels"
 COMPILED = HERE.parent / ".pytest_cache" / "kernels"
 KEPT = 3 * 86400  # seconds: every change of a header leaves a set of libraries behind
 FLAGS = (
-    "-std=c++17", "-O0", "-ffp-contract=off", "-DSR_HOST", f"-I{KERNELS}", f"-I{HERE / 'host'}",
+    "-std=c++17", "-O0", "-ffp-contract=off", f"-I{HERE / 'host'}", f"-I{KERNELS}",
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment", "-fPIC",
 )  # fmt: skip
 #: host.h has what the sanitizer calls; its library and C++'s would only be searched in vain.
@@ -118,12 +119,13 @@ def compiled(source: str) -> Path:
 @functools.cache
 def parsed_headers() -> Path:
     """What most kernels include, read by the compiler once for all of them."""
-    headers = {**device.headers(), "host.h": (HERE / "host" / "host.h").read_text()}
+    own = {f"host/{path.name}": path.read_text() for path in sorted((HERE / "host").iterdir())}
+    headers = {**device.headers(), **own}
     path = COMPILED / f"{digest(compiler(), *FLAGS, *headers, *headers.values())}.h"
     parsed = path.with_name(f"{path.name}.gch")  # where the compiler looks for it
     if not parsed.exists():
         COMPILED.mkdir(parents=True, exist_ok=True)
-        fresh(path).write_text('#include "product.cuh"\n')
+        fresh(path).write_text('#include "host.h"\n#include "product.cuh"\n')
         fresh(path).replace(path)
         make(parsed, "", "-x", "c++-header", str(path))
     return path

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference import BFLOAT16
 
 import semiring_mm as sm
 from semiring_mm.gpu import device, engine, source, tiles
@@ -105,11 +106,14 @@ TENSOR = [
 SPILLS = {("f8", "General"): 128, ("f2", "NonnegativePaired"): 128}
 
 
-def operations(cubin, path, nvdisasm):
+def disassembled(cubin, path, nvdisasm):
     path.write_bytes(cubin)
-    text = subprocess.run(
-        [nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True
-    ).stdout
+    done = subprocess.run([nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def operations(cubin, path, nvdisasm):
+    text = disassembled(cubin, path, nvdisasm)
     return Counter(
         re.findall(r"^\s*/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.MULTILINE)
     )
@@ -149,6 +153,86 @@ def test_instructions_of_tensor_cores(
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
     assert "C7510" not in report  # products wait for each other
     assert found["MEMBAR.ALL.GPU"] == 0
+
+
+def in_compressed_rows():
+    """Rows long enough for all lanes of a warp."""
+    data, columns, ends = np.ones(20_000, "f4"), np.zeros(20_000, "i4"), np.arange(0, 20_001, 500)
+    b, c = np.ones((40, 1), "f4"), np.ones((40, 1), "f4")
+    engine.csr_product(sm.semirings["min_plus"], data, columns, ends.astype("i4"), b, c)
+
+
+def flags_of_a_matrix():
+    a = np.ones((40, 40), "f4")
+    engine.flags_of(sm.semirings["min_plus"], a, a)
+
+
+#: The fence of the matrix instructions, and the waits for all groups but one, and for all.
+IN_ORDER = [r"WARPGROUP\.ARRIVE", *(rf"WARPGROUP\.DEPBAR\.LE gsb0, 0x{n}" for n in (0, 1))]
+
+#: What the host has other bodies for: a launch, the struct that it runs, and the instructions that
+#: must and must not be there. The last operand of a minimum is PT, that of a maximum !PT.
+HIDDEN = {
+    "minimum": (
+        lambda: product_of("min_plus", "f4", NEGATIVE, n=64), "Product<",
+        [r"FMNMX\.NAN .* PT ;"], [r"FMNMX ", r"FMNMX.*!PT"],
+    ),
+    "maximum": (
+        lambda: product_of("max_plus", "f4", NEGATIVE, n=64), "Product<",
+        [r"FMNMX\.NAN .*!PT ;"], [r"FMNMX ", r"FMNMX.* PT ;"],
+    ),
+    "minimum of float16": (
+        lambda: product_of("min_plus", "f2", NEGATIVE, n=64), "sr::FloatsPaired<",
+        [r"HMNMX2\.NAN .* PT ;", r"HADD2 |HADD2\.F32|HFMA2", r"F2FP?\.F16\.F32"],
+        [r"HMNMX2 ", r"HMNMX2.*!PT", r"(F2FP?|HADD2)\S*[._]R[ZMP]\b"],
+    ),
+    "maximum of bfloat16": (
+        lambda: product_of("max_plus", BFLOAT16, NEGATIVE, n=64), "sr::FloatsPaired<",
+        [r"HMNMX2\.BF16_V2\.NAN .*!PT ;"], [r"HMNMX2\.BF16_V2 ", r"HMNMX2.* PT ;"],
+    ),
+    "minimum of bfloat16": (
+        lambda: product_of("min_plus", BFLOAT16, NEGATIVE, n=64), "sr::FloatsPaired<",
+        [r"HMNMX2\.BF16_V2\.NAN .* PT ;"], [r"HMNMX2\.BF16_V2 ", r"HMNMX2.*!PT"],
+    ),
+    # every copy to shared memory has landed before the barrier after it
+    "copies": (
+        lambda: product_of("plus_times", "f4", n=64), "Product<",
+        [r"LDGSTS", r"LDGDEPBAR", r"DEPBAR\.LE SB0, 0x0"],
+        [r"(?s)LDGDEPBAR(?:(?!DEPBAR\.LE SB0, 0x0 ).)*?BAR\.SYNC"],
+    ),
+    # fence and wait, registers handed over, operands described (lines of 128 bytes, eight of them
+    # 1024 bytes apart; the swizzle of 128 bytes; across k, boxes 8192 bytes apart), lanes that
+    # exchange columns
+    "tensor cores": (
+        lambda: product_of("plus_times", "f2", n=1000), "sr::TensorProduct<",
+        [*IN_ORDER, r"USETMAXREG\.DEALLOC\.CTAPOOL 0x28",
+         r"USETMAXREG\.TRY_ALLOC\.CTAPOOL UP\d, 0xe8", r"0x40000040", r"LOP3.* 0x10000,",
+         r"LOP3.* 0x2000000,", r"gdesc\[UR\d+\]\.tnspB, .*gsb0", r"SHFL\.BFLY .* 0x1, ",
+         r"SHFL\.BFLY .* 0x2, "],
+        [],
+    ),
+    "tensor cores, in two parts": (
+        lambda: product_of("plus_times", "f4", n=1400, precision="float32_emulated"),
+        "sr::TensorProduct<",
+        IN_ORDER, [],
+    ),
+    "kinds of entries": (flags_of_a_matrix, "sr::Scan<", [r"(RED|ATOM)G\.E\.OR\."], []),
+    "rows by warps": (
+        in_compressed_rows, "sr::CsrRows<",
+        [rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)], [],
+    ),
+}  # fmt: skip
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", HIDDEN)
+def test_instructions_that_the_host_has_other_bodies_for(case, sources_of, tmp_path, nvdisasm):
+    launch, struct, expected, forbidden = HIDDEN[case]
+    recorder = sources_of(launch)
+    text = next(x for x in recorder.sources if struct in x)
+    code = disassembled(recorder.compile(text)[0], tmp_path / "kernel.cubin", nvdisasm)
+    assert [x for x in expected if not re.search(x, code)] == []
+    assert [x for x in forbidden if re.search(x, code)] == []
 
 
 def small_launches():
@@ -250,7 +334,7 @@ def test_large_products_take_large_tiles_and_deep_ones_split_k():
 
 
 def test_parameters_are_the_fields_of_the_struct():
-    text = (HERE.parent / "kernels" / "epilogue.cuh").read_text()
+    text = (HERE.parent / "kernels" / "schedule.cuh").read_text()
     body = re.sub(r"//.*", "", re.search(r"struct ProductParams \{(.*?)\n\};", text, re.S)[1])
     fields = [
         name.strip(" *")

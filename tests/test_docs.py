@@ -21,9 +21,12 @@ WITH_EXAMPLES = {
     "semiring_mm.expressions",
     "semiring_mm.semirings",
 }
-#: Modules for users of another library.
-NEIGHBOURS = {f"semiring_mm.{name}": name for name in ("torch", "jax", "dask")}
-WITH_EXAMPLES |= set(NEIGHBOURS)
+#: Modules and packages whose examples need another library.
+NEEDS = {
+    "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
+    "graphs.inputs": "networkx", "plot": "matplotlib",
+}  # fmt: skip
+WITH_EXAMPLES |= {f"semiring_mm.{name}" for name in ("torch", "jax", "dask")}
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +39,9 @@ def _as_a_reader_sees_it():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    if name in NEIGHBOURS:
-        pytest.importorskip(NEIGHBOURS[name])
+    for part, package in NEEDS.items():
+        if f"{name}.".startswith(f"semiring_mm.{part}."):
+            pytest.importorskip(package)
     module = importlib.import_module(name)
     found = doctest.testmod(module)
     assert found.failed == 0

@@ -145,6 +145,7 @@ def test_gemm_in_place(n):
 
 
 def test_in_place_in_bfloat16():
+    pytest.importorskip("ml_dtypes")
     a, c = np.full((3, 3), 2, BFLOAT16), np.full((3, 3), 1, BFLOAT16)
     assert sm.gemm(None, a, a, 2.0, c, semiring="min_plus", out=c) is c
     assert_array_equal(c.astype("f4"), np.full((3, 3), 3))
@@ -212,6 +213,32 @@ def test_over_an_empty_k_only_c_is_left(name):
     expected = c + 2 if name == "min_plus" else 2 * c
     assert_array_equal(sm.gemm(5, a, b, 2, c, semiring=name), expected)
     assert_array_equal(sm.gemv(5, a, b[:, 0], 2, c[:, 0], semiring=name), expected[:, 0])
+
+
+@pytest.mark.parametrize(("name", "alpha", "a", "b", "expected"), reference.SCALED_FIRST)
+def test_alpha_scales_the_entries_of_a_in_every_verb(name, alpha, a, b, expected):
+    """Where a product overflows or is rounded depends on the order."""
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    left, right = np.full((40, 30), a, "f4"), np.full((30, 50), b, "f4")
+    for m, k, n in ((40, 30, 50), (40, 30, 1), (1, 30, 50), (1, 1, 1), (40, 1, 3)):
+        x, y = left[:m, :k], right[:k, :n]
+        for layout in (np.ascontiguousarray, np.asfortranarray):
+            result = sm.gemm(alpha, layout(x), layout(y), semiring=name)
+            assert_array_equal(result, np.full((m, n), expected, "f4"))
+            result = sm.gemv(alpha, layout(x), y[:, 0].copy(), semiring=name)
+            assert_array_equal(result, np.full(m, expected, "f4"))
+        x = scipy_sparse.csr_array((x.ravel(), np.tile(np.arange(k), m), np.arange(m + 1) * k))
+        result = sm.gemm(alpha, x, y, semiring=name)
+        assert_array_equal(result, np.full((m, n), expected, "f4"))
+
+
+def test_alpha_stands_left_of_a_that_is_multiplied_by_a_vector():
+    """⊗ need not commute: (α ⊗ A) ⊗ x where ⊗ is a - 2 b."""
+    s = sm.Semiring("sided", "min(a, b)", "a - 2 * b", inf, 0)
+    a, x = np.arange(12.0).reshape(3, 4), np.arange(4.0)
+    assert_array_equal(sm.gemv(5, a, x, semiring=s), ((5 - 2 * a) - 2 * x).min(1))
+    whole = a.astype("i4")
+    assert_array_equal(sm.gemv(5, whole, x.astype("i4"), semiring=s), ((5 - 2 * a) - 2 * x).min(1))
 
 
 @pytest.mark.parametrize(

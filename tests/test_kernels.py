@@ -14,9 +14,10 @@ import pytest
 import reference
 from host_device import HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY
+from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
+from semiring_mm import blas
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, engine, packing, tensor, tiles
 from semiring_mm.gpu import facts as scan
@@ -196,17 +197,6 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     around = np.ndarray((root.size // out.itemsize,), out.dtype, root)
     assert_array_equal(reference.comparable(around), np.full(around.shape, fill, "f4"))
     return result
-
-
-def check(name, result, expected):
-    """Exactly equal, but for the semiring that rounds."""
-    assert result.dtype == expected.dtype
-    eps = float(reference.finfo(result.dtype).eps) if name == "log_plus" else 0
-    result, expected = reference.comparable(result), reference.comparable(expected)
-    if eps:
-        assert_allclose(result, expected, rtol=8 * eps, atol=8 * eps)
-    else:
-        assert_array_equal(result, expected)
 
 
 def on_all_cores(run, cases):
@@ -425,6 +415,44 @@ def test_scalars_that_cannot_be_taken_out_of_the_sum():
             multiply(name, a.astype("i4"), b.astype("i4"), alpha=-2)
 
 
+@pytest.mark.parametrize(("name", "alpha", "a", "b", "expected"), reference.SCALED_FIRST)
+@pytest.mark.usefixtures("small_tiles")
+def test_alpha_scales_the_entries_of_a_in_every_verb(name, alpha, a, b, expected):
+    """Where a product overflows or is rounded depends on the order; it is that of the CPU."""
+    semiring = sm.semirings[name]
+    left, right = np.full((7, 5), a, "f4"), np.full((5, 6), b, "f4")
+    for m, k, n in ((7, 5, 6), (7, 5, 1), (1, 5, 6)):
+        for order in "CF":
+            c = np.empty((m, n), "f4", order)
+            blas._multiply(engine, semiring, left[:m, :k], right[:k, :n], c, alpha=alpha)
+            assert_array_equal(c, np.full((m, n), expected, "f4"))
+    data, columns, rows = left.ravel(), np.tile(np.arange(5), 7), np.arange(8) * 5
+    c = np.empty((7, 6), "f4")
+    engine.csr_product(semiring, data, columns, rows, right, c, alpha=alpha)
+    assert_array_equal(c, np.full((7, 6), expected, "f4"))
+
+
+@pytest.mark.parametrize("dtype", ["f2", BFLOAT16], ids=str)
+@pytest.mark.usefixtures("small_tiles")
+def test_scaled_16_bit_floats_are_rounded_once(dtype):
+    rng = np.random.default_rng(62)
+    a, b, c = (rng.uniform(1, 2, s).astype(dtype) for s in ((7, 9), (9, 8), (7, 8)))
+    wide = (np.float32(1 / 3) * a.astype("f4"))[:, :, None] * b.astype("f4")
+    joined = np.maximum(wide.max(1), np.float32(0.7) * c.astype("f4")).astype(dtype)
+    result = multiply("max_times", a, b, c, alpha=1 / 3, beta=0.7)
+    check("max_times", result, joined)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_over_an_empty_k_the_product_is_zero():
+    semiring = sm.Semiring("odd", "min(a, b)", "abs(a - b)", inf, 0)
+    c = np.arange(6.0).reshape(2, 3)
+    blas._multiply(
+        engine, semiring, np.empty((2, 0)), np.empty((0, 3)), c, accumulate=True, beta=1.0
+    )
+    assert_array_equal(c, abs(1 - np.arange(6.0).reshape(2, 3)))
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("plus_times", "f4"), ("plus_times", "i4"), ("min_plus", "f8"), ("max_plus", BFLOAT16),
@@ -440,7 +468,7 @@ def test_k_in_parts(name, dtype, splits, whole, monkeypatch):
     known = known_of(name, a, b, c)
     HOST.launched.clear()
     check(name, multiply(name, a, b, known=known), reference.product(name, a, b))
-    assert "sr::JoinParts<" in HOST.launched[-1]
+    assert "sr::ReduceSplits<" in HOST.launched[-1]
     one = sm.semirings[name].identities(dtype)[1]
     one = one if dtype.kind in "iub" else float(one)
     result = multiply(name, a, b, c, alpha=one, beta=one, known=known, how="CCs")
@@ -739,7 +767,7 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     check(
         name, multiply(name, a, b, known=None, precision=precision), reference.product(name, a, b)
     )
-    assert any("sr::JoinParts<" in x for x in HOST.launched)
+    assert any("sr::ReduceSplits<" in x for x in HOST.launched)
 
 
 @pytest.mark.parametrize("entry", [inf, nan, 1e-30, 2.0**127, -3e38])
@@ -905,7 +933,7 @@ def test_gemv_in_parts(name, dtype, how, monkeypatch):
     HOST.launched.clear()
     check(name, apply(name, matrix, x), reference.matmul(name, a, x))
     result = apply(name, matrix, x, y, alpha=2.0, beta=3.0)
-    assert sum("sr::JoinVector<" in text for text in HOST.launched) == 2
+    assert sum("sr::ReduceVector<" in text for text in HOST.launched) == 2
     algebra = ALGEBRAS[name]
     terms = algebra.add.reduce(algebra.mul(a, x), 1)
     check(name, result, algebra.add(algebra.mul(2, terms), algebra.mul(3, y)).astype(dtype))

@@ -12,7 +12,7 @@ import semiring_mm
 PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import those that stand before it.
 ORDER = """
-    version cache storage expressions laws semirings plan
+    version cache forks storage expressions laws semirings plan
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.product cpu.scan cpu.vector cpu.base
     cpu.sparse cpu.sweep cpu.search cpu.threads cpu.logsum cpu.memory cpu.combine cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
@@ -23,7 +23,7 @@ ORDER = """
     closures.weights closures.schedule closures.steps closures.sources closures.solve
     closures.memory
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
-    tiled.checkpoint tiled.streamed tiled.stored tiled.solve
+    tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
     files.graph files.file files.columns files.nodes files.dimacs files.edge_list
     files.matrix_market files.networkx files.npy files.npz files.tntp files.formats files

@@ -26,8 +26,11 @@ from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.semirings import semirings
-from semiring_mm.tiled import checkpoint, results, stored, stores, streamed
+from semiring_mm.tiled import budget, checkpoint, results, stored, stores, streamed
+from semiring_mm.tiled import devices as devices_module
+from semiring_mm.tiled import run as run_module
 from semiring_mm.tiled.checkpoint import Checkpoint
+from semiring_mm.tiled.devices import CpuDevice
 from semiring_mm.tiled.timeline import Timeline
 
 ZARR = importlib.util.find_spec("zarr") is not None
@@ -176,7 +179,7 @@ def test_several_places(count, form):
     p = steps.begin(np, d, slice(0, 140), slice(0, 140))
     executor = streamed.Streamed(
         Grid(140, 32), steps, stores.HostStore(d), None if p is None else stores.HostStore(p),
-        [streamed.Host() for _ in range(count)], slots=2, workers=1,
+        [CpuDevice() for _ in range(count)], slots=2, workers=1,
     )  # fmt: skip
     eliminate(5, executor)
     executor.close()
@@ -207,14 +210,14 @@ def test_products(tmp_path, kind, semiring):
 
 def test_the_tile_that_fits():
     n, size, slots = 100_000, 4, 4
-    tile = streamed.choose_tile(n, size, 1 << 30, slots=slots, most=4096)
-    assert streamed.room(n, tile, size, slots) <= 1 << 30
-    assert streamed.room(n, tile + 64, size, slots) > 1 << 30
-    assert streamed.choose_tile(n, size, 1 << 40, slots=slots, most=4096) == 4032  # 25 even ones
-    assert streamed.choose_tile(100, size, 1 << 30, slots=slots, most=4096) == 100
-    assert streamed.choose_tile(0, size, 0, slots=slots, most=4096) == 1
+    tile = budget.choose_tile(n, size, 1 << 30, slots=slots, most=4096)
+    assert budget.room(n, tile, size, slots) <= 1 << 30
+    assert budget.room(n, tile + 64, size, slots) > 1 << 30
+    assert budget.choose_tile(n, size, 1 << 40, slots=slots, most=4096) == 4032  # 25 even ones
+    assert budget.choose_tile(100, size, 1 << 30, slots=slots, most=4096) == 100
+    assert budget.choose_tile(0, size, 0, slots=slots, most=4096) == 1
     with pytest.raises(MemoryError, match=r"104.2 MB .* 1 MB are allowed; use a larger"):
-        streamed.choose_tile(n, 4, 1_000_000, slots=slots, most=4096)
+        budget.choose_tile(n, 4, 1_000_000, slots=slots, most=4096)
 
 
 def test_too_little_memory_is_told_before_any_work(tmp_path):
@@ -374,7 +377,7 @@ def test_a_state_that_cannot_be_written(tmp_path, monkeypatch, what):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.parametrize(("kind", "trees"), [("npy", True), ("zarr", False)])
-def test_killed_at_any_moment(tmp_path, kind, trees):
+def test_killed_at_any_moment(tmp_path, kind, trees, kill_seed):
     """Processes that end in the midst of a write, without a word, until one comes to the end."""
     script = (
         RUN
@@ -405,9 +408,7 @@ solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, t
 """
     )
     final, ends = tmp_path / f"d.{kind}", []
-    seed = int(os.environ.get("KILL_SEED", np.random.SeedSequence().entropy % 2**32))
-    print(f"KILL_SEED={seed}")  # shown when the test fails
-    for life in (30, int(np.random.default_rng(seed).integers(20, 100)), 10_000):
+    for life in (30, int(np.random.default_rng(kill_seed).integers(20, 100)), 10_000):
         command = [sys.executable, "-c", script, str(life), str(bool(ends))]
         run = subprocess.run(command, capture_output=True, text=True)
         ends.append(run.returncode)
@@ -443,7 +444,7 @@ def test_a_product_goes_on_exactly(tmp_path, monkeypatch, kind):
 def test_the_end_may_be_interrupted_between_two_names(tmp_path, monkeypatch):
     w = graph(60, np.float64)
     out = places("npy", tmp_path, w, True)
-    publish, names = stored.publish, []
+    publish, names = run_module.publish, []
 
     def once(path):
         names.append(path)
@@ -451,7 +452,7 @@ def test_the_end_may_be_interrupted_between_two_names(tmp_path, monkeypatch):
             raise Stop
         publish(path)
 
-    monkeypatch.setattr(stored, "publish", once)
+    monkeypatch.setattr(run_module, "publish", once)
     with pytest.raises(Stop):
         solve(w, out, predecessors=True, tile=32)
     d, p = solve(w, out, predecessors=True, resume=True)
@@ -653,11 +654,11 @@ def test_a_chunk_is_whole(tmp_path):
 def test_what_happened_when(tmp_path):
     timeline = Timeline()
     solve(graph(100), (tmp_path / "d.zarr", None), tile=32, timeline=timeline)
-    lanes = {(x.place, x.lane) for x in timeline.marks}
+    lanes = {(x.device, x.lane) for x in timeline.intervals}
     assert lanes == {("disk", "read"), ("cpu", "compute"), ("disk", "write")}
-    assert {x.step for x in timeline.marks} == set(range(4))
-    assert all(0 <= x.begin <= x.end for x in timeline.marks)
-    assert sum(x.lane == "compute" for x in timeline.marks) == 4 * 16
+    assert {x.step for x in timeline.intervals} == set(range(4))
+    assert all(0 <= x.begin <= x.end for x in timeline.intervals)
+    assert sum(x.lane == "compute" for x in timeline.intervals) == 4 * 16
 
 
 # Devices
@@ -692,7 +693,7 @@ class Event:
 
 
 class Cupy:
-    """What :class:`streamed.Device` uses of CuPy, on the host."""
+    """What :class:`~semiring_mm.tiled.devices.CudaDevice` uses of CuPy, on the host."""
 
     def __init__(self):
         self.pinned, self.entered = [], []
@@ -734,15 +735,10 @@ class Cupy:
 def test_through_pinned_memory(monkeypatch, devices, form):
     """Devices with the CPU engine: every block passes through one piece of pinned memory."""
 
-    class Computing(streamed.Device):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            self.engine = cpu
-
     fake = Cupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(stored, "Device", Computing)
-    monkeypatch.setattr(stored, "_device_memory", lambda index: 1 << 30)
+    monkeypatch.setattr(devices_module, "gpu_engine", lambda: cpu)
+    monkeypatch.setattr(budget, "_device_memory", lambda index: 1 << 30)
     trees, timeline, seen = form == "predecessors", Timeline(), {}
     w = graph(150, np.float64, directed=form != "undirected")
     d, p = solve(
@@ -756,7 +752,7 @@ def test_through_pinned_memory(monkeypatch, devices, form):
     names = {f"cuda:{x}" for x in devices}
     lanes = {("disk", "read"), ("disk", "write")}
     lanes |= {(x, lane) for x in names for lane in ("receive", "compute", "send")}
-    assert {(x.place, x.lane) for x in timeline.marks} == lanes
+    assert {(x.device, x.lane) for x in timeline.intervals} == lanes
     assert set(seen) == (names if len(devices) > 1 else set())
     assert set(fake.entered) == set(devices)
     assert {len(x) for x in fake.pinned} == {32 * 32 * (12 if trees else 8)}

@@ -122,10 +122,10 @@ def test_runs_are_checked_and_counted(bench):
 def test_the_library_s_own_tiles_are_measured(bench, monkeypatch):
     """Over the CPU engine: what runs on devices but for the devices."""
     tiled = pytest.importorskip("semiring_mm.tiled.blocks")
-    places = pytest.importorskip("semiring_mm.tiled.devices")
+    devices = pytest.importorskip("semiring_mm.tiled.devices")
     pytest.importorskip("semiring_mm.tiled.stored")
     monkeypatch.setattr(
-        places, "places_of", lambda devices: [places.Host(f"cpu:{x}") for x in devices]
+        devices, "cuda_devices", lambda found: [devices.CpuDevice(f"cpu:{x}") for x in found]
     )
     assert tiled.shape_of(8) == model.grid_of(8)
     bench.make = scaling.blocks

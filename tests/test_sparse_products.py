@@ -91,7 +91,8 @@ def zeros(name, shape, dtype):
 
 def entries(random, name, shape, dtype):
     """Small numbers on which zero annihilates."""
-    low = {"min_times": 1, "plus_min": 0}.get(name, -3)
+    low = {"positive": 1, "nonnegative": 0}.get(sm.semirings[name].domain, -3)
+    low = -3 if name == "max_times" else low
     return reference.small(random, name, shape, dtype, low)
 
 

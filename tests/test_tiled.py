@@ -1,4 +1,4 @@
-"""Eliminations and products over tiles that several places hold: the CPU's memory, or devices."""
+"""Eliminations and products over several devices: parts of the CPU's memory, or CUDA devices."""
 
 import itertools
 
@@ -18,11 +18,11 @@ from semiring_mm.semirings import semirings
 from semiring_mm.tiled import blocks as blocks_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.devices import Host, device_list, places_of
+from semiring_mm.tiled.devices import CpuDevice, cuda_devices, device_list
 from semiring_mm.tiled.timeline import Timeline
 
 
-def cuda_devices():
+def cuda_count():
     """How many there are."""
     from semiring_mm.gpu import device
 
@@ -37,20 +37,20 @@ DEVICES = [pytest.param(count, marks=pytest.mark.multigpu, id=f"cuda-{count}") f
 
 
 @pytest.fixture(params=[1, 2, 4, 6, *DEVICES])
-def places(request):
+def devices(request):
     """Some parts of the CPU's memory, or as many devices."""
     if "cuda" not in request.node.callspec.id:
-        return [Host(f"cpu:{i}") for i in range(request.param)]
-    if cuda_devices() < request.param:
-        pytest.skip(f"needs {request.param} CUDA devices, and there are {cuda_devices()}")
-    return places_of(range(request.param))
+        return [CpuDevice(f"cpu:{i}") for i in range(request.param)]
+    if cuda_count() < request.param:
+        pytest.skip(f"needs {request.param} CUDA devices, and there are {cuda_count()}")
+    return cuda_devices(range(request.param))
 
 
-def close(places, w, name="min_plus", *, tile=16, directed=None, predecessors=False, **options):
+def close(devices, w, name="min_plus", *, tile=16, directed=None, predecessors=False, **options):
     source = DenseSource(semirings[name], w, undirected=directed is False)
     timeline = options.pop("timeline", None)
     problem = Problem.of(source, directed, predecessors, **options)
-    return problem.solve(solve.over(places, tile, timeline=timeline))
+    return problem.solve(solve.over(devices, tile, timeline=timeline))
 
 
 # --- the schedule -------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_grid():
 
 
 @pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (6, (2, 3))])
-def test_places_stand_in_a_rectangle(count, shape):
+def test_devices_stand_in_a_rectangle(count, shape):
     assert shape_of(count) == shape
 
 
@@ -137,44 +137,44 @@ GRAPHS = [(75, 16), (64, 16), (49, 16), (33, 32), (16, 16), (5, 16), (1, 4), (0,
 
 @pytest.mark.parametrize(("n", "tile"), GRAPHS)
 @pytest.mark.parametrize("dtype", ["f4", "i4"])
-def test_distances(places, n, tile, dtype):
+def test_distances(devices, n, tile, dtype):
     w = walks.weights(np.random.default_rng(n), n, density=0.1, dtype=dtype)
-    d, p = close(places, w, tile=tile)
+    d, p = close(devices, w, tile=tile)
     assert p is None
     assert d.dtype == w.dtype
     assert_array_equal(d, sm.apsp(w, device="cpu"))
 
 
 @pytest.mark.parametrize(("n", "tile"), GRAPHS)
-def test_undirected_graphs(places, n, tile):
+def test_undirected_graphs(devices, n, tile):
     w = walks.weights(np.random.default_rng(n), n, density=0.1, directed=False)
-    d, _ = close(places, w, tile=tile)
+    d, _ = close(devices, w, tile=tile)
     assert_array_equal(d, sm.apsp(w, device="cpu"))
 
 
-def test_an_edge_leads_both_ways_where_this_is_asked_for(places):
+def test_an_edge_leads_both_ways_where_this_is_asked_for(devices):
     w = walks.weights(np.random.default_rng(3), 40, density=0.05)
-    d, _ = close(places, w, directed=False)
+    d, _ = close(devices, w, directed=False)
     assert_array_equal(d, sm.apsp(w, directed=False, device="cpu"))
 
 
 @pytest.mark.parametrize("name", ["min_plus", "max_min", "min_max", "max_times"])
-def test_predecessors(places, name):
+def test_predecessors(devices, name):
     rng = np.random.default_rng(7)
     s = semirings[name]
     w = np.where(rng.random((60, 60)) < 0.1, rng.integers(1, 9, (60, 60)) / 16, s.zero)
     if name == "min_plus":
         w = walks.potentials(rng, walks.weights(rng, 60, density=0.1))
-    d, p = close(places, w, name, predecessors=True)
+    d, p = close(devices, w, name, predecessors=True)
     assert_array_equal(d, sm.closure(w, name, device="cpu"))
     mul = {"min_plus": np.add, "max_min": np.minimum, "min_max": np.maximum}.get(name, np.multiply)
     walks.check_paths(w, d, p, mul=mul, zero=s.zero, one=s.one)
 
 
 @pytest.mark.parametrize("predecessors", [False, True])
-def test_truth_values(places, predecessors):
+def test_truth_values(devices, predecessors):
     a = np.random.default_rng(1).random((70, 70)) < 0.03
-    d, p = close(places, a, "lor_land", predecessors=predecessors)
+    d, p = close(devices, a, "lor_land", predecessors=predecessors)
     assert d.dtype == bool
     assert_array_equal(d, sm.closure(a, "lor_land", device="cpu"))
     if predecessors:
@@ -184,111 +184,111 @@ def test_truth_values(places, predecessors):
             assert np.isfinite([w[u, v] for u, v in itertools.pairwise(path)]).all()
 
 
-def test_negative_cycles_are_named(places):
+def test_negative_cycles_are_named(devices):
     w = walks.weights(np.random.default_rng(0), 50, density=0.1)
     w[40, 41], w[41, 40] = -7, 3
     with pytest.raises(sm.NegativeCycleError) as found:
-        close(places, w)
+        close(devices, w)
     assert sorted(found.value.cycle) == [40, 41]
     assert found.value.weight == -4
 
 
-def test_cycles_of_weight_zero_are_not_taken_for_negative_by_rounding(places):
+def test_cycles_of_weight_zero_are_not_taken_for_negative_by_rounding(devices):
     """Floats of both signs whose cycles add up to nothing, but for rounding."""
     rng = np.random.default_rng(5)
     h = rng.random(40)
     w = np.where(rng.random((40, 40)) < 0.3, h[:, None] - h, np.inf)
-    d, _ = close(places, w)
+    d, _ = close(devices, w)
     np.testing.assert_allclose(d, sm.apsp(w, device="cpu"), rtol=0, atol=1e-12)
 
 
-def test_integers_are_widened_and_brought_back(places):
+def test_integers_are_widened_and_brought_back(devices):
     w = np.full((40, 40), 2**31 - 1, "i4")
     w[np.arange(39), np.arange(1, 40)] = 5 * 10**7
-    d, _ = close(places, w)
+    d, _ = close(devices, w)
     assert d.dtype == w.dtype
     assert d[0, 39] == 39 * 5 * 10**7
     w[np.arange(39), np.arange(1, 40)] = 10**8
     with pytest.raises(OverflowError, match="use int64"):
-        close(places, w)
+        close(devices, w)
 
 
-def test_edges_as_they_are(places):
+def test_edges_as_they_are(devices):
     source = EdgeSource(
         semirings["min_plus"],
         EdgeList([*"abc"], *map(np.array, ([0, 0, 1], [1, 1, 2], [4.0, 3.0, 0.0])), True),
         "f8",
     )
-    d, _ = Problem.of(source).solve(solve.over(places, 2))
+    d, _ = Problem.of(source).solve(solve.over(devices, 2))
     assert_array_equal(d, [[0, 3, 3], [np.inf, 0, 0], [np.inf, np.inf, 0]])
 
 
-def test_weights_that_are_none(places):
+def test_weights_that_are_none(devices):
     w = np.ones((40, 40))
     w[30, 7] = np.nan
     with pytest.raises(ValueError, match=r"the weight at \[30, 7\] is NaN"):
-        close(places, w)
+        close(devices, w)
 
 
 # --- the run ------------------------------------------------------------------------------------
 
 
-def test_progress_tells_what_each_place_does(places):
+def test_progress_tells_what_each_device_does(devices):
     seen = []
 
     def progress(done, total, parts):
         seen.append((done, total, dict(parts)))
 
     w = walks.weights(np.random.default_rng(0), 80, density=0.2)
-    close(places, w, progress=progress)
+    close(devices, w, progress=progress)
     done, total, parts = seen[-1]
     assert done == total == 80**3
-    assert set(parts) == {x.name for x in places}
+    assert set(parts) == {x.name for x in devices}
     assert sum(parts.values()) == done
     assert [x[0] for x in seen] == sorted(x[0] for x in seen)
     assert len(seen) > 2
 
 
-def test_it_can_be_interrupted(places):
+def test_it_can_be_interrupted(devices):
     def stop(done, total):
         raise KeyboardInterrupt
 
     w = walks.weights(np.random.default_rng(0), 80, density=0.2)
     with pytest.raises(KeyboardInterrupt):
-        close(places, w, progress=stop)
-    assert_array_equal(close(places, w)[0], sm.apsp(w, device="cpu"))
+        close(devices, w, progress=stop)
+    assert_array_equal(close(devices, w)[0], sm.apsp(w, device="cpu"))
 
 
-def test_the_timeline_has_each_step_of_each_place(places):
+def test_the_timeline_has_each_step_of_each_device(devices):
     timeline = Timeline()
     w = walks.weights(np.random.default_rng(0), 80, density=0.2)
-    close(places, w, timeline=timeline)
-    marks = timeline.marks
-    assert {x.place for x in marks} == {x.name for x in places}
+    close(devices, w, timeline=timeline)
+    marks = timeline.intervals
+    assert {x.device for x in marks} == {x.name for x in devices}
     assert {x.step for x in marks} == set(range(5))
     assert all(x.begin <= x.end for x in marks)
-    assert ("send" in {x.lane for x in marks}) == (len(places) > 1)
+    assert ("send" in {x.lane for x in marks}) == (len(devices) > 1)
 
 
 def test_what_is_sent_is_what_the_others_need():
-    """A row of k goes to all other rows of places, a column to all other columns."""
+    """A row of k goes to all other rows of devices, a column to all other columns."""
     n, tile = 64, 16
     for count, copies in ((1, 0), (2, 1), (4, 2)):
-        run = Blocks([Host() for _ in range(count)], n, tile, _steps())
+        run = Blocks([CpuDevice() for _ in range(count)], n, tile, _steps())
         run.load(lambda rows, columns, xp: np.ones((16, 16), "f4"))
         run.run()
         diagonal = {1: 0, 2: 1, 4: 2}[count]
         assert run.sent == 4 * (n * n * copies + 4 * diagonal * tile**2)
 
 
-def test_memory_is_checked_before_the_work(monkeypatch, places):
+def test_memory_is_checked_before_the_work(monkeypatch, devices):
     monkeypatch.setattr(blocks_module.Blocks, "load", None)
-    monkeypatch.setattr(places[0].engine, "free_memory", lambda: 10_000)
+    monkeypatch.setattr(devices[0].engine, "free_memory", lambda: 10_000)
     monkeypatch.setattr(solve, "check_memory", lambda *_: None)
     with pytest.raises(
         MemoryError, match=r"its part of the 100 x 100 matrix in float64 needs .* free"
     ):
-        close(places, np.ones((100, 100)))
+        close(devices, np.ones((100, 100)))
 
 
 def test_a_device_that_runs_out_of_memory_is_named(monkeypatch):
@@ -297,7 +297,7 @@ def test_a_device_that_runs_out_of_memory_is_named(monkeypatch):
 
     monkeypatch.setattr(engine, "product", full)
     with pytest.raises(MemoryError, match=r"7 bytes\): take more devices"):
-        close([Host(), Host()], np.ones((40, 40)))
+        close([CpuDevice(), CpuDevice()], np.ones((40, 40)))
 
 
 def _steps(name="min_plus", dtype="f4"):
@@ -311,10 +311,10 @@ def _steps(name="min_plus", dtype="f4"):
     ("name", "dtype"), [("plus_times", "f8"), ("min_plus", "i4"), ("max_min", "f4")]
 )
 @pytest.mark.parametrize("shape", [(70, 40, 50), (16, 16, 16), (1, 90, 3), (33, 1, 17)])
-def test_products(places, name, dtype, shape):
+def test_products(devices, name, dtype, shape):
     (m, k, n), rng = shape, np.random.default_rng(0)
     a, b = rng.integers(0, 9, (m, k)).astype(dtype), rng.integers(0, 9, (k, n)).astype(dtype)
-    run = Blocks(places, m, 16, _steps(name, dtype), columns=n, depth=k)
+    run = Blocks(devices, m, 16, _steps(name, dtype), columns=n, depth=k)
     zero = semirings[name].identities(dtype)[0]
     run.load(
         lambda rows, columns, xp: xp.full(
@@ -333,8 +333,8 @@ def test_products(places, name, dtype, shape):
 
 @pytest.mark.multigpu
 def test_as_users_call_it():
-    if cuda_devices() < 2:
-        pytest.skip(f"needs 2 CUDA devices, and there are {cuda_devices()}")
+    if cuda_count() < 2:
+        pytest.skip(f"needs 2 CUDA devices, and there are {cuda_count()}")
     rng = np.random.default_rng(0)
     w = walks.weights(rng, 700, density=0.05, dtype="f4")
     d, p = sm.apsp(w, devices="all", return_predecessors=True)

@@ -1,9 +1,9 @@
-"""What several devices do at once is ordered wherever they share memory.
+"""Copies between devices are ordered with whatever else uses the same memory.
 
-Each place has a stream that computes and one that sends. Here they are parts of the host, where all
-is done in order, but every operation notes a vector clock: what it comes after by the order of its
-stream, by the marks that it waited for, by what the host had waited for. Two operations on one
-piece of memory, one of which writes and one of which is a copy between places, must be ordered so.
+Each device has a stream that computes and one that sends. Here they are parts of the host, where
+all is done in order, but every operation notes a vector clock: what it comes after by the order of
+its stream, by the marks that it waited for, by what the host had waited for. Two operations on one
+piece of memory, one of which writes and one of which is a copy between devices, must be ordered so.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from semiring_mm.closures.sources import DenseSource
 from semiring_mm.closures.steps import Steps
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import solve
-from semiring_mm.tiled.devices import Host
+from semiring_mm.tiled.devices import CpuDevice
 
 
 class Use(NamedTuple):
@@ -66,10 +66,10 @@ class Clocks:
         }
 
 
-class Streams(Host):
+class Streams(CpuDevice):
     """A part of the host that notes what a device would have done when."""
 
-    now: ClassVar[list] = []  # the places that are entered
+    now: ClassVar[list] = []  # the devices that are entered
 
     def __init__(self, name, clocks):
         super().__init__(name)
@@ -93,7 +93,8 @@ class Streams(Host):
     def wait(self, mark):
         self.clocks.wait(None, mark)
 
-    def seconds(self, mark):
+    def time(self, mark):
+        self.wait(mark)
         return 0.0
 
     def send(self, x, to, into, after):
@@ -107,12 +108,12 @@ class Streams(Host):
 
 @dataclass(frozen=True)
 class Noting(Steps):
-    """Operations on tiles that note what they use, on the place that is entered."""
+    """Operations on tiles that note what they use, on the device that is entered."""
 
     def _note(self, what, reads, writes):
-        place = Streams.now[-1]
+        device = Streams.now[-1]
         uses = [(x, False) for x in reads] + [(x, True) for x in writes]
-        place.clocks.do(place.compute, what, *uses)
+        device.clocks.do(device.compute, what, *uses)
 
     def close(self, engine, d, p, first):
         self._note("close", [], [d, p])
@@ -142,8 +143,8 @@ def test_copies_and_products_are_ordered(count, form, monkeypatch):
         w = np.minimum(w, w.T) if form == "undirected" else w
         source = DenseSource(semirings["min_plus"], w)
         problem = driver.Problem.of(source, predecessors=form == "predecessors")
-        places = [Streams(f"place {i}", clocks) for i in range(count)]
-        problem.solve(solve.over(places, tile))
+        devices = [Streams(f"device {i}", clocks) for i in range(count)]
+        problem.solve(solve.over(devices, tile))
         assert any(x.what == "send" for x in clocks.uses)
         assert clocks.races() == set(), f"n = {n}, tiles of {tile}"
 

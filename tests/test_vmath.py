@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from semiring_mm.cpu import vmath
-from semiring_mm.cpu.compiler import compile_functions, host_target, prototype
+from semiring_mm.cpu.compiler import compile_functions, host_target
 from semiring_mm.cpu.ir import F32, F64, I32, I64, PTR, Function
 
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}
@@ -31,8 +31,8 @@ def _compiled(name, dtype, lanes):
         offset = i * vector.size
         values = [f.load(s.at(offset), vector) for s in sources[:operands]]
         f.store(getattr(vmath, name)(f, *values), target.at(offset))
-    address = compile_functions([f], host_target())[f.name]
-    return prototype(address, ctypes.c_int64, *[ctypes.c_void_p] * 3)
+    library = compile_functions([f], host_target())
+    return library.function(f.name, ctypes.c_int64, *[ctypes.c_void_p] * 3)
 
 
 def apply(name, x, y=None, lanes=None):

@@ -81,7 +81,7 @@ class Steps:
         index = xp.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
         own = (index - rows.start, index - columns.start)
         if index.size:
-            loops = d[own]
+            loops = xp.diagonal(d, rows.start - columns.start)
             best = {"min": xp.minimum, "max": xp.maximum}.get(self.s.add_kind)
             if best is None or self.dtype.kind not in "iuf":
                 host = loops.get() if hasattr(loops, "get") else loops

@@ -5,14 +5,20 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..forks import hold_at_fork
 from .ir import Function, module_text
 
-__all__ = ["Target", "assembly", "compile_functions", "host_target"]
+__all__ = ["KEPT", "Library", "Target", "assembly", "compile_functions", "host_target"]
+
+#: Compiled forms of each kind (products, matrix-vector products, ...) that are kept, those used
+#: last; one takes about 100 kB, and three memory maps, of which Linux gives a process 65,530.
+KEPT = 1024
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,9 @@ define half @__truncsfhf2(float %x) {
 """
 
 
-_lock = threading.Lock()
+#: LLVM's global context is not for two threads at once. A fork waits for the thread that compiles:
+#: the child would inherit LLVM's state, and this lock and llvmlite's own, as they were.
+_lock = hold_at_fork(threading.RLock())
 
 
 @functools.cache
@@ -110,8 +118,9 @@ def _llvm() -> Any:
 @functools.cache
 def host_target() -> Target:
     """This machine; ``SEMIRING_MM_VECTOR=avx2`` or ``sse`` holds the vectors to a narrower set."""
-    llvm = _llvm()
-    features = dict(llvm.get_host_cpu_features())
+    with _lock:
+        llvm = _llvm()
+        name, features = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
     limit = os.environ.get("SEMIRING_MM_VECTOR", "").lower()
     if limit not in ("", "avx512", "avx2", "sse"):
         raise ValueError(f"SEMIRING_MM_VECTOR is avx512, avx2 or sse, got {limit!r}")
@@ -126,7 +135,7 @@ def host_target() -> Target:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if features.get("neon") else 16
-    return Target(llvm.get_host_cpu_name(), text, width, registers)
+    return Target(name, text, width, registers)
 
 
 def _machine(target: Target) -> Any:
@@ -149,41 +158,58 @@ def _optimised(text: str, machine: Any) -> Any:
     return module
 
 
-def compile_functions(functions: Sequence[Function], target: Target) -> dict[str, int]:
-    """Compile; return the address of each function by name. The code is never freed."""
-    with _lock:  # LLVM's global context is not for two threads at once
-        llvm = _llvm()
-        machine = _machine(target)
-        text = module_text(functions) + ("" if target.half else _HALF)
-        image = machine.emit_object(_optimised(text, machine))
-        names = [f.name for f in functions if not f.private]
-        library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-        for name in names:
-            library = library.export_symbol(name)
-        tracker = library.link(_jit(), f"semiring_mm_{_serial()}")
-        _keep.append(tracker)
-        return {name: tracker[name] for name in names}
+class Library:
+    """Compiled functions, unloaded when neither it nor any of its functions is referenced."""
+
+    def __init__(self, tracker: Any) -> None:
+        self._tracker = tracker
+
+    def function(self, name: str, *argtypes: Any) -> Any:
+        """A function that returns nothing, to be called without the GIL."""
+        function: Any = ctypes.CFUNCTYPE(None, *argtypes)(self._tracker[name])
+        function.library = self  # a caller's reference keeps the code
+        return function
+
+    def __del__(self, lock: Any = _lock, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # at exit the process gives everything back
+            with lock:
+                self._tracker.close()
+
+
+def compile_functions(functions: Sequence[Function], target: Target) -> Library:
+    """Compile functions into a library of those that are not private."""
+    with _lock:
+        return _compiled(functions, target)
+
+
+def _compiled(functions: Sequence[Function], target: Target) -> Library:
+    """The same under the lock, which LLVM's objects need to the last reference."""
+    global _serial
+    llvm, machine = _llvm(), _machine(target)
+    text = module_text(functions) + ("" if target.half else _HALF)
+    image = machine.emit_object(_optimised(text, machine))
+    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+    for f in functions:
+        if not f.private:
+            builder = builder.export_symbol(f.name)
+    _serial += 1
+    return Library(builder.link(_jit(), f"semiring_mm_{_serial}"))
 
 
 def assembly(functions: Sequence[Function], target: Target) -> str:
     """The assembly of the functions, for people and tests."""
     with _lock:
-        machine = _machine(target)
-        return str(machine.emit_assembly(_optimised(module_text(functions), machine)))
+        return _assembled(functions, target)
 
 
-_keep: list[Any] = []
+def _assembled(functions: Sequence[Function], target: Target) -> str:
+    machine = _machine(target)
+    return str(machine.emit_assembly(_optimised(module_text(functions), machine)))
 
 
-def _serial() -> int:
-    return len(_keep)
+_serial = 0  # names of libraries are used once
 
 
 @functools.cache
 def _jit() -> Any:
     return _llvm().create_lljit_compiler()
-
-
-def prototype(address: int, *argtypes: Any) -> Any:
-    """A function at an address, to be called without the GIL."""
-    return ctypes.CFUNCTYPE(None, *argtypes)(address)

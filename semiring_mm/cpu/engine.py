@@ -47,7 +47,7 @@ from ..version import __version__
 from . import threads
 from .base import BASE
 from .combine import combine
-from .compiler import compile_functions, host_target, prototype
+from .compiler import KEPT, compile_functions, host_target
 from .ir import Function, Type
 from .memory import free_memory, from_host, mirror, to_host
 from .product import GATHER, PARAMS, Shape, tile_shape
@@ -89,9 +89,6 @@ class _Product:
     params: Callable[[int, int, int], bytes]  # of a whole product without scalars, remembered
 
 
-_lock = threading.RLock()
-
-
 @functools.cache
 def _check_array_layout() -> None:
     """The kernels read NumPy's array struct; make sure that it lies as its C API says."""
@@ -117,71 +114,58 @@ def _compile(functions: list[Function], arguments: int) -> Any:
     """Compile; the last function is the entry and takes this many Python objects or bytes."""
     _check_array_layout()
     entry = functions[-1]
-    address = compile_functions(functions, host_target())[entry.name]
+    library = compile_functions(functions, host_target())
     kinds: list[Any] = [ctypes.py_object] * arguments
     if arguments > 4:  # the parameter block is fifth everywhere
         kinds[4] = ctypes.c_char_p
-    return prototype(address, *kinds)
+    return library.function(entry.name, *kinds)
 
 
-_products: dict[tuple[Plan, bool], _Product] = {}
-
-
+@functools.lru_cache(maxsize=KEPT)
 def _product_code(plan: Plan, arg: bool) -> _Product:
-    try:
-        return _products[plan, arg]
-    except KeyError:
-        pass
     from .product import product_functions
 
-    with _lock:
-        if (plan, arg) not in _products:
-            shape = tile_shape(plan, host_target())
-            call = _compile(product_functions(plan, host_target(), _HEAD, arg=arg), 7)
-            size = int(plan.compute[1:]) // 8
-            # the bytes of a bool C are many times its bits: as few visits to it as possible
-            deep = 4 if plan.codec == "bits" else 1
-            n_slab = _COLUMNS * 2 // max(deep, 2) // size // shape.nr * shape.nr
-            params = functools.cache(functools.partial(_params, plan))
-            _products[plan, arg] = _Product(call, shape, size, _SLAB * deep, n_slab, params)
-    return _products[plan, arg]
+    shape = tile_shape(plan, host_target())
+    call = _compile(product_functions(plan, host_target(), _HEAD, arg=arg), 7)
+    size = int(plan.compute[1:]) // 8
+    # the bytes of a bool C are many times its bits: as few visits to it as possible
+    deep = 4 if plan.codec == "bits" else 1
+    n_slab = _COLUMNS * 2 // max(deep, 2) // size // shape.nr * shape.nr
+    params = functools.lru_cache(maxsize=256)(functools.partial(_params, plan))
+    return _Product(call, shape, size, _SLAB * deep, n_slab, params)
 
 
-@functools.cache
-def _vector_code(plan: Plan) -> Any:
+@functools.lru_cache(maxsize=KEPT)
+def _vector_code(plan: Plan, scaled: bool) -> Any:
     from .vector import gemv_functions
 
-    with _lock:
-        return _compile(gemv_functions(plan, host_target(), _HEAD), 5)
+    return _compile(gemv_functions(plan, host_target(), _HEAD, scaled=scaled), 5)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _log_sum_code(plan: Plan) -> tuple[Any, Any]:
     from .logsum import finish_function, shift_function
 
-    with _lock:
-        shift = _compile([shift_function(plan, host_target(), _HEAD)], 3)
-        return shift, _compile([finish_function(plan, host_target(), _HEAD)], 6)
+    shift = _compile([shift_function(plan, host_target(), _HEAD)], 3)
+    return shift, _compile([finish_function(plan, host_target(), _HEAD)], 6)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _entries_code(plan: Plan) -> Any:
     from .logsum import entries_function
 
-    with _lock:
-        return _compile([entries_function(plan, host_target(), _HEAD)], 4)
+    return _compile([entries_function(plan, host_target(), _HEAD)], 4)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _base_code(plan: Plan, predecessors: bool) -> Any:
     from .base import base_function
 
-    with _lock:
-        function = base_function(plan, host_target(), _HEAD, predecessors=predecessors)
-        return _compile([function], 3)
+    function = base_function(plan, host_target(), _HEAD, predecessors=predecessors)
+    return _compile([function], 3)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _scan_code(storage: str, missing: int | None) -> Any:
     from .scan import scan_function
 
@@ -190,8 +174,7 @@ def _scan_code(storage: str, missing: int | None) -> Any:
         semirings["min_plus"].add_expr, semirings["min_plus"].mul_expr, storage, width,
         missing=missing,
     )  # fmt: skip
-    with _lock:
-        return _compile([scan_function(plan, host_target(), _HEAD)], 2)
+    return _compile([scan_function(plan, host_target(), _HEAD)], 2)
 
 
 class _Quick:
@@ -202,7 +185,7 @@ class _Quick:
     """
 
     def __init__(self, semiring: Semiring, dtype: np.dtype[Any], plan: Plan, code: _Product):
-        self.semiring, self.dtype, self.plan = semiring, dtype, plan
+        self.semiring, self.dtype, self.plan, self.code = semiring, dtype, plan, code
         k_slab, self.n = _SLAB, code.n_slab // code.shape.nr * code.shape.nr
         self.params = _params(plan, code.shape.mc, k_slab, self.n)
         self.size = code.shape.workspace(code.size, code.shape.mc, k_slab, self.n, arg=False)
@@ -212,10 +195,9 @@ class _Quick:
             from .scan import guarded_function
 
             function = guarded_function(plan, host_target(), _HEAD)
-            address = compile_functions([function], host_target())["guarded"]
             objects = [ctypes.py_object] * 4
-            self.call = prototype(
-                address, *objects, ctypes.c_char_p, ctypes.py_object, ctypes.c_void_p
+            self.call = compile_functions([function], host_target()).function(
+                "guarded", *objects, ctypes.c_char_p, ctypes.py_object, ctypes.c_void_p
             )
             self.tail: tuple[Any, ...] = (self.table, self.product)
         else:
@@ -264,10 +246,11 @@ def _make_quick(semiring: Semiring, dtype: np.dtype[Any], plan: Plan, code: _Pro
     """The first small product of its kind notes it, the second compiles the shorter way."""
     key = (semiring, dtype)
     if key not in _quick:
+        if len(_quick) >= KEPT:
+            _quick.clear()
         _quick[key] = None
     elif _quick[key] is None and not plan.keep_nan and dtype.kind == "f":
-        with _lock:
-            _quick[key] = _Quick(semiring, dtype, plan, code)
+        _quick[key] = _Quick(semiring, dtype, plan, code)
 
 
 _local = threading.local()
@@ -339,16 +322,15 @@ def _calibrate() -> dict[str, bool]:
     for name, plan in forms.items():
         shapes[name] = tile_shape(plan, target)
         functions.append(micro_function(plan, shapes[name], arg=False, name=name))
-    with _lock:
-        addresses = compile_functions(functions, target)
+    library = compile_functions(functions, target)
     depth = 256
     buffer = np.full(4 * depth * 64, 1.0, np.float32)
     start = buffer[-buffer.ctypes.data % 64 // 4 :].ctypes.data
     rates: dict[str, list[float]] = {name: [] for name in forms}
     for _ in range(7):
         for name, shape in shapes.items():
-            call = prototype(
-                addresses[name], ctypes.c_ssize_t, *[ctypes.c_void_p] * 5, ctypes.c_ssize_t
+            call = library.function(
+                name, ctypes.c_ssize_t, *[ctypes.c_void_p] * 5, ctypes.c_ssize_t
             )
             begin = time.perf_counter()
             for _ in range(4):
@@ -493,7 +475,7 @@ def _kind_of(x: Facts) -> Facts:
     return Facts(lo, hi, x.special)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=KEPT)
 def _choose(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, alpha: Scalar, beta: Scalar, arg: bool,
@@ -800,18 +782,22 @@ def gemv(
     accumulate: bool = False,
     alpha: Scalar = None,
     beta: Scalar = None,
+    scale_x: bool = False,
 ) -> None:
-    """y ← (α ⊗ A ⊗ x), or with `accumulate` y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y); A is (m, k)."""
+    """y ← ((α ⊗ A) ⊗ x), or with `accumulate` y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); A is (m, k).
+
+    With `scale_x` y ← A ⊗ (α ⊗ x): A is then the right operand of a product with a row, x the left.
+    """
     if not accumulate and alpha is None and _blas_serves(semiring, a, x, y):
         with np.errstate(all="ignore"):
             np.matmul(a, x, out=y)
         return
     m, depth = a.shape
-    left, right = (a, x) if alpha is None else (x, a)  # α scales x
+    left, right = (x, a) if scale_x else (a, x)
     plan = _vector_plan(semiring, left, right, y if accumulate else None, depth, alpha, beta)
-    code = _vector_code(plan)
+    code = _vector_code(plan, alpha is not None and not scale_x)
     size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
-    mode = mode_of(accumulate, alpha, beta)
+    mode = mode_of(accumulate, alpha if scale_x else None, beta)
 
     def rows(i0: int, i1: int) -> None:
         buffer = _workspace(size)
@@ -959,31 +945,28 @@ def _sparse_product(
         c[...] = to
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _csr_code(plan: Plan, index_size: int, vector: bool, scaled: bool, joined: bool) -> Any:
     from .sparse import csr_matrix_function, csr_vector_function
 
     make, index = csr_vector_function if vector else csr_matrix_function, Type("i", 8 * index_size)
-    with _lock:
-        function = make(plan, host_target(), _HEAD, index, scaled=scaled, joined=joined)
-        return _compile([function], 7)
+    function = make(plan, host_target(), _HEAD, index, scaled=scaled, joined=joined)
+    return _compile([function], 7)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _dia_code(plan: Plan, vector: bool, scaled: bool, joined: bool) -> Any:
     from .sparse import dia_matrix_function, dia_vector_function
 
     make = dia_vector_function if vector else dia_matrix_function
-    with _lock:
-        return _compile([make(plan, host_target(), _HEAD, scaled=scaled, joined=joined)], 7)
+    return _compile([make(plan, host_target(), _HEAD, scaled=scaled, joined=joined)], 7)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def _transpose_code(index_size: int, size: int) -> Any:
     from .sparse import transpose_function
 
-    with _lock:
-        return _compile([transpose_function(Type("i", 8 * index_size), size, _HEAD)], 7)
+    return _compile([transpose_function(Type("i", 8 * index_size), size, _HEAD)], 7)
 
 
 def _transposed(

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
 
-from .compiler import compile_functions, host_target, prototype
+from .compiler import compile_functions, host_target
 from .ir import F64, I32, I64, PTR, Function, Value
 from .sweep import block
 
@@ -29,8 +28,6 @@ _FIELDS = (
 
 #: Bytes of an entry in what has rows of n.
 _OF_ROWS = {"d": 8, "near": 8, "slot": 8, "group": 8, "order": 4, "pred": 4}
-
-_lock = threading.Lock()
 
 
 def settle(fields: Mapping[str, Any]) -> None:
@@ -44,16 +41,15 @@ def order(fields: Mapping[str, Any]) -> None:
 
 
 def _call(name: str, fields: Mapping[str, Any]) -> None:
-    with _lock:
-        code = _compiled()[name]
+    code = _compiled()[name]
     values: NDArray[Any] = block(_FIELDS, fields)
     code(values.ctypes.data)
 
 
 @functools.cache
 def _compiled() -> dict[str, Any]:
-    found = compile_functions([_settle_function(), _order_function()], host_target())
-    return {name: prototype(address, ctypes.c_void_p) for name, address in found.items()}
+    library = compile_functions([_settle_function(), _order_function()], host_target())
+    return {name: library.function(name, ctypes.c_void_p) for name in ("settle", "order")}
 
 
 @contextmanager

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiler import Target, compile_functions, host_target, prototype
+from .compiler import Target, compile_functions, host_target
 from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 from .product import _transposed
 
@@ -65,20 +64,12 @@ def block(names: Sequence[str], fields: Mapping[str, Any]) -> NDArray[np.int64]:
     return np.array([x.ctypes.data if isinstance(x, np.ndarray) else x for x in values], np.int64)
 
 
-_lock = threading.Lock()
-
-
-def _code(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
-    with _lock:
-        return _compiled(dtype, trees, hops)
-
-
 @functools.cache
-def _compiled(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
+def _code(dtype: str, trees: bool, hops: bool) -> dict[str, Any]:
     target, t = host_target(), _TYPES[dtype]
     functions = [_contract_function(t, trees, hops), _sweep_function(t, target, trees, hops)]
-    found = compile_functions(functions, target)
-    return {name: prototype(address, ctypes.c_void_p) for name, address in found.items()}
+    library = compile_functions(functions, target)
+    return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
 
 
 def _fields(f: Function) -> dict[str, Value]:

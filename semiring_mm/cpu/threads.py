@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..forks import hold_at_fork
+
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["default_threads", "get_num_threads", "limited", "run", "set_num_threads"]
 
-_lock = threading.Lock()
+_lock = hold_at_fork(threading.Lock())
 _threads: int | None = None
 _pool: ThreadPoolExecutor | None = None
 _inside = threading.local()
@@ -94,9 +96,9 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """The pool's threads do not survive a fork."""
-    global _pool, _lock
-    _pool, _lock = None, threading.Lock()
+    """Drop the pool in a forked child, which has none of its threads."""
+    global _pool
+    _pool = None
 
 
 if hasattr(os, "register_at_fork"):

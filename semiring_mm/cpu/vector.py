@@ -23,12 +23,12 @@ _ROWS, _UNROLL, _COLUMNS = 4, 2, 4
 _STEPS, _TOGETHER = 1024, 16
 
 
-def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
+def gemv_functions(plan: Plan, target: Target, head: int, *, scaled: bool) -> list[Function]:
     """Generate ``gemv(A, x, y, workspace, params)`` for rows i0 to i1 of A.
 
     Where rows are contiguous, each is folded with x in vectors (dot form). Where columns are, they
     pass over a chunk of y (axpy form). Any other strides take the dot form element by element.
-    α scales x, not the sum, so ⊗ must commute where there is one, and need not distribute.
+    With `scaled` α scales the entries of A as they are read; in mode ``ALPHA`` it scales x.
     """
     f = Function("gemv", [PTR] * 5, opaque=False)
     A, X, Y, workspace, params = f.args
@@ -46,10 +46,16 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
     xs = chunk.at(CHUNK * t.size)
     data = a.data.at(p["a_offset"])
     logarithms = joins_logarithms(plan.add)
+    alpha = f.load(field["alpha"], t) if scaled else None
+
+    def entry(x: Value) -> Value:
+        """(α ⊗) a stored entry of A, or some."""
+        x = algebra.decode(x)
+        return x if alpha is None else algebra.scale(alpha.splat(x.type.lanes), x)
 
     with f.loop(0, depth) as k:
         value = f.var(algebra.decode(f.load(x.data.at(k * x.stride(-1)), s)))
-        with f.if_((p["mode"] & ALPHA).cmp("!=", 0)):  # ⊗ commutes: (α ⊗ A) ⊗ x is A ⊗ (α ⊗ x)
+        with f.if_((p["mode"] & ALPHA).cmp("!=", 0)):
             value.set(algebra.scale(f.load(field["alpha"], t), value.get()))
         f.store(value.get(), xs.at(k * t.size), t.size)
 
@@ -86,7 +92,7 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
                     at = k + u * lanes
                     right = f.load(xs.at(at * t.size), t.vector(lanes), t.size)
                     for r in range(rows):
-                        left = algebra.decode(f.load(base[r].at(at * s.size), s.vector(lanes)))
+                        left = entry(f.load(base[r].at(at * s.size), s.vector(lanes)))
                         take(r, u, left, right)
 
         if logarithms:
@@ -106,7 +112,7 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
             with f.loop(first, last) as k:
                 right = f.load(xs.at(k * t.size), t, t.size)
                 for r in range(rows):
-                    take(r, algebra.decode(f.load(base[r].at(k * cs), s)), right)
+                    take(r, entry(f.load(base[r].at(k * cs), s)), right)
 
         if logarithms:  # all of k where neighbours do not lie side by side
             with f.loop(whole, depth, _STEPS) as k:
@@ -147,7 +153,7 @@ def gemv_functions(plan: Plan, target: Target, head: int) -> list[Function]:
                     acc = f.load(place, t.vector(step), t.size)
                     terms = []
                     for c in range(n):
-                        left = algebra.decode(f.load(base[c].at(e * s.size), s.vector(step)))
+                        left = entry(f.load(base[c].at(e * s.size), s.vector(step)))
                         terms.append(algebra.mul(left, wide[c] if step > 1 else right[c]))
                     if logarithms and n > 1:
                         acc = _log_sum(f, [acc, *terms])

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ..cache import cache_directory
+from ..forks import hold_at_fork
 from ..storage import atomic_write
 from ..version import __version__
 
 __all__ = ["Device", "Kernel", "compile_ahead", "compile_source", "current", "headers", "why_not"]
 
-_lock = threading.RLock()
+_lock = hold_at_fork(threading.RLock())
 _LOCAL, _REGISTERS, _MAX_SHARED = 3, 4, 8  # of CUfunction_attribute; the last in dynamic bytes
 
 

@@ -136,11 +136,14 @@ def product(
         b = b.copy()
         if gather is arg and gather is not None:
             gather = gather.copy()
+    if alpha is not None and not distributes(semiring, a.dtype, alpha):
+        if a.dtype.kind not in "iub" and a.dtype.itemsize == 2:
+            _product_in_float32(semiring, a, b, c, accumulate, alpha, beta, precision, on_done)
+            return
+        a, alpha, known = scaled(semiring, alpha, a), None, None  # of A as it was
     if gather is None and not triangle and _by_columns(c) and semiring.commutes:
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
         arg = None if arg is None else arg.swapaxes(-1, -2)
-    if alpha is not None and not distributes(semiring, alpha):
-        a, alpha = scaled(semiring, alpha, a), None
     if arg is None and not triangle and is_log_sum(semiring, a.dtype):
         log_sum_product(
             functools.partial(product, semirings["plus_times"]), semiring, a, b, c,
@@ -198,6 +201,19 @@ def product(
         raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
+
+
+def _product_in_float32(
+    semiring: Semiring, a: Array, b: Array, c: Array, accumulate: bool, alpha: Scalar,
+    beta: Scalar, precision: str | None, on_done: Callable[[float], None] | None,
+) -> None:  # fmt: skip
+    """The product of 16-bit floats whose A is scaled: results are rounded once, α ⊗ A is not."""
+    left, right, result = (x.astype(np.float32) for x in (a, b, c))
+    product(
+        semiring, left, right, result, accumulate=accumulate, alpha=alpha, beta=beta,
+        precision=precision, on_done=on_done,
+    )  # fmt: skip
+    c[...] = result.astype(c.dtype)
 
 
 _WORTH_A_SCAN = 512**3  # pairs
@@ -307,7 +323,7 @@ def _prepare(
     last, last_blocks, last_threads, turned = None, 0, tile.threads, False
     if split:
         last = here.kernel(join_source(kernel))
-        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::JoinParts's
+        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
         turned = not kernel.b_k and m >= _WORTH_A_TURN

@@ -31,8 +31,8 @@ Scalar = float | int | None
 #: The fields of sr::ShiftParams and sr::LogSumParams, in order: 8 bytes, then 4 bytes each.
 SHIFT = tuple("x e ends x_row x_k x_batch e_row e_k e_batch rows depth".split())
 LOG_SUM = tuple(
-    """a b c sums rows columns marks bad a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch rows_batch
-    columns_batch alpha beta m n k mode tiles_m tiles_n""".split()
+    """a b c sums rows columns marks errors a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch
+    rows_batch columns_batch alpha beta m n k mode tiles_m tiles_n""".split()
 )
 
 _LARGE = Tile(32, 32, 32, 4, 2, 8, 5)

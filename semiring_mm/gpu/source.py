@@ -356,7 +356,7 @@ using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{kernel.tile.struct()};
 extern "C" __global__ void __launch_bounds__({kernel.tile.threads})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::JoinParts<Step, Shape, {flags(kernel.c_wide)}>::run(p);
+  sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run(p);
 }}
 """
 
@@ -368,7 +368,7 @@ def find_source(kernel: ProductKernel, b_wide: bool) -> str:
     `b_wide`: four steps of k of B lie side by side, aligned.
     """
     a_wide = flags(kernel.a_k and kernel.a_wide)
-    return f"""#include "epilogue.cuh"
+    return f"""#include "arg.cuh"
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 extern "C" __global__ void __launch_bounds__({LAST})
@@ -382,7 +382,7 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 LAST, FIND_ROWS, FIND_COLUMNS = 256, 8, 32
 
 #: The fields of sr::ProductParams, in order.
-_POINTERS = "a b c parts marks arg gather flags bad".split()
+_POINTERS = "a b c partials k_tiles arg gather flags errors".split()
 _LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
     alpha beta""".split()
 _INTS = """m n k batch tiles_m tiles_n whole splits k_split mode forbidden unless unit

@@ -27,7 +27,7 @@ _LONG = 8  # times as many for each of its threads make a row long
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
 
 #: The fields of sr::SparseParams, in order.
-_LONGS = """data indices ends offsets b c cuts heads tails bad m k n entries data_d b_k c_m c_n
+_LONGS = """data indices ends offsets b c cuts heads tails errors m k n entries data_d b_k c_m c_n
     alpha beta zero""".split()
 _INTS = "tiles strips diagonals trans mode".split()
 PARAMS = (*_LONGS, *_INTS)
@@ -97,7 +97,7 @@ def csr_product(
     run.launch(f"sr::Csr<{arguments}>", tiles, shared, params, bounds)
     lanes = min(32, 1 << (n - 1).bit_length())
     kernel = here.kernel(
-        sparse_source(plan, f"sr::CsrJoin<Algebra, {index}, {lanes}, {tile}, {join}, {rows}>")
+        sparse_source(plan, f"sr::CsrReduce<Algebra, {index}, {lanes}, {tile}, {join}, {rows}>")
     )
     kernel.launch(-(-tiles // (_THREADS // 32)), _THREADS, _THREADS * size, params)
     run.end()
@@ -168,7 +168,7 @@ class _Run:
         look = look or self.plan.check  # at what the kernels have found
         self.bad = self.here.xp.zeros(_FLAGS, np.uint32) if look else None
         self.fields = {
-            "b": address(b), "c": address(c), "bad": address(self.bad), "m": c.shape[0],
+            "b": address(b), "c": address(c), "errors": address(self.bad), "m": c.shape[0],
             "k": b.shape[0], "n": n, "b_k": b_k, "c_m": c_m, "c_n": c_n,
             "alpha": scalar_bits(self.plan, alpha), "beta": scalar_bits(self.plan, beta),
             "zero": scalar_bits(self.plan, zero), "strips": self.strips,

@@ -137,7 +137,7 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 
 
 _BM, _LINE, _THREADS, _COPYING = 128, 128, 256, 128  # sr::TensorTile's, sr::TensorProduct's
-_CONVERT, _SIDE, _BYTES_SIDE = 256, 64, 128  # sr::Convert's threads and tiles, sr::TurnBytes's
+_CONVERT, _SIDE, _BYTES_SIDE = 256, 64, 128  # sr::Convert's threads and tiles, sr::TransposeBytes's
 
 
 def _together(plan: Plan) -> int:
@@ -165,7 +165,7 @@ def parts_source(kernel: TensorKernel) -> str:
     return f"""{kernel.types()}
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-  sr::JoinParts<Step, Shape, {flags(kernel.c_wide)}>::run(p);
+  sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run(p);
 }}
 """
 
@@ -177,7 +177,7 @@ def convert_source(storage: str, kind: Kind, turned: bool) -> str:
     return f"""#include "tensor.cuh"
 extern "C" __global__ void __launch_bounds__({_CONVERT})
 kernel(const __grid_constant__ sr::ConvertParams p) {{
-  sr::{"TurnBytes" if turned else name}::run(p);
+  sr::{"TransposeBytes" if turned else name}::run(p);
 }}
 """
 
@@ -242,7 +242,7 @@ def tensor_product(
     if splits > 1:
         parts = here.xp.empty(tiles * splits * _BM * kind.bn * 4, np.uint8)
     params = pack_fields({
-        "c": address(c), "parts": address(parts), "flags": address(flags),
+        "c": address(c), "partials": address(parts), "flags": address(flags),
         "a_batch": int(left.batched), "b_batch": int(right.batched),
         "c_m": c_at[1], "c_n": c_at[2], "c_batch": c_at[0], "alpha": alpha, "beta": beta,
         "m": m, "n": n, "k": k, "batch": batch, "tiles_m": tiles_m, "tiles_n": tiles_n,
@@ -254,7 +254,7 @@ def tensor_product(
         left.map + right.map + params,
     )  # fmt: skip
     if parts is not None:
-        runs = kind.bn // 2 // kernel.together  # sr::JoinParts's
+        runs = kind.bn // 2 // kernel.together  # sr::ReduceSplits's
         here.kernel(parts_source(kernel)).launch(tiles * runs, _THREADS, 0, params)
 
 

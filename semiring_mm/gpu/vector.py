@@ -12,7 +12,6 @@ from ..plan import (
     Facts,
     Plan,
     bytewise,
-    distributes,
     make_plan,
     mode_of,
     needs_facts,
@@ -23,7 +22,7 @@ from ..semirings import Semiring
 from . import device
 from .facts import facts
 from .source import algebra, pack_fields, word_size
-from .views import address, aligned, scaled
+from .views import address, aligned
 
 __all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
 
@@ -85,20 +84,27 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     return Shape(lanes, rows, -(-k // k_split) if splits > 1 else 1, k_split)
 
 
-def vector_source(plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int) -> str:
-    """The text of the kernel; see sr::Vector for its arguments."""
+def vector_source(
+    plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int, scaled: str = ""
+) -> str:
+    """The text of the kernel; see sr::Vector for its arguments.
+
+    `scaled`: the operand whose entries α scales, "a" or "x", or neither.
+    """
     flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
     logarithms = joins_logarithms(plan.add)
-    fold = "LogFolded" if logarithms else "Folded"
+    fold = f"sr::{'LogAccumulator' if logarithms else 'Accumulator'}<Algebra>"
+    if scaled:
+        fold = f"sr::Scaled<{fold}, Algebra, {'true' if scaled == 'a' else 'false'}>"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
     bounds = f"{_THREADS}, {2 if logarithms and word_size(plan) == 8 else 4}"
-    vector = f"sr::Vector<sr::{fold}<Algebra>, Algebra, {flags}, {lanes}, {rows}>"
+    vector = f"sr::Vector<{fold}, Algebra, {flags}, {lanes}, {rows}>"
     return _source(plan, vector, bounds)
 
 
 def join_vector_source(plan: Plan) -> str:
     """The text of the kernel that joins the parts of a product whose k was split."""
-    return _source(plan, "sr::JoinVector<Algebra>", "1024")
+    return _source(plan, "sr::ReduceVector<Algebra>", "1024")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -152,17 +158,18 @@ def gemv(
     accumulate: bool = False,
     alpha: Scalar = None,
     beta: Scalar = None,
+    scale_x: bool = False,
 ) -> None:
-    """y ← (α ⊗ A ⊗ x), or with `accumulate` y ← (α ⊗ A ⊗ x) ⊕ (β ⊗ y); A is (m, k).
+    """y ← ((α ⊗ A) ⊗ x), or with `accumulate` y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); A is (m, k).
 
-    Waits for the device only where an integer's result may not fit its dtype.
+    With `scale_x` y ← A ⊗ (α ⊗ x), as :func:`semiring_mm.cpu.engine.gemv`. Waits for the device
+    only where an integer's result may not fit its dtype.
     """
     m, k = a.shape
     if m == 0:
         return
-    if alpha is not None and not distributes(semiring, alpha):
-        x, alpha = scaled(semiring, alpha, x), None
-    plan = choose_plan(semiring, a, x, y if accumulate else None, k, alpha, beta)
+    left, right = (x, a) if scale_x else (a, x)
+    plan = choose_plan(semiring, left, right, y if accumulate else None, k, alpha, beta)
     here = device.current()
     size = a.itemsize
     a_m, a_k = (s // size for s in a.strides)
@@ -178,15 +185,16 @@ def gemv(
         parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
     bad = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
-        "a": address(a), "b": address(x), "c": address(y), "parts": address(parts),
-        "bad": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
+        "a": address(a), "b": address(x), "c": address(y), "partials": address(parts),
+        "errors": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
         "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
         "splits": way.splits, "k_split": way.k_split,
-        "mode": mode_of(accumulate, alpha, beta),
+        "mode": mode_of(accumulate, None, beta),
     }  # fmt: skip
     params = pack_fields(fields)
-    source = vector_source(plan, k_unit, wide, way.lanes, way.rows)
+    scales = "" if alpha is None else "x" if scale_x else "a"
+    source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
     shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
     here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params)
     if way.splits > 1:

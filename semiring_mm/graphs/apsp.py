@@ -276,6 +276,7 @@ def _solve(
                 found = _from_edges(edges, request, choice, rows, progress)
                 if found is not None:
                     return found if asked.predecessors else found[0]
+                choice = replace(choice, sparse=0.0)  # refused
             d, labels = adjacency(graph if edges is None else edges, s, directed=directed)
             rows = _sources(sources, labels, graph)
             if call.moved:
@@ -286,11 +287,12 @@ def _solve(
             source, labels = _own(call, s, directed), None
             rows = _sources(sources, range(source.n), graph)
             if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
-                request = replace(_sized(request, source.array), host=False)
-                request = request.counted(source.array, s.identities(source.dtype)[0])
+                request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
+                if request.countable:
+                    request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
         task = Dense(request, directed, rows, max_hops, labels, progress)
-        return _give(call, task.solve(source, choice))
+        return _give(call, task.solve(source, choice), rows)
 
 
 def _is_dense(graph: Any) -> bool:
@@ -305,25 +307,24 @@ def _request(
     s: Semiring, asked: Request, graph: Any, sources: Any, options: TileOptions
 ) -> Request:
     """What is asked for, with what is known of the graph before it is converted."""
-    count = None if sources is None else np.size(sources)
-    asked = replace(asked, sources=count, device=options.device, tiles=bool(options), host=False)
+    known: dict[str, Any] = {"host": False}
     if isinstance(graph, EdgeList):
         size = 4 if graph.weight.dtype == np.float32 else 8
-        return replace(
-            asked, n=graph.n, itemsize=size, edges=len(graph.row), undirected=not graph.directed,
-            host=True,
-        )  # fmt: skip
-    if type(graph) is not np.ndarray or graph.ndim != 2 or asked.tiles:
+        known = {
+            "n": graph.n, "itemsize": size, "edges": len(graph.row),
+            "undirected": not graph.directed,
+        }  # fmt: skip
+    elif type(graph) is np.ndarray and graph.ndim == 2:
+        _check_graph(graph)
+        known = {"n": len(graph), "itemsize": graph.itemsize}
+    count = None if sources is None else np.size(sources)
+    tiles = bool(options)
+    asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
+    if "edges" in known or tiles or not asked.countable:
         return asked
-    _check_graph(graph)
-    asked = replace(_sized(asked, graph), host=True)
-    if not asked.overwrite:
+    if not asked.overwrite:  # before a matrix is read that may be one number, broadcast
         check_memory(graph.size * graph.itemsize, _matrix_of(graph))
     return asked.counted(graph, s.identities(graph.dtype)[0])
-
-
-def _sized(asked: Request, matrix: Array) -> Request:
-    return replace(asked, n=matrix.shape[-1], itemsize=matrix.dtype.itemsize)
 
 
 def _from_edges(
@@ -337,11 +338,11 @@ def _from_edges(
     return found
 
 
-def _give(call: Call, found: tuple[Array, Array | None]) -> Any:
+def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:
     """Distances, and predecessors if there are any, as the library of the graph has arrays."""
     d, p = found
-    if call.out is not None and d is not call.out:  # bytes were swapped to compute
-        call.out[...] = d
+    if call.out is not None and rows is None and d is not call.out:
+        call.out[...] = d  # whose bytes were swapped to compute
         d = call.out
     return call.give(d) if p is None else call.give((d, p))
 
@@ -389,7 +390,10 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     """Many graphs, each a matrix of its own."""
     engine, x, source = call.engine, call["graph"], None
     _check_graph(x)
-    task = replace(task, request=_sized(replace(task.request, host=False, method="auto"), x))
+    request = replace(
+        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto"
+    )
+    task = replace(task, request=request)
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False
         source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)

@@ -98,7 +98,7 @@ class Request:
         }  # fmt: skip
         return [name for name, there in given.items() if there]
 
-    @property
+    @functools.cached_property
     def sparse(self) -> float:
         """Pairs above which a sparse elimination is refused; 0: it is not tried."""
         if self.semiring != "min_plus" or self.hops or self.method not in ("auto", "sparse"):
@@ -106,7 +106,7 @@ class Request:
         edges = self.n**2 if self.edges is None else self.edges
         return dense_pairs(self.n, edges, self.method, self.sources)
 
-    @property
+    @functools.cached_property
     def may_use_gpu(self) -> bool:
         """Whether it matters what a CUDA device has free."""
         if not self.host or self.n < GPU_FROM or self.device == "cpu":
@@ -115,11 +115,17 @@ class Request:
             return True
         return not (self.tiles or self.sparse or self.sources is not None)
 
+    @property
+    def countable(self) -> bool:
+        """Whether the number of edges in a matrix decides."""
+        few = self.n >= SPARSE_FROM and self.semiring == "min_plus" and not self.hops
+        return few and self.method == "auto" and self.edges is None
+
     def counted(self, matrix: Any, zero: Any) -> Request:
-        """The same, with the edges of its matrix where a sparse method may be tried."""
-        if replace(self, edges=0).sparse and self.method == "auto" and matrix.dtype.kind in "iuf":
-            return replace(self, edges=count_edges(matrix, zero, DENSE * self.n))
-        return self
+        """The same, with the edges of its matrix on the host if they are few."""
+        if matrix.dtype.kind not in "iuf":
+            return self
+        return replace(self, edges=count_edges(matrix, zero, DENSE * self.n))
 
 
 @dataclass(frozen=True)

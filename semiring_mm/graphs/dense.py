@@ -22,7 +22,7 @@ from ..closures.steps import Improves
 from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
-from .choice import Choice, Request, choose, machine_for
+from .choice import Choice, Machine, Request, choose, machine_for
 from .contraction import solve as contract
 from .dijkstra import search, searchable
 
@@ -94,13 +94,13 @@ class Dense:
             return _squaring(problem)
         return memory.close(problem)
 
-    def each(self, source: ArraySource) -> Solved:
-        """One matrix of a stack, as if it were the only one."""
+    def each(self, source: ArraySource, choice: Choice) -> Solved:
+        """One matrix of a stack, as if it were the only one; `choice` is that of small ones."""
         request = self.request
-        if source.engine.SPARSE:
+        if source.engine.SPARSE and request.countable:
             request = request.counted(source.array, source.s.identities(source.dtype)[0])
-        alone = replace(self, request=request, progress=None)
-        return alone.solve(source, choose(request, machine_for(request)))
+            choice = choose(request, machine_for(request))
+        return self.solve(source, choice)
 
     def stack(self, source: ArraySource) -> Solved:
         """Every matrix of a stack, in its memory; small ones are spread over the threads."""
@@ -108,11 +108,12 @@ class Dense:
         count, n = d.shape[:2]
         tick = reporter(self.progress, float(count))
         p = engine.xp.empty(d.shape, np.int32) if self.request.predecessors else None
+        alone, choice = replace(self, progress=None), choose(self.request, Machine())
 
         def some(first: int, last: int) -> None:
             for i in range(first, last):
                 part = ArraySource(engine, source.s, d[i], undirected=source.undirected)
-                _, tree = self.each(part)
+                _, tree = alone.each(part, choice)
                 if p is not None:
                     p[i] = tree
 
@@ -156,7 +157,7 @@ class Dense:
                 diagonal = engine.to_host(closed[i].diagonal())
                 improved(s, source.n, 0, diagonal, None, None)
             part = ArraySource(engine, s, source.original[i].copy())
-            found, tree = self.each(part)
+            found, tree = replace(self, progress=None).each(part, choose(self.request, Machine()))
             closed[i] = weights.widen(found)
             if p is not None:
                 p[i] = tree

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..closures.schedule import Grid
 from ..storage import atomic_write
-from .results import part_of
+from .results import part_of, work_of
 
-__all__ = ["Checkpoint", "seal", "unseal"]
+__all__ = ["Checkpoint", "find_state", "leftovers", "seal", "unseal"]
 
 FORMAT = 2
 PHASES = ("load", "steps", "publish")
@@ -137,3 +140,33 @@ class Checkpoint:
                 )
         if self.step > steps:
             raise self.unusable()
+
+
+def find_state(
+    paths: Sequence[Path], task: dict[str, Any], resume: bool, rows: int
+) -> Checkpoint | None:
+    """The state to resume from; an error if results or states are there that would be lost."""
+    state = None
+    if resume:
+        if not paths:
+            raise ValueError("resume: results in memory leave no state; give paths as out")
+        state = Checkpoint.load(paths[0])
+        state.check(task, Grid(rows, state.tile).count)
+    for path in paths:
+        if os.path.lexists(path) and (state is None or state.phase != "publish"):
+            raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
+        if resume:
+            continue
+        for rest in (Checkpoint(path, {}, 1).file, part_of(path), part_of(work_of(path))):
+            if rest.exists():
+                raise FileExistsError(
+                    f"out: {rest} is left from a run that did not end; resume=True goes on with "
+                    f"it, or remove it (and {leftovers([path])}, what there is of them) to begin "
+                    f"again"
+                )
+    return state
+
+
+def leftovers(paths: Sequence[Path]) -> str:
+    """Names of the files that an unfinished run leaves beside its state, for messages."""
+    return ", ".join(str(part_of(x)) for x in (*paths, work_of(paths[0])))

@@ -1,30 +1,35 @@
-"""Where blocks of a matrix lie and are computed with: devices of this machine, or its memory."""
+"""Devices that hold and compute tiles: the CPU, or CUDA devices of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import operator
+import queue
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import gpu_engine
 from ..cpu import engine as cpu
 
-__all__ = ["Cuda", "Host", "Place", "device_list", "places_of"]
+__all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices", "device_list"]
 
-Array = Any
-Mark = Any  # a point in what a place has been given to do
+Array = Any  # of a device's engine
+HostArray = NDArray[Any]
+Mark = Any  # a point in the work that a device was given
+Span = Callable[[str, str, float], float]  # notes (device, lane, begin) until now; returns now
 
 
-class Place(Protocol):
-    """An engine with memory of its own. Inside ``with place`` its arrays are made and used.
+class Device(Protocol):
+    """An engine with memory of its own. Inside ``with device`` its arrays are made and used.
 
-    Work is given out in order and may be done later; copies between places go on beside it.
+    Work on its arrays is given in order and may be done later. Copies to and from the host and to
+    other devices run beside it.
     """
 
     name: str
@@ -33,38 +38,54 @@ class Place(Protocol):
     def __enter__(self) -> Any: ...
     def __exit__(self, *_: object) -> None: ...
 
+    def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
+        """Memory for `size` entries."""
+
+    def start(self) -> None:
+        """Wait for the work given so far, and set the origin of the clock."""
+
     def mark(self) -> Mark:
-        """The work given out so far."""
+        """A mark after the work given so far."""
 
     def after(self, marks: Iterable[Mark]) -> None:
-        """What is given out from now on waits for these."""
+        """Let the work given from now on wait for these marks."""
 
     def wait(self, mark: Mark) -> None:
         """Return when the work up to a mark is done."""
 
-    def send(self, x: Array, to: Place, into: Array, after: Iterable[Mark]) -> Mark:
-        """Copy a contiguous array to another place, after some marks; gives a mark of the copy."""
+    def time(self, mark: Mark) -> float:
+        """Wait for a mark; the time at which it was reached, by :func:`time.perf_counter`."""
 
-    def seconds(self, mark: Mark) -> float:
-        """When it was reached, from :meth:`start` on."""
+    def send(self, x: Array, to: Any, into: Array, after: Iterable[Mark]) -> Mark:
+        """Copy a contiguous array to another device after some marks; a mark after the copy."""
 
-    def start(self) -> None:
-        """Begin a run."""
+    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
+        """Let `read` fill a contiguous array of the device; returns when it is filled."""
+
+    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
+        """Give a contiguous array of the device to `write`; returns when it is written."""
+
+    def synchronize(self) -> None:
+        """Wait for the work given so far."""
 
 
-class Host:
-    """The memory of this machine and the CPU engine: all is done at once, in order."""
+class CpuDevice:
+    """The CPU engine and host memory: all work is done at once, in order."""
 
     engine: Any = cpu
 
     def __init__(self, name: str = "cpu") -> None:
         self.name = name
-        self._begin = 0.0
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> CpuDevice:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+    def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
+        return np.empty(size, dtype)
+
+    def start(self) -> None: ...
 
     def mark(self) -> Mark:
         return time.perf_counter()
@@ -73,60 +94,95 @@ class Host:
 
     def wait(self, mark: Mark) -> None: ...
 
-    def send(self, x: Array, to: Place, into: Array, after: Iterable[Mark]) -> Mark:
+    def time(self, mark: Mark) -> float:
+        return float(mark)
+
+    def send(self, x: Array, to: Device, into: Array, after: Iterable[Mark]) -> Mark:
         np.copyto(into, x)
         return time.perf_counter()
 
-    def start(self) -> None:
-        self._begin = time.perf_counter()
+    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
+        begin = time.perf_counter()
+        read(into)
+        span("disk", "read", begin)
 
-    def seconds(self, mark: Mark) -> float:
-        return float(mark) - self._begin
+    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
+        begin = time.perf_counter()
+        write(block)
+        span("disk", "write", begin)
+
+    def synchronize(self) -> None: ...
 
 
-class Cuda:
-    """A CUDA device: a stream that computes, and one for what it sends."""
+class CudaDevice:
+    """A CUDA device with a stream for computing and one for each direction of copies.
 
-    def __init__(self, index: int) -> None:
+    Parameters
+    ----------
+    index : int
+    stages : int
+        Pieces of pinned host memory, through which :meth:`load` and :meth:`save` copy.
+    size : int
+        Bytes of each.
+    """
+
+    def __init__(self, index: int, stages: int = 0, size: int = 0) -> None:
         import cupy
 
-        self._cuda = cupy.cuda
+        self._xp, self._cuda = cupy, cupy.cuda
         self.index, self.name = index, f"cuda:{index}"
         self.engine: Any = gpu_engine()
+        self._stages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with cupy.cuda.Device(index):
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._link = cupy.cuda.Stream(non_blocking=True)
-        self._inside = threading.local()  # contexts that were entered, of each thread
-        self._begin: Any = None
+            self._compute, self._link, self._up, self._down = (
+                cupy.cuda.Stream(non_blocking=True) for _ in range(4)
+            )
+            for _ in range(stages):
+                self._stages.put(cupy.cuda.alloc_pinned_memory(max(size, 1)))
+        self._entered = threading.local()  # exit stacks of `with` blocks, of each thread
+        self.start()
 
-    def __enter__(self) -> Cuda:
+    def __enter__(self) -> CudaDevice:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._cuda.Device(self.index))
-            stack.enter_context(self._stream)
-            self._inside.__dict__.setdefault("stack", []).append(stack.pop_all())
+            stack.enter_context(self._compute)
+            self._entered.__dict__.setdefault("stacks", []).append(stack.pop_all())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._inside.stack.pop().close()
+        self._entered.stacks.pop().close()
+
+    def empty(self, size: int, dtype: np.dtype[Any]) -> Array:
+        with self:
+            return self._xp.empty(size, dtype)
+
+    def start(self) -> None:
+        self.synchronize()
+        self._origin = self.mark()
+        self._origin.synchronize()
+        self._begin = time.perf_counter()
 
     def _record(self, stream: Any) -> Mark:
         with self._cuda.Device(self.index):
-            event = self._cuda.Event()
+            event = self._cuda.Event(block=True)  # threads that wait leave their cores to others
             event.record(stream)
         return event
 
     def mark(self) -> Mark:
-        return self._record(self._stream)
+        return self._record(self._compute)
 
     def after(self, marks: Iterable[Mark]) -> None:
         for mark in marks:
-            self._stream.wait_event(mark)
+            self._compute.wait_event(mark)
 
     def wait(self, mark: Mark) -> None:
         mark.synchronize()
 
-    def send(self, x: Array, to: Place, into: Array, after: Iterable[Mark]) -> Mark:
-        assert isinstance(to, Cuda)
+    def time(self, mark: Mark) -> float:
+        mark.synchronize()
+        return self._begin + float(self._cuda.get_elapsed_time(self._origin, mark)) / 1e3
+
+    def send(self, x: Array, to: CudaDevice, into: Array, after: Iterable[Mark]) -> Mark:
         with self._cuda.Device(self.index):
             for mark in after:
                 self._link.wait_event(mark)
@@ -135,12 +191,43 @@ class Cuda:
             )
         return self._record(self._link)
 
-    def start(self) -> None:
-        self._stream.synchronize()
-        self._begin = self.mark()
+    @contextlib.contextmanager
+    def _staged(self, like: Array) -> Iterator[HostArray]:
+        """Pinned memory in the shape of a block."""
+        pinned = self._stages.get()
+        try:
+            yield np.frombuffer(pinned, like.dtype, like.size).reshape(like.shape)
+        finally:
+            self._stages.put(pinned)
 
-    def seconds(self, mark: Mark) -> float:
-        return float(self._cuda.get_elapsed_time(self._begin, mark)) / 1e3
+    def load(self, read: Callable[[HostArray], None], into: Array, span: Span) -> None:
+        with self._staged(into) as stage:
+            begin = time.perf_counter()
+            read(stage)
+            here = span("disk", "read", begin)
+            kind = self._cuda.runtime.memcpyHostToDevice
+            self._copy(into.data.ptr, stage.ctypes.data, into.nbytes, kind, self._up)
+            span(self.name, "receive", here)
+
+    def save(self, block: Array, write: Callable[[HostArray], None], span: Span) -> None:
+        with self._staged(block) as stage:
+            begin = time.perf_counter()
+            kind = self._cuda.runtime.memcpyDeviceToHost
+            self._copy(stage.ctypes.data, block.data.ptr, block.nbytes, kind, self._down)
+            here = span(self.name, "send", begin)
+            write(stage)
+            span("disk", "write", here)
+
+    def _copy(self, to: int, source: int, size: int, kind: int, stream: Any) -> None:
+        with self._cuda.Device(self.index):
+            self._cuda.runtime.memcpyAsync(to, source, size, kind, stream.ptr)
+            done = self._cuda.Event(block=True, disable_timing=True)
+            done.record(stream)
+            done.synchronize()  # with this copy only: other threads may have begun more since
+
+    def synchronize(self) -> None:
+        with self._cuda.Device(self.index):
+            self._compute.synchronize()
 
 
 def device_list(devices: Any, name: str = "devices") -> list[int]:
@@ -149,7 +236,7 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
     Raises
     ------
     ValueError, RuntimeError
-        For what names no devices; where there are none.
+        For a value that names no devices; where there are none.
     """
     if isinstance(devices, str) and devices != "all":
         raise ValueError(f"devices is 'all' or a sequence of device numbers, got {devices!r}")
@@ -173,18 +260,18 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
     return found
 
 
-def places_of(devices: Sequence[int]) -> list[Cuda]:
-    """CUDA devices as places that send to each other directly where the hardware can."""
-    for one in devices:
-        for other in devices:
+def cuda_devices(indices: Sequence[int]) -> list[CudaDevice]:
+    """CUDA devices that send to each other directly where the hardware can."""
+    for one in indices:
+        for other in indices:
             if one != other:
                 _connect(one, other)
-    return [Cuda(x) for x in devices]
+    return [CudaDevice(x) for x in indices]
 
 
 @functools.cache
 def _connect(one: int, other: int) -> None:
-    """Let `one` write to `other` without a detour through the host; the copy works without, too."""
+    """Enable peer access from `one` to `other`; without it copies go through the host."""
     import cupy
 
     runtime = cupy.cuda.runtime

@@ -25,7 +25,7 @@ from .stores import NpyStore, Shape, ZarrStore, open_zarr
 
 __all__ = [
     "SumStore", "check_room", "check_suffix", "checksum", "create", "discard", "open_part",
-    "open_result", "part_of", "publish",
+    "open_result", "part_of", "publish", "work_of",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -152,6 +152,11 @@ def _description(part: Path) -> bytes:
 def part_of(path: Path) -> Path:
     """Path of the unfinished result."""
     return path.with_name(path.name + ".part")
+
+
+def work_of(path: Path) -> Path:
+    """Path of the distances in the type to compute in, if the result has another."""
+    return path.with_stem(path.stem + ".work")
 
 
 def _sums_of(path: Path) -> Path:

@@ -23,7 +23,7 @@ from ..closures.trees import repair_trees
 from ..cpu import engine as cpu
 from ..semirings import Semiring
 from .blocks import Blocks, shape_of
-from .devices import Place, device_list, places_of
+from .devices import Device, cuda_devices, device_list
 from .sizes import parse_size
 from .stored import multiply_streamed, solve_streamed
 from .timeline import Timeline
@@ -49,7 +49,7 @@ Run = Callable[[Problem], tuple[Array, Array | None]]
 
 
 def over(
-    places: Sequence[Place], tile: int | None = None, otherwise: Run | None = None,
+    devices: Sequence[Device], tile: int | None = None, otherwise: Run | None = None,
     timeline: Timeline | None = None,
 ) -> Run:  # fmt: skip
     """An executor in the memory of some devices; the result is on the host.
@@ -61,7 +61,7 @@ def over(
         problem = given.in_numbers()
         source = problem.source
         n, whole = source.n, slice(0, source.n)
-        blocks = Blocks(places, n, tile or _tile(places, n), problem.steps, timeline)
+        blocks = Blocks(devices, n, tile or _tile(devices, n), problem.steps, timeline)
         if short := _lacking(blocks):
             if otherwise is not None:
                 return otherwise(given)
@@ -81,7 +81,7 @@ def over(
                 repair_trees(cpu, source.s, strip, p[rows], edges, own)
             d[rows] = problem.restore(strip)
 
-        with ThreadPoolExecutor(2 * len(places)) as pool:
+        with ThreadPoolExecutor(2 * len(devices)) as pool:
             list(pool.map(take, range(blocks.grid.count)))
         return d, p
 
@@ -120,21 +120,21 @@ def _results(problem: Problem) -> tuple[Array, Array | None]:
 
 def _lacking(blocks: Blocks) -> str:
     """What is missing where the blocks do not fit, or an empty string."""
-    for place in blocks.places:
-        with place:
-            free = place.engine.free_memory()
+    for device in blocks.devices:
+        with device:
+            free = device.engine.free_memory()
         if free is not None and blocks.needed() > free:
             (m, n), dtype = (blocks.grid.n, blocks.other.n), blocks.steps.dtype
             return (
-                f"{place.name}: its part of the {m} x {n} matrix in {dtype} needs "
+                f"{device.name}: its part of the {m} x {n} matrix in {dtype} needs "
                 f"{blocks.needed() / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: take more "
                 f"devices, or float32 (half of float64)"
             )
     return ""
 
 
-def _tile(places: Sequence[Place], n: int) -> int:
-    return tile_of(n, *shape_of(len(places)))
+def _tile(devices: Sequence[Device], n: int) -> int:
+    return tile_of(n, *shape_of(len(devices)))
 
 
 # --- what users call ----------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def close(
     if paths is not None or limit is not None or devices is None:
         found = problem.solve(stream)
     else:
-        found = problem.solve(over(places_of(devices), otherwise=stream))
+        found = problem.solve(over(cuda_devices(devices), otherwise=stream))
     return found if predecessors else found[0]
 
 
@@ -267,10 +267,10 @@ def product(
     if paths is None:
         check_memory(m * n * dtype.itemsize, f"the {m} x {n} result in {dtype}")
     if paths is None and limit is None and devices is not None:
-        places = places_of(devices)
-        tile = _tile(places, max(m, n))
+        held = cuda_devices(devices)
+        tile = _tile(held, max(m, n))
         steps = Steps(s, wide, None, look=False)
-        blocks = Blocks(places, m, tile, steps, columns=n, depth=depth)
+        blocks = Blocks(held, m, tile, steps, columns=n, depth=depth)
         if not _lacking(blocks):
             zero = s.identities(wide)[0]
             blocks.load(

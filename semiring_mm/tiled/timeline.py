@@ -1,4 +1,4 @@
-"""Who did what when, in a run over tiles."""
+"""Timeline of a run: which device computed, copied, read or wrote what, and when."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Mark", "Timeline"]
+__all__ = ["Interval", "Timeline"]
 
 
-class Mark(NamedTuple):
-    """A span of time, in seconds from the beginning of the run."""
+class Interval(NamedTuple):
+    """One operation; times are in seconds from the beginning of the run."""
 
-    place: str  # "cuda:0", "cpu", "disk"
+    device: str  # "cuda:0", "cpu", "disk"
     lane: str  # "compute", "send", "receive", "read", "write"
     what: str  # "pivot" ("close"), "row", "column", "update", "product", "tile"
     step: int
@@ -22,12 +22,12 @@ class Mark(NamedTuple):
 
 @dataclass
 class Timeline:
-    """The marks of a run, from any thread."""
+    """The operations of a run, noted from any thread."""
 
-    marks: list[Mark] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def note(self, place: str, lane: str, what: str, step: int, begin: float, end: float) -> None:
-        """Add a mark."""
+    def note(self, device: str, lane: str, what: str, step: int, begin: float, end: float) -> None:
+        """Add an operation."""
         with self._lock:
-            self.marks.append(Mark(place, lane, what, step, begin, end))
+            self.intervals.append(Interval(device, lane, what, step, begin, end))

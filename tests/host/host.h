@@ -1,9 +1,14 @@
-// What the kernels need of CUDA, on the host: the threads of a block are fibers that take turns.
+// CUDA's threads on the host: the threads of a block are fibers that run one at a time.
 //
-// Blocks run one after the other. A fiber runs until it waits at a barrier, so a launch does the
-// same in the same order every time: threads upwards in even blocks and downwards in odd ones,
-// since a missing barrier may show in one order only. Threads of a warp are no closer to each other
-// than any two: what needs them in step must say so.
+// The tests include this file before the kernels, and put this folder before kernels/ in the search
+// path: instructions.cuh and hopper.cuh are then the host's own, everything else is as the device
+// compiles it.
+//
+// Blocks run one after the other, and a launch does the same in the same order every time. A fiber
+// runs until it waits at a barrier. A warp runs as far as it can, through all its own barriers, before
+// the next one starts: so a barrier of a warp where one of the block is needed shows. Warps, and the
+// threads of a warp, go upwards in even blocks and downwards in odd ones, since a missing barrier may
+// show in one order only. Threads of a warp are not in step: code that needs them to be must say so.
 #pragma once
 // C's own header: reading what C++ adds to it takes longer than compiling a kernel.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
@@ -19,7 +24,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __noinline__
+#define __noinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
 
@@ -30,10 +35,10 @@ inline Index threadIdx, blockIdx, blockDim{1, 1, 1}, gridDim{1, 1, 1};
 
 namespace host {
 
-constexpr unsigned THREADS = 1024, WARP = 32;   // of a block, at most; of a warp
+constexpr unsigned THREADS = 1024, WARP = 32;       // of a block, at most; of a warp
 constexpr unsigned STACK = 64 << 10, GUARD = 4096;  // bytes of a fiber; bytes behind shared memory
 
-enum State { READY, TURNING, AT_WARP, AT_BLOCK, DONE };
+enum State { READY, YIELDING, AT_WARP, AT_BLOCK, DONE };  // the first two can run
 struct Fiber {
   ucontext_t start;
   jmp_buf here;
@@ -41,7 +46,7 @@ struct Fiber {
   bool begun;
 };
 
-inline Fiber fibers[THREADS];
+inline Fiber fibers[THREADS];  // [blockDim.x]
 inline unsigned char* shared;
 inline jmp_buf scheduler;
 inline void (*body)();     // the kernel, with its parameters
@@ -52,17 +57,18 @@ void report(const char* format, Args... args) {
   if (!trouble[0]) snprintf(trouble, sizeof trouble, format, args...);
 }
 
-// Let the others run, until the scheduler comes back.
+// Suspend this thread; returns when the scheduler enters it again.
 inline void leave(State state) {
   Fiber& own = fibers[threadIdx.x];
   own.state = state;
   if (!_setjmp(own.here)) _longjmp(scheduler, 1);
 }
 
-// A thread that looks for a change lets the others run; what they change, they tell.
-inline bool changed;
-inline void turn() { leave(TURNING); }
-inline void moved() { changed = true; }
+// A thread that polls yields to the others; a thread that changes what may be polled says so, and a
+// round of all threads without such progress is a deadlock.
+inline bool progressed;
+inline void yield() { leave(YIELDING); }
+inline void progress() { progressed = true; }
 
 inline void enter(unsigned thread) {
   Fiber& fiber = fibers[thread];
@@ -80,14 +86,15 @@ inline void on_fault(int, siginfo_t* fault, void*) {
   _longjmp(scheduler, 1);
 }
 
-inline void live() {
+inline void fiber_main() {
   for (;;) {  // once for each block
     body();
     leave(DONE);
   }
 }
 
-// Open a barrier of the threads [first, last) if all that are still there wait at it.
+// Open a barrier of the threads [first, last) if all that have not returned wait at it. Whether any
+// does.
 inline bool open(unsigned first, unsigned last, State barrier) {
   bool any = false;
   for (unsigned t = first; t < last; ++t) {
@@ -99,27 +106,32 @@ inline bool open(unsigned first, unsigned last, State barrier) {
   return any;
 }
 
-inline void run_block(bool upwards) {
-  const unsigned threads = blockDim.x;
-  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
-  bool going = true;
-  while (going) {
-    changed = false;
-    for (unsigned i = 0; i < threads; ++i) {
-      const unsigned t = upwards ? i : threads - 1 - i;
-      if (fibers[t].state <= TURNING) enter(t);
+// Run the threads [first, last) of a warp until none can go on by itself.
+inline void run_warp(unsigned first, unsigned last, bool upwards) {
+  do {
+    for (unsigned i = first; i < last; ++i) {
+      const unsigned t = upwards ? i : last - 1 - (i - first);
+      if (fibers[t].state <= YIELDING) enter(t);
     }
-    going = changed;
-    for (unsigned t = 0; t < threads; t += WARP)
-      going |= open(t, t + WARP < threads ? t + WARP : threads, AT_WARP);
-    going = going || open(0, threads, AT_BLOCK);
-  }
+  } while (open(first, last, AT_WARP));
+}
+
+inline void run_block(bool upwards) {
+  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
+  do {
+    progressed = false;
+    for (unsigned i = 0; i < warps; ++i) {
+      const unsigned first = (upwards ? i : warps - 1 - i) * WARP;
+      run_warp(first, first + WARP < threads ? first + WARP : threads, upwards);
+    }
+  } while (progressed || open(0, threads, AT_BLOCK));
   for (unsigned t = 0; t < threads; ++t)
     if (fibers[t].state != DONE)
       return report("block %u: thread %u waits for threads that never come", blockIdx.x, t);
 }
 
-// Run a kernel. The answer is empty, or says what went wrong.
+// Run a kernel. Returns an empty string, or what went wrong.
 template <class Params>
 const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, unsigned bytes,
                    const void* params, unsigned size) {
@@ -140,7 +152,7 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
     start.uc_stack.ss_sp = stacks + size_t(t) * STACK;
     start.uc_stack.ss_size = STACK;
     start.uc_link = nullptr;
-    makecontext(&start, live, 0);
+    makecontext(&start, fiber_main, 0);
     fibers[t].begun = false;
   }
   shared = static_cast<unsigned char*>(aligned_alloc(1024, (bytes + GUARD + 1023) / 1024 * 1024));
@@ -170,18 +182,11 @@ inline void __syncthreads() { host::leave(host::AT_BLOCK); }
 inline void __syncwarp(unsigned = ~0u) { host::leave(host::AT_WARP); }
 
 // Called where -fsanitize=alignment finds an access that the device would refuse.
-struct Place {
+struct SourceLocation {
   const char* file;
   unsigned line, column;
 };
-extern "C" [[gnu::used]] inline void __ubsan_handle_type_mismatch_v1(const Place* place,
+extern "C" [[gnu::used]] inline void __ubsan_handle_type_mismatch_v1(const SourceLocation* at,
                                                                      void* address) {
-  host::report("%s:%u: misaligned access to %p", place->file, place->line, address);
+  host::report("%s:%u: misaligned access to %p", at->file, at->line, address);
 }
-
-namespace sr {
-template <class T>
-T* shared_memory() {
-  return reinterpret_cast<T*>(host::shared);
-}
-}  // namespace sr

@@ -1,0 +1,107 @@
+// PTX and intrinsics: all that is neither portable C++ nor particular to Hopper (hopper.cuh has that).
+//
+// The tests compile the kernels with g++ and put a header of the same name before this one:
+// tests/host/instructions.cuh defines the same functions in plain C++. So includes of this file have
+// angle brackets, and no other file needs to know which compiler reads it.
+#pragma once
+#include "types.cuh"
+
+namespace sr {
+
+// --- conversions and approximations -----------------------------------------------------------
+
+SR_FN float to_float(half x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+SR_FN half to_half(float x) {  // round to nearest even
+  half y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+
+// 2^x within 2 units in the last place; denormal results are flushed to zero.
+SR_FN float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// --- a warp together --------------------------------------------------------------------------
+
+// d += A B by the 32 lanes of a warp, of 16 x K times K x 8 elements; matrix.cuh says which of them a
+// lane holds. `top` and `bottom` are the words of A's rows l / 4 and l / 4 + 8 for lane l.
+template <class Kind>
+SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const u32 (&b)[2]) {
+#define SR_MMA(SHAPE, TYPES)                                                                  \
+  asm("mma.sync.aligned." SHAPE ".row.col.f32." TYPES ".f32 {%0, %1, %2, %3}, "                \
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                         \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                        \
+      : "r"(top[0]), "r"(bottom[0]), "r"(top[1]), "r"(bottom[1]), "r"(b[0]), "r"(b[1]))
+#if __CUDA_ARCH__ >= 800
+  if constexpr (Kind::K == 8) SR_MMA("m16n8k8", "tf32.tf32");
+  else if constexpr (Is<typename Kind::Element>::half) SR_MMA("m16n8k16", "f16.f16");
+  else SR_MMA("m16n8k16", "bf16.bf16");
+#endif
+#undef SR_MMA
+}
+
+// The word of lane (own lane ^ mask). All 32 lanes of the warp take part.
+template <class Word>
+SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+
+// --- memory -----------------------------------------------------------------------------------
+
+// Asynchronous copies of 4 or 16 bytes from global to shared memory. They form groups in the order of
+// copy_commit; copy_wait<N> returns when all but the last N groups have arrived.
+template <int BYTES>
+SR_FN void copy_async(void* shared, const void* global) {
+  static_assert(BYTES == 4 || BYTES == 16, "cp.async copies one word or four");
+#if __CUDA_ARCH__ >= 800
+  u32 to = u32(__cvta_generic_to_shared(shared));
+  if constexpr (BYTES == 16)  // past L1: the block reads each word once
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global));
+#else
+  for (int i = 0; i < BYTES / 4; ++i)
+    static_cast<u32*>(shared)[i] = static_cast<const u32*>(global)[i];
+#endif
+}
+SR_FN void copy_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+template <int PENDING>
+SR_FN void copy_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING));
+#endif
+}
+
+// 16 bytes that are read once and not written by this kernel: they bypass L1, so that they evict
+// nothing that is read again.
+SR_FN Pack<u32, 4> load_streaming(const void* from) {
+  Pack<u32, 4> x;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x[0]), "=r"(x.x[1]), "=r"(x.x[2]), "=r"(x.x[3]) : "l"(from));
+  return x;
+}
+
+// The compiler may not sink the loads above below this line, to where their values are used: all of
+// them are in flight at once.
+SR_FN void compiler_fence() { asm volatile("" ::: "memory"); }
+
+// *word |= bits, where other blocks write the same word.
+SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
+
+// The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
+template <class T>
+SR_FN T* shared_memory() {
+  extern __shared__ __align__(16) unsigned char sr_shared[];
+  return reinterpret_cast<T*>(sr_shared);
+}
+
+}  // namespace sr

@@ -1,0 +1,319 @@
+// Pipelines: the loops over k that move tiles of A and B through shared memory, and the phases that
+// they are made of.
+//
+//     fetch       start to read a tile from global memory: to registers, or asynchronously to a stage
+//     commit      registers to the stage; wait for asynchronous copies
+//     barrier     the stage is complete for all threads of the block
+//     multiply    BK / DEPTH k steps: load a fragment from the stage, fold it into the accumulators
+//     remainder   the last k % BK steps, one by one
+//
+// `TwoStage` is the pipeline of the library's products (product.cuh; README.md draws its timeline). The
+// others are the textbook's way to it (rungs.cuh): `OneStage`, `Prefetch`, `MultiStage`, `NoStage`.
+#pragma once
+#include "loader.cuh"
+#include "multiplier.cuh"
+#include "schedule.cuh"
+
+namespace sr {
+
+// A stage: [BK][BM + PAD] words of A, then [BK][BN + PAD] words of B, and the phases that fill it. The
+// two loaders are local variables of the kernel: as members of one object, their registers would be
+// allocated together.
+template <class Step_, class Tile_, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR>
+struct Stage {
+  using Step = Step_;
+  using Tile = Tile_;
+  using Word = typename Step::Word;
+  using Block = Multiplier<Step, Tile>;
+  using Left = Loader<Step, true, Tile, A_K_MAJOR, A_VECTOR>;
+  using Right = Loader<Step, false, Tile, B_K_MAJOR, B_VECTOR>;
+  static constexpr int WORDS = Left::WORDS + Right::WORDS, B = Left::WORDS;  // in all; before B's
+  static_assert(Left::WORDS % 4 == 0, "B's words are 16-byte aligned");
+
+  // Begin at the tile of C at `at`, and at step k of k. Params: pointers, strides and sizes of a product;
+  // At: the tile's batch, row and column.
+  template <class Params, class At>
+  SR_FN static void start(Left& left, Right& right, const Params& p, const At& at, int k) {
+    const int b0 = at.column / Step::COLUMNS * Step::ELEMENTS;  // first element of B along n
+    const int b_columns = (p.n * Step::ELEMENTS + Step::COLUMNS - 1) / Step::COLUMNS;
+    left.start(static_cast<const typename Left::Element*>(p.a) + at.batch * p.a_batch +
+                   at.row * p.a_m + k * p.a_k, p.a_m, p.a_k, p.m - at.row);
+    right.start(static_cast<const typename Right::Element*>(p.b) + at.batch * p.b_batch +
+                    b0 * p.b_n + k * p.b_k, p.b_n, p.b_k, b_columns - b0);
+  }
+
+  // The next tile of k, of which `k_left` steps are inside of the matrix ...
+  SR_FN static void load(Left& left, Right& right, Word* stage, int k_left = Tile::BK) {
+    left.fetch(stage, k_left);
+    right.fetch(stage + B, k_left);
+  }
+  // ... as one group of asynchronous copies.
+  SR_FN static void fetch(Left& left, Right& right, Word* stage, int k_left = Tile::BK) {
+    load(left, right, stage, k_left);
+    copy_commit();
+  }
+  SR_FN static void store(Left& left, Right& right, Word* stage) {
+    left.commit(stage);
+    right.commit(stage + B);
+  }
+  SR_FN static void commit(Left& left, Right& right, Word* stage) {
+    store(left, right, stage);
+    copy_wait<0>();
+  }
+
+  // as, bs: a stage from this thread's first row of A on, and from its first column of B on, i.e. from
+  // Tile::row(0) and from B + Tile::column(0).
+  template <int DEPTH>
+  SR_FN static void load_fragment(Fragment<Step, Tile, DEPTH>& x, const Word* as, const Word* bs,
+                                  int k) {
+    x.template load<Left::LD, Right::LD>(as, bs, k);
+  }
+};
+
+// The last `rest` < BK steps of k, which are in a stage, one by one: they are few, and unrolled they
+// would only fill the instruction cache.
+template <class Stage>
+SR_FN void remainder(typename Stage::Block& block, const typename Stage::Word* as,
+                     const typename Stage::Word* bs, int rest, int unit) {
+#pragma unroll 1
+  for (int k = 0; k < rest; ++k) {
+    Fragment<typename Stage::Step, typename Stage::Tile, 1> fragment;
+    Stage::load_fragment(fragment, as, bs, k);
+    block.take(fragment, unit);
+  }
+}
+
+// Two stages, and fragments for two k steps. While tile t is multiplied, tile t + 1 is on its way; its
+// registers go to the other stage at the last k step of tile t, whose fragment is in registers
+// already, so that the barrier hides behind arithmetic. One barrier a tile.
+template <class Stage>
+struct TwoStage {
+  using Step = typename Stage::Step;
+  using Tile = typename Stage::Tile;
+  using Word = typename Stage::Word;
+  static constexpr int STAGES = 2, WORDS = Stage::WORDS;
+  static constexpr int K_STEPS = Tile::BK / Step::DEPTH;  // of a tile
+  // k steps in the body of the inner loop: more of them would not fit the instruction cache.
+  static constexpr int MAX_UNROLL = Step::SHORT ? 8 : 4;
+  static constexpr int UNROLL = K_STEPS < MAX_UNROLL ? K_STEPS : MAX_UNROLL;
+  static_assert(Tile::BK % Step::DEPTH == 0, "k steps fill a tile");
+  static_assert(UNROLL % 2 == 0, "fragments alternate between two sets of registers");
+  static_assert(K_STEPS % UNROLL == 0, "the unrolled body fills a tile");
+  // Whether the next tile is fetched after the first k step, when the arithmetic is under way, or
+  // before it. After it is faster, unless the branch is evaluated in vain many times (measured).
+  static constexpr bool FETCH_LATE = UNROLL > 2 && K_STEPS <= 2 * UNROLL;
+
+  // Steps 0 to depth - 1 of k. shared: [STAGES][WORDS].
+  template <class Best>
+  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
+                        typename Stage::Block& block, Best& best, Word* shared, int depth,
+                        int unit) {
+    const Word* as = shared + Tile::row(0);  // in the first stage
+    const Word* bs = shared + Stage::B + Tile::column(0);
+    const int tiles = depth / Tile::BK;  // whole ones; what is left over comes last
+    if (tiles > 0) {
+      Stage::fetch(left, right, shared);
+      Stage::commit(left, right, shared);
+      __syncthreads();  // between storing tile 0 and reading it
+      Fragment<Step, Tile, Step::DEPTH> fragment[2];  // [2]: of this k step and of the next
+      Stage::load_fragment(fragment[0], as, bs, 0);
+#pragma unroll 1
+      for (int t = 0; t < tiles; ++t) {
+        const int now = t % 2 * WORDS, next = WORDS - now;  // stages of tiles t and t + 1
+        const bool more = t + 1 < tiles;
+        if (!FETCH_LATE && more) Stage::fetch(left, right, shared + next);
+        best.before_tile(block.acc);
+        const Word* a_now = as + now;  // of the k steps of this body
+        const Word* b_now = bs + now;
+#pragma unroll 1
+        for (int part = 0; part < K_STEPS / UNROLL; ++part) {
+#pragma unroll
+          for (int s = 0; s < UNROLL; ++s) {
+            if (FETCH_LATE && s == 1 && part == 0 && more) Stage::fetch(left, right, shared + next);
+            if (s + 1 == UNROLL) {  // the next fragment is of the next body, or of the next tile
+              const bool last = part + 1 == K_STEPS / UNROLL;
+              a_now += UNROLL * Step::DEPTH * Stage::Left::LD;
+              b_now += UNROLL * Step::DEPTH * Stage::Right::LD;
+              if (last && more) {
+                Stage::commit(left, right, shared + next);
+                __syncthreads();  // between the last reads of tile t, and the first of tile t + 1
+              }
+              if (last) {  // last tile: prefetch any valid address
+                a_now = as + (more ? next : now);
+                b_now = bs + (more ? next : now);
+              }
+            }
+            const int ahead = (s + 1) % UNROLL * Step::DEPTH;
+            Stage::load_fragment(fragment[(s + 1) % 2], a_now, b_now, ahead);
+            block.take(fragment[s % 2], unit);
+          }
+        }
+        best.after_tile(block.acc, t);
+      }
+    }
+    if (const int rest = depth - tiles * Tile::BK) {
+      const int now = tiles % 2 * WORDS;  // the stage that the last tile is not in
+      Stage::fetch(left, right, shared + now, rest);
+      Stage::commit(left, right, shared + now);
+      __syncthreads();  // between storing the rest and reading it
+      best.before_tile(block.acc);
+      remainder<Stage>(block, as + now, bs + now, rest, unit);
+      best.after_tile(block.acc, tiles);
+    }
+  }
+};
+
+// --- the textbook's pipelines, from simple to fast ------------------------------------------------
+
+// One tile of a stage, by at most MAX_UNROLL k steps in the body of the loop. AHEAD: the fragment of the
+// next k step is loaded before the arithmetic of this one.
+template <class Stage, bool AHEAD, int MAX_UNROLL>
+struct TileLoop {
+  using Step = typename Stage::Step;
+  using Tile = typename Stage::Tile;
+  static constexpr int K_STEPS = Tile::BK / Step::DEPTH;
+  static constexpr int UNROLL = K_STEPS < MAX_UNROLL ? K_STEPS : MAX_UNROLL;
+  static_assert(K_STEPS % UNROLL == 0, "the unrolled body fills a tile");
+  static_assert(!AHEAD || UNROLL % 2 == 0, "fragments alternate between two sets of registers");
+
+  SR_FN static void multiply(typename Stage::Block& block, const typename Stage::Word* stage,
+                             int unit) {
+    const auto* as = stage + Tile::row(0);
+    const auto* bs = stage + Stage::B + Tile::column(0);
+    constexpr int SETS = AHEAD ? 2 : 1;
+    Fragment<Step, Tile, Step::DEPTH> fragment[SETS];  // [SETS]
+    if constexpr (AHEAD) Stage::load_fragment(fragment[0], as, bs, 0);
+#pragma unroll 1
+    for (int part = 0; part < K_STEPS; part += UNROLL) {
+#pragma unroll
+      for (int s = 0; s < UNROLL; ++s) {
+        int k = (part + s + AHEAD) * Step::DEPTH;
+        if (AHEAD && s + 1 == UNROLL && k == Tile::BK) k = 0;  // the last: any valid address
+        Stage::load_fragment(fragment[(s + AHEAD) % SETS], as, bs, k);
+        block.take(fragment[s % SETS], unit);
+      }
+    }
+  }
+};
+
+// One stage: load, wait, multiply, wait. Two barriers a tile, and nothing overlaps within a block.
+template <class Stage, class Loop>
+struct OneStage {
+  static constexpr int STAGES = 1;
+
+  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
+                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
+                        int unit) {
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+      Stage::load(left, right, shared);
+      Stage::store(left, right, shared);
+      __syncthreads();  // between storing tile t and reading it
+      Loop::multiply(block, shared, unit);
+      __syncthreads();  // between reading tile t and storing tile t + 1
+    }
+  }
+};
+
+// One stage, while the next tile waits in registers: global loads overlap with the arithmetic.
+template <class Stage, class Loop>
+struct Prefetch {
+  static constexpr int STAGES = 1;
+
+  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
+                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
+                        int unit) {
+    if (tiles == 0) return;
+    Stage::load(left, right, shared);
+    Stage::store(left, right, shared);
+    __syncthreads();  // between storing tile 0 and reading it
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+      const bool more = t + 1 < tiles;
+      if (more) Stage::load(left, right, shared);
+      Loop::multiply(block, shared, unit);
+      __syncthreads();  // between reading tile t and storing tile t + 1
+      if (more) {
+        Stage::store(left, right, shared);
+        __syncthreads();  // between storing tile t + 1 and reading it
+      }
+    }
+  }
+};
+
+// STAGES stages: tiles t + 1 to t + STAGES - 1 are on their way while tile t is multiplied. There is one
+// group of copies for each tile, and an empty one for each beyond the last, so that waiting for a tile
+// means counting groups. One barrier a tile.
+template <class Stage, class Loop, int STAGES_>
+struct MultiStage {
+  static constexpr int STAGES = STAGES_, WORDS = Stage::WORDS;
+  static_assert(STAGES >= 2, "a tile is copied while another one is read");
+
+  SR_FN static void run(typename Stage::Left& left, typename Stage::Right& right,
+                        typename Stage::Block& block, typename Stage::Word* shared, int tiles,
+                        int unit) {
+#pragma unroll
+    for (int t = 0; t < STAGES - 1; ++t) {
+      if (t < tiles) {
+        Stage::load(left, right, shared + t * WORDS);
+        Stage::store(left, right, shared + t * WORDS);
+      }
+      copy_commit();
+    }
+    copy_wait<STAGES - 2>();
+    __syncthreads();  // between storing tile 0 and reading it
+    int now = 0, last = (STAGES - 1) * WORDS;  // stages of tile t and of tile t + STAGES - 1
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+      const bool more = t + STAGES - 1 < tiles;
+      if (more) Stage::load(left, right, shared + last);
+      copy_commit();
+      Loop::multiply(block, shared + now, unit);
+      if (more) Stage::store(left, right, shared + last);
+      copy_wait<STAGES - 2>();
+      __syncthreads();  // between reading tile t and overwriting it, storing tile t + 1 and reading it
+      last = now;
+      now = now + WORDS < STAGES * WORDS ? now + WORDS : 0;
+    }
+    copy_wait<0>();
+  }
+};
+
+// No stage: each thread loads its fragments from global memory, wherever the caches have them.
+template <class Step, class Tile, bool A_K_MAJOR, bool B_K_MAJOR, int MAX_UNROLL>
+struct NoStage {
+  static_assert(Step::COLUMNS == 1, "an element of B is a word");
+  using A = Side<Step, true>;
+  using B = Side<Step, false>;
+  const typename A::Element* a[Tile::TM];  // [TM]: rows beyond the last are clamped to it, ...
+  const typename B::Element* b[Tile::TN];  // [TN]: ... and columns; the epilogue drops them
+
+  SR_FN void start(const ProductParams& p, const TileCoord<Step, Tile>& at) {
+#pragma unroll
+    for (int i = 0; i < Tile::TM; ++i) {
+      const i64 row = at.row + Tile::row(i);
+      a[i] = static_cast<const typename A::Element*>(p.a) + at.batch * p.a_batch +
+             (row < p.m ? row : p.m - 1) * p.a_m;
+    }
+#pragma unroll
+    for (int j = 0; j < Tile::TN; ++j) {
+      const i64 column = at.column + Tile::column(j);
+      b[j] = static_cast<const typename B::Element*>(p.b) + at.batch * p.b_batch +
+             (column < p.n ? column : p.n - 1) * p.b_n;
+    }
+  }
+  SR_FN void run(const ProductParams& p, Multiplier<Step, Tile>& block) const {
+    const i64 a_k = A_K_MAJOR ? 1 : p.a_k, b_k = B_K_MAJOR ? 1 : p.b_k;
+#pragma unroll MAX_UNROLL
+    for (int k = 0; k < p.k; ++k) {
+      Fragment<Step, Tile, 1> fragment;
+#pragma unroll
+      for (int i = 0; i < Tile::TM; ++i) fragment.a[i][0] = A::word(a[i] + k * a_k);
+#pragma unroll
+      for (int j = 0; j < Tile::TN; ++j) fragment.b[j][0] = B::word(b[j] + k * b_k);
+      block.take(fragment, p.unit);
+    }
+  }
+};
+
+}  // namespace sr

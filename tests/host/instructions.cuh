@@ -1,0 +1,89 @@
+// kernels/instructions.cuh for the host: the same functions in plain C++.
+#pragma once
+#include "types.cuh"
+
+namespace sr {
+
+// --- conversions and approximations -----------------------------------------------------------
+
+SR_FN float to_float(half x) {
+  u32 sign = u32(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
+  if (rest >= 0x7c00u) return bits_as<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  if (rest >= 0x400u) return bits_as<float>(sign | ((rest << 13) + 0x38000000u));
+  float tiny = float(rest) * 5.9604644775390625e-8f;  // denormals are multiples of 2^-24
+  return bits_as<float>(sign | bits_as<u32>(tiny));
+}
+SR_FN half to_half(float x) {
+  u32 raw = bits_as<u32>(x), sign = raw >> 16 & 0x8000u, rest = raw & 0x7fffffffu;
+  if (rest > 0x7f800000u) return half{u16(sign | 0x7e00u)};
+  if (rest >= 0x47800000u) return half{u16(sign | 0x7c00u)};
+  if (rest < 0x38800000u) {  // a denormal: the float adder rounds to multiples of 2^-24
+    float shifted = bits_as<float>(rest) + 0.5f;
+    return half{u16(sign | (bits_as<u32>(shifted) - 0x3f000000u))};
+  }
+  return half{u16(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13))};
+}
+
+SR_FN float exp2_approx(float x) { return exp2f(x); }
+
+// --- a warp together --------------------------------------------------------------------------
+
+template <class Kind>
+SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const u32 (&b)[2]) {
+  static u32 all[host::THREADS][3][2];  // [thread][top, bottom, b][half of the steps of k]
+  const unsigned own = threadIdx.x, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
+  for (int half = 0; half < 2; ++half) {
+    all[own][0][half] = top[half];
+    all[own][1][half] = bottom[half];
+    all[own][2][half] = b[half];
+  }
+  __syncwarp();  // between writing the operands and reading them
+  constexpr int HALF = Kind::K / 2, EACH = HALF / 4;  // k in a half, and of a lane in it
+  const auto value = [](const u32 (&x)[2], int k) {
+    const u32 word = x[k / HALF];
+    if constexpr (Kind::K == 8) return bits_as<float>(word & 0xffffe000u);
+    else return to_float(typename Kind::Element{u16(word >> 16 * (k % EACH))});
+  };
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < Kind::K; ++k) {
+      const unsigned lane = unsigned(k % HALF / EACH);
+      d[i] += value(all[first + high * 4 + lane][i / 2], k) *
+              value(all[first + (low * 2 + i % 2) * 4 + lane][2], k);
+    }
+  __syncwarp();  // between reading the operands and writing the next
+}
+
+template <class Word>
+SR_FN Word shuffle_xor(Word x, int mask) {
+  static Word lanes[host::THREADS];
+  lanes[threadIdx.x] = x;
+  __syncwarp();  // between writing the words and reading them
+  const Word found = lanes[threadIdx.x ^ unsigned(mask)];
+  __syncwarp();  // between reading the words and writing the next
+  return found;
+}
+
+// --- memory -----------------------------------------------------------------------------------
+
+template <int BYTES>
+SR_FN void copy_async(void* shared, const void* global) {
+  for (int i = 0; i < BYTES / 4; ++i)
+    static_cast<u32*>(shared)[i] = static_cast<const u32*>(global)[i];
+}
+SR_FN void copy_commit() {}
+template <int PENDING>
+SR_FN void copy_wait() {}
+
+SR_FN Pack<u32, 4> load_streaming(const void* from) {
+  return *static_cast<const Pack<u32, 4>*>(from);
+}
+SR_FN void compiler_fence() {}
+
+SR_FN void atomic_or(u32* word, u32 bits) { *word |= bits; }  // one thread runs at a time
+
+template <class T>
+T* shared_memory() {
+  return reinterpret_cast<T*>(host::shared);
+}
+
+}  // namespace sr

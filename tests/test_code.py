@@ -1,0 +1,127 @@
+"""Compiled code: what is not used any more is unloaded, and forked children can compile."""
+
+import functools
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import semiring_mm as sm
+from semiring_mm.cpu import engine
+
+ONES = np.ones((3, 3))
+
+
+def own(i, add="min(a, b)"):
+    return sm.Semiring("own", add, f"a + b + {i}", np.inf, 0)
+
+
+def test_code_that_is_not_used_any_more_is_unloaded(monkeypatch):
+    for name in ("_product_code", "_choose"):
+        few = functools.lru_cache(maxsize=4)(getattr(engine, name).__wrapped__)
+        monkeypatch.setattr(engine, name, few)
+    libraries = []
+    for i in range(20):
+        sm.matmul(ONES, ONES, own(i))
+        known = engine.Facts(1.0, 1.0, False)
+        plan, code = engine._choose(own(i), ONES.dtype, known, known, None, 1, None, None, False)
+        libraries.append(weakref.ref(code.call.library))
+        del plan, code
+    gc.collect()
+    assert [i for i, library in enumerate(libraries) if library()] == [16, 17, 18, 19]
+    assert sm.matmul(ONES, ONES, own(0)).tolist() == [[2.0] * 3] * 3  # compiled once more
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="counts the maps in /proc")
+def test_unloading_gives_the_memory_maps_back():
+    """After some 20,000 semirings there would be no map left, and every compilation would fail."""
+
+    def maps():
+        with open("/proc/self/maps") as file:
+            return sum(1 for _ in file)
+
+    def compile_some(first, count):
+        for i in range(first, first + count):
+            found = engine._product_code.__wrapped__(engine.make_plan(
+                own(i), ONES.dtype, engine.Facts(1, 1, False), engine.Facts(1, 1, False), 1
+            ), False)  # fmt: skip
+        return found
+
+    compile_some(0, 2)
+    before = maps()
+    kept = [compile_some(100 + i, 1) for i in range(10)]
+    grown = maps() - before
+    assert grown >= 10  # else this test sees nothing
+    del kept
+    gc.collect()
+    compile_some(200, 20)
+    assert maps() - before <= grown // 2
+
+
+def test_a_function_keeps_its_library_while_it_is_called(monkeypatch):
+    """Its code is used by a thread when the cache drops it."""
+    few = functools.lru_cache(maxsize=1)(engine._vector_code.__wrapped__)
+    monkeypatch.setattr(engine, "_vector_code", few)
+    a, x = np.ones((800, 900)), np.ones(900)
+    wrong = []
+
+    def multiply():
+        for _ in range(100):
+            if not (sm.gemv(None, a, x, semiring=own(0)) == 2).all():
+                wrong.append(1)
+
+    thread = threading.Thread(target=multiply)
+    thread.start()
+    i = 1
+    while thread.is_alive():
+        sm.gemv(None, ONES, ONES[0], semiring=own(i))
+        i += 1
+    thread.join()
+    assert not wrong
+
+
+FORKS = """
+import os, signal, sys, threading, warnings
+import numpy as np
+import semiring_mm as sm
+from semiring_mm.cpu import threads
+
+warnings.simplefilter("ignore")
+ones, big, stop = np.ones((3, 3)), np.ones((400, 400), "f4"), threading.Event()
+
+def own(i):
+    return sm.Semiring("own", "min(a, b)", f"a + b + {i}", np.inf, 0)
+
+def compile_on():
+    i = 0
+    while not stop.is_set():
+        sm.matmul(ones, ones, own(i))
+        i += 1
+
+sm.set_num_threads(2)
+sm.matmul(big, big, "min_plus")  # the pool has threads
+threading.Thread(target=compile_on).start()
+failed = 0
+for i in range(5):
+    stop.wait(0.03)
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        right = (sm.matmul(ones, ones, own(-5 - i)) == -3 - i).all()
+        right &= (sm.matmul(big, big, "min_plus") == 2).all()
+        os._exit(0 if right else 1)
+    failed += os.waitpid(child, 0)[1] != 0
+stop.set()
+sys.exit(failed)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_compiles_and_multiplies_whatever_the_parents_threads_did():
+    done = subprocess.run([sys.executable, "-c", FORKS], timeout=200, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
