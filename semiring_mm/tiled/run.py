@@ -50,8 +50,8 @@ class Run:
         self.phase = "load" if state is None else state.phase
         self.step = 0 if state is None else state.step
         self.results: list[Store | None] = [None, None]
-        # widened integers and reweighted distances have a store of their own: to narrow or restore
-        # them in place would do harm if it was interrupted and done twice
+        # widened integers have a store of their own: to narrow them in place would do harm if it
+        # was interrupted and done twice
         self.apart = steps.dtype != source.dtype
         self.work: Store | None = None
 
