@@ -138,7 +138,8 @@ def find_negative_cycle(
     half = _half_units(weight)
     weight = weight.astype(np.float64 if weight.dtype.kind not in "iu" else np.int64)
     ends, starts, counts = np.unique(col, return_index=True, return_counts=True)
-    high, low = np.zeros((2, n), weight.dtype)  # the distances are their sums
+    high, low = np.zeros((2, n), weight.dtype)  # whose sums are the distances by raised weights
+    potentials = np.zeros(n, weight.dtype)  # along the same paths, as they are
     before = np.full(n, -1, np.int64)
     edge = np.full(n, -1, np.int64)
     look = 1
@@ -156,6 +157,7 @@ def find_negative_cycle(
         chosen = winners[np.searchsorted(winners, starts[better])]
         nodes = ends[better]
         high[nodes], low[nodes] = best[better], rest[chosen]
+        potentials[nodes] = potentials[row[chosen]] + weight[chosen]
         before[nodes], edge[nodes] = row[chosen], chosen
         if step == look or step > n:
             look *= 2
@@ -167,7 +169,7 @@ def find_negative_cycle(
                         return cycle, sum(legs)
                 elif math.fsum([*legs, *halves]) < 0:
                     return cycle, math.fsum(legs)
-    return np.asarray(high + low, np.float64)
+    return potentials.astype(np.float64)
 
 
 def _half_units(weight: NDArray[Any]) -> NDArray[Any]:

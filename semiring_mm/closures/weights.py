@@ -259,7 +259,7 @@ def first_margins(
         if near.all():
             break
     margins = np.zeros(n)
-    margins[row[near]] = 2
+    margins[row[near]] = 1
     return margins
 
 
