@@ -295,7 +295,8 @@ def test_fused_steps_equal_the_general_one(step, name, dtype, values, monkeypatc
                 monkeypatch.setattr(HOST, "arch", 90)
                 HOST.launched.clear()
                 check(name, multiply(name, a, b, **options), general)
-                if not (scaled and "Paired" in step):
+                # α of floats scales A in a pass of its own, whose range is not known
+                if not scaled or ("Paired" not in step and "alpha" not in options):
                     assert f"sr::{step}<" in HOST.launched[0]
                 if options.keys() == {"known"}:
                     check(name, general, reference.product(name, a, b))
