@@ -73,7 +73,7 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Resume from the state beside the path (with margins: if there is one).
+        Resume from the state beside the path (with its margins, if there are some).
     tick, timeline : optional
     tile : int, optional
         Rows of a tile; default :func:`.budget.choose_tile`. A resumed run keeps its own.
