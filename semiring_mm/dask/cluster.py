@@ -135,6 +135,6 @@ class Worker:
 
 def worker_name() -> str:
     try:
-        return str(distributed.getworker_name().address)
+        return str(distributed.get_worker().address)
     except ValueError:  # not in a task
         return "none"
