@@ -10,4 +10,4 @@ from .formats import FORMATS, read_graph
 from .graph import Graph, great_circle
 from .npy import read_matrix
 
-__all__ = ["FORMATS", "Graph", "GraphFileError", "great_circle", "read_graph", "read_matrix"]
+__all__ = ["Graph", "GraphFileError", "great_circle", "read_graph", "read_matrix"]
