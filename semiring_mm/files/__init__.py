@@ -6,7 +6,7 @@ number; only GraphML and GML go through NetworkX.
 """
 
 from .file import GraphFileError
-from .formats import FORMATS, read_graph
+from .formats import read_graph
 from .graph import Graph, great_circle
 from .npy import read_matrix
 
