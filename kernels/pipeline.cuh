@@ -1,14 +1,15 @@
 // Pipelines: the loops over k that move tiles of A and B through shared memory, and the phases that
 // they are made of.
 //
-//     fetch       start to read a tile from global memory: to registers, or asynchronously to a stage
+//     fetch       start to read a tile from global memory, to registers or (asynchronously) a stage
 //     commit      registers to the stage; wait for asynchronous copies
 //     barrier     the stage is complete for all threads of the block
 //     multiply    BK / DEPTH k steps: load a fragment from the stage, fold it into the accumulators
 //     remainder   the last k % BK steps, one by one
 //
-// `TwoStage` is the pipeline of the library's products (product.cuh; README.md draws its timeline). The
-// others are the textbook's way to it (rungs.cuh): `OneStage`, `Prefetch`, `MultiStage`, `NoStage`.
+// `TwoStage` is the pipeline of the library's products (product.cuh; README.md draws its timeline).
+// The others are the textbook's way to it (rungs.cuh): `OneStage`, `Prefetch`, `MultiStage`,
+// `NoStage`.
 #pragma once
 #include "loader.cuh"
 #include "multiplier.cuh"
@@ -16,9 +17,9 @@
 
 namespace sr {
 
-// A stage: [BK][BM + PAD] words of A, then [BK][BN + PAD] words of B, and the phases that fill it. The
-// two loaders are local variables of the kernel: as members of one object, their registers would be
-// allocated together.
+// A stage: [BK][BM + PAD] words of A, then [BK][BN + PAD] words of B, and the phases that fill it.
+// The two loaders are local variables of the kernel: as members of one object, their registers
+// would be allocated together.
 template <class Step_, class Tile_, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR>
 struct Stage {
   using Step = Step_;
@@ -30,8 +31,8 @@ struct Stage {
   static constexpr int WORDS = Left::WORDS + Right::WORDS, B = Left::WORDS;  // in all; before B's
   static_assert(Left::WORDS % 4 == 0, "B's words are 16-byte aligned");
 
-  // Begin at the tile of C at `at`, and at step k of k. Params: pointers, strides and sizes of a product;
-  // At: the tile's batch, row and column.
+  // Begin at the tile of C at `at`, and at step k of k. Params: pointers, strides and sizes of a
+  // product; At: the tile's batch, row and column.
   template <class Params, class At>
   SR_FN static void start(Left& left, Right& right, const Params& p, const At& at, int k) {
     const int b0 = at.column / Step::COLUMNS * Step::ELEMENTS;  // first element of B along n
@@ -61,8 +62,8 @@ struct Stage {
     copy_wait<0>();
   }
 
-  // as, bs: a stage from this thread's first row of A on, and from its first column of B on, i.e. from
-  // Tile::row(0) and from B + Tile::column(0).
+  // as, bs: a stage from this thread's first row of A on, and from its first column of B on, i.e.
+  // from Tile::row(0) and from B + Tile::column(0).
   template <int DEPTH>
   SR_FN static void load_fragment(Fragment<Step, Tile, DEPTH>& x, const Word* as, const Word* bs,
                                   int k) {
@@ -70,8 +71,8 @@ struct Stage {
   }
 };
 
-// The last `rest` < BK steps of k, which are in a stage, one by one: they are few, and unrolled they
-// would only fill the instruction cache.
+// The last `rest` < BK steps of k, which are in a stage, one by one: they are few, and unrolled
+// they would only fill the instruction cache.
 template <class Stage>
 SR_FN void remainder(typename Stage::Block& block, const typename Stage::Word* as,
                      const typename Stage::Word* bs, int rest, int unit) {
@@ -83,8 +84,8 @@ SR_FN void remainder(typename Stage::Block& block, const typename Stage::Word* a
   }
 }
 
-// Two stages, and fragments for two k steps. While tile t is multiplied, tile t + 1 is on its way; its
-// registers go to the other stage at the last k step of tile t, whose fragment is in registers
+// Two stages, and fragments for two k steps. While tile t is multiplied, tile t + 1 is on its way;
+// its registers go to the other stage at the last k step of tile t, whose fragment is in registers
 // already, so that the barrier hides behind arithmetic. One barrier a tile.
 template <class Stage>
 struct TwoStage {
@@ -163,10 +164,10 @@ struct TwoStage {
   }
 };
 
-// --- the textbook's pipelines, from simple to fast ------------------------------------------------
+// --- the textbook's pipelines, from simple to fast ---------------------------------------------
 
-// One tile of a stage, by at most MAX_UNROLL k steps in the body of the loop. AHEAD: the fragment of the
-// next k step is loaded before the arithmetic of this one.
+// One tile of a stage, by at most MAX_UNROLL k steps in the body of the loop. AHEAD: the fragment
+// of the next k step is loaded before the arithmetic of this one.
 template <class Stage, bool AHEAD, int MAX_UNROLL>
 struct TileLoop {
   using Step = typename Stage::Step;
@@ -241,9 +242,9 @@ struct Prefetch {
   }
 };
 
-// STAGES stages: tiles t + 1 to t + STAGES - 1 are on their way while tile t is multiplied. There is one
-// group of copies for each tile, and an empty one for each beyond the last, so that waiting for a tile
-// means counting groups. One barrier a tile.
+// STAGES stages: tiles t + 1 to t + STAGES - 1 are on their way while tile t is multiplied. There
+// is one group of copies for each tile, and an empty one for each beyond the last, so that waiting
+// for a tile means counting groups. One barrier a tile.
 template <class Stage, class Loop, int STAGES_>
 struct MultiStage {
   static constexpr int STAGES = STAGES_, WORDS = Stage::WORDS;
@@ -271,7 +272,7 @@ struct MultiStage {
       Loop::multiply(block, shared + now, unit);
       if (more) Stage::store(left, right, shared + last);
       copy_wait<STAGES - 2>();
-      __syncthreads();  // between reading tile t and overwriting it, storing tile t + 1 and reading it
+      __syncthreads();  // between reads of tile t and overwriting it; stores of t + 1 and reads
       last = now;
       now = now + WORDS < STAGES * WORDS ? now + WORDS : 0;
     }

@@ -1,5 +1,5 @@
-// Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile; the parts are those of
-// the headers included here, put together.
+// Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile; the parts are those
+// of the headers included here, put together.
 #pragma once
 #include "arg.cuh"
 #include "epilogue.cuh"
