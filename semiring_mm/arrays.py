@@ -45,13 +45,15 @@ class Call:
     ----------
     engine : module
     out : array, optional
-        Where the engine puts the result: `out` itself, or memory on the device for it.
+        Where the engine puts the result: `out` itself, or memory of the engine's own where `out`
+        lies elsewhere or in another byte order.
     moved : bool
         Whether host arrays are computed on the device; the operands are copies then.
     """
 
     engine: Any = cpu
     moved = False
+    _aside = False  # whether the result is copied to `out` at the end
     _index: int | None = None  # of the device; -1 is the current one
     _library = "numpy"
     _like: Any = None  # the operand whose library, and device in it, the results are of
@@ -64,6 +66,7 @@ class Call:
             device is not None
             or not _PLAIN.issuperset(map(type, operands.values()))
             or type(out) not in _PLAIN
+            or not (out is None or out.dtype.isnative)
         ):
             self._find(device)
 
@@ -129,7 +132,7 @@ class Call:
         if isinstance(result, tuple):
             return tuple(map(self.give, result))
         if self._out is not None and result is self.out:
-            if self.moved:
+            if self._aside:
                 _writable(self._out)[...] = self.engine.to_host(result)
             return self._out
         if self.moved:
@@ -153,13 +156,16 @@ class Call:
         if self._index is not None and not self.moved:
             return _on_device(self.engine.xp, out, "out")
         target = _writable(out)
-        if not self.moved:
+        if not self.moved and target.dtype.isnative:
             return target
         if not target.flags.writeable:
             raise ValueError("out is read-only")
-        copies = (self._arrays[name] for name, x in self._given.items() if x is out)
-        copy = next(copies, None)
-        return self.engine.xp.empty(target.shape, target.dtype) if copy is None else copy
+        self._aside = True
+        native = target.dtype.newbyteorder("=")
+        operands = (self._arrays[name] for name, x in self._given.items() if x is out)
+        if (operand := next(operands, None)) is not None:  # it is to be overwritten
+            return operand if self.moved else operand.astype(native)
+        return self.engine.xp.empty(target.shape, native)
 
 
 def gpu_engine() -> Any:

@@ -377,7 +377,7 @@ def test_a_state_that_cannot_be_written(tmp_path, monkeypatch, what):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.parametrize(("kind", "trees"), [("npy", True), ("zarr", False)])
-def test_killed_at_any_moment(tmp_path, kind, trees):
+def test_killed_at_any_moment(tmp_path, kind, trees, kill_seed):
     """Processes that end in the midst of a write, without a word, until one comes to the end."""
     script = (
         RUN
@@ -408,9 +408,7 @@ solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, t
 """
     )
     final, ends = tmp_path / f"d.{kind}", []
-    seed = int(os.environ.get("KILL_SEED", np.random.SeedSequence().entropy % 2**32))
-    print(f"KILL_SEED={seed}")  # shown when the test fails
-    for life in (30, int(np.random.default_rng(seed).integers(20, 100)), 10_000):
+    for life in (30, int(np.random.default_rng(kill_seed).integers(20, 100)), 10_000):
         command = [sys.executable, "-c", script, str(life), str(bool(ends))]
         run = subprocess.run(command, capture_output=True, text=True)
         ends.append(run.returncode)

@@ -5,12 +5,14 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm import gradients
+from semiring_mm import arrays, gradients
+from semiring_mm.gpu import device, engine
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install '.[torch]'")
 from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
@@ -412,6 +414,24 @@ def test_the_benchmark_runs(tmp_path, capsys):
 
 
 # --- on a CUDA device ---------------------------------------------------------------------------
+
+
+def test_work_on_tensors_of_pytorch_is_on_its_stream(monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def on(*where):
+        raise Asked(where)
+
+    monkeypatch.setattr(device, "why_not", lambda: "")
+    monkeypatch.setattr(arrays, "where", lambda x, name: 1)
+    monkeypatch.setattr(arrays, "_PLAIN", set())
+    monkeypatch.setattr(engine, "on", on)
+    stream = SimpleNamespace(cuda_stream=1234)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda index: (stream, None)[index != 1])
+    with pytest.raises(Asked) as asked:
+        sm.matmul(torch.ones(2, 2), torch.ones(2, 2))
+    assert asked.value.args == ((1, 1234),)
 
 
 @pytest.fixture
