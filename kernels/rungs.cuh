@@ -61,7 +61,7 @@ struct Rung {
     const TileCoord<Step, Tile> at(p, work.tile);
     typename Loads::Left left;
     typename Loads::Right right;
-    Loads::start(left, right, p, at, 0);
+    Loads::start(left, right, p, at);
     Multiplier<Step, Tile> block;
     block.clear();
     Word* shared = shared_memory<Word>();  // [STAGES] of [BK][BM + PAD] and [BK][BN + PAD]
@@ -81,7 +81,12 @@ struct Rung {
       __syncthreads();  // between storing the rest and reading it
       const Word* as = shared + Tile::row(0);
       const Word* bs = shared + Loads::B + Tile::column(0);
-      remainder<Loads>(block, as, bs, rest, p.unit);
+#pragma unroll 1
+      for (int k = 0; k < rest; ++k) {
+        Fragment<Step, Tile, 1> fragment;
+        Loads::load_fragment(fragment, as, bs, k);
+        block.take(fragment, p.unit);
+      }
     }
     Epilogue<Step, Tile, C_VECTOR>::store(p, block.acc, work, at);
   }
