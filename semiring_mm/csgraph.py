@@ -30,7 +30,8 @@ from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
 from .cpu import threads
 from .graphs.apsp import apsp
-from .graphs.contraction import dense_pairs, solve_edges
+from .graphs.choice import SEARCH, dense_pairs
+from .graphs.contraction import solve_edges
 
 try:
     import scipy.sparse.csgraph as _scipy
@@ -49,9 +50,8 @@ __all__ = list(_scipy.__all__)
 Matrix = NDArray[np.float64]
 Result = Any  # distances, or (distances, predecessors)
 
-# Cost model, in pairs of a dense elimination on one thread: an edge or a queue step of SciPy's
-# Dijkstra, and the fixed cost of a call of this library.
-_STEP, _CALL = 200.0, 2e7
+# Cost of a call of this library, in pairs of a dense elimination on one thread.
+_CALL = 2e7
 #: Fraction of all nodes as sources from which searching for a sparse elimination pays.
 _MANY = 1 / 16
 
@@ -399,7 +399,7 @@ class _Graph:
         if not self.directed:
             row, col = np.concatenate([tails, col]), np.concatenate([col, tails])
             weight = np.concatenate([weight, weight])
-        found = find_negative_cycle(row, col, weight, self.n, float(np.finfo(np.float64).eps))
+        found = find_negative_cycle(row, col, weight, self.n)
         if isinstance(found, tuple):
             raise _NegativeCycle(*found)
         return found
@@ -478,9 +478,9 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         return (d, p) if predecessors else d
     work = threads.get_num_threads()
     dense = (3.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
-    search = work * _STEP * k * (count + n * math.log2(n + 1))
+    search = work * SEARCH * k * (count + n * math.log2(n + 1))
     try:
-        if k >= _MANY * n and dense_pairs(n, count, "auto", rows):
+        if k >= _MANY * n and dense_pairs(n, count, "auto", None if rows is None else k):
             g = graph.sparse()
             heads = g.indices.astype(np.int64)
             edges = EdgeList(range(n), graph.tails(), heads, g.data, directed)

@@ -379,11 +379,12 @@ def test_edges_are_moved_as_a_matrix():
 
 def test_big_dense_graphs_choose_a_device(monkeypatch):
     from semiring_mm.graphs import apsp as module
+    from semiring_mm.graphs import choice
 
     on_host(monkeypatch)
     seen = []
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext(seen.append(True)))
-    monkeypatch.setattr(module, "_GPU_FROM", 60)
+    monkeypatch.setattr(choice, "GPU_FROM", 60)
     w = graph(60, edges=0.9)
     check(sm.apsp(w), shortest(w), w.dtype)
     assert seen
@@ -484,8 +485,10 @@ def test_torch(where):
     with pytest.raises(TypeError, match=r"semiring_mm\.torch, or a\.detach\(\)"):
         sm.matmul(a.clone().requires_grad_(), a.T)
     if where == "cuda":
+        sm.matmul(big := torch.rand(2000, 2000, device=where), big, "max_min")  # compiles
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)  # cycles, until which the operands are not there
             big = torch.rand(2000, 2000, device=where)
             found = sm.matmul(big, big, "max_min")
             again = torch.minimum(big[:1, :, None], big[None]).amax(1)

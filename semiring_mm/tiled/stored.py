@@ -32,7 +32,7 @@ from .results import (
     publish,
 )
 from .run import Out, Run, Saver
-from .stores import HostStore, Store
+from .stores import HostStore, OperandStore, Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
@@ -73,10 +73,10 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Go on from the state that is beside the path (with potentials: if there is one).
+        Resume from the state beside the path (with its margins, if there are some).
     tick, timeline : optional
     tile : int, optional
-        Lines of a tile; default :func:`choose_tile`. A run that goes on keeps those that it has.
+        Rows of a tile; default :func:`.budget.choose_tile`. A resumed run keeps its own.
 
     Returns
     -------
@@ -88,9 +88,12 @@ def solve_streamed(
     FileExistsError
         If there is such a result, or an unfinished one.
     OSError
-        If the disk is too small, or gets full; then the state stays, and `resume` goes on.
+        If the disk is too small or becomes full; then the state is kept, and `resume` continues.
+    ValueError
+        If the state to resume from is of another run, or it or a tile has changed since it was
+        written.
     Improves
-        If a cycle improves itself; then nothing stays.
+        If a cycle improves itself; then nothing is kept.
     """
     _check_every(checkpoint)
     paths = _paths(out, source, steps)
@@ -99,14 +102,14 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
-    if source.potentials is not None and paths:
+    if source.margins is not None and paths:
         resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
     state = find_state(paths, task, resume, source.n)
-    if state is not None and "potentials" in state.extra and source.potentials is None:
-        h = np.frombuffer(base64.b85decode(state.extra["potentials"]), np.float64)
-        if h.shape != (source.n,):
+    if state is not None and "margins" in state.extra and source.margins is None:
+        margins = np.frombuffer(base64.b85decode(state.extra["margins"]), np.float64)
+        if margins.shape != (source.n,):
             raise state.unusable()
-        source = source.reweighted(h)
+        source = source.worsened(margins)
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
     if state is not None and state.phase != "load":
@@ -120,8 +123,8 @@ def solve_streamed(
     plan = make_plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
     if paths and state is None:
         state = Checkpoint(paths[0], task, plan.tile)
-        if source.potentials is not None:
-            state.extra["potentials"] = base64.b85encode(source.potentials.tobytes()).decode()
+        if source.margins is not None:
+            state.extra["margins"] = base64.b85encode(source.margins.tobytes()).decode()
     with contextlib.ExitStack() as stack:
         run = Run(source, steps, weights, out, plan.tile, state)
         stack.callback(run.close)
@@ -132,7 +135,7 @@ def solve_streamed(
             if run.phase == "steps":
                 _run_steps(run, plan, checkpoint, tick, timeline)
             run.finish()
-        except (Improves, OverflowError, TypeError):  # to go on would fail again
+        except (Improves, OverflowError, TypeError):  # a resumed run would fail again
             run.discard()
             raise
         except OSError as error:
@@ -147,7 +150,7 @@ def solve_streamed(
 def _run_steps(
     run: Run, plan: Plan, checkpoint: int, tick: Tick | None, timeline: Timeline | None
 ) -> None:
-    """The elimination from where it stands, with states left on the way."""
+    """Run the remaining steps of the elimination, and save states on the way."""
     with Saver(run, checkpoint) as saver:
         executor = Streamed(
             run.grid, run.steps, *run.stores, plan.open(), slots=plan.slots,
@@ -181,7 +184,7 @@ def multiply_streamed(
         Anything that gives NumPy arrays for two slices.
     out : Path or ndarray
     dtype : dtype, optional
-        In which it is computed; default that of `a`.
+        Of the computation; default that of `a`.
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
@@ -192,7 +195,7 @@ def multiply_streamed(
     paths = [out] if isinstance(out, Path) else []
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
-        "operands": _mark(a, b) if paths else "",
+        "operands": _fingerprint(a, b) if paths else "",
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
@@ -230,7 +233,7 @@ def multiply_streamed(
                 with contextlib.closing(c):
                     _multiply(s, a, b, c, plan, first, saved, tick, timeline)
                     c.flush()
-            except (OverflowError, TypeError):  # to go on would fail again
+            except (OverflowError, TypeError):  # a resumed run would fail again
                 discard(state.path)
                 state.remove()
                 raise
@@ -253,30 +256,11 @@ def _multiply(
         _fill(c, plan.tile, s.identities(c.dtype)[0])
         return
     product = Product(
-        s, plan.tile, _OperandStore(a), _OperandStore(b), c, plan.open(), slots=plan.slots,
+        s, plan.tile, OperandStore(a), OperandStore(b), c, plan.open(), slots=plan.slots,
         workers=plan.workers, first=first, saved=saved, tick=tick, timeline=timeline,
     )  # fmt: skip
     with contextlib.closing(product):
         product.run()
-
-
-class _OperandStore:
-    """An operand as a store to read."""
-
-    def __init__(self, x: Operand) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, x.dtype
-
-    def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.x.read(rows, columns))
-
-    def write(self, rows: slice, columns: slice, block: Array) -> None:
-        raise TypeError("operands are read only")
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _fill(c: Store, tile: int, value: Any) -> None:
@@ -287,7 +271,7 @@ def _fill(c: Store, tile: int, value: Any) -> None:
             c.write(rows.part(i), columns.part(j), block)
 
 
-# What a run begins with
+# Checks and messages
 
 
 def _check_every(checkpoint: int) -> None:
@@ -296,7 +280,7 @@ def _check_every(checkpoint: int) -> None:
 
 
 def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
-    """The paths among the results; all of them are, or none."""
+    """The paths of the results: of all, or of none."""
     wanted = [(out[0], source.dtype)]
     if steps.predecessors:
         wanted.append((out[1], np.dtype(np.int32)))
@@ -319,8 +303,8 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
     return paths
 
 
-def _mark(*operands: Operand) -> str:
-    """A word that differs for other matrices."""
+def _fingerprint(*operands: Operand) -> str:
+    """A hash of matrices."""
     mark = hashlib.sha256()
     for x in operands:
         lines = max(1, (1 << 20) // max(1, x.shape[1]))
