@@ -44,8 +44,8 @@ class Grid:
     tm, tn : int
         Elements of a thread along the rows and the columns.
     spread : bool
-        Whether groups of four rows and columns are interleaved among the threads, so that neighbours
-        read neighbouring words of shared memory; else a thread's are adjacent.
+        Whether groups of four rows and columns are interleaved among the threads, so that
+        neighbours read neighbouring words of shared memory; else a thread's are adjacent.
     pad : int
         Words between rows of shared memory.
     blocks : int
