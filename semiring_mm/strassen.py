@@ -1,4 +1,4 @@
-"""Products by the way of Strassen and Winograd: seven half-sized products in place of eight."""
+"""Strassen–Winograd products: seven half-sized products instead of eight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .semirings import Semiring, as_semiring, semirings
 
 __all__ = ["strassen"]
 
-Array = Any  # of NumPy or of CuPy; results are of the operands' library
+Array = Any  # NumPy or CuPy; results have the operands' library
 
 
 def strassen(
@@ -144,12 +144,12 @@ def _products(engine: Any, a: Array, b: Array, levels: int, out: Array | None) -
 
 
 def _entries(m: int, k: int, n: int, levels: int) -> int:
-    """Of the workspace, if the innermost products are of this size."""
+    """Return the number of entries of the workspace for innermost products of this size."""
     return (m * max(k, n) + k * n) * (((1 << 2 * levels) - 1) // 3)
 
 
 def _peeled(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
-    """C ← A B: what can be halved so often, then the rows and columns that are left over."""
+    """C ← A B: the part that halves `levels` times, then the remaining rows and columns."""
     s = semirings["plus_times"]
     m, k, n = (size >> levels << levels for size in (*a.shape, b.shape[1]))
     if not (levels and m and k and n):
@@ -222,7 +222,7 @@ def _quarters(x: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def _laid(memory: Array, like: Array) -> Array:
-    """A piece of the workspace as a matrix of the shape of another, its longer stride the same."""
+    """Return a view of the workspace with another matrix's shape and order of strides."""
     m, n = like.shape
     by_columns = abs(like.strides[0]) < abs(like.strides[1])
     return memory.reshape(n, m).T if by_columns else memory.reshape(m, n)

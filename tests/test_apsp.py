@@ -634,3 +634,17 @@ def test_import_is_light():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == []
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (3, 20, 20)])
+@pytest.mark.parametrize("predecessors", [False, True])
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", ">i2"])
+def test_foreign_byte_order_in_place(dtype, shape, predecessors):
+    """The result is in the memory given, in its byte order."""
+    w = np.random.default_rng(0).integers(1, 50, shape).astype(dtype)
+    expected = sm.apsp(w.astype(w.dtype.newbyteorder("=")))
+    found = sm.apsp(w, overwrite=True, return_predecessors=predecessors)
+    d = found[0] if predecessors else found
+    assert d is w
+    assert d.dtype == dtype
+    assert_array_equal(d, expected)

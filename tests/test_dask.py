@@ -351,11 +351,12 @@ def test_changed_bytes_of_a_checkpoint_are_refused(client, tmp_path):
     fields = unseal(good.decode())
     for wrong in ({"step": 4}, {"step": -1}, {"tile": 0}, {"tile": 20.0}, {"folder": "../other"}):
         file.write_text(seal({**fields, **wrong}))
-        refused(ValueError, "begin again", client, w, checkpoint=path, resume=True)
+        with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
+            sd._State.at(path).open(resume=True)
     file.write_bytes(good)
     tile = next(path.glob("step-*/1-2.npz"))
     data = tile.read_bytes()
-    for at in rng.integers(200, len(data) - 200, 3):  # its array; around it are names and dates
+    for at in rng.integers(200, len(data) - 200, 2):  # its array; around it are names and dates
         tile.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
         with pytest.raises(ValueError, match=r"1-2.npz has changed since it was written"):
             sd.apsp(client, w, checkpoint=path, resume=True).compute()

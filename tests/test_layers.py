@@ -22,11 +22,13 @@ ROOMS = """
     arrays config
     closures.edges closures.progress closures.paths closures.trees closures.kleene
     closures.weights closures.schedule closures.steps closures.sources closures.solve
+    closures.memory
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
     files.graph files.file files.columns files.nodes files.* files.formats files
-    graphs.inputs graphs.contraction graphs.apsp graphs.search
+    graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
+    graphs.apsp graphs.search
     gradients torch jax csgraph dask
     __init__ plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example

@@ -441,6 +441,6 @@ def test_a_twin_shares_the_compiled_code(name, add, mul):
     assert compiled
     assert_array_equal(sm.matmul(a, b, twin), expected)
     assert engine._product_code.cache_info().misses == compiled  # nothing was added
-    other = sm.Semiring("other", "max(a, b)", f"a - {len(compiled)} * b", 0, 1)
+    other = sm.Semiring("other", "max(a, b)", f"a - {compiled} * b", 0, 1)
     sm.matmul(a, b, other)
     assert engine._product_code.cache_info().misses == compiled + 1
