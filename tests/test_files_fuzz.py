@@ -148,7 +148,7 @@ def check(path, **given):
 @pytest.mark.filterwarnings("ignore")  # of networkx, about the file
 @pytest.mark.parametrize(("name", "data"), [*FILES, ("nodes", NODES)], ids=lambda x: str(x)[:9])
 def test_damaged_files(tmp_path, name, data):
-    count = int(os.environ.get("SEMIRING_MM_FUZZ", 150))
+    count = int(os.environ.get("SEMIRING_MM_FUZZ", 60))
     seed = time.time_ns() if "SEMIRING_MM_FUZZ" in os.environ else 5
     for k in range(count):
         changed = damaged(random.Random(f"{seed} {name} {k}"), data)
