@@ -21,6 +21,7 @@ from ..closures.progress import Progress, reporter
 from ..closures.trees import Edges, best_edges, cyclic_rows, repair_trees
 from ..closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
 from ..cpu import threads
+from ..engine import JOIN
 from ..expressions import evaluate
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
@@ -683,7 +684,7 @@ class _Run:
             marks = None if p is None else p.copy()
             before = step * float(n) ** 3
             self.engine.product(
-                self.s, d, d, following, accumulate=True, known=self.known, arg=marks, gather=p,
+                self.s, d, d, following, JOIN, known=self.known, arg=marks, gather=p,
                 on_done=None if tick is None else functools.partial(_add, tick, before, n**3),
             )  # fmt: skip
             diagonal = following.diagonal()
@@ -748,9 +749,7 @@ class _Run:
         for step in range(worth):
             following = x.copy()
             arg = None if p is None else p.copy()
-            self.engine.product(
-                self.s, x, self.d, following, accumulate=True, known=self.known, arg=arg
-            )
+            self.engine.product(self.s, x, self.d, following, JOIN, known=self.known, arg=arg)
             if self.look and not (following[own] == self.one).all():
                 at = int(self.xp.flatnonzero(following[own] != self.one)[0])
                 self.improved(int(rows[at]), following[own][at : at + 1])
