@@ -1,4 +1,4 @@
-"""What NetworkX wants to know when it is imported, without NumPy and without semiring_mm."""
+"""Information that NetworkX reads on import, without loading NumPy or semiring_mm."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from networkx.utils.configs import Config
 
 __all__ = ["BackendConfig", "get_info"]
 
-#: What the backend implements, and what a reader of NetworkX's documentation should know of it.
+#: The functions of the backend, with notes for NetworkX's documentation.
 FUNCTIONS = {
     "all_pairs_bellman_ford_path": "Negative weights: integers, or floats whose sums are exact.",
     "all_pairs_bellman_ford_path_length": (

@@ -100,7 +100,16 @@ html_sidebars = {"index": [], "performance": []}
 
 
 def setup(app):
-    """Formulas as MathML, by docutils; headers of the gallery in reStructuredText alone."""
+    """Connect: the table of semirings, MathML by docutils, headers of the gallery."""
+
+    def tables(app, page, source):  # the semirings, as they are in the code
+        begin, end = "<!-- semirings:begin -->", "<!-- semirings:end -->"
+        head, found, rest = source[0].partition(begin)
+        if found:
+            rest = rest.partition(end)[2]
+            source[0] = f"{head}{semiring_mm.semirings._repr_markdown_()}\n{rest}"
+
+    app.connect("source-read", tables)
 
     def headers(app):  # README.md in a folder below apps would make a part of the gallery of it
         app.config.sphinx_gallery_conf["source_suffix"] = {".rst": "restructuredtext"}

@@ -1,4 +1,4 @@
-"""A stand-in for :mod:`scipy.sparse.csgraph`: changing the import is all that a user does.
+"""A drop-in replacement for :mod:`scipy.sparse.csgraph`: only the import changes.
 
 ``shortest_path``, ``floyd_warshall``, ``dijkstra``, ``johnson`` and ``bellman_ford`` take the
 arguments of SciPy's and return the same; all other names are SciPy's own, untouched.
@@ -30,7 +30,8 @@ from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
 from .cpu import threads
 from .graphs.apsp import apsp
-from .graphs.contraction import dense_pairs, solve_edges
+from .graphs.choice import SEARCH, dense_pairs
+from .graphs.contraction import solve_edges
 
 try:
     import scipy.sparse.csgraph as _scipy
@@ -47,17 +48,16 @@ except ImportError as error:
 __all__ = list(_scipy.__all__)
 
 Matrix = NDArray[np.float64]
-Result = Any  # distances, or these and predecessors
+Result = Any  # distances, or (distances, predecessors)
 
-# Pairs of a dense elimination that one thread does in the time that SciPy's Dijkstra takes for an
-# edge or a step in its queue, and in the time that any call of ours takes.
-_STEP, _CALL = 200.0, 2e7
-#: Sources, as a part of all nodes, from which it repays to look for a sparse elimination.
+# Cost of a call of this library, in pairs of a dense elimination on one thread.
+_CALL = 2e7
+#: Fraction of all nodes as sources from which searching for a sparse elimination pays.
 _MANY = 1 / 16
 
 
 class _NegativeCycle(_NamedCycleError, NegativeCycleError):  # type: ignore[misc]
-    """The error of this library, caught as SciPy's too."""
+    """A NegativeCycleError of this library that is also SciPy's."""
 
 
 def shortest_path(
@@ -305,8 +305,8 @@ def dijkstra(
 
 
 def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
-    """The best of the paths from any of `rows`: those from a node added before all of them."""
-    graph.potentials()  # a negative cycle is named without the node added
+    """Return the best paths from any of `rows`: from an extra node with an edge to each."""
+    graph.potentials()  # report a negative cycle before the extra node is added
     g, n = graph.sparse(), graph.n
     first = np.arange(n) if rows is None else np.unique(rows)
     starts = np.append(g.indptr, g.indptr[-1] + len(first))
@@ -314,13 +314,13 @@ def _nearest(graph: _Graph, rows: NDArray[np.int32] | None) -> tuple[Any, ...]:
     extended = csr_array((data, np.append(g.indices, first), starts), (n + 1, n + 1))
     d, p = _solve(_Graph(n + 1, extended, graph.directed), np.array([n]), True)
     d, p = d[0, :n], p[0, :n]
-    source = np.where(p == n, np.arange(n), p)  # each step doubles how far back it looks
+    source = np.where(p == n, np.arange(n), p)  # pointer doubling
     for _ in range(n.bit_length()):
         source = np.where(source < 0, NO_PREDECESSOR, source[np.maximum(source, 0)])
     return d, np.where(p == n, NO_PREDECESSOR, p).astype(np.int32), source.astype(np.int32)
 
 
-# --- graphs as SciPy means them -----------------------------------------------------------------
+# --- graphs by SciPy's conventions ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class _Graph:
 
     @classmethod
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
-        if hasattr(graph, "to_scipy_sparse"):  # of the package sparse
+        if hasattr(graph, "to_scipy_sparse"):  # an array of the package `sparse`
             graph = graph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
         if issparse(graph):
             edges = graph.tocsr().astype(np.float64, copy=False)
@@ -381,7 +381,7 @@ class _Graph:
         return int(stored) * (1 if self.directed else 2)
 
     def sparse(self) -> Any:
-        """As CSR, the entries of the same place parallel edges."""
+        """Return the graph in CSR; duplicate entries are parallel edges."""
         if not self.dense:
             return self.edges
         row, col = np.nonzero(self.edges < np.inf)
@@ -393,7 +393,7 @@ class _Graph:
         return np.repeat(np.arange(self.n), np.diff(self.sparse().indptr))
 
     def potentials(self) -> Matrix:
-        """Of which no edge loses more than its weight; raises if there is a negative cycle."""
+        """Return Johnson's potentials; raise if there is a negative cycle."""
         g, tails = self.sparse(), self.tails()
         row, col, weight = tails, g.indices, g.data
         if not self.directed:
@@ -405,7 +405,7 @@ class _Graph:
         return found
 
     def reached(self, rows: NDArray[np.int32] | None) -> _Graph:
-        """Without negative weights that no path from `rows` meets."""
+        """Return the graph without negative edges that are unreachable from `rows`."""
         if rows is None or self.lowest >= 0:
             return self
         g = self.sparse()
@@ -436,7 +436,7 @@ def _of_data(g: Any, data: Matrix) -> Any:
 
 
 def _kept(g: Any, mask: NDArray[np.bool_]) -> Any:
-    """Some entries of a CSR array; those of the same place are not added up."""
+    """Return the chosen entries of a CSR array; duplicates are not summed."""
     if mask.all():
         return g
     starts = np.concatenate([[0], np.cumsum(mask)])[g.indptr]
@@ -466,7 +466,7 @@ def _give(found: Any, predecessors: bool, shape: tuple[int, ...]) -> Result:
     return shaped if predecessors else shaped[0]
 
 
-# --- the algorithm ------------------------------------------------------------------------------
+# --- the algorithm --------------------------------------------------------------------------------
 
 
 def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
@@ -478,13 +478,13 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         return (d, p) if predecessors else d
     work = threads.get_num_threads()
     dense = (3.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
-    search = work * _STEP * k * (count + n * math.log2(n + 1))
+    search = work * SEARCH * k * (count + n * math.log2(n + 1))
     try:
-        if k >= _MANY * n and dense_pairs(n, count, "auto", rows):
+        if k >= _MANY * n and dense_pairs(n, count, "auto", None if rows is None else k):
             g = graph.sparse()
             heads = g.indices.astype(np.int64)
             edges = EdgeList(range(n), graph.tails(), heads, g.data, directed)
-            limit = min(dense, search) / 8  # what is lost where it does not repay
+            limit = min(dense, search) / 8  # the search may waste an eighth
             solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
             if solved is not None:
                 return solved if predecessors else solved[0]
@@ -500,7 +500,7 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
 
 
 def _search(graph: _Graph, rows: NDArray[np.int32] | None, predecessors: bool) -> Any:
-    """SciPy's Dijkstra; negative weights are made up for by potentials first."""
+    """Run SciPy's Dijkstra, after reweighting by potentials where weights are negative."""
     options = {"indices": rows, "return_predecessors": predecessors}
     g = graph.sparse()
     if graph.lowest >= 0:

@@ -12,14 +12,14 @@ array([[0., 3., 4.],
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import math
 import operator
-import os
+import re
 import shutil
 import uuid
 import warnings
@@ -48,6 +48,8 @@ from .expressions import evaluate
 from .graphs.inputs import adjacency, edge_list
 from .plan import Facts
 from .semirings import Semiring, as_semiring, semirings
+from .storage import atomic_write
+from .tiled.checkpoint import seal, unseal
 
 try:
     import dask
@@ -71,6 +73,7 @@ At = tuple[int, ...]  # the step, if there is one, and the place of a tile
 _UNIT = 64  # tiles are multiples of it
 _LEAST = {None: 1024, "cpu": 1024, "cuda": 8192}  # rows of a tile that is worth a task
 _CHAIN = 8  # products that one task of matmul adds up, and sums that one task joins
+_FOLDER = re.compile(r"step-\d+-[0-9a-f]{8}")  # of the tiles of a checkpoint
 _USABLE = 0.8  # of a worker's memory: there Dask's workers pause
 
 
@@ -543,10 +546,11 @@ def _device_memory() -> int:
 
 @dataclass
 class _State:
-    """A folder with the tiles as they were after some step, and the file that says which.
+    """A folder with the tiles after some step, and the file that says which.
 
     Each checkpoint is a folder of its own, complete once ``run.json``, which is replaced in one
-    piece, names it; only then is the one before it removed.
+    piece, names it; only then is the one before it removed. ``run.json`` has a hash of itself and
+    the files of tiles have checksums (CRC-32), so that a changed byte in either is refused.
     """
 
     path: Path
@@ -577,7 +581,24 @@ class _State:
                 f"there is a checkpoint in {self.path}: pass resume=True to go on from it, or "
                 f"remove it"
             )
-        return dict(json.loads(self._file.read_text(encoding="utf-8"))) if there else {}
+        return self._read() if there else {}
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            run = unseal(self._file.read_bytes().decode())
+            step, tile, folder = (run[x] for x in ("step", "tile", "folder"))
+            if not (
+                type(step) is int and type(tile) is int and tile > 0
+                and 0 <= step <= -(-run["n"] // tile)
+                and (step == 0 if folder is None else _FOLDER.fullmatch(folder))
+            ):  # fmt: skip
+                raise ValueError("a field is out of range")
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"{self._file} is no state of a run that this version can read, or it has changed "
+                f"since it was written; remove {self.path}, and leave out resume to begin again"
+            ) from None
+        return run
 
     def begin(self, about: dict[str, Any], found: dict[str, Any]) -> NDArray[np.float64] | None:
         """Start, or go on from what was found; gives the potentials that are in its weights."""
@@ -591,17 +612,19 @@ class _State:
         if found:
             self.run = found
         else:
-            self.write({**about, "step": 0, "folder": None, "lifted": False})
-        return np.load(self.path / "potentials.npy") if self.run["lifted"] else None
+            self.write({**about, "step": 0, "folder": None, "potentials": None})
+        h = self.run["potentials"]
+        return None if h is None else np.frombuffer(base64.b85decode(h), np.float64)
 
     def lift(self, potentials: NDArray[np.float64]) -> None:
         """The run begins anew, with potentials."""
-        _write(self.path / "potentials.npy", potentials)
-        self.write({**self.run, "step": 0, "folder": None, "lifted": True})
+        h = base64.b85encode(potentials.tobytes()).decode()
+        self.write({**self.run, "step": 0, "folder": None, "potentials": h})
 
     def write(self, run: dict[str, Any]) -> None:
         before, self.run = self.run.get("folder"), run
-        _write(self._file, (json.dumps(run, indent=1) + "\n").encode())
+        with atomic_write(self._file) as part:
+            part.write_bytes(seal(run).encode())
         if before is not None:
             shutil.rmtree(self.path / before, ignore_errors=True)
 
@@ -612,22 +635,6 @@ class _State:
     @property
     def folder(self) -> Path:
         return self.path / str(self.run["folder"])
-
-
-def _write(path: Path, data: bytes | Array) -> None:
-    """Write a file so that it is either whole or not there."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(part, "wb") as file:
-            if isinstance(data, bytes):
-                file.write(data)
-            else:
-                np.save(file, data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 # --- a run --------------------------------------------------------------------------------------
@@ -1102,19 +1109,33 @@ def _save(at: At, tile: Tile, *, folder: Path, where: _Where) -> None:
             f"client and all workers share"
         )
     with where.engine(*at) as engine:
-        for name, x in zip("dp", tile, strict=True):
-            if x is not None:
-                _write(_file(folder, name, at), np.ascontiguousarray(engine.to_host(x)))
+        parts: dict[str, Any] = {
+            name: np.ascontiguousarray(engine.to_host(x))
+            for name, x in zip("dp", tile, strict=True)
+            if x is not None
+        }
+    with atomic_write(_file(folder, at)) as part:
+        np.savez(part, **parts)
 
 
-def _file(folder: Path, name: str, at: At) -> Path:
-    return folder / f"{name}-{at[-2]}-{at[-1]}.npy"
+def _file(folder: Path, at: At) -> Path:
+    return folder / f"{at[-2]}-{at[-1]}.npz"
 
 
 def _load(at: At, *, folder: Path, steps: Steps, where: _Where) -> Tile:
+    path = _file(folder, at)
+    try:
+        with np.load(path) as parts:  # the reader of zip files compares checksums
+            d = parts["d"].view(steps.dtype)  # NumPy saves bfloat16 as bytes
+            p = parts["p"] if steps.predecessors else None
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} has changed since it was written: remove the checkpoint, and leave out resume "
+            f"to begin again"
+        ) from error
     with where.engine(*at) as engine:
-        d = np.load(_file(folder, "d", at)).view(steps.dtype)  # NumPy saves bfloat16 as bytes
-        p = np.load(_file(folder, "p", at)) if steps.predecessors else None
         return engine.from_host(d), None if p is None else engine.from_host(p)
 
 

@@ -1,4 +1,4 @@
-"""Einstein sums over a semiring: one product of two operands after the other."""
+"""Einstein sums over a semiring, as a sequence of pairwise contractions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .semirings import Semiring, as_semiring
 
 __all__ = ["einsum"]
 
-Array = Any  # of NumPy or of CuPy; results are of the operands' library
+Array = Any  # NumPy or CuPy; results have the operands' library
 Label = str | int  # a letter, or the position of an axis of the ellipsis, counted from its end
-Term = tuple[Array, list[Label]]  # an operand and what its axes are called
+Term = tuple[Array, list[Label]]  # an operand and the labels of its axes
 
 #: Dtypes in which many small scalar products are faster entry by entry, and as exact.
 _ONE_BY_ONE = ("float32", "float64", "bool")
-#: Rows from which the sums over a stack of matrices are worth no copy into one matrix.
+#: Rows from which a stack of matrices is summed without copying it into one matrix.
 _TALL = 64
 
 
@@ -126,7 +126,7 @@ def einsum(
         return call.give(result if result.ndim or out is not None else result[()])
 
 
-# --- what is asked for --------------------------------------------------------------------------
+# --- labels and operands --------------------------------------------------------------------------
 
 
 def _lettered(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
@@ -149,7 +149,7 @@ def _lettered(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
 def _labels(
     texts: Sequence[str], output: str | None, dimensions: Sequence[int]
 ) -> tuple[list[list[Label]], list[Label]]:
-    """What the axes of each operand and of the result are called."""
+    """Return the labels of each operand's axes and of the result's."""
 
     def split(text: str, axes: int | None, what: str) -> list[Label]:
         before, dots, after = text.partition("...")
@@ -217,14 +217,14 @@ def _plain_terms(
                     f"einsum: axis {label!r} has length {known} in one operand and {size} in "
                     f"another"
                 )
-    for i, (x, axes) in enumerate(terms):  # what is broadcast is as if it were not there
+    for i, (x, axes) in enumerate(terms):  # drop broadcast axes
         short = [j for j, c in enumerate(axes) if x.shape[j] != sizes[c]]
         if short:
             terms[i] = x.squeeze(tuple(short)), [c for j, c in enumerate(axes) if j not in short]
     return terms, sizes
 
 
-# --- the sum ------------------------------------------------------------------------------------
+# --- the sum --------------------------------------------------------------------------------------
 
 
 def _contract(
@@ -253,7 +253,7 @@ def _contract(
 def _path(
     s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int], optimize: Any
 ) -> Sequence[tuple[int, ...]]:
-    """Which operands are joined at each step; the result goes to the end of those that are left."""
+    """Return the operands to contract at each step; each result is appended to the rest."""
     if len(terms) < 3:
         return [(0, 1)] * (len(terms) - 1)
     if not _commutes(s):
@@ -289,7 +289,7 @@ def _found_path(
 
 @functools.lru_cache(maxsize=256)
 def _commutes(s: Semiring) -> bool:
-    """Whether ⊗ reads the same with its operands exchanged."""
+    """Whether ⊗ is the same expression with its operands exchanged."""
 
     def sides(expr: Expr, names: dict[str, str]) -> tuple[Any, ...]:
         args = [sides(arg, names) for arg in expr.args]
@@ -358,12 +358,12 @@ def _reduced(
 
 @functools.lru_cache(maxsize=256)
 def _sum_of(s: Semiring) -> Semiring:
-    """The semiring's ⊕ with a ⊗ that passes over its right operand: A ⊗ x sums the rows of A.
+    """Return the semiring with ⊗ = its left operand, so that A ⊗ x sums the rows of A by ⊕.
 
     Exact, and checked in integers, as every product is. With `one` for x it would need ``one`` to
     be neutral on all values, as it is not in any_pair.
     """
-    mul = "min(a, a)" if s.order_only else "a"  # which only compares, too
+    mul = "min(a, a)" if s.order_only else "a"  # also order-only: same plan
     return Semiring(s.name, s.add, mul, s.zero, s.one, s.domain)
 
 

@@ -35,20 +35,20 @@ __all__ = [
     "Library", "along_trees", "bilinear", "reads", "selective", "sum_to", "summed", "way",
 ]  # fmt: skip
 
-Array = Any  # of the library at hand
-Pair = tuple[Array, Array]  # the gradients of both operands; None for one that is not wanted
-Shapes = tuple[Sequence[int], Sequence[int]]  # of both operands
-Needs = tuple[bool, bool]  # of which operand the gradient is wanted
+Array = Any  # of any array library
+Pair = tuple[Array, Array]  # gradients of both operands; None where not needed
+Shapes = tuple[Sequence[int], Sequence[int]]  # the shapes of both operands
+Needs = tuple[bool, bool]  # which operands need a gradient
 
-_ENTRIES = 1 << 20  # of a temporary array
+_ENTRIES = 1 << 20  # entries of a temporary array, at most
 
 
 class Library(Protocol):
-    """What the formulas need of a library beside what all array libraries have in common."""
+    """Functions that the formulas need and that array libraries name differently."""
 
     @property
     def xp(self) -> Any:
-        """Where exp, where, minimum, full_like and the like are."""
+        """The namespace of exp, where, minimum, full_like, ..."""
 
     def take(self, x: Array, index: Array, axis: int) -> Array:
         """The entries of `x` at an index along one axis, broadcast along the others."""
@@ -61,7 +61,7 @@ class Library(Protocol):
 
 
 def way(s: Semiring) -> str:
-    """Which function has the gradient of products: "selective", "bilinear" or "summed".
+    """Return which function computes a product's gradients: "selective", "bilinear" or "summed".
 
     Raises
     ------
@@ -87,7 +87,7 @@ def factors(s: Semiring) -> tuple[Expr, Expr]:
 
 
 def reads(s: Semiring, needs: Needs) -> set[str]:
-    """What the gradients are made of: of the operands "a" and "b", the product "c", and "arg"."""
+    """Return the arrays that the gradients need, of "a", "b", the product "c" and "arg"."""
     kind = way(s)
     if kind == "summed":
         return {"a", "b", "c"}
@@ -97,7 +97,7 @@ def reads(s: Semiring, needs: Needs) -> set[str]:
     return names
 
 
-# --- in the library's own functions -------------------------------------------------------------
+# --- in the library's own functions ---------------------------------------------------------------
 
 
 def selective(
@@ -110,7 +110,7 @@ def selective(
     shapes: Shapes,
     needs: Needs,
 ) -> Pair:
-    """The gradients of a product whose ⊕ chooses: what came to an entry goes to the k that won.
+    """Gradients of a product with a selective ⊕: an entry's goes to the k that attained it.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ _ARITHMETIC = {"+", "-", "*", "/", "//", "%", "neg", "abs"}
 
 
 def _value(xp: Any, expr: Expr, a: Array, b: Array) -> Any:
-    """What `expr` is in a library's own functions, which it can differentiate; see `evaluate`."""
+    """Evaluate `expr` by a library's own differentiable functions; see `evaluate`."""
     if expr.op in ("a", "b"):
         return a if expr.op == "a" else b
     if expr.op == "const":
@@ -193,11 +193,11 @@ def _value(xp: Any, expr: Expr, a: Array, b: Array) -> Any:
     return getattr(xp, {"min": "minimum", "max": "maximum"}.get(expr.op, expr.op))(*args)
 
 
-# --- on the engines -----------------------------------------------------------------------------
+# --- on the engines -------------------------------------------------------------------------------
 
 
 def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) -> Pair:
-    """The gradients of a product whose ⊕ is a + b or logaddexp: every k has its share.
+    """Gradients of a product whose ⊕ is a + b or logaddexp: every k contributes.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     with Call(g=g, a=a, b=b, c=c) as call:
         dtype = call["a"].dtype
         came, left, right, c = (call[name] for name in ("g", "a", "b", "c"))
-        if dtype.itemsize < 4:  # and c again: its rounding would be that of all shares
+        if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
             came, left, right = (x.astype(np.float32) for x in (came, left, right))
             c = multiply(call.engine, s, left, right)
         shares = _log_shares if (s.add, s.mul) == (_LOG.add, _LOG.mul) else _any_shares
@@ -240,13 +240,17 @@ def _log_shares(
 ) -> Pair:
     xp = engine.xp
     rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
-    a, b, c = a - rows, b - cols, c - rows - cols  # shares stay, and rounding is of small numbers
+    a, b, c = (
+        a - rows,
+        b - cols,
+        c - rows - cols,
+    )  # contributions are unchanged, and numbers stay small
     parts = {1: xp.maximum(g, 0), -1: xp.maximum(-g, 0)}
-    if xp is np:  # a device would have to be waited for
+    if xp is np:  # on a device the test would synchronise
         parts = {sign: part for sign, part in parts.items() if part.any()} or {1: parts[1]}
-    # all of them in one product: where matrices are small it is launches that take the time
+    # one batched product: for small matrices launches dominate
     weight = xp.log(xp.stack(list(parts.values()))) - c
-    weight = xp.where(c == -math.inf, -math.inf, weight)  # no k has a share in nothing
+    weight = xp.where(c == -math.inf, -math.inf, weight)  # no k contributes to an empty sum
 
     def joined(x: Array) -> Array:
         return x[0] - x[1] if len(x) == 2 else x[0] * next(iter(parts))
@@ -328,7 +332,7 @@ def along_trees(s: Semiring, g: Array, d: Array | None, w: Array | None, p: Arra
         out = xp.empty((math.prod(call["p"].shape[:-2]), n, n), call["g"].dtype)
         for i in range(len(out)):
             one = {name: None if x is None else x[i] for name, x in stack.items()}
-            with np.errstate(all="ignore"):  # of the factors where no path leads
+            with np.errstate(all="ignore"):  # infinite factors where there is no path
                 _along_trees(xp, s, out=out[i], **one)
         return call.give(out.reshape(*call["p"].shape[:-2], n, n))
 
@@ -345,7 +349,7 @@ def _along_trees(
         y = None if w is None else w[before, column[cols]]
         return _value(xp, expr, x, y)
 
-    through = xp.empty((rows, n))  # what came to a node and to all those behind it
+    through = xp.empty((rows, n))  # gradient of a node plus that of its subtree
     height = max(1, _ENTRIES // max(1, n))
     for first in range(0, rows, height):
         top = slice(first, first + height)

@@ -177,13 +177,13 @@ def apsp(
     return (distances, predecessors) if return_predecessors else distances
 
 
-# --- the way to the engines ---------------------------------------------------------------------
+# --- calls of the engines -------------------------------------------------------------------------
 
 
 def _run(
     function: Callable[..., Any], results: Sequence[Any], *args: Array, batched: str = "expand_dims"
 ) -> tuple[Array, ...]:
-    """A function of arrays where they live, or of traced ones by a call back to the host."""
+    """Call a function on concrete arrays in place, or on traced ones by a host callback."""
     if not any(isinstance(x, jax.core.Tracer) for x in args):
         return tuple(function(*args))
 
@@ -200,7 +200,7 @@ def _run(
 
 
 def _once(function: Callable[..., Any], results: Sequence[Any], *args: Array) -> tuple[Array, ...]:
-    """:func:`_run` on arrays of one batch, for what has no derivative."""
+    """:func:`_run` on arrays of one batch, without a derivative."""
 
     def refused(*_: Any) -> Any:
         raise NotImplementedError(
@@ -237,7 +237,7 @@ mlir.register_lowering(_refused, _refuse)
 batching.primitive_batchers[_refused] = _refused_batch
 
 
-# --- products -----------------------------------------------------------------------------------
+# --- products -------------------------------------------------------------------------------------
 
 
 class _Functions:
@@ -279,7 +279,9 @@ def _multiply(s: Semiring, wanted: bool, a: Array, b: Array) -> tuple[Array, Arr
 
 def _product_forward(s: Semiring, wanted: bool, a: Array, b: Array) -> tuple[Any, Any]:
     gradients.way(s)
-    c, arg = _product(s, wanted or (s.selective and a.shape[-1] > 0), a, b)  # which may be asked on
+    c, arg = _product(
+        s, wanted or (s.selective and a.shape[-1] > 0), a, b
+    )  # the winning k, if the gradient needs it
     return (c, arg if wanted else None), (a, b, c, arg)
 
 
@@ -307,7 +309,7 @@ _product = jax.custom_vjp(_multiply, nondiff_argnums=(0, 1))
 _product.defvjp(_product_forward, _product_backward)
 
 
-# --- closures -----------------------------------------------------------------------------------
+# --- closures -------------------------------------------------------------------------------------
 
 
 def _close(
@@ -317,7 +319,7 @@ def _close(
     results = [jax.ShapeDtypeStruct(shape, a.dtype), jax.ShapeDtypeStruct(shape, jnp.int32)]
 
     def close(a: Array) -> tuple[Array, ...]:
-        x = a if a.ndim < 4 else a.reshape(-1, *a.shape[-2:])  # mapped, perhaps more than once
+        x = a if a.ndim < 4 else a.reshape(-1, *a.shape[-2:])  # vmapped, possibly more than once
         if s.name == "min_plus":
             found = graphs.apsp(x, sources=sources, return_predecessors=wanted)
         else:

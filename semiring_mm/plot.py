@@ -1,4 +1,4 @@
-"""Figures of a result: the network with a path on it, the histogram and the matrix."""
+"""Figures of a result: the network with a path, the histogram of distances, the matrix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def draw(
     missing: float = np.inf,
     title: str = "",
 ) -> None:
-    """Draw the histogram and the matrix of a result, and the network where its nodes have places.
+    """Draw the histogram and the matrix of a result, and the network if nodes have coordinates.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def draw(
         _histogram(histogram, result, label, missing)
         _matrix(matrix, result, label, missing)
         with warnings.catch_warnings():
-            # A name in a script that the font lacks shows as boxes; that is no news to the user.
+            # A font without a script's glyphs draws boxes; the warning would not help.
             warnings.filterwarnings("ignore", "Glyph .* missing")
             figure.savefig(file)
 
@@ -175,7 +175,7 @@ def _view(graph: Graph, path: Sequence[int]) -> _View | None:
         return None
     places = graph.coordinates.copy()
     if graph.geographic:
-        # The 360 degrees people know, unless another 360 leave the path in one piece.
+        # Longitudes from −180 to 180, unless another cut keeps the path in one piece.
         left = -180.0
         lon = np.degrees(np.unwrap(np.radians(places[list(path), 0])))
         if lon.size and not (lon.min() >= -180 and lon.max() <= 180):
@@ -199,7 +199,7 @@ def _view(graph: Graph, path: Sequence[int]) -> _View | None:
 def _lines(
     graph: Graph, view: _View, row: NDArray[np.int64], col: NDArray[np.int64]
 ) -> list[NDArray[np.float64]]:
-    """Polylines of edges; on a map great-circle arcs, once for each edge of it that they cross."""
+    """Return edges as polylines; on a map as great-circle arcs, repeated where they leave it."""
     start, end = view.places[row], view.places[col]
     drawn = ~np.isnan(start + end).any(axis=1)
     start, end = start[drawn], end[drawn]
@@ -223,7 +223,7 @@ def _network(axes: Axes, graph: Graph, view: _View, path: Sequence[int], title: 
     from matplotlib.patheffects import withStroke
 
     m, n = len(graph.row), len(graph.nodes)
-    # Thinner and fainter as there are more, so that a dense network is a texture, not a blot.
+    # Lines get thinner and fainter with their number, so that a dense network stays legible.
     edges = LineCollection(
         _lines(graph, view, graph.row, graph.col),
         colors=_EDGE,
@@ -301,7 +301,7 @@ def _name(graph: Graph, node: int) -> str:
 def _label_places(
     graph: Graph, view: _View, nodes: NDArray[np.int64], lines: list[NDArray[np.float64]]
 ) -> list[tuple[int, tuple[float, float], bool]]:
-    """Beside each node, where its text covers least of the path, the texts and the nodes."""
+    """Place each label where it covers least of the path, other labels and nodes."""
     inch = view.width / 10.4
     inks = [(np.concatenate(lines), 1.0), (view.places, 0.6), (view.places[nodes], 8.0)]
     texts: list[tuple[float, float, float, float]] = []
@@ -331,7 +331,7 @@ def _label_places(
 
 
 def _sampled(result: NDArray[Any]) -> NDArray[np.intp]:
-    """Rows, and columns, that stand for all of them: pages of a memory map stay unread."""
+    """Return evenly spaced rows and columns, without reading all pages of a memory map."""
     n = len(result)
     return np.linspace(0, n - 1, min(n, _MATRIX_SIDE)).round().astype(np.intp)
 

@@ -1,4 +1,4 @@
-"""Sparse and band left operands at the door: CSR and DIA of SciPy and of CuPy, as plain arrays.
+"""Check sparse and band left operands (CSR, DIA of SciPy and CuPy) and convert them to arrays.
 
 No library is imported to find out whose a matrix is: whoever has one has imported it.
 """
@@ -20,19 +20,19 @@ Array = Any
 
 
 class SparseOperand(NamedTuple):
-    """A sparse matrix and its arrays, by the names that they have in messages."""
+    """A sparse matrix and its arrays, keyed by the names used in messages."""
 
     matrix: Any
     arrays: dict[str, Array]
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether this is a sparse matrix or array of SciPy or CuPy."""
+    """Whether `x` is a sparse matrix or array of SciPy or CuPy."""
     return hasattr(x, "tocsr") and hasattr(x, "format")
 
 
 def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
-    """The sparse left operand of a verb as arrays; or an error that says what to write instead."""
+    """Return a verb's sparse left operand as arrays; raise if its format is not supported."""
     kind = type(a).__name__
     if is_sparse(b):
         raise TypeError(
@@ -67,7 +67,7 @@ def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
 
 
 def _indices(*given: Array) -> list[Array]:
-    """Arrays of positions in the one dtype that the kernels read: int32 or int64."""
+    """Return index arrays in one dtype, int32 or int64, as the kernels read them."""
     dtype = given[0].dtype
     if dtype in (np.dtype(np.int32), np.dtype(np.int64)) and all(x.dtype == dtype for x in given):
         return list(given)
@@ -78,7 +78,7 @@ def multiply_sparse(
     engine: Engine, s: Semiring, matrix: Any, arrays: list[Array], b: Array, c: Array,
     scaling: Scaling, *, trans: bool = False,
 ) -> None:  # fmt: skip
-    """Checked operands of two dimensions to the engine."""
+    """Multiply a sparse matrix and checked dense operands of two dimensions on the engine."""
     _need_laws(s, b.dtype)
     if c.size == 0:
         return
@@ -97,7 +97,7 @@ def multiply_sparse(
 
 @functools.lru_cache(maxsize=1024)
 def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
-    domain = "binary" if dtype.kind == "b" else s.domain  # all that a bool can be
+    domain = "binary" if dtype.kind == "b" else s.domain  # the values of a bool
     try:
         check_laws(s, dtype, domain, None, only=("zero annihilates", "zero is"))
     except SemiringLawError as error:
@@ -105,7 +105,7 @@ def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
             f"a is sparse, but {error}. Entries that are not stored count over {s.name}: use a "
             f"dense a, with {s.zero:g} where nothing is stored"
         ) from error
-    except TypeError:  # an algebra that the dtype has not: the engine says so better
+    except TypeError:  # not defined in this dtype: the engine's message says more
         pass
 
 

@@ -1,4 +1,4 @@
-"""Products by the way of Strassen and Winograd: seven half-sized products in place of eight."""
+"""Strassen–Winograd products: seven half-sized products instead of eight."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .blas import _broadcast, _check_out, _common_dtype, _multiply, _overlaps
-from .engine import JOIN, Engine
 from .semirings import Semiring, as_semiring, semirings
 
 __all__ = ["strassen"]
 
-Array = Any  # of NumPy or of CuPy; results are of the operands' library
+Array = Any  # NumPy or CuPy; results have the operands' library
 
 
 def strassen(
@@ -112,7 +111,7 @@ def strassen(
         return call.give(_products(call.engine, call["a"], call["b"], levels, call.out))
 
 
-def _products(engine: Engine, a: Array, b: Array, levels: int, out: Array | None) -> Array:
+def _products(engine: Any, a: Array, b: Array, levels: int, out: Array | None) -> Array:
     """:func:`strassen` on arrays of one engine."""
     s, xp = semirings["plus_times"], engine.xp
     for name, x in (("a", a), ("b", b)):
@@ -145,12 +144,12 @@ def _products(engine: Engine, a: Array, b: Array, levels: int, out: Array | None
 
 
 def _entries(m: int, k: int, n: int, levels: int) -> int:
-    """Of the workspace, if the innermost products are of this size."""
+    """Return the number of entries of the workspace for innermost products of this size."""
     return (m * max(k, n) + k * n) * (((1 << 2 * levels) - 1) // 3)
 
 
-def _peeled(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
-    """C ← A B: what can be halved so often, then the rows and columns that are left over."""
+def _peeled(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
+    """C ← A B: the part that halves `levels` times, then the remaining rows and columns."""
     s = semirings["plus_times"]
     m, k, n = (size >> levels << levels for size in (*a.shape, b.shape[1]))
     if not (levels and m and k and n):
@@ -158,7 +157,7 @@ def _peeled(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: Arr
         return
     _winograd(engine, a[:m, :k], b[:k, :n], c[:m, :n], levels, work)
     if k < a.shape[1]:
-        _multiply(engine, s, a[:m, k:], b[k:, :n], c[:m, :n], JOIN)
+        _multiply(engine, s, a[:m, k:], b[k:, :n], c[:m, :n], accumulate=True)
     _multiply(engine, s, a[:m], b[:, n:], c[:m, n:])
     _multiply(engine, s, a[m:], b, c[m:])
 
@@ -173,7 +172,7 @@ _JOIN = (
 )
 
 
-def _winograd(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
+def _winograd(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
     """C ← A B for sides that halve `levels` times.
 
     Of two temporary matrices, X holds S₃, S₁, S₂, S₄ and P₁ in turn, Y holds T₃, T₁, T₂ and T₄.
@@ -223,7 +222,7 @@ def _quarters(x: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def _laid(memory: Array, like: Array) -> Array:
-    """A piece of the workspace as a matrix of the shape of another, its longer stride the same."""
+    """Return a view of the workspace with another matrix's shape and order of strides."""
     m, n = like.shape
     by_columns = abs(like.strides[0]) < abs(like.strides[1])
     return memory.reshape(n, m).T if by_columns else memory.reshape(m, n)

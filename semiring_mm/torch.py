@@ -218,7 +218,7 @@ def _best_paths(
     return (distances, predecessors) if return_predecessors else distances
 
 
-# --- semirings as text, which is what an operator can take --------------------------------------
+# --- semirings as text, which operators take as arguments -----------------------------------------
 
 
 def _row(semiring: str | Semiring) -> str:
@@ -244,7 +244,7 @@ def _selects(row: str) -> bool:
 _selective = torch.compiler.assume_constant_result(_selects)
 
 
-# --- what the formulas need of PyTorch ----------------------------------------------------------
+# --- PyTorch's functions for the formulas ---------------------------------------------------------
 
 
 class _Functions:
@@ -273,7 +273,7 @@ def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def _aligned(dims: Sequence[int | None], *tensors: Tensor) -> list[Tensor]:
-    """Tensors with the mapped axis in front, of length 1 where there is none, of one rank."""
+    """Move the mapped axis of each tensor to the front (length 1 where absent), at one rank."""
     moved = [
         x[None] if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, dims, strict=True)
     ]
@@ -281,7 +281,7 @@ def _aligned(dims: Sequence[int | None], *tensors: Tensor) -> list[Tensor]:
     return [x.reshape(x.shape[0], *(1,) * (rank - x.ndim), *x.shape[1:]) for x in moved]
 
 
-# --- products -----------------------------------------------------------------------------------
+# --- products -------------------------------------------------------------------------------------
 
 
 def _product(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:
@@ -305,9 +305,9 @@ def _product_setup(ctx: Any, inputs: Any, output: Any) -> None:
     s = _semiring(row)
     try:
         read = gradients.reads(s, ctx.needs)
-    except NotImplementedError:  # said when the gradient is wanted
+    except NotImplementedError:  # raised when the gradient is computed
         read = set()
-    if s.selective and not wanted:  # the product is done again, with it
+    if s.selective and not wanted:  # compute the product again, with the winning k
         read = {"a", "b"}
     present = {"a": a, "b": b, "c": c, "arg": arg}
     ctx.save_for_backward(*(x if name in read else None for name, x in present.items()))
@@ -365,7 +365,7 @@ def _shares_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
     ), tuple(0 if need else None for need in args[5:])
 
 
-# --- closures -----------------------------------------------------------------------------------
+# --- closures -------------------------------------------------------------------------------------
 
 
 def _closure(
@@ -443,7 +443,7 @@ def _stacked(x: Tensor) -> Tensor:
     return x.reshape(-1, *x.shape[-2:])
 
 
-# --- registration -------------------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------
 
 
 def _once(ctx: Any, *_: Any) -> Any:
@@ -456,7 +456,7 @@ def _once(ctx: Any, *_: Any) -> Any:
 def _register(
     name: str, schema: str, run: Any, fake: Any, vmap: Any, backward: Any = _once, setup: Any = None
 ) -> None:
-    def call(*args: Any) -> Any:  # what reads a tensor's memory refuses one that asks for more
+    def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
         return run(*(x.detach() if isinstance(x, torch.Tensor) else x for x in args))
 
     op = torch.library.custom_op(f"semiring_mm::{name}", call, mutates_args=(), schema=schema)

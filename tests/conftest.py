@@ -1,6 +1,7 @@
 """The whole suite runs on all cores where pytest-xdist is there."""
 
 import os
+import secrets
 import shutil
 from importlib import metadata
 
@@ -28,6 +29,14 @@ def nvrtc():
     except (ImportError, RuntimeError, OSError) as error:
         missing = f"{error}; pip install cupy-cuda13x nvidia-cuda-nvrtc"
     host_device.need(missing)
+
+
+@pytest.fixture
+def kill_seed():
+    """A seed of the times at which processes are killed; it is shown when the test fails."""
+    seed = int(os.environ.get("KILL_SEED") or secrets.randbits(32))
+    print(f"KILL_SEED={seed}")
+    return seed
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import importlib.machinery
+import importlib.util
 import io
 import os
 import signal
@@ -18,7 +19,9 @@ from optional import csgraph, nx, sp
 
 import semiring_mm as sm
 from semiring_mm import cli
-from semiring_mm.closures.progress import reporter
+from semiring_mm.cli import compute
+from semiring_mm.closures import progress
+from semiring_mm.closures.progress import ProgressBar, reporter
 from semiring_mm.files import Graph, read_graph
 from semiring_mm.plot import draw, great_circle_arcs
 
@@ -109,9 +112,9 @@ def test_example_is_as_described():
     assert 100 < graph.weight.min() < graph.weight.max() < 15_500
 
 
-@pytest.mark.parametrize("block", [1, cli._BLOCK])
+@pytest.mark.parametrize("block", [1, compute._BLOCK])
 def test_summary_is_the_default(run, edges, monkeypatch, block):
-    monkeypatch.setattr(cli, "_BLOCK", block)
+    monkeypatch.setattr(compute, "_BLOCK", block)
     code, out, _ = run("apsp", edges)
     assert code == 0
     *lines, last = out.splitlines()
@@ -202,7 +205,7 @@ def test_pairs_from_and_to_files(run, edges, tmp_path):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_distances_and_predecessors(run, tmp_path, monkeypatch, mapped, dtype):
     if mapped:
-        monkeypatch.setattr(cli, "_MAPPED_FROM", 0)
+        monkeypatch.setattr(compute, "_MAPPED_FROM", 0)
     code, out, err = run(
         "apsp", *EXAMPLE, "-o", "D.npy", "--predecessors", "P.npy", "--dtype", dtype
     )
@@ -483,7 +486,7 @@ def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
 
 @pytest.mark.parametrize("option", [["-o", "D.zarr"], ["--scheduler", "tcp://host:1"]])
 def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     code, _, err = run("apsp", edges, *option)
     assert code == 2
     assert 'pip install "semiring-mm[' in err
@@ -574,7 +577,7 @@ def test_no_path_is_1(run, edges):
 @pytest.mark.parametrize("mapped", [False, True])
 def test_negative_cycle_is_1_and_printed(run, tmp_path, monkeypatch, mapped):
     if mapped:
-        monkeypatch.setattr(cli, "_MAPPED_FROM", 0)
+        monkeypatch.setattr(compute, "_MAPPED_FROM", 0)
     (tmp_path / "g.csv").write_text("A,B,1\nB,C,-3\nC,A,1.5\nC,D,1\n")
     code, out, err = run("apsp", "g.csv", "-o", "D.npy")
     assert (code, out) == (1, "")
@@ -608,9 +611,9 @@ def test_a_full_disk_is_noticed_before_the_work(run, edges, tmp_path):
 
 
 def test_interrupt_is_130(run, edges, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "_MAPPED_FROM", 0)
+    monkeypatch.setattr(compute, "_MAPPED_FROM", 0)
     monkeypatch.setattr(
-        cli._Bar, "__call__", lambda *_: signal.raise_signal(signal.SIGINT), raising=True
+        ProgressBar, "__call__", lambda *_: signal.raise_signal(signal.SIGINT), raising=True
     )
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's jobs
     try:
@@ -670,7 +673,7 @@ def test_info(run):
 
 
 def test_bench_outside_the_repository_says_where_it_is(run, monkeypatch):
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p or ".").resolve() != ROOT])
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "bench").is_dir()])
     sys.modules.pop("bench", None)
     code, _, err = run("bench")
     assert code == 2
@@ -680,7 +683,7 @@ def test_bench_outside_the_repository_says_where_it_is(run, monkeypatch):
 def test_bench_passes_its_arguments_on(run, tmp_path, monkeypatch):
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "__main__.py").write_text("def main(argv):\n    print(argv)\n")
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p or ".").resolve() != ROOT])
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "bench").is_dir()])
     for name in [name for name in sys.modules if name.split(".")[0] == "bench"]:
         monkeypatch.delitem(sys.modules, name)
     assert run("bench", "--quick", "apsp") == (0, "['--quick', 'apsp']\n", "")
@@ -690,8 +693,8 @@ def test_bench_passes_its_arguments_on(run, tmp_path, monkeypatch):
 
 def test_progress_bar(monkeypatch, capsys):
     clock = [100.0]
-    monkeypatch.setattr(cli.time, "perf_counter", lambda: clock[0])
-    bar = cli._Bar(show=True)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
+    bar = ProgressBar(transient=True)
     bar(1e9, 4e9)
     assert capsys.readouterr().err == ""  # nothing within the first second
     clock[0] += 2
@@ -713,8 +716,8 @@ def test_who_asks_is_told_what_each_device_did():
     def both(done, total, parts=None):
         told.append((done, total, parts))
 
-    for progress in (both, lambda done, total: told.append((done, total))):
-        tick = reporter(progress, 4.0)
+    for callback in (both, lambda done, total: told.append((done, total))):
+        tick = reporter(callback, 4.0)
         tick(2.0, {"cuda:0": 2.0})
         tick(5.0)
     assert told == [(2, 4, {"cuda:0": 2}), (4, 4, None), (2, 4), (4, 4)]

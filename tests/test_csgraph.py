@@ -26,7 +26,7 @@ NAMES = ("shortest_path", "floyd_warshall", "johnson", "bellman_ford", "dijkstra
 @pytest.fixture(params=["engine", "search"], autouse=True)
 def way(request, monkeypatch):
     """Every test runs both ways that a graph may take, whatever is estimated to be the faster."""
-    monkeypatch.setattr(ours, "_STEP", math.inf if request.param == "engine" else 0.0)
+    monkeypatch.setattr(ours, "SEARCH", math.inf if request.param == "engine" else 0.0)
     return request.param
 
 
@@ -326,7 +326,7 @@ def test_overwrite_uses_the_memory_given_and_nothing_else_does():
         assert_array_equal(x, g)
         got = getattr(ours, name)(x, overwrite=True)
         assert_array_equal(got, expected)
-        if ours._STEP:  # a search gives a matrix of its own
+        if ours.SEARCH:  # a search gives a matrix of its own
             assert np.shares_memory(got, x)
         x.flags.writeable = False
         assert_array_equal(getattr(ours, name)(np.abs(x)), getattr(theirs, name)(np.abs(x)))
@@ -409,7 +409,7 @@ def test_the_way_is_chosen_by_cost(monkeypatch):
 @pytest.mark.usefixtures("two_threads")
 def test_sparse_graphs_are_eliminated_where_that_is_faster(monkeypatch):
     """Of large graphs neither all n³ steps nor searches, if their separators are small."""
-    monkeypatch.setattr(ours, "_STEP", 37.0)
+    monkeypatch.setattr(ours, "SEARCH", 37.0)
     short, long = (scipy.sparse.diags_array([1.0], offsets=[1], shape=(n, n)) for n in (2, 512))
     grid = scipy.sparse.kronsum(short, long).tocsr()
     rng = np.random.default_rng(11)
@@ -450,7 +450,7 @@ def test_scipys_tests_of_these_functions(way, tmp_path):
             "scipy.sparse.csgraph.tests.test_conversions",
         ],
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
-        env=os.environ | {"CSGRAPH_STEP": str(ours._STEP), "PYTHONPATH": here},
+        env=os.environ | {"CSGRAPH_STEP": str(ours.SEARCH), "PYTHONPATH": here},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     passed = re.search(r"(\d+) passed", done.stdout)

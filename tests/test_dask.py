@@ -17,6 +17,7 @@ from semiring_mm.closures.paths import NO_PREDECESSOR
 from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.cpu import threads
 from semiring_mm.expressions import evaluate
+from semiring_mm.tiled.checkpoint import seal, unseal
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -232,7 +233,7 @@ def test_a_cycle_that_rounding_made_negative(client, lazy, tmp_path):
     for again in (False, True):
         d = sd.apsp(client, x, tile=4, checkpoint=tmp_path / "run", resume=again)
         np.testing.assert_allclose(d.compute(), expected, rtol=1e-12, atol=1e-12)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["lifted"]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["potentials"]
 
 
 # --- deaths -------------------------------------------------------------------------------------
@@ -261,18 +262,16 @@ def kill_some(client, at, seed):
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_workers_are_killed_and_the_result_is_exact(mortal, saved, tmp_path):
-    rng = np.random.default_rng()
-    seed = int(rng.integers(1 << 30))
+def test_workers_are_killed_and_the_result_is_exact(mortal, saved, tmp_path, kill_seed):
     w = graph(200, 5)
     expected = sm.apsp(w)
-    progress, killed = kill_some(mortal, np.random.default_rng(seed).random(2), seed)
+    progress, killed = kill_some(mortal, np.random.default_rng(kill_seed).random(2), kill_seed)
     checkpoint = (tmp_path / "run", 1) if saved else None
     d, p = sd.apsp(
         mortal, da.from_array(w, chunks=100), tile=50, checkpoint=checkpoint, progress=progress,
         return_predecessors=True,
     )  # fmt: skip
-    assert killed, seed
+    assert killed
     same(d, expected)
     trees(sm.semirings["min_plus"], w, expected, p.compute())
 
@@ -296,9 +295,9 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("predecessors", [False, True])
-def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
+def test_an_interrupted_run_goes_on(client, predecessors, tmp_path, kill_seed):
     w, before = graph(100, 6), updates(client)
-    path, part = tmp_path / "run", float(np.random.default_rng().random() * 0.8)
+    path, part = tmp_path / "run", np.random.default_rng(kill_seed).random() * 0.8
 
     def stop(done, total):
         if done > part * total:
@@ -311,7 +310,7 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
     state = json.loads((path / "run.json").read_text())
     # what a client that died just then may have left
     (path / "step-9-half").mkdir()
-    (path / "step-9-half" / "d-0-0.npy").write_bytes(b"half")
+    (path / "step-9-half" / "0-0.npz").write_bytes(b"half")
     (path / "run.json.1.part").write_text("{")
 
     with pytest.raises(FileExistsError, match="resume=True"):
@@ -337,6 +336,32 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path):
     assert kept["step"] == 5
     again = sd.apsp(client, w, resume=True, **options)  # nothing is left to do
     same(again[0] if predecessors else again, sm.apsp(w))
+
+
+def test_changed_bytes_of_a_checkpoint_are_refused(client, tmp_path):
+    """In the state, at any place; in a tile; and a state that no run has written."""
+    w, path, rng = graph(60), tmp_path / "run", np.random.default_rng(0)
+    same(sd.apsp(client, w, tile=20, checkpoint=path), sm.apsp(w))
+    file = path / "run.json"
+    good = file.read_bytes()
+    for at, bit in zip(range(len(good)), rng.integers(0, 8, len(good)), strict=True):
+        file.write_bytes(good[:at] + bytes([good[at] ^ 1 << bit]) + good[at + 1 :])
+        with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
+            sd._State.at(path).open(resume=True)
+    fields = unseal(good.decode())
+    for wrong in ({"step": 4}, {"step": -1}, {"tile": 0}, {"tile": 20.0}, {"folder": "../other"}):
+        file.write_text(seal({**fields, **wrong}))
+        with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
+            sd._State.at(path).open(resume=True)
+    file.write_bytes(good)
+    tile = next(path.glob("step-*/1-2.npz"))
+    data = tile.read_bytes()
+    for at in rng.integers(200, len(data) - 200, 2):  # its array; around it are names and dates
+        tile.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with pytest.raises(ValueError, match=r"1-2.npz has changed since it was written"):
+            sd.apsp(client, w, checkpoint=path, resume=True).compute()
+    tile.write_bytes(data)
+    same(sd.apsp(client, w, checkpoint=path, resume=True), sm.apsp(w))
 
 
 def test_progress_comes_to_its_end(client):

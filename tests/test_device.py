@@ -379,11 +379,12 @@ def test_edges_are_moved_as_a_matrix():
 
 def test_big_dense_graphs_choose_a_device(monkeypatch):
     from semiring_mm.graphs import apsp as module
+    from semiring_mm.graphs import choice
 
     on_host(monkeypatch)
     seen = []
     monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext(seen.append(True)))
-    monkeypatch.setattr(module, "_GPU_FROM", 60)
+    monkeypatch.setattr(choice, "GPU_FROM", 60)
     w = graph(60, edges=0.9)
     check(sm.apsp(w), shortest(w), w.dtype)
     assert seen

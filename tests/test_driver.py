@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from semiring_mm.gpu import device, memory
-from semiring_mm.tiled import streamed
+from semiring_mm.tiled import devices
 
 
 class Array(np.ndarray):
@@ -216,9 +216,10 @@ def test_large_copies_wait_for_their_pieces(size, monkeypatch):
 
 
 @pytest.mark.usefixtures("calls")
-def test_streamed_tiles_wait_for_their_copies():
+def test_streamed_tiles_wait_for_their_copies(monkeypatch):
     """One piece of pinned memory for all of them."""
-    place = streamed.Device(0, 1, 800)
+    monkeypatch.setattr(devices, "gpu_engine", lambda: None)
+    place = devices.CudaDevice(0, 1, 800)
     tiles = [np.full(100, i, "f8") for i in range(5)]
     blocks = [place.empty(100, np.dtype("f8")) for _ in tiles]
     span = lambda *_: 0.0  # noqa: E731

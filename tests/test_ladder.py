@@ -317,6 +317,7 @@ def climb(monkeypatch, host, capsys):
 
 @needs_compiler
 def test_climbing(climb, tmp_path):
+    pytest.importorskip("matplotlib")
     out, plot = tmp_path / "r.json", tmp_path / "r.svg"
     code, text, err = climb(
         "--sizes", "20,12", "--rungs", "1,3,9,10", "--no-sweeps", "--out", str(out), "--plot",
@@ -342,6 +343,7 @@ def test_climbing(climb, tmp_path):
 
 @needs_compiler
 def test_climbing_along_a_vector(climb, tmp_path):
+    pytest.importorskip("matplotlib")
     out = tmp_path / "r.json"
     code, text, err = climb("--gemv", "--semiring", "plus_times", "--sizes", "20", "--out",
                             str(out))  # fmt: skip

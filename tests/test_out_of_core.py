@@ -1,7 +1,5 @@
 """Closures and products on disk: exact, within memory, and not lost when interrupted."""
 
-import contextlib
-import ctypes
 import errno
 import functools
 import importlib.util
@@ -12,16 +10,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from types import SimpleNamespace
 
+import fake_cupy
 import numpy as np
 import pytest
 import walks
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.schedule import Grid, eliminate
-from semiring_mm.closures.sources import DenseSource
+from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
 from semiring_mm.cpu import engine as cpu
@@ -377,7 +375,7 @@ def test_a_state_that_cannot_be_written(tmp_path, monkeypatch, what):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.parametrize(("kind", "trees"), [("npy", True), ("zarr", False)])
-def test_killed_at_any_moment(tmp_path, kind, trees):
+def test_killed_at_any_moment(tmp_path, kind, trees, kill_seed):
     """Processes that end in the midst of a write, without a word, until one comes to the end."""
     script = (
         RUN
@@ -408,9 +406,7 @@ solve(200, r"{tmp_path}/d.{kind}", tile=None if resume else 48, resume=resume, t
 """
     )
     final, ends = tmp_path / f"d.{kind}", []
-    seed = int(os.environ.get("KILL_SEED", np.random.SeedSequence().entropy % 2**32))
-    print(f"KILL_SEED={seed}")  # shown when the test fails
-    for life in (30, int(np.random.default_rng(seed).integers(20, 100)), 10_000):
+    for life in (30, int(np.random.default_rng(kill_seed).integers(20, 100)), 10_000):
         command = [sys.executable, "-c", script, str(life), str(bool(ends))]
         run = subprocess.run(command, capture_output=True, text=True)
         ends.append(run.returncode)
@@ -666,78 +662,11 @@ def test_what_happened_when(tmp_path):
 # Devices
 
 
-class There(np.ndarray):
-    """An array on a device, as far as copies to it go."""
-
-    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data))
-
-
-class Stream(contextlib.nullcontext):
-    def __init__(self, non_blocking):
-        assert non_blocking  # else it would wait for those of others
-        super().__init__()
-        self.ptr = id(self)
-
-    def synchronize(self):
-        pass
-
-
-class Event:
-    def __init__(self, block=False, disable_timing=False):
-        self.timed, self.time = not disable_timing, None
-
-    def record(self, stream):
-        assert isinstance(stream, Stream)
-        self.time = time.perf_counter()
-
-    def synchronize(self):
-        assert self.time is not None
-
-
-class Cupy:
-    """What :class:`~semiring_mm.tiled.devices.CudaDevice` uses of CuPy, on the host."""
-
-    def __init__(self):
-        self.pinned, self.entered = [], []
-        self.cuda = SimpleNamespace(
-            Device=self.device, Stream=Stream, Event=Event, alloc_pinned_memory=self.pin,
-            get_elapsed_time=self.elapsed,
-            runtime=SimpleNamespace(
-                memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyAsync=self.copy
-            ),
-        )  # fmt: skip
-
-    @contextlib.contextmanager
-    def device(self, index):
-        self.entered.append(index)
-        yield
-
-    def pin(self, size):
-        self.pinned.append(np.zeros(size, np.uint8))
-        return self.pinned[-1]
-
-    def elapsed(self, first, last):
-        assert first.timed
-        assert last.timed
-        return 1000 * (last.time - first.time)
-
-    def copy(self, to, source, size, kind, stream):
-        here, there = (source, to) if kind == 1 else (to, source)
-        around = [0 <= here - x.ctypes.data <= x.nbytes - size for x in self.pinned]
-        assert sum(around) == 1
-        assert not any(0 <= there - x.ctypes.data < x.nbytes for x in self.pinned)
-        ctypes.memmove(to, source, size)
-
-    def empty(self, size, dtype):
-        return np.empty(size, dtype).view(There)
-
-
 @pytest.mark.parametrize("devices", [[0], [0, 3]])
 @pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
 def test_through_pinned_memory(monkeypatch, devices, form):
     """Devices with the CPU engine: every block passes through one piece of pinned memory."""
-
-    fake = Cupy()
+    fake = fake_cupy.Cupy()
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(devices_module, "gpu_engine", lambda: cpu)
     monkeypatch.setattr(budget, "_device_memory", lambda index: 1 << 30)
@@ -808,6 +737,34 @@ def test_products_on_a_device():
 
 
 # What cannot go on, and what would go on with something else
+
+
+def test_fingerprints_tell_graphs_apart():
+    """Any weight, any end of an edge; potentials are no part of the graph."""
+
+    def edges(row, weight, dtype="f8"):
+        found = EdgeList(range(4), np.array(row), np.array([1, 2, 3]), np.array(weight), True)
+        return EdgeSource(semirings["min_plus"], found, dtype)
+
+    def dense(w, semiring="min_plus"):
+        return DenseSource(semirings[semiring], w)
+
+    w = graph(30)
+    other = w.copy()
+    other[3, 4] = 77
+    truth = w < 5
+    sources = [
+        dense(w), dense(other), dense(w.astype(float)), dense(w[:29, :29]), dense(w, "max_min"),
+        dense(truth, "lor_land"), dense(~truth, "lor_land"), edges([0, 1, 2], [1.0, 2, 3]),
+        edges([0, 1, 2], [1.0, 2, 4]), edges([0, 1, 1], [1.0, 2, 3]),
+        edges([0, 1, 2], [1.0, 2, 3], "f4"),
+    ]  # fmt: skip
+    found = [x.fingerprint() for x in sources]
+    assert len(set(found)) == len(found)
+    assert dense(w.copy()).fingerprint() == found[0]
+    assert sources[0].reweighted(np.ones(30)).fingerprint() == found[0]
+    numbers = sources[5].numbers(semirings["max_min"])
+    assert numbers.fingerprint() == found[5]
 
 
 def stopped(monkeypatch, call, phase):

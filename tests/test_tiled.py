@@ -1,7 +1,9 @@
 """Eliminations and products over several devices: parts of the CPU's memory, or CUDA devices."""
 
 import itertools
+import sys
 
+import fake_cupy
 import numpy as np
 import pytest
 import walks
@@ -16,9 +18,10 @@ from semiring_mm.closures.steps import Steps
 from semiring_mm.cpu import engine
 from semiring_mm.semirings import semirings
 from semiring_mm.tiled import blocks as blocks_module
+from semiring_mm.tiled import devices as devices_module
 from semiring_mm.tiled import solve
 from semiring_mm.tiled.blocks import Blocks, shape_of
-from semiring_mm.tiled.devices import CpuDevice, cuda_devices, device_list
+from semiring_mm.tiled.devices import CpuDevice, CudaDevice, cuda_devices, device_list
 from semiring_mm.tiled.timeline import Timeline
 
 
@@ -302,6 +305,22 @@ def test_a_device_that_runs_out_of_memory_is_named(monkeypatch):
 
 def _steps(name="min_plus", dtype="f4"):
     return Steps(semirings[name], np.dtype(dtype), None, look=False)
+
+
+@pytest.mark.parametrize("form", ["directed", "undirected", "predecessors"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_copies_between_cuda_devices_are_awaited(monkeypatch, count, form):
+    """With the CPU engine, and copies that are done as late as they may be."""
+    fake = fake_cupy.Cupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setattr(devices_module, "gpu_engine", lambda: fake_cupy.Engine(fake, engine))
+    w = walks.weights(np.random.default_rng(0), 70, density=0.1, directed=form != "undirected")
+    cuda = [CudaDevice(x) for x in range(count)]
+    d, p = close(cuda, w, predecessors=form == "predecessors")
+    assert_array_equal(d, sm.apsp(w, device="cpu"))
+    if p is not None:
+        walks.check_paths(w, d, p)
+    assert set(fake.entered) == set(range(count))
 
 
 # --- products -----------------------------------------------------------------------------------

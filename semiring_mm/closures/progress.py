@@ -1,30 +1,31 @@
-"""A line on the terminal for long work."""
+"""Progress of long work: callbacks, and a bar on the terminal."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["Progress", "Tick", "reporter"]
+__all__ = ["Progress", "ProgressBar", "Tick", "format_rate", "reporter"]
 
 Progress = bool | Callable[[float, float], None] | None
 
 
 class Tick(Protocol):
-    """Told the pairs done so far, and how many of them each device did, where there are several."""
+    """A callback for the pairs done so far and, where there are several, those of each device."""
 
     def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None: ...
 
 
 def reporter(progress: Progress, total: float) -> Tick | None:
-    """What the algorithms call with the pairs done so far, or None."""
+    """The callback for the pairs done so far, or None."""
     if progress is None or progress is False:
         return None
     if progress is True:
-        return _Line(total)
+        progress = ProgressBar()
     if not callable(progress):
         raise TypeError(
             f"progress is True, False or a callable progress(done, total), got {progress!r}"
@@ -43,24 +44,53 @@ def _takes_parts(progress: Callable[..., None]) -> bool:
         return False
 
 
-class _Line:
-    """Percent, rate and time left, on standard error, from the second second on."""
+def format_rate(pairs: float) -> str:
+    """Pairs (⊗, ⊕) a second as text."""
+    size, prefix = next(
+        (size, prefix) for size, prefix in ((1e12, "T"), (1e9, "G"), (0, "M")) if pairs >= size
+    )
+    return f"{pairs / (size or 1e6):.3g} {prefix}/s"
 
-    def __init__(self, total: float) -> None:
-        self.total, self.begin, self.last = total, time.monotonic(), 0.0
 
-    def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None:
-        now = time.monotonic()
-        spent = now - self.begin
-        finished = done >= self.total
-        if spent < 1 or (now - self.last < 0.2 and not finished):
+class ProgressBar:
+    """A progress bar on standard error for work of more than a second.
+
+    Parameters
+    ----------
+    transient : bool, default False
+        Whether :meth:`close` erases the bar, so that results follow; else the full bar stays.
+    """
+
+    def __init__(self, *, transient: bool = False) -> None:
+        self._transient = transient
+        self._terminal = sys.stderr.isatty()
+        self._start = self._last = time.perf_counter()
+        self._open = False  # whether the terminal's cursor is behind the bar
+
+    def __call__(self, done: float, total: float, parts: Mapping[str, float] | None = None) -> None:
+        now = time.perf_counter()
+        elapsed, since = now - self._start, now - self._last
+        full = done >= total
+        if elapsed < 1 or not total or (since < (0.1 if self._terminal else 1) and not full):
             return
-        self.last = now
-        part = min(1.0, done / self.total) if self.total else 1.0
-        left = spent * (1 - part) / part if part else 0.0
-        each = "".join(f"  {who} {x / spent / 1e9:.1f}" for who, x in (parts or {}).items())
-        sys.stderr.write(
-            f"\r{part:4.0%}  {done / spent / 1e9:.1f} G pairs/s{each}  {left:.0f} s left "
-            + ("\n" if finished else "")
+        self._last = now
+        share = min(done / total, 1.0)
+        rate = done / elapsed
+        left = math.ceil((total - done) / rate) if rate else 0
+        filled = round(30 * share)
+        line = (
+            f"{'█' * filled}{'░' * (30 - filled)} {100 * share:3.0f} %  {format_rate(rate)}  "
+            f"{left // 60}:{left % 60:02d} left"
         )
-        sys.stderr.flush()
+        line += "".join(f"  {who} {format_rate(x / elapsed)}" for who, x in (parts or {}).items())
+        self._open = self._terminal and (self._transient or not full)
+        print(
+            f"\r{line}\x1b[K" if self._terminal else line,
+            end="" if self._open else "\n", file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Erase the bar."""
+        if self._open:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._open = False

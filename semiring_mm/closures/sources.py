@@ -221,35 +221,40 @@ class ArraySource(_Readable):
     s : Semiring
     array : array of shape (..., n, n)
     original : array, optional
-        The same entries in memory that is not overwritten.
+        The same entries in memory that is not overwritten; None: :meth:`take` keeps them if they
+        are needed.
     undirected : bool
         Whether the matrix is known to equal its transpose.
     """
 
     def __init__(
-        self, engine: Any, s: Semiring, array: Array, original: Array | None = None, *,
+        self, engine: Any, s: Semiring, array: Array, original: Array = None, *,
         undirected: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.s, self.array, self.original = engine, s, array, original
         self.n, self.dtype, self.undirected = int(array.shape[-1]), array.dtype, undirected
+        self._taken: Array | None = None
 
     @functools.cached_property
     def facts(self) -> Facts:
         facts: Facts = self.engine.facts(self.s, self.array)
         return facts
 
-    def take(self, weights: Weights) -> Array:
+    def take(self, weights: Weights, *, trees: bool) -> Array:
         """The matrix in the type to compute in, to be overwritten: in place where that is the same.
 
-        A copy of the entries stays if they are needed to name a cycle or to run again.
+        A copy of the entries stays if they are needed to name a cycle, to run again, or to repair
+        `trees` in which rounding has closed one.
         """
-        wide = weights.widen(self.array)
-        if weights.improving and self.original is None:
-            self.original = self.array.copy() if wide is self.array else self.array
-        return wide
+        if self._taken is None:
+            self._taken = weights.widen(self.array)
+            if self.original is None and (weights.improving or (trees and weights.look(1))):
+                copied = self._taken is not self.array
+                self.original = self.array if copied else self.array.copy()
+        return self._taken
 
     def read(self, rows: slice, columns: slice) -> Array:
-        return self.array[rows, columns].copy()
+        return self.engine.to_host(self.original[rows, columns])
 
     def refuse(self, weights: Weights) -> None:
         weights.refuse(self.engine.to_host(self.array))
@@ -258,17 +263,16 @@ class ArraySource(_Readable):
         return self.undirected or is_symmetric(self.engine, self.array)
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        assert self.original is not None, "take() keeps it where cycles can be named"
         return edges_of(self.s, self.engine.to_host(self.original))
 
     def reweighted(self, potentials: NDArray[np.float64]) -> ArraySource:
-        """The same with potentials, in the memory of the run before."""
-        assert self.original is not None
-        found = ArraySource(self.engine, self.s, self.array, self.original)
+        """The same with potentials, in the memory of the run before, which keeps nothing."""
+        original, self.original = self.original, None
+        found = ArraySource(self.engine, self.s, self.array)
         found.potentials = h = self.engine.from_host(potentials)
         for i in range(0, self.n, self.engine.TILE):
             rows = slice(i, i + self.engine.TILE)
-            self.array[rows] = reweight(self.s, self.original[rows], h[rows], h)
+            self.array[rows] = reweight(self.s, original[rows], h[rows], h)
         return found
 
     def numbers(self, s: Semiring) -> ArraySource:

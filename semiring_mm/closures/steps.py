@@ -13,11 +13,13 @@ from ..plan import Facts
 from ..semirings import Semiring
 from .kleene import Closure
 from .paths import NO_PREDECESSOR
+from .progress import Tick
 from .weights import Weights
 
 __all__ = ["Improves", "Steps"]
 
 Array = Any  # of an engine's library
+_ROWS = 1024  # compared at a time: no second matrix
 
 
 class Improves(Exception):
@@ -67,26 +69,40 @@ class Steps:
 
         `d` is of ``dtype`` already. The slices have both ends.
         """
-        zero, one = self.s.identities(self.dtype)
-        index = np.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
+        own = self.join_one(xp, d, rows, columns)
+        if not self.predecessors:
+            return None
+        p = self.first(xp, d, xp.arange(rows.start, rows.stop, dtype=np.int32))
+        p[own] = NO_PREDECESSOR
+        return p
+
+    def join_one(self, xp: Any, d: Array, rows: slice, columns: slice) -> tuple[Array, Array]:
+        """Join one to the diagonal of D[rows, columns], in place; gives its places in `d`."""
+        one = self.s.identities(self.dtype)[1]
+        index = xp.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
         own = (index - rows.start, index - columns.start)
         if index.size:
-            loops = d[own]
+            loops = xp.diagonal(d, rows.start - columns.start)
             best = {"min": xp.minimum, "max": xp.maximum}.get(self.s.add_kind)
             if best is None or self.dtype.kind not in "iuf":
                 host = loops.get() if hasattr(loops, "get") else loops
                 d[own] = xp.asarray(evaluate(self.s.add_expr, host, one))
             else:
                 d[own] = best(loops, one)
-        if not self.predecessors:
-            return None
-        start = xp.arange(rows.start, rows.stop, dtype=np.int32)[:, np.newaxis]
-        p = xp.where(d == zero, np.int32(NO_PREDECESSOR), start)
-        if index.size:
-            p[own] = NO_PREDECESSOR
+        return own
+
+    def first(self, xp: Any, d: Array, starts: Array) -> Array:
+        """Predecessors on single edges: the node of the row, where there is an edge."""
+        zero = self.s.identities(self.dtype)[0]
+        p = xp.empty(d.shape, np.int32)
+        for i in range(0, len(p), _ROWS):
+            part = slice(i, i + _ROWS)
+            p[part] = xp.where(d[part] == zero, np.int32(NO_PREDECESSOR), starts[part, np.newaxis])
         return p
 
-    def close(self, engine: Any, d: Array, p: Array | None, first: int) -> None:
+    def close(
+        self, engine: Any, d: Array, p: Array | None, first: int, tick: Tick | None = None
+    ) -> None:
         """D ← D* for a tile on the diagonal that begins at node `first`; both triangles of it.
 
         Raises
@@ -100,7 +116,7 @@ class Steps:
             raise Improves(first + lo, engine.to_host(diagonal))
 
         look = (1 if self.dtype.kind in "iu" else int(engine.LOOK)) if self.look else 0
-        closure = Closure(engine, self.s, self.known, one, look, improved)
+        closure = Closure(engine, self.s, self.known, one, look, improved, tick)
         closure.run(d, p, symmetric=self.symmetric)
 
     def row(self, engine: Any, diagonal: Array, d: Array, p: Array | None) -> None:

@@ -28,8 +28,9 @@ from ..closures.progress import Progress, reporter
 from ..closures.trees import Edges, repair_trees
 from ..cpu import engine, sweep, threads
 from ..semirings import semirings
+from .choice import dense_pairs
 
-__all__ = ["dense_pairs", "solve", "solve_edges"]
+__all__ = ["solve", "solve_edges"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -108,15 +109,6 @@ def solve(
     return d, p
 
 
-def dense_pairs(n: int, edges: int, method: str, rows: Index | None) -> float:
-    """The pairs of a dense method, which sparse elimination must not exceed; 0: not to be tried."""
-    if method == "sparse":
-        return math.inf
-    if n < 500 or edges > 16 * n:
-        return 0.0
-    return float(n) ** 2 * (n if rows is None else min(n, 128 + 32 * len(rows)))
-
-
 def solve_edges(
     edges: EdgeList,
     method: str,
@@ -127,7 +119,7 @@ def solve_edges(
 ) -> tuple[Array, NDArray[np.int32] | None] | None:
     """As :func:`solve`, from whatever is not a dense matrix; None too above a limit of pairs."""
     n, row, col, weight = len(edges.nodes), edges.row, edges.col, edges.weight
-    pairs = dense_pairs(n, len(row), method, rows)
+    pairs = dense_pairs(n, len(row), method, None if rows is None else len(rows))
     if not pairs:
         return None
     weight = weight.astype(np.float32 if weight.dtype == np.float32 else np.float64)

@@ -1,4 +1,4 @@
-"""``semiring-mm ladder``: its options, and what it does."""
+"""The command ``semiring-mm ladder``: options and action."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _profile(
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Any]:
-    """A line on a terminal's stderr that says what is under way."""
+    """Return a callback that shows the current step on a terminal's stderr."""
     terminal = sys.stderr.isatty()
 
     def tell(what: str) -> None:

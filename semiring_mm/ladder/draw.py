@@ -1,4 +1,4 @@
-"""The ladder as a picture: the roofline with the rungs on it, rates over n, and the sweeps."""
+"""Figure of the ladder: roofline with the rungs, rates over n, and sweeps."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def _roofline(axes: Axes, result: dict[str, Any]) -> None:
     axes.set(xscale="log", yscale="log", title=f"roofline, n = {n}", ylabel="10¹² pairs a second")
     axes.set_xlabel("pairs for each byte asked of global memory")
     copy = result["copy"]
-    roofs = result["ceilings"] if result["verb"] == "product" else {}  # which no vector comes near
+    roofs = (
+        result["ceilings"] if result["verb"] == "product" else {}
+    )  # matrix-vector products are far below
     points = [(line["pairs"] / (line["read"] + line["written"]), rate(line)) for line in lines]
     left, right = min(x for x, _ in points) / 2, max(x for x, _ in points) * 6
     top = max(roofs.values(), default=copy * right)

@@ -1,4 +1,4 @@
-"""The lecture's example: five nodes, and every matrix on the way to their distances."""
+"""A worked example: five nodes, and every intermediate matrix of their distances."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def through(weights: Matrix) -> Iterator[Matrix]:
 
 
 def text() -> str:
-    """Every D^k, as powers and as Floyd and Warshall's steps, and what the library says."""
+    """Return every D^k, by powers and by Floyd and Warshall's steps, and the library's result."""
     weights = five_nodes()
     lines = ["Edges: " + ", ".join(f"{a}→{b} {w}" for a, b, w in EDGES), ""]
     lines.append("Powers over (min, +): D^k has the best paths of at most k edges.")

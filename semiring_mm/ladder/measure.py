@@ -38,7 +38,7 @@ _LARGEST_SWEEP = 2048  # a block of one thread takes seconds beyond
 _ROUNDED = frozenset({"exp", "log", "log1p", "expm1", "logaddexp", "sqrt", "/"})
 
 
-# --- data, and what comes out -------------------------------------------------------------------
+# --- operands and expected results ----------------------------------------------------------------
 
 
 def whole(semiring: Semiring, rng: Any, shape: tuple[int, ...]) -> Array:
@@ -84,7 +84,7 @@ def _agree(name: str, got: NDArray[Any], values: NDArray[np.float64], error: flo
 
 @dataclass
 class Operands:
-    """What a rung works on: A and B (or x) on the device, and room for the result."""
+    """A rung's operands A and B (or x) on the device, and its output."""
 
     a: Array
     b: Array
@@ -108,7 +108,7 @@ def _operands(semiring: Semiring, verb: str, n: int, exact: bool) -> Operands:
     return Operands(a, b, c, cupy.asfortranarray(a) if verb == "gemv" else None)
 
 
-# --- the rungs as calls -------------------------------------------------------------------------
+# --- the rungs as calls ---------------------------------------------------------------------------
 
 
 def _matmul(semiring: Semiring, x: Operands) -> Array:
@@ -158,7 +158,7 @@ _FUSED = Rung(
 
 
 def rungs_of(semiring: Semiring, verb: str, arch: int) -> tuple[list[Rung], list[str]]:
-    """The rungs that a semiring has on a chip, and a line for each that it has not.
+    """Return the rungs available for a semiring on a chip, and a line for each that is not.
 
     The last rung is what the chip has beyond the general inner step: tensor cores for plus-times,
     three-input instructions for semirings of minima and maxima.
@@ -177,12 +177,12 @@ def rungs_of(semiring: Semiring, verb: str, arch: int) -> tuple[list[Rung], list
 
 
 def wanted(chain: list[Rung], only: frozenset[str]) -> list[Rung]:
-    """The rungs of these numbers, of which "10" is all of 10a, 10b, ...; all if there are none."""
+    """Select rungs by number, where "10" is all of 10a, 10b, ...; all if none are given."""
     return [r for r in chain if not only or {r.number, r.number.rstrip("abc")} & only]
 
 
 def _fused(semiring: Semiring, arch: int) -> Step | None:
-    """The step that takes over where no operand is negative."""
+    """Return the fused step for nonnegative operands."""
     _, best = steps(rungs.plan_of(semiring), None, arch, arg=False)[0]
     return best if best.forbidden else None
 
@@ -198,7 +198,7 @@ def _call(semiring: Semiring, rung: Rung, x: Operands) -> Callable[[], Array]:
 
 
 def _suited(rung: Rung, x: Operands) -> Operands:
-    """The operands that a rung takes in place of the others'."""
+    """Return the operands in the layout that a rung needs."""
     if rung.call == "fused":
         return replace(x, a=abs(x.a), b=abs(x.b))
     if rung.call == "float16":
@@ -206,11 +206,11 @@ def _suited(rung: Rung, x: Operands) -> Operands:
     return x
 
 
-# --- measuring ----------------------------------------------------------------------------------
+# --- measuring ------------------------------------------------------------------------------------
 
 
 def measure(call: Callable[[], Any]) -> list[float]:
-    """Samples of a call's seconds; the first call is not among them."""
+    """Return samples of a call's seconds; the first call is not counted."""
     call()
     once = elapsed(call)
     repeats = max(1, int(_SAMPLE / once))
@@ -219,7 +219,7 @@ def measure(call: Callable[[], Any]) -> list[float]:
 
 
 class _Check:
-    """Sampled rows of a product of whole numbers, computed once."""
+    """Sampled rows of the expected product of whole numbers, computed once."""
 
     def __init__(self, semiring: Semiring, verb: str, n: int) -> None:
         self.operands = _operands(semiring, verb, n, exact=True)
@@ -289,7 +289,7 @@ def _kernel(kernel: device.Kernel, threads: int, shared: int) -> dict[str, Any]:
 
 
 def _ceilings(semiring: Semiring, arch: int) -> dict[str, float]:
-    """The best rate of the inner loop alone: of the general step, and of the fused one."""
+    """Measure the best rate of the inner loop alone, for the general and the fused step."""
     plan = rungs.plan_of(semiring)
     if word_size(plan) != 4:
         return {}
@@ -313,7 +313,7 @@ def ladder(
     sweeps: bool = True,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Climb it: every rung at every size, checked and timed.
+    """Run every rung at every size, checked and timed.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def ladder(
 def once(
     semiring: Semiring, verb: str, n: int, only: frozenset[str], mark: Callable[[str], None]
 ) -> None:
-    """Every rung once, for a profiler: `mark` is called before each with its place in the list."""
+    """Run every rung once, for a profiler; `mark` is called before each with its index."""
     import cupy
 
     chain, _ = rungs_of(semiring, verb, device.current().arch)

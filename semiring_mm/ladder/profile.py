@@ -1,4 +1,4 @@
-"""What Nsight Compute counts while the rungs run."""
+"""Hardware counters of the rungs, by Nsight Compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 __all__ = ["METRICS", "counters", "marker", "parse"]
 
-#: Our names, and Nsight Compute's for what is summed over the chip or averaged over its parts.
+#: This package's names of counters, and Nsight Compute's (sums or averages over the chip).
 METRICS = {
     "duration": "gpu__time_duration.sum",
     "dram_read": "dram__bytes_read.sum",
@@ -38,7 +38,7 @@ _UNITS = {
 
 
 def marker(word: str) -> None:
-    """Launch an empty kernel whose name says what comes next."""
+    """Launch an empty kernel whose name marks the rung that follows."""
     import cupy
 
     kernel = cupy.ElementwiseKernel("float32 x", "float32 y", "y = x", _MARK + word)
@@ -48,7 +48,7 @@ def marker(word: str) -> None:
 def counters(
     arguments: Sequence[str], seconds: float = 300.0
 ) -> tuple[dict[int, dict[str, float]], str]:
-    """Run this package's ladder below Nsight Compute.
+    """Run this package's ladder under Nsight Compute.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _is_absent(metric: str, said: str) -> bool:
 
 
 def parse(text: str, metrics: dict[str, str] = METRICS) -> dict[int, dict[str, float]]:
-    """Counters from Nsight Compute's table of kernels: of the longest after each marker.
+    """Parse Nsight Compute's table: the counters of the longest kernel after each marker.
 
     The table has a row of names, one of units, and one for each kernel.
     """

@@ -1,4 +1,4 @@
-"""Results in words: a table for the terminal, the same in Markdown, and the ladder unmeasured."""
+"""Format results: tables for the terminal and in Markdown, and the ladder unmeasured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ H200 = (132, 90)  # multiprocessors and architecture, where there is no device t
 
 
 def three(value: float) -> str:
-    """Three digits."""
+    """Format a number in three digits."""
     if abs(value) >= 999.5:
         return f"{value:.0f}"
     return f"{value:#.3g}".rstrip(".") if value else "0"
@@ -48,17 +48,17 @@ def median(line: dict[str, Any]) -> float:
 
 
 def rate(line: dict[str, Any]) -> float:
-    """Pairs (⊗, ⊕) a second."""
+    """Format a rate in pairs (⊗, ⊕) a second."""
     return float(line["pairs"]) / median(line)
 
 
 def _bandwidth(line: dict[str, Any]) -> float:
-    """Of a matrix-vector product: A read once, in bytes a second."""
+    """Return the bandwidth of a matrix-vector product, A read once, in bytes a second."""
     return 4.0 * float(line["pairs"]) / median(line)
 
 
 def _of(result: dict[str, Any], n: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The lines of a size, and cuBLAS's."""
+    """Return the results of a size, and cuBLAS's."""
     lines = [line for line in result["lines"] if line["n"] == n]
     beside: dict[str, Any] = next((line for line in lines if line["name"] == CUBLAS), {})
     return [line for line in lines if line is not beside], beside
@@ -103,18 +103,18 @@ def steps(result: dict[str, Any], n: int) -> Rows:
 
 
 def _gain(times: dict[str, float], other: str, before: str, now: float) -> str:
-    """How many times faster than another rung, which is named if it is not the one before."""
+    """Format the speed-up over another rung, named if it is not the previous one."""
     if other not in times:
         return ""
     return f"{times[other] / now:.2f}" + f" (rung {other})" * (other != before)
 
 
 def _uses_shared(counts: dict[str, float], pairs: float) -> bool:
-    """Whether shared memory is more than what every launch uses of it."""
+    """Whether a rung uses more shared memory than every launch does."""
     return 32 * counts["shared_wavefronts"] > 1e-3 * pairs
 
 
-#: What is shown of a profile: heading, and text from a rung's counters and its pairs.
+#: Columns of a profile: heading, and text from a rung's counters and pairs.
 COUNTED: dict[str, Callable[[dict[str, float], float], str]] = {
     "instructions a pair": lambda c, pairs: three(32 * c["instructions"] / pairs),
     "L1 bytes a pair": lambda c, pairs: three(c["l1_bytes"] / pairs),
@@ -134,7 +134,7 @@ COUNTED: dict[str, Callable[[dict[str, float], float], str]] = {
 
 
 def counted(result: dict[str, Any], n: int) -> Rows:
-    """What the profiler counted at a size."""
+    """Return the profiler's counters at a size."""
     seen = result.get("profile", {}).get(str(n), {})
     lines, beside = _of(result, n)
     rows = [["rung", "", *COUNTED]]
@@ -196,7 +196,7 @@ def markdown(rows: Rows) -> str:
 
 
 def heading(result: dict[str, Any]) -> str:
-    """What was measured on what."""
+    """Return the heading: what was measured, and on which device."""
     m, v, row = result["machine"], result["versions"], result["semiring"]
     verb = "y = A ⊗ x" if result["verb"] == "gemv" else "C = A ⊗ B"
     parts = [
@@ -213,7 +213,7 @@ def heading(result: dict[str, Any]) -> str:
 
 
 def text(result: dict[str, Any]) -> str:
-    """All of a result, for the terminal."""
+    """Format a whole result for the terminal."""
     parts = [heading(result)]
     names = {
         "block": "rung 3, by the side of a block", "elements": "rung 5, by elements per thread",

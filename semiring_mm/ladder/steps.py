@@ -1,4 +1,4 @@
-"""The rungs by name: what each one adds, and the template arguments that say so."""
+"""The rungs: what each one adds, and its template arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry point ``networkx.backends``: what NetworkX's dispatcher asks, and the functions."""
+"""The entry point ``networkx.backends``: the dispatcher's hooks and the functions."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from . import functions
 from .convert import Graph
 from .functions import *  # noqa: F403
 
-#: Edges a node from which stacks of neighbourhoods beat searches of theirs.
+#: Edges a node from which batches of neighbourhoods beat NetworkX's searches.
 _DEGREE = 12
 #: Nodes a thread at which n³ pairs take as long as n breadth-first searches in Python: 3·10¹⁰ pairs
 #: a second and thread, against 0.3 µs for each node reached along few edges.
 _SEARCH = 9000
-#: Of a pair of nodes, at most: distances twice, predecessors, and what they are sorted by.
+#: Bytes a pair of nodes, at most: distances twice, predecessors, and sort keys.
 _BYTES = 24
 
-#: Parameters that ask for part of the pairs, or bring distances along: nothing is gained then.
+#: Parameters that ask for some of the pairs, or give distances: no gain in these cases.
 _PARTS = {"v", "e", "sp", "u", "nbunch", "sources", "attr", "source", "target"}
 
 
 def convert_from_nx(graph: Any, **_: Any) -> Graph:
-    """Wrap a graph; the functions read what they need."""
+    """Wrap a graph; functions convert the attributes they need."""
     return Graph(graph)
 
 
 def convert_to_nx(result: Any, **_: Any) -> Any:
-    """The graph in the wrapper; results are NetworkX's types already."""
+    """Unwrap a graph; results already have NetworkX's types."""
     return result.graph if isinstance(result, Graph) else result
 
 
@@ -48,7 +48,7 @@ def _arguments(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether the arguments are ones that a function takes; what the edges hold, it will see."""
+    """Whether a function supports these arguments; weights are checked when it runs."""
     try:
         given = _arguments(name, args, kwargs)
     except TypeError as error:
@@ -65,7 +65,7 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether something is gained, by what was measured (docs/networkx.md)."""
+    """Whether the backend is faster, by the measurements of docs/networkx.md."""
     given = _arguments(name, args, kwargs)
     graph, least = given["G"], nx.config.backends.semiring_mm.min_nodes
     n = len(graph)

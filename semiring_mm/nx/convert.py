@@ -1,4 +1,4 @@
-"""NetworkX graphs as arrays, and arrays as what NetworkX returns. Nothing is computed here."""
+"""Convert NetworkX graphs to arrays, and arrays to NetworkX's types of results."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Graph", "Network", "network"]
 
 Array = NDArray[Any]
 
-#: Whole numbers below it leave room in float64 for what three sums of them add up to.
+#: Sums of three whole numbers below this are exact in float64.
 _WHOLE = 2**51
 #: Floats that are multiples of 2**-20 have exact sums, up to a range.
 _STEP = 20
 
 
 class Graph:
-    """A NetworkX graph on its way through the dispatcher.
+    """A NetworkX graph wrapped for the dispatcher.
 
     It holds the graph itself and nothing taken from it: what NetworkX keeps of conversions cannot
     go stale. Reading the edges is O(m), the results are O(n²).
@@ -70,14 +70,14 @@ class Network:
         return bool((self.arcs.weight < 0).any())
 
     def numbers(self, values: Array) -> list[Any]:
-        """Values as the Python numbers that NetworkX would return."""
+        """Convert values to the Python numbers that NetworkX would return."""
         if self.kind is int:
             whole: list[int] = values.astype(np.int64).tolist()
             return whole
         return self.floats(values)
 
     def floats(self, values: Array) -> list[Any]:
-        """What dividing by distances gives: float, unless the weights are NumPy's."""
+        """Convert quotients of distances: to float, unless the weights are NumPy scalars."""
         return list(values.astype(np.float64)) if self.kind is np.float64 else values.tolist()
 
     def lengths(self, values: Array) -> list[Any]:

@@ -19,18 +19,18 @@ from .convert import Network
 __all__ = ["Reached", "distances", "predecessors", "searches", "unrounded"]
 
 Array = NDArray[Any]
-#: Sources whose rows are searched at a time.
+#: Sources processed at a time.
 _ROWS = 128
 
 
 def distances(net: Network) -> Array:
-    """The matrix of distances, float32 where that is exact and else float64."""
+    """Return the matrix of distances: float32 where exact, else float64."""
     solved: Array = _solve(net, False)
     return solved
 
 
 def predecessors(net: Network) -> tuple[Array, Array]:
-    """The matrix of distances and that of predecessors."""
+    """Return the matrices of distances and of predecessors."""
     solved: tuple[Array, Array] = _solve(net, True)
     return solved
 
@@ -53,7 +53,7 @@ def _whole(weight: Array) -> bool:
 
 
 def unrounded(net: Network) -> Array:
-    """Distances to the last bit as Dijkstra's algorithm adds them up; no weight is negative."""
+    """Return distances summed along paths as Dijkstra does, equal to the last bit."""
     refuse_negative(net)
     d = distances(net)
     return d if net.exact else settle(_shortest(net.arcs, d, net), d, np.arange(len(d)))
@@ -71,14 +71,14 @@ def refuse_negative(net: Network) -> None:
 def _shortest(arcs: Arcs, d: Array, net: Network) -> Arcs:
     if net.exact:
         return arcs.shortest(d, 0.0)
-    # n sums in either order, of numbers up to the largest distance, each off by half a unit.
+    # n additions in any order, each rounding by half an ulp of the largest distance
     largest = float(d.max(initial=0, where=np.isfinite(d)))
     return arcs.shortest(d, 8 * len(d) * float(np.finfo(np.float64).eps) * largest)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What a search from one node finds, in its order: the node itself comes first."""
+    """The nodes that a search from one node reaches, in its order, that node first."""
 
     nodes: list[Any]
     lengths: list[Any]
@@ -92,7 +92,7 @@ class Reached:
 
 
 def searches(net: Network, *, negative: bool = False, trees: bool = True) -> Iterator[Reached]:
-    """A search from each node, in the order of the nodes; all distances are found at once before.
+    """Yield a search from each node, in order; all distances are computed beforehand.
 
     With `negative` weights by Johnson's (1977) potentials, the least distances to each node: they
     change every path between two nodes by the same, and leave no weight below 0.

@@ -1,4 +1,4 @@
-"""NetworkX's functions, by their names, with their parameters."""
+"""NetworkX's functions, with its names, parameters and order of results."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ Array = NDArray[Any]
 Pairs = Iterator[tuple[Any, Any]]
 
 
-#: Entries of a stack of matrices.
+#: Entries of a batch of matrices, at most.
 _STACK = 2**24
 
 
 def _graph(G: Any) -> Any:
-    """The graph in its wrapper, which networkx need not keep, and warn of, as if it went stale."""
+    """Return the wrapped graph, not cached by networkx, which would warn that it went stale."""
     if not isinstance(G, Graph):
         return G
     kept = getattr(G.graph, "__networkx_cache__", None) or {}
@@ -163,7 +163,7 @@ def _within(x: Reached, cutoff: float | None) -> Reached:
 
 
 def _levels(cutoff: float | None) -> float | None:
-    """A breadth-first search finishes the level that it has begun."""
+    """Round a cutoff up to a level, since a breadth-first search finishes the level it began."""
     return None if cutoff is None or math.isinf(cutoff) else math.ceil(cutoff)
 
 
@@ -174,7 +174,7 @@ def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -
     graph = _graph(G)
     net = network(graph, weight, mixed=True)
     if nodelist is not None and not (len(nodelist) == len(graph) and set(nodelist) == set(graph)):
-        nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # which says what is wrong
+        nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # raises the error
     d = _floyd_warshall(net).astype(np.float64, copy=False)
     if nodelist is None:
         return d
@@ -199,7 +199,7 @@ def floyd_warshall_predecessor_and_distance(
 def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
     net = network(_graph(G), weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
-    # It looks only from nodes that have edges: others have no entry where they are not reached.
+    # networkx starts from nodes with edges only: others get no entry where they are not reached.
     return pred, _distance_dicts(net, d, np.diff(net.arcs.first) > 0)
 
 
@@ -217,7 +217,9 @@ def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]
         raise _left_to_networkx(error) from None
     tail, head = net.arcs.tail, net.arcs.head
     direct = net.arcs.weight <= d[tail, head]
-    p[tail[direct], head[direct]] = tail[direct]  # which no equally short path displaces
+    p[tail[direct], head[direct]] = tail[
+        direct
+    ]  # an equally short path does not replace a direct edge
     ends = zip(tail.tolist(), head.tolist(), strict=True)
     if net.directed:
         begun = dict.fromkeys(tail.tolist())
@@ -239,24 +241,24 @@ def _left_to_networkx(error: NegativeCycleError) -> NotImplementedError:
 
 
 def _touched(net: Network) -> list[Array]:
-    """The heads of each node's edges, in the order in which the graph's edges come up."""
+    """Return the heads of each node's edges, in the order of the graph's edges."""
     tail, head, n = net.arcs.tail, net.arcs.head, len(net.nodes)
     place = np.arange(len(head))
-    if not net.directed:  # an edge comes up at the earlier of its ends
+    if not net.directed:  # an edge is listed at the earlier of its ends
         place = np.where(head < tail, head, n + place)
     line = head[np.lexsort((place, tail))]
     return np.split(line, net.arcs.first[1:-1]) if n else []
 
 
 def _first(some: Array, n: int) -> Array:
-    """All positions, these first, the others in order."""
+    """Return all positions: these first, then the others in order."""
     others = np.ones(n, bool)
     others[some] = False
     return np.concatenate([some, np.flatnonzero(others)])
 
 
 def _distance_dicts(net: Network, d: Array, looked_from: Array) -> dict[Any, Any]:
-    """Rows as networkx fills them: the node, then its edges, then the other nodes."""
+    """Return rows as dicts in networkx's order: the node, its neighbours, the other nodes."""
     tail, head = net.arcs.tail, net.arcs.head
     free = set(tail[(tail == head) & (net.arcs.weight == 0)].tolist())
     found = {}
@@ -303,14 +305,14 @@ def average_shortest_path_length(G: Any, weight: Any = None, method: str | None 
 
 
 def _total(net: Network, d: Array) -> Any:
-    """The sum of all distances, from node to node, the near before the far."""
+    """Return the sum of all distances, added source by source in order of distance."""
     if net.kind is int:
         return sum(d.sum(axis=1, dtype=np.float64).astype(np.int64).tolist())
     return sum(itertools.chain.from_iterable(net.lengths(row) for row in np.sort(d)))
 
 
 def _networkx(name: str) -> Any:
-    """networkx's own function, where all that it will do is to raise its error."""
+    """Call networkx's own function, to raise its error."""
     return getattr(nx, name).orig_func
 
 
@@ -458,7 +460,7 @@ def _efficiencies(graph: Any) -> list[float]:
 
 
 def _inverse_sum(d: Array) -> Any:
-    """Σ 1/d over all pairs, one after the other: from node to node, the near before the far."""
+    """Return Σ 1/d over all pairs, added source by source in order of distance."""
     d = np.sort(d.astype(np.float64, copy=False)).ravel()
     terms = 1 / d[(d > 0) & np.isfinite(d)]
     return np.add.accumulate(terms)[-1].item() if terms.size else 0
@@ -490,7 +492,7 @@ def harmonic_centrality(
     index = {node: i for i, node in enumerate(graph)}
     d[d == 0] = np.inf
     total = np.zeros(len(d))
-    for node in set(graph.nodes):  # networkx adds up in this order, and returns it
+    for node in set(graph.nodes):  # networkx sums and returns in this order
         total += 1 / d[index[node]]
     values = net.floats(total)
     return {node: values[index[node]] or 0 for node in set(graph.nodes)}
@@ -516,7 +518,7 @@ def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
 
 
 def _with_cycle(graph: Any, x: Reached) -> list[Any]:
-    """The nodes that a search by edges enters, and in its place the one where it began."""
+    """Return the nodes that a search by edges enters, its source at the position of return."""
     v = x.nodes[0]
     last = next((node for node in x.nodes if v in graph._adj[node]), None)
     if last is None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..closures.progress import Tick
 from .devices import Device
-from .stores import Store
+from .stores import Readable, Store
 from .timeline import Timeline
 
 __all__ = ["Job", "Pair", "Pipelines"]
@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
     rows: slice
     columns: slice
-    read: Stores | None  # stores of D and P to read from
+    read: tuple[Readable | None, Readable | None] | None  # stores of D and P to read from
     write: Stores | None = None  # and to write to
     into: Pair | None = None  # memory that it stays in; otherwise it takes a free slot
     work: Callable[[Pair, Pair | None], None] | None = None  # of the tile and the held one

@@ -32,7 +32,7 @@ from .results import (
     publish,
 )
 from .run import Out, Run, Saver
-from .stores import HostStore, Store
+from .stores import HostStore, OperandStore, Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
@@ -73,10 +73,10 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Go on from the state that is beside the path (with potentials: if there is one).
+        Resume from the state beside the path (with potentials: if there is one).
     tick, timeline : optional
     tile : int, optional
-        Lines of a tile; default :func:`choose_tile`. A run that goes on keeps those that it has.
+        Rows of a tile; default :func:`.budget.choose_tile`. A resumed run keeps its own.
 
     Returns
     -------
@@ -88,9 +88,12 @@ def solve_streamed(
     FileExistsError
         If there is such a result, or an unfinished one.
     OSError
-        If the disk is too small, or gets full; then the state stays, and `resume` goes on.
+        If the disk is too small or becomes full; then the state is kept, and `resume` continues.
+    ValueError
+        If the state to resume from is of another run, or it or a tile has changed since it was
+        written.
     Improves
-        If a cycle improves itself; then nothing stays.
+        If a cycle improves itself; then nothing is kept.
     """
     _check_every(checkpoint)
     paths = _paths(out, source, steps)
@@ -132,7 +135,7 @@ def solve_streamed(
             if run.phase == "steps":
                 _run_steps(run, plan, checkpoint, tick, timeline)
             run.finish()
-        except (Improves, OverflowError, TypeError):  # to go on would fail again
+        except (Improves, OverflowError, TypeError):  # a resumed run would fail again
             run.discard()
             raise
         except OSError as error:
@@ -147,7 +150,7 @@ def solve_streamed(
 def _run_steps(
     run: Run, plan: Plan, checkpoint: int, tick: Tick | None, timeline: Timeline | None
 ) -> None:
-    """The elimination from where it stands, with states left on the way."""
+    """Run the remaining steps of the elimination, and save states on the way."""
     with Saver(run, checkpoint) as saver:
         executor = Streamed(
             run.grid, run.steps, *run.stores, plan.open(), slots=plan.slots,
@@ -181,7 +184,7 @@ def multiply_streamed(
         Anything that gives NumPy arrays for two slices.
     out : Path or ndarray
     dtype : dtype, optional
-        In which it is computed; default that of `a`.
+        Of the computation; default that of `a`.
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
@@ -192,7 +195,7 @@ def multiply_streamed(
     paths = [out] if isinstance(out, Path) else []
     task: dict[str, Any] = {
         "semiring": str(s), "m": m, "k": k, "n": n, "dtype": str(dtype),
-        "operands": _mark(a, b) if paths else "",
+        "operands": _fingerprint(a, b) if paths else "",
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
@@ -230,7 +233,7 @@ def multiply_streamed(
                 with contextlib.closing(c):
                     _multiply(s, a, b, c, plan, first, saved, tick, timeline)
                     c.flush()
-            except (OverflowError, TypeError):  # to go on would fail again
+            except (OverflowError, TypeError):  # a resumed run would fail again
                 discard(state.path)
                 state.remove()
                 raise
@@ -253,30 +256,11 @@ def _multiply(
         _fill(c, plan.tile, s.identities(c.dtype)[0])
         return
     product = Product(
-        s, plan.tile, _OperandStore(a), _OperandStore(b), c, plan.open(), slots=plan.slots,
+        s, plan.tile, OperandStore(a), OperandStore(b), c, plan.open(), slots=plan.slots,
         workers=plan.workers, first=first, saved=saved, tick=tick, timeline=timeline,
     )  # fmt: skip
     with contextlib.closing(product):
         product.run()
-
-
-class _OperandStore:
-    """An operand as a store to read."""
-
-    def __init__(self, x: Operand) -> None:
-        self.x, self.shape, self.dtype = x, x.shape, x.dtype
-
-    def read(self, rows: slice, columns: slice, into: Array) -> None:
-        np.copyto(into, self.x.read(rows, columns))
-
-    def write(self, rows: slice, columns: slice, block: Array) -> None:
-        raise TypeError("operands are read only")
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _fill(c: Store, tile: int, value: Any) -> None:
@@ -287,7 +271,7 @@ def _fill(c: Store, tile: int, value: Any) -> None:
             c.write(rows.part(i), columns.part(j), block)
 
 
-# What a run begins with
+# Checks and messages
 
 
 def _check_every(checkpoint: int) -> None:
@@ -296,7 +280,7 @@ def _check_every(checkpoint: int) -> None:
 
 
 def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
-    """The paths among the results; all of them are, or none."""
+    """The paths of the results: of all, or of none."""
     wanted = [(out[0], source.dtype)]
     if steps.predecessors:
         wanted.append((out[1], np.dtype(np.int32)))
@@ -319,8 +303,8 @@ def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
     return paths
 
 
-def _mark(*operands: Operand) -> str:
-    """A word that differs for other matrices."""
+def _fingerprint(*operands: Operand) -> str:
+    """A hash of matrices."""
     mark = hashlib.sha256()
     for x in operands:
         lines = max(1, (1 << 20) // max(1, x.shape[1]))

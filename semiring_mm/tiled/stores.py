@@ -13,16 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.sources import Operand
 from ..storage import sync_folder
 
-__all__ = ["HostStore", "NpyStore", "Shape", "Store", "ZarrStore", "open_zarr"]
+__all__ = [
+    "HostStore", "NpyStore", "OperandStore", "Readable", "Shape", "Store", "ZarrStore", "open_zarr",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Shape = tuple[int, int]
 
 
-class Store(Protocol):
-    """A matrix that is somewhere; any thread may read and write it, others' tiles meanwhile."""
+class Readable(Protocol):
+    """A matrix that can be read by rectangle, from any thread."""
 
     shape: Shape
     dtype: np.dtype[Any]
@@ -30,14 +33,28 @@ class Store(Protocol):
     def read(self, rows: slice, columns: slice, into: Array) -> None:
         """Copy a rectangle into an array of its shape and of ``dtype``."""
 
+
+class Store(Readable, Protocol):
+    """A matrix that can be read and written by rectangle; threads may write different tiles."""
+
     def write(self, rows: slice, columns: slice, block: Array) -> None:
-        """Copy an array of ``dtype`` to its place."""
+        """Copy an array of ``dtype`` into a rectangle."""
 
     def flush(self) -> None:
-        """Return when all that was written would outlast a loss of power."""
+        """Return when all writes have reached the disk."""
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close files."""
+
+
+class OperandStore:
+    """An operand of a product, to be read by rectangle."""
+
+    def __init__(self, x: Operand) -> None:
+        self.x, self.shape, self.dtype = x, x.shape, x.dtype
+
+    def read(self, rows: slice, columns: slice, into: Array) -> None:
+        np.copyto(into, self.x.read(rows, columns))
 
 
 class HostStore:
@@ -60,12 +77,12 @@ class HostStore:
 
 
 class NpyStore:
-    """A ``.npy`` file, row by row.
+    """A ``.npy`` file in row-major order.
 
-    It is mapped, which is several times faster than a call for each row of a tile, and the pages
-    are given back after each rectangle, so that they do not count as memory of the process. All
-    blocks of the file are reserved at first: writing to a mapped hole of a full disk would end the
-    process.
+    It is mapped, which is several times faster than a system call for each row of a tile. The pages
+    are released after each rectangle, so that they do not count as memory of the process. All
+    blocks of the file are reserved when it is created: writing to a mapped hole of a full disk
+    would end the process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,7 +95,7 @@ class NpyStore:
 
     @classmethod
     def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any]) -> NpyStore:
-        """A new file of which no entry is defined yet."""
+        """A new file; its entries are undefined."""
         with open(path, "xb") as file:
             head = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, head)
@@ -88,13 +105,13 @@ class NpyStore:
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
         np.copyto(into, self._array[rows, columns])
-        self._give_back(rows)
+        self._release(rows)
 
     def write(self, rows: slice, columns: slice, block: Array) -> None:
         np.copyto(self._array[rows, columns], block)
-        self._give_back(rows)
+        self._release(rows)
 
-    def _give_back(self, rows: slice) -> None:
+    def _release(self, rows: slice) -> None:
         if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             line = self.shape[1] * self.dtype.itemsize
             first = (self._first + rows.start * line) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -113,7 +130,7 @@ class NpyStore:
 
 
 def reserve(file: int, first: int, size: int) -> None:
-    """Have the disk set bytes of a file aside, or OSError."""
+    """Reserve disk blocks for some bytes of a file, or raise OSError."""
     if size and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, first, size)
         return
@@ -124,12 +141,12 @@ def reserve(file: int, first: int, size: int) -> None:
 
 
 class ZarrStore:
-    """An array of Zarr 3 in a folder: each tile is a chunk, a file as it is in memory.
+    """A Zarr 3 array in a folder; each tile is a chunk, stored as it is in memory.
 
-    zarr-python writes the description, and reads it. The chunks are moved here, without the copies
-    that would count against a limit of memory, and overwritten in place, which is five times faster
-    than to replace files: one that is half new belongs to a result without its name yet, and to a
-    step that will be repeated.
+    zarr-python writes and reads the metadata. Chunks are read and written here, without the copies
+    that would count against a memory limit. They are overwritten in place, which is five times
+    faster than replacing files. A chunk that is half new does no harm: the result is not published
+    yet, and the step will be repeated.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,7 +158,7 @@ class ZarrStore:
 
     @classmethod
     def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> ZarrStore:
-        """A new array of zeros, of which no chunk is on the disk yet."""
+        """A new array without chunks."""
         if path.exists():
             raise FileExistsError(f"{path} is there already")
         _zarr().create_array(
@@ -174,7 +191,7 @@ class ZarrStore:
                 height, width = chunk.shape
                 if inside != (slice(0, height), slice(0, width)):
                     raise ValueError("a chunk is written as a whole")
-                chunk = np.zeros(self.chunks, self.dtype)  # behind the edge
+                chunk = np.zeros(self.chunks, self.dtype)  # zeros beyond the edge of the matrix
                 chunk[inside] = block[outside]
             file = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             try:
@@ -189,7 +206,7 @@ class ZarrStore:
     def _chunks(
         self, rows: slice, columns: slice
     ) -> Iterator[tuple[Path, tuple[slice, slice], tuple[slice, slice]]]:
-        """Files of a rectangle, and what of them is it: within the chunk, within the rectangle."""
+        """Files that hold a rectangle; its slices within the chunk, the chunk's within it."""
         for i, *vertical in _cuts(rows, self.chunks[0]):
             for j, *horizontal in _cuts(columns, self.chunks[1]):
                 inside, outside = zip(vertical, horizontal, strict=True)
@@ -208,7 +225,7 @@ class ZarrStore:
 
 
 def _cuts(part: slice, size: int) -> Iterator[tuple[int, slice, slice]]:
-    """The chunks that lines are in: number, the lines within it, and within the part."""
+    """The chunks along one axis of a slice: number, slice in the chunk, slice in `part`."""
     for i in range(part.start // size, -(-part.stop // size)):
         lo, hi = max(part.start, i * size), min(part.stop, (i + 1) * size)
         yield i, slice(lo - i * size, hi - i * size), slice(lo - part.start, hi - part.start)

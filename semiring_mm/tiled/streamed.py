@@ -19,7 +19,7 @@ from ..engine import Scaling
 from ..semirings import Semiring
 from .devices import Device
 from .pipeline import Job, Pair, Pipelines
-from .stores import Store
+from .stores import Readable, Store
 from .timeline import Timeline
 
 __all__ = ["Product", "Streamed"]
@@ -179,9 +179,10 @@ class Product:
     """
 
     def __init__(
-        self, s: Semiring, tile: int, a: Store, b: Store, c: Store, devices: Sequence[Device], *,
-        slots: int, workers: int, first: int = 0, saved: Callable[[int], None] | None = None,
-        tick: Tick | None = None, timeline: Timeline | None = None,
+        self, s: Semiring, tile: int, a: Readable, b: Readable, c: Store,
+        devices: Sequence[Device], *, slots: int, workers: int, first: int = 0,
+        saved: Callable[[int], None] | None = None, tick: Tick | None = None,
+        timeline: Timeline | None = None,
     ) -> None:  # fmt: skip
         self.s, self.stores, self.first, self.saved = s, (a, b, c), first, saved
         (m, k), n = a.shape, b.shape[1]

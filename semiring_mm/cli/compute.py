@@ -1,0 +1,296 @@
+"""From options to a call of the library, and its result."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import itertools
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import semiring_mm as sm
+
+from ..closures.progress import ProgressBar
+from ..storage import atomic_write
+from .graph import GivenGraph
+from .options import Refusal, in_files, in_tiles, is_zarr
+from .text import NumberFormat
+
+__all__ = ["Result", "save", "solve"]
+
+# From here on the result is worked on in its file, so that it need not fit in memory beside the
+# predecessors and the rest.
+_MAPPED_FROM = 1 << 30
+
+_BLOCK = 1 << 20  # bytes of the result that are read at a time: what a cache holds
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished computation."""
+
+    given: GivenGraph
+    values: NDArray[Any]  # (n, n), or an array of Zarr, and so are the predecessors
+    predecessors: NDArray[np.int32] | None
+    zero: float  # the entry of a pair without a path
+    seconds: float
+    mapped: Path | None = None  # where the values are, until the file is renamed
+    stored: bool = False  # whether the values are in their file already
+
+    def path(self, start: int, end: int) -> list[int]:
+        """Nodes of the best path; empty where there is none."""
+        if start == end:
+            return [start]
+        if self.values[start, end] == self.zero:
+            return []
+        assert self.predecessors is not None
+        row = np.asarray(self.predecessors[start])[np.newaxis]
+        return list(sm.reconstruct_path(row, 0, end))
+
+    def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """The values in blocks, each with its first row and column: some rows, or Zarr's chunks."""
+        n = self.values.shape[0]
+        rows = max(1, _BLOCK // (self.values.dtype.itemsize * n))
+        rows, columns = getattr(self.values, "chunks", (rows, n))
+        for i, j in itertools.product(range(0, n, rows), range(0, n, columns)):
+            yield i, j, self.values[i : i + rows, j : j + columns]
+
+
+def solve(args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitStack) -> Result:
+    """Best paths of the graph as the options ask; `stack` removes temporary files at its end."""
+    dtype = _dtype(args, given)
+    _check_disk(args, given.graph.n, dtype)
+    mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
+    stored = in_files(args)
+    wanted = args.predecessors or args.start is not None
+    wanted = bool(wanted or (args.plot and given.graph.coordinates is not None and not stored))
+    show = args.progress or (sys.stderr.isatty() and not args.quiet)
+    bar = ProgressBar(transient=True) if show else None
+    if bar is not None:
+        stack.callback(bar.close)
+    common = {
+        "directed": given.graph.directed, "return_predecessors": wanted, "progress": bar,
+    }  # fmt: skip
+    start = time.perf_counter()
+    try:
+        solved = _call(args, given, dtype, common, out, stack)
+    except sm.NegativeCycleError as error:
+        raise Refusal(_cycle(given, list(error.cycle)), 1) from None
+    seconds = time.perf_counter() - start
+    if bar is not None:
+        bar.close()
+    values, predecessors = solved if wanted else (solved, None)
+    if out is not None and not np.shares_memory(values, out):
+        out[...] = values
+        values = out
+    zero = float(sm.semirings[args.semiring].identities(dtype)[0])
+    stored = stored or bool(args.scheduler)
+    return Result(given, values, predecessors, zero, seconds, mapped, stored)
+
+
+def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
+    """The dtype of the result."""
+    if args.semiring == "lor_land":
+        if args.dtype:
+            raise Refusal("lor_land has results of dtype bool; leave out --dtype")
+        return np.dtype(np.bool_)
+    if given.matrix is not None and in_tiles(args):
+        return given.matrix.dtype
+    return np.dtype(args.dtype or "float64")
+
+
+def _matrix_output(args: argparse.Namespace) -> str | None:
+    """The file for the matrix, where one is asked for."""
+    return None if not args.output or args.output.lower().endswith(".csv") else args.output
+
+
+def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
+    """Refuse results for which there is no room on the disk.
+
+    A mapped file is sparse at first: without room the process would die at a later write.
+    """
+    if args.resume:
+        return  # the library counts what is there of the files already
+    sizes = ((_matrix_output(args), n * n * dtype.itemsize), (args.predecessors, n * n * 4))
+    for name, size in sizes:
+        if name and size > (free := shutil.disk_usage(Path(name).parent).free):
+            raise Refusal(
+                f"{name}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB, and "
+                f"{free / 2**30:,.1f} GiB are free there"
+            )
+
+
+def _mapped_output(
+    args: argparse.Namespace, n: int, dtype: np.dtype[Any], stack: contextlib.ExitStack
+) -> tuple[Path | None, NDArray[Any] | None]:
+    """A temporary file beside the output, mapped, where the result is large."""
+    name = _matrix_output(args)
+    if not name or in_tiles(args) or n * n * dtype.itemsize <= _MAPPED_FROM:
+        return None, None
+    mapped = _part(Path(name))
+    stack.callback(mapped.unlink, missing_ok=True)
+    return mapped, np.lib.format.open_memmap(mapped, mode="w+", dtype=dtype, shape=(n, n))
+
+
+def _call(
+    args: argparse.Namespace, given: GivenGraph, dtype: np.dtype[Any], common: dict[str, Any],
+    out: NDArray[Any] | None, stack: contextlib.ExitStack,
+) -> Any:  # fmt: skip
+    """What the library's function returns."""
+    work: Any = given.graph if given.matrix is None else given.matrix
+    if in_tiles(args):
+        if given.matrix is None and dtype.kind == "f":
+            work = replace(given.graph, weight=given.graph.weight.astype(dtype))
+        common = common | _tiled_arguments(args, stack)
+    else:
+        work, _ = sm.adjacency(
+            work, args.semiring, dtype=dtype, directed=given.graph.directed, out=out
+        )
+        common = common | {"overwrite": True, "device": args.device}
+        if args.semiring == "min_plus":
+            common |= {"method": args.method, "max_hops": args.max_hops}
+    try:
+        if args.scheduler:
+            return _on_workers(args, work, common, stack)
+        if args.semiring == "min_plus":
+            return sm.apsp(work, **common)
+        return sm.closure(work, args.semiring, **common)
+    except OSError as error:  # about the output's files
+        raise Refusal(str(error).replace("resume=True", "--resume")) from None
+
+
+def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Any]:
+    """The options for several devices, and for files, as arguments of the library."""
+    if args.scheduler:
+        state = (_steps_of(args), args.checkpoint) if args.checkpoint else _steps_of(args)
+        return {"checkpoint": state, "resume": args.resume} if _has_steps(args) else {}
+    arguments: dict[str, Any] = {
+        "device": args.device,
+        "devices": args.devices,
+        "memory_limit": args.memory_limit,
+        "checkpoint": args.checkpoint,
+    }
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    if in_files(args):
+        files = _matrices(args)
+        for name in files:
+            stack.callback(_set_aside(Path(name)))
+        arguments["out"] = files[0] if len(files) == 1 else tuple(files)
+        arguments["resume"] = args.resume
+    return arguments
+
+
+def _matrices(args: argparse.Namespace) -> list[str]:
+    """Files for the matrix and the predecessors."""
+    return [name for name in (args.output, args.predecessors) if name and name[-4:] != ".csv"]
+
+
+def _has_steps(args: argparse.Namespace) -> bool:
+    return bool(args.checkpoint or args.resume)
+
+
+def _steps_of(args: argparse.Namespace) -> str:
+    """The folder for the states of a scheduler's workers."""
+    return f"{args.output}.steps"
+
+
+def _set_aside(path: Path) -> Callable[[], None]:
+    """Rename an old result; the callback removes it if there is a new one, else restores it."""
+    aside = path.with_name(f"{path.name}.old")
+    if not path.exists():
+        return lambda: None
+    if aside.exists():
+        raise Refusal(f"{aside}: the old result of an earlier run is there; move it away")
+    path.rename(aside)
+
+    def end() -> None:
+        if path.exists():
+            _remove(aside)
+        else:
+            aside.rename(path)
+
+    return end
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or an array of Zarr."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _on_workers(
+    args: argparse.Namespace, graph: Any, arguments: dict[str, Any], stack: contextlib.ExitStack
+) -> Any:
+    """The results of a scheduler's workers: in the files asked for, or in memory."""
+    dask = importlib.import_module("semiring_mm.dask")
+    client = stack.enter_context(importlib.import_module("distributed").Client(args.scheduler))
+    if args.semiring == "min_plus":
+        solved = dask.apsp(client, graph, **arguments)
+    else:
+        solved = dask.closure(client, graph, args.semiring, **arguments)
+    wanted = arguments["return_predecessors"]
+    files = (args.output, args.predecessors)
+    arrays = [
+        _gather(array, name if name in _matrices(args) else None)
+        for array, name in zip(solved if wanted else (solved,), files, strict=False)
+    ]
+    if _has_steps(args):
+        shutil.rmtree(_steps_of(args))
+    return tuple(arrays) if wanted else arrays[0]
+
+
+def _gather(array: Any, name: str | None) -> Any:
+    """An array of Dask in memory, or in a file."""
+    if not is_zarr(name):
+        result = array.compute()
+        if name:
+            save(name, result)
+        return result
+    assert name
+    part = _part(Path(name))
+    try:
+        array.to_zarr(str(part))
+        _remove(Path(name))
+        part.replace(name)
+    finally:
+        _remove(part)
+    return importlib.import_module("zarr").open_array(name, mode="r")
+
+
+def _cycle(given: GivenGraph, cycle: list[int]) -> str:
+    """The message for a negative cycle."""
+    closed = [*cycle, cycle[0]]
+    weight = sum(given.leg(u, v) for u, v in itertools.pairwise(closed))
+    names = [given.label(node) for node in closed]
+    if len(names) > 14:
+        names[7:-7] = ["..."]
+    shown = NumberFormat([weight], given.graph.unit)(weight)
+    return f"negative cycle of weight {shown}: {' → '.join(names)}"
+
+
+def _part(target: Path) -> Path:
+    """A temporary path beside the target, to be renamed when it is whole."""
+    return target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
+
+
+def save(target: str, array: NDArray[Any] | None, mapped: Path | None = None) -> None:
+    """Write an array to a `.npy` file, or rename the file that it is mapped from."""
+    assert array is not None
+    if mapped is not None and isinstance(array, np.memmap):
+        array.flush()
+        mapped.replace(target)
+        return
+    with atomic_write(target) as part:
+        np.save(part, array)

@@ -1,0 +1,260 @@
+"""The options of ``semiring-mm apsp``, and what they exclude."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from ..files import FORMATS
+from ..tiled.sizes import parse_size
+
+__all__ = [
+    "KINDS", "Kind", "Parser", "Refusal", "add_options", "check_outputs", "check_tiles", "in_files",
+    "in_tiles", "is_zarr",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The words and the arithmetic for the paths of one semiring."""
+
+    path: str  # the best path
+    value: str  # what it is worth
+    worst: str  # the largest distance, the smallest width, ...
+    join: Callable[[float, float], float]  # ⊗, on two legs
+    better: Callable[..., float]  # ⊕
+    unit: bool = True  # whether its values have the unit of the weights
+
+
+KINDS = {
+    "min_plus": Kind("shortest", "distance", "diameter", operator.add, min),
+    "max_min": Kind("widest", "width", "narrowest", min, max),
+    "min_max": Kind("minimax", "largest leg", "worst", max, min),
+    "max_times": Kind("most reliable", "reliability", "least", operator.mul, max, False),
+    "min_times": Kind("least product", "product", "largest", operator.mul, min, False),
+    "max_plus": Kind("longest", "length", "least", operator.add, max),
+    "lor_land": Kind("any", "reachability", "", min, max, False),
+}
+
+
+class Refusal(Exception):
+    """An error message for the user, and the exit code."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are a :class:`Refusal`."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(f"{message} (see: {self.prog} --help)")
+
+
+def add_options(apsp: Parser) -> None:
+    """Add what ``semiring-mm apsp`` takes."""
+    kinds = {True: "", False: ""}
+    for extension, form in FORMATS.items():
+        kinds[form.packed] += f"{', ' if kinds[form.packed] else ''}{extension}"
+    apsp.add_argument(
+        "graph", metavar="GRAPH", help=f"{kinds[True]} (each also .gz), {kinds[False]}"
+    )
+    read = apsp.add_argument_group("the graph")
+    read.add_argument("--nodes", metavar="FILE", help="table of nodes: order, names, coordinates")
+    read.add_argument("--weight", metavar="COLUMN", help="column or attribute with the weights")
+    way = read.add_mutually_exclusive_group()
+    way.add_argument("--directed", action="store_true", default=None, help="edges lead one way")
+    way.add_argument(
+        "--undirected", dest="directed", action="store_false", help="edges lead both ways"
+    )
+
+    work = apsp.add_argument_group("the computation")
+    work.add_argument(
+        "--semiring",
+        choices=KINDS,
+        default="min_plus",
+        metavar="NAME",
+        help="what a best path is: "
+        + ", ".join(
+            f"{name} ({kind.path}{', the default' if name == 'min_plus' else ''})"
+            for name, kind in KINDS.items()
+        ),
+    )
+    work.add_argument("--dtype", choices=("float64", "float32"), help="default float64")
+    methods = ("auto", "floyd_warshall", "sparse", "squaring")
+    work.add_argument("--method", choices=methods, default="auto")
+    work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
+    where = work.add_mutually_exclusive_group()
+    where.add_argument(
+        "--device", help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one"
+    )
+    where.add_argument(
+        "--devices", type=_devices, metavar="LIST", help="GPUs that share the work: all, or 0,1"
+    )
+    where.add_argument(
+        "--scheduler",
+        type=_address,
+        metavar="ADDRESS",
+        help="workers of Dask share the work: the scheduler's address, such as tcp://HOST:8786",
+    )
+    work.add_argument("--threads", type=_positive, metavar="N", help="default all cores")
+    work.add_argument(
+        "--memory-limit",
+        type=_size,
+        metavar="SIZE",
+        help="memory to work in, such as 16GB; the matrix stays in the file of --output",
+    )
+    work.add_argument(
+        "--checkpoint",
+        type=_positive,
+        metavar="STEPS",
+        help="steps between the states in that file from which --resume can go on; default 1",
+    )
+    work.add_argument(
+        "--resume", action="store_true", help="go on from the last such state of the same work"
+    )
+
+    out = apsp.add_argument_group("the output")
+    out.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="D.npy or D.zarr: the matrix, in the file's node order; D.zarr is worked on in the "
+        "file. D.csv: the pairs of --pairs",
+    )
+    out.add_argument(
+        "--predecessors", metavar="FILE", help="P.npy or P.zarr: int32, -9999 for none"
+    )
+    out.add_argument(
+        "--pairs", metavar="PAIRS", help="a CSV file of pairs of nodes, or 'A,B;C,D'; prints CSV"
+    )
+    out.add_argument("--from", dest="start", metavar="A", help="print the best path from A ...")
+    out.add_argument("--to", dest="end", metavar="B", help="... to B, leg by leg")
+    out.add_argument("--summary", action="store_true", help="size, reach, diameter, average, time")
+    out.add_argument("--plot", metavar="FILE", help="network with the path, histogram and matrix")
+    out.add_argument("--force", action="store_true", help="overwrite existing output")
+    noise = out.add_mutually_exclusive_group()
+    noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
+    noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
+
+
+def _positive(word: str) -> int:
+    value = int(word) if word.isascii() and word.isdigit() else 0
+    if not value:
+        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {word!r}")
+    return value
+
+
+def _size(word: str) -> int:
+    try:
+        return parse_size(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _devices(word: str) -> str | list[int]:
+    if word == "all":
+        return word
+    numbers = word.split(",")
+    if not all(x.isascii() and x.isdigit() for x in numbers) or len({*numbers}) < len(numbers):
+        raise argparse.ArgumentTypeError(f"expected all, or GPUs such as 0,1, got {word!r}")
+    return [int(x) for x in numbers]
+
+
+def _address(word: str) -> str:
+    if not re.fullmatch(r"[a-z]+://\S+", word):
+        raise argparse.ArgumentTypeError(
+            f"expected a scheduler's address such as tcp://HOST:8786, got {word!r}"
+        )
+    return word
+
+
+def is_zarr(name: str | None) -> bool:
+    """Whether a name is that of an array of Zarr."""
+    return bool(name and name.lower().endswith(".zarr"))
+
+
+def in_files(args: argparse.Namespace) -> bool:
+    """Whether the work is done in the output's files, which need not fit in memory."""
+    limited = args.memory_limit or args.checkpoint or args.resume
+    return bool(limited or is_zarr(args.output) or is_zarr(args.predecessors))
+
+
+def in_tiles(args: argparse.Namespace) -> bool:
+    """Whether the matrix is worked on in tiles: by several devices, or in files."""
+    return bool(args.devices or args.scheduler or in_files(args))
+
+
+def check_tiles(args: argparse.Namespace) -> None:
+    """Refuse options that several devices, a scheduler, or files exclude."""
+    if in_tiles(args) and (args.max_hops or args.method not in ("auto", "floyd_warshall")):
+        raise Refusal(
+            "--max-hops and --method are for one device and a matrix in memory; several devices, "
+            "and files, take --method floyd_warshall"
+        )
+    if args.scheduler:
+        for option in ("threads", "memory_limit"):
+            if getattr(args, option):
+                name = option.replace("_", "-")
+                raise Refusal(
+                    f"--{name} is for this machine; workers of a scheduler have their own: "
+                    f"dask worker {'--nthreads' if name == 'threads' else '--memory-limit'}"
+                )
+        if importlib.util.find_spec("distributed") is None:
+            raise Refusal('--scheduler needs Dask; write: pip install "semiring-mm[distributed]"')
+    if not in_files(args):
+        return
+    if not args.output or args.output.lower().endswith(".csv"):
+        raise Refusal(
+            "--memory-limit, --checkpoint, --resume and .zarr work in the output's file: add "
+            "--output D.zarr (or D.npy)"
+        )
+    if args.start is not None and not args.predecessors:
+        raise Refusal("--from with a matrix in a file needs --predecessors P.zarr (or P.npy)")
+    if args.plot and is_zarr(args.output):
+        raise Refusal("--plot draws from a .npy file: write --output D.npy")
+    if (is_zarr(args.output) or is_zarr(args.predecessors)) and (
+        importlib.util.find_spec("zarr") is None
+    ):
+        raise Refusal('.zarr needs Zarr; write: pip install "semiring-mm[zarr]", or use .npy')
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse before any work what would fail after it."""
+    suffixes = {
+        "--output": (args.output, (".npy", ".zarr", ".csv")),
+        "--predecessors": (args.predecessors, (".npy", ".zarr")),
+        "--plot": (args.plot, (".png", ".pdf", ".svg", ".jpg", ".webp")),
+    }
+    if args.output and args.output.lower().endswith(".csv") and args.pairs is None:
+        raise Refusal("a CSV file takes the pairs of --pairs; for all pairs write --output D.npy")
+    taken = [Path(name).resolve() for name in (args.graph, args.nodes, args.pairs) if name]
+    for option, (name, accepted) in suffixes.items():
+        if name is None:
+            continue
+        path = Path(name)
+        if path.suffix.lower() not in accepted:
+            raise Refusal(f"{option} {name}: expected a name in {', '.join(accepted)}")
+        if not path.parent.is_dir():
+            raise Refusal(f"{option} {name}: there is no directory {path.parent}")
+        if path.resolve() in taken:
+            raise Refusal(f"{option} {name}: the name is already given to another file here")
+        taken.append(path.resolve())
+        if path.is_dir() and not (is_zarr(name) and _is_array(path)):
+            raise Refusal(f"{option} {name}: that is a directory")
+        if path.exists() and not args.force:
+            raise Refusal(f"{option} {name}: the file exists; --force overwrites it")
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        raise Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
+
+
+def _is_array(folder: Path) -> bool:
+    """Whether a folder is an array of Zarr, which may be overwritten as a file may."""
+    return (folder / "zarr.json").is_file() or (folder / ".zarray").is_file()

@@ -1,0 +1,93 @@
+"""The executor in one engine's memory: an elimination in place, and what other algorithms share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .paths import NO_PREDECESSOR
+from .progress import reporter
+from .solve import Problem
+from .sources import ArraySource, best_edges
+from .trees import Edges, repair_trees
+
+__all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
+
+Array = Any  # of the engine's library
+
+
+def begin(problem: Problem) -> Array:
+    """The matrix in the type to compute in, to be overwritten, with one on its diagonal."""
+    source = source_of(problem)
+    d, whole = source.take(problem.weights, trees=problem.predecessors), slice(0, source.n)
+    problem.steps.join_one(source.engine.xp, d, whole, whole)
+    return d
+
+
+def first_predecessors(problem: Problem, d: Array, nodes: Array | None = None) -> Array:
+    """Predecessors on single edges, for the rows of some nodes, or of all."""
+    xp = source_of(problem).engine.xp
+    starts = xp.arange(problem.source.n) if nodes is None else nodes
+    p = problem.steps.first(xp, d, starts.astype(np.int32))
+    p[xp.arange(len(starts)), starts] = NO_PREDECESSOR
+    return p
+
+
+def close(problem: Problem) -> tuple[Array, Array | None]:
+    """The closure, in the memory of the source where types allow, and its predecessors."""
+    source = source_of(problem)
+    tick = reporter(problem.progress, problem.pairs)
+    d = begin(problem)
+    p = first_predecessors(problem, d) if problem.predecessors else None
+    problem.steps.close(source.engine, d, p, 0, tick)
+    if tick is not None:
+        tick(math.inf)
+    if p is not None:
+        repair(problem, d, p)
+    return d, p
+
+
+def repair(problem: Problem, d: Array, p: Array) -> None:
+    """Make every row of the predecessors of a closure a tree, in place."""
+    source = source_of(problem)
+    to_host, n = source.engine.to_host, source.n
+
+    def edges() -> Edges:
+        if source.original is not None:
+            return best_edges(source, lambda rows: to_host(d[rows]))
+        # No cycle can be better than none: an edge that is a best path is that to the last bit,
+        # and keeps its start as predecessor.
+        row, col = np.nonzero(to_host(p) == np.arange(n)[:, np.newaxis])
+        return Edges.by_end(n, row, col, to_host(d)[row, col])
+
+    repair_trees(source.engine, source.s, d, p, edges)
+
+
+def finish(problem: Problem, d: Array, rows: Array | None, into: Array) -> Array:
+    """Restore what was computed: all of it `into` an array, or a new array of some rows.
+
+    `rows` are the nodes whose rows `d` has; None: all.
+    """
+    source = source_of(problem)
+    n, tile, whole = source.n, source.engine.TILE, slice(0, source.n)
+    if source.potentials is None:
+        if d is not into:
+            d = problem.restore(d, whole if rows is None else rows, whole)
+    else:  # a strip at a time, in place
+        nodes = source.engine.xp.arange(n) if rows is None else rows
+        for i in range(0, len(nodes), tile):
+            part = slice(i, i + tile)
+            d[part] = problem.restore(d[part], nodes[part], whole)
+    if rows is not None or d is into:
+        return d
+    into[...] = d
+    return into
+
+
+def source_of(problem: Problem) -> ArraySource:
+    """The source of a problem whose matrix is in memory."""
+    source = problem.source
+    assert isinstance(source, ArraySource)
+    return source

@@ -1,0 +1,238 @@
+"""Where and how a graph's paths are found: one pure function of numbers."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..arrays import gpu_engine, gpu_has
+from ..cpu import threads
+
+__all__ = [
+    "DENSE",
+    "GPU_FROM",
+    "SEARCH",
+    "SPARSE_FROM",
+    "Choice",
+    "Machine",
+    "Request",
+    "choose",
+    "dense_pairs",
+]  # fmt: skip
+
+#: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
+#: it costs to move and to launch some hundred kernels is small beside the work on few cores.
+GPU_FROM = 2048
+#: Nodes from which, and edges a node up to which, other than dense methods are tried.
+SPARSE_FROM, DENSE = 500, 16
+#: Pairs of a dense elimination in float64 that one thread does in the time that SciPy's Dijkstra
+#: takes for an edge, or for a step in its queue: 14 ns and 14 pairs per ns.
+SEARCH = 200.0
+#: Time of a pair beside one in float64: with predecessors, and in types of at most four bytes.
+_PREDECESSORS, _NARROW = 1.6, 0.5
+
+
+def dense_pairs(n: int, edges: int, method: str, sources: int | None) -> float:
+    """The pairs of a dense method, which sparse elimination must not exceed; 0: not to be tried."""
+    if method == "sparse":
+        return math.inf
+    if n < SPARSE_FROM or edges > DENSE * n:
+        return 0.0
+    return float(n) ** 2 * (n if sources is None else min(n, 128 + 32 * sources))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, of which graph.
+
+    Attributes
+    ----------
+    semiring : str
+        Its name.
+    n, itemsize : int
+        Nodes, and bytes of an entry of the matrix.
+    edges : int, optional
+        None: more than a sparse method is tried for, or not known.
+    method : {"auto", "floyd_warshall", "squaring", "sparse"}
+    predecessors : bool
+    sources : int, optional
+        How many; None: all nodes.
+    hops : bool
+        Whether paths are limited to some edges.
+    overwrite : bool
+    undirected : bool
+        Whether it is known that each edge leads both ways.
+    device : str, optional
+        "cpu", or a CUDA device, for a graph on the host.
+    host : bool
+        Whether the graph is one, not a batch, and on the host.
+    tiles : bool
+        Whether work over tiles is asked for.
+    """
+
+    semiring: str
+    n: int
+    itemsize: int
+    edges: int | None = None
+    method: str = "auto"
+    predecessors: bool = False
+    sources: int | None = None
+    hops: bool = False
+    overwrite: bool = False
+    undirected: bool = False
+    device: str | None = None
+    host: bool = True
+    tiles: bool = False
+
+    def refused_by_tiles(self) -> list[str]:
+        """The arguments for which there is no method over tiles."""
+        given = {
+            "sources": self.sources is not None, "max_hops": self.hops,
+            "overwrite": self.overwrite,
+            f"method={self.method!r}": self.method not in ("auto", "floyd_warshall"),
+        }  # fmt: skip
+        return [name for name, there in given.items() if there]
+
+    @functools.cached_property
+    def sparse(self) -> float:
+        """Pairs above which a sparse elimination is refused; 0: it is not tried."""
+        if self.semiring != "min_plus" or self.hops or self.method not in ("auto", "sparse"):
+            return 0.0
+        edges = self.n**2 if self.edges is None else self.edges
+        return dense_pairs(self.n, edges, self.method, self.sources)
+
+    @functools.cached_property
+    def may_use_gpu(self) -> bool:
+        """Whether it matters what a CUDA device has free."""
+        if not self.host or self.n < GPU_FROM or self.device == "cpu":
+            return False
+        if self.device is not None:
+            return True
+        return not (self.tiles or self.sparse or self.sources is not None)
+
+    @property
+    def countable(self) -> bool:
+        """Whether the number of edges in a matrix decides."""
+        few = self.n >= SPARSE_FROM and self.semiring == "min_plus" and not self.hops
+        return few and self.method == "auto" and self.edges is None
+
+    def counted(self, matrix: Any, zero: Any) -> Request:
+        """The same, with the edges of its matrix on the host if they are few."""
+        if matrix.dtype.kind not in "iuf":
+            return self
+        return replace(self, edges=count_edges(matrix, zero, DENSE * self.n))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to compute with.
+
+    Attributes
+    ----------
+    gpu : int, optional
+        Bytes free on the CUDA device that is asked for, or else the current one; None: no device.
+    threads : int
+    scipy : bool
+        Whether SciPy is installed.
+    """
+
+    gpu: int | None = None
+    threads: int = 1
+    scipy: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a graph's paths are found.
+
+    Attributes
+    ----------
+    device : str, optional
+        As it was asked for, or "cuda".
+    tiles : bool
+        Over tiles, none of what follows applies.
+    method : {"hops", "sources", "squaring", "elimination"}
+        On the dense matrix.
+    sparse : float
+        Pairs of a dense method above which a sparse elimination is refused; 0: it is not tried.
+    search : bool
+        Whether a search from each source follows where that is refused and no weight is negative.
+    """
+
+    device: str | None
+    tiles: bool
+    method: str
+    sparse: float = 0.0
+    search: bool = False
+
+
+def choose(asked: Request, machine: Machine) -> Choice:
+    """The fastest way to do what is asked for on a machine."""
+    n, sparse = asked.n, asked.sparse
+    # the result, the graph as it was given, and half of it for products in place
+    needed = n * n * (5 * asked.itemsize // 2 + 6 * asked.predecessors)
+    device, tiles, tiles_can = asked.device, asked.tiles, not asked.refused_by_tiles()
+    if asked.may_use_gpu and machine.gpu is not None:
+        exceeds = needed > machine.gpu
+        if device is None and (tiles_can or not exceeds):
+            device = "cuda"
+        tiles = tiles or (device is not None and tiles_can and exceeds)
+    method = (
+        "hops" if asked.hops else "sources" if asked.sources is not None
+        else "squaring" if asked.method == "squaring" else "elimination"
+    )  # fmt: skip
+    if asked.hops and asked.sources is not None:
+        method = "sources"
+    if tiles or device not in (None, "cpu"):
+        return Choice(device, tiles, method)
+    search = False
+    if 0 < sparse < math.inf and machine.scipy and asked.edges is not None:
+        dense = sparse / 2 if asked.undirected and not asked.predecessors else sparse
+        if asked.predecessors:
+            dense *= _PREDECESSORS
+        elif asked.itemsize <= 4:
+            dense *= _NARROW
+        count = n if asked.sources is None else asked.sources
+        each = (1 + asked.undirected) * asked.edges + n * math.log2(n)
+        searches = machine.threads * SEARCH * count * each
+        search = searches < dense
+        sparse = min(sparse, searches) if search else sparse
+    return Choice(device, tiles, method, sparse, search)
+
+
+# --- what a request and a machine are made of ---------------------------------------------------
+
+
+def count_edges(matrix: Any, zero: Any, most: int) -> int | None:
+    """Entries of a square matrix on the host that are not `zero`, its diagonal left out.
+
+    None: there are more than `most`. Not many rows more are read than it takes to see that.
+    """
+    count, lines, n = 0, 64, len(matrix)
+    most += n  # on the diagonal
+    for i in range(0, n, lines):
+        count += int(np.count_nonzero(matrix[i : i + lines] != zero))
+        if count > most:
+            return None
+    return count - int(np.count_nonzero(matrix.diagonal() != zero))
+
+
+def machine_for(asked: Request) -> Machine:
+    """What of this machine matters for a request."""
+    gpu = None
+    if asked.may_use_gpu and gpu_has(0):
+        number, engine = (asked.device or "").partition(":")[2], gpu_engine()
+        with engine.on(int(number) if number else -1):
+            gpu = engine.free_memory() or 1 << 62
+    scipy = 0 < asked.sparse < math.inf and _scipy()
+    return Machine(gpu, threads.get_num_threads(), scipy)
+
+
+@functools.cache
+def _scipy() -> bool:
+    return importlib.util.find_spec("scipy") is not None

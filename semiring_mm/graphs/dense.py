@@ -1,0 +1,346 @@
+"""Paths of graphs whose whole matrix is in one engine's memory: elimination, products, batches."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import check_memory
+from ..blas import multiply
+from ..closures import memory
+from ..closures.progress import Progress, reporter
+from ..closures.solve import Problem
+from ..closures.sources import ArraySource
+from ..closures.steps import Improves
+from ..closures.trees import Edges, cyclic_rows, repair_trees
+from ..closures.weights import edges_of, improved
+from ..cpu import threads
+from .choice import Choice, Machine, Request, choose, machine_for
+from .contraction import solve as contract
+from .dijkstra import search, searchable
+
+__all__ = ["Dense"]
+
+Array = Any  # of the engine's library
+Index = NDArray[np.int64]
+Solved = tuple[Array, Array | None]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """What is asked of a dense matrix, or of each of a stack of them.
+
+    Attributes
+    ----------
+    request : Request
+    directed : bool, optional
+    sources : (k,) int64, optional
+    hops : int, optional
+        The most edges of a path.
+    labels : sequence, optional
+        Names of the nodes, for messages.
+    progress : bool or callable, optional
+    """
+
+    request: Request
+    directed: bool | None = None
+    sources: Index | None = None
+    hops: int | None = None
+    labels: Sequence[Any] | None = None
+    progress: Progress = None
+
+    def problem(self, source: ArraySource, method: str = "elimination") -> Problem:
+        """The problem; only an elimination gains by symmetry, which is not looked for else."""
+        directed = self.directed if method == "elimination" else True
+        return Problem.of(source, directed, self.request.predecessors, self.labels, self.progress)
+
+    def solve(self, source: ArraySource, choice: Choice) -> Solved:
+        """Distances, in the memory of the source unless of some rows only, and predecessors."""
+        n, engine, rows = source.n, source.engine, None
+        problem = self.problem(source, choice.method)
+        extra = 4 * self.request.predecessors if self.sources is None else 0
+        if choice.method == "squaring":
+            extra += 2 * source.dtype.itemsize
+        check_memory(extra * n * n, f"the work beside the {n} x {n} matrix", engine)
+        if self.sources is not None:
+            rows = engine.from_host(self.sources)
+
+        def run(given: Problem) -> Solved:
+            problem = given.in_numbers()
+            d, p = self._work(problem, choice)
+            return memory.finish(problem, d, rows, memory.source_of(given).array), p
+
+        return problem.solve(run)
+
+    def _work(self, problem: Problem, choice: Choice) -> Solved:
+        if choice.sparse:
+            solved = _sparse(problem, self.sources, choice)
+            if solved is not None:
+                return solved
+        if choice.method == "sources":
+            assert self.sources is not None
+            return _from_sources(problem, self.sources, self.hops)
+        if choice.method == "hops":
+            assert self.hops is not None
+            return _power(problem, self.hops), None
+        if choice.method == "squaring":
+            return _squaring(problem)
+        return memory.close(problem)
+
+    def each(self, source: ArraySource, choice: Choice) -> Solved:
+        """One matrix of a stack, as if it were the only one; `choice` is that of small ones."""
+        request = self.request
+        if source.engine.SPARSE and request.countable:
+            request = request.counted(source.array, source.s.identities(source.dtype)[0])
+            choice = choose(request, machine_for(request))
+        return self.solve(source, choice)
+
+    def stack(self, source: ArraySource) -> Solved:
+        """Every matrix of a stack, in its memory; small ones are spread over the threads."""
+        engine, d = source.engine, source.array
+        count, n = d.shape[:2]
+        tick = reporter(self.progress, float(count))
+        p = engine.xp.empty(d.shape, np.int32) if self.request.predecessors else None
+        alone, choice = replace(self, progress=None), choose(self.request, Machine())
+
+        def some(first: int, last: int) -> None:
+            for i in range(first, last):
+                part = ArraySource(engine, source.s, d[i], undirected=source.undirected)
+                _, tree = alone.each(part, choice)
+                if p is not None:
+                    p[i] = tree
+
+        if n > 4 * engine.BASE or not engine.SPARSE:
+            for i in range(count):
+                some(i, i + 1)
+                if tick is not None:
+                    tick(float(i + 1))
+        elif count:
+            parts = min(count, 8 * threads.get_num_threads())
+            cuts = np.linspace(0, count, parts + 1).astype(int).tolist()
+            threads.run(
+                [functools.partial(some, *x) for x in itertools.pairwise(cuts)],
+                None if tick is None else (lambda k: tick(float(cuts[k]))),
+            )
+        return d, p
+
+    def at_once(self, source: ArraySource) -> Solved | None:
+        """Every matrix of a stack in one launch, or None where the engine has no such way.
+
+        A source that has its array as its original keeps it, and the result is a new array.
+        """
+        engine, xp, s, d = source.engine, source.engine.xp, source.s, source.array
+        problem = self.problem(source, "stack")
+        if problem.predecessors and d.dtype.kind == "b":
+            return None
+        keep = source.original is not None
+        p = xp.empty(d.shape, np.int32) if problem.predecessors else None
+        closed = xp.empty(d.shape, d.dtype) if keep else d
+        early = keep and d.dtype.kind not in "biu"  # the device computes while the host reads facts
+        if early and not engine.closure_batch(s, d, None, closed, p):
+            return None
+        weights = problem.weights
+        wide = source.take(weights, trees=problem.predecessors)
+        if wide is not d:
+            closed = wide
+        if not early and not engine.closure_batch(s, wide, weights.known(), closed, p):
+            return None
+        for i in _wrong(problem, closed, p):
+            if source.original is None:  # there is no cycle to name
+                diagonal = engine.to_host(closed[i].diagonal())
+                improved(s, source.n, 0, diagonal, None, None)
+            part = ArraySource(engine, s, source.original[i].copy())
+            found, tree = replace(self, progress=None).each(part, choose(self.request, Machine()))
+            closed[i] = weights.widen(found)
+            if p is not None:
+                p[i] = tree
+        if wide is not d:
+            closed = weights.narrow(closed)
+            if not keep:
+                d[...] = closed
+                closed = d
+        return closed, p
+
+
+def _wrong(problem: Problem, closed: Array, p: Array | None) -> list[int]:
+    """The matrices of a stack in which a cycle improved itself, or rounding closed one in a tree.
+
+    One k after the other with strict improvements gives trees, but for rounding.
+    """
+    if not problem.steps.look:
+        return []
+    engine, s = memory.source_of(problem).engine, problem.source.s
+    diagonals = engine.xp.diagonal(closed, 0, -2, -1)
+    wrong = engine.to_host((diagonals != s.identities(closed.dtype)[1]).any(1))
+    if p is not None:
+        count, n = closed.shape[:2]
+        flat, roots = (count * n, n), np.tile(np.arange(n), count)
+        for rows, _ in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
+            wrong[rows // n] = True
+    found: list[int] = np.flatnonzero(wrong).tolist()
+    return found
+
+
+# --- algorithms on a matrix that they may overwrite ---------------------------------------------
+
+
+def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | None:
+    """By sparse elimination or by searches; None where both are refused."""
+    source, n = memory.source_of(problem), problem.source.n
+    d = memory.begin(problem)
+    zero, one = source.s.identities(d.dtype)
+    there = d != zero
+    np.fill_diagonal(there, d.diagonal() != one)
+    row, col = np.nonzero(there)
+    del there
+    small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
+    weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
+    whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
+    graph: dict[str, Any] = {
+        "sources": rows,
+        "out": d if whole else None,
+        "progress": problem.progress,
+    }
+    solved = contract(
+        n, row, col, weight, trees=problem.predecessors, pairs=choice.sparse,
+        labels=problem.labels, **graph,
+    )  # fmt: skip
+    if solved is None and choice.search and searchable(weight, n):
+        solved = search(n, row, col, weight, predecessors=problem.predecessors, **graph)
+    if solved is None or whole:
+        return solved
+    distances, p = solved
+    narrow = distances.astype(d.dtype)
+    narrow[distances == source.s.identities(distances.dtype)[0]] = zero
+    if rows is not None:
+        return narrow, p
+    d[...] = narrow
+    return d, p
+
+
+def _squaring(problem: Problem) -> Solved:
+    """Repeated squaring, until nothing changes."""
+    source, steps = memory.source_of(problem), problem.steps
+    engine, n = source.engine, source.n
+    first = memory.begin(problem)
+    p = memory.first_predecessors(problem, first) if problem.predecessors else None
+    rounds = max(1, math.ceil(math.log2(max(n - 1, 1))) + 1)
+    tick = reporter(problem.progress, rounds * float(n) ** 3)
+    d = first
+    for step in range(rounds):
+        following = d.copy()
+        marks = None if p is None else p.copy()
+        before = step * float(n) ** 3
+        engine.product(
+            source.s, d, d, following, JOIN, known=steps.known, arg=marks, gather=p,
+            on_done=None if tick is None else functools.partial(_add, tick, before, float(n) ** 3),
+        )  # fmt: skip
+        _check(problem, 0, following.diagonal())
+        same = bool(engine.xp.array_equal(following, d))
+        d, p = following, marks
+        if same:
+            break
+    if tick is not None:
+        tick(math.inf)
+    first[...] = d
+    if p is not None:
+        memory.repair(problem, first, p)
+    return first, p
+
+
+def _power(problem: Problem, limit: int) -> Array:
+    """Distances over at most `limit` edges: a power of the matrix with one on its diagonal."""
+    source = memory.source_of(problem)
+    engine, xp = source.engine, source.engine.xp
+    d = memory.begin(problem)
+    zero, one = source.s.identities(d.dtype)
+    result: Array | None = None
+    square, times = d, functools.partial(multiply, engine, source.s)
+    tick = reporter(problem.progress, float(max(1, limit.bit_length() + limit.bit_count() - 1)))
+    done = 0
+    if limit == 0:
+        result = xp.full_like(d, zero)
+        xp.fill_diagonal(result, one)
+    while limit:
+        if limit & 1:
+            result = square.copy() if result is None else times(result, square)
+            done += 1
+        limit >>= 1
+        if limit:
+            square = times(square, square)
+            done += 1
+        if tick is not None:
+            tick(float(done))
+    assert result is not None
+    _check(problem, 0, result.diagonal())
+    d[...] = result
+    return d
+
+
+def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
+    """Paths from some nodes: rounds of Bellman and Ford for all of them at once.
+
+    After as many rounds as the elimination of the whole matrix would cost, that is done instead;
+    so the work is at most twice the cheaper of the two.
+    """
+    source, steps = memory.source_of(problem), problem.steps
+    engine, xp, n = source.engine, source.engine.xp, source.n
+    d = memory.begin(problem)
+    zero, one = source.s.identities(d.dtype)
+    index = engine.from_host(rows)
+    own = (xp.arange(len(rows)), index)
+    x, p = d[index], None
+    if limit == 0:
+        x[...] = zero
+        x[own] = one
+        return x, None
+    if problem.predecessors:
+        p = memory.first_predecessors(problem, x, index)
+    worth = limit - 1 if limit is not None else max(4, n // max(1, len(rows)))
+    tick = reporter(problem.progress, float(max(1, worth)))
+    for step in range(worth):
+        following = x.copy()
+        arg = None if p is None else p.copy()
+        engine.product(source.s, x, d, following, JOIN, known=steps.known, arg=arg)
+        if steps.look and not (following[own] == one).all():
+            at = int(xp.flatnonzero(following[own] != one)[0])
+            _check(problem, int(rows[at]), following[own][at : at + 1])
+        same = bool(xp.array_equal(following, x))
+        x, p = following, arg
+        if tick is not None:
+            tick(float(step + 1))
+        if same:
+            break
+    else:
+        if limit is None:
+            whole, trees = memory.close(replace(problem, progress=None))
+            return whole[index], None if trees is None else trees[index]
+    if p is not None:
+        repair_trees(engine, source.s, x, p, functools.partial(_edges, problem, d), rows)
+    return x, p
+
+
+def _edges(problem: Problem, d: Array) -> Edges:
+    """The edges of the matrix of a graph that has one on its diagonal."""
+    weights, n = memory.source_of(problem).engine.to_host(d), problem.source.n
+    row, col = edges_of(problem.source.s, weights)[:2]
+    row, col = row[row != col], col[row != col]
+    return Edges.by_end(n, row, col, weights[row, col])
+
+
+def _check(problem: Problem, first: int, diagonal: Array) -> None:
+    """Raise Improves if an entry of the diagonal, from node `first` on, is better than one."""
+    one = problem.source.s.identities(diagonal.dtype)[1]
+    if problem.steps.look and not (diagonal == one).all():
+        raise Improves(first, memory.source_of(problem).engine.to_host(diagonal))
+
+
+def _add(tick: Callable[[float], None], before: float, pairs: float, part: float) -> None:
+    tick(before + part * pairs)
