@@ -27,13 +27,12 @@ from ..plan import (
     scalar_bits,
 )  # fmt: skip
 from ..semirings import Semiring
-from . import threads, vmath
+from . import product, threads, vmath
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .facts import facts
 from .ir import I64, PTR, Function, Type, Value, Var
 from .memory import workspace
-from .product import blas_serves
 from .product_code import PARAMS, params_of
 from .views import HEAD, ArrayView, array_function
 
@@ -53,7 +52,7 @@ def gemv(
     scale_x: bool = False,
 ) -> None:  # fmt: skip
     """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); see :meth:`semiring_mm.engine.Engine.gemv`."""
-    if scaling == PLAIN and blas_serves(semiring, a, x, y):
+    if scaling == PLAIN and product.blas_serves(semiring, a, x, y):
         with np.errstate(all="ignore"):
             np.matmul(a, x, out=y)
         return

@@ -22,6 +22,7 @@ from ..closures.steps import Improves
 from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
+from ..engine import JOIN
 from .choice import Choice, Machine, Request, choose, machine_for
 from .contraction import solve as contract
 from .dijkstra import search, searchable
