@@ -119,7 +119,7 @@ def gradient(shortest, weights, trips):
 
 
 def timed(call, runs=1):
-    """What a call returns, and its seconds: of several runs the best, since the first compiles."""
+    """Return a call's result and its best time of several runs; the first run compiles."""
     seconds = []
     for _ in range(runs):
         begin = time.perf_counter()

@@ -92,7 +92,7 @@ print(f"{n:,} crossings, {len(graph.row):,} streets")
 
 
 def timed(call, runs=1):
-    """What a call returns, and its seconds: of several runs the best, since the first compiles."""
+    """Return a call's result and its best time of several runs; the first run compiles."""
     seconds = []
     for _ in range(runs):
         result = None  # frees the one before

@@ -19,7 +19,7 @@ _THREADS = """SEMIRING_MM_NUM_THREADS OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_N
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code."""
+    """Run the command line; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = _parser().parse_args(arguments)
     if args.what == "readme":
@@ -184,7 +184,7 @@ def _run(
 
 
 class Ceilings:
-    """The ceilings that the lines ask for, measured when first asked and again at the end."""
+    """The ceilings of the lines, each measured on first use and again at the end."""
 
     def __init__(self, source: Any, *, quick: bool) -> None:
         self._source = source
@@ -201,7 +201,7 @@ class Ceilings:
         return max(best(samples)[1] for samples in runs)
 
     def again(self) -> None:
-        """Measure each once more: a drift of the machine shows as a difference."""
+        """Measure each ceiling again: a difference shows drift of the machine."""
         for (name, threads), runs in self._samples.items():
             runs.append(self._source.measure(name, threads, **self._how))
 

@@ -1,4 +1,4 @@
-"""The table of what is measured. A case is a name, its sizes, and how to set a line of it up."""
+"""The table of measured cases: a name, sizes, and a function that builds a line."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Case:
 
 
 def rival(name: str, module: str, make: Callable[[Any], Callable[[], Any]], work: float = 0) -> Any:
-    """A contender of another library, or a word that it is absent."""
+    """Return a contender of another library, or a note that it is not installed."""
     try:
         found = importlib.import_module(module)
     except ImportError:
@@ -91,7 +91,7 @@ def rival(name: str, module: str, make: Callable[[Any], Callable[[], Any]], work
 
 
 def random_matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, kind: str) -> Any:
-    """Random entries that suit the operation; never all alike."""
+    """Random entries for an operation; never all equal."""
     if dtype == "?":  # so few that a product of two is true in about half of its entries
         return rng.random(shape, dtype=np.float32) < np.sqrt(np.log(2) / shape[-1])
     if dtype.startswith("i"):
@@ -102,7 +102,7 @@ def random_matrix(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, 
 
 
 def expect(rows: Any, b: Any, kind: str) -> tuple[Any, Any]:
-    """Rows of A times B in NumPy, and by how much a right result may differ."""
+    """Expected rows of A times B in NumPy, and the tolerance."""
     if kind == "plus_times":
         exact = rows.astype("f8") @ b.astype("f8")
         scale = np.abs(rows).astype("f8") @ np.abs(b).astype("f8") + 1
@@ -118,7 +118,7 @@ def expect(rows: Any, b: Any, kind: str) -> tuple[Any, Any]:
 
 
 def agree(got: Any, exact: Any, off: Any) -> None:
-    """An AssertionError where a result differs from the expected one by more than it may."""
+    """Raise AssertionError where a result is further from the expected one than the tolerance."""
     if np.ndim(off) == 0:
         np.testing.assert_array_equal(got, exact)
     else:
@@ -137,7 +137,7 @@ def check_product(a: Any, b: Any, kind: str) -> Callable[[Any], None]:
 
 
 def product(kind: str, dtype: str) -> Callable[[int, Options], Line]:
-    """C = A B over a built-in semiring, beside what else computes it."""
+    """C = A B over a built-in semiring, beside its rivals."""
 
     def build(n: int, options: Options) -> Line:
         rng = np.random.default_rng(n)
@@ -162,7 +162,7 @@ def product(kind: str, dtype: str) -> Callable[[int, Options], Line]:
 
 
 def log_plus(dtype: str, scale: float) -> Callable[[int, Options], Line]:
-    """C = A B over log_plus beside plus-times, of entries that are so far apart."""
+    """C = A B over log_plus beside plus-times, for entries of a given spread."""
 
     def build(n: int, options: Options) -> Line:
         rng = np.random.default_rng(n)
@@ -218,7 +218,7 @@ def _numba_min_plus(numba: Any, a: Any, b: Any) -> Callable[[], Any]:
 
 
 def twin(n: int, options: Options) -> Line:
-    """A user's own semiring, spelt unlike the built-in that it equals."""
+    """A user-defined semiring equal to a built-in one, written differently."""
     mine = sm.Semiring("shortest", "a if a < b else b", "b + a", np.inf, 0)
     rng = np.random.default_rng(n)
     a, b = (random_matrix(rng, (n, n), "f4", "min_plus") for _ in range(2))
@@ -415,7 +415,7 @@ def sparse_line(w: Any, options: Options) -> Line:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a result that would be slow to take out whole."""
+    """Rows of a result that is slow to copy whole."""
 
     row: Callable[[int], Any]
 
@@ -496,7 +496,7 @@ print(imported, seconds(a, "min_plus"), seconds(a.astype("f8"), "min_plus"), sec
 
 @functools.cache
 def _bytecode() -> str:
-    """A directory for this run's bytecode, gone after it."""
+    """A temporary directory for this run's bytecode."""
     directory = tempfile.TemporaryDirectory()
     atexit.register(directory.cleanup)
     return directory.name

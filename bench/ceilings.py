@@ -1,4 +1,4 @@
-"""What this machine's cores can do at most: loops that live in registers, and reading memory.
+"""Peak rates of this machine's cores: loops in registers, and reading memory.
 
 Each form of an inner step is written as LLVM IR for the host's vectors and timed on as many
 threads as the operation it is compared with. Every step feeds its own accumulator back,

@@ -1,4 +1,4 @@
-"""The table of what is measured on a CUDA device; cases.py has the CPU's.
+"""The table of measured cases on a CUDA device; cases.py has the CPU's.
 
 Data are made on the device. Times are the device's own, between two events; calls that are short
 are issued behind a kernel that keeps the device busy, so that they follow each other without gaps.
@@ -81,7 +81,7 @@ def rows_of(c: Any, index: Any) -> Any:
 
 
 def poison(size: int) -> Callable[[], None]:
-    """Leave NaN (or nonsense) in the memory that the next result of so many bytes will have."""
+    """Fill the memory that the next result of this size will get with NaN (or other poison)."""
 
     def fill() -> None:
         cupy.full(size, 255, np.uint8)
@@ -116,7 +116,7 @@ def check_rows(a: Any, b: Any, kind: str, spoiled: int | None = None) -> Callabl
 
 
 def torch_call(function: Callable[[Any, Any, Any], Any], *arrays: Any) -> Any:
-    """A maker for :func:`rival`: the arrays as PyTorch's, without TF32."""
+    """Return a builder for :func:`rival`: operands as PyTorch tensors, without TF32."""
 
     def make(torch: Any) -> Callable[[], Any]:
         if not torch.cuda.is_available():
@@ -265,7 +265,7 @@ def product(kind: str, dtype: str, ceiling: str, data: str = "normal") -> Build:
 
 
 def spoiled(kind: str, ceiling: str, data: str, entry: float) -> Build:
-    """One entry that the fused step must not meet: the general one has to do it."""
+    """Operands with one entry that the fused step does not support: the general step runs."""
 
     def build(n: int, options: Options) -> Line:
         a, b = random((n, n), "f4", data, 1), random((n, n), "f4", data, 2)
@@ -304,7 +304,7 @@ def log_plus(scale: float) -> Build:
 
 
 def bfloat(n: int, options: Options) -> Line:
-    """Tensors of PyTorch in bfloat16, which NumPy and CuPy have not."""
+    """PyTorch tensors in bfloat16, a type NumPy and CuPy lack."""
     try:
         import torch
     except ImportError:
@@ -505,7 +505,7 @@ print(time.perf_counter() - start)
 
 @functools.cache
 def _warm_cache() -> tempfile.TemporaryDirectory[str]:
-    """A cache with what the first call needs, gone after the run."""
+    """A temporary kernel cache that holds what the first call needs."""
     folder = tempfile.TemporaryDirectory()
     _first_call(Path(folder.name), 2048)
     return folder
@@ -537,7 +537,7 @@ def first_call(cold: bool) -> Build:
 
 
 def host_time(n: int, options: Options) -> Line:
-    """How long a call keeps the host: checking, choosing, launching."""
+    """Host time of a call: checks, choice of kernel, launch."""
     a = random((n, n), "f4", "uniform")
 
     def clocked(call: Callable[[], Any]) -> Callable[[], float]:

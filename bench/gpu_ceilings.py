@@ -1,4 +1,4 @@
-"""What a CUDA device can do at most: loops of registers and shared memory, and copying memory.
+"""Peak rates of a CUDA device: loops in registers and shared memory, and copying memory.
 
 Each form of an inner step is written into the loop of ``kernels/ceiling.cuh`` and compiled and
 launched as the library's own kernels are. The entries are random and every accumulator is fed back,

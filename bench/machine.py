@@ -1,4 +1,4 @@
-"""What a result was measured on: the processor, the system, the versions, the commit."""
+"""Description of a measurement's machine: processor, system, versions, commit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PACKAGES = "numpy llvmlite scipy networkx igraph networkit tropical-gemm numba m
 
 
 def cores() -> int:
-    """Processors that this process may run on."""
+    """Number of processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def describe() -> dict[str, Any]:
-    """The machine: what a reader needs to judge a rate."""
+    """Describe the machine."""
     return {
         "cpu": _cpu(),
         "cores": cores(),
@@ -40,7 +40,7 @@ def describe_device() -> dict[str, Any]:
 
 
 def device_versions() -> dict[str, str]:
-    """Versions of what takes part on a CUDA device."""
+    """Versions of the CUDA stack."""
     return about.versions()
 
 
@@ -85,7 +85,7 @@ def _memory() -> float:
 
 
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Versions of what takes part; "absent" for what is not installed."""
+    """Versions of the packages involved; "absent" where not installed."""
     found = {"python": platform.python_version()} | _installed(packages)
     return found | {"LLVM": _llvm(), "BLAS": _blas()}
 

@@ -1,4 +1,4 @@
-"""Timing: contenders of one line take turns, so that drift of the machine hits them alike."""
+"""Interleaved timing: contenders of a line alternate, so that drift affects all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNITS = {"G/s": 1e9, "T/s": 1e12, "GB/s": 1e9, "TB/s": 1e12, "": 1.0}
 
 
 class Wall:
-    """The host's clock, for calls that are over when they return."""
+    """The host's clock, for synchronous calls."""
 
     seconds, long, span = SECONDS, LONG, SAMPLE
 
@@ -36,12 +36,12 @@ class Wall:
 
 
 class Skip(Exception):
-    """A line or a rival that cannot be had here; the text says why, in a word or two."""
+    """Raised for a line or rival that is not available here; the text is the reason."""
 
 
 @dataclass
 class Contender:
-    """One of those who take turns; the first of a line is this library."""
+    """One implementation of a line; the first is this library."""
 
     name: str
     call: Callable[[], Any] | None
@@ -84,7 +84,7 @@ class Line:
         return self.contenders[0]
 
     def raw(self) -> dict[str, Any]:
-        """What is kept of it in the results file."""
+        """Return the line's entry in the results file."""
         kept = {k: v for k, v in vars(self).items() if k not in _CALLABLE}
         kept["checked"] = self.check is not None and not self.skipped
         kept["contenders"] = [
@@ -104,7 +104,7 @@ _CALLABLE = ("check", "prepare", "contenders")
 
 
 def sample(line: Line, *, quick: bool = False, clock: Wall | None = None) -> None:
-    """Fill the samples of a line's contenders, in turns; check each one's first result."""
+    """Sample a line's contenders alternately; check the first result of each."""
     clock = clock or Wall()
     todo = [c for c in line.contenders if c.call is not None]
     repeats: dict[str, int] = {}
@@ -135,7 +135,7 @@ def sample(line: Line, *, quick: bool = False, clock: Wall | None = None) -> Non
 
 
 def _six(seconds: float) -> float:
-    """In the digits that are kept, so that what is printed is what the kept results say."""
+    """Round to the digits of the results file, so that printed and stored numbers agree."""
     return float(f"{seconds:.6g}")
 
 

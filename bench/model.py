@@ -1,4 +1,4 @@
-"""What blocked Floyd-Warshall takes on a grid of devices: pure functions of measured constants.
+"""Cost model of blocked Floyd-Warshall on a grid of devices, from measured constants.
 
 docs/scaling.md says what each term is for.
 """
@@ -16,7 +16,7 @@ SIZE = 4  # bytes of an entry, float32
 
 @dataclass(frozen=True)
 class Device:
-    """What one device computes."""
+    """Compute rates of one device."""
 
     rate: float  # pairs a second of a product as deep as can be
     half: float  # depth at which a product has half of that rate
@@ -33,7 +33,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Links:
-    """What joins devices, and what joins them to where tiles are kept."""
+    """Bandwidths between devices, and to the storage of tiles."""
 
     bandwidth: float  # bytes a second out of a device, and into another
     latency: float = 20e-6  # seconds of a message
@@ -61,7 +61,7 @@ class Forecast:
 
     @property
     def bound(self) -> str:
-        """What a step waits for."""
+        """Return the resource that bounds a step."""
         if self.compute >= self.chain:
             return "computing"
         return "sending" if self.send > self.chain / 2 else "the pivot's chain"
@@ -77,7 +77,7 @@ def forecast(
     n: int, devices: int, tile: int, device: Device, links: Links, *,
     symmetric: bool = False, look_ahead: bool = True,
 ) -> Forecast:  # fmt: skip
-    """An elimination of n nodes with tiles dealt out in turns over a grid of devices."""
+    """Forecast an elimination of n nodes; tiles are dealt cyclically to a grid of devices."""
     rows, columns = grid_of(devices)
     count = n / tile  # the last tile may be smaller: its part of a step's work is
     # tiles of a row and of a column on the device that has the most of them

@@ -222,7 +222,7 @@ def table(result: dict[str, Any], page: str, source: str) -> str:
 
 
 def renew() -> int:
-    """Both pages from the newest results."""
+    """Renew both pages from the newest results."""
     found = sorted(
         report.RESULTS.glob(f"{KIND}-*.json"), key=lambda p: json.loads(p.read_text())["date"]
     )
@@ -240,7 +240,7 @@ def renew() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours_scipy", description=__doc__)
     parser.add_argument("--renew", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")

@@ -71,7 +71,7 @@ def expected(rows: Any, b: Any, kind: str) -> tuple[Any, Any]:
 
 
 def product(form: str, kind: str, semiring: str, columns: int, gpu: bool) -> Any:
-    """C = A B for a matrix of a kind in a format, beside the products that others have."""
+    """C = A B for a kind of matrix in a format, beside rivals."""
 
     def build(m: int, _: Options) -> Line:
         rows = in_rows(kind, m)
@@ -135,7 +135,7 @@ def table(result: dict[str, Any], source: str) -> str:
 
 
 def renew() -> int:
-    """Both tables from the newest results."""
+    """Renew both tables from the newest results."""
     found = 0
     for what in ("sparse-cpu", "sparse-gpu"):
         files = report.RESULTS.glob(f"{what}-*.json")
@@ -150,7 +150,7 @@ def renew() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.sparse", description=__doc__)
     parser.add_argument("--renew", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")

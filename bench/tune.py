@@ -1,4 +1,4 @@
-"""How fast each tile is on this device: `python -m bench tune`."""
+"""Measure the rate of each tile on this device: `python -m bench tune`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tune() -> int:
 
 
 def _rate(here: Any, tile: Tile, name: str) -> float:
-    """Pairs a second of a product of which every block has a place at once."""
+    """Pairs a second of a product whose blocks are all resident at once."""
     xp = here.xp
     across = max(1, round((here.sms * tile.blocks) ** 0.5))
     down = here.sms * tile.blocks * _ROUNDS // across

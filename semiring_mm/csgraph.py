@@ -399,7 +399,7 @@ class _Graph:
         if not self.directed:
             row, col = np.concatenate([tails, col]), np.concatenate([col, tails])
             weight = np.concatenate([weight, weight])
-        found = find_negative_cycle(row, col, weight, self.n, float(np.finfo(np.float64).eps))
+        found = find_negative_cycle(row, col, weight, self.n)
         if isinstance(found, tuple):
             raise _NegativeCycle(*found)
         return found

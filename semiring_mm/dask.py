@@ -38,10 +38,18 @@ from .closures.edges import edge_dtype, join_edges
 from .closures.paths import NO_PREDECESSOR
 from .closures.progress import Progress, Tick, reporter
 from .closures.schedule import Grid, eliminate
-from .closures.sources import DenseSource, EdgeSource, restore, reweight
+from .closures.sources import DenseSource, EdgeSource
 from .closures.steps import Improves, Steps
 from .closures.trees import Edges, best_edges, cyclic_rows, repair_trees
-from .closures.weights import Rounding, Weights, as_numbers, check_predecessors, edges_of, improved
+from .closures.weights import (
+    Weights,
+    as_numbers,
+    check_predecessors,
+    edges_of,
+    improved,
+    with_margins,
+    worsened,
+)
 from .cpu import engine as cpu
 from .cpu import threads
 from .expressions import evaluate
@@ -373,14 +381,16 @@ def _solve(
     if predecessors and as_numbers(s, matrix.dtype):
         matrix = dataclasses.replace(matrix, s=semirings["max_min"], truth=True)
     task = _Task(cluster, grid, matrix, matrix.blocks(grid), directed, predecessors, state)
-    potentials = task.prepare(found)
-    if potentials is None:
-        try:
+    resumed = task.prepare(found)
+
+    def attempt(margins: NDArray[np.float64] | None) -> Any:
+        if margins is None:
             return task.solve(progress)
-        except Rounding as rounding:
-            potentials = rounding.potentials
-            task.mark_lifted(potentials)
-    return task.lifted(potentials).solve(progress)
+        if margins is not resumed:
+            task.restart(margins)
+        return task.worsened(margins).solve(progress)
+
+    return with_margins(s, matrix.dtype, attempt, resumed)
 
 
 def _check_client(client: Any) -> None:
@@ -601,7 +611,7 @@ class _State:
         return run
 
     def begin(self, about: dict[str, Any], found: dict[str, Any]) -> NDArray[np.float64] | None:
-        """Start, or go on from what was found; gives the potentials that are in its weights."""
+        """Start, or go on from what was found; gives the margins of its weights."""
         for name, value in about.items():
             if found and found.get(name) != value:
                 raise ValueError(
@@ -612,14 +622,14 @@ class _State:
         if found:
             self.run = found
         else:
-            self.write({**about, "step": 0, "folder": None, "potentials": None})
-        h = self.run["potentials"]
-        return None if h is None else np.frombuffer(base64.b85decode(h), np.float64)
+            self.write({**about, "step": 0, "folder": None, "margins": None})
+        margins = self.run["margins"]
+        return None if margins is None else np.frombuffer(base64.b85decode(margins), np.float64)
 
-    def lift(self, potentials: NDArray[np.float64]) -> None:
-        """The run begins anew, with potentials."""
-        h = base64.b85encode(potentials.tobytes()).decode()
-        self.write({**self.run, "step": 0, "folder": None, "potentials": h})
+    def restart(self, margins: NDArray[np.float64]) -> None:
+        """The run begins anew, with margins."""
+        text = base64.b85encode(margins.tobytes()).decode()
+        self.write({**self.run, "step": 0, "folder": None, "margins": text})
 
     def write(self, run: dict[str, Any]) -> None:
         before, self.run = self.run.get("folder"), run
@@ -663,12 +673,11 @@ class _Task:
     directed: bool | None
     predecessors: bool
     state: _State | None
-    potentials: NDArray[np.float64] | None = None  # that are in the weights of `blocks`
-    original: dict[Place, Delayed] | None = None  # without them
+    original: dict[Place, Delayed] | None = None  # `blocks` before they were worsened
     found: _Looked | None = None
 
     def prepare(self, found: dict[str, Any]) -> NDArray[np.float64] | None:
-        """Begin the checkpoint; gives the potentials with which the run found there goes on."""
+        """Begin the checkpoint; gives the margins with which the run found there goes on."""
         if self.state is None:
             return None
         about = {
@@ -678,21 +687,20 @@ class _Task:
         }  # fmt: skip
         return self.state.begin(about, found)
 
-    def mark_lifted(self, potentials: NDArray[np.float64]) -> None:
+    def restart(self, margins: NDArray[np.float64]) -> None:
         if self.state is not None:
-            self.state.lift(potentials)
+            self.state.restart(margins)
 
-    def lifted(self, potentials: NDArray[np.float64]) -> _Task:
-        """The same with potentials on the nodes, so that all weights have one sign (Johnson)."""
-        shared = dask.delayed(potentials, pure=False)
+    def worsened(self, margins: NDArray[np.float64]) -> _Task:
+        """The same with weights worsened by the margins of the nodes."""
         part = self.grid.part
         blocks = {
-            (i, j): _later(_lift, self.matrix.bare(), x, part(i), part(j), shared)
+            (i, j): _later(
+                worsened, self.matrix.s, x, margins[part(i), np.newaxis], margins[part(j)]
+            )
             for (i, j), x in self.blocks.items()
         }
-        return dataclasses.replace(
-            self, blocks=blocks, potentials=potentials, original=self.blocks, found=None
-        )
+        return dataclasses.replace(self, blocks=blocks, original=self.blocks, found=None)
 
     def compute(self, tasks: Iterable[Delayed]) -> list[Future]:
         with warnings.catch_warnings():  # the docstring says what a matrix at the client means
@@ -719,8 +727,8 @@ class _Task:
         return self.found
 
     def symmetric(self) -> bool:
-        if self.predecessors or self.potentials is not None or self.directed is not None:
-            return self.directed is False and not self.predecessors and self.potentials is None
+        if self.predecessors or self.original is not None or self.directed is not None:
+            return self.directed is False and not self.predecessors and self.original is None
         return self.look().symmetric
 
     def weights(self) -> Weights:
@@ -772,7 +780,7 @@ class _Task:
             else:
                 self.begin(run, weights)
             eliminate(self.grid.count, run, first)
-            return run.result(weights, self.matrix, self.potentials, self.graph)
+            return run.result(weights, self.matrix, self.graph)
         except BaseException as error:
             run.drop()
             if isinstance(error, Improves):
@@ -922,23 +930,21 @@ class _Futures:
         self.made.clear()
 
     def result(
-        self, weights: Weights, matrix: _Matrix, potentials: NDArray[np.float64] | None,
-        graph: Callable[[], dict[Place, Future]],
-    ) -> Any:  # fmt: skip
+        self, weights: Weights, matrix: _Matrix, graph: Callable[[], dict[Place, Future]]
+    ) -> Any:
         """Dask arrays of what the tiles have become."""
         for k in sorted(self.made):
             self.settle(self.made.pop(k), self.each)
         if self.steps.predecessors:
             self.repair(graph)
-        side, part = range(self.grid.count), self.grid.part
+        side = range(self.grid.count)
         args = {}
         for i in side:
             for j in side:
                 turned = self.steps.symmetric and i > j
                 tile = self.tiles[(j, i) if turned else (i, j)]
-                args[i, j] = (tile, turned, part(i), part(j))
-        h = None if potentials is None else self.client.submit(np.asarray, potentials, pure=False)
-        parts = self.tasks(_distances, args, weights=weights, matrix=matrix.bare(), h=h)
+                args[i, j] = (tile, turned)
+        parts = self.tasks(_distances, args, weights=weights, matrix=matrix.bare())
         trees = {}
         if self.steps.predecessors:
             trees = self.tasks(_predecessors, {at: (x,) for at, x in self.tiles.items()})
@@ -1049,12 +1055,6 @@ def _edges(s: Semiring, block: Array, row: int, col: int) -> tuple[Array, Array,
     return rows + row, cols + col, weights
 
 
-def _lift(
-    matrix: _Matrix, block: Array, rows: slice, columns: slice, h: NDArray[np.float64]
-) -> Array:
-    return reweight(matrix.s, block, h[rows], h[columns])
-
-
 def _begin(
     steps: Steps, where: _Where, weights: Weights, block: Array, rows: slice, columns: slice
 ) -> Tile:
@@ -1140,15 +1140,12 @@ def _load(at: At, *, folder: Path, steps: Steps, where: _Where) -> Tile:
 
 
 def _distances(
-    at: At, tile: Tile, turned: bool, rows: slice, columns: slice, *, where: _Where,
-    weights: Weights, matrix: _Matrix, h: NDArray[np.float64] | None,
-) -> Array:  # fmt: skip
+    at: At, tile: Tile, turned: bool, *, where: _Where, weights: Weights, matrix: _Matrix
+) -> Array:
     """A block of the result, on the host, in the graph's dtype."""
     with where.engine(*at) as engine:
         d = engine.to_host(tile[0])
     d = np.ascontiguousarray(d.T) if turned else d
-    if h is not None:
-        d = restore(d, h[rows], h[columns])
     return d != 0 if matrix.truth else weights.narrow(d)
 
 

@@ -240,11 +240,8 @@ def _log_shares(
 ) -> Pair:
     xp = engine.xp
     rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
-    a, b, c = (
-        a - rows,
-        b - cols,
-        c - rows - cols,
-    )  # contributions are unchanged, and numbers stay small
+    # contributions are unchanged by a common shift, and smaller numbers round less
+    a, b, c = a - rows, b - cols, c - rows - cols
     parts = {1: xp.maximum(g, 0), -1: xp.maximum(-g, 0)}
     if xp is np:  # on a device the test would synchronise
         parts = {sign: part for sign, part in parts.items() if part.any()} or {1: parts[1]}

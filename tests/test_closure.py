@@ -213,3 +213,20 @@ def test_predecessors_of_truth_values(name):
     for i, j in np.argwhere((~d if name == "min_max" else d) & ~np.eye(40, dtype=bool))[::7]:
         path = sm.reconstruct_path(p, i, j)
         assert all(edge[u, v] for u, v in itertools.pairwise(path))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [6, 70, 150])
+@pytest.mark.parametrize("predecessors", [False, True])
+def test_paths_that_leave_the_range_are_told(n, dtype, predecessors):
+    """-inf + inf and inf * 0 are NaN, which must not get lost beside numbers."""
+    long = np.full((n, n), np.inf, dtype)
+    long[[0, 1, 2], [1, 2, 3]] = -np.finfo(dtype).max / 1.5
+    wide = np.zeros((n, n), dtype)
+    wide[[0, 1], [1, 2]] = np.inf, 0.5
+    for w, name in ((long, "min_plus"), (wide, "max_times")):
+        for graph in (w, np.stack([w, w])):
+            with pytest.raises(
+                ValueError, match=f"{name}: paths .* leave the range of {dtype.__name__}"
+            ):
+                sm.closure(graph, name, return_predecessors=predecessors)

@@ -97,7 +97,7 @@ def test_algorithms_on_products():
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
 def test_shortest_paths(method, dtype):
     zero = sm.semirings["min_plus"].identities(dtype)[0]
-    graph = np.where(GRAPH < inf, SQUARE.astype(dtype), zero)
+    graph = np.where(inf > GRAPH, SQUARE.astype(dtype), zero)
     both(sm.apsp, graph, method=method)
     both(sm.apsp, graph, method=method, return_predecessors=True)
     both(sm.apsp, graph, method=method, directed=False)

@@ -233,7 +233,7 @@ def test_a_cycle_that_rounding_made_negative(client, lazy, tmp_path):
     for again in (False, True):
         d = sd.apsp(client, x, tile=4, checkpoint=tmp_path / "run", resume=again)
         np.testing.assert_allclose(d.compute(), expected, rtol=1e-12, atol=1e-12)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["potentials"]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["margins"]
 
 
 # --- deaths -------------------------------------------------------------------------------------

@@ -485,8 +485,10 @@ def test_torch(where):
     with pytest.raises(TypeError, match=r"semiring_mm\.torch, or a\.detach\(\)"):
         sm.matmul(a.clone().requires_grad_(), a.T)
     if where == "cuda":
+        sm.matmul(big := torch.rand(2000, 2000, device=where), big, "max_min")  # compiles
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)  # cycles, until which the operands are not there
             big = torch.rand(2000, 2000, device=where)
             found = sm.matmul(big, big, "max_min")
             again = torch.minimum(big[:1, :, None], big[None]).amax(1)

@@ -4,13 +4,17 @@ import threading
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from reference import BFLOAT16
 
 import semiring_mm as sm
 from semiring_mm.engine import PLAIN
-from semiring_mm.gpu import device, engine, memory, product
+from semiring_mm.gpu import clock, device, engine, memory, product
+from semiring_mm.gpu import facts as scan
+from semiring_mm.gpu.source import KINDS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -79,6 +83,74 @@ def moved(cupy, view):
 
 
 @pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("min_plus", "f4"), ("max_plus", "f4"), ("min_plus", "f2"), ("max_times", "f2"),
+     ("min_plus", BFLOAT16), ("max_plus", BFLOAT16), ("max_min", "f8")],
+    ids=str,
+)  # fmt: skip
+def test_special_values_and_rounding(name, dtype):
+    """As on the CPU, to the last bit: what is NaN, what is infinite, what a short float keeps."""
+    import cupy
+
+    random = np.random.default_rng(5)
+    special = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-3, 60_000.0]
+
+    def drawn(shape, share):
+        x = 100 * random.standard_normal(shape)
+        return np.where(random.random(shape) < share, random.choice(special, shape), x)
+
+    for k, share in ((40, 0.02), (40, 0), (1, 0.3)):
+        a, b = (drawn(shape, share).astype(dtype) for shape in ((150, k), (k, 170)))
+        found = sm.matmul(cupy.asarray(a), cupy.asarray(b), name).get()
+        expected = sm.matmul(a, b, name)
+        assert_array_equal(reference.comparable(found), reference.comparable(expected))
+    terms = sm.matmul(cupy.asarray(a), cupy.asarray(b)).get()  # one each, over k = 1
+    expected = sm.matmul(a, b)
+    assert_array_equal(reference.comparable(terms), reference.comparable(expected))
+
+
+def test_kinds_of_entries_that_many_blocks_find_at_once():
+    import cupy
+
+    values = {"nan": np.nan, "-inf": -np.inf, "-": -2, "0": 0, "+": 1, "+inf": np.inf}
+    x = cupy.ones((8192, 8192), "f4")
+    for i, value in enumerate(values.values()):
+        x[1300 * i + 700, 1000 * i + 3] = value
+    expected = sum(KINDS[kind] for kind in values)
+    found = [scan.flags_of(sm.semirings["min_plus"], x, x) for _ in range(50)]
+    assert [int(flags[0]) for flags in found] == [expected] * 50
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "precision"),
+    [("plus_times", "f2", None), ("plus_times", BFLOAT16, None), ("plus_times", "f4", "tf32"),
+     ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None)],
+    ids=str,
+)  # fmt: skip
+def test_tensor_cores(name, dtype, precision):
+    """Operands that are taken where they lie, and copies; whole tiles, edges, k in parts."""
+    import cupy
+
+    random = np.random.default_rng(6)
+    most = {"tf32": (9, 9), "float32_emulated": (8000, 1)}.get(precision, (2, 2))
+    for m, k, n in [(1408, 1344, 1536), (1401, 1343, 1501), (130, 64_000, 260)]:
+        if dtype == "?":
+            a, b = (random.random(shape) < 0.02 for shape in ((m, k), (k, n)))
+        else:
+            shapes = zip(most, ((m, k), (k, n)), strict=True)
+            a, b = (random.integers(-x, x + 1, shape).astype("f4") for x, shape in shapes)
+            if max(most) * min(most) * k > 2**24:  # whose sums float32 does not hold
+                a %= 3
+        expected = (a.astype("f8") @ b.astype("f8")).astype(dtype)
+        a, b = cupy.asarray(a.astype(dtype)), cupy.asarray(b.astype(dtype))
+        for left, right in ((a, b), (a.T.copy().T, b.T.copy().T)):
+            found = sm.gemm(None, left, right, semiring=name, precision=precision).get()
+            assert_array_equal(reference.comparable(found), reference.comparable(expected))
+    if device.current().arch == 90:
+        assert any("sr::TensorProduct<" in text for text in device.current()._kernels)
+
+
+@pytest.mark.parametrize(
     ("name", "dtype", "least"),
     [("min_plus", "f4", 0), ("max_times", "f4", 0), ("max_min", "f4", -1), ("min_plus", "f2", 0),
      ("min_plus", "f2", -1), ("min_plus", "i4", -1), ("min_plus", "i2", -1)],
@@ -142,6 +214,7 @@ def test_threads_and_streams_at_once():
         with cupy.cuda.Stream(non_blocking=True) as stream:
             for _ in range(20):
                 x, y = (random.random((90 + seed, 90 + seed), dtype="f4") for _ in range(2))
+                clock.spin(1e-3)  # whose end nobody awaits who is on another stream
                 z = sm.matmul(cupy.asarray(x), cupy.asarray(y), "min_plus")
                 stream.synchronize()
                 if not np.array_equal(z.get(), sm.matmul(x, y, "min_plus")):
@@ -162,9 +235,11 @@ def test_large_copies_go_in_pieces(size, monkeypatch):
     monkeypatch.setattr(memory, "_PIECE", 10_000)
     x = np.random.default_rng(size).integers(0, 255, (size, 3)).astype("u1")
     for host in (x, x[::-1], x.T, x.view("i1"), x.astype("f4")):
+        clock.spin(1e-3)  # until the host has gone on
         there = memory.from_host(host)
         assert isinstance(there, cupy.ndarray)
         for _ in range(2):  # the buffers are used again
+            clock.spin(1e-3)
             assert_array_equal(memory.to_host(there), host)
         there[: size // 2] += 1
         assert_array_equal(memory.to_host(there), there.get())

@@ -19,6 +19,7 @@ import semiring_mm as sm
 nx = pytest.importorskip("networkx")
 import _nx_semiring_mm  # noqa: E402
 from semiring_mm.nx import backend, functions  # noqa: E402
+from semiring_mm.nx.distances import _ROWS  # noqa: E402
 
 #: (name, arguments) of what is compared on random graphs.
 UNWEIGHTED = [
@@ -231,10 +232,10 @@ def test_predecessors_of_floyd_and_warshall(name, weights):
             )
 
 
-def negative_graph(seed):
+def negative_graph(seed, n=14):
     """A directed graph without negative cycles: weights of either sign by potentials."""
     rng = random.Random(seed)
-    G = nx.gnp_random_graph(14, 0.25, seed=seed, directed=True)
+    G = nx.gnp_random_graph(n, 3.5 / n, seed=seed, directed=True)
     height = [rng.randint(-9, 9) for _ in G]
     for u, v, data in G.edges(data=True):
         data["weight"] = rng.randint(0, 6) + height[u] - height[v]
@@ -249,6 +250,22 @@ def test_negative_weights(seed):
     assert run("johnson", G) == nx.johnson(G)
     assert compare("floyd_warshall", G)
     assert run("all_pairs_dijkstra_path_length", G)[0] is NotImplementedError
+    check_bellman_ford(G)
+
+
+@pytest.mark.parametrize("weights", ["int", "float"])
+def test_more_nodes_than_are_searched_at_a_time(weights):
+    G = nx.gnp_random_graph(_ROWS + 22, 0.03, seed=1, directed=True)
+    rng = random.Random(2)
+    for _, _, data in G.edges(data=True):
+        data["weight"] = DRAW[weights](rng)
+    for name in ("all_pairs_dijkstra", "all_pairs_dijkstra_path_length", "johnson"):
+        assert compare(name, G)
+
+
+def test_more_nodes_than_are_searched_at_a_time_with_negative_weights():
+    G = negative_graph(5, _ROWS + 22)
+    assert run("johnson", G) == nx.johnson(G)
     check_bellman_ford(G)
 
 

@@ -261,3 +261,17 @@ def test_what_is_out_of_reach_has_no_predecessor_beside_negative_integers(dtype)
         d, p = sm.apsp(w, method="sparse", return_predecessors=True)
         check_paths(w, d, p, zero=none)
         np.testing.assert_array_equal(d, sm.apsp(w, method="floyd_warshall"))
+
+
+@pytest.mark.parametrize("small", [1e-20, -0.0, 0.0, 2e-15])
+def test_trees_where_a_step_back_is_not_strictly_nearer(small):
+    """A small weight vanishes beside another, or nearly."""
+    rng = np.random.default_rng(3)
+    w = np.full((60, 60), np.inf)
+    for path in (rng.permutation(60), rng.permutation(60)):
+        w[path[:-1], path[1:]] = w[path[1:], path[:-1]] = rng.choice([small, 1.0], 59, p=[0.7, 0.3])
+    for dtype, largest in itertools.product(FLOATS, (1.0, 7.0)):
+        x = (w * largest).astype(dtype)
+        x[0, 30] = 40
+        d, p = sm.apsp(x, method="sparse", return_predecessors=True)
+        check_paths(x, d, p, tol=60 * np.finfo(dtype).eps)

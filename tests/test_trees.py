@@ -87,8 +87,12 @@ def dense(w, **options):
 
 def negated(w):
     """The same over max_plus."""
-    d, p = sm.closure(-w, "max_plus", return_predecessors=True)
-    return -d, p
+    if w.dtype.kind == "f":
+        d, p = sm.closure(-w, "max_plus", return_predecessors=True)
+        return -d, p
+    ends = np.iinfo(w.dtype)
+    d, p = sm.closure(np.where(w == ends.max, ends.min, -w), "max_plus", return_predecessors=True)
+    return np.where(d == ends.min, ends.max, -d), p
 
 
 def batch(w):
@@ -140,7 +144,7 @@ def test_many_cycles_of_weight_zero(dtype, way):
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int16])
-@pytest.mark.parametrize("way", sorted({*WAYS} - {"max_plus"}))
+@pytest.mark.parametrize("way", WAYS)
 def test_integers(dtype, way):
     weights, there = tenths(9)
     w = matrix(weights, there, dtype)
@@ -207,3 +211,53 @@ def test_a_stray_node_takes_the_path_that_fits_best():
     none = Edges.by_end(4, start[:1], end[:1], weight[:1])
     with pytest.raises(ValueError, match="min_plus: no path along edges from node 0 to node 2"):
         repair_trees(engine, semirings["min_plus"], d, p, lambda: none, np.array([0]))
+
+
+def cycle(*legs, dtype=float):
+    """A cycle of these weights over some nodes of a larger graph."""
+    dtype, n = np.dtype(dtype), 3 * len(legs)
+    w = np.full((n, n), i if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
+    at = np.arange(0, n, 3)
+    w[at, np.roll(at, -1)] = legs
+    return w
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("legs", "dtype", "negative"),
+    [
+        ((0.7, 0.1, -0.8), np.float64, False),  # -8e-17: decimals that are off by half a unit
+        ((0.7, 0.1, -0.8), np.float32, False),
+        ((0.7, 0.1, -0.8 - 2**-52), np.float64, True),
+        ((4.2e6, -1, -4.2e6), np.float32, True),
+        ((4.2e6, -0.25, -4.2e6), np.float32, False),  # a quarter is half a unit of 4.2e6
+        ((2**53, -1, -(2**53)), np.float64, False),
+        ((2**54, -1, -(2**54)), np.int64, True),
+        ((2**28, -1, -(2**28)), np.int32, True),
+        ((1e-10, -2e-10), np.float64, True),
+    ],
+)
+def test_the_exact_sum_decides_whether_a_cycle_is_negative(legs, dtype, negative, way):
+    w = cycle(*legs, dtype=dtype)
+    if not negative:
+        check(w, *WAYS[way](w))
+        return
+    with pytest.raises(ValueError, match="cycle") as caught:
+        WAYS[way](w)
+    if way != "max_plus":
+        assert sorted(caught.value.cycle) == list(range(0, len(w), 3))
+        assert caught.value.weight == sum(map(Fraction, np.array(legs, dtype).tolist()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cycle_that_rounds_takes_no_digits_from_other_weights(way):
+    w = np.full((12, 12), i)
+    w[[0, 1, 2], [1, 2, 0]] = 0.7, 0.1, -0.8
+    w[[2, 3, 4], [3, 4, 5]] = 1, 1e-10, -1e6
+    w[[5, 6, 6, 8, 7], [6, 7, 8, 7, 9]] = -1e17, 2, 1, 0.5, 1e-10
+    w[10, [6, 7]] = 1, 4
+    d, p = WAYS[way](w)
+    check(w, d, p)
+    np.testing.assert_array_equal(
+        d[[3, 6, 6, 7, 10, 10, 0], [4, 7, 8, 9, 7, 8, 3]], [1e-10, 1.5, 1, 1e-10, 2.5, 2, d[0, 3]]
+    )

@@ -51,8 +51,10 @@ def brute(w, hops, add=np.minimum, mul=np.add, zero=np.inf, one=0):
     step[np.arange(n), np.arange(n)] = add(step.diagonal(), one)
     best = np.full_like(w, zero)
     np.fill_diagonal(best, one)
-    for _ in range(hops):
-        best = add.reduce(mul(best[:, :, None], step[None]), axis=1) if n else best
+    for _ in range(hops if n else 0):
+        before, best = best, add.reduce(mul(best[:, :, None], step[None]), axis=1)
+        if np.array_equal(before, best, equal_nan=True):  # and so are all that follow
+            break
     return best
 
 

@@ -61,7 +61,7 @@ def sweep(name: str) -> Callable[[Result], str]:
 
 
 def published(result: Result) -> str:
-    """Tables of others with ours beside: GFLOP/s, and how each rung stands to its cuBLAS."""
+    """Published ladders beside this one: GFLOP/s, and the ratio of each rung to its cuBLAS."""
     n = largest(result)
     ours = {line["rung"] or CUBLAS: 2e-9 * rate(line) for line in result["lines"] if line["n"] == n}
     parts = []
@@ -99,7 +99,7 @@ def resources(result: Result) -> str:
     return markdown(rows)
 
 
-#: What stands between the markers of a name: the result it is made from, and how.
+#: Generated sections by marker name: the result and the function that formats it.
 BLOCKS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "min_plus": ("min_plus", rungs),
     "min_plus counters": ("min_plus", counters),
@@ -129,7 +129,7 @@ FIGURES = {
 
 
 def put(text: str, name: str, block: str) -> str:
-    """A page with what stands between a name's markers replaced."""
+    """Return a page with the text between a name's markers replaced."""
     begin, end = f"<!-- ladder {name}:begin -->", f"<!-- ladder {name}:end -->"
     if begin not in text or end not in text:
         raise SystemExit(f"{PAGE.name} has no markers {begin} and {end}")
@@ -138,7 +138,7 @@ def put(text: str, name: str, block: str) -> str:
 
 
 def renew(page: str, results: dict[str, Result]) -> str:
-    """The page with the tables of these results."""
+    """Renew the page's tables from these results."""
     page = put(page, "example", f"```\n{example.text()}\n```")
     for name, (source, make) in BLOCKS.items():
         if source in results:

@@ -1,4 +1,4 @@
-"""Ladders that others have climbed, as they print them: GFLOP/s, an FMA counting as two."""
+"""Published ladders, as printed: GFLOP/s, an FMA counting as two."""
 
 from __future__ import annotations
 

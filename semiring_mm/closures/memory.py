@@ -70,16 +70,8 @@ def finish(problem: Problem, d: Array, rows: Array | None, into: Array) -> Array
 
     `rows` are the nodes whose rows `d` has; None: all.
     """
-    source = source_of(problem)
-    n, tile, whole = source.n, source.engine.TILE, slice(0, source.n)
-    if source.potentials is None:
-        if d is not into:
-            d = problem.restore(d, whole if rows is None else rows, whole)
-    else:  # a strip at a time, in place
-        nodes = source.engine.xp.arange(n) if rows is None else rows
-        for i in range(0, len(nodes), tile):
-            part = slice(i, i + tile)
-            d[part] = problem.restore(d[part], nodes[part], whole)
+    if d is not into:
+        d = problem.restore(d)
     if rows is not None or d is into:
         return d
     into[...] = d

@@ -19,6 +19,8 @@ __all__ = [
 #: What a predecessor matrix holds where there is none (SciPy's convention).
 NO_PREDECESSOR = -9999
 
+Index = NDArray[np.int64]
+
 
 class NegativeCycleError(ValueError):
     """The graph has a cycle of negative weight, so shortest paths do not exist.
@@ -116,46 +118,73 @@ def epsilon(dtype: np.dtype[Any]) -> float:
 
 
 def find_negative_cycle(
-    row: NDArray[np.int64],
-    col: NDArray[np.int64],
-    weight: NDArray[np.float64],
-    n: int,
-    rounding: float = 0.0,
+    row: Index, col: Index, weight: NDArray[Any], n: int
 ) -> tuple[list[int], float] | NDArray[np.float64]:
-    """A cycle of negative weight and its weight or, if there is none, potentials.
+    """A cycle of negative weight and that weight or, if there is none, potentials.
+
+    The exact sum of the weights decides, as they are in their type. Floating-point weights may
+    stand for decimal fractions, from which each is off by half a unit in its last place, or less:
+    where that much for each weight explains the sum, it counts as zero. 0.7 + 0.1 - 0.8, which is
+    -8e-17, is meant as a return at no cost.
 
     With potentials h no edge is negative: w + h[u] - h[v] ≥ 0, but for rounding.
 
-    Bellman and Ford from all nodes at once; the cycle is looked for in the graph of predecessors
-    (Cherkassky and Goldberg, 1999) after 1, 2, 4, … rounds. Its weight is added up exactly, and
-    what rounding each weight by the part `rounding` explains is no negative cycle: 0.7 + 0.1 - 0.8
-    is meant as a return at no cost.
+    Bellman and Ford from all nodes at once, with weights raised by these halves, in integers or
+    pairs of floating-point numbers; a cycle is looked for in the graph of predecessors (Cherkassky
+    and Goldberg, 1999) after 1, 2, 4, … rounds.
     """
     order = np.argsort(col, kind="stable")
-    row, col, weight = row[order], col[order], weight[order].astype(np.float64)
+    row, col, weight = row[order], col[order], weight[order]
+    half = _half_units(weight)
+    weight = weight.astype(np.float64 if weight.dtype.kind not in "iu" else np.int64)
     ends, starts, counts = np.unique(col, return_index=True, return_counts=True)
-    distance = np.zeros(n)
+    high, low = np.zeros((2, n), weight.dtype)  # whose sums are the distances by raised weights
+    potentials = np.zeros(n, weight.dtype)  # along the same paths, as they are
     before = np.full(n, -1, np.int64)
     edge = np.full(n, -1, np.int64)
     look = 1
-    for step in range(1, n + 2):
-        reach = distance[row] + weight
-        best = np.minimum.reduceat(reach, starts) if len(starts) else np.empty(0)
-        better = best + rounding * np.abs(best) < distance[ends]
+    for step in range(1, n + 2 if len(row) else 0):
+        with np.errstate(over="ignore", invalid="ignore"):  # a range that is left is told later
+            near, rest = _pair_sum(high[row], weight)
+            near, rest = _pair_sum(near, rest + low[row] + half)
+        best = np.minimum.reduceat(near, starts)
+        first = np.where(near == np.repeat(best, counts), rest, np.inf)
+        beside = np.minimum.reduceat(first, starts)
+        better = (best < high[ends]) | ((best == high[ends]) & (beside < low[ends]))
         if not better.any():
             break
-        winners = np.flatnonzero(reach == np.repeat(best, counts))
-        first = winners[np.searchsorted(winners, starts[better])]
+        winners = np.flatnonzero(first == np.repeat(beside, counts))
+        chosen = winners[np.searchsorted(winners, starts[better])]
         nodes = ends[better]
-        distance[nodes], before[nodes], edge[nodes] = best[better], row[first], first
+        high[nodes], low[nodes] = best[better], rest[chosen]
+        potentials[nodes] = potentials[row[chosen]] + weight[chosen]
+        before[nodes], edge[nodes] = row[chosen], chosen
         if step == look or step > n:
             look *= 2
             for cycle in _cycles(before):
-                legs = [weight[edge[node]] for node in cycle]
-                total = math.fsum(legs)
-                if total < -rounding * math.fsum(map(abs, legs)):
-                    return cycle, total
-    return distance
+                at = edge[cycle]
+                legs, halves = weight[at].tolist(), half[at].tolist()
+                if weight.dtype.kind == "i":
+                    if sum(legs) < 0:
+                        return cycle, sum(legs)
+                elif math.fsum([*legs, *halves]) < 0:
+                    return cycle, math.fsum(legs)
+    return potentials.astype(np.float64)
+
+
+def _half_units(weight: NDArray[Any]) -> NDArray[Any]:
+    """Half a unit in the last place of each weight; 0 for integers."""
+    if weight.dtype.kind in "iu":
+        return np.zeros(len(weight), np.int64)
+    exponent = np.frexp(weight.astype(np.float64))[1]
+    return np.where(weight == 0, 0.0, np.ldexp(epsilon(weight.dtype), exponent - 2))
+
+
+def _pair_sum(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """a + b rounded, and what that leaves out (Knuth)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
 
 
 def _cycles(before: NDArray[np.int64]) -> list[list[int]]:

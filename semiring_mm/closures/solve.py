@@ -19,7 +19,7 @@ from ..semirings import semirings
 from .progress import Progress, reporter
 from .sources import Source
 from .steps import Improves, Steps
-from .weights import Rounding, Weights, as_numbers, check_predecessors, improved
+from .weights import Weights, as_numbers, check_predecessors, improved, with_margins
 
 __all__ = ["Problem"]
 
@@ -103,11 +103,11 @@ class Problem:
         n = float(self.source.n)
         return n**3 / 2 if self.steps.symmetric else n**3
 
-    def solve(self, run: Callable[[Problem], T], potentials: Array | None = None) -> T:
-        """What `run` returns for this problem, or for the same with potentials.
+    def solve(self, run: Callable[[Problem], T], margins: Array | None = None) -> T:
+        """What `run` returns for this problem, or for the same with worsened weights.
 
         Where rounding lets a cycle of weight zero improve itself, the run begins again with
-        potentials, which make all weights of one sign. With `potentials` given it begins so.
+        margins, which make the weights of such cycles worse. With `margins` given it begins so.
 
         Raises
         ------
@@ -115,13 +115,13 @@ class Problem:
             If a cycle improves itself.
         """
         reporter(self.progress, 1.0)  # the argument's own errors come first
-        if potentials is None:
-            try:
-                return self._attempt(run)
-            except Rounding as rounding:
-                potentials = rounding.potentials
-        # out here what the exception's frames held, a whole matrix, is free again
-        return replace(self, source=self.source.reweighted(potentials))._attempt(run)
+        source = self.source
+
+        def attempt(margins: Array | None) -> T:
+            again = self if margins is None else replace(self, source=source.worsened(margins))
+            return again._attempt(run)
+
+        return with_margins(source.s, source.dtype, attempt, margins)
 
     def _attempt(self, run: Callable[[Problem], T]) -> T:
         try:
@@ -131,11 +131,6 @@ class Problem:
             edges = source.edges if self.weights.improving else None
             improved(source.s, source.n, found.first, found.diagonal, edges, self.labels)
 
-    def restore(self, d: Array, rows: Any, columns: slice) -> Array:
-        """Entries of the closure without potentials, in the type of the result.
-
-        `rows` is a slice or an array of nodes.
-        """
-        if self.truth:
-            return d != 0
-        return self.weights.narrow(self.source.restored(d, rows, columns))
+    def restore(self, d: Array) -> Array:
+        """Entries of the closure in the type of the result."""
+        return d != 0 if self.truth else self.weights.narrow(d)

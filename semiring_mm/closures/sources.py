@@ -17,11 +17,10 @@ from ..semirings import Semiring
 from . import trees
 from .edges import EdgeList, edge_dtype, is_symmetric, join_edges
 from .trees import Edges
-from .weights import Weights, edges_of
+from .weights import Weights, edges_of, worsened
 
 __all__ = [
-    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "best_edges", "restore",
-    "reweight", "source_of",
+    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "best_edges", "source_of",
 ]  # fmt: skip
 
 Array = Any
@@ -38,14 +37,14 @@ class Source(Protocol):
         Nodes.
     dtype : dtype
         Of the entries.
-    potentials : (n,) array of float64, optional
-        Of the nodes, if the weights contain them (Johnson): see :func:`reweight`.
+    margins : (n,) array of float64, optional
+        Of the nodes, if weights are :func:`worsened` by them.
     """
 
     s: Semiring
     n: int
     dtype: np.dtype[Any]
-    potentials: Array | None
+    margins: Array | None
 
     @property
     def facts(self) -> Facts:
@@ -61,33 +60,16 @@ class Source(Protocol):
         """Whether the matrix equals its transpose."""
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """Row, column and weight of every edge, without potentials."""
+        """Row, column and weight of every edge, not worsened."""
 
-    def reweighted(self, potentials: NDArray[np.float64]) -> Source:
-        """The same graph with potentials in its weights."""
-
-    def restored(self, d: Array, rows: Any, columns: slice) -> Array:
-        """Distances without the potentials; `rows` is a slice or an array of nodes."""
+    def worsened(self, margins: NDArray[np.float64]) -> Source:
+        """The same graph with weights worsened by the margins of its nodes."""
 
     def numbers(self, s: Semiring) -> Source:
         """A matrix of truth values as the numbers 0 and 1 of another semiring."""
 
     def fingerprint(self) -> str:
-        """A digest of the graph, without potentials."""
-
-
-def reweight(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:
-    """Weights w + h[i] - h[j], all of one sign, from the potentials of their rows and columns.
-
-    Potentials change the weights of all paths from i to j alike, so not their order (Johnson).
-    """
-    changed = weights.astype(np.float64) + rows[:, np.newaxis] - columns
-    return (changed.clip(max=0) if s.zero < 0 else changed.clip(min=0)).astype(weights.dtype)
-
-
-def restore(d: Array, rows: Array, columns: Array) -> Array:
-    """Distances of the weights from before :func:`reweight`."""
-    return (d.astype(np.float64) - rows[:, np.newaxis] + columns).astype(d.dtype)
+        """A digest of the graph, not worsened."""
 
 
 class _Readable:
@@ -96,17 +78,13 @@ class _Readable:
     s: Semiring
     n: int
     dtype: np.dtype[Any]
-    potentials: Array | None = None
+    margins: Array | None = None
 
     def read(self, rows: slice, columns: slice) -> Array:
         raise NotImplementedError
 
-    def reweighted(self, potentials: NDArray[np.float64]) -> Source:
-        return _ReweightedSource(self, potentials)
-
-    def restored(self, d: Array, rows: Any, columns: slice) -> Array:
-        h = self.potentials
-        return d if h is None else restore(d, h[rows], h[columns])
+    def worsened(self, margins: NDArray[np.float64]) -> Source:
+        return _WorsenedSource(self, margins)
 
     def numbers(self, s: Semiring) -> Source:
         return _NumbersSource(self, s)
@@ -265,31 +243,30 @@ class ArraySource(_Readable):
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         return edges_of(self.s, self.engine.to_host(self.original))
 
-    def reweighted(self, potentials: NDArray[np.float64]) -> ArraySource:
-        """The same with potentials, in the memory of the run before, which keeps nothing."""
-        original, self.original = self.original, None
-        found = ArraySource(self.engine, self.s, self.array)
-        found.potentials = h = self.engine.from_host(potentials)
+    def worsened(self, margins: NDArray[np.float64]) -> ArraySource:
+        """The same with worsened weights, in the memory of the run before."""
+        found = ArraySource(self.engine, self.s, self.array, self.original)
+        found.margins = x = self.engine.from_host(margins)
         for i in range(0, self.n, self.engine.TILE):
             rows = slice(i, i + self.engine.TILE)
-            self.array[rows] = reweight(self.s, original[rows], h[rows], h)
+            self.array[rows] = worsened(self.s, self.original[rows], x[rows, np.newaxis], x)
         return found
 
     def numbers(self, s: Semiring) -> ArraySource:
         return ArraySource(self.engine, s, self.array.astype(np.uint8))
 
 
-class _ReweightedSource(_Readable):
-    """Another source with potentials in its weights."""
+class _WorsenedSource(_Readable):
+    """Another source with worsened weights."""
 
-    def __init__(self, source: Any, potentials: NDArray[np.float64]) -> None:
-        self.source, self.potentials = source, potentials
+    def __init__(self, source: Any, margins: NDArray[np.float64]) -> None:
+        self.source, self.margins = source, margins
         self.s, self.n, self.dtype = source.s, source.n, source.dtype
 
     def read(self, rows: slice, columns: slice) -> Array:
-        h = self.potentials
-        assert h is not None
-        return reweight(self.s, self.source.read(rows, columns), h[rows], h[columns])
+        x = self.margins
+        assert x is not None
+        return worsened(self.s, self.source.read(rows, columns), x[rows, np.newaxis], x[columns])
 
     def symmetric(self) -> bool:
         return False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +15,74 @@ from ..plan import Facts
 from ..semirings import Semiring
 from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
-__all__ = ["Rounding", "Weights", "as_numbers", "check_predecessors", "edges_of", "improved"]
+__all__ = [
+    "Rounding", "Weights", "as_numbers", "check_predecessors", "edges_of", "first_margins",
+    "improved", "with_margins", "worsened",
+]  # fmt: skip
 
 Array = Any
+T = TypeVar("T")
 Edges = tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 
 class Rounding(Exception):
-    """A cycle of weight zero came out a little better than none; again, with these potentials."""
+    """A cycle of weight zero came out a little better than none.
 
-    def __init__(self, potentials: NDArray[np.float64]) -> None:
+    Attributes
+    ----------
+    margins : (n,) float64
+        Of the nodes, to begin again with :func:`worsened` weights.
+    """
+
+    def __init__(self, margins: NDArray[np.float64]) -> None:
         super().__init__()
-        self.potentials = potentials
+        self.margins = margins
+
+
+def with_margins(
+    s: Semiring, dtype: np.dtype[Any], run: Callable[[NDArray[np.float64] | None], T],
+    margins: NDArray[np.float64] | None = None,
+) -> T:  # fmt: skip
+    """What `run` returns without margins or, where it raises Rounding, with the first that do.
+
+    Parameters
+    ----------
+    run : callable
+        Takes the margins of the nodes, for :func:`worsened`, or None.
+    margins : (n,) float64, optional
+        To begin with.
+    """
+    if margins is None:
+        try:
+            return run(None)
+        except Rounding as rounding:
+            margins = rounding.margins
+        # out here what the exception's frames held, a whole matrix, is free again
+    while 0 < epsilon(dtype) * margins.max() < 0.25:
+        with contextlib.suppress(Rounding):
+            return run(margins)
+        margins = 4 * margins
+    raise ValueError(
+        f"{s.name}: {dtype} rounds cycles of weight zero to negative ones; use float64"
+    )
+
+
+def worsened(s: Semiring, weights: Array, rows: Array, columns: Array) -> Array:
+    """Weights made worse by some units of rounding, so that no cycle of them is better than one.
+
+    Between two nodes that is the lesser of their margins; 0 leaves a weight as it is. The
+    margins are relative, so that small weights keep all their digits beside large ones.
+
+    Parameters
+    ----------
+    weights : (rows, columns) array, or the weights of edges
+    rows, columns : arrays of float64
+        The margins of the nodes that edges leave and reach; of the shape of `weights` together.
+    """
+    sign = 1 if s.add_kind == "min" else -1
+    units = sign * epsilon(weights.dtype) * np.minimum(rows, columns)
+    exact = weights.astype(np.float64)
+    return (exact * (1 + units * np.sign(exact))).astype(weights.dtype)
 
 
 @dataclass(frozen=True)
@@ -182,6 +239,30 @@ def edges_of(s: Semiring, weights: Array) -> Edges:
     return row, col, weights[row, col]
 
 
+def first_margins(
+    row: NDArray[np.int64], col: NDArray[np.int64], weight: Array, potentials: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Margins for the nodes on cycles whose weight may round to less than zero; 0 for others.
+
+    Edges of such cycles nearly bridge the difference of the `potentials` of their ends, and they
+    remain when edges from or to nodes without others are removed again and again. A few nodes more
+    do no harm.
+    """
+    n, exact = len(potentials), weight.astype(np.float64)
+    size = max(np.abs(exact).max(initial=0), np.abs(potentials).max(initial=0))
+    near = exact + potentials[row] - potentials[col] <= 4 * n * epsilon(weight.dtype) * size
+    while near.any():
+        row, col = row[near], col[near]
+        enters, leaves = np.zeros((2, n), bool)
+        enters[col] = leaves[row] = True
+        near = enters[row] & leaves[col]
+        if near.all():
+            break
+    margins = np.zeros(n)
+    margins[row[near]] = 1
+    return margins
+
+
 def improved(
     s: Semiring, n: int, first: int, diagonal: Array, edges: Callable[[], Edges] | None,
     labels: Sequence[Any] | None,
@@ -206,11 +287,12 @@ def improved(
     """
     one = s.identities(diagonal.dtype)[1]
     at = first + int(np.flatnonzero(diagonal != one)[0])
+    value = diagonal[at - first]
     if s.mul_kind == "+" and s.selective and edges is not None:
         row, col, weight = edges()
         sign = 1 if s.add_kind == "min" else -1
-        rounding = epsilon(weight.dtype)
-        found = find_negative_cycle(row, col, sign * weight.astype(np.float64), n, rounding)
+        weight = weight.astype(np.int64) if weight.dtype.kind in "iu" else weight
+        found = find_negative_cycle(row, col, sign * weight, n)
         if isinstance(found, tuple):
             cycle, total = found
             if s.name == "min_plus":
@@ -219,9 +301,8 @@ def improved(
                 f"{s.name}: the cycle {' → '.join(map(str, [*cycle, cycle[0]]))} of weight "
                 f"{sign * total:g} improves itself, so no closure exists"
             )
-        if rounding:
-            raise Rounding(sign * found)
-    value = diagonal[at - first]
+        if epsilon(weight.dtype) and value == value:
+            raise Rounding(first_margins(row, col, sign * weight, found))
     if value != value:
         raise ValueError(
             f"{s.name}: paths through node {at} leave the range of {diagonal.dtype}; a closure "

@@ -26,6 +26,7 @@ from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import Progress, reporter
 from ..closures.trees import Edges, repair_trees
+from ..closures.weights import Rounding, first_margins, with_margins, worsened
 from ..cpu import engine, sweep, threads
 from ..semirings import semirings
 from .choice import dense_pairs
@@ -78,17 +79,19 @@ def solve(
         return None
     needed = result + len(order.tail) * 80 + work * width * n * (size + 8 * trees)
     check_memory(needed, f"the result of {len(chosen)} x {n} entries")
-    sweeps = Sweeps(order, row, col, weight, trees=trees)
-    potential = None
-    if sweeps.cycle:
-        rounding = float(np.finfo(weight.dtype).eps) if weight.dtype.kind == "f" else 0.0
-        found = find_negative_cycle(row, col, weight.astype(np.float64), n, rounding)
-        if isinstance(found, tuple):
-            raise NegativeCycleError(*found, labels)
-        # Rounding put a ring below zero: without negative weights none can be.
-        potential = found.astype(weight.dtype)
-        weight = np.maximum(weight + potential[row] - potential[col], 0)
+    s, graph = semirings["min_plus"], weight
+
+    def contracted(margins: Array | None) -> tuple[Array, Sweeps]:
+        weight = graph if margins is None else worsened(s, graph, margins[row], margins[col])
         sweeps = Sweeps(order, row, col, weight, trees=trees)
+        if sweeps.cycle:
+            found = find_negative_cycle(row, col, graph, n)
+            if isinstance(found, tuple):
+                raise NegativeCycleError(*found, labels)
+            raise Rounding(first_margins(row, col, graph, found))
+        return weight, sweeps
+
+    weight, sweeps = with_margins(s, graph.dtype, contracted)
     d = np.empty((len(chosen), n), weight.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(len(chosen)) * n
@@ -97,13 +100,10 @@ def solve(
     if p is not None and doubtful.size:
         repaired = p[doubtful]
         repair_trees(
-            engine, semirings["min_plus"], d[doubtful], repaired,
+            engine, s, d[doubtful], repaired,
             lambda: Edges.by_end(n, row, col, weight), chosen[doubtful],
         )  # fmt: skip
         p[doubtful] = repaired
-    if potential is not None:
-        for line, source in zip(d, chosen, strict=True):
-            line += potential - potential[source]
     if tick is not None:
         tick(total)
     return d, p

@@ -50,9 +50,9 @@ class Run:
         self.phase = "load" if state is None else state.phase
         self.step = 0 if state is None else state.step
         self.results: list[Store | None] = [None, None]
-        # widened integers and reweighted distances have a store of their own: to narrow or restore
-        # them in place would do harm if it was interrupted and done twice
-        self.apart = steps.dtype != source.dtype or source.potentials is not None
+        # widened integers have a store of their own: to narrow them in place would do harm if it
+        # was interrupted and done twice
+        self.apart = steps.dtype != source.dtype
         self.work: Store | None = None
 
     @property
@@ -199,7 +199,7 @@ class Run:
                 block = np.empty([x.stop - x.start for x in at], d.dtype)
                 d.read(*at, block)
                 block = block.T if other else block
-                block = self.weights.narrow(self.source.restored(block, rows, columns))
+                block = self.weights.narrow(block)
                 result.write(rows, columns, np.ascontiguousarray(block))
 
     def discard(self) -> None:

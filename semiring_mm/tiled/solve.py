@@ -79,7 +79,7 @@ def over(
                 p[rows] = blocks.read_predecessors(rows, whole)
                 own = np.arange(rows.start, rows.stop)
                 repair_trees(cpu, source.s, strip, p[rows], edges, own)
-            d[rows] = problem.restore(strip, rows, whole)
+            d[rows] = problem.restore(strip)
 
         with ThreadPoolExecutor(2 * len(devices)) as pool:
             list(pool.map(take, range(blocks.grid.count)))

@@ -73,7 +73,7 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Resume from the state beside the path (with potentials: if there is one).
+        Resume from the state beside the path (with its margins, if there are some).
     tick, timeline : optional
     tile : int, optional
         Rows of a tile; default :func:`.budget.choose_tile`. A resumed run keeps its own.
@@ -102,14 +102,14 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
-    if source.potentials is not None and paths:
+    if source.margins is not None and paths:
         resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
     state = find_state(paths, task, resume, source.n)
-    if state is not None and "potentials" in state.extra and source.potentials is None:
-        h = np.frombuffer(base64.b85decode(state.extra["potentials"]), np.float64)
-        if h.shape != (source.n,):
+    if state is not None and "margins" in state.extra and source.margins is None:
+        margins = np.frombuffer(base64.b85decode(state.extra["margins"]), np.float64)
+        if margins.shape != (source.n,):
             raise state.unusable()
-        source = source.reweighted(h)
+        source = source.worsened(margins)
         weights = Weights(source.s, source.dtype, source.n, source.facts)
         steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
     if state is not None and state.phase != "load":
@@ -123,8 +123,8 @@ def solve_streamed(
     plan = make_plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
     if paths and state is None:
         state = Checkpoint(paths[0], task, plan.tile)
-        if source.potentials is not None:
-            state.extra["potentials"] = base64.b85encode(source.potentials.tobytes()).decode()
+        if source.margins is not None:
+            state.extra["margins"] = base64.b85encode(source.margins.tobytes()).decode()
     with contextlib.ExitStack() as stack:
         run = Run(source, steps, weights, out, plan.tile, state)
         stack.callback(run.close)
