@@ -40,6 +40,9 @@ Index = NDArray[np.int64]
 # thread; to contract, per triangle on one thread; to sweep, per edge and source on all threads.
 _CHOICE, _TRIANGLE, _SWEEP = 3000.0, 100.0, 4.0
 
+#: Bytes that an elimination takes for a node without edges.
+_NODE = 350
+
 
 def solve(
     n: int,
@@ -70,10 +73,12 @@ def solve(
         Names of the nodes, for messages.
     """
     work = threads.get_num_threads()
-    chosen = np.arange(n) if sources is None else sources
+    count = n if sources is None else len(sources)
     size, width = weight.dtype.itemsize, sweep.chunk_width(weight.dtype)
-    result = len(chosen) * n * ((0 if out is not None else size) + 4 * trees)
-    check_memory(result, f"the result of {len(chosen)} x {n} entries")  # before any work
+    result = count * n * ((0 if out is not None else size) + 4 * trees)
+    check_memory(result, f"the result of {count} x {n} entries")  # before any work
+    check_memory(result + _NODE * n, f"the elimination of {n} nodes")
+    chosen = np.arange(n) if sources is None else sources
     order = eliminate(n, row, col, pairs / (_CHOICE * work))
     if order is None or _SWEEP * len(chosen) * len(order.tail) > pairs:
         return None
