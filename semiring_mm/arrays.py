@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .cpu import engine as cpu
+from .engine import Engine
 
 __all__ = ["Call", "check_memory", "gpu_engine", "gpu_has", "where"]
 
@@ -51,7 +52,7 @@ class Call:
         Whether host arrays are computed on the device; the operands are copies then.
     """
 
-    engine: Any = cpu
+    engine: Engine = cpu
     moved = False
     _aside = False  # whether the result is copied to `out` at the end
     _index: int | None = None  # of the device; -1 is the current one
@@ -168,7 +169,7 @@ class Call:
         return self.engine.xp.empty(target.shape, native)
 
 
-def gpu_engine() -> Any:
+def gpu_engine() -> Engine:
     """The GPU engine, or an error that says what is missing."""
     from .gpu import device
 
@@ -374,7 +375,7 @@ _BACK = {
 }
 
 
-def check_memory(needed: int, what: str, engine: Any = cpu) -> None:
+def check_memory(needed: int, what: str, engine: Engine = cpu) -> None:
     """Raise MemoryError before the work if `needed` bytes are not there."""
     free = engine.free_memory() if needed else None  # it takes longer than a small graph does
     if free is not None and needed > free:
