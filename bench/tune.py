@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from semiring_mm.gpu import device, engine
+from semiring_mm.engine import PLAIN
+from semiring_mm.gpu import device, product
 from semiring_mm.gpu.tiles import TILES, Launch, Tile, keep_shares
 from semiring_mm.semirings import semirings
 
@@ -46,14 +47,13 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
     random = xp.random.default_rng(0)
     a, b = (random.random(s, dtype=np.float32) - 0.5 for s in ((m, _DEPTH), (_DEPTH, n)))
     c = xp.empty((m, n), np.float32)
-    plain = None, None, None, 1, None, None, False
-    way = engine._plans(semirings[name], a.dtype, *plain, here.arch)[-1]
-    chosen, engine.choose = engine.choose, lambda *_, **__: Launch(tile, down * across)
+    plain = None, None, None, 1, PLAIN, False
+    way = product._plans(semirings[name], a.dtype, *plain, here.arch)[-1]
+    chosen, product.choose = product.choose, lambda *_, **__: Launch(tile, down * across)
     try:
         way.launches.clear()
         run = functools.partial(
-            engine._run, here, way, a=a, b=b, c=c, arg=None, gather=None, bad=None, turned=None,
-            mode=0, alpha=None, beta=None, triangle=False,
+            product._run, here, way, a=a, b=b, c=c, arg=None, gather=None, bad=None, turned=None,
         )  # fmt: skip
         run()
         times = []
@@ -65,6 +65,6 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
             end.synchronize()
             times.append(xp.cuda.get_elapsed_time(start, end) / 1e3)
     finally:
-        engine.choose = chosen
+        product.choose = chosen
         way.launches.clear()
     return m * n * _DEPTH / sorted(times)[2]

@@ -1,6 +1,6 @@
-// The arg of a selective ⊕: which k won, at nearly the speed of the product. The main loop only keeps
-// which tile of k last improved each accumulator (BestTiles); a second kernel computes that tile's
-// terms again and names the first best k (FindArg).
+// The arg of a selective ⊕: which k won, at nearly the speed of the product. The main loop only
+// keeps which tile of k last improved each accumulator (BestTiles); a second kernel computes that
+// tile's terms again and names the first best k (FindArg).
 #pragma once
 #include "schedule.cuh"
 #include "steps.cuh"
@@ -76,8 +76,8 @@ struct BestTiles<Step, Tile, true> {
   }
 };
 
-// Kernel: the k of each entry, i.e. the first in the best tile of k that gives the best value. A thread
-// for each entry; a block's columns of B stay in the cache while blocks go down the rows.
+// Kernel: the k of each entry, i.e. the first in the best tile of k that gives the best value. A
+// thread for each entry; a block's columns of B stay in the cache while blocks go down the rows.
 // A_VECTOR, B_VECTOR: four steps of k are contiguous and aligned.
 template <class Step, int BK, bool A_VECTOR, bool B_VECTOR>
 struct FindArg {
@@ -104,7 +104,8 @@ struct FindArg {
   }
 
   // Among the BK steps of k from `first` on.
-  SR_FN static int first_best(const ProductParams& p, const Storage* a, const Storage* b, int first) {
+  SR_FN static int first_best(const ProductParams& p, const Storage* a, const Storage* b,
+                              int first) {
     constexpr int N = A_VECTOR || B_VECTOR ? 4 : 1;
     Compute value[BK];  // [BK]
 #pragma unroll

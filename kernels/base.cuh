@@ -1,7 +1,8 @@
-// Arithmetic on scalars, by NumPy's rules: what the expressions of a semiring call, and vector loads.
+// Arithmetic on scalars, by NumPy's rules: what the expressions of a semiring call, and vector
+// loads.
 //
-// Where an architecture has an instruction, `#if __CUDA_ARCH__` takes it; the other branch is portable
-// and also the host's.
+// Where an architecture has an instruction, `#if __CUDA_ARCH__` takes it; the other branch is
+// portable and also the host's.
 #pragma once
 #include "types.cuh"
 #include <instructions.cuh>  // angle brackets: the tests put the host's own before it
@@ -17,7 +18,7 @@ SR_FN float to_tf32(float x) {
   return bits_as<float>(overflows ? raw & 0xffffe000u : near);
 }
 
-// --- functions of semiring expressions --------------------------------------------------------
+// --- functions of semiring expressions ---------------------------------------------------------
 
 template <class T>
 SR_FN T infinity() {
@@ -118,7 +119,7 @@ SR_CALL T floor_div(T x, T y) {
   }
 }
 
-// --- instructions that newer chips have, and the same in plain C++ ----------------------------
+// --- instructions that newer chips have, and the same in plain C++ -----------------------------
 
 // Minimum and maximum of three signed integers, and of a sum and a third; _x2: of the two 16-bit
 // halves of a word each. Sums wrap around.
@@ -202,7 +203,7 @@ SR_FN u32 max_x2(u32 a, u32 b) {
 }
 #endif
 
-// --- vector loads -----------------------------------------------------------------------------
+// --- vector loads ------------------------------------------------------------------------------
 
 // What a thread loads at once: 16 bytes, kept as words until an element is read; or, if not VECTOR,
 // one element. V: elements.

@@ -1,21 +1,22 @@
-// What the multiprocessors can do at most: outer products in registers, fed from shared memory, and
-// nothing else. No global memory, no barriers, no edges; what a product reaches of this is its own.
+// Kernel: the ceiling of an inner step: outer products in registers, fed from shared memory, and
+// nothing else. No global memory, no barriers in the loop, no edges. The rate of a product is given
+// as a part of this.
 //
-// A Form has the Word of an accumulator, the DEPTH in steps of k that it takes at once, entry(random
-// bits), start() and take(c, a, b, odd, unit).
+// A Form has the Word of an accumulator, the DEPTH in steps of k that it folds at once, u32
+// entry(random bits), Word start() and Word take(c, a[DEPTH], b[DEPTH], odd, unit).
 #pragma once
 #include "steps.cuh"
 
 namespace sr {
 
 struct CeilingParams {
-  u32* out;  // [blocks][THREADS], so that nothing may be left out
-  i32 turns;
+  u32* out;  // [blocks][THREADS]: keeps the compiler from removing the loop
+  i32 passes;  // times that the BK steps of k are multiplied
   u32 seed;
   i32 unit;  // 1, which the compiler does not know
 };
 
-// Four words at once; volatile, because every turn reads the same words again.
+// Four words at once; volatile, because every pass reads the same words.
 template <class Word>
 SR_FN void load_again(Word (&x)[4], u32 at) {
   u32 raw[4];
@@ -35,10 +36,10 @@ SR_FN u32 scrambled(u32 x) {
 template <class Form, int TM, int TN, int STEPS>
 struct Ceiling {
   using Word = typename Form::Word;
-  static constexpr int THREADS = 256, BK = 16, SIDE = 128;  // of a block, of what lies in shared memory
+  static constexpr int THREADS = 256, BK = 16, SIDE = 128;  // shared: [BK][SIDE]
   static constexpr int DEPTH = Form::DEPTH;
   static_assert(TM % 4 == 0 && TN % 4 == 0, "words are loaded four at a time");
-  static_assert(BK % STEPS == 0 && STEPS % DEPTH == 0, "a turn is BK steps of k");
+  static_assert(BK % STEPS == 0 && STEPS % DEPTH == 0, "the unrolled body fills BK steps of k");
 
   SR_FN static void run(const CeilingParams& p) {
     __shared__ __align__(16) u32 as[BK * SIDE], bs[BK * SIDE];  // [BK][SIDE] each
@@ -46,7 +47,7 @@ struct Ceiling {
       as[i] = Form::entry(scrambled(p.seed + 2 * i));
       bs[i] = Form::entry(scrambled(p.seed + 2 * i + 1));
     }
-    __syncthreads();  // as and bs are there
+    __syncthreads();  // between storing as and bs and reading them
     Word acc[TM][TN];  // [TM][TN]
 #pragma unroll
     for (int i = 0; i < TM; ++i)
@@ -55,10 +56,10 @@ struct Ceiling {
     const u32 a_at = u32(__cvta_generic_to_shared(as)) + threadIdx.x / 16 * 16;
     const u32 b_at = u32(__cvta_generic_to_shared(bs)) + threadIdx.x % 16 * 16;
 #pragma unroll 1
-    for (int turn = 0; turn < p.turns; ++turn) {
+    for (int pass = 0; pass < p.passes; ++pass) {
 #pragma unroll STEPS / DEPTH
       for (int k = 0; k < BK; k += DEPTH) {
-        Word a[DEPTH][TM], b[DEPTH][TN];  // [DEPTH][TM], [DEPTH][TN]
+        Word a[DEPTH][TM], b[DEPTH][TN];  // [DEPTH][TM] and [DEPTH][TN]
 #pragma unroll
         for (int d = 0; d < DEPTH; ++d) {
           line<TM>(a[d], a_at + (k + d) * SIDE * 4);
@@ -68,7 +69,7 @@ struct Ceiling {
         for (int i = 0; i < TM; ++i)
 #pragma unroll
           for (int j = 0; j < TN; ++j) {
-            Word left[DEPTH], right[DEPTH];
+            Word left[DEPTH], right[DEPTH];  // [DEPTH]
 #pragma unroll
             for (int d = 0; d < DEPTH; ++d) left[d] = a[d][i], right[d] = b[d][j];
             acc[i][j] = Form::take(acc[i][j], left, right, (i + j) % 2, p.unit);
@@ -83,7 +84,7 @@ struct Ceiling {
     p.out[blockIdx.x * THREADS + threadIdx.x] = all;
   }
 
-  // T words of one step of k; groups of four lie 256 bytes apart, and further ones wrap.
+  // T words of one step of k; groups of four are 256 bytes apart, and wrap around after two.
   template <int T>
   SR_FN static void line(Word (&x)[T], u32 at) {
 #pragma unroll
@@ -96,14 +97,14 @@ struct Ceiling {
   }
 };
 
-// The form of a step of the library's own, on operands that it computes without a special case.
+// The form of a step policy (steps.cuh).
 template <class S>
 struct Formed {
   using Word = typename S::Word;
   static constexpr int DEPTH = S::DEPTH;
   static_assert(sizeof(Word) == 4, "words are loaded as 32 bits");
 
-  // Bits of a float in [1, 2), of a small integer, of 32 truth values.
+  // Bits of a float in [1, 2), of a small integer, of 32 truth values: no special cases.
   SR_FN static u32 entry(u32 r) {
     if constexpr (Is<Word>::floating) return 0x3f800000u | r >> 9;
     else return Word(-1) < Word(0) ? r >> 22 : r;

@@ -1,10 +1,12 @@
-// Sums and differences of matrices, entry by entry: several of them in one pass.
+// Kernel: sums and differences of matrices, entry by entry: several of them in one pass over memory
+// (Strassen's products, gpu/combine.py).
 #pragma once
 #include "base.cuh"
 
 namespace sr {
 
-// A block's threads lie in a grid, `lanes` of them along the columns; a thread takes one chunk.
+// A block's threads lie in a grid, `lanes` of them along the columns; a thread has V adjacent
+// columns.
 template <int N>
 struct CombineParams {
   void* x[N];
@@ -14,20 +16,21 @@ struct CombineParams {
   int lanes;
 };
 
-// Sums: `of(v)` replaces entries of the N matrices by sums of such. READ and WRITTEN: bit i where
-// matrix i is. WIDE: 16 bytes lie side by side, aligned, wherever the kernel looks. Matrices may be
-// the same: all are read before any is written.
-template <class T, class Sums, int N, u32 READ, u32 WRITTEN, bool WIDE>
+// Sums::of(v) replaces v[N], an entry of each matrix, by sums of them. READ and WRITTEN: bit i is
+// set if matrix i is. VECTOR: 16 bytes are contiguous and aligned, wherever the kernel reads.
+// Matrices may coincide: a thread reads all of its entries before it writes any.
+template <class T, class Sums, int N, u32 READ, u32 WRITTEN, bool VECTOR>
 struct Combine {
-  static constexpr int THREADS = 256, V = WIDE ? 16 / int(sizeof(T)) : 1;
+  static constexpr int THREADS = 256, V = VECTOR ? 16 / int(sizeof(T)) : 1;
   using Piece = Pack<T, V>;
+  static_assert(N <= 32, "READ and WRITTEN have a bit for each matrix");
 
   SR_FN static void run(const CombineParams<N>& p) {
     const int thread = int(threadIdx.x), lines = THREADS / p.lanes;
     const i64 column = (blockIdx.x % p.segments * p.lanes + thread % p.lanes) * V;
     const i64 row = blockIdx.x / p.segments * lines + thread / p.lanes;
     if (row >= p.rows || column >= p.columns) return;
-    Piece* at[N];
+    Piece* at[N];  // [N]
     Piece x[N];  // [N][V]
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -37,7 +40,7 @@ struct Combine {
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      T entry[N] = {};
+      T entry[N] = {};  // [N]
 #pragma unroll
       for (int i = 0; i < N; ++i)
         if (READ >> i & 1) entry[i] = x[i].x[v];

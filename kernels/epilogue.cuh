@@ -87,8 +87,8 @@ struct Epilogue {
     }
   }
 
-  // This thread's words of a partial result, [TM * TN], which lie THREADS apart: a warp's stores are
-  // contiguous, whatever the tile.
+  // This thread's words of a partial result, [TM * TN], which lie THREADS apart: a warp's stores
+  // are contiguous, whatever the tile.
   SR_FN static Word* partial(const ProductParams& p, int tile, int split) {
     const i64 index = i64(tile - p.whole) * p.splits + split;
     return static_cast<Word*>(p.partials) + index * (Tile::BM * Tile::BN) + threadIdx.x;
@@ -103,8 +103,8 @@ struct Epilogue {
   }
 };
 
-// Kernel: the tiles of C whose k was split, from their partial results, joined in order of k. A block
-// for each run of VN accumulators of all threads.
+// Kernel: the tiles of C whose k was split, from their partial results, joined in order of k. A
+// block for each run of VN accumulators of all threads.
 template <class Step, class Tile, bool VECTOR>
 struct ReduceSplits {
   using Store = Epilogue<Step, Tile, VECTOR>;

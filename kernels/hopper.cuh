@@ -7,10 +7,10 @@
 
 namespace sr {
 
-// --- barriers ---------------------------------------------------------------------------------
+// --- barriers ----------------------------------------------------------------------------------
 
-// A transaction barrier in shared memory (mbarrier). A phase ends when all counted threads have arrived
-// and all announced bytes have landed; phases have parities 0, 1, 0, ...
+// A transaction barrier in shared memory (mbarrier). A phase ends when all counted threads have
+// arrived and all announced bytes have landed; phases have parities 0, 1, 0, ...
 struct alignas(16) Barrier {
   u64 word;
 
@@ -49,23 +49,23 @@ SR_FN void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Hand registers from the producer warpgroup, which only copies, to those that multiply. All threads
-// of a warpgroup call them; REGISTERS a thread is a multiple of 8.
+// Hand registers from the producer warpgroup, which only copies, to those that multiply. All
+// threads of a warpgroup call them; REGISTERS a thread is a multiple of 8.
 template <int REGISTERS>
 SR_FN void warpgroup_reg_dealloc() {
-  static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "as setmaxnreg takes it");
+  static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "of setmaxnreg");
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 template <int REGISTERS>
 SR_FN void warpgroup_reg_alloc() {
-  static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "as setmaxnreg takes it");
+  static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "of setmaxnreg");
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-// --- copies -----------------------------------------------------------------------------------
+// --- copies ------------------------------------------------------------------------------------
 
-// Start to load the box at (x, y, z) of an array; its BOX bytes count at the barrier. What lies outside
-// of the array is loaded as 0.
+// Start to load the box at (x, y, z) of an array; its BOX bytes count at the barrier. What lies
+// outside of the array is loaded as 0.
 SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -74,7 +74,7 @@ SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, 
       : "memory");
 }
 
-// --- products ---------------------------------------------------------------------------------
+// --- products ----------------------------------------------------------------------------------
 
 // The matrix descriptor of boxes: address, leading and stride byte offset in units of 16 bytes, and
 // the 128-byte swizzle in bits 62 and 63.
@@ -103,7 +103,7 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define SR_WGMMA(WHAT, COUNT, AB, PRED, END, C, ...)                                       \
-  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, " PRED ", 0;\n"                     \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, " PRED ", 0;\n"         \
                "wgmma.mma_async.sync.aligned." WHAT " {" SR_NAMES_##COUNT "}, " AB         \
                ", accumulate" END ";\n}"                                                         \
                : SR_##COUNT(C)                                                             \
@@ -114,15 +114,15 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
 #define SR_MAJOR , "n"(!A_K_MAJOR), "n"(!B_K_MAJOR)
 
 // d += A B of 64 x K times K x N elements, by the 128 threads of a warpgroup; d = A B unless
-// `accumulate`. Asynchronous: see warpgroup_wait. Thread t holds of rows t / 32 * 16 + t % 32 / 4 (+ 8)
-// the columns t % 4 * 2 (+ 1) of every eight: d is [N / 8][2 rows][2 columns].
+// `accumulate`. Asynchronous: see warpgroup_wait. Thread t holds of rows t / 32 * 16 + t % 32 / 4
+// (+ 8) the columns t % 4 * 2 (+ 1) of every eight: d is [N / 8][2 rows][2 columns].
 template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
 SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
-                    bool accumulate) {
-  const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes),
-            b = matrix_descriptor<B_K_MAJOR>(b_boxes);
+                         bool accumulate) {
+  const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes), b = matrix_descriptor<B_K_MAJOR>(b_boxes);
   static_assert(N == 128 || N == 256, "a product has 128 or 256 columns");
-  static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16, "the instruction transposes 16-bit operands only");
+  static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
+                "the instruction transposes 16-bit operands only");
   if constexpr (Is<typename Kind::Element>::half) {
     if constexpr (N == 256)
       SR_FLOATS("m64n256k16.f32.f16.f16", 128, "%128, %129", "%130", ", 1, 1, %131, %132",
@@ -159,7 +159,8 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
 #undef SR_8
 
 // Products form groups: arrive, products, commit. warpgroup_wait<N> returns when all but the last N
-// groups are done; until then their accumulators may not be touched, nor their operands overwritten.
+// groups are done; until then their accumulators may not be touched, nor their operands
+// overwritten.
 SR_FN void warpgroup_arrive() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 SR_FN void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int PENDING>

@@ -1,14 +1,15 @@
-// PTX and intrinsics: all that is neither portable C++ nor particular to Hopper (hopper.cuh has that).
+// PTX and intrinsics: all that is neither portable C++ nor particular to Hopper (hopper.cuh has
+// that).
 //
 // The tests compile the kernels with g++ and put a header of the same name before this one:
-// tests/host/instructions.cuh defines the same functions in plain C++. So includes of this file have
-// angle brackets, and no other file needs to know which compiler reads it.
+// tests/host/instructions.cuh defines the same functions in plain C++. So includes of this file
+// have angle brackets, and no other file needs to know which compiler reads it.
 #pragma once
 #include "types.cuh"
 
 namespace sr {
 
-// --- conversions and approximations -----------------------------------------------------------
+// --- conversions and approximations ------------------------------------------------------------
 
 SR_FN float to_float(half x) {
   float y;
@@ -28,10 +29,10 @@ SR_FN float exp2_approx(float x) {
   return y;
 }
 
-// --- a warp together --------------------------------------------------------------------------
+// --- a warp together ---------------------------------------------------------------------------
 
-// d += A B by the 32 lanes of a warp, of 16 x K times K x 8 elements; matrix.cuh says which of them a
-// lane holds. `top` and `bottom` are the words of A's rows l / 4 and l / 4 + 8 for lane l.
+// d += A B by the 32 lanes of a warp, of 16 x K times K x 8 elements; matrix.cuh says which of them
+// a lane holds. `top` and `bottom` are the words of A's rows l / 4 and l / 4 + 8 for lane l.
 template <class Kind>
 SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const u32 (&b)[2]) {
 #define SR_MMA(SHAPE, TYPES)                                                                  \
@@ -51,10 +52,10 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 
-// --- memory -----------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------------------------
 
-// Asynchronous copies of 4 or 16 bytes from global to shared memory. They form groups in the order of
-// copy_commit; copy_wait<N> returns when all but the last N groups have arrived.
+// Asynchronous copies of 4 or 16 bytes from global to shared memory. They form groups in the order
+// of copy_commit; copy_wait<N> returns when all but the last N groups have arrived.
 template <int BYTES>
 SR_FN void copy_async(void* shared, const void* global) {
   static_assert(BYTES == 4 || BYTES == 16, "cp.async copies one word or four");

@@ -1,8 +1,8 @@
 // Global to shared memory: a tile of BK x ROWS words of one operand, k-major, whatever its strides.
 //
-// Rows and steps of k outside of the matrix are clamped, i.e. read from inside it: rows, because the
-// epilogue drops their results; steps, because the multiplier stops at k. So no padding value enters a
-// result, and nothing outside of an operand is touched.
+// Rows and steps of k outside of the matrix are clamped, i.e. read from inside it: rows, because
+// the epilogue drops their results; steps, because the multiplier stops at k. So no padding value
+// enters a result, and nothing outside of an operand is touched.
 #pragma once
 #include "steps.cuh"
 

@@ -1,15 +1,16 @@
-// Products whose ⊕ is logaddexp: log Σ exp(a ⊗ b).
+// Kernels: products whose ⊕ is logaddexp: log Σ exp(a ⊗ b).
 //
-// Where ⊗ is a + b, most entries come from a product over plus-times of exponentials that were shifted
-// to at most 1. Settle takes those whose sum is large enough and marks the tiles of C in which others
-// are left; LogSum computes these term by term. docs/log_plus.md has the error bounds.
+// Where ⊗ is a + b, most entries come from a product over plus-times of exponentials, which are
+// shifted to at most 1 (Shift). Settle takes the logarithm where the sum is large enough to be
+// accurate, and marks the tiles of C that have other entries; LogSum computes these term by term.
+// docs/log_plus.md has the error bounds.
 #pragma once
 #include "epilogue.cuh"
 #include "pipeline.cuh"
 
 namespace sr {
 
-// What launches pass; the same fields in the same order in semiring_mm/gpu/logsum.py.
+// The parameters of launches; the same fields in the same order in semiring_mm/gpu/logsum.py.
 struct ShiftParams {
   const void* x;
   void* e;     // UP exp(x - shift of the row), of Compute
@@ -21,20 +22,21 @@ struct LogSumParams {
   const void* a;
   const void* b;
   void* c;
-  void* sums;           // [batch][m][n] of Compute; below 0 where LogSum has to compute; or none
+  void* sums;           // [batch][m][n] of Compute; negative where LogSum has to compute; or none
   const void* rows;     // [batch or 1][2][m], [batch or 1][2][n]: the ends of A's rows ...
   const void* columns;  // ... and of B's columns
-  u32* marks;           // [tiles of C]: whether LogSum has to look; none: everywhere
-  u32* errors;
+  u32* marks;           // [tiles of C]: whether LogSum has to compute any; none: everywhere
+  u32* errors;          // set to 1 where a result does not fit its dtype
   i64 a_m, a_k, a_batch, b_k, b_n, b_batch, c_m, c_n, c_batch, rows_batch, columns_batch;
   i64 alpha, beta;      // the low bytes are a Compute
   int m, n, k, mode, tiles_m, tiles_n;
 };
 
-// Exponentials are UP times what they are, so that products of small ones do not underflow, and their
-// sums DOWN = UP^-2 times what they are. Sums from LEAST on are right. Finite terms above exp(REACH)
-// are seen in the sum. An exponential below exp(FAR) is computed in two steps. From FLAT on, the
-// logarithm of the number of terms is less than half a unit in the last place.
+// Exponentials are stored times UP, so that products of small ones do not underflow; the true sum
+// is DOWN = UP^-2 times the computed one. It is accurate if it is at least LEAST. Any finite term
+// above exp(REACH) makes it nonzero. An exponential below exp(FAR) is computed as a square (ROOT =
+// sqrt(UP)). For terms from FLAT on, the logarithm of their number is less than half a unit in the
+// last place.
 template <class T>
 struct Limits;
 template <>
@@ -48,21 +50,21 @@ struct Limits<double> {
   static constexpr double LEAST = 0x1p-1000, REACH = -1000.0, FAR = -600.0, FLAT = 0x1p58;
 };
 
-// UP exp(x - r) of the rows of a matrix, with r the largest entry of its row, or 0 if that is -inf.
-// K_UNIT: the rows lie further apart than the steps of k, so that threads lie along k.
-template <class A, bool K_UNIT>
+// Kernel: UP exp(x - r) of the rows of a matrix, with r the largest entry of the row, or 0 if that
+// is -inf. K_MAJOR: rows are further apart than steps of k, so neighbouring threads lie along k.
+template <class A, bool K_MAJOR>
 struct Shift {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
-  static constexpr int ROWS = K_UNIT ? 4 : 32, LANES = K_UNIT ? 128 : 32, THREADS = ROWS * LANES;
+  static constexpr int ROWS = K_MAJOR ? 4 : 32, LANES = K_MAJOR ? 128 : 32, THREADS = ROWS * LANES;
 
   SR_FN static void run(const ShiftParams& p) {
     const int thread = int(threadIdx.x), blocks = (p.rows + ROWS - 1) / ROWS;
-    const int row = K_UNIT ? thread / LANES : thread % ROWS;
-    const int lane = K_UNIT ? thread % LANES : thread / ROWS;
+    const int row = K_MAJOR ? thread / LANES : thread % ROWS;
+    const int lane = K_MAJOR ? thread % LANES : thread / ROWS;
     const i64 batch = blockIdx.x / u32(blocks);
     const i64 place = i64(blockIdx.x % u32(blocks)) * ROWS + row;
-    const i64 i = place < p.rows ? place : p.rows - 1;  // rows beyond the last are dropped
+    const i64 i = place < p.rows ? place : p.rows - 1;  // clamped; dropped below
     const Storage* x = static_cast<const Storage*>(p.x) + batch * p.x_batch + i * p.x_row;
     const Compute inf = infinity<Compute>();
     Compute high = -inf, low = inf;
@@ -77,13 +79,13 @@ struct Shift {
     *highs = high;
     *lows = low;
     for (int half = LANES / 2; half > 0; half /= 2) {
-      __syncthreads();  // both halves are there
+      __syncthreads();  // between storing 2 * half pairs and reading them
       if (lane >= half) continue;
       *highs = max(*highs, highs[half * ROWS]);
       const Compute other = lows[half * ROWS];
       if (other < *lows) *lows = other;
     }
-    __syncthreads();  // the ends of the rows are there
+    __syncthreads();  // between storing the ends of the rows and reading them
     high = shared_memory<Compute>()[row];
     const Compute shift = high == -inf ? Compute(0) : high;
     if (place >= p.rows) return;
@@ -106,7 +108,7 @@ struct Shift {
   }
 };
 
-// The tile of C that a block looks at.
+// The tile of C of a block: the batch, row and column of its first entry.
 template <class Tile>
 struct LogTile {
   i64 batch;
@@ -120,7 +122,7 @@ struct LogTile {
   }
 };
 
-// C from the sums of shifted exponentials, where that is good enough.
+// Kernel: C from the sums of shifted exponentials, where they are accurate.
 template <class A, class Tile>
 struct Settle {
   using Compute = typename A::Compute;
@@ -129,9 +131,9 @@ struct Settle {
     const LogTile<Tile> at(p);
     const Compute* rows = static_cast<const Compute*>(p.rows) + at.batch * p.rows_batch;
     const Compute* columns = static_cast<const Compute*>(p.columns) + at.batch * p.columns_batch;
-    const LinearCombination<A> join(p);
+    const LinearCombination<A> combine(p);
     if (threadIdx.x == 0) p.marks[blockIdx.x] = 0;
-    __syncthreads();  // the mark is cleared
+    __syncthreads();  // between clearing the mark and setting it
     for (int e = int(threadIdx.x); e < Tile::BM * Tile::BN; e += Tile::THREADS) {
       const int i = at.row + e / Tile::BN, j = at.column + e % Tile::BN;
       if (i >= p.m || j >= p.n) continue;
@@ -140,7 +142,7 @@ struct Settle {
       if (settled(value, *sum, rows[i], rows[p.m + i], columns[j], columns[p.n + j])) {
         auto* c = static_cast<typename A::Storage*>(p.c) + at.batch * p.c_batch + i * p.c_m +
                   j * p.c_n;
-        *c = join(value, p.mode & READ_C ? *c : typename A::Storage{});
+        *c = combine(value, p.mode & READ_C ? *c : typename A::Storage{});
       } else {
         *sum = Compute(-1);
         p.marks[blockIdx.x] = 1;
@@ -152,13 +154,13 @@ struct Settle {
                             Compute c_low) {
     const Compute inf = infinity<Compute>();
     value = r + c;
-    if (r != r || c != c) return true;  // every term is NaN; an infinity makes the sum NaN, only
+    if (r != r || c != c) return true;  // every term is NaN (an infinity only makes the sum NaN)
     const Compute whole = sum * Limits<Compute>::DOWN;
     if (whole >= Limits<Compute>::LEAST && whole < inf) {
       value = value + log(whole);
       return true;
     }
-    // every finite term would have been seen
+    // no finite term: any would have made the sum nonzero
     if (sum == Compute(0) && r_low + c_low >= Limits<Compute>::REACH) {
       value = -inf;
       return true;
@@ -167,8 +169,8 @@ struct Settle {
   }
 };
 
-// Kernel: log Σ exp(a ⊗ b) with one exponential a term. Two passes over each tile of k: the greatest
-// term so far, then the sum of the exponentials of how far each term is below it.
+// Kernel: log Σ exp(a ⊗ b) with one exponential a term. Two passes over each tile of k: the
+// greatest term so far, then the sum of the exponentials of how far each term is below it.
 template <class A, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR>
 struct LogSum {
   using Step = General<A>;
@@ -190,7 +192,7 @@ struct LogSum {
     Compute* shared = shared_memory<Compute>();  // [2] of [BK][BM + PAD] and [BK][BN + PAD]
     typename Loads::Left left;
     typename Loads::Right right;
-    Loads::start(left, right, p, at, 0);
+    Loads::start(left, right, p, at);
     LogSum block;
 #pragma unroll
     for (int i = 0; i < TM; ++i)
@@ -209,11 +211,12 @@ struct LogSum {
       if (rest > Tile::BK) Loads::fetch(left, right, next, rest - Tile::BK);
       block.take(shared + now, rest < Tile::BK ? rest : int(Tile::BK));
       if (rest > Tile::BK) Loads::commit(left, right, next);
-      __syncthreads();  // between reading one stage and overwriting it, storing the other and reading it
+      __syncthreads();  // between reads of tile t and overwriting it; stores of t + 1 and reads
     }
     block.store(p, at);
   }
 
+  // Fold `steps` steps of k of a stage.
   SR_FN void take(const Compute* stage, int steps) {
     const Compute* as = stage + Tile::row(0);
     const Compute* bs = stage + Loads::B + Tile::column(0);
@@ -250,7 +253,7 @@ struct LogSum {
   }
 
   SR_FN void store(const LogSumParams& p, const LogTile<Tile>& at) const {
-    const LinearCombination<A> join(p);
+    const LinearCombination<A> combine(p);
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -263,7 +266,7 @@ struct LogSum {
                   column * p.c_n;
         Compute value = high[i][j];
         if (base[i][j] < infinity<Compute>()) value = value + log(sum[i][j]);
-        *c = join(value, p.mode & READ_C ? *c : typename A::Storage{});
+        *c = combine(value, p.mode & READ_C ? *c : typename A::Storage{});
       }
   }
 };

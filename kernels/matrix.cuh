@@ -1,18 +1,18 @@
-// The product over plus-times by the matrix instructions of a warp (mma.sync): step policy, tile and
-// multiplier for product.cuh.
+// The product over plus-times by the matrix instructions of a warp (mma.sync): step policy, tile
+// and multiplier for product.cuh.
 //
 // An instruction multiplies 16 x K by K x 8. Lane l supplies A's rows l / 4 and l / 4 + 8 and B's
 // column l / 4, at the steps of k that follow from l % 4, and receives rows l / 4 and l / 4 + 8 and
-// columns l % 4 * 2 and l % 4 * 2 + 1 of the product. Which rows, columns and steps of k of a tile take
-// these places is free: they are permuted such that a lane reads four adjacent rows (or columns) of
-// shared memory at once, without bank conflicts.
+// columns l % 4 * 2 and l % 4 * 2 + 1 of the product. Which rows, columns and steps of k of a tile
+// take these places is free: they are permuted such that a lane reads four adjacent rows (or
+// columns) of shared memory at once, without bank conflicts.
 #pragma once
 #include "multiplier.cuh"
 
 namespace sr {
 
-// Kind: Halves, Bfloats or Tf32 (types.cuh). Words in shared memory are floats; the multiplier converts
-// them to what the instruction takes.
+// Kind: Halves, Bfloats or Tf32 (types.cuh). Words in shared memory are floats; the multiplier
+// converts them to what the instruction takes.
 template <class A, class Kind_>
 struct Matrix {
   using Algebra = A;
@@ -36,8 +36,8 @@ using MatrixBfloats = Matrix<A, Bfloats>;
 template <class A>
 using MatrixTf32 = Matrix<A, Tf32>;
 
-// A Tile whose lanes lie where the instructions have them. TM x TN accumulators a lane: TM rows of C by
-// TN columns, from TM / 2 x TN / 2 instructions.
+// A Tile whose lanes lie where the instructions have them. TM x TN accumulators a lane: TM rows of
+// C by TN columns, from TM / 2 x TN / 2 instructions.
 template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_>
 struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_> {
   using Base = Tile<BM_, BN_, BK_, TM_, TN_, LM_>;
@@ -47,8 +47,8 @@ struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_> {
   static_assert(TM_ % 4 == 0, "a lane reads four rows at once");
   static_assert(TN_ % 8 == 0, "a lane reads four columns at once, and gets two for each");
 
-  // Rows of shared memory are swizzled by k: eight lanes that write four steps of k of a row at once
-  // touch all banks.
+  // Rows of shared memory are swizzled by k: eight lanes that write four steps of k of a row at
+  // once touch all banks.
   static constexpr bool SWIZZLED = true;
   SR_FN static int swizzle(int row, int k) { return row ^ k / 4 % 8 * 4; }
   SR_FN static int warp() { return int(threadIdx.x) / 32; }
@@ -70,8 +70,9 @@ SR_FN u32 packed(float x, float y, Bfloats) {
   return bits_as<u32>(x) >> 16 | (bits_as<u32>(y) & 0xffff0000u);
 }
 
-// A lane's part of K steps of k: SLOTS = K / 4 of them, four apart, for each row of A and column of B.
-// DEPTH == 1 (the remainder): one step of k in the first slot of lanes with low() == 0, else zeros.
+// A lane's part of K steps of k: SLOTS = K / 4 of them, four apart, for each row of A and column of
+// B. DEPTH == 1 (the remainder): one step of k in the first slot of lanes with low() == 0, else
+// zeros.
 template <class A, class Kind, class Tile, int DEPTH>
 struct Fragment<Matrix<A, Kind>, Tile, DEPTH> {
   static constexpr int SLOTS = Kind::K / 4, COLUMNS = Tile::TN / 2;

@@ -1,5 +1,5 @@
-// The arithmetic: a tile of accumulators in registers, fed from shared memory. It knows neither where
-// operands come from nor where results go.
+// The arithmetic: a tile of accumulators in registers, fed from shared memory. It knows neither
+// where operands come from nor where results go.
 #pragma once
 #include "steps.cuh"
 #include "tile.cuh"
@@ -13,8 +13,8 @@ struct Fragment {
   Word a[Tile::TM][DEPTH];  // [TM][DEPTH]
   Word b[Tile::TN][DEPTH];  // [TN][DEPTH]
 
-  // Steps k to k + DEPTH - 1 of a stage. as: [BK][LDA] and bs: [BK][LDB] in shared memory, from this
-  // thread's first row and column on.
+  // Steps k to k + DEPTH - 1 of a stage. as: [BK][LDA] and bs: [BK][LDB] in shared memory, from
+  // this thread's first row and column on.
   template <int LDA, int LDB>
   SR_FN void load(const Word* as, const Word* bs, int k) {
 #pragma unroll
@@ -24,7 +24,8 @@ struct Fragment {
     }
   }
 
-  // T words of one step of k, in vectors of V words that are V * LANES apart (at most 16 bytes each).
+  // T words of one step of k, in vectors of V words that are V * LANES apart (at most 16 bytes
+  // each).
   template <int T, int V, int LANES>
   SR_FN static void load_line(Word (&x)[T][DEPTH], const Word* from, int d) {
     constexpr int N = V * sizeof(Word) > 16 ? 16 / sizeof(Word) : V;

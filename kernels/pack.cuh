@@ -1,11 +1,12 @@
-// Truth values, one byte each, to words of 32 columns: bit j % 32 of word j / 32.
+// Kernel: pack truth values, a byte each, into words of 32 columns: column j is bit j % 32 of word
+// j / 32 (the B of steps.cuh: Bits).
 #pragma once
 #include "base.cuh"
 
 namespace sr {
 
-// A thread makes a word, or those of four rows; a block's threads lie in a grid, `lanes` of them along
-// the words.
+// A thread packs a word, or a word of each of four rows; a block's threads lie in a grid, `lanes`
+// of them along the words.
 struct PackParams {
   const void* b;
   u32* out;  // [batch][rows][words]
@@ -16,15 +17,15 @@ struct PackParams {
   int lanes;
 };
 
-// 1 in each byte that is not 0; and these four as bits side by side.
+// 1 in each byte that is not 0; and four such bytes as adjacent bits.
 SR_FN u32 ones(u32 x) { return (((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x) >> 7 & 0x01010101u; }
 SR_FN u32 gathered(u32 ones) { return ones * 0x01020408u >> 24 & 0xfu; }
 
-// BY_ROWS: the rows lie closer than the columns, so neighbouring threads take neighbouring rows. WIDE:
-// 16 bytes can be read at once along the columns, or 4 along the rows.
-template <bool WIDE, bool BY_ROWS>
+// BY_ROWS: rows are closer in memory than columns, so neighbouring threads take neighbouring rows.
+// VECTOR: 16 bytes can be read at once along the columns, or 4 along the rows.
+template <bool VECTOR, bool BY_ROWS>
 struct PackBits {
-  static constexpr int THREADS = 256, ROWS = WIDE && BY_ROWS ? 4 : 1;
+  static constexpr int THREADS = 256, ROWS = VECTOR && BY_ROWS ? 4 : 1;
 
   SR_FN static void run(const PackParams& p) {
     const int thread = int(threadIdx.x), lines = THREADS / p.lanes;
@@ -44,15 +45,15 @@ struct PackBits {
       return;
     }
     u32 bits = 0;
-    if (WIDE && here == 32) {
+    if (VECTOR && here == 32) {
       using Chunk = Pack<u32, 4>;
-      Chunk x[2];
+      Chunk x[2];  // [2] of [4] words of 4 columns
 #pragma unroll
       for (int c = 0; c < 2; ++c) x[c] = reinterpret_cast<const Chunk*>(from)[c];
 #pragma unroll
       for (int q = 0; q < 8; ++q) bits |= gathered(ones(x[q / 4].x[q % 4])) << 4 * q;
     } else if (here == 32) {
-      u8 x[32];
+      u8 x[32];  // [32]
 #pragma unroll
       for (int j = 0; j < 32; ++j) x[j] = from[j * p.column_stride];
       compiler_fence();
@@ -64,9 +65,10 @@ struct PackBits {
     *out = bits;
   }
 
-  // Rows come in fours: each word that is read has a byte of four of them.
+  // Rows come in fours: a word that is read has a byte of each of them.
   SR_FN static void four_rows(const PackParams& p, const u8* from, int here, u32* out) {
-    u32 x[32], bits[4] = {};  // byte r of bits[j]: columns 8 j to 8 j + 7 of row r
+    u32 x[32];          // [32] columns of four rows
+    u32 bits[4] = {};   // [4]: byte r of bits[j] has the columns 8 j to 8 j + 7 of row r
 #pragma unroll
     for (int j = 0; j < 32; ++j)
       x[j] = *reinterpret_cast<const u32*>(from + (j < here ? j : 0) * p.column_stride);

@@ -11,8 +11,9 @@ namespace sr {
 // A Tile (tile.cuh) without warps: TY x TX threads, numbered along the rows of C, with TM x TN
 // elements each. It may have less than a warp.
 //
-// SPREAD: a thread's rows and columns come in groups of up to four, interleaved among the threads, so
-// that neighbours read neighbouring words of shared memory, up to four at once; else they are adjacent.
+// SPREAD: a thread's rows and columns come in groups of up to four, interleaved among the threads,
+// so that neighbours read neighbouring words of shared memory, up to four at once; else they are
+// adjacent.
 template <int TY, int TX, int BK_, int TM_, int TN_, bool SPREAD, int PAD_>
 struct Grid {
   static constexpr int BM = TY * TM_, BN = TX * TN_, BK = BK_, TM = TM_, TN = TN_, PAD = PAD_;
@@ -40,9 +41,9 @@ struct Staged : S {
   static constexpr bool PLAIN = false;
 };
 
-// STAGES: tiles of A and B in shared memory; 0: none.
-// AHEAD: fragments are loaded one k step ahead and, with one stage, tiles one tile ahead into registers.
-// MAX_UNROLL: k steps in the body of the inner loop.
+// STAGES: tiles of A and B in shared memory; 0: none. AHEAD: fragments are loaded one k step ahead
+// and, with one stage, tiles one tile ahead into registers. MAX_UNROLL: k steps in the body of the
+// inner loop.
 template <class Step, class Tile, int STAGES, bool AHEAD, bool A_K_MAJOR, bool A_VECTOR,
           bool B_K_MAJOR, bool B_VECTOR, bool C_VECTOR, int MAX_UNROLL>
 struct Rung {
@@ -60,7 +61,7 @@ struct Rung {
     const TileCoord<Step, Tile> at(p, work.tile);
     typename Loads::Left left;
     typename Loads::Right right;
-    Loads::start(left, right, p, at, 0);
+    Loads::start(left, right, p, at);
     Multiplier<Step, Tile> block;
     block.clear();
     Word* shared = shared_memory<Word>();  // [STAGES] of [BK][BM + PAD] and [BK][BN + PAD]
@@ -78,7 +79,14 @@ struct Rung {
       copy_commit();
       copy_wait<0>();
       __syncthreads();  // between storing the rest and reading it
-      remainder<Loads>(block, shared + Tile::row(0), shared + Loads::B + Tile::column(0), rest, p.unit);
+      const Word* as = shared + Tile::row(0);
+      const Word* bs = shared + Loads::B + Tile::column(0);
+#pragma unroll 1
+      for (int k = 0; k < rest; ++k) {
+        Fragment<Step, Tile, 1> fragment;
+        Loads::load_fragment(fragment, as, bs, k);
+        block.take(fragment, p.unit);
+      }
     }
     Epilogue<Step, Tile, C_VECTOR>::store(p, block.acc, work, at);
   }

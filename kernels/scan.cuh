@@ -1,14 +1,15 @@
-// One pass over an operand: its range, and whether NaN or the integer "no edge" is in it.
+// Kernel: one pass over an operand: its range, and whether it has a NaN or the integer that stands
+// for "no edge". Steps that are right for some entries only are chosen by it.
 #pragma once
 #include "base.cuh"
 
 namespace sr {
 
-// The entries lie in three nested runs, shortest stride first. A task is what a block looks at in one
-// turn: ITEMS times a piece of 256 chunks, `lanes` of them side by side along the columns.
+// Three nested dimensions, shortest stride first. A task is what a block reads between two steps of
+// its loop: ITEMS times a piece of 256 chunks, `lanes` of them adjacent along the columns.
 struct ScanParams {
   const void* a;
-  void* found;  // [blocks][3] of Wide: least, greatest, odd; or the u32 that kinds are joined into
+  void* found;  // [blocks][3] of Result: least, greatest, odd; or a u32 of kinds, joined by or
   i64 column_stride, row_stride, batch_stride;  // in elements
   i64 columns, rows;
   i64 segments, groups, tasks;  // tasks along the columns, along the rows, in all
@@ -16,12 +17,12 @@ struct ScanParams {
   int lanes;
 };
 
-// As source.KINDS has them.
+// Kinds of entries, as in gpu/source.py: KINDS.
 enum { IS_NAN = 1, IS_MINUS_INF = 2, IS_NEGATIVE = 4, IS_ZERO = 8, IS_POSITIVE = 16, IS_INF = 32,
        IS_FAR = 64 };
 
-// Whether a number other than 0 is below 2^-50, or not below 2^127: what the emulation of float32 by
-// shorter floats must not meet.
+// Whether the magnitude of a number other than 0 is below 2^-50, or at least 2^127: the emulation
+// of float32 by pairs of shorter floats excludes such entries.
 SR_FN bool is_far(float x) {
   constexpr u32 LEAST = u32(127 - 50) << 23, MOST = u32(127 + 127) << 23;
   const u32 size = bits_as<u32>(x) & 0x7fffffffu;
@@ -47,8 +48,8 @@ SR_FN float greater(float a, float b) { return fmaxf(a, b); }
 
 template <class T>
 struct Seen {
-  T low, high;
-  u32 odd;
+  T low, high;  // without NaN and "no edge"
+  u32 odd;      // bit 0: NaN or "no edge"; bit 1: is_far
 
   SR_FN void clear() {
     if constexpr (Is<T>::floating) {
@@ -77,15 +78,18 @@ struct Seen {
   }
 };
 
-// Wide: the 8-byte type in which a range is written. MISSING is an integer that stands for "no edge",
-// if HAS_MISSING. KINDS: only the kinds of the entries are wanted; FAR: is_far among them.
-template <class Storage, class Wide, bool HAS_MISSING, i64 MISSING, bool WIDE, bool KINDS,
+// Result: the 8-byte type in which a range is written. MISSING: the integer that stands for "no
+// edge", if HAS_MISSING. VECTOR: 16 bytes can be read at once along the columns. KINDS: only the
+// kinds of the entries are wanted; FAR: is_far among them.
+template <class Storage, class Result, bool HAS_MISSING, i64 MISSING, bool VECTOR, bool KINDS,
           bool FAR = false>
 struct Scan {
   using Value = decltype(scanned(Storage{}));
   static constexpr int THREADS = 256, ITEMS = 8;
-  using Piece = Chunk<Storage, WIDE>;
-  static constexpr int V = Piece::V;
+  using Piece = Chunk<Storage, VECTOR>;
+  static constexpr int V = Piece::V;  // elements of a load
+  static_assert(!FAR || KINDS, "far entries are a kind");
+  static_assert((THREADS & (THREADS - 1)) == 0, "threads are joined by halves");
 
   SR_FN static void look(Seen<Value>& seen, Storage entry) {
     const Value x = scanned(entry);
@@ -102,7 +106,7 @@ struct Scan {
     }
   }
 
-  // A thread's chunks of one task. EDGE: not all are inside; for the others, the first one again.
+  // A thread's chunks of one task. EDGE: some are outside; the first one is read again instead.
   template <bool EDGE>
   SR_FN static void items(const ScanParams& p, Seen<Value>& seen, const Storage* from, i64 row,
                           i64 column) {
@@ -139,7 +143,7 @@ struct Scan {
         items<false>(p, seen, from, row, column);
       else if (column + V <= p.columns)
         items<true>(p, seen, from, row, column);
-      if constexpr (V > 1) {  // parts of chunks
+      if constexpr (V > 1) {  // the last columns, fewer than a chunk
         if (p.columns % V == 0) continue;
         for (int i = 0; i < ITEMS && row + i * p.row_step < p.rows; ++i) {
           const i64 at = column + i * p.column_step;
@@ -152,17 +156,17 @@ struct Scan {
     Seen<Value>* all = shared_memory<Seen<Value>>();  // [THREADS]
     all[thread] = seen;
     for (int half = THREADS / 2; half > 0; half /= 2) {
-      __syncthreads();
+      __syncthreads();  // between storing 2 * half results and reading them
       if (thread < half) all[thread].join(all[thread + half]);
     }
     if (thread > 0) return;
     if constexpr (KINDS) {
       atomic_or(static_cast<u32*>(p.found), all[0].kinds());
     } else {
-      Wide* found = static_cast<Wide*>(p.found) + 3 * i64(blockIdx.x);
-      found[0] = Wide(all[0].low);
-      found[1] = Wide(all[0].high);
-      found[2] = Wide(all[0].odd);
+      Result* found = static_cast<Result*>(p.found) + 3 * i64(blockIdx.x);
+      found[0] = Result(all[0].low);
+      found[1] = Result(all[0].high);
+      found[2] = Result(all[0].odd);
     }
   }
 };

@@ -8,8 +8,8 @@
 
 namespace sr {
 
-// The parameters of a launch; the same fields in the same order in semiring_mm/gpu/source.py (PRODUCT).
-// Strides and offsets count elements.
+// The parameters of a launch; the same fields in the same order in semiring_mm/gpu/source.py
+// (PRODUCT). Strides and offsets count elements.
 struct ProductParams {
   const void* a;       // [batch][m][k] of Step::Left
   const void* b;       // [batch][k][n] of Step::Right
@@ -35,7 +35,8 @@ struct ProductParams {
 };
 enum { READ_C = 1, ALPHA = 2, BETA = 4 };  // C is read; α, β are given
 
-// Two kernels are launched where the entries of the operands decide, and one of them returns at once.
+// Two kernels are launched where the entries of the operands decide, and one of them returns at
+// once.
 SR_FN bool is_selected(const ProductParams& p) {
   return !p.flags || ((*p.flags & p.forbidden) != 0) == (p.unless != 0);
 }
@@ -60,8 +61,8 @@ SR_FN int work_tiles(const ProductParams& p) {
   return p.whole + (p.tiles_m * p.tiles_n * p.batch - p.whole) * p.splits;
 }
 
-// Where tile `index` lies in C. Tiles are numbered down GROUP rows of tiles, column after column, so
-// that blocks which run together share rows of A and columns of B in L2:
+// Where tile `index` lies in C. Tiles are numbered down GROUP rows of tiles, column after column,
+// so that blocks which run together share rows of A and columns of B in L2:
 //
 //     0 2 4        GROUP = 2, 3 x 3 tiles
 //     1 3 5

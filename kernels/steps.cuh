@@ -1,40 +1,44 @@
 // Step policies: how an accumulator takes up one step of k, or two.
 //
-// A step policy says what a register word is and which instructions combine words. `General` is right
-// for every algebra; each of the others is faster for some of them, and equal to it bit for bit on the
-// operands for which it is chosen (gpu/source.py: steps). The loader, the multiplier and the epilogue
-// know nothing else of the arithmetic.
+// A step policy says what a register word is and which instructions combine words. `General` is
+// right for every algebra; each of the others is faster for some of them, and equal to it bit for
+// bit on the operands for which it is chosen (gpu/source.py: steps). The loader, the multiplier and
+// the epilogue know nothing else of the arithmetic.
 //
 // The members of a step policy S, which is a template over an Algebra (gpu/source.py: algebra):
 //
 //   types
 //     Algebra      types, ⊕, ⊗ and conversions of the semiring in one dtype
-//     Word         a register word, 4 or 8 bytes: what shared memory, fragments and accumulators hold
+//     Word         4 or 8 bytes: what shared memory, fragments and accumulators hold
 //     Left, Right  an element of A, of B, as it is stored in global memory
 //   shapes, in compile-time constants
 //     COLUMNS      adjacent columns of C in a Word: 1, 2 or 32
 //     ELEMENTS     adjacent elements of B (along n) from which `right` makes a Word: 1 or 2
 //     DEPTH        steps of k that `take` consumes; fragments are [TM][DEPTH] and [TN][DEPTH] words
 //   flags
-//     PLAIN        Left and Right are Words bit for bit, of 4 bytes: tiles are copied to shared memory
-//                  asynchronously, without passing through registers
-//     MIXED        accumulators [i][j] with i + j odd go by `take_mixed`, so that two pipes share the
+//     PLAIN        Left and Right are Words bit for bit, of 4 bytes: tiles are copied to shared
+//                  memory asynchronously, without passing through registers
+//     MIXED        accumulators [i][j] with i + j odd use `take_mixed`, so that two pipes share the
 //                  work
-//     SHORT        `take` is one instruction an accumulator (or two): the loop body holds 8 steps of
-//                  DEPTH, else 4, so that it fits the instruction cache
+//     SHORT        `take` is one instruction an accumulator, or two: the loop body has up to 8
+//                  k steps, else 4, so that it fits the instruction cache
 //   functions
 //     Word start()                      identity of ⊕, in every column
 //     Word left(Left x)                 an element of A, the same in every column
 //     Word right(const Right* x)        x[ELEMENTS] of B, one column after the other
-//     void one(Word& acc, Word a, Word b)               acc ⊕= a ⊗ b for one step of k: the remainder
-//     void take(Word& acc, const Word* a, const Word* b)        the same for DEPTH steps: [DEPTH] each
-//     void take_mixed(..., i32 unit)    the same by other instructions; only if MIXED. `unit` is 1,
+//     void one(Word& acc, Word a, Word b)
+//                                       acc ⊕= a ⊗ b, one step of k (for the remainder)
+//     void take(Word& acc, const Word* a, const Word* b)
+//                                       the same for DEPTH steps of k, a[DEPTH] and b[DEPTH]
+//     void take_mixed(Word& acc, const Word* a, const Word* b, i32 unit)
+//                                       the same by other instructions; only if MIXED. `unit` is 1,
 //                                       which the compiler does not know
 //     Word join(Word x, Word y)         x ⊕ y of partial results, where k is split
-//     Algebra::Compute out(Word x, int column)          the value in a column, 0 <= column < COLUMNS
+//     Algebra::Compute out(Word x, int column)
+//                                       the value in a column, 0 <= column < COLUMNS
 //
-// The policies of tensor cores (matrix.cuh, tensor.cuh) have a multiplier of their own, so no `one` and
-// `take`; that of tensor.cuh loads no words either, so no `left` and `right`.
+// The policies of tensor cores (matrix.cuh, tensor.cuh) have a multiplier of their own, so no `one`
+// and `take`; that of tensor.cuh loads no words either, so no `left` and `right`.
 #pragma once
 #include "base.cuh"
 
@@ -82,10 +86,10 @@ template <class S>
 struct CheckArithmetic {
   enum { DONE = true };
   static_assert(Has_one<S>::found, "a step policy has void one(Word& acc, Word a, Word b)");
-  static_assert(Has_take<S>::found, "a step policy has void take(Word& acc, const Word* a, const Word* b)");
+  static_assert(Has_take<S>::found, "a step policy has void take(Word&, const Word*, const Word*)");
 };
 
-// --- one column to a word ---------------------------------------------------------------------
+// --- one column to a word ----------------------------------------------------------------------
 
 // acc = fold(acc, a, b), the algebra's own expression: a multiply-add where it is one.
 template <class A>
@@ -107,8 +111,8 @@ struct General {
   SR_FN static typename A::Compute out(Word x, int) { return x; }
 };
 
-// min or max of float sums or products that are all >= 0. Bits of such floats order as integers do, so
-// one three-input integer instruction takes two steps of k: 3 instructions instead of 4.
+// min or max of float sums or products that are all >= 0. Bits of such floats order as integers do,
+// so one three-input integer instruction takes two steps of k: 3 instructions instead of 4.
 template <class A>
 struct Nonnegative : General<A> {
   using Word = float;
@@ -126,8 +130,8 @@ struct Nonnegative : General<A> {
   }
 };
 
-// ⊕ and ⊗ both min or max, on 32-bit integers or on integer keys that order as floats do (codec "key"):
-// three-input instructions again.
+// ⊕ and ⊗ both min or max, on 32-bit integers or on integer keys that order as floats do (codec
+// "key"): three-input instructions again.
 template <class A>
 struct Ordered : General<A> {
   using Word = i32;
@@ -139,9 +143,9 @@ struct Ordered : General<A> {
   }
 };
 
-// min or max of 32-bit sums. Half of the accumulators use add-and-minimum instructions (VIADDMNMX), the
-// other half multiply-adds by 1 and three-input minima (IMAD, VIMNMX3): the two run on different
-// pipes, side by side.
+// min or max of 32-bit sums. Half of the accumulators use add-and-minimum instructions (VIADDMNMX),
+// the other half multiply-adds by 1 and three-input minima (IMAD, VIMNMX3): the two run on
+// different pipes, side by side.
 template <class A>
 struct Sums : General<A> {
   using Word = i32;
@@ -161,10 +165,10 @@ struct Sums : General<A> {
   }
 };
 
-// --- several columns to a word ----------------------------------------------------------------
+// --- several columns to a word -----------------------------------------------------------------
 
-// Two columns to a word: 16-bit integers or floats. An element of A is doubled, two elements of B make
-// a word. What is common to the three that follow.
+// Two columns to a word: 16-bit integers or floats. An element of A is doubled, two elements of B
+// make a word. What is common to the three that follow.
 template <class A>
 struct Paired {
   using Algebra = A;
@@ -202,8 +206,8 @@ struct SumsPaired : Paired<A> {
   }
 };
 
-// min or max of sums or products of 16-bit floats, which are rounded once to 16 bits, as the general
-// step rounds its result: rounding is monotonic, so it commutes with min and max.
+// min or max of sums or products of 16-bit floats, which are rounded once to 16 bits, as the
+// general step rounds its result: rounding is monotonic, so it commutes with min and max.
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;

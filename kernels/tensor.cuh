@@ -1,5 +1,7 @@
-// The product over plus-times on Hopper's tensor cores: loader and multiplier are the chip's own, the
-// order of tiles, split sums and the epilogue those of product.cuh.
+// Kernels: the product over plus-times on Hopper's tensor cores. The chip's copy engine is the
+// loader, its matrix instructions are the multiplier; schedule and epilogue are those of
+// product.cuh. A block's warpgroups are specialised: one produces (copies tiles of k to stages),
+// two consume (multiply).
 #pragma once
 #include "epilogue.cuh"
 #include <hopper.cuh>
@@ -7,11 +9,12 @@
 namespace sr {
 
 struct TensorParams {
-  TensorMap a, b;   // [batch][rows][k], as boxes
-  ProductParams p;  // its a_batch and b_batch are 1, or 0 where all matrices have the same operand
+  TensorMap a, b;   // [batch * PARTS][rows][k], in boxes
+  ProductParams p;  // a_batch and b_batch are 1, or 0 where the whole batch has one operand
 };
 
-// What an accumulator is, and what it becomes. PARTS: matrices whose sum an operand is.
+// Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
+// float32 that is emulated by pairs of tf32.
 template <class A, class Kind_, int PARTS_>
 struct Tensor {
   using Algebra = A;
@@ -22,29 +25,35 @@ struct Tensor {
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
     if constexpr (Is<Word>::floating) return x;
-    else return x ? -1 : 0;  // of so many pairs that are true
+    else return x ? -1 : 0;  // a count of true pairs; true is all ones
   }
 };
 
-// Two warpgroups, each with 64 rows and all columns; a third one copies. VN columns of a thread lie
-// side by side when C is written: 2 as `multiply` has them, or 8 after lanes have exchanged words.
+// Two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are adjacent
+// when C is written: 2, as warpgroup_mma leaves them, or 8 after lanes have exchanged words.
 template <int BN_, int VN_>
 struct TensorTile {
   static constexpr int BM = 128, BN = BN_, TM = 2, TN = BN / 4, VN = VN_;
   static_assert(VN == 2 || VN == 8, "two columns, or four times as many");
-  static constexpr int THREADS = BM / 64 * WARPGROUP;  // that multiply
+  static constexpr int THREADS = BM / 64 * WARPGROUP;  // of the consumers
+  static_assert(BM % 64 == 0, "a warpgroup has 64 rows");
 
   SR_FN static int row(int i) {
     const int t = int(threadIdx.x);
     return t / 32 * 16 + t % 32 / 4 + 8 * i;
   }
   SR_FN static int column(int j) { return j / VN * 4 * VN + int(threadIdx.x) % 4 * VN + j % VN; }
-  SR_FN static constexpr int at(int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }  // of `multiply`
+  // Accumulator [i][j] in warpgroup_mma's order, [BN / 8][2 rows][2 columns].
+  SR_FN static constexpr int at(int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }
 };
 
-// A_ROWS, B_ROWS: k is the contiguous direction of the operand. WIDE: neighbouring columns can be
-// written at once.
-template <class Step, class Tile, int STAGES, bool A_ROWS, bool B_ROWS, bool WIDE>
+// A_K_MAJOR, B_K_MAJOR: k is the contiguous direction of the operand. VECTOR: adjacent columns of C
+// can be written at once.
+//
+// A stage goes through four states, by its two barriers: empty (consumers have arrived at
+// empty[s]), being filled (the producer announced its bytes to full[s]), full (they have landed),
+// being read.
+template <class Step, class Tile, int STAGES, bool A_K_MAJOR, bool B_K_MAJOR, bool VECTOR>
 struct TensorProduct {
   using Kind = typename Step::Kind;
   using Word = typename Step::Word;
@@ -54,12 +63,15 @@ struct TensorProduct {
   static constexpr int A_BOXES = Tile::BM / 64, B_BOXES = Tile::BN / 64;
   static constexpr int A_BYTES = A_BOXES * BOX, B_BYTES = B_BOXES * BOX;  // of one part
   static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES), THREADS = Tile::THREADS + WARPGROUP;
+  static_assert(STAGES >= 2, "a stage is filled while another one is read");
+  static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
+  // Boxes are aligned to 1024 bytes.
   static constexpr int BYTES = 1024 + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
   u8* stages;      // [STAGES] of [PARTS][A_BOXES] and [PARTS][B_BOXES] boxes
-  Barrier* full;   // [STAGES]
-  Barrier* empty;  // [STAGES]
-  int stage = 0;
-  u32 parity = 0;
+  Barrier* full;   // [STAGES]: the bytes of a stage have landed
+  Barrier* empty;  // [STAGES]: all consumers have read a stage
+  int stage = 0;   // of this thread's next tile of k
+  u32 parity = 0;  // of that stage's phase: it flips when stages wrap around
 
   SR_FN static void run(const TensorParams& t) {
     if (!is_selected(t.p)) return;
@@ -75,49 +87,51 @@ struct TensorProduct {
       }
       fence_barrier_init();
     }
-    __syncthreads();  // the barriers are there
+    __syncthreads();  // between initialising the barriers and using them
     if (int(threadIdx.x) >= Tile::THREADS) {
       warpgroup_reg_dealloc<40>();
-      if (int(threadIdx.x) == Tile::THREADS) own.copy(t);
+      if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
       warpgroup_reg_alloc<232>();
-      own.compute(t.p);
+      own.consume(t.p);
     }
   }
 
-  SR_FN void next() {
+  SR_FN void next_stage() {
     if (++stage < STAGES) return;
     stage = 0;
     parity ^= 1;
   }
-  SR_FN void copy(const TensorParams& t) {
+  // One thread: all tiles of k of all work tiles of this block, in order.
+  SR_FN void produce(const TensorParams& t) {
     const ProductParams& p = t.p;
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       const TileCoord<Step, Tile> at(p, work.tile);
       const int a_z = int(at.batch * p.a_batch) * PARTS, b_z = int(at.batch * p.b_batch) * PARTS;
       for (int k = work.k; k < work.k + work.depth; k += BK) {
-        empty[stage].wait(parity ^ 1);
+        empty[stage].wait(parity ^ 1);  // the first round passes: no phase has ended yet
         full[stage].arrive_and_expect(STAGE);
         u8* to = stages + stage * STAGE;
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
           for (int box = 0; box < A_BOXES; ++box, to += BOX)
-            load_box(to, t.a, full[stage], A_ROWS ? k : at.row + 64 * box,
-                            A_ROWS ? at.row + 64 * box : k, a_z + part);
+            load_box(to, t.a, full[stage], A_K_MAJOR ? k : at.row + 64 * box,
+                     A_K_MAJOR ? at.row + 64 * box : k, a_z + part);
 #pragma unroll
         for (int part = 0; part < PARTS; ++part)
 #pragma unroll
           for (int box = 0; box < B_BOXES; ++box, to += BOX)
-            load_box(to, t.b, full[stage], B_ROWS ? k : at.column + 64 * box,
-                     B_ROWS ? at.column + 64 * box : k, b_z + part);
-        next();
+            load_box(to, t.b, full[stage], B_K_MAJOR ? k : at.column + 64 * box,
+                     B_K_MAJOR ? at.column + 64 * box : k, b_z + part);
+        next_stage();
       }
     }
   }
 
-  SR_FN void compute(const ProductParams& p) {
+  // A consumer warpgroup: the products of its 64 rows.
+  SR_FN void consume(const ProductParams& p) {
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
@@ -125,9 +139,9 @@ struct TensorProduct {
       if constexpr (PARTS == 1) {
         for (int t = 0; t < tiles; ++t) {
           take(d, t > 0);
-          warpgroup_wait<1>();
+          warpgroup_wait<1>();  // tile t - 1 is done, tile t under way
           if (t > 0) release();
-          next();
+          next_stage();
         }
         warpgroup_wait<0>();
         release();
@@ -137,20 +151,20 @@ struct TensorProduct {
 #pragma unroll
         for (int i = 0; i < Tile::BN / 2; ++i) sum[i] = 0;
         take(d, false);
-        next();
+        next_stage();
         int t = 1;
-        for (; t + 1 < tiles; t += 2) {  // one tile is computed while the one before is added
+        for (; t + 1 < tiles; t += 2) {  // one tile is multiplied, one added
           take(e, false);
           add<1>(sum, d);
-          next();
+          next_stage();
           take(d, false);
           add<1>(sum, e);
-          next();
+          next_stage();
         }
         if (t < tiles) {
           take(e, false);
           add<1>(sum, d);
-          next();
+          next_stage();
           add<0>(sum, e);
         } else {
           add<0>(sum, d);
@@ -160,7 +174,8 @@ struct TensorProduct {
     }
   }
 
-  // The sums of the tile of k before the last PENDING.
+  // Add the sums of the tile of k before the last PENDING ones: tensor cores truncate when they add
+  // to a large sum, so sums of pairs are added in float32 here.
   template <int PENDING>
   SR_FN void add(Word (&sum)[Tile::BN / 2], const Word (&d)[Tile::BN / 2]) {
     warpgroup_wait<PENDING>();
@@ -169,36 +184,37 @@ struct TensorProduct {
     for (int i = 0; i < Tile::BN / 2; ++i) sum[i] += d[i];
   }
 
-  // One tile of k, when it is there.
-  SR_FN void take(Word (&d)[Tile::BN / 2], bool join) {
+  // Start the products of one tile of k, as soon as its bytes have landed.
+  SR_FN void take(Word (&d)[Tile::BN / 2], bool accumulate) {
     full[stage].wait(parity);
     const u8* as = stages + stage * STAGE + int(threadIdx.x) / WARPGROUP * BOX;
     const u8* bs = stages + stage * STAGE + PARTS * A_BYTES;
     warpgroup_arrive();
-    if constexpr (PARTS == 2) {  // small products first; that of the two small parts is left out
-      steps(d, as + A_BYTES, bs, join);
-      steps(d, as, bs + B_BYTES, true);
+    if constexpr (PARTS == 2) {  // small products first; that of both small parts is below rounding
+      k_steps(d, as + A_BYTES, bs, accumulate);
+      k_steps(d, as, bs + B_BYTES, true);
     }
-    steps(d, as, bs, join || PARTS == 2);
+    k_steps(d, as, bs, accumulate || PARTS == 2);
     warpgroup_commit();
   }
-  SR_FN static void steps(Word (&d)[Tile::BN / 2], const u8* as, const u8* bs, bool join) {
+  // Its k steps.
+  SR_FN static void k_steps(Word (&d)[Tile::BN / 2], const u8* as, const u8* bs, bool accumulate) {
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
-      warpgroup_mma<Kind, A_ROWS, B_ROWS, Tile::BN>(d, Operand<A_ROWS>::template k_step<Kind>(as, s),
-                                               Operand<B_ROWS>::template k_step<Kind>(bs, s),
-                                               join || s > 0);
+      warpgroup_mma<Kind, A_K_MAJOR, B_K_MAJOR, Tile::BN>(
+          d, Operand<A_K_MAJOR>::template k_step<Kind>(as, s),
+          Operand<B_K_MAJOR>::template k_step<Kind>(bs, s), accumulate || s > 0);
   }
 
-  // The stage before this one may be filled again.
+  // The stage before this one may be filled again: one arrival for each warp.
   SR_FN void release() {
     if (threadIdx.x % 32) return;
     empty[(stage + STAGES - 1) % STAGES].arrive();
   }
 
   SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const WorkTile& work) {
-    using Store = Epilogue<Step, Tile, WIDE>;
-    if constexpr (Tile::VN == 8) turn(d);
+    using Store = Epilogue<Step, Tile, VECTOR>;
+    if constexpr (Tile::VN == 8) transpose(d);
     if (work.split >= 0) {
       Word* to = Store::partial(p, work.tile, work.split);
 #pragma unroll
@@ -208,7 +224,7 @@ struct TensorProduct {
           to[(i * Tile::TN + j) * Tile::THREADS] = d[Tile::at(i, j)];
       return;
     }
-    const LinearCombination<typename Step::Algebra> join(p);
+    const LinearCombination<typename Step::Algebra> combine(p);
     const TileCoord<Step, Tile> at(p, work.tile);
 #pragma unroll
     for (int i = 0; i < Tile::TM; ++i)
@@ -217,13 +233,13 @@ struct TensorProduct {
         Word run[Tile::VN];  // [VN]
 #pragma unroll
         for (int v = 0; v < Tile::VN; ++v) run[v] = d[Tile::at(i, j + v)];
-        Store::store_run(p, join, run, at, i, j);
+        Store::store_run(p, combine, run, at, i, j);
       }
   }
 
-  // Four lanes have two columns each of every eight. Of four such eights each gets one: a
-  // transposition in two steps, with the neighbour and with the neighbour's neighbour.
-  SR_FN static void turn(Word (&d)[Tile::BN / 2]) {
+  // Four lanes have two columns each of every eight. Afterwards, of four such eights each lane has
+  // a whole one: a transposition of 4 x 4 pairs in two exchanges, with lanes ^ 1 and ^ 2.
+  SR_FN static void transpose(Word (&d)[Tile::BN / 2]) {
 #pragma unroll
     for (int first = 0; first < Tile::BN / 2; first += 16)
 #pragma unroll
@@ -242,21 +258,22 @@ struct TensorProduct {
   }
 };
 
-// --- operands as the tensor cores take them ---------------------------------------------------
+// --- layout and conversion of operands ---------------------------------------------------------
 
 struct ConvertParams {
   const void* from;       // [batch][rows][k]
-  void* to;               // [batch][PARTS][rows][ld] of Element, k side by side
-  i64 row, k_step, batch_stride, ld;  // in elements
+  void* to;               // [batch][PARTS][rows][ld] of Element, k contiguous
+  i64 row, k_step, batch_stride, ld;  // strides of `from`, leading dimension of `to`, in elements
   i64 k_tiles, row_tiles;
   int rows, k;
 };
 
-// Through shared memory, so that reading and writing both go along what is contiguous.
+// Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to
+// Kind. Through shared memory, so that reads and writes are both contiguous.
 template <class Storage, class Kind, int PARTS>
 struct Convert {
   using Element = typename Kind::Element;
-  static constexpr int SIDE = 64, THREADS = 256, PITCH = SIDE + 1;  // + 1: no two in one bank
+  static constexpr int SIDE = 64, THREADS = 256, PITCH = SIDE + 1;  // + 1: no bank conflicts
 
   SR_FN static void run(const ConvertParams& p) {
     const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
@@ -265,14 +282,14 @@ struct Convert {
     Element* to = static_cast<Element*>(p.to) + batch * PARTS * p.rows * p.ld;
     Storage* tile = shared_memory<Storage>();  // [SIDE of rows][PITCH]
     const int lane = int(threadIdx.x) % SIDE, line = int(threadIdx.x) / SIDE;
-    const bool across = p.k_step != 1;  // lanes along the rows
+    const bool across = p.k_step != 1;  // k is not contiguous: lanes lie along the rows
 #pragma unroll
     for (int i = line; i < SIDE; i += THREADS / SIDE) {
       const i64 row = row0 + (across ? lane : i), k = k0 + (across ? i : lane);
       if (row < p.rows && k < p.k)
         tile[(row - row0) * PITCH + k - k0] = from[row * p.row + k * p.k_step];
     }
-    __syncthreads();  // the tile is whole
+    __syncthreads();  // between storing the tile and reading it
 #pragma unroll
     for (int i = line; i < SIDE; i += THREADS / SIDE) {
       const i64 row = row0 + i, k = k0 + lane;
@@ -291,7 +308,8 @@ struct Convert {
   }
 };
 
-// Bytes that lie along the rows, aligned: four by four, of four steps of k and four rows.
+// Kernel: the same for bytes that are contiguous and aligned along the rows: transposed in words of
+// four rows by four steps of k.
 struct TransposeBytes {
   static constexpr int SIDE = 128, WORDS = SIDE / 4, THREADS = 256, PITCH = WORDS + 1;
 
@@ -309,7 +327,7 @@ struct TransposeBytes {
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         const i64 k = k0 + 4 * i + q;
-        if (k < p.k && row < p.rows)  // there are rows in fours
+        if (k < p.k && row < p.rows)  // rows come in fours
           x[q] = *reinterpret_cast<const u32*>(from + k * p.k_step + row);
       }
 #pragma unroll
@@ -317,10 +335,10 @@ struct TransposeBytes {
         tile[(4 * lane + r) * PITCH + i] = (x[0] >> 8 * r & 255u) | (x[1] >> 8 * r & 255u) << 8 |
                                            (x[2] >> 8 * r & 255u) << 16 | x[3] >> 8 * r << 24;
     }
-    __syncthreads();  // the tile is whole
+    __syncthreads();  // between storing the tile and reading it
 #pragma unroll
     for (int i = line; i < SIDE; i += THREADS / WORDS)
-      if (row0 + i < p.rows && k0 + 4 * lane < p.ld)  // lines end at a multiple of four
+      if (row0 + i < p.rows && k0 + 4 * lane < p.ld)  // ld is a multiple of four
         *reinterpret_cast<u32*>(to + (row0 + i) * p.ld + k0 + 4 * lane) = tile[i * PITCH + lane];
   }
 };

@@ -4,9 +4,9 @@
 
 namespace sr {
 
-// A block computes a tile of BM x BN words of C, BK steps of k at a time. Its warps lie in a grid of
-// WARPS_M x WARPS_N over the tile; a warp's lanes in a grid of LM x LN (LN = 32 / LM); a thread has
-// TM x TN accumulators.
+// A block computes a tile of BM x BN words of C, BK steps of k at a time. Its warps lie in a grid
+// of WARPS_M x WARPS_N over the tile; a warp's lanes in a grid of LM x LN (LN = 32 / LM); a thread
+// has TM x TN accumulators.
 //
 //         <------------ BN ------------>
 //       ^ +---------+---------+--------+
@@ -15,9 +15,9 @@ namespace sr {
 //       | | warp 2  | ...     |        |     WARPS_N = 3 here
 //       v +---------+---------+--------+
 //
-// A thread's rows come in groups of VM, its columns in groups of VN, interleaved among the lanes: lane
-// l has the group l of each LM (LN) groups. So the lanes of a warp together read a contiguous line of
-// shared memory, in vectors of VM (VN) words, without bank conflicts:
+// A thread's rows come in groups of VM, its columns in groups of VN, interleaved among the lanes:
+// lane l has the group l of each LM (LN) groups. So the lanes of a warp together read a contiguous
+// line of shared memory, in vectors of VM (VN) words, without bank conflicts:
 //
 //     row of accumulator i:  warp row * TM * LM + (i / VM) * VM * LM + lane row * VM + i % VM
 //

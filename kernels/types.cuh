@@ -21,7 +21,7 @@ SR_FN To bits_as(From x) {
   return __builtin_bit_cast(To, x);
 }
 
-// --- 16-bit floats: stored as their bits, computed with in float or by pairs in a 32-bit word ---
+// --- 16-bit floats: stored as their bits, computed with in float or by pairs in a 32-bit word --
 
 struct half {
   u16 bits;

@@ -1,10 +1,11 @@
-// The matrix-vector product y <- (α ⊗ A ⊗ x) ⊕ (β ⊗ y), bound by reading A once.
+// Kernels: the matrix-vector product y <- (α ⊗ A ⊗ x) ⊕ (β ⊗ y). It is bound by reading A once, so
+// all is arranged for that: 16-byte loads that bypass L1, eight of them in flight in each thread.
 #pragma once
 #include "epilogue.cuh"
 
 namespace sr {
 
-// What a thread sums up in: a value, ...
+// The accumulator of a row: a value, ...
 template <class A>
 struct Accumulator {
   using Compute = typename A::Compute;
@@ -14,13 +15,13 @@ struct Accumulator {
   SR_FN void fold(Compute a, Compute b) { x = A::fold(x, a, b); }
   SR_FN Compute value() const { return x; }
 };
-// ... or, where ⊕ is logaddexp, the greatest term and the sum of exponentials of the others below it:
-// one exponential a term, and one logarithm in the end. Equal infinities have no distance.
+// ... or, where ⊕ is logaddexp, the greatest term and the sum of exp(term - greatest): one
+// exponential a term, and one logarithm at the end. The gap of equal infinities counts as 0.
 template <class A>
 struct LogAccumulator {
   using Compute = typename A::Compute;
   static constexpr Compute LOG2_E = Compute(1.44269504088896340736);
-  Compute high, sum;
+  Compute high, sum;  // the greatest term; the sum, in which it counts 1
 
   SR_FN void clear(const ProductParams&) {
     high = -infinity<Compute>();
@@ -53,25 +54,37 @@ struct Scaled {
   SR_FN Compute value() const { return sum.value(); }
 };
 
-// A block of 256 threads takes ROWS * GROUPS rows; LANES threads share each row's k. The parameters
-// are a product's with x as B and y as C, one column each; tiles_m counts blocks along m.
+// A block of 256 threads computes ROWS * GROUPS rows: ROWS for each of GROUPS groups of LANES
+// threads, which share the steps of k. The parameters are those of a product with x as B and y as
+// C, one column each; tiles_m counts blocks along m.
 //
-// K_UNIT: k is the contiguous direction, and neighbouring threads lie along it; else along m.
-// WIDE: 16 bytes of A (and along k, of x) can be read at once.
-template <class Sum, class A, bool K_UNIT, bool WIDE, int LANES, int ROWS>
+//     K_MAJOR (A row-major)             else (A column-major)
+//       lanes -> k                        groups -> m, V rows each
+//     m | g0: 0 1 2 3 0 1 2 3           m | g0 g1 g2 ...    lane 0
+//       v g1: 0 1 2 3 ...               k v g0 g1 g2 ...    lane 1
+//
+// K_MAJOR: k is the contiguous direction of A, and neighbouring threads lie along it; else along m.
+// VECTOR: 16 bytes of A (and, along k, of x) can be read at once.
+template <class Sum, class A, bool K_MAJOR, bool VECTOR, int LANES, int ROWS>
 struct Vector {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
   static constexpr int THREADS = 256, GROUPS = THREADS / LANES;
-  using Piece = Chunk<Storage, WIDE>;
-  static constexpr int V = Piece::V;
-  static constexpr int ITEMS = K_UNIT ? 8 / ROWS : 8;  // eight loads under way in a thread
-  static constexpr int NEXT = K_UNIT ? 1 : GROUPS;     // from a thread to the next of its row
-  static_assert(ITEMS > 0 && (K_UNIT || ROWS == V), "along m, a chunk is a thread's rows");
+  using Piece = Chunk<Storage, VECTOR>;
+  static constexpr int V = Piece::V;  // elements of a load
+  static constexpr int ITEMS = K_MAJOR ? 8 / ROWS : 8;  // eight loads under way in a thread
+  static constexpr int NEXT = K_MAJOR ? 1 : GROUPS;     // from a thread to the next of its row
+  static_assert(THREADS % LANES == 0, "lanes divide a block");
+  static_assert(ITEMS > 0, "a thread has at most eight rows");
+  static_assert(K_MAJOR || ROWS == V, "along m, a thread's rows are one load");
 
-  SR_FN static int lane() { return K_UNIT ? int(threadIdx.x) % LANES : int(threadIdx.x) / GROUPS; }
-  SR_FN static int group() { return K_UNIT ? int(threadIdx.x) / LANES : int(threadIdx.x) % GROUPS; }
-  SR_FN static int row(int r) { return K_UNIT ? r * GROUPS + group() : group() * V + r; }
+  // This thread's place among those of its row, the group of its rows, and row r of them in the
+  // block.
+  SR_FN static int lane() { return K_MAJOR ? int(threadIdx.x) % LANES : int(threadIdx.x) / GROUPS; }
+  SR_FN static int group() {
+    return K_MAJOR ? int(threadIdx.x) / LANES : int(threadIdx.x) % GROUPS;
+  }
+  SR_FN static int row(int r) { return K_MAJOR ? r * GROUPS + group() : group() * V + r; }
 
   SR_FN static void run(const ProductParams& p) {
     const i64 row0 = i64(blockIdx.x % u32(p.tiles_m)) * (ROWS * GROUPS);
@@ -81,14 +94,14 @@ struct Vector {
     Sum sums[ROWS];  // [ROWS]
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) sums[r].clear(p);
-    if constexpr (K_UNIT) along_k(p, sums, row0, k0, k1, x);
-    else along_m(p, sums, row0, k0, k1, x);
+    if constexpr (K_MAJOR) fold_along_k(p, sums, row0, k0, k1, x);
+    else fold_along_m(p, sums, row0, k0, k1, x);
     Compute acc[ROWS];  // [ROWS]
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) acc[r] = sums[r].value();
     if constexpr (LANES > 1) join_lanes(acc);
     if (lane() > 0) return;
-    const LinearCombination<A> join(p);
+    const LinearCombination<A> combine(p);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const i64 i = row0 + row(r);
@@ -97,37 +110,39 @@ struct Vector {
         static_cast<Compute*>(p.partials)[i64(split) * p.m + i] = acc[r];
       } else {
         Storage* y = static_cast<Storage*>(p.c) + i * p.c_m;
-        *y = join(acc[r], p.mode & READ_C ? *y : Storage{});
+        *y = combine(acc[r], p.mode & READ_C ? *y : Storage{});
       }
     }
   }
 
-  SR_FN static void along_k(const ProductParams& p, Sum (&acc)[ROWS], i64 row0, int k0, int k1,
-                            const Storage* x) {
-    const Storage* a[ROWS];  // [ROWS]: rows beyond the last are read as the last, and dropped
+  // Steps k0 to k1 - 1 of this lane, for ROWS rows that are GROUPS apart.
+  SR_FN static void fold_along_k(const ProductParams& p, Sum (&acc)[ROWS], i64 row0, int k0, int k1,
+                                 const Storage* x) {
+    const Storage* a[ROWS];  // [ROWS]: rows beyond the last are clamped to it, and dropped later
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const i64 i = row0 + row(r);
       a[r] = static_cast<const Storage*>(p.a) + (i < p.m ? i : p.m - 1) * p.a_m;
     }
-    const i64 a_k = WIDE ? 1 : p.a_k, x_k = WIDE ? 1 : p.b_k;
+    const i64 a_k = VECTOR ? 1 : p.a_k, x_k = VECTOR ? 1 : p.b_k;
     i64 k = k0 + lane() * V;
 #pragma unroll 1
     for (; k + (ITEMS - 1) * LANES * V + V <= k1; k += ITEMS * LANES * V)
-      take<ITEMS>(acc, a, x, k, a_k, x_k);
+      fold_loads<ITEMS>(acc, a, x, k, a_k, x_k);
 #pragma unroll 1
-    for (; k + V <= k1; k += LANES * V) take<1>(acc, a, x, k, a_k, x_k);
-    for (; k < k1; ++k) {  // part of a chunk, in one of the lanes
+    for (; k + V <= k1; k += LANES * V) fold_loads<1>(acc, a, x, k, a_k, x_k);
+    for (; k < k1; ++k) {  // less than a load: in one of the lanes
       const Compute right = A::decode(x[k * x_k]);
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) acc[r].fold(A::decode(a[r][k * a_k]), right);
     }
   }
 
+  // N loads of each row, LANES * V steps of k apart.
   template <int N>
-  SR_FN static void take(Sum (&acc)[ROWS], const Storage* const (&a)[ROWS], const Storage* x,
-                         i64 k, i64 a_k, i64 x_k) {
-    Piece left[N][ROWS], right[N];  // [N][ROWS] and [N] of V steps of k
+  SR_FN static void fold_loads(Sum (&acc)[ROWS], const Storage* const (&a)[ROWS],
+                               const Storage* x, i64 k, i64 a_k, i64 x_k) {
+    Piece left[N][ROWS], right[N];  // [N][ROWS] and [N], of V steps of k each
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const i64 at = k + i * LANES * V;
@@ -146,8 +161,9 @@ struct Vector {
       }
   }
 
-  SR_FN static void along_m(const ProductParams& p, Sum (&acc)[ROWS], i64 row0, int k0, int k1,
-                            const Storage* x) {
+  // The same for ROWS adjacent rows, LANES steps of k apart.
+  SR_FN static void fold_along_m(const ProductParams& p, Sum (&acc)[ROWS], i64 row0, int k0, int k1,
+                                 const Storage* x) {
     const i64 first = row0 + row(0), left = p.m - first;
     if (left <= 0) return;
     int k = k0 + lane();
@@ -157,8 +173,8 @@ struct Vector {
     if (left >= V) {
 #pragma unroll 1
       for (; k + (ITEMS - 1) * LANES < k1; k += ITEMS * LANES) {
-        Piece rows[ITEMS];
-        Storage by[ITEMS];
+        Piece rows[ITEMS];  // [ITEMS], of V rows each
+        Storage by[ITEMS];  // [ITEMS]
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
           rows[i].load_streaming(a);
@@ -176,7 +192,7 @@ struct Vector {
         rows.load_streaming(a);
         fold(acc, rows, *x);
       }
-    } else {  // the last rows; V > 1, so A's rows are side by side
+    } else {  // fewer than V rows; V > 1, so they are contiguous
       for (; k < k1; k += LANES, a += down, x += x_down) {
         const Compute by = A::decode(*x);
 #pragma unroll
@@ -188,21 +204,23 @@ struct Vector {
 
   SR_FN static void fold(Sum (&acc)[ROWS], const Piece& rows, Storage x) {
     const Compute by = A::decode(x);
-    if constexpr (!K_UNIT) {
+    if constexpr (!K_MAJOR) {
 #pragma unroll
       for (int v = 0; v < V; ++v) acc[v].fold(A::decode(rows[v]), by);
     }
   }
 
-  // The lanes' parts of each row, joined in a fixed order into lane 0.
+  // Lanes' partial results of each row, joined in a fixed order into lane 0.
   SR_FN static void join_lanes(Compute (&acc)[ROWS]) {
     Compute* shared = shared_memory<Compute>() + threadIdx.x;  // [ROWS][THREADS]
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) shared[r * THREADS] = acc[r];
 #pragma unroll
     for (int half = LANES / 2; half > 0; half /= 2) {
-      if constexpr (K_UNIT && LANES <= 32) __syncwarp();
-      else __syncthreads();
+      // between storing 2 * half partial results and reading them: lanes of a row lie in one warp
+      // ...
+      if constexpr (K_MAJOR && LANES <= 32) __syncwarp();
+      else __syncthreads();  // ... or in several
       if (lane() < half) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
@@ -214,8 +232,8 @@ struct Vector {
   }
 };
 
-// y from the parts of a product whose k was split: 32 rows a block, whose warps share the parts and
-// join theirs in a fixed order.
+// Kernel: y from the partial results of a product whose k was split. A block has 32 rows; its warps
+// share the partial results and join theirs in a fixed order.
 template <class A>
 struct ReduceVector {
   SR_FN static void run(const ProductParams& p) {
@@ -224,14 +242,14 @@ struct ReduceVector {
     const i64 i = i64(blockIdx.x) * 32 + lane;
     Compute sum = A::start();
     if (i < p.m) {
-      const Compute* part = static_cast<const Compute*>(p.partials) + i;
+      const Compute* partial = static_cast<const Compute*>(p.partials) + i;  // [splits][m]
 #pragma unroll 4
-      for (int s = warp; s < p.splits; s += warps) sum = A::add(sum, part[i64(s) * p.m]);
+      for (int s = warp; s < p.splits; s += warps) sum = A::add(sum, partial[i64(s) * p.m]);
     }
     Compute* shared = shared_memory<Compute>() + threadIdx.x;  // [warps][32]
     *shared = sum;
     for (int half = warps / 2; half > 0; half /= 2) {
-      __syncthreads();
+      __syncthreads();  // between storing 2 * half sums and reading them
       if (warp < half) *shared = sum = A::add(sum, shared[half * 32]);
     }
     if (warp > 0 || i >= p.m) return;

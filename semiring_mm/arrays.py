@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from .cpu import engine as cpu
+from .engine import Engine
 
-__all__ = ["Call", "check_memory", "gpu_engine", "gpu_has", "where"]
+__all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "where"]
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # what takes no looking at
@@ -51,7 +52,7 @@ class Call:
         Whether host arrays are computed on the device; the operands are copies then.
     """
 
-    engine: Any = cpu
+    engine: Engine = cpu
     moved = False
     _aside = False  # whether the result is copied to `out` at the end
     _index: int | None = None  # of the device; -1 is the current one
@@ -81,12 +82,10 @@ class Call:
         self._index = _one_place(places)
         if self._library == "api":
             _one_device({**self._given, "out": self._out})
-        wanted = _wanted(device)
+        index = device_index(device)
         if self._index is None:
-            self.moved = wanted not in (None, "cpu")
-            if self.moved:
-                self._index = wanted if isinstance(wanted, int) else -1
-        elif wanted not in (None, "cuda", self._index):
+            self.moved, self._index = index is not None, index
+        elif device is not None and index not in (-1, self._index):
             raise ValueError(
                 f"device={device!r}, but {next(iter(places))} lives on CUDA device {self._index}: "
                 f"leave device out, or copy the array first"
@@ -168,7 +167,7 @@ class Call:
         return self.engine.xp.empty(target.shape, native)
 
 
-def gpu_engine() -> Any:
+def gpu_engine() -> Engine:
     """The GPU engine, or an error that says what is missing."""
     from .gpu import device
 
@@ -251,13 +250,20 @@ def _one_device(operands: dict[str, Any]) -> None:
             )
 
 
-def _wanted(device: str | None) -> str | int | None:
-    if device is None or device in ("cpu", "cuda"):
-        return device
-    match = re.fullmatch(r"cuda:(\d+)", str(device))
+def device_index(device: str | None) -> int | None:
+    """The CUDA device that a word names: None for None and "cpu", -1 for "cuda", the current one.
+
+    Raises
+    ------
+    ValueError
+        For any other word than "cpu", "cuda" and "cuda:N".
+    """
+    if device is None or device == "cpu":
+        return None
+    match = re.fullmatch(r"cuda(?::(\d+))?", str(device))
     if match is None:
         raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {device!r}")
-    return int(match[1])
+    return -1 if match[1] is None else int(match[1])
 
 
 def _library(x: Any, place: int | None) -> str:
@@ -374,7 +380,7 @@ _BACK = {
 }
 
 
-def check_memory(needed: int, what: str, engine: Any = cpu) -> None:
+def check_memory(needed: int, what: str, engine: Engine = cpu) -> None:
     """Raise MemoryError before the work if `needed` bytes are not there."""
     free = engine.free_memory() if needed else None  # it takes longer than a small graph does
     if free is not None and needed > free:

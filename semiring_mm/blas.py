@@ -11,6 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .cpu import engine as cpu
+from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
 from .gpu.views import address
 from .plan import scaled_bools
 from .semirings import Semiring, as_semiring
@@ -27,8 +29,6 @@ from .sparse import is_sparse, multiply_sparse, take_apart
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
 Array = Any  # of NumPy or of CuPy; results are of the operands' library
-Scalar = float | int | bool | None
-
 _DTYPES = frozenset(
     "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
     .split()
@@ -184,7 +184,12 @@ def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
 
 
 def multiply(
-    engine: Any, s: Semiring, x: Array, y: Array, out: Array | None = None, return_arg: bool = False
+    engine: Engine,
+    s: Semiring,
+    x: Array,
+    y: Array,
+    out: Array | None = None,
+    return_arg: bool = False,
 ) -> Any:
     """:func:`matmul` on arrays of one engine."""
     xp = engine.xp
@@ -386,7 +391,7 @@ def gemv(
 
 
 def _scaled(
-    engine: Any, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
+    engine: Engine, s: Semiring, verb: str, alpha: Scalar, x: Array, y: Array, beta: Scalar,
     z: Array | None, out: Array | None, shape: tuple[int, ...], precision: str | None = None,
     fill: Callable[..., None] | None = None,
 ) -> Array:  # fmt: skip
@@ -414,18 +419,16 @@ def _scaled(
     if out is None or aside or _overlaps(xp, out, x, y):
         target = xp.empty(shape, x.dtype)
     alpha, beta = _scalar(s, alpha, x.dtype, "alpha"), _scalar(s, beta, x.dtype, "beta")
+    scaling = Scaling(z is not None, alpha, beta)
     if z is not None and not (in_place and target is out):
         target[...] = z
     c = target
     if fill is not None:
-        fill(x, y, c, accumulate=z is not None, alpha=alpha, beta=beta)
+        fill(x, y, c, scaling)
     else:
         if y.ndim == 1:
             y, c = y[:, np.newaxis], target[:, np.newaxis]
-        _multiply(
-            engine, s, x, y, c, accumulate=z is not None, alpha=alpha, beta=beta,
-            precision=precision,
-        )  # fmt: skip
+        _multiply(engine, s, x, y, c, scaling, precision=precision)
     if out is not None and target is not out:
         out[...] = target
         return out
@@ -465,9 +468,9 @@ def _sparse(
                 f"{y.shape}"
             )
 
-        def fill(x: Array, y: Array, c: Array, **options: Any) -> None:
+        def fill(x: Array, y: Array, c: Array, scaling: Scaling) -> None:
             y, c = (v[:, np.newaxis] if v.ndim == 1 else v for v in (y, c))
-            multiply_sparse(call.engine, s, matrix, [x, *left[1:]], y, c, trans=trans_a, **options)
+            multiply_sparse(call.engine, s, matrix, [x, *left[1:]], y, c, scaling, trans=trans_a)
 
         shape = (m, *y.shape[1:])
         return call.give(
@@ -557,7 +560,7 @@ def matrix_power(
         return call.give(_power(call.engine, s, call["a"], k))
 
 
-def _power(engine: Any, s: Semiring, base: Array, k: int) -> Array:
+def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
     (base,) = _common_dtype(s, base)
     if base.ndim < 2 or base.shape[-1] != base.shape[-2]:
         raise ValueError(f"matrix_power takes square matrices, got shape {base.shape}")
@@ -587,16 +590,14 @@ def _power(engine: Any, s: Semiring, base: Array, k: int) -> Array:
 
 
 def _multiply(
-    engine: Any,
+    engine: Engine,
     s: Semiring,
     a: Array,
     b: Array,
     c: Array,
+    scaling: Scaling = PLAIN,
     *,
     arg: Array | None = None,
-    accumulate: bool = False,
-    alpha: Scalar = None,
-    beta: Scalar = None,
     precision: str | None = None,
 ) -> None:
     """Checked operands of at least two dimensions to the engine, one stack of matrices a call."""
@@ -604,31 +605,27 @@ def _multiply(
         return
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     if c.dtype.kind == "b":  # a packed product takes no scalars: they scale an operand before it
-        if alpha is not None:
-            a, alpha = scaled_bools(s, bool(alpha), a), None
-        if beta is not None:
-            c[...] = scaled_bools(s, bool(beta), c)
-            beta = None
+        if scaling.alpha is not None:
+            a = scaled_bools(s, bool(scaling.alpha), a)
+        if scaling.beta is not None:
+            c[...] = scaled_bools(s, bool(scaling.beta), c)
+        scaling = JOIN if scaling.accumulate else PLAIN
     if k == 0:
-        if accumulate:
-            _join_zero(engine, s, c, beta)
+        if scaling.accumulate:
+            _join_zero(engine, s, c, scaling)
         else:
             c[...] = s.identities(c.dtype)[0]
         return
     if c.ndim == 2 and arg is None and (m == 1 or n == 1):
         if n == 1:
-            engine.gemv(s, a, b[:, 0], c[:, 0], accumulate=accumulate, alpha=alpha, beta=beta)
+            engine.gemv(s, a, b[:, 0], c[:, 0], scaling)
             return
-        if (alpha is None and beta is None) or s.commutes:
+        if s.commutes or scaling in (PLAIN, JOIN):
             t = s if s.commutes else _swapped(s)
-            engine.gemv(
-                t, b.T, a[0], c[0], accumulate=accumulate, alpha=alpha, beta=beta, scale_x=True
-            )
+            engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
             return
     if c.ndim == 2:
-        engine.product(
-            s, a, b, c, accumulate=accumulate, alpha=alpha, beta=beta, arg=arg, precision=precision
-        )
+        engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
         return
     batch, xp = c.shape[:-2], engine.xp
     a, b = xp.broadcast_to(a, (*batch, m, k)), xp.broadcast_to(b, (*batch, k, n))
@@ -636,27 +633,27 @@ def _multiply(
     if all(x is not None for x in stacks):
         flat: list[Any] = stacks
         engine.product(
-            s, flat[0], flat[1], flat[2], accumulate=accumulate, alpha=alpha, beta=beta,
-            arg=flat[3] if arg is not None else None, precision=precision,
+            s, flat[0], flat[1], flat[2], scaling, arg=flat[3] if arg is not None else None,
+            precision=precision,
         )  # fmt: skip
         return
     for i in range(batch[0]):
         _multiply(
-            engine, s, a[i], b[i], c[i], arg=None if arg is None else arg[i], accumulate=accumulate,
-            alpha=alpha, beta=beta, precision=precision,
+            engine, s, a[i], b[i], c[i], scaling, arg=None if arg is None else arg[i],
+            precision=precision,
         )  # fmt: skip
 
 
-def _join_zero(engine: Any, s: Semiring, c: Array, beta: Scalar) -> None:
+def _join_zero(engine: Engine, s: Semiring, c: Array, scaling: Scaling) -> None:
     """C ← zero ⊕ (β ⊗ C): the product over an empty k is zero, as of matrices without entries."""
     if c.ndim > 2:
         for part in c:
-            _join_zero(engine, s, part, beta)
+            _join_zero(engine, s, part, scaling)
         return
     m, n = c.shape
     none, rows = (engine.xp.zeros(size, np.int32) for size in (0, m + 1))
     b = engine.xp.empty((0, n), c.dtype)
-    engine.csr_product(s, none.astype(c.dtype), none, rows, b, c, accumulate=True, beta=beta)
+    engine.csr_product(s, none.astype(c.dtype), none, rows, b, c, replace(scaling, alpha=None))
 
 
 def _stack(xp: Any, x: Array, axes: int) -> Array | None:

@@ -8,8 +8,10 @@ from typing import TextIO
 import numpy as np
 
 from .cache import cache_directory
-from .cpu import engine, threads
+from .cpu import threads
 from .cpu.compiler import host_target
+from .cpu.product import blas_wins
+from .cpu.tuning import calibration
 from .version import __version__
 
 __all__ = ["show_config"]
@@ -27,7 +29,7 @@ def show_config(file: TextIO | None = None) -> None:
     import platform
 
     target = host_target()
-    gains = engine.calibration()
+    gains = calibration()
     found = []
     for package in ("llvmlite", "scipy", "networkx", "opt_einsum", "matplotlib", "ml_dtypes"):
         try:
@@ -44,7 +46,7 @@ def show_config(file: TextIO | None = None) -> None:
         f"            additions as fused multiply-adds: {'yes' if gains['fma'] else 'no'}; "
         f"max-min of floats on integer keys: {'yes' if gains['keys'] else 'no'}",
         f"            plus-times of float32 and float64 by NumPy's BLAS: "
-        f"{'yes' if engine.blas_wins() else 'no'}",
+        f"{'yes' if blas_wins() else 'no'}",
         f"cache       {cache_directory()}",
         *_gpu(),
     ]

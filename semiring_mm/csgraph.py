@@ -347,6 +347,8 @@ class _Graph:
     def read(cls, graph: Any, directed: bool, unweighted: bool, overwrite: bool) -> _Graph:
         if hasattr(graph, "to_scipy_sparse"):  # an array of the package `sparse`
             graph = graph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
+        if np.iscomplexobj(graph):
+            raise TypeError("a graph's weights are real numbers, got complex ones")
         if issparse(graph):
             edges = graph.tocsr().astype(np.float64, copy=False)
         else:

@@ -12,6 +12,7 @@ import numpy as np
 
 from .arrays import Call
 from .blas import _check_out, _common_dtype, _stack, multiply
+from .engine import Engine
 from .expressions import Expr, evaluate
 from .laws import SemiringLawError, check_laws
 from .plan import make_plan, overflow
@@ -139,10 +140,17 @@ def _lettered(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
                 f"einsum takes 'ij,jk->ik', A, B or A, [0, 1], B, [1, 2], [0, 2]; got "
                 f"{type(axes).__name__} where a list of axes belongs"
             )
-        return "".join("..." if x is ... else chr(0x4E00 + int(x)) for x in axes)
+        return "".join("..." if x is ... else _letter(x) for x in axes)
 
     subscripts = ",".join(map(text, lists))
     return subscripts + "".join(f"->{text(axes)}" for axes in output), operands
+
+
+def _letter(axis: Any) -> str:
+    """The letter of a numbered axis."""
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool) or not 0 <= axis < 20_000:
+        raise TypeError(f"einsum: an axis is a whole number from 0 on, or ..., got {axis!r}")
+    return chr(0x4E00 + int(axis))
 
 
 def _labels(
@@ -227,7 +235,7 @@ def _plain_terms(
 
 
 def _contract(
-    engine: Any, s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int],
+    engine: Engine, s: Semiring, terms: list[Term], wanted: list[Label], sizes: dict[Label, int],
     optimize: Any,
 ) -> Array:  # fmt: skip
     counts: dict[Label, int] = {}
@@ -310,7 +318,7 @@ def _need_laws(s: Semiring, dtype: np.dtype[Any]) -> None:
         ) from error
 
 
-def _join(engine: Any, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -> Term:
+def _join(engine: Engine, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -> Term:
     """The product of two operands, summed over all labels but those to keep."""
     a, left = _reduced(engine, s, *x, {*keep, *y[1]})
     b, right = _reduced(engine, s, *y, {*keep, *x[1]})
@@ -337,7 +345,7 @@ def _join(engine: Any, s: Semiring, x: Term, y: Term, keep: Collection[Label]) -
 
 
 def _reduced(
-    engine: Any, s: Semiring, x: Array, labels: list[Label], keep: Collection[Label]
+    engine: Engine, s: Semiring, x: Array, labels: list[Label], keep: Collection[Label]
 ) -> Term:
     """An operand, summed by ⊕ over all labels but those to keep."""
     kept, gone = [c for c in labels if c in keep], [c for c in labels if c not in keep]
@@ -366,7 +374,7 @@ def _sum_of(s: Semiring) -> Semiring:
     return Semiring(s.name, s.add, mul, s.zero, s.one, s.domain)
 
 
-def _elementwise(engine: Any, s: Semiring, a: Array, b: Array) -> Array:
+def _elementwise(engine: Engine, s: Semiring, a: Array, b: Array) -> Array:
     """A ⊗ B entry by entry, exact or an error as a product is."""
     dtype, xp = a.dtype, engine.xp
     if a.size == 0 or b.size == 0:

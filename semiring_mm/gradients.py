@@ -27,6 +27,7 @@ import numpy as np
 
 from .arrays import Call
 from .blas import multiply
+from .engine import Engine
 from .expressions import A, B, Expr, derivative
 from .semirings import Semiring, semirings
 
@@ -235,7 +236,7 @@ _LOG = semirings["log_plus"]
 
 
 def _log_shares(
-    engine: Any, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
+    engine: Engine, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
 ) -> Pair:
     xp = engine.xp
     rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
@@ -268,7 +269,7 @@ def _largest(xp: Any, x: Array, axis: int) -> Array:
 
 
 def _any_shares(
-    engine: Any, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
+    engine: Engine, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
 ) -> Pair:
     xp, k = engine.xp, a.shape[-1]
     da, db = factors(s)

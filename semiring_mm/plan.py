@@ -26,7 +26,7 @@ from .semirings import Semiring, fold_start
 
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "can_use_fma",
-    "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan", "mode_of",
+    "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan",
     "needs_facts", "overflow", "scalar_bits", "scaled_bools", "with_keys",
 ]  # fmt: skip
 
@@ -119,13 +119,6 @@ BROKEN = (
 
 #: Bits of a kernel's mode: C is joined; the product, or C, is scaled.
 READ_C, ALPHA, BETA = 1, 2, 4
-
-
-def mode_of(accumulate: bool, alpha: float | int | None, beta: float | int | None) -> int:
-    """These bits for a verb's arguments."""
-    mode = READ_C if accumulate else 0
-    mode |= ALPHA if alpha is not None else 0
-    return mode | (BETA if beta is not None else 0)
 
 
 def scalar_bits(plan: Plan, value: float | int | None) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .engine import Engine, Scaling
 from .laws import SemiringLawError, check_laws
 from .semirings import Semiring
 
@@ -74,22 +75,24 @@ def _indices(*given: Array) -> list[Array]:
 
 
 def multiply_sparse(
-    engine: Any, s: Semiring, matrix: Any, arrays: list[Array], b: Array, c: Array, *,
-    trans: bool = False, **options: Any,
+    engine: Engine, s: Semiring, matrix: Any, arrays: list[Array], b: Array, c: Array,
+    scaling: Scaling, *, trans: bool = False,
 ) -> None:  # fmt: skip
     """Multiply a sparse matrix and checked dense operands of two dimensions on the engine."""
     _need_laws(s, b.dtype)
     if c.size == 0:
         return
     if matrix.format == "dia":
-        engine.dia_product(s, *arrays, b, c, trans=trans, **options)
+        data, offsets = arrays
+        engine.dia_product(s, data, offsets, b, c, scaling, trans=trans)
         return
     if not _distributes(s, b.dtype) and not matrix.has_canonical_format:
         raise ValueError(
             f"a may have several entries at one place, which {s.name} cannot join in a product, "
             f"since its ⊗ does not distribute over ⊕: join them, and sort a's indices, before"
         )
-    engine.csr_product(s, *arrays, b, c, trans=trans, **options)
+    data, indices, indptr = arrays
+    engine.csr_product(s, data, indices, indptr, b, c, scaling, trans=trans)
 
 
 @functools.lru_cache(maxsize=1024)

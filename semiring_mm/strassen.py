@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from .arrays import Call
 from .blas import _broadcast, _check_out, _common_dtype, _multiply, _overlaps
+from .engine import JOIN, Engine
 from .semirings import Semiring, as_semiring, semirings
 
 __all__ = ["strassen"]
@@ -111,7 +112,7 @@ def strassen(
         return call.give(_products(call.engine, call["a"], call["b"], levels, call.out))
 
 
-def _products(engine: Any, a: Array, b: Array, levels: int, out: Array | None) -> Array:
+def _products(engine: Engine, a: Array, b: Array, levels: int, out: Array | None) -> Array:
     """:func:`strassen` on arrays of one engine."""
     s, xp = semirings["plus_times"], engine.xp
     for name, x in (("a", a), ("b", b)):
@@ -148,7 +149,7 @@ def _entries(m: int, k: int, n: int, levels: int) -> int:
     return (m * max(k, n) + k * n) * (((1 << 2 * levels) - 1) // 3)
 
 
-def _peeled(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
+def _peeled(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
     """C ← A B: the part that halves `levels` times, then the remaining rows and columns."""
     s = semirings["plus_times"]
     m, k, n = (size >> levels << levels for size in (*a.shape, b.shape[1]))
@@ -157,7 +158,7 @@ def _peeled(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array)
         return
     _winograd(engine, a[:m, :k], b[:k, :n], c[:m, :n], levels, work)
     if k < a.shape[1]:
-        _multiply(engine, s, a[:m, k:], b[k:, :n], c[:m, :n], accumulate=True)
+        _multiply(engine, s, a[:m, k:], b[k:, :n], c[:m, :n], JOIN)
     _multiply(engine, s, a[:m], b[:, n:], c[:m, n:])
     _multiply(engine, s, a[m:], b, c[m:])
 
@@ -172,7 +173,7 @@ _JOIN = (
 )
 
 
-def _winograd(engine: Any, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
+def _winograd(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: Array) -> None:
     """C ← A B for sides that halve `levels` times.
 
     Of two temporary matrices, X holds S₃, S₁, S₂, S₄ and P₁ in turn, Y holds T₃, T₁, T₂ and T₄.

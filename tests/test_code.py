@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 import semiring_mm as sm
-from semiring_mm.cpu import engine
+from semiring_mm.cpu import product, vector
+from semiring_mm.cpu.product_code import product_code
+from semiring_mm.engine import PLAIN
+from semiring_mm.plan import Facts, make_plan
 
 ONES = np.ones((3, 3))
 
@@ -22,14 +25,14 @@ def own(i, add="min(a, b)"):
 
 
 def test_code_that_is_not_used_any_more_is_unloaded(monkeypatch):
-    for name in ("_product_code", "_choose"):
-        few = functools.lru_cache(maxsize=4)(getattr(engine, name).__wrapped__)
-        monkeypatch.setattr(engine, name, few)
+    for name in ("product_code", "choose"):
+        few = functools.lru_cache(maxsize=4)(getattr(product, name).__wrapped__)
+        monkeypatch.setattr(product, name, few)
     libraries = []
     for i in range(20):
         sm.matmul(ONES, ONES, own(i))
-        known = engine.Facts(1.0, 1.0, False)
-        plan, code = engine._choose(own(i), ONES.dtype, known, known, None, 1, None, None, False)
+        known = Facts(1.0, 1.0, False)
+        plan, code = product.choose(own(i), ONES.dtype, known, known, None, 1, PLAIN, False)
         libraries.append(weakref.ref(code.call.library))
         del plan, code
     gc.collect()
@@ -47,9 +50,8 @@ def test_unloading_gives_the_memory_maps_back():
 
     def compile_some(first, count):
         for i in range(first, first + count):
-            found = engine._product_code.__wrapped__(engine.make_plan(
-                own(i), ONES.dtype, engine.Facts(1, 1, False), engine.Facts(1, 1, False), 1
-            ), False)  # fmt: skip
+            plan = make_plan(own(i), ONES.dtype, Facts(1, 1, False), Facts(1, 1, False), 1)
+            found = product_code.__wrapped__(plan, False)
         return found
 
     compile_some(0, 2)
@@ -65,8 +67,8 @@ def test_unloading_gives_the_memory_maps_back():
 
 def test_a_function_keeps_its_library_while_it_is_called(monkeypatch):
     """Its code is used by a thread when the cache drops it."""
-    few = functools.lru_cache(maxsize=1)(engine._vector_code.__wrapped__)
-    monkeypatch.setattr(engine, "_vector_code", few)
+    few = functools.lru_cache(maxsize=1)(vector._code.__wrapped__)
+    monkeypatch.setattr(vector, "_code", few)
     a, x = np.ones((800, 900)), np.ones(900)
     wrong = []
 

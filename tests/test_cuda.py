@@ -15,7 +15,9 @@ import pytest
 from reference import BFLOAT16
 
 import semiring_mm as sm
-from semiring_mm.gpu import device, engine, source, tiles
+from semiring_mm.engine import PLAIN, Scaling
+from semiring_mm.gpu import device, engine, product, source, tiles
+from semiring_mm.gpu.facts import flags_of
 from semiring_mm.plan import Facts, make_plan
 
 HERE = Path(__file__).parent
@@ -57,12 +59,12 @@ def sources_of(monkeypatch):
     def record(run, arch=90):
         recorder = Recorder(arch)
         monkeypatch.setattr(device, "current", lambda: recorder)
-        engine._plans.cache_clear()
+        product._plans.cache_clear()
         run()
         return recorder
 
     yield record
-    engine._plans.cache_clear()
+    product._plans.cache_clear()
 
 
 NEGATIVE, POSITIVE, WHOLE = Facts(-1, 1, False), Facts(1, 2, False), Facts(-9, 9, False)
@@ -164,7 +166,7 @@ def in_compressed_rows():
 
 def flags_of_a_matrix():
     a = np.ones((40, 40), "f4")
-    engine.flags_of(sm.semirings["min_plus"], a, a)
+    flags_of(sm.semirings["min_plus"], a, a)
 
 
 #: The fence of the matrix instructions, and the waits for all groups but one, and for all.
@@ -254,13 +256,13 @@ def small_launches():
     if device.current().arch == 90:  # elsewhere these are bits again, in tiles that take minutes
         product_of("lor_land", "?", n=1400)
     engine.facts(semiring, a.astype("i8"))
-    engine.flags_of(semiring, a, b[:, ::2])
+    flags_of(semiring, a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
     engine.gemv(semiring, a.T, b[0], c[0])
     engine.closure_block(semiring, a, None)
     ends, columns = np.arange(41, dtype="i4"), np.arange(40, dtype="i4")
     engine.csr_product(semiring, a[0], columns, ends, b[:, :1], c[:, :1])
-    engine.dia_product(semiring, a, columns, b, c, alpha=2.0)
+    engine.dia_product(semiring, a, columns, b, c, Scaling(alpha=2.0))
     stack = np.stack([a, b])
     engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
     engine.combine(((2, 0, -1, 1),), (a, b, c))
@@ -369,8 +371,8 @@ def test_packed_parameters_are_aligned_as_in_c():
     ],
 )
 def test_inner_steps(name, dtype, facts, arch, arg, expected):
-    ways = engine._plans(
-        sm.semirings[name], np.dtype(dtype), facts, facts, None, 16, None, None, arg, arch
+    ways = product._plans(
+        sm.semirings[name], np.dtype(dtype), facts, facts, None, 16, PLAIN, arg, arch
     )
     assert [way.step.name for way in ways] == expected
     assert not ways[-1].step.forbidden

@@ -16,7 +16,7 @@ from reference import BFLOAT16
 
 import semiring_mm as sm
 from semiring_mm import plan
-from semiring_mm.cpu import compiler, engine, product, threads
+from semiring_mm.cpu import compiler, engine, product, product_code, threads, tuning
 
 inf, nan = np.inf, np.nan
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def fractions(rng, name, shape, dtype):
 
 @pytest.mark.parametrize(("name", "dtype", "shape"), LARGE)
 def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape, monkeypatch):
-    monkeypatch.setattr(engine, "blas_wins", lambda: False)  # which promises no such thing
+    monkeypatch.setattr(product, "blas_wins", lambda: False)  # which promises no such thing
     rng = np.random.default_rng(1)
     m, k, n = shape
     a, b = fractions(rng, name, (m, k), dtype), fractions(rng, name, (k, n), dtype)
@@ -78,7 +78,7 @@ def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape, monkeypat
 @pytest.mark.parametrize("wins", [True, False], ids=["blas", "own"])
 def test_large_products_of_small_integers_are_exact(wins, monkeypatch):
     """Over several slabs of K and every edge of the blocks."""
-    monkeypatch.setattr(engine, "blas_wins", lambda: wins)
+    monkeypatch.setattr(product, "blas_wins", lambda: wins)
     rng = np.random.default_rng(2)
     for m, k, n in [(1003, 4099, 517), (97, 6000, 1030), (2050, 33, 1027)]:
         a, b = (rng.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n)))
@@ -460,12 +460,12 @@ def test_tiles_fit_their_blocks():
         for dtype in algebra.dtypes:
             found = plan.make_plan(sm.semirings[name], dtype, facts, facts, 4)
             for target in targets:
-                shape = product.tile_shape(found, target)
+                shape = product_code.tile_shape(found, target)
                 size = int(found.compute[1:]) // 8
                 assert shape.lanes * size == target.vector_bytes
                 assert shape.mc % shape.mr == 0
                 assert shape.nc % shape.nr == 0
-                assert shape.kc % product.ARG_STEP == 0
+                assert shape.kc % product_code.ARG_STEP == 0
                 assert shape.mr * shape.vectors < target.registers
 
 
@@ -474,11 +474,11 @@ def test_tiles_fit_their_blocks():
 def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     """NumPy's BLAS where it is faster, the engine's kernels elsewhere: one contract."""
     served = []
-    real = engine._blas_serves
-    sm.set_num_threads(engine.threads.default_threads())
-    monkeypatch.setattr(engine, "blas_wins", lambda: wins)
+    real = product.blas_serves
+    sm.set_num_threads(threads.default_threads())
+    monkeypatch.setattr(product, "blas_wins", lambda: wins)
     monkeypatch.setattr(
-        engine, "_blas_serves", lambda *x: served.append(real(*x)) or served[-1]
+        product, "blas_serves", lambda *x: served.append(real(*x)) or served[-1]
     )  # fmt: skip
     rng = np.random.default_rng(31)
     big = rng.integers(-8, 9, (2, 260, 300)).astype(dtype)
@@ -515,11 +515,11 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
 
 
 def test_the_faster_way_is_measured_once():
-    assert type(engine.blas_wins()) is bool
-    assert engine._race_blas().keys() == {"wins"}
+    assert type(product.blas_wins()) is bool
+    assert product._race_blas().keys() == {"wins"}
 
 
 def test_calibration_answers_for_both_forms():
-    found = engine.calibration()
+    found = tuning.calibration()
     assert set(found) == {"fma", "keys"}
     assert all(type(x) is bool for x in found.values())

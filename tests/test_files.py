@@ -3,6 +3,8 @@
 import builtins
 import gzip
 import os
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import scipy
 
-from semiring_mm.files import GraphFileError, great_circle, read_graph, read_matrix
+from semiring_mm.files import GraphFileError, file, great_circle, npy, npz, read_graph, read_matrix
+from semiring_mm.files.graph import NumberLabels
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
@@ -267,6 +270,28 @@ def test_networkx_position_attribute(tmp_path):
     assert graph.weight.tolist() == [1.0]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.gml", "graph [ directed 1 ]"),
+        ("a.graphml", "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"
+         "<graph edgedefault='directed'/></graphml>"),
+        ("a.gr", "p sp 0 0\n"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n0 0 0\n"),
+    ],
+)  # fmt: skip
+def test_graphs_without_nodes(tmp_path, name, text):
+    graph = read_graph(write(tmp_path, name, text))
+    assert (len(graph.nodes), len(graph.row), graph.directed) == (0, 0, True)
+
+
+def test_weight_column_by_exact_name_where_two_are_alike(tmp_path):
+    path = write(tmp_path, "a.csv", "from,to,weight,Weight\nA,B,2,3\n")
+    assert read_graph(path, weight="Weight").weight.tolist() == [3.0]
+    with pytest.raises(GraphFileError, match="'weight' and 'Weight' go by the same name"):
+        read_graph(path, weight="WEIGHT")
+
+
 def test_npy(tmp_path):
     matrix = np.array([[0, 2, np.inf], [np.inf, 0, 0], [1, np.inf, 5]])
     np.save(tmp_path / "a.npy", matrix)
@@ -410,6 +435,14 @@ REFUSED = [
     ("a.csv", "from,to,w\nA,B,2\nfrom,to,w\n", ":3: expected a finite number as weight, got 'w'"),
     ("a.csv", "from,to,w\n", ":1: a header line and no edges"),
     ("a.csv", "A,B,2,3,4\n", ":1: expected FROM, TO and perhaps WEIGHT, or a header line"),
+    ("a.csv", "from,to,weight,Weight\nA,B,2,3\n", ":1: columns 'weight' and 'Weight' go by"),
+    ("a.csv", "from,to,length_km,Length (mi)\nA,B,2,3\n", "columns 'length_km' and 'Length (mi)'"),
+    ("a.csv", "from,From,to\nA,B,2\n", ":1: columns 'from' and 'From' go by the same name"),
+    ("a.csv", "A,B,1+2j\n", ":1: expected a finite number as weight, got '1+2j'"),
+    ("a.csv", "A,B,\u0663\n", ":1: expected a finite number as weight, got '\u0663'"),
+    ("a.csv", f"A,B,{'9' * 5000}\n", ":1: expected a finite number as weight, got '9999"),
+    ("a.csv", f"A,{'B' * 200_000},1\n", ":1: field larger than field limit"),
+    ("a.csv", ",,,\n", ":1: expected FROM, TO and perhaps WEIGHT"),
     ("a.csv", "lonely\n", ":1: expected FROM, TO and perhaps WEIGHT"),
     ("a.csv", "name,place,weight\nA,B,2\n", ":1: expected a finite number as weight, got 'weight'"),
     ("a.csv", "# nothing\n\n", ":2: only comments and blank lines in the file"),
@@ -421,11 +454,19 @@ REFUSED = [
     ("a.npy.gz", gzip.compress(b"x", mtime=0), "unknown extension '.npy.gz'"),
     ("a.npy", b"junk", "not a .npy file of numbers"),
     ("a.npy", b"", "not a .npy file of numbers"),
+    ("a.npy", b"\x93NUMPY\x01\x00\x06\x00{'a': ", "not a .npy file of numbers"),
+    ("a.npy", b"\x93NUMPY\x01\x00\x04\x00(((\n", "not a .npy file of numbers"),
     ("a.npz", b"junk", "not a .npz archive of numbers"),
     ("a.npz", b"PK\x03\x04junk", "not a .npz archive of numbers"),
     ("a.graphml", "<graphml>\n<graph>\n", ":3: not XML (no element found"),
     ("a.graphml", "<html></html>", "not a .graphml graph"),
+    ("a.graphml", "<?xml version='1.0' encoding='rot13'?><graphml/>", "graph (LookupError"),
+    ("a.graphml", "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'/>", "not a .graphml"),
     ("a.gml", "graph [ node [", "not a .gml graph"),
+    ("a.gml", "graph [ a " + "[ a " * 5000 + "] " * 5001, "not a .gml graph (RecursionError"),
+    ("a.gml", "graph [ node [ id 0 lat 91 lon 0 ] ]",
+     "node 0: expected a number from -90 to 90 as lat, got 91"),
+    ("a.gml", "graph [ node [ id 0 x +INF y 0 ] ]", "node 0: expected a number as x, got inf"),
     ("a.gml", "graph [ node [ id 0 ] node [ id 1 ] edge [ source 0 target 1 weight \"x\" ] ]",
      "edge 0 - 1: expected a finite number as weight, got 'x'"),
 ]  # fmt: skip
@@ -472,6 +513,13 @@ GOOD_NPZ = {"row": [0, 1], "col": [1, 0], "data": [2.0, 3.0], "shape": (2, 2)}
         ({"data": [2.0]}, "2 row, 2 column and 1 data entries; expected equal"),
         ({"data": [2j, 1j]}, "expected real numbers as data, got complex128"),
         ({"row": [0.0, 1.0]}, "expected integers as row, got float64"),
+        ({"shape": [-1, -1]}, "expected two whole numbers as shape, got (-1, -1) in int64"),
+        ({"shape": [3.7, 3.7]}, "expected two whole numbers as shape, got (3.7, 3.7) in float64"),
+        ({"shape": ["3", "3"]}, "expected two whole numbers as shape, got ('3', '3') in <U1"),
+        ({"shape": 3}, "expected two whole numbers as shape, got (3,) in int64"),
+        ({"shape": (10**9, 10**9)}, "expected at most 50,000,000 nodes, got shape (1000000000, "),
+        ({"data": np.array(["1", None], object)}, "not a .npz archive of numbers (data.npy holds"),
+        ({"format": ["csr", "csc"]}, "a sparse matrix in format \"['csr', 'csc']\""),
         ({"shape": (2, 3)}, "expected a square matrix, got shape (2, 3)"),
         ({"shape": None}, "no array 'shape' in the archive, which has: row, col, data"),
         ({"format": b"bsr"}, "a sparse matrix in format 'bsr'; accepted: csr, csc, coo"),
@@ -481,7 +529,7 @@ GOOD_NPZ = {"row": [0, 1], "col": [1, 0], "data": [2.0, 3.0], "shape": (2, 2)}
 )
 def test_npz_refused(tmp_path, change, words):
     arrays = {name: value for name, value in (GOOD_NPZ | change).items() if value is not None}
-    np.savez(tmp_path / "a.npz", **arrays)
+    np.savez(tmp_path / "a.npz", **arrays, allow_pickle=True)
     with pytest.raises(GraphFileError) as caught:
         read_graph(tmp_path / "a.npz")
     assert words in str(caught.value)
@@ -544,3 +592,80 @@ def test_missing_file_is_an_os_error(tmp_path):
         read_graph(tmp_path / "absent.gr")
     with pytest.raises(FileNotFoundError):
         read_graph(tmp_path / "absent.npy")
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lean():
+    """Whatever is done in the test takes little memory."""
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
+
+
+def test_labels_of_numbered_nodes_take_no_memory(tmp_path, lean):
+    n = 50_000_000
+    graph = read_graph(write(tmp_path, "a.gr", f"p sp {n} 1\na 1 {n} 2\n"))
+    assert edges(graph) == [("1", str(n), 2.0)]
+    np.savez(tmp_path / "a.npz", row=[0], col=[n - 1], data=[2.0], shape=(n, n))
+    assert edges(read_graph(tmp_path / "a.npz")) == [("0", str(n - 1), 2.0)]
+
+
+def test_number_labels_are_a_sequence_of_words():
+    labels = read_graph(ROOT / "examples" / "routes.csv").nodes
+    assert isinstance(labels, list)
+    labels = NumberLabels(1, 12)
+    words = [str(k) for k in range(1, 13)]
+    assert labels == words
+    assert labels == NumberLabels(1, 12) != NumberLabels(0, 12)
+    assert labels != words[:-1]
+    assert (labels[-1], labels[3:5], len(labels)) == ("12", ["4", "5"], 12)
+    for word in [*words, "0", "13", "01", "+1", " 1", "x", "", "9" * 5000, 1, None]:
+        assert (word in labels) == (word in words)
+        if word in words:
+            assert labels.index(word) == words.index(word)
+    with pytest.raises(ValueError, match="'13' is not the label of a node"):
+        labels.index("13")
+
+
+@pytest.mark.parametrize("byte", [b"c", b"\n"])
+def test_gzip_bombs(tmp_path, monkeypatch, byte):
+    monkeypatch.setattr(file, "_MIN_LIMIT", 1 << 16)
+    path = write(tmp_path, "a.gr.gz", gzip.compress(byte * 5_000_000, 9))
+    with pytest.raises(GraphFileError, match=r"a\.gr\.gz: unpacks to more than .* GB of text"):
+        read_graph(path)
+
+
+def test_text_larger_than_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "free_memory", lambda: 4_000_000)
+    with pytest.raises(GraphFileError, match=r"a\.csv: has more than 0\.001 GB of text"):
+        read_graph(write(tmp_path, "a.csv", "A,B,2\n" * 200_000))
+
+
+def test_npz_bombs(tmp_path, monkeypatch, lean):
+    entries = np.zeros(100_000)
+    np.savez_compressed(tmp_path / "a.npz", row=entries, col=entries, data=entries, shape=(3, 3))
+    monkeypatch.setattr(npz, "free_memory", lambda: 4_000_000)
+    with pytest.raises(GraphFileError, match=r"its arrays unpack to 0\.0024 GB, too much for"):
+        read_graph(tmp_path / "a.npz")
+
+
+def test_npz_with_a_header_that_lies(tmp_path, lean):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for name in ("row", "col", "data", "shape"):
+            with archive.open(name + ".npy", "w") as stream:
+                header = {"descr": "<i8", "fortran_order": False, "shape": (10**12,)}
+                np.lib.format.write_array_header_1_0(stream, header)
+    with pytest.raises(GraphFileError, match=r"row\.npy is not of the size that its header"):
+        read_graph(tmp_path / "a.npz")
+
+
+def test_matrix_of_another_type_is_refused_before_it_is_converted(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", np.ones((1000, 1000), np.float32))
+    monkeypatch.setattr(npy, "check_memory", lambda needed, what: pytest.fail(f"{needed} {what}"))
+    with pytest.raises(pytest.fail.Exception, match="8000000 the 1000 x 1000 matrix of "):
+        read_matrix(tmp_path / "a.npy")

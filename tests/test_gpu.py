@@ -11,7 +11,8 @@ from numpy.testing import assert_array_equal
 from reference import BFLOAT16
 
 import semiring_mm as sm
-from semiring_mm.gpu import clock, device, engine, memory
+from semiring_mm.engine import PLAIN
+from semiring_mm.gpu import clock, device, engine, memory, product
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu.source import KINDS
 
@@ -164,12 +165,12 @@ def test_fused_steps_at_full_size(name, dtype, least):
     a, b = ((x if dtype[0] == "f" else x * 1000).astype(dtype) for x in draw)
     kinds = (None, None) if dtype[0] == "f" else tuple(engine.facts(s, x) for x in (a, b))
     depth = n if dtype[0] == "i" else 1
-    general = engine._plans(s, a.dtype, *kinds, None, depth, None, None, False, 75)[-1]
+    general = product._plans(s, a.dtype, *kinds, None, depth, PLAIN, False, 75)[-1]
     assert general.step.name == "General"
     c = cupy.full((n, n), -1, dtype)
-    engine._run(
+    product._run(
         device.current(), general, a=a, b=b, c=c, arg=None, gather=None, bad=None,
-        turned=lambda: None, mode=0, alpha=None, beta=None, triangle=False,
+        turned=lambda: None,
     )  # fmt: skip
     assert bool((sm.matmul(a, b, name) == c).all())
 

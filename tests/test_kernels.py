@@ -20,8 +20,10 @@ from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 import semiring_mm as sm
 from semiring_mm import blas
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.engine import JOIN, Scaling
 from semiring_mm.gpu import device, engine, packing, tensor, tiles
 from semiring_mm.gpu import facts as scan
+from semiring_mm.gpu import product as products
 from semiring_mm.gpu.source import KINDS
 from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
@@ -43,7 +45,7 @@ def _host(monkeypatch):
 def forget():
     """What was remembered of tiles and launches."""
     tiles.choose.cache_clear()
-    engine._plans.cache_clear()
+    products._plans.cache_clear()
 
 
 @pytest.fixture
@@ -177,6 +179,11 @@ def known_of(name, *arrays):
     return tuple(cpu.facts(sm.semirings[name], x) for x in arrays)
 
 
+def scaling_of(c, options):
+    """The scaling of a product that joins `c`, if that is an array; α and β are taken out."""
+    return Scaling(c is not None, options.pop("alpha", None), options.pop("beta", None))
+
+
 def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     """A ⊗ B by the engine, with each operand laid out as `how` says by its initial.
 
@@ -192,7 +199,7 @@ def multiply(name, a, b, c=None, how="CCC", known=(), **options):
     if known == ():
         known = known_of(name, a, b, start)
     semiring = sm.semirings[name]
-    engine.product(semiring, a, b, out, accumulate=c is not None, known=known, **options)
+    engine.product(semiring, a, b, out, scaling_of(c, options), known=known, **options)
     result = out.copy()
     out[...] = fill  # nothing is written around the result
     around = np.ndarray((root.size // out.itemsize,), out.dtype, root)
@@ -426,11 +433,11 @@ def test_alpha_scales_the_spreadof_a_in_every_verb(name, alpha, a, b, expected):
     for m, k, n in ((7, 5, 6), (7, 5, 1), (1, 5, 6)):
         for order in "CF":
             c = np.empty((m, n), "f4", order)
-            blas._multiply(engine, semiring, left[:m, :k], right[:k, :n], c, alpha=alpha)
+            blas._multiply(engine, semiring, left[:m, :k], right[:k, :n], c, Scaling(alpha=alpha))
             assert_array_equal(c, np.full((m, n), expected, "f4"))
     data, columns, rows = left.ravel(), np.tile(np.arange(5), 7), np.arange(8) * 5
     c = np.empty((7, 6), "f4")
-    engine.csr_product(semiring, data, columns, rows, right, c, alpha=alpha)
+    engine.csr_product(semiring, data, columns, rows, right, c, Scaling(alpha=alpha))
     assert_array_equal(c, np.full((7, 6), expected, "f4"))
 
 
@@ -449,9 +456,8 @@ def test_scaled_16_bit_floats_are_rounded_once(dtype):
 def test_over_an_empty_k_the_product_is_zero():
     semiring = sm.Semiring("odd", "min(a, b)", "abs(a - b)", inf, 0)
     c = np.arange(6.0).reshape(2, 3)
-    blas._multiply(
-        engine, semiring, np.empty((2, 0)), np.empty((0, 3)), c, accumulate=True, beta=1.0
-    )
+    a, b = np.empty((2, 0)), np.empty((0, 3))
+    blas._multiply(engine, semiring, a, b, c, Scaling(accumulate=True, beta=1.0))
     assert_array_equal(c, abs(1 - np.arange(6.0).reshape(2, 3)))
 
 
@@ -464,7 +470,7 @@ def test_over_an_empty_k_the_product_is_zero():
 @pytest.mark.parametrize(("splits", "whole"), [(3, 0), (4, 0), (7, 1)])
 def test_k_in_parts(name, dtype, splits, whole, monkeypatch):
     """Parts of k are joined in their order."""
-    monkeypatch.setattr(engine, "choose", split_in(splits, whole))
+    monkeypatch.setattr(products, "choose", split_in(splits, whole))
     dtype, rng = np.dtype(dtype), np.random.default_rng(7)
     a, b, c = (reference.small(rng, name, s, dtype, 0, 1) for s in ((17, 241), (241, 19), (17, 19)))
     known = known_of(name, a, b, c)
@@ -483,7 +489,7 @@ def test_k_in_parts(name, dtype, splits, whole, monkeypatch):
 @pytest.mark.parametrize("whole", [99, 2, 0], ids=["whole", "some in parts", "in parts"])
 def test_stacks(name, dtype, whole, monkeypatch):
     k = 67
-    monkeypatch.setattr(engine, "choose", split_in(3, whole))
+    monkeypatch.setattr(products, "choose", split_in(3, whole))
     rng = np.random.default_rng(8)
     a, b, c = (
         reference.small(rng, name, s, np.dtype(dtype), 0, 1)
@@ -564,7 +570,7 @@ def test_predecessors_change_where_an_entry_improves(name, dtype):
 
 @pytest.mark.usefixtures("small_tiles")
 def test_triangle_leaves_tiles_below_the_diagonal(monkeypatch):
-    monkeypatch.setattr(engine, "BASE", 16)  # squares on the diagonal that are computed whole
+    monkeypatch.setattr(products, "BASE", 16)  # squares on the diagonal that are computed whole
     rng = np.random.default_rng(11)
     a, b = (reference.small(rng, "min_plus", (60, 60), np.dtype("f4")) for _ in range(2))
     expected = reference.product("min_plus", a, b)
@@ -587,7 +593,7 @@ def test_in_place_of_an_operand(overlap):
     expected = np.where(better, np.take_along_axis(p, terms.argmin(0), 0), p)
     operands = (c, b) if overlap == "a" else (a, c)
     result = reference.general("min_plus", None, a, b, None, c)
-    engine.product(semiring, *operands, c, accumulate=True, overlap=overlap, arg=q, gather=q)
+    engine.product(semiring, *operands, c, JOIN, overlap=overlap, arg=q, gather=q)
     assert_array_equal(c, result)
     if overlap == "b":
         assert_array_equal(q, expected)
@@ -604,7 +610,7 @@ def test_in_place_of_an_operand(overlap):
 @pytest.mark.usefixtures("small_tiles")
 def test_a_scan_on_the_device_decides(name, dtype, bad, monkeypatch):
     """Both kernels are launched, and the one that suits the operands writes C."""
-    monkeypatch.setattr(engine, "_WORTH_A_SCAN", 0)
+    monkeypatch.setattr(products, "_WORTH_A_SCAN", 0)
     rng = np.random.default_rng(13)
     a, b = (rng.integers(0, 9, s).astype(dtype) for s in ((17, 9), (9, 33)))
     a[3, 5] = 0
@@ -696,7 +702,7 @@ def tensor_cores(monkeypatch):
     """Small products take them, too."""
     monkeypatch.setattr(tensor, "_WORTH", dict.fromkeys(tensor._WORTH, 0))
     monkeypatch.setattr(tensor, "_WORTH_PARTS", 0)
-    monkeypatch.setattr(engine, "_WORTH_A_SCAN", 0)
+    monkeypatch.setattr(products, "_WORTH_A_SCAN", 0)
 
 
 def whole(rng, shape, dtype, precision, right=False):
@@ -904,7 +910,7 @@ def apply(name, a, x, y=None, step=1, **options):
     for vector in (x, np.full(a.shape[0], fill, a.dtype) if y is None else y):
         laid.append(guarded((abs(step) * vector.size,), a.dtype, fill)[::step])
         laid[-1][...] = vector
-    gemv(sm.semirings[name], a, *laid, accumulate=y is not None, **options)
+    gemv(sm.semirings[name], a, *laid, scaling_of(y, options), **options)
     result = laid[1].copy()
     laid[1][...] = fill
     return result

@@ -16,9 +16,12 @@ from reference import BFLOAT16, finfo, layouts
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import logsum as on_cpu
+from semiring_mm.cpu import product
+from semiring_mm.engine import Scaling
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu import logsum as on_gpu
+from semiring_mm.gpu import product as on_device
 from semiring_mm.plan import make_plan
 
 inf, nan = np.inf, np.nan
@@ -31,18 +34,18 @@ both = pytest.mark.parametrize("where", ["cpu", "gpu"])
 @pytest.fixture(autouse=True)
 def _every_size(monkeypatch):
     """Every product is shifted, and the GPU is the host."""
-    monkeypatch.setattr(cpu, "_SHIFTED", 0)
-    monkeypatch.setattr(cpu, "_THIN", 1)
+    monkeypatch.setattr(product, "_SHIFTED", 0)
+    monkeypatch.setattr(product, "_THIN", 1)
     monkeypatch.setattr(on_gpu, "_WORTH", 0)
     monkeypatch.setattr(on_gpu, "_SHALLOW", 0)
     monkeypatch.setattr(device, "current", lambda: HOST)
-    gpu._plans.cache_clear()
+    on_device._plans.cache_clear()
     yield
-    gpu._plans.cache_clear()
+    on_device._plans.cache_clear()
 
 
 def term_by_term(monkeypatch):
-    monkeypatch.setattr(cpu, "_SHIFTED", inf)
+    monkeypatch.setattr(product, "_SHIFTED", inf)
     monkeypatch.setattr(on_gpu, "_WORTH", inf)
     monkeypatch.setattr(on_gpu, "_DEEP", inf)
 
@@ -57,7 +60,7 @@ def multiply(where, a, b, c=None, semiring=LOG, out=None, **options):
     if c is not None:
         out[...] = c
     run = cpu.product if where == "cpu" else gpu.product
-    run(semiring, a, b, out, accumulate=c is not None, **options)
+    run(semiring, a, b, out, Scaling(c is not None, **options))
     return out
 
 
@@ -269,7 +272,7 @@ def test_vectors(where, dtype):
                 check(y, want, off)
                 y[...] = old
                 alpha = 0.0 if kind == "huge" else 0.5  # which large entries would swallow
-                run(LOG, matrix, x, y, accumulate=True, alpha=alpha)
+                run(LOG, matrix, x, y, Scaling(True, alpha))
                 with np.errstate(all="ignore"):
                     want = np.logaddexp(want + alpha, old)
                     off += u * 4 * (1 + np.abs(want).astype("f8"))

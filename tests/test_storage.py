@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from semiring_mm.cpu import engine as cpu
+from semiring_mm.cpu.tuning import measured_once
 from semiring_mm.gpu import tiles
 from semiring_mm.storage import atomic_write
 
@@ -76,7 +76,7 @@ def test_measurements_are_kept_atomically(what, tmp_path, monkeypatch):
         if what == "shares":
             tiles.keep_shares("a chip", {("fma", tile): 0.5})
         else:
-            cpu._measured_once("calibration", ("fma",), ("key",), lambda: {"fma": True})
+            measured_once("calibration", ("fma",), ("key",), lambda: {"fma": True})
 
     keep()
     (path,) = tmp_path.iterdir()

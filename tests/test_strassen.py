@@ -84,9 +84,9 @@ def test_the_number_of_multiplications(shape, levels, pairs, monkeypatch):
     product, gemv = engine.product, engine.gemv
 
     def counted(call):
-        def run(semiring, a, b, c, **options):
+        def run(semiring, a, b, c, *scaling, **options):
             done.append(c.size * a.shape[-1])
-            call(semiring, a, b, c, **options)
+            call(semiring, a, b, c, *scaling, **options)
 
         return run
 
@@ -103,9 +103,9 @@ def test_temporary_matrices_lie_as_the_operands(order, monkeypatch):
     """So that a pass reads and writes everything along memory."""
     seen, product = [], engine.product
 
-    def look(semiring, a, b, c, **options):
+    def look(semiring, a, b, c, *scaling, **options):
         seen.extend(x.strides[0] < x.strides[1] for x in (a, b, c))
-        product(semiring, a, b, c, **options)
+        product(semiring, a, b, c, *scaling, **options)
 
     monkeypatch.setattr(engine, "product", look)
     a, b, c = (np.ones((8, 8), order=order) for _ in range(3))

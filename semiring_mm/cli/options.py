@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ..files import FORMATS
+from ..files.formats import FORMATS
 from ..tiled.sizes import parse_size
 
 __all__ = [

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..engine import JOIN
 from ..plan import Facts
 from ..semirings import Semiring
 
@@ -123,7 +124,7 @@ class Closure:
         pairs = float(a.shape[0] * a.shape[1] * b.shape[1]) / (2 if triangle else 1)
         before, tick = self.done, self.tick
         self.engine.product(
-            self.semiring, a, b, c, accumulate=True, arg=arg, gather=gather, known=self.known,
+            self.semiring, a, b, c, JOIN, arg=arg, gather=gather, known=self.known,
             overlap=overlap, triangle=triangle,
             on_done=None if tick is None else (lambda part: tick(before + part * pairs)),
         )  # fmt: skip

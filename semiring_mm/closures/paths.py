@@ -1,4 +1,4 @@
-"""Walking predecessors, and finding negative cycles."""
+"""Paths from predecessor matrices, and negative cycles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
     "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "reconstruct_path",
 ]  # fmt: skip
 
-#: What a predecessor matrix holds where there is none (SciPy's convention).
+#: The entry of a predecessor matrix where a node has none (SciPy's convention).
 NO_PREDECESSOR = -9999
 
 Index = NDArray[np.int64]
@@ -117,6 +117,7 @@ def epsilon(dtype: np.dtype[Any]) -> float:
     return 2.0**-7 if dtype.name == "bfloat16" else 0.0
 
 
+@np.errstate(over="ignore", invalid="ignore")  # paths that leave the range are refused later
 def find_negative_cycle(
     row: Index, col: Index, weight: NDArray[Any], n: int
 ) -> tuple[list[int], float] | NDArray[np.float64]:
@@ -144,9 +145,8 @@ def find_negative_cycle(
     edge = np.full(n, -1, np.int64)
     look = 1
     for step in range(1, n + 2 if len(row) else 0):
-        with np.errstate(over="ignore", invalid="ignore"):  # a range that is left is told later
-            near, rest = _pair_sum(high[row], weight)
-            near, rest = _pair_sum(near, rest + low[row] + half)
+        near, rest = _pair_sum(high[row], weight)
+        near, rest = _pair_sum(near, rest + low[row] + half)
         best = np.minimum.reduceat(near, starts)
         first = np.where(near == np.repeat(best, counts), rest, np.inf)
         beside = np.minimum.reduceat(first, starts)
@@ -188,7 +188,7 @@ def _pair_sum(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[A
 
 
 def _cycles(before: NDArray[np.int64]) -> list[list[int]]:
-    """All cycles of the graph in which each node has at most one predecessor, each forwards."""
+    """The cycles of a graph of predecessors, at most one a node; each in the edges' direction."""
     parent = before.tolist()
     mark = [0] * len(parent)
     found = []

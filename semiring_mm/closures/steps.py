@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..engine import JOIN
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
@@ -120,16 +121,14 @@ class Steps:
 
     def row(self, engine: Any, diagonal: Array, d: Array, p: Array | None) -> None:
         """D ← D[k, k] ⊗ D for blocks of row k."""
-        engine.product(
-            self.s, diagonal, d, d, accumulate=True, arg=p, gather=p, known=self.known, overlap="b"
-        )
+        engine.product(self.s, diagonal, d, d, JOIN, arg=p, gather=p, known=self.known, overlap="b")
 
     def column(
         self, engine: Any, d: Array, diagonal: Array, p: Array | None, p_diagonal: Array | None
     ) -> None:
         """D ← D ⊗ D[k, k] for blocks of column k."""
         engine.product(
-            self.s, d, diagonal, d, accumulate=True, arg=p, gather=p_diagonal, known=self.known,
+            self.s, d, diagonal, d, JOIN, arg=p, gather=p_diagonal, known=self.known,
             overlap="a",
         )  # fmt: skip
 
@@ -138,6 +137,4 @@ class Steps:
         p_right: Array | None = None,
     ) -> None:  # fmt: skip
         """D ← D ⊕ D[i, k] ⊗ D[k, j] for blocks that are not in row or column k."""
-        engine.product(
-            self.s, left, right, d, accumulate=True, arg=p, gather=p_right, known=self.known
-        )
+        engine.product(self.s, left, right, d, JOIN, arg=p, gather=p_right, known=self.known)

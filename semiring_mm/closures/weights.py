@@ -1,4 +1,4 @@
-"""What a graph's weights allow: the type to compute in, ranges that hold, cycles to look for."""
+"""A graph's weights: the type to compute in, ranges of all entries, negative cycles, rounding."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Weights:
         return result
 
     def known(self) -> tuple[Facts, Facts, Facts] | None:
-        """Ranges that stay true of all entries, in the wide type, through a whole closure."""
+        """Ranges of all entries throughout a closure, in the wide type; None: any number."""
         s, dtype, facts = self.s, self.wide(), self.facts
         if dtype.kind in "iu" and not s.order_only:
             unit = 1 << (8 * dtype.itemsize - 4)
@@ -194,9 +194,9 @@ class Weights:
         return None
 
     def look(self, rows: int) -> int:
-        """Rows of the smallest block to be looked at for a cycle that improves itself, or 0.
+        """Least number of rows of a block whose diagonal is checked for improving cycles; 0: none.
 
-        `rows`: that the engine would look at.
+        `rows` is the engine's choice for floating-point numbers.
         """
         s, dtype = self.s, self.wide()
         least, most = self.facts.lo, self.facts.hi
@@ -217,7 +217,7 @@ class Weights:
 
 
 def check_predecessors(s: Semiring, dtype: np.dtype[Any]) -> None:
-    """Raise ValueError where no operand of ⊕ wins, so that there is no node before another."""
+    """Raise ValueError if ⊕ does not choose one of its operands, so that none has a predecessor."""
     if not (s.selective or dtype.kind == "b"):
         raise ValueError(
             f"return_predecessors needs a semiring whose ⊕ chooses one of its operands; "
@@ -267,10 +267,10 @@ def improved(
     s: Semiring, n: int, first: int, diagonal: Array, edges: Callable[[], Edges] | None,
     labels: Sequence[Any] | None,
 ) -> NoReturn:  # fmt: skip
-    """A diagonal entry got better than one: name the cycle, or say that it was rounding.
+    """Raise for a diagonal entry that is better than one: an error with the cycle, or Rounding.
 
-    Rounding is not passed over: in an elimination what it lets a cycle gain doubles at every step
-    that goes around once more.
+    Rounding must not be ignored: an elimination doubles the gain of such a cycle at every step that
+    goes around it once more.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def improved(
         The node of the first entry of `diagonal`.
     diagonal : array on the host
     edges : callable, optional
-        The graph's; None where they are not known any more.
+        The edges of the graph; None where they have been overwritten.
     labels : sequence, optional
         Names of the nodes.
     """

@@ -18,14 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import Scaling
 from ..plan import ALPHA, BETA, READ_C, Plan
 from . import threads, vmath
 from .algebra import Algebra
-from .compiler import Target
+from .compiler import KEPT, Target, host_target
 from .ir import I64, PTR, Function, Type, Value
-from .product import PARAMS, ArrayView
+from .product_code import PARAMS
+from .views import ArrayView, array_function
 
-__all__ = ["RANGES", "Tools", "entries_function", "finish_function", "product", "shift_function"]
+__all__ = [
+    "RANGES", "Tools", "entries_code", "entries_function", "finish_function", "product",
+    "shift_function", "sum_code",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -88,12 +93,10 @@ def product(
     a: Array,
     b: Array,
     c: Array,
-    *,
-    accumulate: bool,
-    alpha: float | None,
-    beta: float | None,
+    scaling: Scaling,
 ) -> None:
-    """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C), for one matrix."""
+    """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C) for one matrix."""
+    alpha, beta = scaling.alpha, scaling.beta
     dtype = np.dtype(f"f{int(plan.compute[1:]) // 8}")
     least = RANGES[8 * dtype.itemsize].sum_from(a.shape[1])
     left = np.zeros(len(c), np.uint8)
@@ -112,7 +115,7 @@ def product(
             return
         todo = _unsettled(tools, which, sums[which], rows, columns, a, b, least)
         i, j = np.nonzero(todo.nothing)
-        if not accumulate:
+        if not scaling.accumulate:
             c[which[i], j] = -math.inf
         elif beta is not None:
             c[which[i], j] = c[which[i], j].astype(dtype) + beta
@@ -126,7 +129,7 @@ def product(
             value = _entries(tools, a, b, which[i], j, dtype)
             if alpha is not None:
                 value += dtype.type(alpha)
-            if accumulate:
+            if scaling.accumulate:
                 old = c[which[i], j].astype(dtype)
                 value = np.logaddexp(value, old if beta is None else old + dtype.type(beta))
             c[which[i], j] = value
@@ -209,13 +212,24 @@ def _padded(x: Array, dtype: np.dtype[Any], fill: float) -> Array:
 # --- generated code -----------------------------------------------------------------------------
 
 
-def shift_function(plan: Plan, target: Target, head: int) -> Function:
+@functools.lru_cache(maxsize=KEPT)
+def sum_code(plan: Plan) -> tuple[Any, Any]:
+    shift = array_function([shift_function(plan, host_target())], 3)
+    return shift, array_function([finish_function(plan, host_target())], 6)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def entries_code(plan: Plan) -> Any:
+    return array_function([entries_function(plan, host_target())], 4)
+
+
+def shift_function(plan: Plan, target: Target) -> Function:
     """Generate ``shift(X, R, E)``: E ← 2**lift * exp(X - R), where R repeats along an axis.
 
     X and R are of the type computed in; nothing of X may be above R.
     """
     f = Function("shift", [PTR] * 3)
-    x, r, e = (ArrayView(f, v, head) for v in f.args)
+    x, r, e = (ArrayView(f, v) for v in f.args)
     t = Algebra(f, plan).compute
     lanes = target.vector_bytes // t.size
 
@@ -241,14 +255,14 @@ def shift_function(plan: Plan, target: Target, head: int) -> Function:
     return f
 
 
-def finish_function(plan: Plan, target: Target, head: int) -> Function:
+def finish_function(plan: Plan, target: Target) -> Function:
     """Generate ``finish(S, R, Q, C, params, left)``: C from sums and shifts, for rows i0 to i1.
 
     Where a sum is too small C stays as it is, and the row's byte in `left` is set.
     """
     f = Function("finish", [PTR] * 6)
-    s, r, q, c = (ArrayView(f, v, head) for v in f.args[:4])
-    left = ArrayView(f, f.args[5], head)
+    s, r, q, c = (ArrayView(f, v) for v in f.args[:4])
+    left = ArrayView(f, f.args[5])
     params = f.args[4]
     p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
     field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
@@ -294,14 +308,14 @@ def finish_function(plan: Plan, target: Target, head: int) -> Function:
 _VECTORS, _RUN = 4, 64
 
 
-def entries_function(plan: Plan, target: Target, head: int) -> Function:
+def entries_function(plan: Plan, target: Target) -> Function:
     """Generate ``entries(A, B, IJ, V)``: V[e] ← log Σ exp(A[IJ[0, e], k] + B[IJ[1, e], k]).
 
     A and B are of the type computed in; their rows lie one after the other, and vectors divide
     them. One exponential a term, after the greatest of them, as in the product itself.
     """
     f = Function("entries", [PTR] * 4)
-    a, b, ij, v = (ArrayView(f, x, head) for x in f.args)
+    a, b, ij, v = (ArrayView(f, x) for x in f.args)
     t = Algebra(f, plan).compute
     lanes = target.vector_bytes // t.size
     vec, zero = t.vector(lanes), f.const(0.0, t.vector(lanes))

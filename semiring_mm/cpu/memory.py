@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from . import threads
 
-__all__ = ["free_memory", "from_host", "mirror", "to_host"]
+__all__ = ["free_memory", "from_host", "local", "mirror", "on", "to_host", "wait", "workspace"]
 
 Array = NDArray[Any]
 
@@ -75,3 +78,26 @@ def mirror(x: Array, tile: int = 64) -> None:
     else:
         for task in tasks:
             task()
+
+
+def on(index: int, stream: int | None = None) -> contextlib.AbstractContextManager[Any]:
+    """A context that does nothing: there is one host, and no stream."""
+    return contextlib.nullcontext()
+
+
+def wait() -> None:
+    """Do nothing: verbs return when they are done."""
+
+
+local = threading.local()  # of each thread: its workspace
+
+
+def workspace(size: int) -> NDArray[np.uint8]:
+    """This thread's buffer, kept between calls (fresh pages cost a tenth of a product)."""
+    buffer: NDArray[np.uint8] | None = getattr(local, "buffer", None)
+    if buffer is None or buffer.nbytes < size:
+        raw = np.empty(size + 4096, np.uint8)
+        first = -raw.ctypes.data % 4096
+        buffer = local.buffer = raw[first : first + size]
+        buffer[:64] = 0
+    return buffer

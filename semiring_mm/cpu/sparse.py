@@ -7,19 +7,36 @@ commutes, and hides behind the memory.
 
 from __future__ import annotations
 
+import bisect
+import ctypes
+import functools
+import itertools
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
-from ..plan import BETA, READ_C, Plan
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import PLAIN, Scaling
+from ..plan import BETA, BROKEN, READ_C, Plan, absent, overflow, scalar_bits
+from ..semirings import Semiring
+from . import threads
 from .algebra import Algebra
-from .compiler import Target
+from .compiler import KEPT, Target, host_target
 from .ir import I32, I64, PTR, Function, Type, Value, Var
-from .product import ArrayView
+from .memory import workspace
+from .vector import vector_plan
+from .views import HEAD, ArrayView, array_function
 
 __all__ = [
-    "CHUNK", "PARAMS", "ROWS", "csr_matrix_function", "csr_vector_function", "dia_matrix_function",
-    "dia_vector_function", "transpose_function",
+    "CHUNK", "PARAMS", "ROWS", "csr_matrix_function", "csr_product", "csr_vector_function",
+    "dia_matrix_function", "dia_product", "dia_vector_function", "even_rows", "transpose_function",
 ]  # fmt: skip
+
+Array = NDArray[Any]
 
 #: The fields of the parameter block, 64 bits each.
 PARAMS = ("i0", "i1", "mode", "alpha", "beta", "zero", "trans")
@@ -32,17 +49,145 @@ _SUMS = 4  # that a row times a vector is added up in
 _BYTE = Type("u", 8)
 
 
+def csr_product(
+    semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array,
+    scaling: Scaling = PLAIN, *, trans: bool = False,
+) -> None:  # fmt: skip
+    """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows.
+
+    Raises ValueError for column indices out of range and row pointers that do not ascend.
+    """
+    data, indices, indptr = (np.ascontiguousarray(x) for x in (data, indices, indptr))
+    if trans:
+        data, indices, indptr = _transposed(data, indices, indptr, c.shape[0])
+    depth = 1
+    if data.dtype.kind in "iu" and semiring.add_kind == "+":  # entries of a row, at most
+        depth = max(1, int(np.diff(indptr).max()))
+
+    def make(plan: Plan, scaled: bool, joined: bool, vector: bool) -> Any:
+        return _csr_code(plan, indices.itemsize, vector, scaled, joined)
+
+    _sparse_product(
+        semiring, data, (data, indices, indptr), b, c, depth, scaling, make,
+        functools.partial(even_rows, indptr),
+    )  # fmt: skip
+
+
+def dia_product(
+    semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array,
+    scaling: Scaling = PLAIN, *, trans: bool = False,
+) -> None:  # fmt: skip
+    """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A stored by diagonals."""
+    if data.strides[-1] != data.itemsize:
+        data = np.ascontiguousarray(data)
+    offsets = np.ascontiguousarray(-offsets if trans else offsets, np.int64)
+
+    def make(plan: Plan, scaled: bool, joined: bool, vector: bool) -> Any:
+        return _dia_code(plan, vector, scaled, joined)
+
+    def cut(parts: int) -> list[int]:
+        return [64 * round(x) for x in np.linspace(0, c.shape[0] // 64, parts + 1)[1:-1]]
+
+    _sparse_product(
+        semiring, data, (data, offsets, offsets), b, c, max(1, offsets.size), scaling, make, cut,
+        trans=trans,
+    )  # fmt: skip
+
+
+def even_rows(indptr: Array, parts: int) -> list[int]:
+    """Where to cut a matrix into parts of nearly as many entries and rows."""
+    rows = len(indptr) - 1
+    steps = np.linspace(0, rows + int(indptr[-1]), parts + 1)[1:-1]
+    key = lambda i: i + int(indptr[i])  # noqa: E731
+    return sorted(bisect.bisect_left(range(rows), step, key=key) for step in steps)
+
+
+def _sparse_product(
+    semiring: Semiring, data: Array, arrays: tuple[Array, Array, Array], b: Array, c: Array,
+    depth: int, scaling: Scaling, make: Callable[[Plan, bool, bool, bool], Any],
+    cut: Callable[[int], list[int]], *, trans: bool = False,
+) -> None:  # fmt: skip
+    """What both formats have in common: the plan, B and C as the kernels want them, threads."""
+    m, n = c.shape
+    plan = vector_plan(semiring, data, b, c, depth, scaling)
+    zero = absent(semiring, c.dtype, plan)
+    code = make(plan, scaling.alpha is not None, zero is not None, n == 1)
+    if b.strides[0 if n == 1 else 1] != b.itemsize:
+        b = np.ascontiguousarray(b)
+    to = c if n == 1 or c.strides[1] == c.itemsize else np.ascontiguousarray(c)
+    scalars = [scalar_bits(plan, x) for x in (scaling.alpha, scaling.beta, zero)]
+    mode = replace(scaling, alpha=None).mode  # α scales the entries as they are read
+    pack = struct.Struct(f"{len(PARAMS)}q").pack
+    kept = max(CHUNK, 0 if data.ndim == 1 else ROWS * len(data))  # entries, of a band
+    size = 128 + kept * (int(plan.compute[1:]) // 8)
+
+    def rows(i0: int, i1: int) -> None:
+        buffer = workspace(size)
+        params = pack(i0, i1, mode, *scalars, trans)
+        code(*arrays, b, params, to, buffer)
+        found = buffer[:2].tolist()
+        buffer[:2] = 0
+        if found[1]:
+            raise ValueError(BROKEN)
+        if found[0]:
+            raise overflow(semiring, c.dtype)
+
+    workers = threads.get_num_threads()
+    if workers == 1 or data.size * n < 1 << 16 or m < 2 * workers:
+        rows(0, m)
+    else:
+        cuts = [0, *cut(4 * workers), m]
+        threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
+    if to is not c:
+        c[...] = to
+
+
+def _transposed(
+    data: Array, indices: Array, indptr: Array, columns: int
+) -> tuple[Array, Array, Array]:
+    """Aᵀ in compressed rows, the entries of each in A's order."""
+    ends = np.zeros(columns + 2, indptr.dtype)
+    entries, places = np.empty_like(data), np.empty_like(indices)
+    broken = ctypes.create_string_buffer(1)
+    code = _transpose_code(indices.itemsize, data.itemsize)
+    code(data, indices, indptr, entries, broken, places, ends)
+    if broken.raw != b"\0":
+        raise ValueError(BROKEN)
+    return entries, places, ends[:-1]
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _csr_code(plan: Plan, index_size: int, vector: bool, scaled: bool, joined: bool) -> Any:
+    make, index = csr_vector_function if vector else csr_matrix_function, Type("i", 8 * index_size)
+    function = make(plan, host_target(), index, scaled=scaled, joined=joined)
+    return array_function([function], 7)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _dia_code(plan: Plan, vector: bool, scaled: bool, joined: bool) -> Any:
+    make = dia_vector_function if vector else dia_matrix_function
+    return array_function([make(plan, host_target(), scaled=scaled, joined=joined)], 7)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _transpose_code(index_size: int, size: int) -> Any:
+    return array_function([transpose_function(Type("i", 8 * index_size), size)], 7)
+
+
+# --- the generated functions --------------------------------------------------------------------
+
+
 class _Kernel:
     """The arguments (A's arrays, B, params, C, workspace), and what the kernels do alike."""
 
     def __init__(
-        self, name: str, arrays: int, plan: Plan, target: Target, head: int, scaled: bool,
+        self, name: str, arrays: int, plan: Plan, target: Target, scaled: bool,
         joined: bool,
     ) -> None:  # fmt: skip
         f = self.f = Function(name, [PTR] * 7, opaque=False)
-        self.arrays = [ArrayView(f, x, head) for x in f.args[:arrays]]
-        self.b, self.c = ArrayView(f, f.args[3], head), ArrayView(f, f.args[5], head)
-        params, self.flags = f.args[4], f.load(f.args[6].at(head), PTR, 8)
+        self.arrays = [ArrayView(f, x) for x in f.args[:arrays]]
+        self.b, self.c = ArrayView(f, f.args[3]), ArrayView(f, f.args[5])
+        params, self.flags = f.args[4], f.load(f.args[6].at(HEAD), PTR, 8)
         self.field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
         self.i0, self.i1, self.mode = (f.load(self.field[x], I64) for x in PARAMS[:3])
         self.algebra = algebra = Algebra(f, plan)
@@ -168,14 +313,14 @@ class _Rows:
 
 
 def csr_vector_function(
-    plan: Plan, target: Target, head: int, index: Type, *, scaled: bool, joined: bool
+    plan: Plan, target: Target, index: Type, *, scaled: bool, joined: bool
 ) -> Function:
     """Generate ``csr(data, indices, indptr, B, params, C, workspace)`` for rows i0 to i1, n = 1.
 
     Some entries at a time, in as many sums. What they meet is loaded one by one, since gathering
     instructions are slow on some processors, and memory is the bound on the others.
     """
-    kernel = _Kernel("csr", 3, plan, target, head, scaled, joined)
+    kernel = _Kernel("csr", 3, plan, target, scaled, joined)
     f, algebra, s, x = kernel.f, kernel.algebra, kernel.s, kernel.b.data
     rows = _Rows(kernel, index)
     with f.loop(kernel.i0, kernel.i1) as i:
@@ -203,10 +348,10 @@ def csr_vector_function(
 
 
 def csr_matrix_function(
-    plan: Plan, target: Target, head: int, index: Type, *, scaled: bool, joined: bool
+    plan: Plan, target: Target, index: Type, *, scaled: bool, joined: bool
 ) -> Function:
     """Generate the same for any n; the columns of B and of C lie side by side."""
-    kernel = _Kernel("csr", 3, plan, target, head, scaled, joined)
+    kernel = _Kernel("csr", 3, plan, target, scaled, joined)
     f = kernel.f
     rows = _Rows(kernel, index)
     with f.loop(kernel.i0, kernel.i1) as i:
@@ -257,15 +402,13 @@ class _Diagonals:
             yield j
 
 
-def dia_matrix_function(
-    plan: Plan, target: Target, head: int, *, scaled: bool, joined: bool
-) -> Function:
+def dia_matrix_function(plan: Plan, target: Target, *, scaled: bool, joined: bool) -> Function:
     """Generate ``dia(data, offsets, -, B, params, C, workspace)`` for rows i0 to i1.
 
     The entries of some rows are first laid row by row: to read each row's from as many places as
     there are diagonals would cost more than the product.
     """
-    kernel = _Kernel("dia", 2, plan, target, head, scaled, joined)
+    kernel = _Kernel("dia", 2, plan, target, scaled, joined)
     f, s, t = kernel.f, kernel.s, kernel.t
     diagonals = _Diagonals(kernel)
     block = kernel.flags.at(64)
@@ -292,11 +435,9 @@ def dia_matrix_function(
     return f
 
 
-def dia_vector_function(
-    plan: Plan, target: Target, head: int, *, scaled: bool, joined: bool
-) -> Function:
+def dia_vector_function(plan: Plan, target: Target, *, scaled: bool, joined: bool) -> Function:
     """Generate the same for n = 1: diagonals pass over a chunk of y."""
-    kernel = _Kernel("dia", 2, plan, target, head, scaled, joined)
+    kernel = _Kernel("dia", 2, plan, target, scaled, joined)
     f, s, t, lanes, algebra = kernel.f, kernel.s, kernel.t, kernel.lanes, kernel.algebra
     diagonals = _Diagonals(kernel)
     chunk = kernel.flags.at(64)
@@ -331,7 +472,7 @@ def dia_vector_function(
     return f
 
 
-def transpose_function(index: Type, size: int, head: int) -> Function:
+def transpose_function(index: Type, size: int) -> Function:
     """Generate ``transpose(data, indices, indptr, new data, broken, new indices, new indptr)``.
 
     A counting sort by columns, for entries of `size` bytes. The new row pointers are zero at first,
@@ -339,7 +480,7 @@ def transpose_function(index: Type, size: int, head: int) -> Function:
     """
     f = Function("transpose", [PTR] * 7, opaque=False)
     data, indices, ends, new_data, new_indices, new_ends = (
-        ArrayView(f, x, head) for i, x in enumerate(f.args) if i != 4
+        ArrayView(f, x) for i, x in enumerate(f.args) if i != 4
     )
     broken, m, k = f.args[4], ends.dim(-1) - 1, new_ends.dim(-1) - 2
     entry = Type("u", 8 * size)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .compiler import Target, compile_functions, host_target
 from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
-from .product import _transposed
+from .product_code import _transposed
 
 __all__ = ["UNREACHED", "block", "chunk_width", "contract", "sweep", "unreached"]
 

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import PLAIN, Scalar, Scaling
 from ..expressions import joins_logarithms
-from ..plan import ALPHA, BETA, READ_C, Plan
-from . import vmath
+from ..plan import (
+    ALPHA,
+    BETA,
+    READ_C,
+    Facts,
+    Plan,
+    bytewise,
+    make_plan,
+    needs_facts,
+    overflow,
+    scalar_bits,
+)  # fmt: skip
+from ..semirings import Semiring
+from . import product, threads, vmath
 from .algebra import Algebra
-from .compiler import Target
+from .compiler import KEPT, Target, host_target
+from .facts import facts
 from .ir import I64, PTR, Function, Type, Value, Var
-from .product import PARAMS, ArrayView
+from .memory import workspace
+from .product_code import PARAMS, params_of
+from .views import HEAD, ArrayView, array_function
 
-__all__ = ["CHUNK", "gemv_functions"]
+__all__ = ["CHUNK", "gemv", "gemv_functions", "vector_plan"]
+
+Array = NDArray[Any]
 
 #: Elements of y that stay in the cache while columns of A pass by.
 CHUNK = 2048
@@ -23,7 +47,79 @@ _ROWS, _UNROLL, _COLUMNS = 4, 2, 4
 _STEPS, _TOGETHER = 1024, 16
 
 
-def gemv_functions(plan: Plan, target: Target, head: int, *, scaled: bool) -> list[Function]:
+def gemv(
+    semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
+    scale_x: bool = False,
+) -> None:  # fmt: skip
+    """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); see :meth:`semiring_mm.engine.Engine.gemv`."""
+    if scaling == PLAIN and product.blas_serves(semiring, a, x, y):
+        with np.errstate(all="ignore"):
+            np.matmul(a, x, out=y)
+        return
+    m, depth = a.shape
+    left, right = (x, a) if scale_x else (a, x)
+    plan = vector_plan(semiring, left, right, y, depth, scaling)
+    code = _code(plan, scaling.alpha is not None and not scale_x)
+    size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
+    mode = scaling.mode if scale_x else replace(scaling, alpha=None).mode
+
+    def rows(i0: int, i1: int) -> None:
+        buffer = workspace(size)
+        code(a, x, y, buffer, params_of(
+            plan, 0, 0, 0, i0=i0, i1=i1, mode=mode, alpha=scalar_bits(plan, scaling.alpha),
+            beta=scalar_bits(plan, scaling.beta),
+        ))  # fmt: skip
+        if buffer[0]:
+            buffer[:64] = 0
+            raise overflow(semiring, y.dtype)
+
+    workers = threads.get_num_threads()
+    if m * depth < 1 << 17 or workers == 1 or m < 2 * workers:
+        rows(0, m)
+        return
+    cuts = (np.linspace(0, m // 16, workers + 1).astype(int) * 16).tolist()
+    cuts[-1] = m
+    threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
+
+
+def vector_plan(
+    semiring: Semiring, a: Array, x: Array, y: Array, depth: int, scaling: Scaling
+) -> Plan:
+    """The plan of a product whose time is that of reading A: if possible without a scan of it.
+
+    α scales `a`; `depth`: how many products an entry of y joins, at most.
+    """
+    dtype, alpha, beta = a.dtype, scaling.alpha, scaling.beta
+    if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
+        return _factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
+    info = np.iinfo(dtype)
+    widest = Facts(int(info.min), int(info.max), True)
+    third = widest if scaling.accumulate else None
+    try:
+        plan = make_plan(semiring, dtype, widest, widest, depth, c=third, alpha=alpha, beta=beta)
+    except OverflowError:
+        third = facts(semiring, y) if scaling.accumulate else None
+        left, right = facts(semiring, a), facts(semiring, x)
+        plan = make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
+    return plan
+
+
+@functools.lru_cache(maxsize=4096)
+def _factless_plan(
+    semiring: Semiring, dtype: np.dtype[Any], depth: int, alpha: Scalar, beta: Scalar
+) -> Plan:
+    plan = make_plan(semiring, dtype, None, None, depth, alpha=alpha, beta=beta)
+    if plan.codec == "bits":
+        return bytewise(plan)
+    return replace(plan, keep_nan=plan.compute[0] == "f")
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _code(plan: Plan, scaled: bool) -> Any:
+    return array_function(gemv_functions(plan, host_target(), scaled=scaled), 5)
+
+
+def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function]:
     """Generate ``gemv(A, x, y, workspace, params)`` for rows i0 to i1 of A.
 
     Where rows are contiguous, each is folded with x in vectors (dot form). Where columns are, they
@@ -32,7 +128,7 @@ def gemv_functions(plan: Plan, target: Target, head: int, *, scaled: bool) -> li
     """
     f = Function("gemv", [PTR] * 5, opaque=False)
     A, X, Y, workspace, params = f.args
-    a, x, y = (ArrayView(f, v, head) for v in (A, X, Y))
+    a, x, y = (ArrayView(f, v) for v in (A, X, Y))
     p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
     field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
     algebra = Algebra(f, plan)
@@ -41,7 +137,7 @@ def gemv_functions(plan: Plan, target: Target, head: int, *, scaled: bool) -> li
     m, depth = a.dim(-2), a.dim(-1)
     rs, cs = a.stride(-2), a.stride(-1)
     i0, i1 = p["i0"], f.select(p["i1"].cmp("<", 0), m, p["i1"])
-    flags = f.load(workspace.at(head), PTR, 8)
+    flags = f.load(workspace.at(HEAD), PTR, 8)
     chunk = flags.at(64)
     xs = chunk.at(CHUNK * t.size)
     data = a.data.at(p["a_offset"])

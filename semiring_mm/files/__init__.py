@@ -6,8 +6,8 @@ number; only GraphML and GML go through NetworkX.
 """
 
 from .file import GraphFileError
-from .formats import FORMATS, read_graph
+from .formats import read_graph
 from .graph import Graph, great_circle
 from .npy import read_matrix
 
-__all__ = ["FORMATS", "Graph", "GraphFileError", "great_circle", "read_graph", "read_matrix"]
+__all__ = ["Graph", "GraphFileError", "great_circle", "read_graph", "read_matrix"]

@@ -69,10 +69,10 @@ def read_matrix(path: str | PathLike[str]) -> NDArray[np.float64]:
 
 def map_matrix(file: File) -> NDArray[Any]:
     """The square matrix of real numbers or bool in a file, memory-mapped and not yet read."""
+    with file.path.open("rb"):
+        pass  # an error of the system names the file
     try:
         array = np.load(file.path, mmap_mode="r", allow_pickle=False)
-    except OSError:
-        raise
     except Exception as error:  # the parser of the header lets any error of Python through
         raise file.error(None, f"not a .npy file of numbers ({error})") from None
     if not isinstance(array, np.ndarray):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
-from .file import MAX_NODES, File, Reading
+from ..cpu.memory import free_memory
+from .file import MAX_NODES, File, GraphFileError, Reading
 from .graph import Graph, NumberLabels
 
 __all__ = ["read"]
@@ -21,12 +21,12 @@ _NAMES = ("format", "shape", "data", "row", "col", "indices", "indptr")
 
 def read(file: File, weight: str | None) -> Reading:
     """The directed graph of a matrix's entries, explicit zeros included."""
-    arrays = _arrays(file)
+    arrays, names = _arrays(file)
     layout = _layout(file, arrays)
     if absent := [name for name in (*_INDICES[layout], "data", "shape") if name not in arrays]:
         raise file.error(
             None,
-            f"no array {absent[0]!r} in the archive, which has: {', '.join(arrays) or 'none'}; "
+            f"no array {absent[0]!r} in the archive, which has: {', '.join(names) or 'none'}; "
             "expected what scipy.sparse.save_npz writes, or row, col, data and shape",
         )
     n = _side(file, arrays["shape"])
@@ -60,22 +60,30 @@ def read(file: File, weight: str | None) -> Reading:
     return Reading(Graph(NumberLabels(0, n), first, second, values, directed=True))
 
 
-def _arrays(file: File) -> dict[str, NDArray[Any]]:
-    """The arrays of a sparse matrix in the archive; the sizes it declares are checked first."""
-    try:
-        with zipfile.ZipFile(file.path) as archive:
-            members = {
-                name: info
-                for info in archive.infolist()
-                if (name := info.filename.removesuffix(".npy")) in _NAMES
-            }
-            declared = sum(info.file_size for info in members.values())
-            check_memory(3 * declared, f"reading {file.path}")  # as stored, and in 64 bits
-            return {name: _array(archive, info) for name, info in members.items()}
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
-        raise file.error(None, f"not a .npz archive of numbers ({error})") from None
+def _arrays(file: File) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """The arrays of a sparse matrix, and the names of all; the sizes declared are checked first."""
+    free = free_memory()
+    with file.path.open("rb") as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
+                members = {
+                    name: info
+                    for name, info in zip(names, archive.infolist(), strict=True)
+                    if name in _NAMES
+                }
+                declared = sum(info.file_size for info in members.values())
+                if free is not None and 3 * declared > free:  # as stored, and in 64 bits
+                    raise file.error(
+                        None,
+                        f"its arrays unpack to {declared / 1e9:.3g} GB, too much for "
+                        f"{free / 1e9:.3g} GB of free memory",
+                    )
+                return {name: _array(archive, x) for name, x in members.items()}, names
+        except GraphFileError:
+            raise
+        except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
+            raise file.error(None, f"not a .npz archive of numbers ({error})") from None
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

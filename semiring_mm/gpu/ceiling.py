@@ -45,15 +45,15 @@ def rates(
     blocks = _WAVES * here.sms
     out = cupy.empty(blocks * _THREADS, cupy.uint32)
     kernel = here.kernel(text)
-    turn = float(blocks * _THREADS * tile[0] * tile[1] * _BK * columns)  # pairs
+    work = float(blocks * _THREADS * tile[0] * tile[1] * _BK * columns)  # pairs
 
-    def rate(turns: int) -> float:
-        params = pack((out.data.ptr,), (turns, 12345, 1))
-        return turns * turn / elapsed(lambda: kernel.launch(blocks, _THREADS, 0, params))
+    def rate(passes: int) -> float:
+        params = pack((out.data.ptr,), (passes, 12345, 1))
+        return passes * work / elapsed(lambda: kernel.launch(blocks, _THREADS, 0, params))
 
     rate(2)
-    turns = max(2, int(rate(10) * seconds / turn))
-    return [rate(turns) for _ in range(repeat)]
+    passes = max(2, int(rate(10) * seconds / work))
+    return [rate(passes) for _ in range(repeat)]
 
 
 def copies(size: int, repeat: int = 5) -> list[float]:

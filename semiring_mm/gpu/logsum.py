@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..engine import Scaling
 from ..expressions import joins, joins_logarithms
-from ..plan import Plan, make_plan, mode_of, scalar_bits
+from ..plan import Plan, make_plan, scalar_bits
 from ..semirings import Semiring
 from . import device
 from .source import algebra, flags, pack, word_size
@@ -26,7 +27,6 @@ __all__ = ["LOG_SUM", "SHIFT", "log_sum_source", "product", "serves", "settle_so
            "shift_source"]  # fmt: skip
 
 Array = Any
-Scalar = float | int | None
 
 #: The fields of sr::ShiftParams and sr::LogSumParams, in order: 8 bytes, then 4 bytes each.
 SHIFT = tuple("x e ends x_row x_k x_batch e_row e_k e_batch rows depth".split())
@@ -53,12 +53,9 @@ def product(
     a: Array,
     b: Array,
     c: Array,
-    *,
-    accumulate: bool,
-    alpha: Scalar,
-    beta: Scalar,
+    scaling: Scaling,
 ) -> None:
-    """C ← (α ⊗ A ⊗ B), or with `accumulate` C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C).
+    """C ← (α ⊗ (A ⊗ B)) ⊕ (β ⊗ C) for a finite α.
 
     Parameters
     ----------
@@ -68,14 +65,12 @@ def product(
         Any strides, a batch stride of 0 included; one dtype.
     """
     here = device.current()
-    plan = make_plan(semiring, a.dtype, None, None, 1, alpha=alpha, beta=beta)
+    plan = make_plan(semiring, a.dtype, None, None, 1, alpha=scaling.alpha, beta=scaling.beta)
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
     few = -(-m // _LARGE.bm) * -(-n // _LARGE.bn) * batch < 2 * here.sms
     tile = _SMALL if few or word_size(plan) == 8 else _LARGE
-    settle = functools.partial(
-        _settle, here, plan, tile, mode=mode_of(accumulate, alpha, beta), alpha=alpha, beta=beta
-    )
+    settle = functools.partial(_settle, here, plan, tile, scaling)
     worth = k >= _DEEP or (k >= _SHALLOW and float(m) * n * k * batch >= _WORTH)
     if joins(semiring.mul_expr) != "+" or not worth:
         settle(a, b, c)
@@ -139,8 +134,8 @@ def _shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
 
 
 def _settle(
-    here: device.Device, plan: Plan, tile: Tile, a: Array, b: Array, c: Array,
-    shifted: tuple[Array, Array, Array] | None = None, *, mode: int, alpha: Scalar, beta: Scalar,
+    here: device.Device, plan: Plan, tile: Tile, scaling: Scaling, a: Array, b: Array, c: Array,
+    shifted: tuple[Array, Array, Array] | None = None,
 ) -> None:  # fmt: skip
     """C from the sums of exponentials and the ends of rows and columns, or all term by term."""
     (m, n), k = c.shape[-2:], a.shape[-1]
@@ -159,9 +154,9 @@ def _settle(
             *map(address, (a, b, c, sums, rows, columns, marks)), 0,
             a_at[1], a_at[2], a_at[0], b_at[1], b_at[2], b_at[0], c_at[1], c_at[2], c_at[0],
             *(2 * x.shape[-1] if x is not None and x.ndim == 3 else 0 for x in (rows, columns)),
-            scalar_bits(plan, alpha), scalar_bits(plan, beta),
+            scalar_bits(plan, scaling.alpha), scalar_bits(plan, scaling.beta),
         ),
-        (m, n, k, mode, tiles_m, tiles_n),
+        (m, n, k, scaling.mode, tiles_m, tiles_n),
     )  # fmt: skip
     if shifted:
         here.kernel(settle_source(plan, tile)).launch(blocks, tile.threads, 0, params)

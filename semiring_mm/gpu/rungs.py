@@ -44,8 +44,8 @@ class Grid:
     tm, tn : int
         Elements of a thread along the rows and the columns.
     spread : bool
-        Whether threads take turns with groups of four rows and columns, so that neighbours read
-        neighbouring words of shared memory; else a thread's are adjacent.
+        Whether groups of four rows and columns are interleaved among the threads, so that
+        neighbours read neighbouring words of shared memory; else a thread's are adjacent.
     pad : int
         Words between rows of shared memory.
     blocks : int
@@ -140,7 +140,7 @@ def reach(loop: Loop, a: Array, b: Array, c: Array) -> Reach:
 def reach_of(loop: Loop, a: bool, b: bool = True, c: bool = True) -> Reach:
     """The same, where four words of A, of B, of C can be read at a time."""
     spread = isinstance(loop.tile, Tile) or loop.tile.spread
-    # words on their way without registers cannot be turned four at a time
+    # asynchronous copies cannot transpose words four at a time
     return Reach(
         loop.wide and a and not loop.async_, loop.wide and b,
         loop.wide and c and spread and loop.tile.tn % 4 == 0,
@@ -152,7 +152,7 @@ def product_source(plan: Plan, loop: Loop, wide: Reach) -> str:
     """The text of a loop's kernel, for row-major operands."""
     step = "sr::General<Algebra>" if loop.async_ else "sr::Staged<sr::General<Algebra>>"
     flags = (loop.ahead, True, wide.a, False, wide.b, wide.c)
-    # a copy of a long function for every element in every turn takes minutes to compile
+    # a copy of a long function for every element in every k step takes minutes to compile
     slow = kind_of(plan, Step("General"), arg=False) == "slow"
     most = 4 if not slow else 2 if loop.ahead else 1
     return f"""#include "rungs.cuh"
@@ -237,8 +237,8 @@ def traffic(tile: Grid | Tile, stages: int, m: int, n: int, k: int) -> Traffic:
         lm, ln = tile.lm, 32 // tile.lm
         a_bytes = lm * tile.tm * _SECTOR  # each row lies in a sector of its own
         return Traffic(warps * k * (a_bytes + sectors(ln * tile.tn)), written, 0.0)
-    turns = -(-k // tile.bk)
-    read = tiles * turns * (tile.bm * sectors(tile.bk) + tile.bk * sectors(tile.bn))
+    k_tiles = -(-k // tile.bk)
+    read = tiles * k_tiles * (tile.bm * sectors(tile.bk) + tile.bk * sectors(tile.bn))
     return Traffic(float(read), written, 4.0 * tiles * k * tile.threads * (tile.tm + tile.tn))
 
 

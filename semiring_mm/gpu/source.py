@@ -347,7 +347,7 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 @functools.lru_cache(maxsize=1024)
 def join_source(kernel: ProductKernel) -> str:
-    """The text of the kernel that joins the parts of tiles whose k was split."""
+    """The text of the kernel that reduces partial results, where k was split."""
     header = "matrix.cuh" if kernel.tile.matrix else "steps.cuh"
     return f"""#include "{header}"
 #include "epilogue.cuh"

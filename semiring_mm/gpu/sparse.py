@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..plan import BROKEN, Plan, absent, mode_of, overflow, scalar_bits
+from ..engine import PLAIN, Scaling
+from ..plan import BROKEN, Plan, absent, overflow, scalar_bits
 from ..semirings import Semiring
 from . import device
 from .source import algebra, pack, word_size
@@ -17,7 +19,6 @@ from .views import address, strides, wide_along
 __all__ = ["PARAMS", "csr_product", "dia_product", "sparse_source"]
 
 Array = Any
-Scalar = float | int | None
 
 _THREADS = 256  # sr::Along's
 _ITEMS = {True: 8, False: 64}  # steps of a group of a vector's, a matrix's
@@ -46,13 +47,13 @@ kernel(const __grid_constant__ sr::SparseParams p) {{
 
 
 def csr_product(
-    semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array, *,
-    trans: bool = False, accumulate: bool = False, alpha: Scalar = None, beta: Scalar = None,
+    semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array,
+    scaling: Scaling = PLAIN, *, trans: bool = False,
 ) -> None:  # fmt: skip
-    """C ← (α ⊗ op(A) ⊗ B), or with `accumulate` ⊕ (β ⊗ C), for A in compressed rows.
+    """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows.
 
-    Waits for the device for integers, truth values and `trans` only. Indices that are no columns,
-    and row pointers that are none, are found by the kernels: an error of integers and truth values,
+    Waits for the device for integers, truth values and `trans` only. The kernels find column
+    indices out of range and row pointers that do not ascend: an error of integers and truth values,
     NaN of floats.
     """
     here, xp = device.current(), device.current().xp
@@ -62,7 +63,7 @@ def csr_product(
     depth = 1
     if data.dtype.kind in "iu" and semiring.add_kind == "+":  # entries of a row, at most
         depth = max(1, int((indptr[1:] - indptr[:-1]).max()))
-    run = _Run(semiring, data, b, c, depth, accumulate, alpha, beta, look=True)
+    run = _Run(semiring, data, b, c, depth, scaling, look=True)
     m, n, plan = c.shape[0], c.shape[1], run.plan
     entries = min(data.size, indices.size)
     index, items = _INDEX[indices.itemsize], _ITEMS[run.columns == 1]
@@ -119,10 +120,10 @@ def _transposed(
 
 
 def dia_product(
-    semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array, *, trans: bool = False,
-    accumulate: bool = False, alpha: Scalar = None, beta: Scalar = None,
+    semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array,
+    scaling: Scaling = PLAIN, *, trans: bool = False,
 ) -> None:  # fmt: skip
-    """C ← (α ⊗ op(A) ⊗ B), or with `accumulate` ⊕ (β ⊗ C), for A stored by diagonals.
+    """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A stored by diagonals.
 
     Waits for the device where an integer's result may not fit its dtype.
     """
@@ -131,7 +132,7 @@ def dia_product(
         data = xp.ascontiguousarray(data)
     small = max(*c.shape, b.shape[0], data.shape[1]) < 1 << 31  # the kernel counts in their type
     offsets = xp.ascontiguousarray(offsets, None if small else np.int64)
-    run = _Run(semiring, data, b, c, max(1, offsets.size), accumulate, alpha, beta)
+    run = _Run(semiring, data, b, c, max(1, offsets.size), scaling)
     params = run.params(
         data=address(data), offsets=address(offsets), entries=data.shape[1],
         data_d=data.strides[0] // data.itemsize, diagonals=offsets.size, trans=int(trans),
@@ -147,15 +148,15 @@ class _Run:
     """What both formats have in common: the plan, B and C, and how threads lie along columns."""
 
     def __init__(
-        self, semiring: Semiring, data: Array, b: Array, c: Array, depth: int, accumulate: bool,
-        alpha: Scalar, beta: Scalar, *, look: bool = False,
+        self, semiring: Semiring, data: Array, b: Array, c: Array, depth: int, scaling: Scaling,
+        *, look: bool = False,
     ) -> None:  # fmt: skip
         self.here, self.semiring, self.c = device.current(), semiring, c
         size, n = b.itemsize, b.shape[1]
         if b.strides[n > 1] != size:
             b = self.here.xp.ascontiguousarray(b)  # read once for each entry of A
         self.b = b
-        self.plan = choose_plan(semiring, data, b, c if accumulate else None, depth, alpha, beta)
+        self.plan = choose_plan(semiring, data, b, c, depth, scaling)
         chunk = 16 // size
         (_, b_k, _), (_, c_m, c_n) = strides(b), strides(c)
         wide = wide_along(b, -1, chunk) and wide_along(c, -1, chunk)
@@ -164,15 +165,18 @@ class _Run:
         self.columns = self.lanes * each
         self.strips = -(-n // self.columns)
         zero = absent(semiring, c.dtype, self.plan)
-        self.flags = ["true" if x else "false" for x in (wide, alpha is not None, zero is not None)]
+        self.flags = [
+            "true" if x else "false" for x in (wide, scaling.alpha is not None, zero is not None)
+        ]
         look = look or self.plan.check  # at what the kernels have found
         self.bad = self.here.xp.zeros(_FLAGS, np.uint32) if look else None
         self.fields = {
             "b": address(b), "c": address(c), "errors": address(self.bad), "m": c.shape[0],
             "k": b.shape[0], "n": n, "b_k": b_k, "c_m": c_m, "c_n": c_n,
-            "alpha": scalar_bits(self.plan, alpha), "beta": scalar_bits(self.plan, beta),
+            "alpha": scalar_bits(self.plan, scaling.alpha),
+            "beta": scalar_bits(self.plan, scaling.beta),
             "zero": scalar_bits(self.plan, zero), "strips": self.strips,
-            "mode": mode_of(accumulate, None, beta),
+            "mode": replace(scaling, alpha=None).mode,
         }  # fmt: skip
 
     def params(self, **fields: int) -> bytes:

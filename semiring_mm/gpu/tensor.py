@@ -161,7 +161,7 @@ kernel(const __grid_constant__ sr::TensorParams p) {{
 
 @functools.lru_cache(maxsize=1024)
 def parts_source(kernel: TensorKernel) -> str:
-    """The text of the kernel that joins the parts of tiles whose k was split."""
+    """The text of the kernel that reduces partial results, where k was split."""
     return f"""{kernel.types()}
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::ProductParams p) {{

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine import PLAIN, Scaling
 from ..expressions import joins_logarithms
 from ..plan import (
     Facts,
     Plan,
     bytewise,
     make_plan,
-    mode_of,
     needs_facts,
     overflow,
     scalar_bits,
@@ -27,7 +28,6 @@ from .views import address, aligned
 __all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
 
 Array = Any
-Scalar = float | int | None
 
 _THREADS = 256  # sr::Vector's
 _LOADS = 8  # that a thread has under way
@@ -121,55 +121,48 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 @functools.lru_cache(maxsize=4096)
 def _plan(
     semiring: Semiring, dtype: np.dtype[Any], depth: int, known: tuple[Facts | None, ...],
-    alpha: Scalar, beta: Scalar,
+    scaling: Scaling,
 ) -> Plan:  # fmt: skip
     fa, fx, fy = known
-    plan = make_plan(semiring, dtype, fa, fx, depth, c=fy, alpha=alpha, beta=beta)
+    plan = make_plan(semiring, dtype, fa, fx, depth, c=fy, alpha=scaling.alpha, beta=scaling.beta)
     return bytewise(plan) if plan.codec == "bits" else plan
 
 
 def choose_plan(
-    semiring: Semiring, a: Array, x: Array, y: Array | None, depth: int, alpha: Scalar, beta: Scalar
+    semiring: Semiring, a: Array, x: Array, y: Array, depth: int, scaling: Scaling
 ) -> Plan:
-    """Without a pass over A where that is possible: it would double the time.
+    """The plan of a product whose time is that of reading A: if possible without a scan of it.
 
     `depth`: how many products an entry of y joins, at most.
     """
     whole = a.dtype.kind in "iu"
     depth = depth if whole else 1
     if not whole or not needs_facts(semiring, a.dtype):
-        return _plan(semiring, a.dtype, depth, (None, None, None), alpha, beta)
+        return _plan(semiring, a.dtype, depth, (None, None, None), scaling)
     info = np.iinfo(a.dtype)
     widest = Facts(int(info.min), int(info.max), True)
-    known = (widest, widest, None if y is None else widest)
+    known = (widest, widest, widest if scaling.accumulate else None)
     try:
-        return _plan(semiring, a.dtype, depth, known, alpha, beta)
+        return _plan(semiring, a.dtype, depth, known, scaling)
     except OverflowError:
-        known = (facts(semiring, a), facts(semiring, x), None if y is None else facts(semiring, y))
-        return _plan(semiring, a.dtype, depth, known, alpha, beta)
+        joined = facts(semiring, y) if scaling.accumulate else None
+        known = (facts(semiring, a), facts(semiring, x), joined)
+        return _plan(semiring, a.dtype, depth, known, scaling)
 
 
 def gemv(
-    semiring: Semiring,
-    a: Array,
-    x: Array,
-    y: Array,
-    *,
-    accumulate: bool = False,
-    alpha: Scalar = None,
-    beta: Scalar = None,
+    semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
     scale_x: bool = False,
-) -> None:
-    """y ← ((α ⊗ A) ⊗ x), or with `accumulate` y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); A is (m, k).
+) -> None:  # fmt: skip
+    """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y); see :meth:`semiring_mm.engine.Engine.gemv`.
 
-    With `scale_x` y ← A ⊗ (α ⊗ x), as :func:`semiring_mm.cpu.engine.gemv`. Waits for the device
-    only where an integer's result may not fit its dtype.
+    Waits for the device only where an integer's result may not fit its dtype.
     """
     m, k = a.shape
     if m == 0:
         return
     left, right = (x, a) if scale_x else (a, x)
-    plan = choose_plan(semiring, left, right, y if accumulate else None, k, alpha, beta)
+    plan = choose_plan(semiring, left, right, y, k, scaling)
     here = device.current()
     size = a.itemsize
     a_m, a_k = (s // size for s in a.strides)
@@ -187,13 +180,14 @@ def gemv(
     fields = {
         "a": address(a), "b": address(x), "c": address(y), "partials": address(parts),
         "errors": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
-        "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, alpha),
-        "beta": scalar_bits(plan, beta), "m": m, "n": 1, "k": k, "batch": 1, "tiles_m": blocks,
+        "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, scaling.alpha),
+        "beta": scalar_bits(plan, scaling.beta), "m": m, "n": 1, "k": k, "batch": 1,
+        "tiles_m": blocks,
         "splits": way.splits, "k_split": way.k_split,
-        "mode": mode_of(accumulate, None, beta),
+        "mode": replace(scaling, alpha=None).mode,
     }  # fmt: skip
     params = pack_fields(fields)
-    scales = "" if alpha is None else "x" if scale_x else "a"
+    scales = "" if scaling.alpha is None else "x" if scale_x else "a"
     source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
     shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
     here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params)

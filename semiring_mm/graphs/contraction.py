@@ -36,9 +36,12 @@ __all__ = ["solve", "solve_edges"]
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 
-# Pairs that a dense elimination does in the time that one thread takes to eliminate a vertex per
-# squared degree, to contract per triangle, and all take for an edge and source of a sweep.
+# Cost model, in pairs of a dense elimination: to eliminate a vertex, per squared degree on one
+# thread; to contract, per triangle on one thread; to sweep, per edge and source on all threads.
 _CHOICE, _TRIANGLE, _SWEEP = 3000.0, 100.0, 4.0
+
+#: Bytes that an elimination takes for a node without edges.
+_NODE = 350
 
 
 def solve(
@@ -63,17 +66,19 @@ def solve(
     row, col, weight : (m,) arrays
         The edges, in one direction each; see :class:`Sweeps`.
     pairs : float
-        What another method would do; where more time would be needed the result is None.
+        The work of the alternative method; None is returned where this one would take longer.
     out : ndarray, optional
         Filled in place of a new array of distances; rows are contiguous.
     labels : list, optional
-        What to call the nodes in messages.
+        Names of the nodes, for messages.
     """
     work = threads.get_num_threads()
-    chosen = np.arange(n) if sources is None else sources
+    count = n if sources is None else len(sources)
     size, width = weight.dtype.itemsize, sweep.chunk_width(weight.dtype)
-    result = len(chosen) * n * ((0 if out is not None else size) + 4 * trees)
-    check_memory(result, f"the result of {len(chosen)} x {n} entries")  # before any work
+    result = count * n * ((0 if out is not None else size) + 4 * trees)
+    check_memory(result, f"the result of {count} x {n} entries")  # before any work
+    check_memory(result + _NODE * n, f"the elimination of {n} nodes")
+    chosen = np.arange(n) if sources is None else sources
     order = eliminate(n, row, col, pairs / (_CHOICE * work))
     if order is None or _SWEEP * len(chosen) * len(order.tail) > pairs:
         return None
@@ -117,7 +122,7 @@ def solve_edges(
     progress: Progress,
     limit: float = math.inf,
 ) -> tuple[Array, NDArray[np.int32] | None] | None:
-    """As :func:`solve`, from whatever is not a dense matrix; None too above a limit of pairs."""
+    """As :func:`solve`, for a list of edges; None also where `limit` pairs would take less time."""
     n, row, col, weight = len(edges.nodes), edges.row, edges.col, edges.weight
     pairs = dense_pairs(n, len(row), method, None if rows is None else len(rows))
     if not pairs:
@@ -139,7 +144,7 @@ def solve_edges(
 
 @dataclass(frozen=True)
 class Elimination:
-    """The order in which vertices go, and the edges there are then.
+    """An elimination order and the edges of the graph that it fills in.
 
     Attributes
     ----------
@@ -159,7 +164,7 @@ class Elimination:
 
 
 def eliminate(n: int, row: Index, col: Index, limit: float = math.inf) -> Elimination | None:
-    """Eliminate a vertex of least degree at a time.
+    """The elimination order by minimum degree.
 
     Returns None if the sum of squared degrees, to which time is proportional, exceeds a limit.
     """
@@ -177,7 +182,7 @@ def eliminate(n: int, row: Index, col: Index, limit: float = math.inf) -> Elimin
     while heap:
         degree, v = heapq.heappop(heap)
         around = near[v]
-        if gone[v] or len(around) < degree:  # there is a better entry
+        if gone[v] or len(around) < degree:  # a stale entry
             continue
         if len(around) > degree:
             heapq.heappush(heap, (len(around), v))
@@ -197,7 +202,7 @@ def eliminate(n: int, row: Index, col: Index, limit: float = math.inf) -> Elimin
             others.discard(v)
             if len(others) < before:
                 heapq.heappush(heap, (len(others), u))
-    # What is left is soon a clique: then any order is as good, and needs no sets.
+    # The rest is nearly a clique: any order is as good, and needs no sets.
     left = n - len(order)
     limit -= left**3 / 6 * _TRIANGLE / _CHOICE
     if limit < 0:
@@ -283,7 +288,7 @@ class Sweeps:
 
     @property
     def edges(self) -> int:
-        """Edges that a downward pass follows."""
+        """Number of edges of a downward pass."""
         return len(self.fields["down"])
 
     def run(
@@ -330,7 +335,7 @@ class Sweeps:
 
 
 def _ties(weight: Array, n: int) -> bool:
-    """Whether some weights are so near zero that a step back may not be strictly nearer."""
+    """Whether weights are so near zero that a predecessor may not be strictly nearer."""
     if not weight.size:
         return False
     least, largest = weight.min(), float(abs(weight).max())

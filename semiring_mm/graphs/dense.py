@@ -22,6 +22,7 @@ from ..closures.steps import Improves
 from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
+from ..engine import JOIN
 from .choice import Choice, Machine, Request, choose, machine_for
 from .contraction import solve as contract
 from .dijkstra import search, searchable
@@ -239,7 +240,7 @@ def _squaring(problem: Problem) -> Solved:
         marks = None if p is None else p.copy()
         before = step * float(n) ** 3
         engine.product(
-            source.s, d, d, following, accumulate=True, known=steps.known, arg=marks, gather=p,
+            source.s, d, d, following, JOIN, known=steps.known, arg=marks, gather=p,
             on_done=None if tick is None else functools.partial(_add, tick, before, float(n) ** 3),
         )  # fmt: skip
         _check(problem, 0, following.diagonal())
@@ -308,7 +309,7 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     for step in range(worth):
         following = x.copy()
         arg = None if p is None else p.copy()
-        engine.product(source.s, x, d, following, accumulate=True, known=steps.known, arg=arg)
+        engine.product(source.s, x, d, following, JOIN, known=steps.known, arg=arg)
         if steps.look and not (following[own] == one).all():
             at = int(xp.flatnonzero(following[own] != one)[0])
             _check(problem, int(rows[at]), following[own][at : at + 1])

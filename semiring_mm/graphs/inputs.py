@@ -90,22 +90,40 @@ def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
     elif hasattr(graph, "tocoo"):
         coo = graph.tocoo()
         _check_square(coo.shape)
-        row, col = coo.row.astype(np.int64), coo.col.astype(np.int64)
-        edges = EdgeList(range(coo.shape[0]), row, col, np.asarray(coo.data), True)
+        edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
     elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
         edges = _from_networkx(graph)
     else:
         return None
     if directed is not None:
         edges = replace(edges, directed=directed)
-    weight = edges.weight
+    return _checked(edges)
+
+
+def _checked(edges: EdgeList) -> EdgeList:
+    """The edge list with arrays of one length, nodes that exist and real weights."""
+    row, col, weight = (np.asarray(x) for x in (edges.row, edges.col, edges.weight))
+    if not row.shape == col.shape == weight.shape == (len(row),):
+        raise ValueError(
+            f"row, col and weight are arrays of one length, got shapes {row.shape}, {col.shape} "
+            f"and {weight.shape}"
+        )
     if weight.dtype.kind not in "biuf":
         raise TypeError(f"edge weights are real numbers, got dtype {weight.dtype}")
+    for ends in (row, col):
+        if ends.size and ends.dtype.kind not in "iu":
+            raise TypeError(f"row and col are numbers of nodes, got dtype {ends.dtype}")
+        if ends.size and not (ends.min() >= 0 and ends.max() < edges.n):
+            wrong = int(ends[(ends < 0) | (ends >= edges.n)][0])
+            raise ValueError(f"an edge at node {wrong}, and nodes are 0 to {edges.n - 1}")
     missing = np.flatnonzero(np.isnan(weight))
     if missing.size:
-        u, v = edges.row[missing[0]], edges.col[missing[0]]
+        u, v = row[missing[0]], col[missing[0]]
         raise ValueError(f"the edge from node {u} to node {v} has weight NaN")
-    return edges
+    index = np.int64
+    return replace(
+        edges, row=row.astype(index, copy=False), col=col.astype(index, copy=False), weight=weight
+    )
 
 
 def _from_networkx(graph: Any) -> EdgeList:

@@ -15,6 +15,7 @@ import numpy as np
 from ..closures.progress import Tick
 from ..closures.schedule import Grid
 from ..closures.steps import Steps
+from ..engine import Scaling
 from ..semirings import Semiring
 from .devices import Device
 from .pipeline import Job, Pair, Pipelines
@@ -223,7 +224,7 @@ class Product:
                     tile: Pair, held: Pair | None, left: Pair = left, again: bool = k > 0
                 ) -> None:
                     assert held is not None
-                    engine.product(self.s, left.d, tile.d, held.d, accumulate=again)
+                    engine.product(self.s, left.d, tile.d, held.d, Scaling(again))
 
                 pairs = float(self.m.size(i)) * self.n.size(j) * self.k.size(k)
                 part = self.k.part(k), self.n.part(j)

@@ -5,10 +5,11 @@
 // compiles it.
 //
 // Blocks run one after the other, and a launch does the same in the same order every time. A fiber
-// runs until it waits at a barrier. A warp runs as far as it can, through all its own barriers, before
-// the next one starts: so a barrier of a warp where one of the block is needed shows. Warps, and the
-// threads of a warp, go upwards in even blocks and downwards in odd ones, since a missing barrier may
-// show in one order only. Threads of a warp are not in step: code that needs them to be must say so.
+// runs until it waits at a barrier. A warp runs as far as it can, through all its own barriers,
+// before the next one starts: so a barrier of a warp where one of the block is needed shows. Warps,
+// and the threads of a warp, go upwards in even blocks and downwards in odd ones, since a missing
+// barrier may show in one order only. Threads of a warp are not in step: code that needs them to be
+// must say so.
 #pragma once
 // C's own header: reading what C++ adds to it takes longer than compiling a kernel.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS

@@ -4,7 +4,7 @@
 
 namespace sr {
 
-// --- conversions and approximations -----------------------------------------------------------
+// --- conversions and approximations ------------------------------------------------------------
 
 SR_FN float to_float(half x) {
   u32 sign = u32(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
@@ -26,7 +26,7 @@ SR_FN half to_half(float x) {
 
 SR_FN float exp2_approx(float x) { return exp2f(x); }
 
-// --- a warp together --------------------------------------------------------------------------
+// --- a warp together ---------------------------------------------------------------------------
 
 template <class Kind>
 SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const u32 (&b)[2]) {
@@ -63,7 +63,7 @@ SR_FN Word shuffle_xor(Word x, int mask) {
   return found;
 }
 
-// --- memory -----------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------------------------
 
 template <int BYTES>
 SR_FN void copy_async(void* shared, const void* global) {

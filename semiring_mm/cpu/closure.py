@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
-from ..plan import Plan
-from .algebra import Algebra
-from .compiler import Target
-from .ir import I32, PTR, Function
-from .product import ArrayView
+import functools
+from dataclasses import replace
+from typing import Any
 
-__all__ = ["BASE", "base_function"]
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import Known
+from ..plan import Plan, bytewise, make_plan
+from ..semirings import Semiring
+from .algebra import Algebra
+from .compiler import KEPT, Target, host_target
+from .ir import I32, PTR, Function
+from .memory import workspace as buffer_of
+from .views import HEAD, ArrayView, array_function
+
+__all__ = ["BASE", "closure_batch", "closure_block", "closure_function"]
+
+Array = NDArray[Any]
 
 #: Largest block, in rows.
 BASE = 64
 
 
-def base_function(plan: Plan, target: Target, head: int, *, predecessors: bool) -> Function:
+def closure_block(
+    semiring: Semiring,
+    a: Array,
+    known: Known | None,
+    predecessors: NDArray[np.int32] | None = None,
+) -> None:
+    """A ← A* in place for a matrix of at most :data:`BASE` rows with one on its diagonal."""
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, a.dtype, fa, fb, a.shape[-1], c=fc)
+    if plan.codec == "bits":
+        plan = bytewise(plan)
+    if plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+    plan = replace(plan, check=False)
+    code = _code(plan, predecessors is not None)
+    size = 64 + BASE * BASE * (int(plan.compute[1:]) // 8 + 4)
+    code(a, buffer_of(size), a if predecessors is None else predecessors)
+
+
+def closure_batch(
+    semiring: Semiring,
+    a: Array,
+    known: Known | None,
+    out: Array,
+    predecessors: NDArray[np.int32] | None = None,
+) -> bool:
+    """Out ← (I ⊕ A)* for a stack of matrices at once, or False where an engine has no such way."""
+    return False
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _code(plan: Plan, predecessors: bool) -> Any:
+    function = closure_function(plan, host_target(), predecessors=predecessors)
+    return array_function([function], 3)
+
+
+def closure_function(plan: Plan, target: Target, *, predecessors: bool) -> Function:
     """Generate ``closure(A, workspace, P)``: A ← A* in place, n ≤ BASE, one on the diagonal.
 
     For each k, every row i becomes row i ⊕ (A[i, k] ⊗ row k). With predecessors (a selective ⊕),
@@ -22,8 +70,8 @@ def base_function(plan: Plan, target: Target, head: int, *, predecessors: bool) 
     one ⊕ x = one (no negative cycle): then A[k, k] needs no star of its own.
     """
     f = Function("closure", [PTR] * 3)
-    a = ArrayView(f, f.args[0], head)
-    workspace = f.load(f.args[1].at(head), PTR, 8)
+    a = ArrayView(f, f.args[0])
+    workspace = f.load(f.args[1].at(HEAD), PTR, 8)
     algebra = Algebra(f, plan)
     t, s = algebra.compute, algebra.storage
     lanes = target.vector_bytes // t.size
@@ -31,7 +79,7 @@ def base_function(plan: Plan, target: Target, head: int, *, predecessors: bool) 
     width = max(BASE, lanes)
     local = workspace.at(64)
     marks = local.at(BASE * width * t.size)
-    p = ArrayView(f, f.args[2], head) if predecessors else None
+    p = ArrayView(f, f.args[2]) if predecessors else None
     columns = f.ceil_div(n, lanes) * lanes
 
     with f.loop(0, n) as i:

@@ -2,27 +2,83 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+from typing import Any
 
-from ..plan import Facts, Plan
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan import Facts, Plan, infinite_zero
+from ..semirings import Semiring, semirings
+from . import threads
 from .algebra import Algebra
-from .compiler import Target
+from .compiler import KEPT, Target, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
-from .product import ArrayView
+from .views import HEAD, ArrayView, array_function
 
-__all__ = ["facts_of_kinds", "guarded_function", "scan_function"]
+__all__ = ["facts", "facts_of_kinds", "guarded_function", "scan_function"]
+
+Array = NDArray[Any]
 
 _UNROLL = 4
+_NOTHING = Facts(math.inf, -math.inf, False)
 
 
-def scan_function(plan: Plan, target: Target, head: int) -> Function:
+def facts(semiring: Semiring, x: Array) -> Facts:
+    """Range of an array's entries (any shape), and whether it holds NaN or an integer "no edge"."""
+    if x.ndim < 2:
+        x = x.reshape(1, -1)
+    elif x.ndim > 2:
+        if not x.flags.c_contiguous:
+            return functools.reduce(Facts.join, (facts(semiring, part) for part in x), _NOTHING)
+        x = x.reshape(-1, x.shape[-1])
+    if x.size == 0:
+        return _NOTHING
+    code = _scan_code(x.dtype.name, infinite_zero(semiring, x.dtype))
+    if x.size < 1 << 20 or threads.get_num_threads() == 1:
+        return _scan(code, x)
+    axis = 0 if x.shape[0] >= x.shape[1] else 1
+    cuts = np.linspace(0, x.shape[axis], threads.get_num_threads() + 1).astype(int)
+    found: list[Facts] = []
+    parts = [x[a:b] if axis == 0 else x[:, a:b] for a, b in itertools.pairwise(cuts)]
+    threads.run([functools.partial(_scan_into, code, part, found) for part in parts])
+    return functools.reduce(Facts.join, found, _NOTHING)
+
+
+def _scan_into(code: Any, x: Array, found: list[Facts]) -> None:
+    found.append(_scan(code, x))
+
+
+def _scan(code: Any, x: Array) -> Facts:
+    out = np.empty(3, np.float64)
+    code(x, out)
+    if x.dtype.kind in "iu":
+        whole = out.view(np.int64 if x.dtype.kind == "i" else np.uint64)
+        lo, hi = int(whole[0]), int(whole[1])
+        return Facts(lo, hi, bool(whole[2])) if lo <= hi else Facts(np.inf, -np.inf, True)
+    return Facts(float(out[0]), float(out[1]), bool(out.view(np.int64)[2]))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _scan_code(storage: str, missing: int | None) -> Any:
+    width = {"float64": "f64"}.get(storage, "f32") if "float" in storage else "i64"
+    plan = Plan(
+        semirings["min_plus"].add_expr, semirings["min_plus"].mul_expr, storage, width,
+        missing=missing,
+    )  # fmt: skip
+    return array_function([scan_function(plan, host_target())], 2)
+
+
+def scan_function(plan: Plan, target: Target) -> Function:
     """Generate ``scan(A, out)``: lo, hi (float64, or 64-bit integers) and a flag, 8 bytes each.
 
     `plan` says the storage and which integer is missing; its operations are not used.
     """
     f = Function("scan", [PTR, PTR])
-    out = f.load(f.args[1].at(head), PTR, 8)
-    low, high, odd = _range(f, ArrayView(f, f.args[0], head), plan, target)
+    out = f.load(f.args[1].at(HEAD), PTR, 8)
+    low, high, odd = _range(f, ArrayView(f, f.args[0]), plan, target)
     wide = F64 if low.type.kind == "f" else Type(low.type.kind, 64)
     f.store(low.to(wide), out)
     f.store(high.to(wide), out.at(8))
@@ -30,7 +86,7 @@ def scan_function(plan: Plan, target: Target, head: int) -> Function:
     return f
 
 
-def guarded_function(plan: Plan, target: Target, head: int) -> Function:
+def guarded_function(plan: Plan, target: Target) -> Function:
     """Generate ``guarded(A, B, C, workspace, params, table, product)``: a small product at once.
 
     Both operands are scanned, and the product (a function at an address) runs if bit ``kinds of B``
@@ -41,7 +97,7 @@ def guarded_function(plan: Plan, target: Target, head: int) -> Function:
     A, B, C, workspace, params, table, product = f.args
     kinds = []
     for operand in (A, B):
-        low, high, odd = _range(f, ArrayView(f, operand, head), plan, target)
+        low, high, odd = _range(f, ArrayView(f, operand), plan, target)
         tests = (
             odd, low.cmp("==", -math.inf), low.cmp("<", 0.0),
             low.cmp("<=", 0.0) & high.cmp(">=", 0.0), high.cmp(">", 0.0), high.cmp("==", math.inf),
@@ -50,12 +106,12 @@ def guarded_function(plan: Plan, target: Target, head: int) -> Function:
         for bit, test in enumerate(tests):
             mask = mask | (f.select(test, f.const(1 << bit, I64), f.const(0, I64)))
         kinds.append(mask)
-    rows = f.load(table.at(head), PTR, 8)
+    rows = f.load(table.at(HEAD), PTR, 8)
     allowed = (f.load(rows.at(kinds[0] * 8), Type("u", 64), 8) >> kinds[1]) & 1
     with f.if_else(allowed.cmp("!=", 0)) as otherwise:
         f.invoke_at(product, [A, B, C, workspace, params, C, C])
         with otherwise():
-            flags = f.load(workspace.at(head), PTR, 8)
+            flags = f.load(workspace.at(HEAD), PTR, 8)
             f.store(f.const(2, I64), flags)
             f.store(kinds[0], flags.at(8))
             f.store(kinds[1], flags.at(16))

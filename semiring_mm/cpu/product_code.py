@@ -1,0 +1,753 @@
+"""The matrix product C ← (α ⊗ A ⊗ B) ⊕ (β ⊗ C), generated for one plan and one processor.
+
+The loops are those of Goto and van de Geijn (2008), with one change: a block of C stays in a local,
+tile-contiguous buffer through the whole K loop, so that C itself is touched once.
+
+    for each slab of K (KS) and of N (NB):      pack B's part
+      for each block of M (MC, or less):        pack A's part
+        for each block of N (NC):               the local block of C
+          for each block of K (KC):
+            for each panel of B, of A:          the micro-kernel: an MR x NR tile in registers
+
+Packed operands are K-block-major: ``[k block][panel][k][MR or NR]``, so that the panels a K block
+needs are contiguous. Edges live in packing, which repeats the last row or column, and in the
+write-back, which drops what lies outside; the K loop runs exactly as far as K, so no padding value
+ever enters a result.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..expressions import joins, joins_logarithms
+from ..plan import ALPHA, BETA, READ_C, Plan, scalar_bits
+from . import vmath
+from .algebra import Algebra, compute_type
+from .compiler import KEPT, Target, host_target
+from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
+from .views import HEAD, ArrayView, array_function
+
+__all__ = [
+    "GATHER", "PARAMS", "SLAB", "ProductCode", "Shape", "micro_function", "params_of",
+    "product_code", "product_functions", "tile_shape",
+]  # fmt: skip
+
+#: The fields of the parameter block, 64 bits each.
+PARAMS = (
+    "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
+    "a_batch", "b_batch", "c_batch", "mode", "m_block", "k_slab", "n_slab", "alpha", "beta", "one",
+    "arg_offset", "pred_offset", "least",
+)  # fmt: skip
+_pack_params = struct.Struct(f"{len(PARAMS)}q").pack
+
+
+def params_of(plan: Plan, m_block: int, k_slab: int, n_slab: int, **fields: int) -> bytes:
+    """The parameter block of a kernel; fields that are not given are 0."""
+    one = scalar_bits(plan, 1.0) if plan.compute[0] == "f" else 0
+    values = {
+        "i1": -1, "j1": -1, "batch": 1, "m_block": m_block, "k_slab": k_slab, "n_slab": n_slab,
+        "one": one,
+    }  # fmt: skip
+    return _pack_params(*((values | fields).get(name, 0) for name in PARAMS))
+
+
+#: A bit of ``mode`` beside those of every engine: K receives rows of P.
+GATHER = 8
+
+SLAB = 2048  # K of one slab of packed operands
+_COLUMNS = 8192  # bytes of its width
+
+#: Bytes that the micro-kernel asks for ahead of its place in packed A.
+PREFETCH = 768
+
+#: k-steps between two looks at which accumulators improved (return_arg).
+ARG_STEP = 16
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Block sizes in elements of the compute type.
+
+    Parameters
+    ----------
+    mr : int
+        Rows of the register tile.
+    vectors : int
+        Vectors in a row of it.
+    lanes : int
+        Elements in a vector.
+    kc, mc, nc : int
+        Block of K, M and N; mc is a multiple of mr, nc of nr.
+    """
+
+    mr: int
+    vectors: int
+    lanes: int
+    kc: int
+    mc: int
+    nc: int
+    hold_a: bool = False
+
+    @property
+    def nr(self) -> int:
+        return self.vectors * self.lanes
+
+    def a_size(self, size: int) -> int:
+        """Bytes of an element of packed A: short ones fill 32 bits, which a load can broadcast."""
+        return max(size, 4)
+
+    def workspace(self, size: int, m_block: int, k_slab: int, n_slab: int, *, arg: bool) -> int:
+        """Bytes of flags, local C and its arg, packed A and packed B."""
+        local = 64 + self.mc * self.nc * (size + 4 * arg)
+        lines = (m_block + self.nr) * k_slab * size if arg else 0
+        panels = -(-n_slab // self.nr)
+        return local + lines + k_slab * (m_block * self.a_size(size) + panels * self.nr * size)
+
+
+def tile_shape(plan: Plan, target: Target) -> Shape:
+    """The register tile and the cache blocks: a pure function of the plan and the processor.
+
+    With 32 registers there are about 24 accumulators. A step of one instruction (a fused
+    multiply-add) is held up by loads, which a tile 14 rows high and two vectors wide has fewest of.
+    A step with a temporary runs best 24 x 1, where the temporary is the broadcast of A itself.
+    Short elements and packed bits, whose rows are wide and whose A costs most to pack, take
+    6 x 4. With 16 registers the same, halved.
+    """
+    size = compute_type(plan).size
+    lanes = target.vector_bytes // size
+    fused = _multiply_add(plan)
+    if fused:
+        mr, vectors, depth = (14, 2, 768) if target.registers >= 32 else (6, 2, 1024)
+    elif plan.codec == "bits" or size < 4:
+        mr, vectors, depth = (6, 4, 1024) if target.registers >= 32 else (6, 2, 1024)
+    else:
+        mr, vectors, depth = (24, 1, 1024) if target.registers >= 32 else (12, 1, 1024)
+    nr = vectors * lanes
+    kc = max(64, depth // size // ARG_STEP * ARG_STEP)
+    mc = max(1, 288 // mr) * mr
+    nc = max(1, (1024 // size) // nr) * nr
+    return Shape(mr, vectors, lanes, kc, mc, nc, hold_a=fused)
+
+
+def _multiply_add(plan: Plan) -> bool:
+    """Whether ⊕ and ⊗, on the operands as they are, are one fused multiply-add."""
+    return (joins(plan.add), joins(plan.mul)) == ("+", "*") and plan.compute[0] == "f"
+
+
+@dataclass(frozen=True)
+class ProductCode:
+    """A compiled product and the sizes that its workspace and parameters follow from."""
+
+    call: Any
+    shape: Shape
+    size: int  # bytes of the compute type
+    k_slab: int
+    n_slab: int  # in compute elements
+    params: Callable[[int, int, int], bytes]  # of a whole product without scalars, remembered
+
+
+@functools.lru_cache(maxsize=KEPT)
+def product_code(plan: Plan, arg: bool) -> ProductCode:
+    shape = tile_shape(plan, host_target())
+    call = array_function(product_functions(plan, host_target(), arg=arg), 7)
+    size = int(plan.compute[1:]) // 8
+    # the bytes of a bool C are many times its bits: as few visits to it as possible
+    deep = 4 if plan.codec == "bits" else 1
+    n_slab = _COLUMNS * 2 // max(deep, 2) // size // shape.nr * shape.nr
+    params = functools.lru_cache(maxsize=256)(functools.partial(params_of, plan))
+    return ProductCode(call, shape, size, SLAB * deep, n_slab, params)
+
+
+def product_functions(plan: Plan, target: Target, *, arg: bool) -> list[Function]:
+    """Generate ``product(A, B, C, workspace, params, K, P)``.
+
+    With `arg`, the k that attained each entry goes
+    to the int32 array K; in mode ``GATHER`` K receives P[k, j] instead, where an entry improved.
+    """
+    shape = tile_shape(plan, target)
+    micro = micro_function(plan, shape, arg=arg)
+    micro.private = True
+    packs = [_pack("pack_a", plan, shape, shape.mr, spread=True)]
+    if plan.codec == "bits":
+        packs.append(_pack_bits("pack_b", shape.nr))
+    else:
+        packs.append(_pack("pack_b", plan, shape, shape.nr))
+    if arg:
+        packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
+    moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
+    driver = _driver(plan, shape, micro, packs, moves, arg=arg)
+    return [micro, *packs, *moves, driver]
+
+
+def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
+    """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
+    if joins_logarithms(plan.add):
+        return _log_sum_function(plan, shape, name)
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
+    kc, a, b, c, one_at, where, step0 = f.args
+    t = compute_type(plan)
+    vec = t.vector(shape.lanes)
+    one = f.load(one_at, t).splat(shape.lanes) if plan.fma else None
+    fused = _multiply_add(plan)
+    algebra = Algebra(f, plan, one)
+    spread = Type(t.kind, 8 * shape.a_size(t.size))
+    tile = [(r, v) for r in range(shape.mr) for v in range(shape.vectors)]
+
+    def at(r: int, v: int, size: int) -> int:
+        return (r * shape.nr + v * shape.lanes) * size
+
+    def steps(acc: dict[tuple[int, int], Var], count: Value, a: Value, b: Value) -> None:
+        with f.loop(0, count) as k:
+            row_a = a.at(k * (shape.mr * spread.size))
+            row_b = b.at(k * (shape.nr * t.size))
+            row, stride = (row_b, shape.nr) if shape.hold_a else (row_a, shape.mr)
+            for ahead in range(0, stride * t.size, 64):  # streams from the second-level cache
+                f.prefetch(row.at(PREFETCH + ahead))
+            bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
+            for r in range(shape.mr):
+                x = f.load(row_a.at(r * spread.size), spread, spread.size)
+                x = x.splat(vec.size // spread.size).bits_as(vec)
+                for v in range(shape.vectors):
+                    slot = acc[r, v]
+                    if fused:
+                        slot.set(f.fma(x, bs[v], slot.get()))
+                    else:
+                        slot.set(algebra.add(slot.get(), algebra.mul(x, bs[v])))
+
+    if not arg:
+        acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}
+        steps(acc, kc, a, b)
+        for rv in tile:
+            f.store(acc[rv].get(), c.at(at(*rv, t.size)), vec.size)
+        return f
+
+    index = I32.vector(shape.lanes)
+    with f.loop(0, kc, ARG_STEP) as k0:
+        acc = {rv: f.var(algebra.start(shape.lanes)) for rv in tile}
+        count = f.low(kc - k0, ARG_STEP)
+        steps(acc, count, a.at(k0 * (shape.mr * spread.size)), b.at(k0 * (shape.nr * t.size)))
+        step = (step0 + k0 // ARG_STEP).to(I32).splat(shape.lanes)
+        for rv in tile:
+            place, mark = c.at(at(*rv, t.size)), where.at(at(*rv, 4))
+            new, old = acc[rv].get(), f.load(place, vec, vec.size)
+            wins = algebra.better(new, old)
+            f.store(f.select(wins, new, old), place, vec.size)
+            f.store(f.select(wins, step, f.load(mark, index, 4)), mark, 4)
+    return f
+
+
+def _log_sum_function(plan: Plan, shape: Shape, name: str) -> Function:
+    """c[mr][nr] ⊕= log Σ exp(a[k][mr] ⊗ b[k][nr]), both packed, with one exponential a term.
+
+    The greatest term of each entry first, then the sum of the exponentials of what the terms are
+    below it; ⊕ itself only joins the block of k to C. A third of the rows at a time, so that both
+    stay in registers.
+    """
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
+    kc, a, b, c, *_ = f.args
+    t = compute_type(plan)
+    vec = t.vector(shape.lanes)
+    algebra = Algebra(f, plan)
+    rows = shape.mr // 3
+    tile = [(r, v) for r in range(rows) for v in range(shape.vectors)]
+    with f.loop(0, shape.mr, rows) as first:
+
+        def terms(k: Value) -> Iterator[tuple[tuple[int, int], Value]]:
+            row_a, row_b = a.at((k * shape.mr + first) * t.size), b.at(k * (shape.nr * t.size))
+            right = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
+            for r in range(rows):
+                left = f.load(row_a.at(r * t.size), t, t.size).splat(shape.lanes)
+                for v in range(shape.vectors):
+                    yield (r, v), algebra.mul(left, right[v])
+
+        sums = {rv: vmath.LogSum(f, vec) for rv in tile}
+        with f.loop(0, kc) as k:
+            for rv, term in terms(k):
+                sums[rv].look(term)
+        for sum_ in sums.values():
+            sum_.begin()
+        with f.loop(0, kc) as k:
+            for rv, term in terms(k):
+                sums[rv].add(term)
+        for (r, v), sum_ in sums.items():
+            place = c.at(((first + r) * shape.nr + v * shape.lanes) * t.size)
+            old = f.load(place, vec, vec.size)
+            f.store(algebra.add(old, sum_.value()), place, vec.size)
+    return f
+
+
+def _pack(
+    name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32, *, spread: bool = False
+) -> Function:  # fmt: skip
+    """Pack one K block: ``dst[panel][k][width]`` from ``src`` with any strides.
+
+    Arguments: src, stride along the panel, stride along k, extent (rows of A or columns of B),
+    k extent, dst. Without a plan, `src` holds values of the compute type `t` already. With
+    `spread`, short elements are repeated to 32 bits.
+    """
+    f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
+    src, along, down, extent, depth, dst = f.args
+    s = t
+    if plan is not None:
+        algebra = Algebra(f, plan)
+        t, s = algebra.compute, algebra.storage
+
+    size = shape.a_size(t.size) if spread else t.size  # of an element of dst
+
+    def decode(x: Value) -> Value:
+        x = x if plan is None else algebra.decode(x)
+        if size == t.size:
+            return x
+        word = x.to(Type("u", t.bits)).to(Type("u", 32))
+        return word * (0x00010001 if t.bits == 16 else 0x01010101)
+
+    panels = f.ceil_div(extent, width)
+    # where the panel's direction is contiguous, vectors are copied: some panels at once while there
+    # are as many, so that a row's lines come together, then one by one
+    straight = f.select(along.cmp("==", s.size), extent // width, f.const(0, I64))
+    grouped = straight // _GROUP * _GROUP
+    for first, last, group in ((0, grouped, _GROUP), (grouped, straight, 1)):
+        with f.loop(first, last, group) as p, f.loop(0, depth) as k, f.loop(0, group) as panel:
+            to = dst.at(((p + panel) * depth + k) * (width * size))
+            row = src.at(k * down + (p + panel) * (width * s.size))
+            f.prefetch(row.at(down * 4))
+            for at, lanes in _pieces(width, shape.lanes):
+                x = f.load(row.at(at * s.size), s.vector(lanes))
+                f.store(decode(x), to.at(at * size), size)
+    run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
+    runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
+    with f.loop(straight, panels) as p:
+        base = src.at(p * along * width)
+        out = dst.at(p * depth * (width * size))
+        last = extent - p * width - 1  # rows beyond the edge repeat the last one
+
+        def turn(first: Value | int, rows: int, kept: int) -> None:
+            """Transpose `rows` rows from `first`, `run` steps of k at a time."""
+            at = f.const(first, I64) if isinstance(first, int) else first
+            starts = [base.at(f.low(at + r, last) * along) for r in range(rows)]
+            to = out.at(at * size)
+            with f.loop(0, runs, run) as k:
+                block = []
+                for x in starts:
+                    f.prefetch(x.at(k * s.size).at(128))
+                    block.append(decode(f.load(x.at(k * s.size), s.vector(run))))
+                for i, column in enumerate(_transposed(f, block)):
+                    x = column if kept == rows else f.shuffle(column, column, range(kept))
+                    f.store(x, to.at((k + i) * (width * size)), size)
+
+        square = min(_ROWS, run)  # no more rows than a vector of them has steps
+        if width >= square:
+            with f.loop(0, width // square * square, square) as w:
+                turn(w, square, square)
+        if rest := width % square:
+            turn(width - rest, min(1 << (rest - 1).bit_length(), run), rest)
+        with f.loop(runs, depth) as k, f.loop(0, width) as w:
+            x = f.load(base.at(f.low(w, last) * along + k * down), s)
+            f.store(decode(x), out.at((k * width + w) * size), size)
+    return f
+
+
+#: Panels packed side by side, and rows transposed at once.
+_GROUP, _ROWS = 16, 8
+
+
+def _transposed(f: Function, rows: list[Value]) -> list[Value]:
+    """Rows (a power of two of them, at most as many as lanes) to columns, by zipping halves."""
+    lanes, n = rows[0].type.lanes, len(rows)
+    assert n <= lanes, f"{n} rows of {lanes} elements: a column would not fit a vector"
+    low = [x // 2 + lanes * (x % 2) for x in range(lanes)]
+    high = [x + lanes // 2 for x in low]
+    count = 1
+    while count < n:
+        half = n // 2
+        rows = [
+            f.shuffle(rows[i], rows[i + half], mask) for i in range(half) for mask in (low, high)
+        ]
+        count *= 2
+    per = lanes // n  # columns in each vector now
+    if per == 1:
+        return rows
+    return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
+
+
+def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
+    """Cut `width` into vectors of at most `lanes`, powers of two."""
+    pieces, first = [], 0
+    while first < width:
+        n = lanes
+        while n > width - first:
+            n //= 2
+        pieces.append((first, n))
+        first += n
+    return pieces
+
+
+def _pack_bits(name: str, width: int) -> Function:
+    """Pack one K block of a bool operand whose columns become words of 32; as :func:`_pack`."""
+    f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
+    src, along, down, extent, depth, dst = f.args
+    words = f.ceil_div(extent, 32)
+    panels = f.ceil_div(words, width)
+    byte, mask = Type("u", 8), Type("i", 32)
+    contiguous = along.cmp("==", 1)
+    with f.loop(0, panels) as p, f.loop(0, depth) as k:
+        row = src.at(k * down)
+        out = dst.at((p * depth + k) * (width * 4))
+        with f.loop(0, width) as w:
+            first = (p * width + w) * 32
+            with f.if_else(contiguous & (first + 32).cmp("<=", extent)) as otherwise:
+                bits = f.load(row.at(first), byte.vector(32)).cmp("!=", 0).bits_as(mask)
+                f.store(bits, out.at(w * 4), 4)
+                with otherwise():
+                    word = f.var(f.const(0, mask))
+                    with f.loop(first, f.low(first + 32, extent)) as j:
+                        on = f.load(row.at(j * along), byte).cmp("!=", 0)
+                        bit = f.select(on, f.const(1, mask), f.const(0, mask))
+                        word.set(word.get() | (bit << (j - first).to(mask)))
+                    f.store(word.get(), out.at(w * 4), 4)
+    return f
+
+
+def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
+    """Move one tile between C (any strides) and its local copy.
+
+    Arguments: C at the tile, row stride, column stride, rows and columns (in C's elements) inside,
+    local tile, flags, β. Loading with β multiplies by it; storing notes a result that does not fit.
+    """
+    f = Function(f"{way}_c", [PTR, I64, I64, I64, I64, PTR, PTR, PTR], private=True)
+    c, rs, cs, rows, columns, local, flags, beta = f.args
+    algebra = Algebra(f, plan)
+    t, s = algebra.compute, algebra.storage
+    if plan.codec == "bits":
+        _move_bits(f, shape, way, c, rs, cs, rows, columns, local)
+        return f
+
+    def element(place: Value, near: Value, lanes: int, factor: Value | None) -> None:
+        if way == "load":
+            x = algebra.decode(f.load(place, s.vector(lanes)))
+            if factor is not None:
+                x = algebra.scale(factor.splat(lanes), x)
+            f.store(x, near, t.size)
+            return
+        value, bad = algebra.encode(f.load(near, t.vector(lanes), t.size))
+        f.store(value, place)
+        if bad is not None:
+            one = Type("i", 8).vector(lanes)
+            seen = f.select(bad, f.const(1, one), f.const(0, one))
+            any_ = (
+                seen
+                if lanes == 1
+                else f.call(f"llvm.vector.reduce.or.{one.suffix()}", Type("i", 8), [seen])
+            )
+            f.store(f.load(flags, Type("i", 8)) | any_, flags)
+
+    def walk(factor: Value | None) -> None:
+        fast = cs.cmp("==", s.size) & columns.cmp(">=", shape.nr)
+        with f.loop(0, f.low(rows, shape.mr)) as r:
+            row, near = c.at(r * rs), local.at(r * (shape.nr * t.size))
+            with f.if_else(fast) as otherwise:
+                for v in range(shape.vectors):
+                    element(row.at(v * shape.lanes * s.size),
+                            near.at(v * shape.lanes * t.size), shape.lanes, factor)  # fmt: skip
+                with otherwise(), f.loop(0, f.low(columns, shape.nr)) as j:
+                    element(row.at(j * cs), near.at(j * t.size), 1, factor)
+
+    if way == "load":
+        with f.if_else(beta.cmp("==", f.emit("inttoptr i64 0 to ptr", PTR))) as otherwise:
+            walk(None)
+            with otherwise():
+                walk(f.load(beta, t))
+    else:
+        walk(None)
+    return f
+
+
+def _move_bits(
+    f: Function, shape: Shape, way: str, c: Value, rs: Value, cs: Value, rows: Value,
+    columns: Value, local: Value,
+) -> None:  # fmt: skip
+    word, byte = Type("i", 32), Type("u", 8)
+    fast = cs.cmp("==", 1)
+    with f.loop(0, f.low(rows, shape.mr)) as r:
+        row, near = c.at(r * rs), local.at(r * (shape.nr * 4))
+        with f.loop(0, f.low(f.ceil_div(columns, 32), shape.nr)) as w:
+            first = w * 32
+            with f.if_else(fast & (first + 32).cmp("<=", columns)) as otherwise:
+                if way == "store":
+                    bits = f.load(near.at(w * 4), word, 4).bits_as(Type("i", 1, 32))
+                    f.store(bits.to(byte), row.at(first))
+                else:
+                    bits = f.load(row.at(first), byte.vector(32)).cmp("!=", 0).bits_as(word)
+                    f.store(bits, near.at(w * 4), 4)
+                with otherwise():
+                    value = f.var(f.load(near.at(w * 4), word, 4) if way == "store"
+                                  else f.const(0, word))  # fmt: skip
+                    with f.loop(first, f.low(first + 32, columns)) as j:
+                        place, shift = row.at(j * cs), (j - first).to(word)
+                        if way == "store":
+                            f.store(((value.get() >> shift) & 1).to(byte), place)
+                        else:
+                            on = f.load(place, byte).cmp("!=", 0)
+                            bit = f.select(on, f.const(1, word), f.const(0, word))
+                            value.set(value.get() | (bit << shift))
+                    if way == "load":
+                        f.store(value.get(), near.at(w * 4), 4)
+
+
+def _driver(
+    plan: Plan, shape: Shape, micro: Function, packs: list[Function],
+    moves: list[Function], *, arg: bool,
+) -> Function:  # fmt: skip
+    f = Function("product", [PTR] * 7)
+    A, B, C, workspace, params, K, P = f.args
+    a, b, c = (ArrayView(f, x) for x in (A, B, C))
+    p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
+    field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
+    algebra = Algebra(f, plan)
+    t = algebra.compute
+    unit = 32 if plan.codec == "bits" else 1  # columns of C in one element of the compute type
+    mode = p["mode"]
+    depth = a.dim(-1)
+    i1 = f.select(p["i1"].cmp("<", 0), c.dim(-2), p["i1"])
+    j1 = f.select(p["j1"].cmp("<", 0), c.dim(-1), p["j1"])
+    ws = f.load(workspace.at(HEAD), PTR, 8)
+    m_block, k_slab, n_slab = (
+        p["m_block"],
+        p["k_slab"],
+        p["n_slab"],
+    )  # n_slab in compute elements, a multiple of nr
+    local = ws.at(64)
+    local_arg = local.at(shape.mc * shape.nc * t.size)
+    packed_a = local_arg
+    if arg:  # winning steps, then both operands once more for the search in these steps
+        lines_a = local_arg.at(shape.mc * shape.nc * 4)
+        lines_b = lines_a.at(k_slab * m_block * t.size)
+        packed_a = lines_b.at(k_slab * (shape.nr * t.size))
+    a_size = shape.a_size(t.size)
+    packed_b = packed_a.at(k_slab * m_block * a_size)
+    null = f.emit("inttoptr i64 0 to ptr", PTR)
+    beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
+    tile_bytes = shape.mr * shape.nr * t.size
+    if arg:
+        search = _Search(
+            f, plan, shape, packs[2], ArrayView(f, K), ArrayView(f, P), p, field,
+            local, local_arg, packed_a, packed_b, lines_a, lines_b,
+        )  # fmt: skip
+
+    def data(view: ArrayView, name: str, batch: Value) -> Value:
+        return view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
+
+    def scale_by_alpha(size: Value) -> None:
+        factor = f.load(field["alpha"], t)
+        with f.loop(0, size) as e:
+            place = packed_a.at(e * a_size)
+            x = algebra.scale(factor, f.load(place, t, t.size))
+            for copy in range(0, a_size, t.size):
+                f.store(x, place.at(copy), t.size)
+
+    with f.loop(0, p["batch"]) as batch:
+        data_a, data_b, data_c = data(a, "a", batch), data(b, "b", batch), data(c, "c", batch)
+        with f.loop(0, depth, k_slab) as ks:
+            kk = f.low(depth - ks, k_slab)
+            with f.loop(p["j0"], j1, n_slab * unit) as jb:
+                nn = f.low(j1 - jb, n_slab * unit)  # columns of C
+                ne = f.ceil_div(nn, unit) if unit > 1 else nn  # the same in compute elements
+                panels_b = f.ceil_div(ne, shape.nr)
+                slab_b = panels_b * (shape.nr * t.size)  # bytes of B's panels for one k
+                with f.loop(0, kk, shape.kc) as kb:
+                    f.invoke(packs[1], [
+                        data_b.at((ks + kb) * b.stride(-2) + jb * b.stride(-1)), b.stride(-1),
+                        b.stride(-2), nn, f.low(kk - kb, shape.kc), packed_b.at(kb * slab_b),
+                    ])  # fmt: skip
+                with f.loop(p["i0"], i1, m_block) as ib:
+                    mm = f.low(i1 - ib, m_block)
+                    panels_a = f.ceil_div(mm, shape.mr)
+                    slab_a = panels_a * (shape.mr * a_size)
+                    with f.loop(0, kk, shape.kc) as kb:
+                        f.invoke(packs[0], [
+                            data_a.at((ks + kb) * a.stride(-1) + ib * a.stride(-2)), a.stride(-2),
+                            a.stride(-1), mm, f.low(kk - kb, shape.kc), packed_a.at(kb * slab_a),
+                        ])  # fmt: skip
+                    if plan.codec != "bits":
+                        with f.if_((mode & ALPHA).cmp("!=", 0)):
+                            scale_by_alpha(panels_a * kk * shape.mr)
+                    if arg:
+                        search.pack_a(kk, panels_a, slab_a)
+                    with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
+                        block_b = f.low(panels_b - pb, shape.nc // shape.nr)
+                        column = jb + pb * (shape.nr * unit)
+                        corner = data_c.at(ib * c.stride(-2) + column * c.stride(-1))
+                        inside = jb + nn - column
+                        tiles = (block_b, panels_a, corner, inside, mm)
+                        fresh = ((mode & READ_C).cmp("==", 0)) & ks.cmp("==", 0)
+                        with f.if_else(fresh) as otherwise:
+                            with f.loop(0, block_b * panels_a * (tile_bytes // 64)) as e:
+                                lanes = 64 // t.size
+                                f.store(algebra.start(lanes), local.at(e * 64), t.size)
+                            if arg:
+                                _fill(f, local_arg, block_b * panels_a * (shape.mr * shape.nr), 0)
+                            with otherwise():
+                                once = f.select(ks.cmp("==", 0), beta, null)
+                                _each_tile(f, shape, t, unit, moves[0], c, tiles, local, ws, once)
+                                if arg:
+                                    entries = block_b * panels_a * (shape.mr * shape.nr)
+                                    _fill(f, local_arg, entries, -1)
+                        with f.loop(0, kk, shape.kc) as kb:
+                            kc = f.low(kk - kb, shape.kc)
+                            # the panel that the inner loop keeps stays in the first-level cache
+                            outer, inner = (block_b, panels_a)
+                            if shape.hold_a:
+                                outer, inner = inner, outer
+                            with f.loop(0, outer) as x, f.loop(0, inner) as y:
+                                ir, jr = (x, y) if shape.hold_a else (y, x)
+                                n = jr * panels_a + ir
+                                f.invoke(micro, [
+                                    kc,
+                                    packed_a.at(kb * slab_a + ir * kc * (shape.mr * a_size)),
+                                    packed_b.at(kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)),
+                                    local.at(n * tile_bytes),
+                                    field["one"],
+                                    local_arg.at(n * (shape.mr * shape.nr * 4)),
+                                    kb // ARG_STEP,
+                                ])  # fmt: skip
+                        _each_tile(f, shape, t, unit, moves[1], c, tiles, local, ws, null)
+                        if arg:
+                            search.run(tiles, (ib, column, pb), ks, kk, slab_b, batch)
+    return f
+
+
+def _fill(f: Function, where: Value, count: Value, value: int) -> None:
+    with f.loop(0, count) as e:
+        f.store(f.const(value, I32), where.at(e * 4), 4)
+
+
+def _each_tile(
+    f: Function, shape: Shape, t: Type, unit: int, move: Function, c: ArrayView,
+    tiles: tuple[Value, ...], local: Value, flags: Value, beta: Value,
+) -> None:  # fmt: skip
+    """Move all tiles of the local block."""
+    block_b, panels_a, corner, inside, mm = tiles
+    rs, cs = c.stride(-2), c.stride(-1)
+    with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
+        f.invoke(move, [
+            corner.at(ir * rs * shape.mr + jr * cs * (shape.nr * unit)), rs, cs,
+            mm - ir * shape.mr, inside - jr * (shape.nr * unit),
+            local.at((jr * panels_a + ir) * (shape.mr * shape.nr * t.size)), flags, beta,
+        ])  # fmt: skip
+
+
+class _Search:
+    """Finds the k of each entry: in the step that won, the first that gives the entry's value.
+
+    Both operands are laid out once more, as ``[panel][step][row or column][k in the step]``, so
+    that an entry's step is one line of each: one vector product and one comparison.
+    """
+
+    def __init__(
+        self, f: Function, plan: Plan, shape: Shape, pack: Function, k_array: ArrayView,
+        p_array: ArrayView, p: dict[str, Value], field: dict[str, Value], *buffers: Value,
+    ) -> None:  # fmt: skip
+        self.f, self.plan, self.shape, self.pack = f, plan, shape, pack
+        self.k_array, self.p_array, self.p, self.field = k_array, p_array, p, field
+        self.local, self.marks, self.packed_a, self.packed_b, self.lines_a, self.lines_b = buffers
+        self.t = compute_type(plan)
+
+    def _lines(
+        self, packed: Value, slab: Value, panel: Value, width: int, size: int, kk: Value,
+        lines: Value,
+    ) -> None:  # fmt: skip
+        """One packed panel, of elements of `size` bytes, through all K blocks, as lines."""
+        f, block = self.f, self.shape.kc
+        with f.loop(0, kk, block) as kb:
+            kc = f.low(kk - kb, block)
+            f.invoke(self.pack, [
+                packed.at(kb * slab + panel * kc * (width * size)), f.const(width * size, I64),
+                f.const(size, I64), kc, f.const(width, I64), lines.at(kb * (width * self.t.size)),
+            ])  # fmt: skip
+
+    def pack_a(self, kk: Value, panels: Value, slab: Value) -> None:
+        width = self.shape.mr
+        with self.f.loop(0, panels) as ir:
+            to = self.lines_a.at(ir * self.p["k_slab"] * (width * self.t.size))
+            self._lines(self.packed_a, slab, ir, width, self.shape.a_size(self.t.size), kk, to)
+
+    def run(
+        self, tiles: tuple[Value, ...], corner: tuple[Value, Value, Value], ks: Value, kk: Value,
+        slab_b: Value, batch: Value,
+    ) -> None:  # fmt: skip
+        """Write the k, or what P holds for it, of the entries that improved in this slab of K."""
+        f, t, shape = self.f, self.t, self.shape
+        block_b, panels_a, _, inside, mm = tiles
+        ib, column, pb = corner
+        keys = self.k_array
+        out = keys.data.at(self.p["arg_offset"] + batch * keys.stride(-2) * keys.dim(-2))
+        marks = I32.vector(shape.lanes)
+        with f.loop(0, block_b) as jr:
+            columns = f.low(inside - jr * shape.nr, shape.nr)
+            ready = f.var(f.const(0, I64))
+            with f.loop(0, panels_a) as ir:
+                rows = f.low(mm - ir * shape.mr, shape.mr)
+                panel = self.lines_a.at(ir * self.p["k_slab"] * (shape.mr * t.size))
+                with f.loop(0, rows) as r:
+                    entry = ((jr * panels_a + ir) * shape.mr + r) * shape.nr
+                    line = self.marks.at(entry * 4)
+                    newest = f.load(line, marks, 4)
+                    for v in range(1, shape.vectors):
+                        other = f.load(line.at(v * marks.size), marks, 4)
+                        newest = f.select(newest.cmp(">", other), newest, other)
+                    best = f.call(f"llvm.vector.reduce.smax.{marks.suffix()}", I32, [newest])
+                    with f.if_(best.cmp(">=", 0)):
+                        with f.if_(ready.get().cmp("==", 0)):
+                            self._lines(
+                                self.packed_b, slab_b, pb + jr, shape.nr, t.size, kk, self.lines_b
+                            )
+                            ready.set(1)
+                        place = out.at(
+                            (ib + ir * shape.mr + r) * keys.stride(-2)
+                            + (column + jr * shape.nr) * keys.stride(-1)
+                        )
+                        values = self.local.at(entry * t.size)
+                        self._row(panel, r, columns, line, values, ks)
+                        self._write(place, columns, line, column + jr * shape.nr)
+
+    def _row(
+        self, panel: Value, r: Value, columns: Value, line: Value, values: Value, ks: Value
+    ) -> None:
+        """Replace the steps in a row of marks by k; -1 stays."""
+        f, t, shape = self.f, self.t, self.shape
+        vector, hits = t.vector(ARG_STEP), Type("u", ARG_STEP)
+        one = f.load(self.field["one"], t).splat(ARG_STEP) if self.plan.fma else None
+        algebra = Algebra(f, self.plan, one)
+        with f.loop(0, columns) as j:
+            mark = f.load(line.at(j * 4), I32, 4)
+            improved = mark.cmp(">=", 0)
+            step = f.select(improved, mark, f.const(0, I32)).to(I64)
+            left = f.load(panel.at((step * shape.mr + r) * vector.size), vector, t.size)
+            right = f.load(self.lines_b.at((step * shape.nr + j) * vector.size), vector, t.size)
+            # the rows after next: their lines lie beyond the second-level cache
+            later = f.load(line.at((j + 2 * shape.nr) * 4), I32, 4).to(I64)
+            f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size))
+            value = f.load(values.at(j * t.size), t, t.size).splat(ARG_STEP)
+            found = algebra.same(algebra.mul(left, right), value).bits_as(hits)
+            bits = found.to(I32) | (1 << (ARG_STEP - 1))
+            first = f.call("llvm.cttz.i32", I32, [bits, f.const(1, Type("i", 1))])
+            k = ks.to(I32) + (step * ARG_STEP).to(I32) + first
+            f.store(f.select(improved, k, mark), line.at(j * 4), 4)
+
+    def _write(self, place: Value, columns: Value, line: Value, column: Value) -> None:
+        f, keys, table = self.f, self.k_array, self.p_array
+        with f.if_else((self.p["mode"] & GATHER).cmp("!=", 0)) as otherwise:
+            with f.loop(0, columns) as j:
+                k = f.load(line.at(j * 4), I32, 4)
+                with f.if_(k.cmp(">=", 0)):
+                    at = self.p["pred_offset"] + k.to(I64) * table.stride(-2)
+                    got = f.load(table.data.at(at + (column + j) * table.stride(-1)), I32)
+                    f.store(got, place.at(j * keys.stride(-1)))
+            with otherwise(), f.loop(0, columns) as j:
+                k, to = f.load(line.at(j * 4), I32, 4), place.at(j * keys.stride(-1))
+                with f.if_(k.cmp(">=", 0)):
+                    f.store(k, to)

@@ -1,0 +1,67 @@
+"""NumPy arrays as compiled code sees them: the fields of the array object itself."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+
+from .compiler import compile_functions, host_target
+from .ir import I32, I64, PTR, Function, Value
+
+__all__ = ["HEAD", "ArrayView", "array_function"]
+
+HEAD = object.__basicsize__  # bytes of the C struct that every Python object begins with
+
+
+class ArrayView:
+    """The fields of a NumPy array object: data, dimensions, strides (part of NumPy's C ABI)."""
+
+    def __init__(self, f: Function, array: Value) -> None:
+        self.f = f
+        self.data = f.load(array.at(HEAD), PTR, 8)
+        self.ndim = f.load(array.at(HEAD + 8), I32, 4).to(I64)
+        self.dims = f.load(array.at(HEAD + 16), PTR, 8)
+        self.strides = f.load(array.at(HEAD + 24), PTR, 8)
+
+    def _at(self, where: Value, axis: int) -> Value:
+        """Dimension or stride of an axis counted from the end."""
+        return self.f.load(where.at((self.ndim + axis) * 8), I64, 8)
+
+    def dim(self, axis: int) -> Value:
+        return self._at(self.dims, axis)
+
+    def stride(self, axis: int) -> Value:
+        return self._at(self.strides, axis)
+
+
+@functools.cache
+def _check_array_layout() -> None:
+    """The kernels read NumPy's array struct; make sure that it lies as its C API says."""
+    probe = np.zeros((3, 5), np.int16)[:, ::2]
+    address = id(probe) + HEAD
+    data = ctypes.c_void_p.from_address(address).value
+    ndim = ctypes.c_int.from_address(address + 8).value
+    dims = (ctypes.c_ssize_t * 2).from_address(
+        ctypes.c_void_p.from_address(address + 16).value or 0
+    )
+    strides = (ctypes.c_ssize_t * 2).from_address(
+        ctypes.c_void_p.from_address(address + 24).value or 0
+    )
+    seen = (data, ndim, tuple(dims), tuple(strides))
+    if seen != (probe.ctypes.data, 2, probe.shape, probe.strides):
+        raise RuntimeError(
+            f"NumPy {np.__version__} on this interpreter lays its arrays out in an unknown way; "
+            f"please report it"
+        )
+
+
+def array_function(functions: list[Function], arguments: int) -> Any:
+    """The last of the functions, compiled; it takes so many arrays, the fifth argument bytes."""
+    _check_array_layout()
+    kinds: list[Any] = [ctypes.py_object] * arguments
+    if arguments > 4:  # the parameter block is fifth everywhere
+        kinds[4] = ctypes.c_char_p
+    return compile_functions(functions, host_target()).function(functions[-1].name, *kinds)

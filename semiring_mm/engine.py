@@ -1,0 +1,193 @@
+"""What an engine offers: the contract between the algorithms and the modules that compute.
+
+An engine is a module (:mod:`semiring_mm.cpu.engine`, :mod:`semiring_mm.gpu.engine`) that has the
+members of :class:`Engine`. Its verbs take checked arrays of its own namespace ``xp`` and write to
+arrays that the caller has made; every check of a user's arguments is above. The type checker holds
+both engines to the protocol, and a test runs the algorithms on a third one, in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .plan import ALPHA, BETA, READ_C, Facts
+from .semirings import Semiring
+
+__all__ = ["JOIN", "PLAIN", "Engine", "Known", "Scalar", "Scaling", "Sums"]
+
+Array = Any  # of the engine's namespace
+Scalar = float | int | None
+Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How a product joins what C holds: C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C).
+
+    Parameters
+    ----------
+    accumulate : bool
+        Whether C is read and joined; else it is overwritten.
+    alpha, beta : scalar, optional
+        Scale the entries of A, and those of C; None scales nothing.
+    """
+
+    accumulate: bool = False
+    alpha: Scalar = None
+    beta: Scalar = None
+
+    @property
+    def mode(self) -> int:
+        """The bits READ_C, ALPHA and BETA of a kernel's mode."""
+        return (
+            READ_C * self.accumulate
+            | ALPHA * (self.alpha is not None)
+            | BETA * (self.beta is not None)
+        )
+
+
+PLAIN = Scaling()  # C ← A ⊗ B
+JOIN = Scaling(accumulate=True)  # C ← (A ⊗ B) ⊕ C
+
+
+class Engine(Protocol):
+    """The members of an engine.
+
+    Attributes
+    ----------
+    xp : module
+        The array namespace: NumPy's functions for the engine's arrays.
+    WHERE : str
+        Where its memory is, in messages: ``" on the device"``, or nothing for the host's.
+    TILE : int
+        Side of the squares in which algorithms walk over a matrix.
+    BASE : int
+        Rows of the largest matrix that :meth:`closure_block` takes.
+    LOOK : int
+        Rows of the smallest block whose diagonal an elimination looks at as it goes.
+    BATCH : int
+        Rows of the largest matrices that :meth:`closure_batch` may take.
+    SPARSE : bool
+        Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
+    """
+
+    xp: Any
+    WHERE: str
+    TILE: int
+    BASE: int
+    LOOK: int
+    BATCH: int
+    SPARSE: bool
+
+    def facts(self, semiring: Semiring, x: Array) -> Facts:
+        """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
+
+    def product(
+        self,
+        semiring: Semiring,
+        a: Array,
+        b: Array,
+        c: Array,
+        scaling: Scaling = PLAIN,
+        *,
+        arg: Array | None = None,
+        gather: Array | None = None,
+        known: Known | None = None,
+        overlap: str = "",
+        triangle: bool = False,
+        precision: str | None = None,
+        on_done: Callable[[float], None] | None = None,
+    ) -> None:
+        """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C), one matrix or a stack of them.
+
+        Parameters
+        ----------
+        a, b, c : array (batch, m, k), (batch, k, n), (batch, m, n), or without batch
+            Any strides; one dtype. A batch stride of 0 repeats an operand.
+        arg : array of int32, shape of c, optional
+            Receives the smallest k that attains each entry. With `gather` (an int32 matrix (k, n))
+            and accumulation it receives ``gather[k, j]`` instead, only where C strictly improves.
+        known : Known, optional
+            Ranges of A, B and C; they are scanned where this is needed and not given.
+        overlap : {"", "a", "b"}
+            The operand that C coincides with, for an in-place product with a square matrix on the
+            other side. The result is as if that operand had been copied first.
+        triangle : bool
+            Compute only blocks that touch the upper triangle (C is symmetric).
+        precision : {None, "ieee", "tf32", "float32_emulated"}
+            The least precise arithmetic that will do, as of :func:`semiring_mm.gemm`.
+        on_done : callable, optional
+            Called with the fraction done, from the calling thread.
+        """
+
+    def gemv(
+        self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
+        scale_x: bool = False,
+    ) -> None:  # fmt: skip
+        """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y) for A (m, k).
+
+        With `scale_x` A ⊗ (α ⊗ x): a row times a matrix, where x is the left operand.
+        """
+
+    def csr_product(
+        self, semiring: Semiring, data: Array, indices: Array, indptr: Array, b: Array, c: Array,
+        scaling: Scaling = PLAIN, *, trans: bool = False,
+    ) -> None:  # fmt: skip
+        """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows; B and C have two axes.
+
+        Raises ValueError for column indices out of range and for row pointers that do not ascend.
+        """
+
+    def dia_product(
+        self, semiring: Semiring, data: Array, offsets: Array, b: Array, c: Array,
+        scaling: Scaling = PLAIN, *, trans: bool = False,
+    ) -> None:  # fmt: skip
+        """The same for A stored by diagonals."""
+
+    def combine(self, sums: Sums, arrays: Sequence[Array]) -> None:
+        """Sums of matrices, entry by entry, one after the other.
+
+        Parameters
+        ----------
+        sums : tuple of (to, left, sign, right)
+            ``arrays[to] ← arrays[left] + sign · arrays[right]``, with sign 1 or -1. Where `to` is
+            the number of arrays, it is a temporary value that later sums may read and replace.
+        arrays : sequence of array (m, n)
+            Floating point, any strides. Two may be the same matrix.
+        """
+
+    def closure_block(
+        self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
+    ) -> None:
+        """A ← A* in place for a matrix of at most ``BASE`` rows with one on its diagonal.
+
+        With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry improves.
+        """
+
+    def closure_batch(
+        self, semiring: Semiring, a: Array, known: Known | None, out: Array,
+        predecessors: Array | None = None,
+    ) -> bool:  # fmt: skip
+        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+
+    def mirror(self, x: Array) -> None:
+        """Copy what is above the diagonal of a square matrix below it."""
+
+    def from_host(self, x: Array) -> Array:
+        """A NumPy array in the engine's memory."""
+
+    def to_host(self, x: Array) -> Array:
+        """An array of the engine as one of NumPy."""
+
+    def free_memory(self) -> int | None:
+        """Bytes of memory that can be had, or None if that is not known."""
+
+    def on(self, index: int, stream: int | None = None) -> AbstractContextManager[Any]:
+        """Work on a device (-1: the current one), and on another library's stream."""
+
+    def wait(self) -> None:
+        """Return when all that was launched is done."""

@@ -1,0 +1,313 @@
+"""The matrix product on device arrays: which kernels, prepared how, and when they are launched.
+
+Launches go to the current device and stream and return at once. Floating point never waits for the
+device: where a faster kernel needs operands of some kind, a scan leaves its findings on the device,
+both kernels are launched, and one of them returns at once. Integers do wait, twice: for the ranges
+that decide how to compute them, and for the flag that says whether every result fits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..engine import PLAIN, Known, Scaling
+from ..plan import (
+    Facts,
+    Plan,
+    bytewise,
+    can_use_keys,
+    distributes,
+    make_plan,
+    needs_facts,
+    overflow,
+    scalar_bits,
+    with_keys,
+)
+from ..semirings import Semiring, semirings
+from . import device
+from .closure import BASE
+from .facts import facts, flags_of
+from .logsum import product as log_sum_product
+from .logsum import serves as is_log_sum
+from .packing import packed_bits
+from .source import (
+    FIND_COLUMNS,
+    FIND_ROWS,
+    KINDS,
+    LAST,
+    PRODUCT,
+    ProductKernel,
+    Step,
+    find_source,
+    join_source,
+    kind_of,
+    pack,
+    product_source,
+    steps,
+    word_size,
+)
+from .tensor import kind_of as kind_of_tensors
+from .tensor import tensor_product
+from .tiles import choose
+from .views import address, reading, scaled, strides, wide_along
+
+__all__ = ["product"]
+
+Array = Any
+
+
+@functools.lru_cache(maxsize=4096)
+def _plans(
+    semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
+    fc: Facts | None, depth: int, scaling: Scaling, arg: bool, arch: int,
+    precision: str | None = None,
+) -> tuple[_Way, ...]:  # fmt: skip
+    """The ways to compute a product, best first; the last one is right for all operands."""
+    alpha, beta = scaling.alpha, scaling.beta
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
+    seen = [x for x in (fa, fb, fc) if x is not None]
+    if plan.codec == "sentinel" and not any(x.special for x in seen) and plan.missing not in (
+        alpha, beta,
+    ):  # fmt: skip
+        # nothing is missing, so nothing will be
+        plan = replace(plan, codec="plain", missing=None, annihilate=False)
+    if arg and plan.codec == "bits":
+        plan = bytewise(plan)
+    keys = None
+    ordered = replace(plan, keep_nan=False)  # a scan sees to NaN
+    if alpha is None and beta is None and can_use_keys(ordered):
+        keys = with_keys(ordered)
+    found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
+    return tuple(_Way(*way) for way in found)
+
+
+def product(
+    semiring: Semiring,
+    a: Array,
+    b: Array,
+    c: Array,
+    scaling: Scaling = PLAIN,
+    *,
+    arg: Array | None = None,
+    gather: Array | None = None,
+    known: Known | None = None,
+    overlap: str = "",
+    triangle: bool = False,
+    precision: str | None = None,
+    on_done: Callable[[float], None] | None = None,
+) -> None:
+    """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C); see :meth:`semiring_mm.engine.Engine.product`."""
+    here = device.current()
+    if overlap == "a":  # C coincides with A: read it as it was
+        a = a.copy()
+    elif overlap == "b":
+        b = b.copy()
+        if gather is arg and gather is not None:
+            gather = gather.copy()
+    alpha = scaling.alpha
+    if alpha is not None and not distributes(semiring, a.dtype, alpha):
+        if a.dtype.kind not in "iub" and a.dtype.itemsize == 2:
+            _product_in_float32(semiring, a, b, c, scaling, precision, on_done)
+            return
+        a, known = scaled(semiring, alpha, a), None  # what is known is of A before
+        scaling = replace(scaling, alpha=None)
+    if gather is None and not triangle and _by_columns(c) and semiring.commutes:
+        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))  # the kernels write along rows
+        arg = None if arg is None else arg.swapaxes(-1, -2)
+    if arg is None and not triangle and is_log_sum(semiring, a.dtype):
+        log_sum_product(
+            functools.partial(product, semirings["plus_times"]), semiring, a, b, c, scaling
+        )
+        if on_done is not None:
+            on_done(1.0)
+        return
+    fa = fb = fc = None
+    whole = a.dtype.kind in "iu"
+    if whole and needs_facts(semiring, a.dtype):
+        if known is not None:
+            fa, fb, fc = known
+        else:
+            fa, fb = facts(semiring, a), facts(semiring, b)
+            fc = facts(semiring, c) if scaling.accumulate else None
+    ways = _plans(
+        semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, a.shape[-1] if whole else 1,
+        scaling, arg is not None, here.arch, precision,
+    )  # fmt: skip
+    best, last = ways[0], ways[-1]
+    kind = None
+    if arg is None and not triangle:
+        sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
+        kind = kind_of_tensors(best.plan, precision, here.arch, *sizes)
+    if best.step.columns == 32 and kind is None:
+        b = packed_bits(b)
+    bad = here.xp.zeros(1, np.uint32) if last.plan.check else None
+    turned = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
+    run = functools.partial(
+        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad, turned=turned,
+        scaling=scaling, triangle=triangle,
+    )  # fmt: skip
+    run_best: Callable[..., None] = functools.partial(run, best)
+    forbidden, other = best.step.forbidden, ways[1:2]
+    if kind is not None:
+        plan = bytewise(best.plan) if best.plan.codec == "bits" else best.plan
+        run_best = functools.partial(
+            tensor_product, here, plan, kind, a=a, b=b, c=c, mode=scaling.mode,
+            alpha=scalar_bits(plan, scaling.alpha), beta=scalar_bits(plan, scaling.beta),
+        )  # fmt: skip
+        forbidden, other = kind.forbidden, (last,)
+    if not forbidden:
+        run_best()
+    elif known is not None and known[0] is not None:
+        seen = _kinds(known[0]) | _kinds(known[1])
+        run(next(way for way in ways if not way.step.forbidden & seen))
+    elif c.size * a.shape[-1] < _WORTH_A_SCAN:
+        run(last)
+    else:
+        flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+        run_best(flags=flags, forbidden=forbidden, unless=0)
+        run(*other, flags=flags, forbidden=forbidden, unless=1)
+    if bad is not None and int(bad[0]):
+        raise overflow(semiring, c.dtype)
+    if on_done is not None:
+        on_done(1.0)
+
+
+def _product_in_float32(
+    semiring: Semiring, a: Array, b: Array, c: Array, scaling: Scaling, precision: str | None,
+    on_done: Callable[[float], None] | None,
+) -> None:  # fmt: skip
+    """The product of 16-bit floats whose A is scaled: results are rounded once, α ⊗ A is not."""
+    left, right, result = (x.astype(np.float32) for x in (a, b, c))
+    product(semiring, left, right, result, scaling, precision=precision, on_done=on_done)
+    c[...] = result.astype(c.dtype)
+
+
+_WORTH_A_SCAN = 512**3  # pairs
+_WORTH_A_TURN = 64  # rows of C that look through each column of B
+
+
+def _kinds(x: Facts) -> int:
+    return sum(KINDS[kind] for kind in x.kinds())
+
+
+def _by_columns(c: Array) -> bool:
+    return bool(c.strides[-2] == c.itemsize and c.strides[-1] != c.itemsize)
+
+
+_B_STRIDES = PRODUCT.index("b_k")  # among the parameters
+
+
+@dataclass(eq=False)
+class _Way:
+    """A plan and an inner step, and the launches that were prepared for them."""
+
+    plan: Plan
+    step: Step
+    launches: dict[Any, _Launch] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """All of a launch that follows from shapes, strides and alignments."""
+
+    kernel: device.Kernel
+    blocks: int
+    threads: int
+    shared: int
+    strides: tuple[int, ...]
+    sizes: tuple[int, ...]
+    parts: int  # bytes of partial results
+    marks: int  # bytes of the tiles that won
+    last: device.Kernel | None  # joins the parts, or finds the k of each entry
+    last_blocks: int
+    last_threads: int
+    turned: bool  # whether it reads a copy of B with k as its contiguous direction
+
+
+def _run(
+    here: device.Device, way: _Way, *, a: Array, b: Array, c: Array, arg: Array | None,
+    gather: Array | None, bad: Array | None, turned: Callable[[], Array],
+    scaling: Scaling = PLAIN, triangle: bool = False, flags: Array | None = None,
+    forbidden: int = 0, unless: int = 0,
+) -> None:  # fmt: skip
+    addresses = [address(x) for x in (a, b, c)]
+    key = (
+        here.index, triangle, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
+        None if arg is None else arg.strides, None if gather is None else gather.strides,
+        *(x % 32 for x in addresses),
+    )  # fmt: skip
+    launch = way.launches.get(key)
+    if launch is None:
+        if len(way.launches) >= 4096:
+            way.launches.clear()
+        launch = way.launches[key] = _prepare(here, way, a, b, c, arg, gather, triangle)
+    parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
+    marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
+    rest = (
+        *map(address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
+        scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta),
+    )  # fmt: skip
+    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
+    params = pack((*addresses, *rest), ints)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+    if launch.turned:
+        batch, n, k = strides(turned())
+        addresses[1], at = address(turned()), _B_STRIDES - len(addresses)
+        params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
+    if launch.last is not None:
+        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
+
+
+def _prepare(
+    here: device.Device, way: _Way, a: Array, b: Array, c: Array, arg: Array | None,
+    gather: Array | None, triangle: bool,
+) -> _Launch:  # fmt: skip
+    plan, step = way.plan, way.step
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    batch = c.shape[0] if c.ndim == 3 else 1
+    words = -(-n // step.columns)
+    kind = kind_of(plan, step, arg=arg is not None)
+    chosen = choose(
+        kind, m, words, k, batch, here.sms, split=arg is None and not triangle, device=here.name
+    )
+    tile, size = chosen.tile, word_size(plan)
+    a_at, b_at, c_at = (strides(x) for x in (a, b, c))
+    elements = 4 if step.columns == 32 else 4 * step.columns
+    group = min(tile.together * step.columns, 16 // c.itemsize)
+    kernel = ProductKernel(
+        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
+        wide_along(c, -1, group), arg is not None,
+    )  # fmt: skip
+    tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
+    split = tiles_m * tiles_n * batch - chosen.whole
+    blocks = chosen.whole + split * chosen.splits
+    if blocks > 0x7FFFFFFF:
+        raise ValueError(
+            f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
+            f"launch at most 2147483647; multiply parts of the batch"
+        )
+    last, last_blocks, last_threads, turned = None, 0, tile.threads, False
+    if split:
+        last = here.kernel(join_source(kernel))
+        last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
+    if arg is not None:
+        # neighbouring entries were won by different tiles of k: along columns each reads alone
+        turned = not kernel.b_k and m >= _WORTH_A_TURN
+        wide = k % 4 == 0 if turned else kernel.b_k and kernel.b_wide
+        last = here.kernel(find_source(kernel, wide))
+        last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
+    arg_at = (0, 0, 0) if arg is None else strides(arg)
+    gather_at = (0, 0, 0) if gather is None else strides(gather)
+    every = (a_at, b_at, c_at, arg_at)
+    return _Launch(
+        here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
+        (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
+        (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
+        split * chosen.splits * tile.bm * tile.bn * size,
+        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, turned,
+    )  # fmt: skip
