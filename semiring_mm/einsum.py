@@ -140,10 +140,17 @@ def _lettered(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
                 f"einsum takes 'ij,jk->ik', A, B or A, [0, 1], B, [1, 2], [0, 2]; got "
                 f"{type(axes).__name__} where a list of axes belongs"
             )
-        return "".join("..." if x is ... else chr(0x4E00 + int(x)) for x in axes)
+        return "".join("..." if x is ... else _letter(x) for x in axes)
 
     subscripts = ",".join(map(text, lists))
     return subscripts + "".join(f"->{text(axes)}" for axes in output), operands
+
+
+def _letter(axis: Any) -> str:
+    """The letter of a numbered axis."""
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool) or not 0 <= axis < 20_000:
+        raise TypeError(f"einsum: an axis is a whole number from 0 on, or ..., got {axis!r}")
+    return chr(0x4E00 + int(axis))
 
 
 def _labels(

@@ -351,6 +351,33 @@ def test_bits_of_integers(add, mul, one, add_np, mul_np, dtype):
     assert_array_equal(sm.matmul(a, b, s), expected)
 
 
+#: Multiplications of GraphBLAS that no built-in semiring has.
+GRAPHBLAS = {
+    "first": ("a", lambda a, b: a + 0 * b), "second": ("b", lambda a, b: 0 * a + b),
+    "pair": ("1", lambda a, b: 0 * a * b + 1), "rminus": ("b - a", lambda a, b: b - a),
+    "rdiv": ("b / a", lambda a, b: b / a), "iseq": ("a == b", np.equal),
+    "isne": ("a != b", np.not_equal), "isgt": ("a > b", np.greater),
+    "isle": ("a <= b", np.less_equal),
+    "lor": ("(a != 0) | (b != 0)", np.logical_or), "land": ("(a != 0) & (b != 0)", np.logical_and),
+    "lxor": ("(a != 0) ^ (b != 0)", np.logical_xor),
+}  # fmt: skip
+
+
+SUMS = [("a + b", np.sum, 0), ("min(a, b)", np.min, inf), ("max(a, b)", np.max, 0)]
+
+
+@pytest.mark.parametrize(("number", "name"), list(enumerate(GRAPHBLAS)))
+def test_products_of_graphblas(number, name):
+    """Sums and types take turns."""
+    text, function = GRAPHBLAS[name]
+    add, fold, zero = SUMS[number % 3]
+    dtype = "f8" if name == "rdiv" else ("i2", "u1", "f4", "i8")[number % 4]
+    rng = np.random.default_rng(number)
+    a, b = (rng.integers(name == "rdiv", 4, shape).astype(dtype) for shape in ((9, 7), (7, 20)))
+    expected = fold(1.0 * function(1.0 * a[:, :, None], 1.0 * b), 1)
+    assert_array_equal(sm.matmul(a, b, own(add, text, zero, 1, name)), expected)
+
+
 def test_sums_over_a_multiplication_of_ones_own():
     rng = np.random.default_rng(2)
     a, b = (rng.integers(-9, 10, s) for s in ((30, 50), (50, 40)))
