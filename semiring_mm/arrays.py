@@ -20,7 +20,7 @@ import numpy as np
 from .cpu import engine as cpu
 from .engine import Engine
 
-__all__ = ["Call", "check_memory", "gpu_engine", "gpu_has", "where"]
+__all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "where"]
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # what takes no looking at
@@ -82,12 +82,10 @@ class Call:
         self._index = _one_place(places)
         if self._library == "api":
             _one_device({**self._given, "out": self._out})
-        wanted = _wanted(device)
+        index = device_index(device)
         if self._index is None:
-            self.moved = wanted not in (None, "cpu")
-            if self.moved:
-                self._index = wanted if isinstance(wanted, int) else -1
-        elif wanted not in (None, "cuda", self._index):
+            self.moved, self._index = index is not None, index
+        elif device is not None and index not in (-1, self._index):
             raise ValueError(
                 f"device={device!r}, but {next(iter(places))} lives on CUDA device {self._index}: "
                 f"leave device out, or copy the array first"
@@ -252,13 +250,20 @@ def _one_device(operands: dict[str, Any]) -> None:
             )
 
 
-def _wanted(device: str | None) -> str | int | None:
-    if device is None or device in ("cpu", "cuda"):
-        return device
-    match = re.fullmatch(r"cuda:(\d+)", str(device))
+def device_index(device: str | None) -> int | None:
+    """The CUDA device that a word names: None for None and "cpu", -1 for "cuda", the current one.
+
+    Raises
+    ------
+    ValueError
+        For any other word than "cpu", "cuda" and "cuda:N".
+    """
+    if device is None or device == "cpu":
+        return None
+    match = re.fullmatch(r"cuda(?::(\d+))?", str(device))
     if match is None:
         raise ValueError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {device!r}")
-    return int(match[1])
+    return -1 if match[1] is None else int(match[1])
 
 
 def _library(x: Any, place: int | None) -> str:

@@ -24,6 +24,10 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 sd = pytest.importorskip("semiring_mm.dask")
 
+from semiring_mm.dask import tasks  # noqa: E402
+from semiring_mm.dask.checkpoint import State  # noqa: E402
+from semiring_mm.dask.cluster import Worker  # noqa: E402
+
 INF = np.inf
 
 
@@ -181,13 +185,13 @@ def test_the_graph_is_not_written_to(client):
 def test_a_task_does_not_write_to_its_operands():
     """The scheduler may give them to others, or do the task again."""
     steps = Steps(sm.semirings["min_plus"], np.dtype(float), None, False)
-    options = {"steps": steps, "where": sd._Where(None, 1)}
+    options = {"steps": steps, "worker": Worker(None, 1)}
     tiles = [(graph(20, seed, density=0.5), None) for seed in range(3)]
     kept = pickle.loads(pickle.dumps(tiles))
-    sd._close((0, 0, 0), tiles[0], 0, **options)
-    sd._row((0, 0, 1), *tiles[:2], **options)
-    sd._column((0, 1, 0), *tiles[:2], **options)
-    sd._update((0, 1, 1), *tiles, False, False, **options)
+    tasks.close((0, 0, 0), tiles[0], 0, **options)
+    tasks.row((0, 0, 1), *tiles[:2], **options)
+    tasks.column((0, 1, 0), *tiles[:2], **options)
+    tasks.update((0, 1, 1), *tiles, False, False, **options)
     np.testing.assert_array_equal([x for x, _ in tiles], [x for x, _ in kept])
 
 
@@ -347,12 +351,12 @@ def test_changed_bytes_of_a_checkpoint_are_refused(client, tmp_path):
     for at, bit in zip(range(len(good)), rng.integers(0, 8, len(good)), strict=True):
         file.write_bytes(good[:at] + bytes([good[at] ^ 1 << bit]) + good[at + 1 :])
         with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
-            sd._State.at(path).open(resume=True)
+            State.at(path).open(resume=True)
     fields = unseal(good.decode())
     for wrong in ({"step": 4}, {"step": -1}, {"tile": 0}, {"tile": 20.0}, {"folder": "../other"}):
         file.write_text(seal({**fields, **wrong}))
         with pytest.raises(ValueError, match=r"run.json is no state of .* begin again"):
-            sd._State.at(path).open(resume=True)
+            State.at(path).open(resume=True)
     file.write_bytes(good)
     tile = next(path.glob("step-*/1-2.npz"))
     data = tile.read_bytes()
@@ -424,14 +428,14 @@ def test_a_worker_without_a_gpu_says_so(client):
 
 
 def test_a_task_without_memory_names_its_tile():
-    where, words = sd._Where(None, 1), r"tile \(2, 3\) of step 1: .*smaller tiles"
-    with pytest.raises(MemoryError, match=words), where.engine(1, 2, 3):
+    worker, words = Worker(None, 1), r"tile \(2, 3\) of step 1: .*smaller tiles"
+    with pytest.raises(MemoryError, match=words), worker.engine(1, 2, 3):
         raise MemoryError("no room")
 
 
 def test_a_folder_that_a_worker_does_not_see(tmp_path):
     with pytest.raises(FileNotFoundError, match="all workers share"):
-        sd._save((0, 0), (np.ones(3), None), folder=tmp_path / "absent", where=sd._Where(None, 1))
+        tasks.save((0, 0), (np.ones(3), None), folder=tmp_path / "absent", worker=Worker(None, 1))
 
 
 def test_a_caller_is_held_to_its_part_of_the_threads():

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from semiring_mm.files import FORMATS, GraphFileError, read_graph
+from semiring_mm.files import GraphFileError, read_graph
+from semiring_mm.files.formats import FORMATS
 
 GR = b"c comment\np sp 4 4\na 1 2 5\na 2 3 0\na 1 2 2.5\na 4 1 -1e3\n"
 MTX = b"%%MatrixMarket matrix coordinate real general\n% comment\n3 3 2\n1 2 0.5\n3 3 0\n"

@@ -30,7 +30,8 @@ ROOMS = """
     files.graph files.file files.columns files.nodes files.* files.formats files
     graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
     graphs.apsp graphs.search
-    gradients torch jax csgraph dask
+    gradients torch jax csgraph
+    dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command

@@ -18,6 +18,7 @@ from reference import ALGEBRAS, EVERY, stored
 import semiring_mm as sm
 from semiring_mm import arrays
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.cpu.sparse import even_rows
 from semiring_mm.gpu import device, engine
 from semiring_mm.gpu import sparse as launches
 
@@ -348,7 +349,7 @@ def test_threads_and_scipy(form):
 def test_threads_share_entries_and_rows():
     counts = np.r_[np.zeros(1000, int), rng(1).integers(0, 40, 1000), 5000, np.zeros(1000, int)]
     indptr = np.r_[0, np.cumsum(counts)]
-    cuts = [0, *cpu.even_rows(indptr, 8), len(counts)]
+    cuts = [0, *even_rows(indptr, 8), len(counts)]
     work = np.diff(indptr[cuts]) + np.diff(cuts)
     assert len(cuts) == 9
     assert work.max() <= (len(counts) + indptr[-1]) / 8 + 5001

@@ -21,7 +21,7 @@ from .sources import Source
 from .steps import Improves, Steps
 from .weights import Weights, as_numbers, check_predecessors, improved, with_margins
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "restore"]
 
 Array = Any
 T = TypeVar("T")
@@ -133,4 +133,9 @@ class Problem:
 
     def restore(self, d: Array) -> Array:
         """Entries of the closure in the type of the result."""
-        return d != 0 if self.truth else self.weights.narrow(d)
+        return restore(d, self.weights, truth=self.truth)
+
+
+def restore(d: Array, weights: Weights, *, truth: bool) -> Array:
+    """Entries of a closure in the type of the graph, which may be that of truth values."""
+    return d != 0 if truth else weights.narrow(d)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import gpu_engine, gpu_has
+from ..arrays import device_index, gpu_engine, gpu_has
 from ..cpu import threads
 
 __all__ = [
@@ -226,8 +226,8 @@ def machine_for(asked: Request) -> Machine:
     """What of this machine matters for a request."""
     gpu = None
     if asked.may_use_gpu and gpu_has(0):
-        number, engine = (asked.device or "").partition(":")[2], gpu_engine()
-        with engine.on(int(number) if number else -1):
+        index, engine = device_index(asked.device), gpu_engine()
+        with engine.on(-1 if index is None else index):
             gpu = engine.free_memory() or 1 << 62
     scipy = 0 < asked.sparse < math.inf and _scipy()
     return Machine(gpu, threads.get_num_threads(), scipy)

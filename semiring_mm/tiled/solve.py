@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import check_memory
+from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -196,18 +196,15 @@ class TileOptions:
                     f"device={self.device!r} and devices={self.devices!r}: give one of them"
                 )
             return device_list(self.devices)
-        word = self.device or "cpu"
-        if word == "cpu":
+        index = device_index(self.device)
+        if index is None:
             return None
-        kind, _, number = word.partition(":")
-        if kind != "cuda" or not (number.isdecimal() or word == "cuda"):
-            raise ValueError(f"device is None, 'cpu', 'cuda' or 'cuda:N', got {word!r}")
-        if word == "cuda":
+        if index < 0:
             device_list("all", "device")
             import cupy
 
             return [int(cupy.cuda.runtime.getDevice())]
-        return device_list([int(number)], "device")
+        return device_list([index], "device")
 
     def limit(self) -> int | None:
         """Bytes."""

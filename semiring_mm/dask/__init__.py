@@ -1,0 +1,270 @@
+"""Shortest paths, closures and products on several machines, through Dask.
+
+>>> import numpy as np
+>>> from distributed import Client
+>>> from semiring_mm.dask import apsp
+>>> with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+...     apsp(client, np.array([[0, 3, 8], [np.inf, 0, 1], [2, np.inf, 0]])).compute()
+array([[0., 3., 4.],
+       [3., 0., 1.],
+       [2., 5., 0.]])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..closures.progress import Progress, reporter
+from ..closures.schedule import Grid
+from ..closures.solve import Problem
+from ..closures.weights import check_predecessors
+from ..semirings import Semiring, as_semiring, semirings
+
+try:
+    import dask.array as da
+    import distributed  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "semiring_mm.dask works with the packages dask and distributed, and one of them is not "
+        'here: pip install "semiring-mm[distributed]"'
+    ) from error
+
+from .checkpoint import State
+from .cluster import LEAST, Cluster, check_client, positive
+from .futures import run
+from .product import product
+from .source import DaskSource, Given
+
+__all__ = ["apsp", "closure", "matmul"]
+
+
+def apsp(
+    client: Any,
+    graph: Any,
+    *,
+    directed: bool | None = None,
+    return_predecessors: bool = False,
+    tile: int | None = None,
+    device: str | None = None,
+    checkpoint: Any = None,
+    resume: bool = False,
+    progress: Progress = None,
+) -> Any:
+    """All-pairs shortest paths on the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    graph : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.apsp` takes
+        What is not a Dask array travels to the workers through the scheduler, which keeps it: a
+        file or a list of edges is small, but a large dense matrix is better given as a Dask array.
+    directed : bool, optional
+        As for :func:`semiring_mm.apsp`: a symmetric matrix is found to be undirected, which halves
+        the work.
+    return_predecessors : bool, default False
+        Also return the predecessor matrix.
+    tile : int, optional
+        Side of the tiles. A run has (n / tile)³ tasks. Default: 16 tiles a side, more where there
+        are more than 16 threads of workers, but none smaller than 1024 rows (8192 for CUDA).
+    device : {None, "cpu", "cuda"}
+        "cuda": each worker computes on its first GPU; dask-cuda starts a worker for each. A tile
+        stays on its GPU; the result is brought to the host.
+    checkpoint : path or (path, int), optional
+        A folder that all workers and the client see. Every so many steps of n / tile the tiles are
+        written there (default: eight times in a run), and the work goes on from what is written.
+    resume : bool, default False
+        Go on from the last complete checkpoint in that folder.
+    progress : bool or callable, optional
+        As for :func:`semiring_mm.apsp`.
+
+    Returns
+    -------
+    distances : dask.array.Array, shape (n, n)
+        Its tiles are in the workers' memory, in the dtype that :func:`semiring_mm.apsp` gives.
+    predecessors : dask.array.Array of int32
+        Only with `return_predecessors`.
+
+    Raises
+    ------
+    NegativeCycleError
+        With the cycle in it.
+    MemoryError
+        Before any work, if the cluster has too little; and if a worker's GPU has no room for a
+        tile, which is named.
+    FileExistsError
+        If there is a checkpoint in the folder, and `resume` is not asked for.
+    FileNotFoundError
+        If there is none, and it is.
+    ValueError
+        If the checkpoint is that of another graph; and as :func:`semiring_mm.apsp`.
+
+    Notes
+    -----
+    n³ pairs, or n³/2 undirected, in n / tile steps (Park, Penner and Prasanna, 2004). The tiles of
+    row and column k + 1 go first, so that the next step's pivot is made, and travels, while the
+    rest of step k is computed. At most two steps are with the scheduler at a time.
+
+    If a worker dies, its tiles are computed again from those that are left and, where these are
+    not enough, from the last checkpoint; without one, from the beginning. The result is the same
+    to the last bit, and the run takes longer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distributed import Client
+    >>> from semiring_mm.dask import apsp
+    >>> W = np.array([[0, 3, 8], [np.inf, 0, 1], [2, np.inf, 0]])
+    >>> with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+    ...     D, P = apsp(client, W, return_predecessors=True, tile=2)
+    ...     P.compute()
+    array([[-9999,     0,     1],
+           [    2, -9999,     1],
+           [    2,     0, -9999]], dtype=int32)
+    """
+    return _solve(
+        client, semirings["min_plus"], graph, directed, return_predecessors, tile, device,
+        checkpoint, resume, progress,
+    )  # fmt: skip
+
+
+def closure(
+    client: Any,
+    a: Any,
+    semiring: str | Semiring = "max_min",
+    *,
+    directed: bool | None = None,
+    return_predecessors: bool = False,
+    tile: int | None = None,
+    device: str | None = None,
+    checkpoint: Any = None,
+    resume: bool = False,
+    progress: Progress = None,
+) -> Any:
+    """The closure ``A* = I ⊕ A ⊕ A² ⊕ …`` on the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    a : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.closure` takes
+    semiring : str or Semiring, default "max_min"
+        With an idempotent ⊕.
+    directed, return_predecessors, tile, device, checkpoint, resume, progress
+        As for :func:`apsp`.
+
+    Returns
+    -------
+    closure : dask.array.Array, shape (n, n)
+    predecessors : dask.array.Array of int32
+        Only with `return_predecessors` (⊕ must choose one of its operands: min, max, or).
+
+    Raises
+    ------
+    ValueError
+        As :func:`semiring_mm.closure`; and as :func:`apsp`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distributed import Client
+    >>> from semiring_mm.dask import closure
+    >>> A = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
+    >>> with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+    ...     closure(client, A, "lor_land").compute().astype(int)
+    array([[1, 1, 1],
+           [0, 1, 1],
+           [0, 0, 1]])
+    """
+    s = as_semiring(semiring)
+    if not s.idempotent:
+        raise ValueError(
+            f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
+            f"use matmul for a fixed number of steps"
+        )
+    return _solve(
+        client, s, a, directed, return_predecessors, tile, device, checkpoint, resume, progress
+    )
+
+
+def matmul(a: Any, b: Any, semiring: str | Semiring = "plus_times") -> Any:
+    """Matrix product over a semiring of Dask arrays; nothing is computed yet.
+
+    Parameters
+    ----------
+    a : dask.array.Array, shape (m, k) or (k,)
+    b : dask.array.Array, shape (k, n) or (k,)
+        Its rows are put into the chunks that the columns of `a` have.
+    semiring : str or Semiring, default "plus_times"
+        A name from :data:`semiring_mm.semirings` or your own.
+
+    Returns
+    -------
+    dask.array.Array, shape (m, n)
+        In chunks of the rows of `a` and the columns of `b`, and the dtype that
+        :func:`semiring_mm.matmul` gives. Without the axes that 1-D operands do not have.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        As :func:`semiring_mm.matmul`; the last one when it is computed.
+
+    Notes
+    -----
+    A task adds up the products of up to eight pairs of chunks in place, others join the sums eight
+    at a time. Sums of 16-bit floats stay in float32 until the last one is rounded. Whether an
+    integer result fits can be said of whole sums only, so integers are put into chunks with the
+    whole of k first. Chunks are multiplied where they lie: CuPy's on the GPU.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from semiring_mm.dask import matmul
+    >>> x = da.from_array(np.array([[0, 3, np.inf], [np.inf, 0, 1], [2, np.inf, 0]]), chunks=2)
+    >>> matmul(x, x, "min_plus").compute()
+    array([[0., 3., 4.],
+           [3., 0., 1.],
+           [2., 5., 0.]])
+    """
+    return product(as_semiring(semiring), a, b)
+
+
+def _solve(
+    client: Any, s: Semiring, graph: Any, directed: bool | None, predecessors: bool,
+    tile: int | None, device: str | None, checkpoint: Any, resume: bool, progress: Progress,
+) -> Any:  # fmt: skip
+    reporter(progress, 1.0)  # the argument's own errors come first
+    check_client(client)
+    if device not in LEAST:
+        raise ValueError(
+            f"device must be None, 'cpu' or 'cuda' (each worker's first), got {device!r}"
+        )
+    tile = None if tile is None else positive(tile, "tile")
+    state = None if checkpoint is None else State.at(checkpoint)
+    if resume and state is None:
+        raise ValueError("resume=True needs checkpoint=, the folder to go on from")
+    given = Given.of(s, graph, directed)
+    if predecessors:
+        check_predecessors(s, given.dtype)
+    if given.n == 0:
+        nothing = da.zeros((0, 0), dtype=given.dtype)
+        return (nothing, da.zeros((0, 0), dtype=np.int32)) if predecessors else nothing
+    cluster = Cluster.of(client, device)
+    found = state.open(resume) if state else {}
+    grid = Grid(given.n, tile or found.get("tile") or cluster.tile(given.n))
+    cluster.check(grid, given.dtype, predecessors)
+    source = DaskSource(
+        client, grid, s, given.dtype, given.blocks(grid), undirected=directed is False,
+        marked=state is not None,
+    )  # fmt: skip
+    problem = Problem.of(source, directed, predecessors, given.labels, progress).in_numbers()
+    margins = None if state is None else state.begin(problem, grid, found)
+
+    def attempt(problem: Problem) -> Any:
+        found = problem.source.margins
+        if state is not None and found is not None and found is not margins:
+            state.restart(found)
+        return run(problem, cluster, grid, state)
+
+    return problem.solve(attempt, margins)

@@ -1,0 +1,260 @@
+"""The matrix of a graph in tiles that the workers of a cluster compute."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.edges import edge_dtype, join_edges
+from ..closures.schedule import Grid
+from ..closures.sources import DenseSource, EdgeSource
+from ..closures.weights import Weights, edges_of, worsened
+from ..cpu import engine as cpu
+from ..expressions import evaluate
+from ..graphs.inputs import adjacency, edge_list
+from ..plan import Facts
+from ..semirings import Semiring
+
+__all__ = ["At", "DaskSource", "Given", "later"]
+
+Array = Any
+Delayed = Any
+At = tuple[int, int]  # row and column of a tile
+
+
+def later(function: Callable[..., Any], *args: Any) -> Delayed:
+    """A call that a worker makes when its result is wanted."""
+    return dask.delayed(function, pure=False)(*args)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A graph's matrix as it was given: a Dask array, or a source at the client."""
+
+    s: Semiring
+    n: int
+    dtype: np.dtype[Any]
+    array: Any = None
+    source: DenseSource | EdgeSource | None = None
+    undirected: bool = False  # each entry of the Dask array leads both ways
+    labels: Sequence[Any] | None = None
+
+    @classmethod
+    def of(cls, s: Semiring, graph: Any, directed: bool | None) -> Given:
+        """What :func:`semiring_mm.dask.apsp` takes."""
+        whole = isinstance(graph, da.Array) or type(graph) in (np.ndarray, np.memmap)
+        edges = None if whole else edge_list(graph, directed=directed)
+        if edges is not None:
+            source = EdgeSource(s, edges, edge_dtype(s, edges.weight))
+            return cls(s, source.n, source.dtype, source=source, labels=edges.nodes)
+        x = graph if whole else adjacency(graph, s)[0]
+        if any(math.isnan(size) for size in x.shape):
+            raise ValueError("the graph has chunks of unknown size: call compute_chunk_sizes()")
+        if x.ndim != 2 or x.shape[0] != x.shape[1]:
+            raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+        if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
+            raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
+        if isinstance(x, da.Array):
+            dtype = x.dtype.newbyteorder("=")
+            return cls(s, x.shape[0], dtype, array=x, undirected=directed is False)
+        dense = DenseSource(s, x, undirected=directed is False)
+        return cls(s, dense.n, dense.dtype, source=dense)
+
+    def blocks(self, grid: Grid) -> dict[At, Delayed]:
+        """Its tiles, each computed when it is wanted, by the worker that needs it."""
+        s, dtype = self.s, self.dtype
+        at = [(i, j) for i in range(grid.count) for j in range(grid.count)]
+        if self.array is not None:
+            parts = self.array.rechunk((grid.tile, grid.tile)).to_delayed()
+            return {
+                (i, j): later(
+                    _entries, s, dtype, parts[i, j], parts[j, i] if self.undirected else None
+                )
+                for i, j in at
+            }
+        if not isinstance(self.source, EdgeSource):
+            assert self.source is not None
+            read, part = self.source.read, grid.part
+            return {(i, j): later(_entries, s, dtype, read(part(i), part(j)), None) for i, j in at}
+        row, col, weight = self.source.edges()
+        tile = row // grid.tile * grid.count + col // grid.tile
+        order = np.argsort(tile, kind="stable")
+        cuts = np.searchsorted(tile[order], np.arange(grid.count**2 + 1))
+        blocks = {}
+        for i, j in at:
+            k = i * grid.count + j
+            some = order[cuts[k] : cuts[k + 1]]
+            own = (row[some] - i * grid.tile, col[some] - j * grid.tile)
+            shape = (grid.size(i), grid.size(j))
+            blocks[i, j] = later(_of_edges, s, dtype, shape, *own, weight[some])
+        return blocks
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What a pass over the tiles has found."""
+
+    facts: dict[At, Facts]
+    symmetric: bool
+    digest: str
+
+
+@dataclass(eq=False)
+class DaskSource:
+    """A source (:class:`~semiring_mm.closures.sources.Source`) in tiles on a cluster.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    grid : Grid
+    s, dtype, margins
+        As for other sources.
+    blocks : dict
+        The tiles by row and column, each computed when it is wanted.
+    undirected : bool
+        Whether the matrix is known to equal its transpose.
+    marked : bool
+        Whether a scan of the tiles makes a digest of them.
+    original : dict, optional
+        The tiles before they were worsened by margins.
+    """
+
+    client: Any
+    grid: Grid
+    s: Semiring
+    dtype: np.dtype[Any]
+    blocks: dict[At, Delayed]
+    undirected: bool = False
+    marked: bool = False
+    margins: NDArray[np.float64] | None = None
+    original: dict[At, Delayed] | None = None
+
+    def __post_init__(self) -> None:
+        self.n = self.grid.n
+
+    def compute(self, calls: Iterable[Delayed]) -> list[Any]:
+        """Futures of some calls."""
+        with warnings.catch_warnings():  # the docstring says what a matrix at the client means
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return list(self.client.compute(list(calls)))
+
+    def gather(self, calls: Iterable[Delayed]) -> list[Any]:
+        """The results of some calls."""
+        return list(self.client.gather(self.compute(calls)))
+
+    @functools.cached_property
+    def _scan(self) -> _Scan:
+        side = range(self.grid.count)
+        pairs = [(i, j) for i in side for j in side[i:]]
+        seen = self.gather(
+            later(_look, self.s, self.blocks[i, j], None if i == j else self.blocks[j, i],
+                  self.marked)
+            for i, j in pairs
+        )  # fmt: skip
+        facts = {}
+        for (i, j), (above, below, _, _) in zip(pairs, seen, strict=True):
+            facts[j, i], facts[i, j] = below, above
+        digest = hashlib.sha256("".join(x[3] for x in seen).encode()).hexdigest()
+        return _Scan(facts, all(x[2] for x in seen), digest)
+
+    @property
+    def facts(self) -> Facts:
+        """The range of the entries."""
+        return functools.reduce(Facts.join, self._scan.facts.values())
+
+    def read(self, rows: slice, columns: slice) -> Delayed:
+        """A tile, by its rows and columns."""
+        return self.blocks[rows.start // self.grid.tile, columns.start // self.grid.tile]
+
+    def refuse(self, weights: Weights) -> None:
+        """Raise ValueError at the first entry that is no weight."""
+        for at, facts in sorted(self._scan.facts.items()):
+            here = replace(weights, facts=facts)
+            if here.broken:
+                (block,) = self.gather([self.blocks[at]])
+                here.refuse(block, (at[0] * self.grid.tile, at[1] * self.grid.tile))
+
+    def symmetric(self) -> bool:
+        """Whether the matrix equals its transpose."""
+        return self.original is None and (self.undirected or self._scan.symmetric)
+
+    def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """Row, column and weight of every edge, not worsened."""
+        tile = self.grid.tile
+        blocks = self.blocks if self.original is None else self.original
+        found = self.gather(
+            later(_edges, self.s, x, i * tile, j * tile) for (i, j), x in blocks.items()
+        )
+        row, col, weight = (np.concatenate(x) for x in zip(*found, strict=True))
+        order = np.lexsort((col, row))
+        return row[order], col[order], weight[order]
+
+    def worsened(self, margins: NDArray[np.float64]) -> DaskSource:
+        """The same graph with weights worsened by the margins of its nodes."""
+        part = self.grid.part
+        blocks = {
+            (i, j): later(worsened, self.s, x, margins[part(i), np.newaxis], margins[part(j)])
+            for (i, j), x in self.blocks.items()
+        }
+        return replace(self, blocks=blocks, margins=margins, original=self.blocks)
+
+    def numbers(self, s: Semiring) -> DaskSource:
+        """A matrix of truth values as the numbers 0 and 1 of another semiring."""
+        blocks = {at: later(np.asarray, x, np.uint8) for at, x in self.blocks.items()}
+        return replace(self, s=s, dtype=np.dtype(np.uint8), blocks=blocks)
+
+    def fingerprint(self) -> str:
+        """A digest of the graph, if it is `marked`."""
+        return self._scan.digest
+
+
+# --- what the workers do ------------------------------------------------------------------------
+
+
+def _entries(s: Semiring, dtype: np.dtype[Any], block: Array, opposite: Array | None) -> Array:
+    """A block as a new array on the host; joined to the transpose of the one opposite."""
+    entries = np.array(_on_host(block), dtype)
+    if opposite is not None:
+        other = np.asarray(_on_host(opposite)).T.astype(dtype)
+        entries = np.asarray(evaluate(s.add_expr, entries, other)).astype(dtype)
+    return entries
+
+
+def _of_edges(
+    s: Semiring, dtype: np.dtype[Any], shape: At, row: NDArray[np.int64], col: NDArray[np.int64],
+    weight: Array,
+) -> Array:  # fmt: skip
+    block = np.full(shape, s.identities(dtype)[0], dtype)
+    join_edges(s, block, row, col, weight)
+    return block
+
+
+def _on_host(x: Array) -> Array:
+    return x.get() if hasattr(x, "get") else x
+
+
+def _look(
+    s: Semiring, above: Array, below: Array | None, mark: bool
+) -> tuple[Facts, Facts, bool, str]:
+    """Ranges of blocks (i, j) and (j, i), whether they mirror each other, and their digest."""
+    blocks = [above] if below is None else [above, below]
+    facts = [cpu.facts(s, x) for x in blocks]
+    digest = hashlib.sha256()
+    for x in blocks if mark else []:
+        digest.update(x.tobytes())
+    return facts[0], facts[-1], np.array_equal(above, blocks[-1].T), digest.hexdigest()
+
+
+def _edges(s: Semiring, block: Array, row: int, col: int) -> tuple[Array, Array, Array]:
+    rows, cols, weights = edges_of(s, block)
+    return rows + row, cols + col, weights
