@@ -53,7 +53,8 @@ def _rate(here: Any, tile: Tile, name: str) -> float:
     try:
         way.launches.clear()
         run = functools.partial(
-            product._run, here, way, a=a, b=b, c=c, arg=None, gather=None, bad=None, turned=None,
+            product._run, here, way, a=a, b=b, c=c, arg=None, gather=None, errors=None,
+            transposed=None,
         )  # fmt: skip
         run()
         times = []

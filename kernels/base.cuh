@@ -20,6 +20,7 @@ SR_FN float to_tf32(float x) {
 
 // --- functions of semiring expressions ---------------------------------------------------------
 
+// ∞ of a floating type.
 template <class T>
 SR_FN T infinity() {
   return T(bits_as<float>(0x7f800000u));
@@ -79,6 +80,7 @@ SR_CALL double log1p(double x) { return ::log1p(x); }
 SR_CALL double expm1(double x) { return ::expm1(x); }
 SR_FN double sqrt(double x) { return ::sqrt(x); }
 
+// log(exp(a) + exp(b)); NaN wins.
 template <class T>
 SR_FN T logaddexp(T a, T b) {
   T high = max(a, b), low = a > b ? b : a;
@@ -108,7 +110,7 @@ SR_CALL T floor_div(T x, T y) {
     if (y == T(0)) return x / y;
     T rest = T(fmod(x, y)), quotient = (x - rest) / y;
     if (rest != T(0) && (rest < T(0)) != (y < T(0))) quotient -= T(1);
-    T whole = T(floor(quotient));
+    T whole = T(floor(quotient));  // the quotient may lie just below an integer
     if (quotient - whole > T(0.5)) whole += T(1);
     return quotient == T(0) ? T(copysign(T(0), x / y)) : whole;
   } else {

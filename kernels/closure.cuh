@@ -21,7 +21,6 @@ struct ClosureParams {
 enum { NONE = -9999 };  // no predecessor, as SciPy has it
 
 // The block's matrix in global memory.
-
 template <class A>
 struct Matrix {
   using Storage = typename A::Storage;

@@ -74,6 +74,7 @@ struct Shift {
       high = max(high, value);  // keeps a NaN
       low = value > -inf && value < low ? value : low;
     }
+    // lanes join the ends of their row in shared memory
     Compute* highs = shared_memory<Compute>() + lane * ROWS + row;  // [LANES][ROWS], twice
     Compute* lows = highs + THREADS;
     *highs = high;
@@ -89,7 +90,7 @@ struct Shift {
     high = shared_memory<Compute>()[row];
     const Compute shift = high == -inf ? Compute(0) : high;
     if (place >= p.rows) return;
-    if (lane == 0) {
+    if (lane == 0) {  // one lane stores the row's ends
       Compute* ends = static_cast<Compute*>(p.ends) + batch * 2 * p.rows + i;
       ends[0] = shift;
       ends[p.rows] = *lows - shift;
@@ -100,6 +101,7 @@ struct Shift {
       e[k * p.e_k] = lifted(A::decode(x[k * p.x_k]) - shift);
   }
 
+  // UP exp(x); far below zero as a square, since exp(x) alone would be denormal.
   SR_FN static Compute lifted(Compute x) {
     using L = Limits<Compute>;
     const bool far = x < L::FAR;
@@ -144,12 +146,14 @@ struct Settle {
                   j * p.c_n;
         *c = combine(value, p.mode & READ_C ? *c : typename A::Storage{});
       } else {
-        *sum = Compute(-1);
+        *sum = Compute(-1);  // LogSum computes it
         p.marks[blockIdx.x] = 1;
       }
     }
   }
 
+  // Whether the sum of an entry is accurate, and then its logarithm. r, c: the shifts of its row of
+  // A and its column of B; r_low, c_low: their least finite entries, less the shifts.
   SR_FN static bool settled(Compute& value, Compute sum, Compute r, Compute r_low, Compute c,
                             Compute c_low) {
     const Compute inf = infinity<Compute>();
@@ -221,6 +225,7 @@ struct LogSum {
     const Compute* as = stage + Tile::row(0);
     const Compute* bs = stage + Loads::B + Tile::column(0);
     Fragment<Step, Tile, 1> x;
+    // first pass: the greatest term, so that no exponential of the second one overflows
 #pragma unroll 8
     for (int k = 0; k < steps; ++k) {
       Loads::load_fragment(x, as, bs, k);
@@ -229,6 +234,7 @@ struct LogSum {
 #pragma unroll
         for (int j = 0; j < TN; ++j) high[i][j] = max(high[i][j], A::mul(x.a[i][0], x.b[j][0]));
     }
+    // the sum so far, relative to the new greatest term
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -239,6 +245,7 @@ struct LogSum {
         sum[i][j] = some ? sum[i][j] * exp2_approx(base[i][j] - now) : Compute(0);
         base[i][j] = now;
       }
+    // second pass: the terms of this tile
 #pragma unroll 8
     for (int k = 0; k < steps; ++k) {
       Loads::load_fragment(x, as, bs, k);

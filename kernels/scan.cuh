@@ -46,12 +46,13 @@ SR_FN T greater(T a, T b) { return b > a ? b : a; }
 SR_FN float lesser(float a, float b) { return fminf(a, b); }
 SR_FN float greater(float a, float b) { return fmaxf(a, b); }
 
+// What a thread has seen: a range and odd entries.
 template <class T>
 struct Seen {
   T low, high;  // without NaN and "no edge"
   u32 odd;      // bit 0: NaN or "no edge"; bit 1: is_far
 
-  SR_FN void clear() {
+  SR_FN void clear() {  // the empty range
     if constexpr (Is<T>::floating) {
       low = infinity<T>();
       high = -low;
@@ -67,6 +68,7 @@ struct Seen {
     high = greater(high, other.high);
     odd |= other.odd;
   }
+  // The kinds that may lie within the range.
   SR_FN u32 kinds() const {
     u32 found = (odd & 1 ? IS_NAN : 0) | (odd & 2 ? IS_FAR : 0);
     if (low == -infinity<T>()) found |= IS_MINUS_INF;
@@ -91,6 +93,7 @@ struct Scan {
   static_assert(!FAR || KINDS, "far entries are a kind");
   static_assert((THREADS & (THREADS - 1)) == 0, "threads are joined by halves");
 
+  // Take an entry into account.
   SR_FN static void look(Seen<Value>& seen, Storage entry) {
     const Value x = scanned(entry);
     if constexpr (HAS_MISSING) {
@@ -153,6 +156,7 @@ struct Scan {
       }
     }
 
+    // join the threads' ranges by halves; one result for each block
     Seen<Value>* all = shared_memory<Seen<Value>>();  // [THREADS]
     all[thread] = seen;
     for (int half = THREADS / 2; half > 0; half /= 2) {

@@ -121,6 +121,9 @@ SR_FN bool is_column(const SparseParams& p, Index j) {
 // entry and a step for each end of a row. Tiles are pieces of this path of equal length, so that
 // blocks have equal work, however long the rows are. This is the number of rows that end within the
 // first `steps` steps; ends[i] is the number of entries up to the end of row i.
+//
+//     rows of 4, 0 and 2 entries:   x x x | x E E | x x E      E: end of a row; tiles of 3 steps
+//     rows_before each tile:        0       0       2      3
 template <class Int, class Index>
 SR_FN Int rows_before(const Index* ends, Int rows, Int entries, Int steps) {
   Int low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
@@ -209,6 +212,7 @@ struct CsrRows {
     const int lane = int(threadIdx.x) % LANES;
     const i64 step = i64(gridDim.x) * ROWS;
     i64 row = i64(blockIdx.x) * ROWS + int(threadIdx.x) / LANES;
+    // software pipeline: bounds are loaded two rows ahead, entries one row ahead
     Row now(p, row), next(p, row + step);
     Entries entries;
     entries.load(p, now.from + lane, now.to);
@@ -255,6 +259,7 @@ struct Csr {
 
   SR_FN static void run(const SparseParams& p) {
     if (ROWS && by_rows(p)) return;
+    // --- which steps of the path, rows and entries this tile has
     const i64 tile = blockIdx.x / u32(p.strips);
     const Index* ends = row_ends<Index>(p);
     const i64 begin = tile * TILE, all = p.m + ends[p.m];
@@ -283,6 +288,7 @@ struct Csr {
         return short_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
     }
 
+    // --- this group's steps of the path: fold entries, close rows
     const int steps = At::group() * ITEMS, most = rows + entries;
     const int from = steps < most ? steps : most;
     int row = rows_before(stops, rows, entries, from), e = from - row, first = -1;
@@ -290,7 +296,7 @@ struct Csr {
     At::clear(acc);
     At::clear(head);
     const auto close = [&] {
-      if (first < 0) {
+      if (first < 0) {  // it may have begun in another group: kept until that is joined
         first = row;
 #pragma unroll
         for (int v = 0; v < V; ++v) head[v] = acc[v];
@@ -315,7 +321,7 @@ struct Csr {
       take(p, acc, entry0, e, to - last);
     }
 
-    // what the groups before left open: a scan that begins anew where a row ended
+    // --- what the groups before left open: a scan that begins anew where a row ended
     if constexpr (STAGED) __syncthreads();  // between reading the mark of long rows and reusing it
     int buffer = 0, mark = first >= 0;  // mark: whether a row ends in the groups joined so far
     const auto keep = [&] {
@@ -336,6 +342,7 @@ struct Csr {
       buffer ^= 1;
       keep();
     }
+    // --- the last group has what the tile leaves open; a group's first row gets what came before
     const i64 column = At::column(p);
     if (At::group() == GROUPS - 1) put(p, p.tails, tile, column, acc);
     if (first < 0) return;
@@ -488,7 +495,7 @@ struct CsrReduce {
     const i64 row = p.cuts[tile];
     if (row == p.cuts[tile + 1]) return;  // no row ends here
     const i64 stored = ends[row + 1] - ends[row], first = (row + ends[row]) / TILE;
-    if (first == tile) return;
+    if (first == tile) return;  // it began in this tile, which stored it
     const int lane = int(threadIdx.x) % LANES, part = int(threadIdx.x) % 32 / LANES;
     const LinearCombination<A> combine(p);
     for (i64 begin = 0; begin < p.n; begin += LANES) {

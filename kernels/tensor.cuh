@@ -75,6 +75,7 @@ struct TensorProduct {
 
   SR_FN static void run(const TensorParams& t) {
     if (!is_selected(t.p)) return;
+    // --- barriers and stages in shared memory
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
@@ -88,6 +89,7 @@ struct TensorProduct {
       fence_barrier_init();
     }
     __syncthreads();  // between initialising the barriers and using them
+    // --- specialisation: the last warpgroup produces, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {
       warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
@@ -136,7 +138,7 @@ struct TensorProduct {
       const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
-      if constexpr (PARTS == 1) {
+      if constexpr (PARTS == 1) {  // tile t - 1 is released while tile t is multiplied
         for (int t = 0; t < tiles; ++t) {
           take(d, t > 0);
           warpgroup_wait<1>();  // tile t - 1 is done, tile t under way
@@ -147,6 +149,7 @@ struct TensorProduct {
         release();
         store(p, d, work);
       } else {
+        // d and e alternate: tensor cores multiply into one while the other is added to the sum
         Word sum[Tile::BN / 2], e[Tile::BN / 2];  // [BN / 8][2][2]
 #pragma unroll
         for (int i = 0; i < Tile::BN / 2; ++i) sum[i] = 0;

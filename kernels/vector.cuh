@@ -217,10 +217,10 @@ struct Vector {
     for (int r = 0; r < ROWS; ++r) shared[r * THREADS] = acc[r];
 #pragma unroll
     for (int half = LANES / 2; half > 0; half /= 2) {
-      // between storing 2 * half partial results and reading them: lanes of a row lie in one warp
-      // ...
+      // between stores of 2 * half partial results and reads; lanes of a row are in one warp, or
+      // more
       if constexpr (K_MAJOR && LANES <= 32) __syncwarp();
-      else __syncthreads();  // ... or in several
+      else __syncthreads();
       if (lane() < half) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {

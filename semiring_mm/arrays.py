@@ -1,9 +1,8 @@
-"""What came in, as arrays of one engine, and the results, as what came in.
+"""Convert operands to one engine's arrays, and results back to the library of the operands.
 
 NumPy, CuPy, PyTorch and JAX arrays, and all that offer DLPack or ``__cuda_array_interface__``, are
-used where they lie, without a copy; so are those of other libraries that follow the Python array
-API standard, on the host. No library is imported to find out whose an array is: whoever has one has
-imported it.
+used without a copy, as are host arrays of other libraries that follow the Python array API
+standard. No library is imported to recognise an array: the caller's array proves that it is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .engine import Engine
 __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "where"]
 
 Array = Any
-_PLAIN = {np.ndarray, type(None)}  # what takes no looking at
+_PLAIN = {np.ndarray, type(None)}  # types that need no conversion
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 
@@ -38,9 +37,9 @@ class Call:
     device : {None, "cpu", "cuda", "cuda:N"}
         None: where the operands live. "cuda" takes host arrays to the current CUDA device.
     out : array, optional
-        What the result is to be put into.
+        The caller's array for the result.
     **operands : array_like
-        What came in, by the name it has in messages; None stays None.
+        Operands by their names in messages; None stays None.
 
     Attributes
     ----------
@@ -127,7 +126,7 @@ class Call:
         return self._arrays[name]
 
     def give(self, result: Any) -> Any:
-        """A result, or a tuple of them, as the library and on the device that the operands had."""
+        """Convert a result, or a tuple of them, to the library and device of the operands."""
         if isinstance(result, tuple):
             return tuple(map(self.give, result))
         if self._out is not None and result is self.out:
@@ -339,7 +338,7 @@ def _on_device(xp: Any, x: Any, name: str) -> Array:
 
 
 def _writable(out: Any) -> Array:
-    """A host array to be filled, as one of NumPy."""
+    """The host array `out` as one of NumPy that shares its memory."""
     if isinstance(out, np.ndarray):
         return out
     if _library(out, None) == "torch":

@@ -1,4 +1,4 @@
-"""Products over a semiring: every check and message, then the engine.
+"""Products over a semiring: check the arguments, then call the engine.
 
 The verbs follow NumPy in shapes and behaviour and BLAS in the names of arguments.
 """
@@ -28,7 +28,7 @@ from .sparse import is_sparse, multiply_sparse, take_apart
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
-Array = Any  # of NumPy or of CuPy; results are of the operands' library
+Array = Any  # NumPy or CuPy; results have the operands' library
 _DTYPES = frozenset(
     "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
     .split()
@@ -660,7 +660,7 @@ def _stack(xp: Any, x: Array, axes: int) -> Array | None:
     """The leading axes as one, if that takes no copy."""
     if axes == 1:
         return x
-    moving = [i for i in range(axes) if x.shape[i] != 1]  # an axis of length 1 has no say
+    moving = [i for i in range(axes) if x.shape[i] != 1]  # an axis of length 1 imposes no stride
     for i, j in itertools.pairwise(moving):
         if x.strides[i] != x.strides[j] * x.shape[j]:
             return None

@@ -1,7 +1,7 @@
 """The little language in which a semiring's two operations are written.
 
 An expression in the names ``a`` and ``b`` is parsed with :mod:`ast` against a list of what is
-allowed, so nothing of the caller's is ever evaluated unchecked. The tree is then read in four ways:
+allowed, so no text of the caller's is ever evaluated unchecked. The tree is then read in four ways:
 by NumPy (:func:`evaluate`), as CUDA C++ (:func:`to_cuda`), as vector code by the CPU engine's
 compiler, and by two small analyses that decide whether an integer can overflow (:func:`interval`)
 and whether a NaN can appear (:func:`may_be_nan`). :func:`derivative` makes a tree of a tree.

@@ -55,7 +55,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the code generator needs to know of the algebra; equal plans share their code.
+    """The algebra as the code generators take it; equal plans share their code.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ _EXTREMA = frozenset({"min", "max"})
 
 
 def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
-    """What is raised where an integer result does not fit."""
+    """The error for an integer result that does not fit its dtype."""
     wider = "np.int64" if dtype.itemsize < 8 else "np.float64"
     return OverflowError(
         f"a result of {semiring.name} does not fit {dtype}: use a wider dtype, for example "
@@ -111,10 +111,10 @@ def overflow(semiring: Semiring, dtype: np.dtype[Any]) -> OverflowError:
     )
 
 
-#: What is said of a sparse matrix in compressed rows that is none.
+#: Message for an invalid CSR matrix.
 BROKEN = (
-    "a's indices hold what is no column of it, or its indptr does not ascend from 0 to the number "
-    "of its entries; a.check_format() looks through it"
+    "a's indices hold column indices out of range, or its indptr does not ascend from 0 to the "
+    "number of its entries; a.check_format() finds the place"
 )
 
 #: Bits of a kernel's mode: C is joined; the product, or C, is scaled.
@@ -136,7 +136,7 @@ def scalar_bits(plan: Plan, value: float | int | None) -> int:
 
 
 def absent(semiring: Semiring, dtype: np.dtype[Any], plan: Plan) -> float | int | None:
-    """What joins a sum of fewer than k terms, as :func:`scalar_bits` takes it, or None for nothing.
+    """The value that joins a sum of fewer than k terms, or None if none has to.
 
     That is the semiring's zero where ⊕ starts from another number: max_times has zero 0, but the
     largest of negative products is negative.

@@ -289,6 +289,41 @@ def test_an_error_of_the_compiler_shows_the_source():
         device.compile_source("int x = ;", 90)
 
 
+STEP = {
+    "start": "Word start() { return 0; }",
+    "left": "Word left(Left x) { return x; }",
+    "right": "Word right(const Right* x) { return *x; }",
+    "join": "Word join(Word x, Word) { return x; }",
+    "out": "Word out(Word x, int) { return x; }",
+    "one": "void one(Word& c, Word a, Word) { c = a; }",
+    "take": "void take(Word& c, const Word* a, const Word*) { c = *a; }",
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("missing", [None, *STEP])
+def test_a_step_policy_is_told_what_it_lacks(missing):
+    """kernels/steps.cuh lists the members of a policy."""
+    members = "\n".join(f"SR_FN static {text}" for name, text in STEP.items() if name != missing)
+    text = f"""#include "multiplier.cuh"
+struct Algebra {{ using Compute = float; }};
+struct Step {{
+  using Algebra = ::Algebra; using Word = float; using Left = float; using Right = float;
+  static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
+  static constexpr bool PLAIN = true, MIXED = false, SHORT = true;
+  {members}
+}};
+static_assert(sr::CheckWords<Step>::DONE && sr::CheckArithmetic<Step>::DONE);
+"""
+    if missing is None:
+        device.compile_source(text, 90)
+        return
+    with pytest.raises(
+        RuntimeError, match=rf'assertion failed with "a step policy has .*{missing}\('
+    ):
+        device.compile_source(text, 90)
+
+
 # --- pure functions -----------------------------------------------------------------------------
 
 EVERY_TILE = [(kind, tile) for kind in tiles.TILES for tile in tiles.TILES[kind]]

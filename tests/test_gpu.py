@@ -169,8 +169,8 @@ def test_fused_steps_at_full_size(name, dtype, least):
     assert general.step.name == "General"
     c = cupy.full((n, n), -1, dtype)
     product._run(
-        device.current(), general, a=a, b=b, c=c, arg=None, gather=None, bad=None,
-        turned=lambda: None,
+        device.current(), general, a=a, b=b, c=c, arg=None, gather=None, errors=None,
+        transposed=lambda: None,
     )  # fmt: skip
     assert bool((sm.matmul(a, b, name) == c).all())
 

@@ -1051,6 +1051,27 @@ def test_closures_of_small_matrices(name, dtype, with_marks):
     on_all_cores(run, (1, 5, 32, 63, 64) if dtype != np.dtype("f4") else (1, 31, 33, 64, 90, 130))
 
 
+@pytest.mark.parametrize("where", [engine, cpu], ids=["gpu", "cpu"])
+def test_nan_is_better_than_a_number_in_closures(where):
+    rng = np.random.default_rng(40)
+    for n in (20, where.BASE):
+        x = rng.integers(1, 9, (n, n)).astype("f4")
+        x[rng.random(x.shape) < 0.7] = inf
+        np.fill_diagonal(x, 0)
+        x[n // 2, 3] = x[1, n - 2] = nan
+        marks = np.broadcast_to(np.arange(n, dtype=np.int32)[:, None], x.shape).copy()
+        found, p = x.copy(), marks.copy()
+        where.closure_block(sm.semirings["min_plus"], found, None, p)
+        for k in range(n):
+            through = x[:, k, None] + x[k]
+            wins = (through < x) | (np.isnan(through) & ~np.isnan(x))
+            wins[k] = False
+            x, marks = np.where(wins, through, x), np.where(wins, marks[k], marks)
+        assert np.isnan(x).all()  # whose predecessors tell in which order it came
+        assert_array_equal(found, x)
+        assert_array_equal(p, marks)
+
+
 def test_a_matrix_too_large_for_one_launch():
     a = np.zeros((2, 300, 300), "f4")
     assert not engine.closure_batch(sm.semirings["min_plus"], a, None, a)

@@ -185,6 +185,15 @@ def test_what_is_not_reached_needs_no_second_way(where, kind, monkeypatch):
         assert (want == -inf).any()
 
 
+@both
+@pytest.mark.parametrize(("i", "j"), [(0, 0), (1, 33), (33, 1), (69, 65)])
+def test_one_sum_that_underflows_is_found_wherever_it_is(where, i, j):
+    a, b = data("normal", DTYPES[0])
+    a[i, 0], b[0, j] = 2000, -3000
+    want = exact(a, b)
+    check(multiply(where, a, b), want, allowed(a, b, want))
+
+
 @pytest.mark.parametrize("dense", [0, inf])
 def test_sums_that_underflow_go_one_by_one_or_by_rows(dense, monkeypatch):
     monkeypatch.setattr(on_cpu, "_DENSE", dense)

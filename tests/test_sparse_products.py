@@ -192,10 +192,13 @@ def test_kernels(there, name, dtype, n):
                     assert_array_equal(there.get(found), expected[:, 0])
 
 
-@pytest.mark.parametrize(("rows", "most"), [(9001, 13), (901, 60)])
-def test_rows_of_like_length(there, rows, most):
-    """So many that each block takes several, one after the other; some of them empty."""
+@pytest.mark.parametrize(
+    ("rows", "most", "longest"), [(9001, 13, 12), (901, 60, 59), (61, 200, 5000)]
+)
+def test_rows_of_like_length(there, rows, most, longest):
+    """So many that each block takes several, some of them empty; and beside a long one."""
     counts = rng(4).integers(0, most, rows)
+    counts[rows // 2] = longest
     ends = np.r_[0, np.cumsum(counts)]
     columns = rng(1).integers(0, 500, ends[-1])
     data = rng(2).integers(-9, 10, ends[-1]).astype("f4")
@@ -448,7 +451,7 @@ def test_broken_indices_are_not_followed(there, n, trans):
                 a.indptr[-1] = 2**30
         x = there.put(np.ones((50, n), "f4"))
         if type(there) is Cpu or trans:
-            with pytest.raises(ValueError, match=r"a's indices hold what is no column"):
+            with pytest.raises(ValueError, match="a's indices hold column indices out of range"):
                 sm.gemm(None, a, x, trans_a=trans)
             continue
         wrong = np.isnan(there.get(sm.matmul(a, x)))

@@ -217,19 +217,19 @@ class Algebra:
                 limit = (abs(plan.infinite) + 1) // 4 * 3 - 1
                 missing = x.cmp(">=", limit) if plan.infinite > 0 else x.cmp("<=", -limit)
         narrow = x.to(self.storage)
-        bad = None
+        overflow = None
         if plan.check:
             lowest, highest = self._finite_range()
-            bad = f.const(0, I1.vector(lanes))
+            overflow = f.const(0, I1.vector(lanes))
             if lowest > -(1 << (x.type.bits - 1)):
-                bad = bad | x.cmp("<", lowest)
+                overflow = overflow | x.cmp("<", lowest)
             if highest < (1 << (x.type.bits - 1)) - 1:
-                bad = bad | x.cmp(">", highest)
+                overflow = overflow | x.cmp(">", highest)
             if missing is not None:
-                bad = bad & (missing ^ 1)
+                overflow = overflow & (missing ^ 1)
         if missing is not None:
             narrow = f.select(missing, f.const(self._stored_missing(), out), narrow)
-        return narrow, bad
+        return narrow, overflow
 
     def _stored_missing(self) -> int:
         """The sentinel as a signed constant of the storage's bits."""

@@ -52,7 +52,7 @@ def closure_batch(
     out: Array,
     predecessors: NDArray[np.int32] | None = None,
 ) -> bool:
-    """Out ← (I ⊕ A)* for a stack of matrices at once, or False where an engine has no such way."""
+    """Out ← (I ⊕ A)* for a stack of matrices at once, or False: here there is no batched kernel."""
     return False
 
 
@@ -108,10 +108,10 @@ def closure_function(plan: Plan, target: Target, *, predecessors: bool) -> Funct
                 new = f.load(marks.at((k * width + j) * 4), index, 4)
                 f.store(f.select(wins, new, f.load(mark, index, 4)), mark, 4)
     with f.loop(0, n) as i, f.loop(0, n) as j:
-        value, bad = algebra.encode(f.load(local.at((i * width + j) * t.size), t, t.size))
+        value, overflow = algebra.encode(f.load(local.at((i * width + j) * t.size), t, t.size))
         f.store(value, a.data.at(i * a.stride(-2) + j * a.stride(-1)))
         if p:
             mark = f.load(marks.at((i * width + j) * 4), I32, 4)
             f.store(mark, p.data.at(i * p.stride(-2) + j * p.stride(-1)))
-        assert bad is None, "a closure's plan covers its whole range"
+        assert overflow is None, "a closure's plan covers its whole range"
     return f

@@ -23,7 +23,7 @@ KEPT = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """What the code generator needs to know of a processor.
+    """A processor as the code generator takes it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Target:
         return "+f16c" in self.features or "neon" in self.features
 
 
-#: What LLVM calls where the processor cannot convert; Python's process has no such functions.
+#: Conversions that LLVM calls where the processor has none; the process does not export them.
 #: Widening scales the shifted bits by 2**112, denormals included. Narrowing rounds to even: below
 #: 2**-14 by adding 0.5, whose last bit is float16's smallest step, else with integers.
 _HALF = """
@@ -177,7 +177,7 @@ class Library:
 
 
 def compile_functions(functions: Sequence[Function], target: Target) -> Library:
-    """Compile functions into a library of those that are not private."""
+    """Compile functions into a library that exports all but the private ones."""
     with _lock:
         return _compiled(functions, target)
 

@@ -295,8 +295,8 @@ def finish_function(plan: Plan, target: Target) -> Function:
             result, _ = algebra.encode(value.get())
             good = good | nothing
             f.store(f.select(good, result, old), place)
-            bad = (good ^ 1).bits_as(Type("u", n)) if n > 1 else good ^ 1
-            some_bad = bad.cmp("!=", 0) if n > 1 else bad
+            overflow = (good ^ 1).bits_as(Type("u", n)) if n > 1 else good ^ 1
+            some_bad = overflow.cmp("!=", 0) if n > 1 else overflow
             missed.set(f.select(some_bad, f.const(1, byte), missed.get()))
 
         _along(f, s.dim(-1), lanes, c.stride(-1).cmp("==", stored.size), some)

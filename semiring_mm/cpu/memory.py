@@ -19,12 +19,12 @@ Array = NDArray[Any]
 
 
 def to_host(x: Array) -> Array:
-    """The array itself: it is there."""
+    """The array itself, which is on the host."""
     return x
 
 
 def from_host(x: Array) -> Array:
-    """The array itself: it is here."""
+    """The array itself, which is on the host."""
     return x
 
 
@@ -69,8 +69,8 @@ def _read(path: str) -> bytes:
 def mirror(x: Array, tile: int = 64) -> None:
     """Copy what is above the diagonal of a square matrix below it.
 
-    Squares of `tile` on the diagonal are left as they are: whoever computes half of a symmetric
-    matrix computes these whole.
+    Squares of `tile` on the diagonal are left as they are: a product with ``triangle`` computes
+    them whole.
     """
     n = x.shape[0]
 

@@ -365,9 +365,9 @@ _SMALL = 96**3  # pairs below which the way to a BLAS costs more than it brings
 
 
 def blas_serves(semiring: Semiring, *operands: Array) -> bool:
-    """Whether a plain product is NumPy's business: where it is fastest and takes no copy.
+    """Whether NumPy's BLAS computes a plain product: where it is fastest and needs no copy.
 
-    Its threads are its own, so it is left alone where the number of threads was set.
+    A BLAS has threads of its own, so it is not used where the number of threads was set.
     """
     a, c = operands[0], operands[-1]
     if c.dtype.char not in "fd" or not _is_plus_times(semiring):

@@ -325,7 +325,7 @@ def _pack(
         out = dst.at(p * depth * (width * size))
         last = extent - p * width - 1  # rows beyond the edge repeat the last one
 
-        def turn(first: Value | int, rows: int, kept: int) -> None:
+        def transpose(first: Value | int, rows: int, kept: int) -> None:
             """Transpose `rows` rows from `first`, `run` steps of k at a time."""
             at = f.const(first, I64) if isinstance(first, int) else first
             starts = [base.at(f.low(at + r, last) * along) for r in range(rows)]
@@ -342,9 +342,9 @@ def _pack(
         square = min(_ROWS, run)  # no more rows than a vector of them has steps
         if width >= square:
             with f.loop(0, width // square * square, square) as w:
-                turn(w, square, square)
+                transpose(w, square, square)
         if rest := width % square:
-            turn(width - rest, min(1 << (rest - 1).bit_length(), run), rest)
+            transpose(width - rest, min(1 << (rest - 1).bit_length(), run), rest)
         with f.loop(runs, depth) as k, f.loop(0, width) as w:
             x = f.load(base.at(f.low(w, last) * along + k * down), s)
             f.store(decode(x), out.at((k * width + w) * size), size)
@@ -433,11 +433,11 @@ def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
                 x = algebra.scale(factor.splat(lanes), x)
             f.store(x, near, t.size)
             return
-        value, bad = algebra.encode(f.load(near, t.vector(lanes), t.size))
+        value, overflow = algebra.encode(f.load(near, t.vector(lanes), t.size))
         f.store(value, place)
-        if bad is not None:
+        if overflow is not None:
             one = Type("i", 8).vector(lanes)
-            seen = f.select(bad, f.const(1, one), f.const(0, one))
+            seen = f.select(overflow, f.const(1, one), f.const(0, one))
             any_ = (
                 seen
                 if lanes == 1

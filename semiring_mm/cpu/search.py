@@ -54,7 +54,7 @@ def _compiled() -> dict[str, Any]:
 
 @contextmanager
 def _rows(f: Function) -> Iterator[dict[str, Value]]:
-    """For each row the parameters: numbers, what is common to all, and the row's own parts."""
+    """For each row the parameters: numbers, arrays shared by all rows, and the row's own arrays."""
     at = {
         name: f.load(f.args[0].at(8 * i), PTR if i > 1 else I64, 8)
         for i, name in enumerate(_FIELDS)

@@ -107,7 +107,7 @@ def _sparse_product(
     depth: int, scaling: Scaling, make: Callable[[Plan, bool, bool, bool], Any],
     cut: Callable[[int], list[int]], *, trans: bool = False,
 ) -> None:  # fmt: skip
-    """What both formats have in common: the plan, B and C as the kernels want them, threads."""
+    """A product of either format: the plan, B and C laid out for the kernels, threads."""
     m, n = c.shape
     plan = vector_plan(semiring, data, b, c, depth, scaling)
     zero = absent(semiring, c.dtype, plan)
@@ -178,7 +178,7 @@ def _transpose_code(index_size: int, size: int) -> Any:
 
 
 class _Kernel:
-    """The arguments (A's arrays, B, params, C, workspace), and what the kernels do alike."""
+    """The arguments (A's arrays, B, params, C, workspace) and the code that all kernels share."""
 
     def __init__(
         self, name: str, arrays: int, plan: Plan, target: Target, scaled: bool,
@@ -199,7 +199,7 @@ class _Kernel:
         self.zero = f.load(self.field["zero"], self.t) if joined else None
 
     def flag(self, byte: int, condition: Value) -> None:
-        """Say that a result does not fit (0), or that A is broken (1)."""
+        """Set the flag of a result that does not fit (0), or of an invalid A (1)."""
         f = self.f
         if condition.type.lanes > 1:
             condition = condition.bits_as(Type("i", condition.type.lanes)).cmp("!=", 0)
@@ -233,13 +233,13 @@ class _Kernel:
                 beta = f.load(self.field["beta"], self.t).splat(lanes)
                 old.set(algebra.scale(beta, old.get()))
             result.set(algebra.add(result.get(), old.get()))
-        out, bad = algebra.encode(result.get())
+        out, overflow = algebra.encode(result.get())
         if mask is None:
             f.store(out, place)
         else:
             f.store_masked(out, place, mask)
-        if bad is not None:
-            self.flag(0, bad if mask is None else bad & mask)
+        if overflow is not None:
+            self.flag(0, overflow if mask is None else overflow & mask)
 
     def each_strip(self, row: Callable[[Value, int, Value | None], None]) -> None:
         """Call `row` with the first column, vectors and mask of every strip of columns.

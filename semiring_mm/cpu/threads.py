@@ -46,7 +46,7 @@ def _configured() -> int:
 
 @contextlib.contextmanager
 def limited(most: int) -> Iterator[None]:
-    """Let what this thread runs meanwhile use no more than `most` threads: others compute, too."""
+    """Cap the threads that calls of this thread use; other callers compute beside it."""
     before = getattr(_inside, "most", None)
     _inside.most = most
     try:

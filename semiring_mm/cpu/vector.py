@@ -164,11 +164,11 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
             with f.if_((p["mode"] & BETA).cmp("!=", 0)):
                 old.set(algebra.scale(f.load(field["beta"], t), old.get()))
             result.set(algebra.add(result.get(), old.get()))
-        stored, bad = algebra.encode(result.get())
+        stored, overflow = algebra.encode(result.get())
         f.store(stored, place)
-        if bad is not None:
+        if overflow is not None:
             byte = Type("i", 8)
-            f.store(f.load(flags, byte) | bad.to(Type("u", 8)).to(byte), flags)
+            f.store(f.load(flags, byte) | overflow.to(Type("u", 8)).to(byte), flags)
 
     def fold(state: Var, left: Value, right: Value) -> None:
         state.set(algebra.add(state.get(), algebra.mul(left, right)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .file import File, NumberedEdges, Reading, integer, quote, real
+from .file import File, NumberedEdges, Reading, plain, quote
 
 __all__ = ["read"]
 
@@ -16,9 +16,9 @@ def read(file: File, weight: str | None) -> Reading:
         if kind == "a" and edges is not None:
             try:
                 tag, u, v, w = line.split()
-                if tag != "a":
+                if tag != "a" or not plain(line):
                     raise ValueError
-                arc = integer(u), integer(v), real(w)
+                arc = int(u), int(v), float(w)
             except ValueError:
                 raise file.error(
                     number, f"expected 'a FROM TO WEIGHT', got {quote(line)}"

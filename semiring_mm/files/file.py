@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import math
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 from ..cpu.memory import free_memory
 from .graph import Graph, NumberLabels
 
-__all__ = ["File", "GraphFileError", "NumberedEdges", "Reading", "integer", "quote", "real"]
+__all__ = [
+    "File", "GraphFileError", "NumberedEdges", "Reading", "cut_short", "plain", "quote",
+    "real",
+]  # fmt: skip
 
 #: A result has n² entries, so that a larger number of nodes is a mistake in the file.
 MAX_NODES = 50_000_000
@@ -86,9 +90,9 @@ class File:
                 for number, line in enumerate(text, 1):
                     if "\0" in line:
                         raise self.error(number, "binary data, expected text")
-                    line = line.removesuffix("\n")
-                    blank = blank and not line.strip()
-                    yield number, line
+                    if blank:
+                        blank = not line.strip()
+                    yield number, line[:-1] if line[-1] == "\n" else line
             except UnicodeDecodeError as error:
                 before = error.object[: error.start].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
                 raise self.error(
@@ -157,16 +161,14 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def integer(word: str) -> int:
-    """A whole number in ASCII digits; Python's ``int`` also takes ``1_0`` and other alphabets."""
-    if "_" in word or not word.isascii():
-        raise ValueError(word)
-    return int(word)
+def plain(text: str) -> bool:
+    """Whether numbers in the text are as other languages write them, not ``1_0`` or ``١``."""
+    return "_" not in text and text.isascii()
 
 
 def real(word: str) -> float:
-    """A number in ASCII digits, ``nan`` or ``inf``."""
-    if "_" in word or not word.isascii():
+    """A number in plain digits, ``nan`` or ``inf``."""
+    if not plain(word):
         raise ValueError(word)
     return float(word)
 
@@ -195,11 +197,11 @@ class NumberedEdges:
             raise self.file.error(
                 line, f"more than the {self.m} {self.what} promised on line {self.promised}"
             )
-        for node in (start, end):
-            if not 1 <= node <= self.n:
-                raise self.file.error(line, f"node {node} is out of range: nodes are 1 to {self.n}")
+        if not (0 < start <= self.n and 0 < end <= self.n):
+            node = end if 0 < start <= self.n else start
+            raise self.file.error(line, f"node {node} is out of range: nodes are 1 to {self.n}")
         # Not even inf: it is also what a number too large for a float reads as.
-        if not -np.inf < weight < np.inf:
+        if not math.isfinite(weight):
             raise self.file.error(line, f"weight {weight}; expected a finite number")
         self._row.append(start - 1)
         self._col.append(end - 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .file import File, NumberedEdges, Reading, cut_short, integer, quote, real
+from .file import File, NumberedEdges, Reading, cut_short, plain, quote, real
 from .graph import Graph, NumberLabels
 
 __all__ = ["read"]
@@ -35,14 +35,14 @@ def read(file: File, weight: str | None) -> Reading:
     m = file.count(promised, words[2], "entries")
     edges = NumberedEdges(file, n, m, promised, "entries")
     expected = "ROW COLUMN" if field == "pattern" else "ROW COLUMN VALUE"
-    number = promised
+    number, width = promised, len(expected.split())
     for number, line in body:
         fields = line.split()
         try:
-            if len(fields) != len(expected.split()):
+            if len(fields) != width or not plain(line):
                 raise ValueError
-            value = 1.0 if field == "pattern" else real(fields[2])
-            entry = integer(fields[0]), integer(fields[1]), value
+            value = 1.0 if field == "pattern" else float(fields[2])
+            entry = int(fields[0]), int(fields[1]), value
         except ValueError:
             raise file.error(number, f"expected '{expected}', got {quote(line)}") from None
         edges.add(number, *entry)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .columns import column_unit, named_column
-from .file import File, NumberedEdges, Reading, integer, quote, real
+from .file import File, NumberedEdges, Reading, plain, quote
 
 __all__ = ["read"]
 
@@ -33,9 +33,9 @@ def read(file: File, weight: str | None) -> Reading:
                 raise file.error(number, f"expected '~' and the column names, got {quote(line)}")
             fields = line.rstrip("; \t").split()
             try:
-                if not line.endswith(";") or len(fields) != len(header):
+                if not line.endswith(";") or len(fields) != len(header) or not plain(line):
                     raise ValueError
-                link = integer(fields[0]), integer(fields[1]), real(fields[column])
+                link = int(fields[0]), int(fields[1]), float(fields[column])
             except ValueError:
                 raise file.error(
                     number,

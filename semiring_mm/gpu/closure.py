@@ -33,7 +33,7 @@ class Shape(NamedTuple):
         A block is side x side threads with entries x entries of the matrix each; or else `entries`
         is the number of columns that a lane has.
     threads, shared : int
-        Of a block; `shared` in bytes.
+        Threads of a block, and bytes of its shared memory.
     """
 
     side: int

@@ -134,5 +134,5 @@ def flags_of(semiring: Semiring, a: Array, b: Array, *, far: bool = False) -> Ar
 
 
 def _same(a: Array, b: Array) -> bool:
-    """Whether two views hold the same entries, in whatever order."""
+    """Whether two views hold the same entries, in any order."""
     return ascending(a) == ascending(b)

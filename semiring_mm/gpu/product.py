@@ -79,7 +79,7 @@ def _plans(
     if arg and plan.codec == "bits":
         plan = bytewise(plan)
     keys = None
-    ordered = replace(plan, keep_nan=False)  # a scan sees to NaN
+    ordered = replace(plan, keep_nan=False)  # the operand scan excludes NaN
     if alpha is None and beta is None and can_use_keys(ordered):
         keys = with_keys(ordered)
     found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
@@ -145,10 +145,10 @@ def product(
         kind = kind_of_tensors(best.plan, precision, here.arch, *sizes)
     if best.step.columns == 32 and kind is None:
         b = packed_bits(b)
-    bad = here.xp.zeros(1, np.uint32) if last.plan.check else None
-    turned = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
+    errors = here.xp.zeros(1, np.uint32) if last.plan.check else None
+    transposed = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
     run = functools.partial(
-        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, bad=bad, turned=turned,
+        _run, here, a=a, b=b, c=c, arg=arg, gather=gather, errors=errors, transposed=transposed,
         scaling=scaling, triangle=triangle,
     )  # fmt: skip
     run_best: Callable[..., None] = functools.partial(run, best)
@@ -171,7 +171,7 @@ def product(
         flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
         run_best(flags=flags, forbidden=forbidden, unless=0)
         run(*other, flags=flags, forbidden=forbidden, unless=1)
-    if bad is not None and int(bad[0]):
+    if errors is not None and int(errors[0]):
         raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
@@ -188,7 +188,7 @@ def _product_in_float32(
 
 
 _WORTH_A_SCAN = 512**3  # pairs
-_WORTH_A_TURN = 64  # rows of C that look through each column of B
+_WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
 
 def _kinds(x: Facts) -> int:
@@ -226,12 +226,12 @@ class _Launch:
     last: device.Kernel | None  # joins the parts, or finds the k of each entry
     last_blocks: int
     last_threads: int
-    turned: bool  # whether it reads a copy of B with k as its contiguous direction
+    transposed: bool  # whether it reads a copy of B with k as its contiguous direction
 
 
 def _run(
     here: device.Device, way: _Way, *, a: Array, b: Array, c: Array, arg: Array | None,
-    gather: Array | None, bad: Array | None, turned: Callable[[], Array],
+    gather: Array | None, errors: Array | None, transposed: Callable[[], Array],
     scaling: Scaling = PLAIN, triangle: bool = False, flags: Array | None = None,
     forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
@@ -249,15 +249,15 @@ def _run(
     parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
     marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
     rest = (
-        *map(address, (parts, marks, arg, gather, flags, bad)), *launch.strides,
+        *map(address, (parts, marks, arg, gather, flags, errors)), *launch.strides,
         scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta),
     )  # fmt: skip
     ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
     params = pack((*addresses, *rest), ints)
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
-    if launch.turned:
-        batch, n, k = strides(turned())
-        addresses[1], at = address(turned()), _B_STRIDES - len(addresses)
+    if launch.transposed:
+        batch, n, k = strides(transposed())
+        addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
         params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
     if launch.last is not None:
         launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
@@ -291,14 +291,14 @@ def _prepare(
             f"a product of {batch} matrices of shape {(m, n)} takes {blocks} blocks, and one "
             f"launch at most 2147483647; multiply parts of the batch"
         )
-    last, last_blocks, last_threads, turned = None, 0, tile.threads, False
+    last, last_blocks, last_threads, transposed = None, 0, tile.threads, False
     if split:
         last = here.kernel(join_source(kernel))
         last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
-        turned = not kernel.b_k and m >= _WORTH_A_TURN
-        wide = k % 4 == 0 if turned else kernel.b_k and kernel.b_wide
+        transposed = not kernel.b_k and m >= _WORTH_A_TRANSPOSE
+        wide = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
         last = here.kernel(find_source(kernel, wide))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
     arg_at = (0, 0, 0) if arg is None else strides(arg)
@@ -309,5 +309,5 @@ def _prepare(
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size,
-        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, turned,
+        0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
     )  # fmt: skip

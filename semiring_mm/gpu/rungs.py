@@ -1,4 +1,4 @@
-"""Matrix and matrix-vector products as the textbooks build them, from the parts of the library.
+"""Matrix and matrix-vector products step by step as in the textbooks, from the library's kernels.
 
 A loop is a set of template arguments of ``kernels/rungs.cuh`` (or of the library's own
 ``kernels/vector.cuh``), no code of its own. The library itself launches none of these; the ladder

@@ -145,7 +145,7 @@ def dia_product(
 
 
 class _Run:
-    """What both formats have in common: the plan, B and C, and how threads lie along columns."""
+    """One launch of either format: the plan, B and C, and how threads lie along columns."""
 
     def __init__(
         self, semiring: Semiring, data: Array, b: Array, c: Array, depth: int, scaling: Scaling,
@@ -168,10 +168,10 @@ class _Run:
         self.flags = [
             "true" if x else "false" for x in (wide, scaling.alpha is not None, zero is not None)
         ]
-        look = look or self.plan.check  # at what the kernels have found
-        self.bad = self.here.xp.zeros(_FLAGS, np.uint32) if look else None
+        look = look or self.plan.check  # whether to read the kernels' error flags
+        self.errors = self.here.xp.zeros(_FLAGS, np.uint32) if look else None
         self.fields = {
-            "b": address(b), "c": address(c), "errors": address(self.bad), "m": c.shape[0],
+            "b": address(b), "c": address(c), "errors": address(self.errors), "m": c.shape[0],
             "k": b.shape[0], "n": n, "b_k": b_k, "c_m": c_m, "c_n": c_n,
             "alpha": scalar_bits(self.plan, scaling.alpha),
             "beta": scalar_bits(self.plan, scaling.beta),
@@ -195,10 +195,10 @@ class _Run:
         kernel.launch(blocks * self.strips, _THREADS, shared, params)
 
     def end(self) -> None:
-        """Errors; of floats the host asks for none, since that would wait for the device."""
-        if self.bad is None or self.c.dtype.kind not in "iub":
+        """Raise what the kernels found; not for floats, since that would wait for the device."""
+        if self.errors is None or self.c.dtype.kind not in "iub":
             return
-        does_not_fit, no_column, no_rows, _ = self.bad.tolist()
+        does_not_fit, no_column, no_rows, _ = self.errors.tolist()
         if no_column or no_rows:
             raise ValueError(BROKEN)
         if does_not_fit:

@@ -171,13 +171,13 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=64)
-def convert_source(storage: str, kind: Kind, turned: bool) -> str:
-    """The text of the kernel that lays out an operand; `turned`: bytes, four rows at once."""
+def convert_source(storage: str, kind: Kind, transposed: bool) -> str:
+    """The text of the kernel that lays out an operand; `transposed`: bytes, four rows at once."""
     name = f"Convert<{STORAGE[storage]}, sr::{kind.name}, {kind.parts}>"
     return f"""#include "tensor.cuh"
 extern "C" __global__ void __launch_bounds__({_CONVERT})
 kernel(const __grid_constant__ sr::ConvertParams p) {{
-  sr::{"TransposeBytes" if turned else name}::run(p);
+  sr::{"TransposeBytes" if transposed else name}::run(p);
 }}
 """
 
@@ -208,12 +208,12 @@ def _operand(here: device.Device, kind: Kind, x: Array) -> _Operand:
                 return _Operand(place, by_rows, batched, x)
     ld = math.ceil(k * size / 16) * 16 // size
     copy = here.xp.empty(batch * kind.parts * rows * ld * size, np.uint8)
-    turned = size == 1 and wide_along(x, -2)
-    side = _BYTES_SIDE if turned else _SIDE
-    shared = side * (side // 4 + 1) * 4 if turned else side * (side + 1) * x.itemsize
+    transposed = size == 1 and wide_along(x, -2)
+    side = _BYTES_SIDE if transposed else _SIDE
+    shared = side * (side // 4 + 1) * 4 if transposed else side * (side + 1) * x.itemsize
     tiles = (-(-k // side), -(-rows // side))
     params = pack((address(x), address(copy), at[1], at[2], at[0], ld, *tiles), (rows, k))
-    source = convert_source(x.dtype.name, kind, turned)
+    source = convert_source(x.dtype.name, kind, transposed)
     here.kernel(source).launch(math.prod(tiles) * batch, _CONVERT, shared, params)
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
     place = here.tensor_map(address(copy), kind.element, sizes, pitch)

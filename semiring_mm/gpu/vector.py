@@ -176,10 +176,10 @@ def gemv(
     parts = None
     if way.splits > 1:
         parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
-    bad = here.xp.zeros(1, np.uint32) if plan.check else None
+    errors = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
         "a": address(a), "b": address(x), "c": address(y), "partials": address(parts),
-        "errors": address(bad), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
+        "errors": address(errors), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, scaling.alpha),
         "beta": scalar_bits(plan, scaling.beta), "m": m, "n": 1, "k": k, "batch": 1,
         "tiles_m": blocks,
@@ -195,5 +195,5 @@ def gemv(
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
         join = here.kernel(join_vector_source(plan))
         join.launch(-(-m // 32), threads, threads * word_size(plan), params)
-    if bad is not None and int(bad[0]):
+    if errors is not None and int(errors[0]):
         raise overflow(semiring, y.dtype)

@@ -1,4 +1,4 @@
-"""What a kernel is told of an array: where it lies, its strides, what may be read at once."""
+"""Pointer, strides and vector width of an array for a kernel."""
 
 from __future__ import annotations
 
