@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -64,6 +65,11 @@ class Steps:
             symmetric and not predecessors, predecessors,
         )  # fmt: skip
 
+    @functools.cached_property
+    def identities(self) -> tuple[Any, Any]:
+        """zero and one in ``dtype``."""
+        return self.s.identities(self.dtype)
+
     def begin(self, xp: Any, d: Array, rows: slice, columns: slice) -> Array | None:
         """Join one to the diagonal of D[rows, columns], in place; gives its predecessors.
 
@@ -78,7 +84,7 @@ class Steps:
 
     def join_one(self, xp: Any, d: Array, rows: slice, columns: slice) -> tuple[Array, Array]:
         """Join one to the diagonal of D[rows, columns], in place; gives its places in `d`."""
-        one = self.s.identities(self.dtype)[1]
+        one = self.identities[1]
         index = xp.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
         same = rows.start == columns.start == 0
         own = (index, index) if same else (index - rows.start, index - columns.start)
@@ -94,7 +100,7 @@ class Steps:
 
     def first(self, xp: Any, d: Array, starts: Array) -> Array:
         """Predecessors on single edges: the node of the row, where there is an edge."""
-        zero = self.s.identities(self.dtype)[0]
+        zero = self.identities[0]
         p = xp.empty(d.shape, np.int32)
         for i in range(0, len(p), _ROWS):
             part = slice(i, i + _ROWS)
@@ -111,7 +117,7 @@ class Steps:
         Improves
             If a cycle improves itself. (Only then does the host wait for a device.)
         """
-        one = self.s.identities(self.dtype)[1]
+        one = self.identities[1]
 
         def improved(lo: int, diagonal: Array) -> NoReturn:
             raise Improves(first + lo, engine.to_host(diagonal))
