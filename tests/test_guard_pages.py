@@ -16,7 +16,7 @@ import pytest
 import reference
 from host_device import guarded
 from numpy.testing import assert_allclose
-from reference import BFLOAT16
+from reference import BFLOAT16, FLOATS
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine
@@ -25,8 +25,8 @@ HERE = Path(__file__).parent
 SHAPES = [(1, 1, 1), (7, 13, 5), (33, 31, 65), (3, 100, 129), (50, 3, 1)]
 #: What is packed, moved and converted in ways of its own.
 PAIRS = [
-    ("plus_times", "f4"), ("min_plus", "f8"), ("min_plus", "f2"), ("max_plus", BFLOAT16),
-    ("min_plus", "i1"), ("max_min", "i4"), ("lor_land", "?"),
+    ("plus_times", "f4"), ("min_plus", "f8"), ("min_plus", "f2"), ("min_plus", "i1"),
+    ("max_min", "i4"), ("lor_land", "?"), *(("max_plus", x) for x in FLOATS if x == BFLOAT16),
 ]  # fmt: skip
 
 

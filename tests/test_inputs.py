@@ -4,15 +4,16 @@ import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
 
-import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse
 from numpy.testing import assert_array_equal
+from optional import nx
 
 import semiring_mm as sm
-from semiring_mm import csgraph
 from semiring_mm.files import Graph
+
+scipy = pytest.importorskip("scipy")
+from semiring_mm import csgraph  # noqa: E402
 
 
 def network(weight):

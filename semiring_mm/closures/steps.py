@@ -80,7 +80,8 @@ class Steps:
         """Join one to the diagonal of D[rows, columns], in place; gives its places in `d`."""
         one = self.s.identities(self.dtype)[1]
         index = xp.arange(max(rows.start, columns.start), min(rows.stop, columns.stop))
-        own = (index - rows.start, index - columns.start)
+        same = rows.start == columns.start == 0
+        own = (index, index) if same else (index - rows.start, index - columns.start)
         if index.size:
             loops = xp.diagonal(d, rows.start - columns.start)
             best = {"min": xp.minimum, "max": xp.maximum}.get(self.s.add_kind)

@@ -57,8 +57,10 @@ def apsp(
         ``"floyd_warshall"``: Kleene's elimination in blocks, n³ steps. ``"squaring"``: repeated
         min-plus squaring, at most ⌈log₂ n⌉ products, fewer if nothing changes any more.
         ``"sparse"``: elimination of vertices and a sweep from each source, for graphs with small
-        separators such as road networks. ``"auto"`` takes the last if it is the faster for a graph
-        with few edges, squaring if `max_hops` asks for it, and else the first.
+        separators such as road networks. ``"auto"``: ``"squaring"`` with `max_hops`; for a graph
+        with few edges ``"sparse"`` where that is faster, or else SciPy's Dijkstra from each source
+        if SciPy is installed, no weight is negative and that is faster; else
+        ``"floyd_warshall"``.
     directed : bool, optional
         False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
         is found to be undirected, which halves the work.
@@ -339,16 +341,16 @@ def _from_edges(
 
 
 def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:
-    """Distances, and predecessors if there are any, as the library of the graph has arrays."""
+    """Distances, and predecessors if there are any, as arrays of the graph's library."""
     d, p = found
     if call.out is not None and rows is None and d is not call.out:
-        call.out[...] = d  # whose bytes were swapped to compute
+        call.out[...] = d  # of foreign byte order: it was computed in native order
         d = call.out
     return call.give(d) if p is None else call.give((d, p))
 
 
 def _on_host(graph: Any) -> Any:
-    """A dense graph of which blocks can be had as NumPy arrays."""
+    """A dense graph on the host from which NumPy arrays can be sliced."""
     if isinstance(graph, (list, tuple)):
         graph = np.asarray(graph)
     sliced = hasattr(graph, "shape") and hasattr(graph, "dtype") and hasattr(graph, "__getitem__")
