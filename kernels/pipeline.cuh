@@ -27,7 +27,8 @@ struct Stage {
   using Left = Loader<Step, true, Tile, A_K_MAJOR, A_VECTOR>;
   using Right = Loader<Step, false, Tile, B_K_MAJOR, B_VECTOR>;
   static constexpr int WORDS = Left::WORDS + Right::WORDS, B = Left::WORDS;  // in all; before B's
-  static_assert(!B_VECTOR || Left::WORDS % 4 == 0, "B's words are 16-byte aligned");
+  static_assert(Left::WORDS % 4 == 0 || (!B_VECTOR && Tile::VN == 1),
+                "where B is accessed in vectors, its words are 16-byte aligned");
 
   // Begin at the tile of C at `at`, and at step k of k. Params: pointers, strides and sizes of a
   // product; At: the tile's batch, row and column.

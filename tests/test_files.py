@@ -285,6 +285,13 @@ def test_graphs_without_nodes(tmp_path, name, text):
     assert (len(graph.nodes), len(graph.row), graph.directed) == (0, 0, True)
 
 
+@pytest.mark.parametrize("names", ["length,length_m", "length_m,length"])
+def test_a_column_without_a_unit_goes_first(tmp_path, names):
+    weights = "2,2000" if names.startswith("length,") else "2000,2"
+    path = write(tmp_path, "a.csv", f"from,to,{names}\nA,B,{weights}\n")
+    assert read_graph(path).weight.tolist() == [2.0]
+
+
 def test_weight_column_by_exact_name_where_two_are_alike(tmp_path):
     path = write(tmp_path, "a.csv", "from,to,weight,Weight\nA,B,2,3\n")
     assert read_graph(path, weight="Weight").weight.tolist() == [3.0]

@@ -179,8 +179,8 @@ def product_functions(plan: Plan, target: Target, *, arg: bool) -> list[Function
     if arg:
         packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
     moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
-    driver = _driver(plan, shape, micro, packs, moves, arg=arg)
-    return [micro, *packs, *moves, driver]
+    driver = _Driver(plan, shape, micro, packs, moves, arg=arg)
+    return [micro, *packs, *moves, driver.function()]
 
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
@@ -498,146 +498,177 @@ def _move_bits(
                         f.store(value.get(), near.at(w * 4), 4)
 
 
-def _driver(
-    plan: Plan, shape: Shape, micro: Function, packs: list[Function],
-    moves: list[Function], *, arg: bool,
-) -> Function:  # fmt: skip
-    f = Function("product", [PTR] * 7)
-    A, B, C, workspace, params, K, P = f.args
-    a, b, c = (ArrayView(f, x) for x in (A, B, C))
-    p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
-    field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
-    algebra = Algebra(f, plan)
-    t = algebra.compute
-    unit = 32 if plan.codec == "bits" else 1  # columns of C in one element of the compute type
-    mode = p["mode"]
-    depth = a.dim(-1)
-    i1 = f.select(p["i1"].cmp("<", 0), c.dim(-2), p["i1"])
-    j1 = f.select(p["j1"].cmp("<", 0), c.dim(-1), p["j1"])
-    ws = f.load(workspace.at(HEAD), PTR, 8)
-    m_block, k_slab, n_slab = (
-        p["m_block"],
-        p["k_slab"],
-        p["n_slab"],
-    )  # n_slab in compute elements, a multiple of nr
-    local = ws.at(64)
-    local_arg = local.at(shape.mc * shape.nc * t.size)
-    packed_a = local_arg
-    if arg:  # winning steps, then both operands once more for the search in these steps
-        lines_a = local_arg.at(shape.mc * shape.nc * 4)
-        lines_b = lines_a.at(k_slab * m_block * t.size)
-        packed_a = lines_b.at(k_slab * (shape.nr * t.size))
-    a_size = shape.a_size(t.size)
-    packed_b = packed_a.at(k_slab * m_block * a_size)
-    null = f.emit("inttoptr i64 0 to ptr", PTR)
-    beta = f.select((mode & BETA).cmp("!=", 0), field["beta"], null)
-    tile_bytes = shape.mr * shape.nr * t.size
-    if arg:
-        search = _Search(
-            f, plan, shape, packs[2], ArrayView(f, K), ArrayView(f, P), p, field,
-            local, local_arg, packed_a, packed_b, lines_a, lines_b,
-        )  # fmt: skip
+class _Driver:
+    """Generates the entry ``product``: the loops over packed blocks, each phase a method.
 
-    def data(view: ArrayView, name: str, batch: Value) -> Value:
-        return view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
+    The workspace holds flags (64 bytes), the local block of C, with `arg` its winning steps and
+    both operands once more (see :class:`_Search`), packed A, and packed B.
+    """
 
-    def scale_by_alpha(size: Value) -> None:
-        factor = f.load(field["alpha"], t)
-        with f.loop(0, size) as e:
-            place = packed_a.at(e * a_size)
-            x = algebra.scale(factor, f.load(place, t, t.size))
-            for copy in range(0, a_size, t.size):
+    def __init__(
+        self, plan: Plan, shape: Shape, micro: Function, packs: list[Function],
+        moves: list[Function], *, arg: bool,
+    ) -> None:  # fmt: skip
+        f = self.f = Function("product", [PTR] * 7)
+        A, B, C, workspace, params, K, P = f.args
+        self.a, self.b, self.c = (ArrayView(f, x) for x in (A, B, C))
+        p = self.p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
+        self.field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
+        self.plan, self.shape = plan, shape
+        self.micro, self.packs, self.moves = micro, packs, moves
+        self.algebra = Algebra(f, plan)
+        self.t = self.algebra.compute
+        self.unit = 32 if plan.codec == "bits" else 1  # columns of C in an element computed with
+        self.a_size = shape.a_size(self.t.size)
+        self.tile_bytes = shape.mr * shape.nr * self.t.size
+        self.depth = self.a.dim(-1)
+        self.i1 = f.select(p["i1"].cmp("<", 0), self.c.dim(-2), p["i1"])
+        self.j1 = f.select(p["j1"].cmp("<", 0), self.c.dim(-1), p["j1"])
+        ws = self.flags = f.load(workspace.at(HEAD), PTR, 8)
+        m_block, k_slab = p["m_block"], p["k_slab"]
+        self.local = ws.at(64)
+        self.marks = self.local.at(shape.mc * shape.nc * self.t.size)
+        self.packed_a = self.marks
+        if arg:
+            lines_a = self.marks.at(shape.mc * shape.nc * 4)
+            lines_b = lines_a.at(k_slab * m_block * self.t.size)
+            self.packed_a = lines_b.at(k_slab * (shape.nr * self.t.size))
+        self.packed_b = self.packed_a.at(k_slab * m_block * self.a_size)
+        self.null = f.emit("inttoptr i64 0 to ptr", PTR)
+        self.beta = f.select((p["mode"] & BETA).cmp("!=", 0), self.field["beta"], self.null)
+        self.search = None
+        if arg:
+            self.search = _Search(
+                f, plan, shape, packs[2], ArrayView(f, K), ArrayView(f, P), p, self.field,
+                self.local, self.marks, self.packed_a, self.packed_b, lines_a, lines_b,
+            )  # fmt: skip
+
+    def function(self) -> Function:
+        f, p, shape, unit = self.f, self.p, self.shape, self.unit
+        with f.loop(0, p["batch"]) as batch:
+            data_a, data_b, data_c = (
+                view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
+                for name, view in (("a", self.a), ("b", self.b), ("c", self.c))
+            )
+            with f.loop(0, self.depth, p["k_slab"]) as ks:
+                kk = f.low(self.depth - ks, p["k_slab"])
+                with f.loop(p["j0"], self.j1, p["n_slab"] * unit) as jb:
+                    nn = f.low(self.j1 - jb, p["n_slab"] * unit)  # columns of C
+                    panels_b, slab_b = self._pack_b(data_b, ks, kk, jb, nn)
+                    with f.loop(p["i0"], self.i1, p["m_block"]) as ib:
+                        mm = f.low(self.i1 - ib, p["m_block"])
+                        panels_a, slab_a = self._pack_a(data_a, ks, kk, ib, mm)
+                        with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
+                            block_b = f.low(panels_b - pb, shape.nc // shape.nr)
+                            column = jb + pb * (shape.nr * unit)
+                            corner = data_c.at(ib * self.c.stride(-2) + column * self.c.stride(-1))
+                            tiles = (block_b, panels_a, corner, jb + nn - column, mm)
+                            self._load_c(tiles, ks)
+                            self._multiply(kk, pb, tiles, slab_a, slab_b)
+                            self._each_tile(self.moves[1], tiles, self.null)
+                            if self.search:
+                                self.search.run(tiles, (ib, column, pb), ks, kk, slab_b, batch)
+        return f
+
+    def _pack_b(
+        self, data: Value, ks: Value, kk: Value, jb: Value, nn: Value
+    ) -> tuple[Value, Value]:
+        """Pack columns of B through a slab of K; the panels, and their bytes for one k."""
+        f, b, shape, unit = self.f, self.b, self.shape, self.unit
+        elements = f.ceil_div(nn, unit) if unit > 1 else nn
+        panels = f.ceil_div(elements, shape.nr)
+        slab = panels * (shape.nr * self.t.size)
+        with f.loop(0, kk, shape.kc) as kb:
+            f.invoke(self.packs[1], [
+                data.at((ks + kb) * b.stride(-2) + jb * b.stride(-1)), b.stride(-1), b.stride(-2),
+                nn, f.low(kk - kb, shape.kc), self.packed_b.at(kb * slab),
+            ])  # fmt: skip
+        return panels, slab
+
+    def _pack_a(
+        self, data: Value, ks: Value, kk: Value, ib: Value, mm: Value
+    ) -> tuple[Value, Value]:
+        """Pack rows of A through a slab of K, times α; the panels, and their bytes for one k."""
+        f, a, shape = self.f, self.a, self.shape
+        panels = f.ceil_div(mm, shape.mr)
+        slab = panels * (shape.mr * self.a_size)
+        with f.loop(0, kk, shape.kc) as kb:
+            f.invoke(self.packs[0], [
+                data.at((ks + kb) * a.stride(-1) + ib * a.stride(-2)), a.stride(-2), a.stride(-1),
+                mm, f.low(kk - kb, shape.kc), self.packed_a.at(kb * slab),
+            ])  # fmt: skip
+        if self.plan.codec != "bits":
+            with f.if_((self.p["mode"] & ALPHA).cmp("!=", 0)):
+                self._scale_a(panels * kk * shape.mr)
+        if self.search:
+            self.search.pack_a(kk, panels, slab)
+        return panels, slab
+
+    def _scale_a(self, count: Value) -> None:
+        f, t = self.f, self.t
+        factor = f.load(self.field["alpha"], t)
+        with f.loop(0, count) as e:
+            place = self.packed_a.at(e * self.a_size)
+            x = self.algebra.scale(factor, f.load(place, t, t.size))
+            for copy in range(0, self.a_size, t.size):
                 f.store(x, place.at(copy), t.size)
 
-    with f.loop(0, p["batch"]) as batch:
-        data_a, data_b, data_c = data(a, "a", batch), data(b, "b", batch), data(c, "c", batch)
-        with f.loop(0, depth, k_slab) as ks:
-            kk = f.low(depth - ks, k_slab)
-            with f.loop(p["j0"], j1, n_slab * unit) as jb:
-                nn = f.low(j1 - jb, n_slab * unit)  # columns of C
-                ne = f.ceil_div(nn, unit) if unit > 1 else nn  # the same in compute elements
-                panels_b = f.ceil_div(ne, shape.nr)
-                slab_b = panels_b * (shape.nr * t.size)  # bytes of B's panels for one k
-                with f.loop(0, kk, shape.kc) as kb:
-                    f.invoke(packs[1], [
-                        data_b.at((ks + kb) * b.stride(-2) + jb * b.stride(-1)), b.stride(-1),
-                        b.stride(-2), nn, f.low(kk - kb, shape.kc), packed_b.at(kb * slab_b),
-                    ])  # fmt: skip
-                with f.loop(p["i0"], i1, m_block) as ib:
-                    mm = f.low(i1 - ib, m_block)
-                    panels_a = f.ceil_div(mm, shape.mr)
-                    slab_a = panels_a * (shape.mr * a_size)
-                    with f.loop(0, kk, shape.kc) as kb:
-                        f.invoke(packs[0], [
-                            data_a.at((ks + kb) * a.stride(-1) + ib * a.stride(-2)), a.stride(-2),
-                            a.stride(-1), mm, f.low(kk - kb, shape.kc), packed_a.at(kb * slab_a),
-                        ])  # fmt: skip
-                    if plan.codec != "bits":
-                        with f.if_((mode & ALPHA).cmp("!=", 0)):
-                            scale_by_alpha(panels_a * kk * shape.mr)
-                    if arg:
-                        search.pack_a(kk, panels_a, slab_a)
-                    with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
-                        block_b = f.low(panels_b - pb, shape.nc // shape.nr)
-                        column = jb + pb * (shape.nr * unit)
-                        corner = data_c.at(ib * c.stride(-2) + column * c.stride(-1))
-                        inside = jb + nn - column
-                        tiles = (block_b, panels_a, corner, inside, mm)
-                        fresh = ((mode & READ_C).cmp("==", 0)) & ks.cmp("==", 0)
-                        with f.if_else(fresh) as otherwise:
-                            with f.loop(0, block_b * panels_a * (tile_bytes // 64)) as e:
-                                lanes = 64 // t.size
-                                f.store(algebra.start(lanes), local.at(e * 64), t.size)
-                            if arg:
-                                _fill(f, local_arg, block_b * panels_a * (shape.mr * shape.nr), 0)
-                            with otherwise():
-                                once = f.select(ks.cmp("==", 0), beta, null)
-                                _each_tile(f, shape, t, unit, moves[0], c, tiles, local, ws, once)
-                                if arg:
-                                    entries = block_b * panels_a * (shape.mr * shape.nr)
-                                    _fill(f, local_arg, entries, -1)
-                        with f.loop(0, kk, shape.kc) as kb:
-                            kc = f.low(kk - kb, shape.kc)
-                            # the panel that the inner loop keeps stays in the first-level cache
-                            outer, inner = (block_b, panels_a)
-                            if shape.hold_a:
-                                outer, inner = inner, outer
-                            with f.loop(0, outer) as x, f.loop(0, inner) as y:
-                                ir, jr = (x, y) if shape.hold_a else (y, x)
-                                n = jr * panels_a + ir
-                                f.invoke(micro, [
-                                    kc,
-                                    packed_a.at(kb * slab_a + ir * kc * (shape.mr * a_size)),
-                                    packed_b.at(kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)),
-                                    local.at(n * tile_bytes),
-                                    field["one"],
-                                    local_arg.at(n * (shape.mr * shape.nr * 4)),
-                                    kb // ARG_STEP,
-                                ])  # fmt: skip
-                        _each_tile(f, shape, t, unit, moves[1], c, tiles, local, ws, null)
-                        if arg:
-                            search.run(tiles, (ib, column, pb), ks, kk, slab_b, batch)
-    return f
+    def _load_c(self, tiles: tuple[Value, ...], ks: Value) -> None:
+        """Fill the local block: from the start of ⊕, or from β ⊗ C, or C after the first slab."""
+        f, t, shape = self.f, self.t, self.shape
+        block_b, panels_a, *_ = tiles
+        entries = shape.mr * shape.nr  # of a tile
+        fresh = ((self.p["mode"] & READ_C).cmp("==", 0)) & ks.cmp("==", 0)
+        with f.if_else(fresh) as otherwise:
+            with f.loop(0, block_b * panels_a * (self.tile_bytes // 64)) as e:
+                f.store(self.algebra.start(64 // t.size), self.local.at(e * 64), t.size)
+            if self.search:
+                _fill(f, self.marks, block_b * panels_a * entries, 0)
+            with otherwise():
+                once = f.select(ks.cmp("==", 0), self.beta, self.null)
+                self._each_tile(self.moves[0], tiles, once)
+                if self.search:
+                    _fill(f, self.marks, block_b * panels_a * entries, -1)
+
+    def _multiply(
+        self, kk: Value, pb: Value, tiles: tuple[Value, ...], slab_a: Value, slab_b: Value
+    ) -> None:
+        """The micro-kernel for each block of K and each tile of the local block."""
+        f, t, shape = self.f, self.t, self.shape
+        block_b, panels_a, *_ = tiles
+        with f.loop(0, kk, shape.kc) as kb:
+            kc = f.low(kk - kb, shape.kc)
+            # the panel that the inner loop keeps stays in the first-level cache
+            outer, inner = (panels_a, block_b) if shape.hold_a else (block_b, panels_a)
+            with f.loop(0, outer) as x, f.loop(0, inner) as y:
+                ir, jr = (x, y) if shape.hold_a else (y, x)
+                n = jr * panels_a + ir
+                f.invoke(self.micro, [
+                    kc,
+                    self.packed_a.at(kb * slab_a + ir * kc * (shape.mr * self.a_size)),
+                    self.packed_b.at(kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)),
+                    self.local.at(n * self.tile_bytes),
+                    self.field["one"],
+                    self.marks.at(n * (shape.mr * shape.nr * 4)),
+                    kb // ARG_STEP,
+                ])  # fmt: skip
+
+    def _each_tile(self, move: Function, tiles: tuple[Value, ...], beta: Value) -> None:
+        """Move all tiles of the local block from C, or to it."""
+        f, shape = self.f, self.shape
+        block_b, panels_a, corner, inside, mm = tiles
+        rs, cs = self.c.stride(-2), self.c.stride(-1)
+        with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
+            f.invoke(move, [
+                corner.at(ir * rs * shape.mr + jr * cs * (shape.nr * self.unit)), rs, cs,
+                mm - ir * shape.mr, inside - jr * (shape.nr * self.unit),
+                self.local.at((jr * panels_a + ir) * self.tile_bytes), self.flags, beta,
+            ])  # fmt: skip
 
 
 def _fill(f: Function, where: Value, count: Value, value: int) -> None:
     with f.loop(0, count) as e:
         f.store(f.const(value, I32), where.at(e * 4), 4)
-
-
-def _each_tile(
-    f: Function, shape: Shape, t: Type, unit: int, move: Function, c: ArrayView,
-    tiles: tuple[Value, ...], local: Value, flags: Value, beta: Value,
-) -> None:  # fmt: skip
-    """Move all tiles of the local block."""
-    block_b, panels_a, corner, inside, mm = tiles
-    rs, cs = c.stride(-2), c.stride(-1)
-    with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
-        f.invoke(move, [
-            corner.at(ir * rs * shape.mr + jr * cs * (shape.nr * unit)), rs, cs,
-            mm - ir * shape.mr, inside - jr * (shape.nr * unit),
-            local.at((jr * panels_a + ir) * (shape.mr * shape.nr * t.size)), flags, beta,
-        ])  # fmt: skip
 
 
 class _Search:

@@ -79,11 +79,16 @@ def column_unit(column: str) -> str:
 def find_column(
     file: File, number: int | None, header: list[str], names: Iterable[str]
 ) -> int | None:
-    """Position of the column that has the first of these names that any column has."""
+    """Position of the column that has the first of these names that any column has.
+
+    A column of just that name goes before one with a unit: ``length`` before ``length_m``.
+    """
+    whole = [column.strip().casefold() for column in header]
     columns = [_name_and_unit(column)[0] for column in header]
     for name in names:
-        if name in columns:
-            return _only(file, number, header, [k for k, x in enumerate(columns) if x == name])
+        for forms in (whole, columns):
+            if at := [k for k, form in enumerate(forms) if form == name]:
+                return _only(file, number, header, at)
     return None
 
 
