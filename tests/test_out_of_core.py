@@ -741,7 +741,7 @@ def test_products_on_a_device():
 
 
 def test_fingerprints_tell_graphs_apart():
-    """Any weight, any end of an edge; potentials are no part of the graph."""
+    """Any weight, any end of an edge; margins are no part of the graph."""
 
     def edges(row, weight, dtype="f8"):
         found = EdgeList(range(4), np.array(row), np.array([1, 2, 3]), np.array(weight), True)
@@ -763,7 +763,7 @@ def test_fingerprints_tell_graphs_apart():
     found = [x.fingerprint() for x in sources]
     assert len(set(found)) == len(found)
     assert dense(w.copy()).fingerprint() == found[0]
-    assert sources[0].reweighted(np.ones(30)).fingerprint() == found[0]
+    assert sources[0].worsened(np.ones(30)).fingerprint() == found[0]
     numbers = sources[5].numbers(semirings["max_min"])
     assert numbers.fingerprint() == found[5]
 

@@ -111,10 +111,16 @@ def streamed(
     return run
 
 
-def _results(problem: Problem) -> tuple[Array, Array | None]:
-    """Arrays on the host for distances and predecessors; MemoryError if there is no room."""
+def _check_room(problem: Problem) -> None:
+    """Raise MemoryError if the host cannot hold the results."""
     n, dtype, trees = problem.source.n, problem.dtype, problem.predecessors
     check_memory(n * n * (dtype.itemsize + 4 * trees), f"the {n} x {n} result in {dtype}")
+
+
+def _results(problem: Problem) -> tuple[Array, Array | None]:
+    """Arrays on the host for distances and predecessors; MemoryError if there is no room."""
+    _check_room(problem)
+    n, dtype, trees = problem.source.n, problem.dtype, problem.predecessors
     return np.empty((n, n), dtype), np.empty((n, n), np.int32) if trees else None
 
 
@@ -235,6 +241,8 @@ def close(
     devices, limit, paths = options.indices(), options.limit(), options.paths(predecessors)
     labels = graph.nodes if isinstance(graph, EdgeList) else None
     problem = Problem.of(source_of(s, graph, directed), directed, predecessors, labels, progress)
+    if paths is None:
+        _check_room(problem)  # before the weights are scanned
     stream = streamed(
         paths, devices=devices, memory_limit=limit, checkpoint=options.checkpoint,
         resume=options.resume,
