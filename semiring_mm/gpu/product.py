@@ -51,8 +51,21 @@ from .source import (
     steps,
     word_size,
 )
-from .tensor import kind_of as kind_of_tensors
-from .tensor import tensor_product
+from .tensor import (
+    REDUCING,
+    ROWS,
+    THREADS,
+    Kind,
+    Operand,
+    TensorKernel,
+    parts_source,
+    prepare_operand,
+    repays,
+    split_tiles,
+    tensor_source,
+    together,
+)
+from .tensor import kind_of as tensor_kind
 from .tiles import choose
 from .views import address, reading, scaled, strides, wide_along
 
@@ -67,7 +80,10 @@ def _plans(
     fc: Facts | None, depth: int, scaling: Scaling, arg: bool, arch: int,
     precision: str | None = None,
 ) -> tuple[_Way, ...]:  # fmt: skip
-    """The ways to compute a product, best first; the last one is right for all operands."""
+    """The ways to compute a product, best first; the last one is right for all operands.
+
+    The first one may be tensor cores, which not all sizes repay.
+    """
     alpha, beta = scaling.alpha, scaling.beta
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
     seen = [x for x in (fa, fb, fc) if x is not None]
@@ -83,7 +99,12 @@ def _plans(
     if alpha is None and beta is None and can_use_keys(ordered):
         keys = with_keys(ordered)
     found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
-    return tuple(_Way(*way) for way in found)
+    ways = [_Way(*way) for way in found]
+    kind = None if arg else tensor_kind(plan, precision, arch)
+    if kind is not None:
+        plan = bytewise(plan) if plan.codec == "bits" else plan
+        ways.insert(0, _Way(plan, Step("Tensor", kind.forbidden), kind))
+    return tuple(ways)
 
 
 def product(
@@ -138,12 +159,13 @@ def product(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, a.shape[-1] if whole else 1,
         scaling, arg is not None, here.arch, precision,
     )  # fmt: skip
-    best, last = ways[0], ways[-1]
-    kind = None
-    if arg is None and not triangle:
+    kind = ways[0].kind
+    if kind is not None:
         sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
-        kind = kind_of_tensors(best.plan, precision, here.arch, *sizes)
-    if best.step.columns == 32 and kind is None:
+        if triangle or not repays(kind, *sizes):
+            ways = ways[1:]
+    best, last = ways[0], ways[-1]
+    if best.step.columns == 32:
         b = packed_bits(b)
     errors = here.xp.zeros(1, np.uint32) if last.plan.check else None
     transposed = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
@@ -151,26 +173,18 @@ def product(
         _run, here, a=a, b=b, c=c, arg=arg, gather=gather, errors=errors, transposed=transposed,
         scaling=scaling, triangle=triangle,
     )  # fmt: skip
-    run_best: Callable[..., None] = functools.partial(run, best)
-    forbidden, other = best.step.forbidden, ways[1:2]
-    if kind is not None:
-        plan = bytewise(best.plan) if best.plan.codec == "bits" else best.plan
-        run_best = functools.partial(
-            tensor_product, here, plan, kind, a=a, b=b, c=c, mode=scaling.mode,
-            alpha=scalar_bits(plan, scaling.alpha), beta=scalar_bits(plan, scaling.beta),
-        )  # fmt: skip
-        forbidden, other = kind.forbidden, (last,)
+    forbidden = best.step.forbidden
     if not forbidden:
-        run_best()
+        run(best)
     elif known is not None and known[0] is not None:
-        seen = _kinds(known[0]) | _kinds(known[1])
+        seen = _kinds(known[0]) | _kinds(known[1]) | KINDS["far"]  # facts do not tell
         run(next(way for way in ways if not way.step.forbidden & seen))
     elif c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
         flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
-        run_best(flags=flags, forbidden=forbidden, unless=0)
-        run(*other, flags=flags, forbidden=forbidden, unless=1)
+        run(best, flags=flags, forbidden=forbidden, unless=0)
+        run(ways[1], flags=flags, forbidden=forbidden, unless=1)
     if errors is not None and int(errors[0]):
         raise overflow(semiring, c.dtype)
     if on_done is not None:
@@ -204,10 +218,14 @@ _B_STRIDES = PRODUCT.index("b_k")  # among the parameters
 
 @dataclass(eq=False)
 class _Way:
-    """A plan and an inner step, and the launches that were prepared for them."""
+    """A plan and an inner step, and the launches that were prepared for them.
+
+    `kind`: the element type of tensor cores, or None for other kernels.
+    """
 
     plan: Plan
     step: Step
+    kind: Kind | None = None
     launches: dict[Any, _Launch] = field(default_factory=dict)
 
 
@@ -223,10 +241,11 @@ class _Launch:
     sizes: tuple[int, ...]
     parts: int  # bytes of partial results
     marks: int  # bytes of the tiles that won
-    last: device.Kernel | None  # joins the parts, or finds the k of each entry
+    last: device.Kernel | None  # reduces partial results, or finds the k of each entry
     last_blocks: int
     last_threads: int
-    transposed: bool  # whether it reads a copy of B with k as its contiguous direction
+    transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
+    operands: tuple[Operand, ...] = ()  # that tensor cores read
 
 
 def _run(
@@ -245,7 +264,11 @@ def _run(
     if launch is None:
         if len(way.launches) >= 4096:
             way.launches.clear()
-        launch = way.launches[key] = _prepare(here, way, a, b, c, arg, gather, triangle)
+        if way.kind is not None:
+            launch = _prepare_tensors(here, way.plan, way.kind, a, b, c)
+        else:
+            launch = _prepare(here, way, a, b, c, arg, gather, triangle)
+        way.launches[key] = launch
     parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
     marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
     rest = (
@@ -254,7 +277,10 @@ def _run(
     )  # fmt: skip
     ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
     params = pack((*addresses, *rest), ints)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+    # tensor maps, and the copies that they describe
+    loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
+    maps = b"".join(x for x, _ in loaded)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
     if launch.transposed:
         batch, n, k = strides(transposed())
         addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
@@ -310,4 +336,30 @@ def _prepare(
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
+    )  # fmt: skip
+
+
+def _prepare_tensors(
+    here: device.Device, plan: Plan, kind: Kind, a: Array, b: Array, c: Array
+) -> _Launch:
+    """A launch on tensor cores: a block for each multiprocessor, which goes from tile to tile."""
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    batch = c.shape[0] if c.ndim == 3 else 1
+    c_at = strides(c)
+    left, right = (prepare_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
+    group = min(together(plan), 16 // c.itemsize)
+    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide_along(c, -1, group))
+    tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
+    tiles = tiles_m * tiles_n * batch
+    splits, k_split = split_tiles(tiles, k, kind.bk, here.sms)
+    split = tiles if splits > 1 else 0
+    return _Launch(
+        here.kernel(tensor_source(kernel), "a"), min(tiles * splits, here.sms), THREADS,
+        kernel.shared,
+        (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
+        (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
+        split * splits * ROWS * kind.bn * 4, 0,
+        here.kernel(parts_source(kernel)) if split else None,
+        split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
+        REDUCING, operands=(left, right),
     )  # fmt: skip

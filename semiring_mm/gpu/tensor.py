@@ -1,10 +1,10 @@
-"""Products over plus-times on Hopper's tensor cores: operands as they want them, and the launch."""
+"""Products over plus-times on Hopper's tensor cores: kernels, and operands in their layout."""
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .source import KINDS as ENTRIES
-from .source import STORAGE, algebra, flags, pack, pack_fields
+from .source import STORAGE, algebra, flags, pack
 from .views import address, strides, wide_along
 
 __all__ = [
-    "Kind", "TensorKernel", "convert_source", "kind_of", "parts_source", "tensor_product",
-    "tensor_source",
+    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "convert_source", "kind_of",
+    "parts_source", "prepare_operand", "repays", "split_tiles", "tensor_source", "together",
 ]  # fmt: skip
 
 Array = Any
@@ -26,16 +26,16 @@ Array = Any
 
 @dataclass(frozen=True)
 class Kind:
-    """What is multiplied (``kernels/base.cuh``).
+    """The element type of a tensor-core product (``kernels/base.cuh``).
 
     Parameters
     ----------
     name : str
-        Of the struct.
+        The struct's name.
     element : str
-        NumPy's name of the dtype in which operands are laid out.
+        NumPy's name of the dtype that operands are read in.
     parts : int
-        Matrices whose sum an operand is.
+        Matrices that an operand is split into; it is their sum.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Kind:
 
     @property
     def forbidden(self) -> int:
-        """Kinds of entries that it must not meet: what a sum of two parts cannot be."""
+        """Kinds of entries it cannot multiply: a sum of two parts cannot represent them."""
         far = ("nan", "-inf", "+inf", "far") if self.parts == 2 else ()
         return sum(ENTRIES[kind] for kind in far)
 
@@ -55,12 +55,12 @@ class Kind:
 
     @property
     def bk(self) -> int:
-        """Steps of k in a tile: a line of 128 bytes."""
+        """Steps of k in a tile: a row of 128 bytes."""
         return 128 // self.size
 
     @property
     def bn(self) -> int:
-        """Columns of a tile; sums of parts take two sets of registers."""
+        """Columns of a tile; products of parts need two sets of accumulators."""
         return 128 if self.parts == 2 else 256
 
 
@@ -71,30 +71,34 @@ _KINDS = {
     ("float32", "float32_emulated"): Kind("Tf32", "float32", 2),
 }
 _TRUTH = Kind("Bytes", "uint8")
-# Where the tensor cores gain (measured on an H200): pairs in all, and the longest k whose sums fit.
+# The least number of pairs (m n k) for which tensor cores are faster, measured on an H200; and the
+# longest k whose sums fit.
 _WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Bytes": 1200**3}
 _WORTH_PARTS, _LONGEST_TRUTH = 1300**3, 1 << 16
 
 
-def kind_of(
-    plan: Plan, precision: str | None, arch: int, m: int, n: int, k: int, batch: int
-) -> Kind | None:
-    """What tensor cores multiply for a product, or None where it does not gain by them."""
-    if arch != 90 or min(m, n) < 64:  # the instructions are Hopper's own
+def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
+    """The element type in which tensor cores can compute a plan, or None."""
+    if arch != 90:  # the instructions are Hopper's own
         return None
-    kind, join = None, (joins(plan.add), joins(plan.mul))
-    if plan.codec == "bits" and join == ("|", "&") and k <= _LONGEST_TRUTH:
-        kind = _TRUTH
-    elif plan.codec == "plain" and join == ("+", "*"):
-        kind = _KINDS.get((plan.storage, precision))
-    if kind is None or m * n * k * batch < (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name]):
-        return None
-    return kind
+    join = (joins(plan.add), joins(plan.mul))
+    if plan.codec == "bits" and join == ("|", "&"):
+        return _TRUTH
+    if plan.codec == "plain" and join == ("+", "*"):
+        return _KINDS.get((plan.storage, precision))
+    return None
+
+
+def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
+    """Whether tensor cores compute a product of these sizes, and faster than other kernels."""
+    if min(m, n) < 64 or (kind is _TRUTH and k > _LONGEST_TRUTH):
+        return False
+    return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
 
 
 @dataclass(frozen=True)
 class TensorKernel:
-    """All that a kernel is compiled for.
+    """What a kernel is compiled for.
 
     Parameters
     ----------
@@ -103,7 +107,7 @@ class TensorKernel:
     a_rows, b_rows : bool
         Whether k is the contiguous direction of the operand.
     c_wide : bool
-        Whether neighbouring columns can be written at once.
+        Whether neighbouring columns can be stored as one vector.
     """
 
     plan: Plan
@@ -114,21 +118,21 @@ class TensorKernel:
 
     @property
     def stages(self) -> int:
-        """Tiles of k on their way or computed with: as many as fit."""
+        """Tiles of k in the pipeline, loading or in use: as many as fit in shared memory."""
         return 3 if self.kind.parts == 2 else 4
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return 1024 + self.stages * (self.kind.parts * (_BM + self.kind.bn) * _LINE + 32)
+        return 1024 + self.stages * (self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32)
 
     @property
     def together(self) -> int:
-        """Columns that a thread has side by side."""
-        return _together(self.plan)
+        """Neighbouring columns of a thread."""
+        return together(self.plan)
 
     def types(self) -> str:
-        """The lines that sources begin with."""
+        """The first lines of a source: its types."""
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
 using Step = sr::Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}>;
@@ -136,12 +140,17 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 """
 
 
-_BM, _LINE, _THREADS, _COPYING = 128, 128, 256, 128  # sr::TensorTile's, sr::TensorProduct's
+#: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
+ROWS, THREADS, REDUCING = 128, 384, 256
+_LINE = 128  # bytes of a row of a tile in shared memory
 _CONVERT, _SIDE, _BYTES_SIDE = 256, 64, 128  # sr::Convert's threads and tiles, sr::TransposeBytes's
 
 
-def _together(plan: Plan) -> int:
-    """Words of 4 bytes are written by twos: the four lanes of a row fill what memory takes."""
+def together(plan: Plan) -> int:
+    """Neighbouring columns that a thread stores.
+
+    Two words of 4 bytes: the four lanes of a row fill a sector of memory.
+    """
     return 2 if plan.storage == "float32" else 8
 
 
@@ -152,7 +161,7 @@ def tensor_source(kernel: TensorKernel) -> str:
     return f"""{kernel.types()}
 using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {given}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({_THREADS + _COPYING}, 1)
+extern "C" __global__ void __launch_bounds__({THREADS}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -163,7 +172,7 @@ kernel(const __grid_constant__ sr::TensorParams p) {{
 def parts_source(kernel: TensorKernel) -> str:
     """The text of the kernel that reduces partial results, where k was split."""
     return f"""{kernel.types()}
-extern "C" __global__ void __launch_bounds__({_THREADS})
+extern "C" __global__ void __launch_bounds__({REDUCING})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   sr::ReduceSplits<Step, Shape, {flags(kernel.c_wide)}>::run(p);
 }}
@@ -183,86 +192,98 @@ kernel(const __grid_constant__ sr::ConvertParams p) {{
 
 
 @dataclass(frozen=True)
-class _Operand:
-    """A stack of [rows][k] as the copy engine sees it."""
+class _Copy:
+    """The launch that lays an operand out in rows of k, without its two addresses."""
 
-    map: bytes
-    rows: bool  # whether k is the contiguous direction
+    kernel: device.Kernel
+    blocks: int
+    shared: int
+    longs: tuple[int, ...]
+    ints: tuple[int, ...]
+    bytes: int  # of the copy
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A stack of [rows][k] for the copy engine: in place, or as a copy in another layout.
+
+    Parameters
+    ----------
+    element, sizes, pitch
+        Of its tensor map (:meth:`Device.tensor_map`).
+    rows : bool
+        Whether k is the contiguous direction.
+    batched : bool
+        Whether there is a matrix for each one of the batch, not one for all.
+    copy : _Copy, optional
+        The launch that copies it; None if it is read in place.
+    maps : dict
+        Tensor maps by address.
+    """
+
+    element: str
+    sizes: tuple[int, int, int]
+    pitch: tuple[int, int]
+    rows: bool
     batched: bool
-    memory: Array  # which must live until the launch
+    copy: _Copy | None = None
+    maps: dict[int, bytes] = field(default_factory=dict)
+
+    def load(self, here: device.Device, place: int) -> tuple[bytes, Array | None]:
+        """The tensor map of an operand at this address, and the copy it describes, if any.
+
+        The copy must live until the product is launched.
+        """
+        memory, copy = None, self.copy
+        if copy is not None:
+            memory = here.xp.empty(copy.bytes, np.uint8)
+            source, place = place, address(memory)
+            params = pack((source, place, *copy.longs), copy.ints)
+            copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
+        found = self.maps.get(place)
+        if found is None:
+            if len(self.maps) >= 256:
+                self.maps.clear()
+            found = here.tensor_map(place, self.element, self.sizes, self.pitch)
+            self.maps[place] = found
+        return found, memory
 
 
-def _operand(here: device.Device, kind: Kind, x: Array) -> _Operand:
-    """An operand where it lies, if the copy engine can take it; else a copy."""
+def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
+    """An operand in place if the copy engine can read it there; else as a copy."""
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
     if kind.size < 4 and address(x) % 16 == 0 and at[0] >= 0 and at[0] * size % 16 == 0:
         for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
-            if not by_rows and size == 1:  # only 16-bit floats may lie across k
+            if not by_rows and size == 1:  # only 16-bit floats may be contiguous across k
                 break
             if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
                 sizes = (k, rows, batch) if by_rows else (rows, k, batch)
                 pitch = (size * at[other], size * at[0] if batched else 16)
-                place = here.tensor_map(address(x), kind.element, sizes, pitch)
-                return _Operand(place, by_rows, batched, x)
+                return Operand(kind.element, sizes, pitch, by_rows, batched)
     ld = math.ceil(k * size / 16) * 16 // size
-    copy = here.xp.empty(batch * kind.parts * rows * ld * size, np.uint8)
     transposed = size == 1 and wide_along(x, -2)
     side = _BYTES_SIDE if transposed else _SIDE
     shared = side * (side // 4 + 1) * 4 if transposed else side * (side + 1) * x.itemsize
     tiles = (-(-k // side), -(-rows // side))
-    params = pack((address(x), address(copy), at[1], at[2], at[0], ld, *tiles), (rows, k))
-    source = convert_source(x.dtype.name, kind, transposed)
-    here.kernel(source).launch(math.prod(tiles) * batch, _CONVERT, shared, params)
-    sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
-    place = here.tensor_map(address(copy), kind.element, sizes, pitch)
-    return _Operand(place, True, batched, copy)
-
-
-def tensor_product(
-    here: device.Device, plan: Plan, kind: Kind, *, a: Array, b: Array, c: Array, mode: int,
-    alpha: int, beta: int, flags: Array | None = None, forbidden: int = 0, unless: int = 0,
-) -> None:  # fmt: skip
-    """Launch a product; `alpha` and `beta` are the bits of scalars, as in sr::ProductParams.
-
-    A block for each multiprocessor goes from tile to tile. Where there are fewer tiles than blocks,
-    k is split.
-    """
-    (m, n), k = c.shape[-2:], a.shape[-1]
-    batch = c.shape[0] if c.ndim == 3 else 1
-    c_at = strides(c)
-    left, right = (_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
-    group = min(_together(plan), 16 // c.itemsize)
-    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide_along(c, -1, group))
-    tiles_m, tiles_n = -(-m // _BM), -(-n // kind.bn)
-    tiles = tiles_m * tiles_n * batch
-    splits, depth = _split(tiles, k, kind.bk, here.sms)
-    parts = None
-    if splits > 1:
-        parts = here.xp.empty(tiles * splits * _BM * kind.bn * 4, np.uint8)
-    params = pack_fields({
-        "c": address(c), "partials": address(parts), "flags": address(flags),
-        "a_batch": int(left.batched), "b_batch": int(right.batched),
-        "c_m": c_at[1], "c_n": c_at[2], "c_batch": c_at[0], "alpha": alpha, "beta": beta,
-        "m": m, "n": n, "k": k, "batch": batch, "tiles_m": tiles_m, "tiles_n": tiles_n,
-        "whole": tiles if splits == 1 else 0, "splits": splits, "k_split": depth,
-        "mode": mode, "forbidden": forbidden, "unless": unless, "unit": 1,
-    })  # fmt: skip
-    here.kernel(tensor_source(kernel), "a").launch(
-        min(tiles * splits, here.sms), _THREADS + _COPYING, kernel.shared,
-        left.map + right.map + params,
+    copy = _Copy(
+        here.kernel(convert_source(x.dtype.name, kind, transposed)), math.prod(tiles) * batch,
+        shared, (at[1], at[2], at[0], ld, *tiles), (rows, k),
+        batch * kind.parts * rows * ld * size,
     )  # fmt: skip
-    if parts is not None:
-        runs = kind.bn // 2 // kernel.together  # sr::ReduceSplits's
-        here.kernel(parts_source(kernel)).launch(tiles * runs, _THREADS, 0, params)
+    sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
+    return Operand(kind.element, sizes, pitch, True, batched, copy)
 
 
-_LEAST_DEPTH = 8  # tiles of k that repay a part of a sum
+_LEAST_DEPTH = 8  # tiles of k that repay a partial result
 
 
-def _split(tiles: int, k: int, bk: int, sms: int) -> tuple[int, int]:
-    """Blocks that share each tile, and the steps of k of each."""
+def split_tiles(tiles: int, k: int, bk: int, sms: int) -> tuple[int, int]:
+    """Blocks that share each tile of C, and the steps of k of each.
+
+    k is split where there are fewer tiles than multiprocessors.
+    """
     steps = math.ceil(k / bk)
     splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH))
     depth = math.ceil(steps / splits) * bk
