@@ -778,6 +778,31 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     assert any("sr::ReduceSplits<" in x for x in HOST.launched)
 
 
+@pytest.mark.usefixtures("tensor_cores")
+def test_a_launch_on_tensor_cores_is_prepared_once(monkeypatch):
+    """Operands at other addresses need other tensor maps, and nothing else."""
+    prepared, maps = [], []
+    prepare, encode = products.prepare_operand, HOST.tensor_map
+
+    def counted(here, kind, x):
+        prepared.append(x.shape)
+        return prepare(here, kind, x)
+
+    def recorded(place, *rest):
+        maps.append(place)
+        return encode(place, *rest)
+
+    monkeypatch.setattr(products, "prepare_operand", counted)
+    monkeypatch.setattr(HOST, "tensor_map", recorded)
+    a, b = whole(np.random.default_rng(24), (2, 3, 72, 72), "f2", None)
+    c = np.empty((72, 72), "f2")
+    for i, j in ((0, 0), (1, 0), (1, 2), (0, 2)):
+        engine.product(sm.semirings["plus_times"], a[i], b[j], c)
+        assert_array_equal(c, a[i] @ b[j])
+    assert len(prepared) == 2
+    assert maps == [x.ctypes.data for x in (a[0], b[0], a[1], b[2])]
+
+
 @pytest.mark.parametrize("entry", [inf, nan, 1e-30, 2.0**127, -3e38])
 @pytest.mark.usefixtures("tensor_cores")
 def test_an_entry_that_has_no_two_parts(entry):
