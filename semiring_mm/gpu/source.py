@@ -6,6 +6,7 @@ Everything here is a pure function of values, and can be looked at and tested wi
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from dataclasses import dataclass
 
@@ -402,5 +403,5 @@ def pack(longs: tuple[int, ...], ints: tuple[int, ...]) -> bytes:
 
 def pack_fields(fields: dict[str, int]) -> bytes:
     """The parameters of a product by name; those that are not given are 0."""
-    values = tuple(fields.get(name, 0) for name in PRODUCT)
+    values = tuple(map(fields.get, PRODUCT, itertools.repeat(0)))
     return pack(values[: -len(_INTS)], values[-len(_INTS) :])

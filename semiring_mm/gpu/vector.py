@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ..engine import PLAIN, Scaling
 from ..expressions import joins_logarithms
 from ..plan import (
+    ALPHA,
     Facts,
     Plan,
     bytewise,
@@ -84,6 +84,7 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     return Shape(lanes, rows, -(-k // k_split) if splits > 1 else 1, k_split)
 
 
+@functools.lru_cache(maxsize=1024)
 def vector_source(
     plan: Plan, k_unit: bool, wide: bool, lanes: int, rows: int, scaled: str = ""
 ) -> str:
@@ -102,12 +103,12 @@ def vector_source(
     return _source(plan, vector, bounds)
 
 
+@functools.lru_cache(maxsize=1024)
 def join_vector_source(plan: Plan) -> str:
     """The text of the kernel that joins the parts of a product whose k was split."""
     return _source(plan, "sr::ReduceVector<Algebra>", "1024")
 
 
-@functools.lru_cache(maxsize=1024)
 def _source(plan: Plan, body: str, bounds: str) -> str:
     return f"""#include "vector.cuh"
 {algebra(plan)}
@@ -167,10 +168,12 @@ def gemv(
     size = a.itemsize
     a_m, a_k = (s // size for s in a.strides)
     k_unit = abs(a_k) < abs(a_m) or m == 1
+    a_at, x_at = address(a), address(x)
     step, other, extent = (a_k, a_m, m) if k_unit else (a_m, a_k, k)
-    wide = step == 1 and aligned(address(a), size, (other,) if extent > 1 else (), 16 // size)
-    if wide and k_unit and not (x.strides[0] == size and address(x) % 16 == 0):
+    wide = step == 1 and aligned(a_at, size, (other,) if extent > 1 else (), 16 // size)
+    if wide and k_unit and not (x.strides[0] == size and x_at % 16 == 0):
         x = x.copy()  # far smaller than A
+        x_at = address(x)
     way = shape(m, k, 16 // size if wide else 1, k_unit, here.sms)
     blocks = -(-m // (_THREADS // way.lanes * way.rows))
     parts = None
@@ -178,13 +181,13 @@ def gemv(
         parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
     errors = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
-        "a": address(a), "b": address(x), "c": address(y), "partials": address(parts),
+        "a": a_at, "b": x_at, "c": address(y), "partials": address(parts),
         "errors": address(errors), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
         "c_m": y.strides[0] // size, "alpha": scalar_bits(plan, scaling.alpha),
         "beta": scalar_bits(plan, scaling.beta), "m": m, "n": 1, "k": k, "batch": 1,
         "tiles_m": blocks,
         "splits": way.splits, "k_split": way.k_split,
-        "mode": replace(scaling, alpha=None).mode,
+        "mode": scaling.mode & ~ALPHA,
     }  # fmt: skip
     params = pack_fields(fields)
     scales = "" if scaling.alpha is None else "x" if scale_x else "a"
