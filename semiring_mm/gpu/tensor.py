@@ -181,7 +181,10 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 @functools.lru_cache(maxsize=64)
 def convert_source(storage: str, kind: Kind, transposed: bool) -> str:
-    """The text of the kernel that lays out an operand; `transposed`: bytes, four rows at once."""
+    """The text of the kernel that copies an operand into rows of k.
+
+    `transposed`: bytes that are contiguous across k, four rows at once.
+    """
     name = f"Convert<{STORAGE[storage]}, sr::{kind.name}, {kind.parts}>"
     return f"""#include "tensor.cuh"
 extern "C" __global__ void __launch_bounds__({_CONVERT})

@@ -1,4 +1,4 @@
-"""Which tile computes a product: a pure function of the problem and the chip."""
+"""The tile size and split of k for a product: a pure function of the problem and the chip."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares"
 
 @dataclass(frozen=True)
 class Tile:
-    """The template arguments of ``sr::Tile``, and what they imply.
+    """The template arguments of ``sr::Tile``, and sizes that follow from them.
 
     Parameters
     ----------
     bm, bn, bk : int
-        Words of C that a block computes, and the steps of k that it takes at a time.
+        Rows and columns (in words) of C that a block computes, and the steps of k in a stage.
     tm, tn : int
-        Accumulators of a thread.
+        Rows and columns (in words) of a thread's accumulators.
     lm : int
-        Lanes of a warp along m; 32 / lm lie along n.
+        Lanes of a warp along m; 32 / lm are along n.
     blocks : int
-        Blocks that share a multiprocessor (the registers are limited to make it so).
+        Blocks resident on a multiprocessor; registers are limited accordingly.
     matrix : bool
-        Whether lanes lie as matrix instructions have them (``sr::MatrixTile``).
+        Whether lanes are in the layout of matrix instructions (``sr::MatrixTile``).
     """
 
     bm: int
@@ -45,6 +45,7 @@ class Tile:
 
     @property
     def threads(self) -> int:
+        """Threads of a block."""
         return 32 * (self.bm // (self.tm * self.lm)) * (self.bn // (self.tn * (32 // self.lm)))
 
     def shared(self, word: int) -> int:
@@ -53,16 +54,16 @@ class Tile:
 
     @property
     def together(self) -> int:
-        """Columns that a thread has side by side: ``VN``."""
+        """Neighbouring columns of a thread: ``VN``."""
         return 8 if self.matrix else math.gcd(self.tn, 4)
 
     def struct(self) -> str:
-        """Its name in C++."""
+        """The type's name in C++."""
         name = "MatrixTile" if self.matrix else "Tile"
         return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}>"
 
 
-# For matrices that are small, or low, or narrow.
+# For small matrices, and for those of few rows or columns.
 _SMALL: dict[Tile, float] = {
     Tile(64, 128, 16, 8, 8, 8, 4): 0.765,
     Tile(64, 64, 32, 8, 4, 8, 4): 0.77,
@@ -74,11 +75,11 @@ _SMALL: dict[Tile, float] = {
     Tile(256, 32, 32, 8, 8, 8, 2): 0.69,
     Tile(256, 64, 16, 8, 16, 8, 2): 0.80,
 }
-#: Tiles by kind of product, with the share of the peak that each reaches when it fills the chip
-#: (measured on an H200): "fma" is one multiply-add a pair, "word" any 32-bit words, "coded" those
-#: that are converted when they are read, "slow" those of long functions; "pair" has two integers to
-#: a word, "halves" two 16-bit floats, "bits" 32 truth values; "wide" are 64-bit words; "arg" keeps
-#: the k that won; "matrix" are matrix instructions.
+#: Tiles by kind of product, with the share of peak speed that each reaches when it fills the chip
+#: (measured on an H200): "fma": one multiply-add a pair; "word": other operations on 32-bit words;
+#: "coded": words that are converted when they are read; "slow": functions of many instructions;
+#: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
+#: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -116,15 +117,15 @@ TILES["bits"] = TILES["word"]
 
 @dataclass(frozen=True)
 class Launch:
-    """A tile, and how the work is dealt out.
+    """A tile, and how tiles of C are divided among blocks.
 
     Parameters
     ----------
     tile : Tile
     whole : int
-        Tiles of C, the first ones, that have a block each.
+        The number of tiles of C, from the first on, that one block each computes.
     splits, k_split : int
-        Blocks that share each of the other tiles of C, and the steps of k that each takes.
+        Blocks that share each other tile of C, and the steps of k of each such block.
     """
 
     tile: Tile
@@ -134,7 +135,7 @@ class Launch:
 
 
 def split_k(tile: Tile, whole: int, k: int, splits: int) -> Launch:
-    """The launch in which tiles of C after the first `whole` are split into at most so many."""
+    """The launch in which at most `splits` blocks share each tile of C after the first `whole`."""
     k_split = math.ceil(k / (splits * tile.bk)) * tile.bk
     return Launch(tile, whole, math.ceil(k / k_split), k_split)
 
@@ -146,7 +147,7 @@ def _file_of(device: str) -> Path:
 
 @functools.cache
 def measured_shares(device: str) -> Mapping[tuple[str, Tile], float]:
-    """Shares by kind and tile that ``python -m bench tune`` measured on a device of this name."""
+    """Shares of peak, by kind and tile, measured on this device by ``python -m bench tune``."""
     try:
         kept = json.loads(_file_of(device).read_text())
         return {(str(kind), Tile(*row)): float(share) for kind, row, share in kept}
@@ -155,7 +156,7 @@ def measured_shares(device: str) -> Mapping[tuple[str, Tile], float]:
 
 
 def keep_shares(device: str, shares: Mapping[tuple[str, Tile], float]) -> Path:
-    """Keep measured shares; they take the place of the table's for devices of this name."""
+    """Save measured shares, which override the table on devices of this name."""
     path = _file_of(device)
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [[kind, astuple(tile), share] for (kind, tile), share in shares.items()]
@@ -166,12 +167,12 @@ def keep_shares(device: str, shares: Mapping[tuple[str, Tile], float]) -> Path:
     return path
 
 
-# Constants of the model, fitted to measured times of products from 256³ to 4096³ and of low and
-# narrow ones; in pairs that a multiprocessor computes meanwhile.
-_START = 21.0  # steps of k that a block takes to start and to end
+# Constants of the model, fitted to measured times of products from 256³ to 4096³ and of products
+# with few rows or columns. The unit of time is a pair computed by one multiprocessor.
+_START = 21.0  # start and end of a block, in steps of k
 _ALONE = 0.73  # speed of one block on a multiprocessor that has room for several
 _PART = 52.0  # storing a word of a partial result and reading it again
-_JOIN = 7e5  # launching the kernel that joins the parts
+_JOIN = 7e5  # launching the kernel that reduces partial results
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 20, 24, 32, 48, 64)
 
 
@@ -187,10 +188,10 @@ def choose(
     split: bool = True,
     device: str = "",
 ) -> Launch:
-    """The tile and the split of k that a simple model of the chip expects to be fastest.
+    """The tile and the split of k of least time by a simple model of the chip.
 
-    Blocks come in waves that fill the chip. Where the last tiles of C would not fill a wave, their
-    k is split, so that together they take less time than one.
+    Blocks run in waves that fill the chip. Where the last tiles of C would not fill a wave, their
+    k is split, so that they take less time than a full wave.
 
     Parameters
     ----------
@@ -203,9 +204,9 @@ def choose(
     sms : int
         Multiprocessors.
     split : bool
-        Whether tiles of C may be shared.
+        Whether several blocks may share a tile of C.
     device : str
-        Its name, for shares that were measured on it.
+        The device's name, for shares that were measured on it.
     """
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)
@@ -225,7 +226,7 @@ def choose(
 
 
 def _launches(tile: Tile, tiles: int, k: int, room: int, split: bool) -> Iterator[Launch]:
-    """Ways to deal out tiles of C, where there is room for so many blocks at once."""
+    """Possible launches for the tiles of C on a chip that runs `room` blocks at once."""
     yield Launch(tile, tiles)
     whole = tiles - tiles % room
     for splits in _SPLITS if split and whole < tiles else ():
@@ -235,7 +236,7 @@ def _launches(tile: Tile, tiles: int, k: int, room: int, split: bool) -> Iterato
 
 
 def _waves(tile: Tile, blocks: int, sms: int) -> float:
-    """How long so many blocks take together, in the time of a block that has a multiprocessor."""
+    """Time of `blocks` blocks, in units of one block alone on a multiprocessor at full speed."""
     waves, rest = divmod(blocks, sms * tile.blocks)
     busiest = math.ceil(rest / sms)
     return waves * tile.blocks + busiest / (_ALONE + (1 - _ALONE) * busiest / tile.blocks)
