@@ -106,9 +106,9 @@ def apsp(
     row and column k + 1 go first, so that the next step's pivot is made, and travels, while the
     rest of step k is computed. At most two steps are with the scheduler at a time.
 
-    If a worker dies, its tiles are computed again from those that are left and, where these are
-    not enough, from the last checkpoint; without one, from the beginning. The result is the same
-    to the last bit, and the run takes longer.
+    If a worker dies, its tiles are computed again from the tiles that are left and, where these
+    are not enough, from the last checkpoint; without one, from the beginning. The result is the
+    same to the last bit, and the run takes longer.
 
     Examples
     --------

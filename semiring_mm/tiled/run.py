@@ -75,7 +75,7 @@ class Run:
         return kinds
 
     def open(self, resume: bool, workers: int) -> None:
-        """Make the stores, or open those that are there and verify them."""
+        """Create the stores, or open existing ones and verify them."""
         n, tile = self.grid.n, self.grid.tile
         if self.state is None:
             for at in range(2):
