@@ -24,9 +24,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 import semiring_mm as sm
+from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource
-from semiring_mm.closures.steps import Steps
-from semiring_mm.closures.weights import Weights
 from semiring_mm.plan import Facts
 from semiring_mm.tiled.timeline import Timeline
 
@@ -92,9 +91,8 @@ class Hashed(DenseSource):
         return f"hashed {self.n}"
 
 
-def steps_of(source: Hashed) -> tuple[Weights, Steps]:
-    found = Weights(source.s, source.dtype, source.n, source.facts)
-    return found, Steps.of(found, symmetric=False, predecessors=False)
+def problem_of(source: Hashed) -> Problem:
+    return Problem(source, directed=True)
 
 
 def check(xp: Any, n: int, row: Callable[[int], Any]) -> int:
@@ -154,7 +152,7 @@ def blocks(devices: Sequence[int], n: int, tile: int, timeline: Timeline | None 
     from semiring_mm.tiled.blocks import Blocks
     from semiring_mm.tiled.devices import cuda_devices
 
-    _, steps = steps_of(Hashed(np, n))
+    steps = problem_of(Hashed(np, n)).steps
     return Blocks(cuda_devices(list(devices)), n, tile, steps, timeline=timeline)
 
 
@@ -183,7 +181,7 @@ class Whole:
         from semiring_mm.closures.kleene import Closure
         from semiring_mm.gpu import engine
 
-        _, steps = steps_of(Hashed(np, self.n))
+        steps = problem_of(Hashed(np, self.n)).steps
         with cupy.cuda.Device(self.device):
             closure = Closure(engine, steps.s, steps.known, np.float32(0), 0, check_nothing)
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -255,22 +253,20 @@ class Bench:
         """A matrix in memory of the first device, and the same streamed from the host's."""
         from semiring_mm.tiled.stored import solve_streamed
 
-        source = Hashed(self.xp, small := min(n, 16384))
-        found, steps = steps_of(source)
+        problem = problem_of(Hashed(self.xp, small := min(n, 16384)))
         devices = None if self.xp is np else self.devices[:1]
         self.run(small, 1)  # compiles
         solve_streamed(
-            source, steps, found, out=(np.empty((small, small), np.float32), None),
+            problem, out=(np.empty((small, small), np.float32), None),
             devices=devices, memory_limit=8 * GIB, tile=min(4096, small),
         )  # fmt: skip
         inside = self.run(n, 1)
-        source = Hashed(self.xp, n)
-        found, steps = steps_of(source)
+        problem = problem_of(Hashed(self.xp, n))
         out = np.empty((n, n), np.float32)
         kept = Timeline()
         start = time.perf_counter()
         solve_streamed(
-            source, steps, found, out=(out, None), devices=devices, memory_limit=8 * GIB,
+            problem, out=(out, None), devices=devices, memory_limit=8 * GIB,
             timeline=kept,
         )  # fmt: skip
         whole = time.perf_counter() - start

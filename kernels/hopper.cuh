@@ -49,7 +49,7 @@ SR_FN void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Hand registers from the producer warpgroup, which only copies, to those that multiply. All
+// Hand registers from the producer warpgroup, which only copies, to the multiplying ones. All
 // threads of a warpgroup call them; REGISTERS a thread is a multiple of 8.
 template <int REGISTERS>
 SR_FN void warpgroup_reg_dealloc() {

@@ -221,6 +221,20 @@ def test_distances_and_predecessors(run, tmp_path, monkeypatch, mapped, dtype):
     assert (tmp_path / "D.npy").stat().st_mode & 0o777 == 0o666 & ~umask()
 
 
+@pytest.mark.parametrize("kind", ["npy", "zarr"])
+def test_the_folder_is_flushed_after_the_result_is_renamed(tmp_path, monkeypatch, kind):
+    target, part, flushed = tmp_path / f"D.{kind}", tmp_path / f"part.{kind}", []
+    monkeypatch.setattr(compute, "sync_folder", lambda x: flushed.append((x, target.exists())))
+    if kind == "npy":
+        mapped = np.lib.format.open_memmap(part, mode="w+", dtype=float, shape=(2, 2))
+        compute.save(str(target), mapped, part)
+    else:
+        zarr = pytest.importorskip("zarr")
+        array = types.SimpleNamespace(to_zarr=lambda path: zarr.save_array(path, np.eye(2)))
+        compute._gather(array, str(target))
+    assert flushed == [(tmp_path, True)]
+
+
 def umask():
     mask = os.umask(0)
     os.umask(mask)

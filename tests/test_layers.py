@@ -10,7 +10,7 @@ import pytest
 import semiring_mm
 
 PACKAGE = Path(semiring_mm.__file__).parent
-#: From the bottom to the top: a module may import those that stand before it. A star stands for the
+#: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
     version cache forks storage expressions laws semirings plan engine

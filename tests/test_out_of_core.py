@@ -19,6 +19,7 @@ import walks
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.schedule import Grid, eliminate
+from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource, EdgeSource
 from semiring_mm.closures.steps import Improves, Steps
 from semiring_mm.closures.weights import Weights
@@ -41,9 +42,8 @@ def solve(
 ):
     """The closure of a matrix, with `out` as paths or arrays."""
     source = source or DenseSource(semirings[semiring], w)
-    weights = Weights(source.s, source.dtype, source.n, source.facts)
-    steps = Steps.of(weights, symmetric=symmetric, predecessors=predecessors)
-    d, p = stored.solve_streamed(source, steps, weights, out=out, **options)
+    problem = Problem(source, directed=not symmetric, predecessors=predecessors)
+    d, p = stored.solve_streamed(problem, out=out, **options)
     return d[:, :], None if p is None else p[:, :]
 
 
@@ -232,10 +232,9 @@ import resource, sys
 import numpy as np
 import semiring_mm as sm
 from pathlib import Path
-from semiring_mm.closures.weights import Weights
 from semiring_mm.semirings import semirings
+from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import DenseSource
-from semiring_mm.closures.steps import Steps
 from semiring_mm.tiled.stored import solve_streamed
 
 class Lines:  # a graph of which no part is kept
@@ -248,11 +247,10 @@ class Lines:  # a graph of which no part is kept
 
 def solve(n, path, **options):
     source = DenseSource(semirings["min_plus"], Lines(n))
-    weights = Weights(source.s, source.dtype, n, source.facts)
     trees = options.pop("trees", False)
-    steps = Steps.of(weights, symmetric=False, predecessors=trees)
+    problem = Problem(source, directed=True, predecessors=trees)
     out = Path(path), Path(path).with_stem("p") if trees else None
-    return solve_streamed(source, steps, weights, out=out, **options)
+    return solve_streamed(problem, out=out, **options)
 """
 
 

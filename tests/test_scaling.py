@@ -63,7 +63,7 @@ class Blocks:
 
     def __init__(self, devices, n, tile, timeline=None):
         self.grid, self.devices, self.timeline = Grid(n, tile), devices, timeline
-        _, self.steps = scaling.steps_of(scaling.Hashed(np, n))
+        self.steps = scaling.problem_of(scaling.Hashed(np, n)).steps
         self.seconds, self.sent = 2.0 / len(devices), 100 * (len(devices) - 1)
 
     def load(self, read):

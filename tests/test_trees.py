@@ -111,9 +111,7 @@ def tiles(w):
 
 def out_of_core(w):
     into = np.empty_like(w), np.empty(w.shape, np.int32)
-    return problem(w).solve(
-        lambda x: solve_streamed(x.source, x.steps, x.weights, out=into, tile=8)
-    )
+    return problem(w).solve(lambda x: solve_streamed(x, out=into, tile=8))
 
 
 WAYS = {

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import semiring_mm as sm
 
 from ..closures.progress import ProgressBar
-from ..storage import atomic_write
+from ..storage import atomic_write, sync_folder
 from .graph import GivenGraph
 from .options import Refusal, in_files, in_tiles, is_zarr
 from .text import NumberFormat
@@ -264,6 +264,7 @@ def _gather(array: Any, name: str | None) -> Any:
         array.to_zarr(str(part))
         _remove(Path(name))
         part.replace(name)
+        sync_folder(part.parent)
     finally:
         _remove(part)
     return importlib.import_module("zarr").open_array(name, mode="r")
@@ -291,6 +292,7 @@ def save(target: str, array: NDArray[Any] | None, mapped: Path | None = None) ->
     if mapped is not None and isinstance(array, np.memmap):
         array.flush()
         mapped.replace(target)
+        sync_folder(mapped.parent)
         return
     with atomic_write(target) as part:
         np.save(part, array)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import Engine
 from ..expressions import evaluate
 from ..semirings import Semiring
 
@@ -67,7 +68,7 @@ def join_edges(
         matrix[i, j] = evaluate(s.add_expr, matrix[i, j], w)
 
 
-def symmetrize(engine: Any, s: Semiring, matrix: Array) -> None:
+def symmetrize(engine: Engine, s: Semiring, matrix: Array) -> None:
     """matrix ← matrix ⊕ its transpose, tile by tile; a stack of matrices each by itself."""
     n, tile = matrix.shape[-1], engine.TILE
     for i in range(0, n, tile):
@@ -78,7 +79,7 @@ def symmetrize(engine: Any, s: Semiring, matrix: Array) -> None:
             below[...] = above.swapaxes(-1, -2).copy()
 
 
-def is_symmetric(engine: Any, matrix: Array) -> bool:
+def is_symmetric(engine: Engine, matrix: Array) -> bool:
     """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
     n, tile = matrix.shape[0], engine.TILE
     for i in range(0, n, tile):

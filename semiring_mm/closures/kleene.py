@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..engine import JOIN
+from ..engine import JOIN, Engine
 from ..plan import Facts
 from ..semirings import Semiring
 
@@ -50,7 +50,7 @@ class Closure:
 
     def __init__(
         self,
-        engine: Any,
+        engine: Engine,
         semiring: Semiring,
         known: Known | None,
         one: Any,

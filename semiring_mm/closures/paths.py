@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call
+from ..engine import Engine
 
 __all__ = [
     "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "reconstruct_path",
@@ -86,7 +87,7 @@ def reconstruct_path(predecessors: Any, i: int, j: int) -> list[int]:
         return _walk(call.engine, call["predecessors"], i, j)
 
 
-def _walk(engine: Any, matrix: Any, i: int, j: int) -> list[int]:
+def _walk(engine: Engine, matrix: Any, i: int, j: int) -> list[int]:
     if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
         raise TypeError(
             f"predecessors is an integer matrix, got shape {matrix.shape} and dtype {matrix.dtype}"

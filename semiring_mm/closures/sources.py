@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import engine as cpu
+from ..engine import Engine
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
@@ -206,7 +207,7 @@ class ArraySource(_Readable):
     """
 
     def __init__(
-        self, engine: Any, s: Semiring, array: Array, original: Array = None, *,
+        self, engine: Engine, s: Semiring, array: Array, original: Array = None, *,
         undirected: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.s, self.array, self.original = engine, s, array, original

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..engine import JOIN
+from ..engine import JOIN, Engine
 from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
@@ -108,7 +108,7 @@ class Steps:
         return p
 
     def close(
-        self, engine: Any, d: Array, p: Array | None, first: int, tick: Tick | None = None
+        self, engine: Engine, d: Array, p: Array | None, first: int, tick: Tick | None = None
     ) -> None:
         """D ← D* for a tile on the diagonal that begins at node `first`; both triangles of it.
 
@@ -122,16 +122,16 @@ class Steps:
         def improved(lo: int, diagonal: Array) -> NoReturn:
             raise Improves(first + lo, engine.to_host(diagonal))
 
-        look = (1 if self.dtype.kind in "iu" else int(engine.LOOK)) if self.look else 0
+        look = (1 if self.dtype.kind in "iu" else engine.LOOK) if self.look else 0
         closure = Closure(engine, self.s, self.known, one, look, improved, tick)
         closure.run(d, p, symmetric=self.symmetric)
 
-    def row(self, engine: Any, diagonal: Array, d: Array, p: Array | None) -> None:
+    def row(self, engine: Engine, diagonal: Array, d: Array, p: Array | None) -> None:
         """D ← D[k, k] ⊗ D for blocks of row k."""
         engine.product(self.s, diagonal, d, d, JOIN, arg=p, gather=p, known=self.known, overlap="b")
 
     def column(
-        self, engine: Any, d: Array, diagonal: Array, p: Array | None, p_diagonal: Array | None
+        self, engine: Engine, d: Array, diagonal: Array, p: Array | None, p_diagonal: Array | None
     ) -> None:
         """D ← D ⊗ D[k, k] for blocks of column k."""
         engine.product(
@@ -140,7 +140,7 @@ class Steps:
         )  # fmt: skip
 
     def update(
-        self, engine: Any, left: Array, right: Array, d: Array, p: Array | None = None,
+        self, engine: Engine, left: Array, right: Array, d: Array, p: Array | None = None,
         p_right: Array | None = None,
     ) -> None:  # fmt: skip
         """D ← D ⊕ D[i, k] ⊗ D[k, j] for blocks that are not in row or column k."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import Engine
 from ..expressions import evaluate
 from ..semirings import Semiring
 from .paths import NO_PREDECESSOR, epsilon
@@ -82,7 +83,7 @@ def best_edges(
 
 
 def repair_trees(
-    engine: Any,
+    engine: Engine,
     s: Semiring,
     d: Array,
     p: Array,
@@ -119,7 +120,7 @@ def repair_trees(
 
 
 def cyclic_rows(
-    engine: Any, s: Semiring, d: Array, p: Array, roots: Index
+    engine: Engine, s: Semiring, d: Array, p: Array, roots: Index
 ) -> Iterator[tuple[Index, NDArray[np.bool_]]]:
     """The rows of `p` that are no trees, some at a time, with the nodes that miss the root.
 

@@ -16,8 +16,8 @@ from ..semirings import Semiring
 from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
 __all__ = [
-    "Rounding", "Weights", "as_numbers", "check_predecessors", "edges_of", "first_margins",
-    "improved", "with_margins", "worsened",
+    "Rounding", "Weights", "as_numbers", "check_idempotent", "check_predecessors", "edges_of",
+    "first_margins", "improved", "with_margins", "worsened",
 ]  # fmt: skip
 
 Array = Any
@@ -214,6 +214,15 @@ class Weights:
             )
         # a cycle doubles integers at each step, and soon they have no room left
         return 0 if safe else 1 if dtype.kind in "iu" else rows
+
+
+def check_idempotent(s: Semiring, instead: str) -> None:
+    """Raise ValueError if ⊕ is not idempotent, so that no closure exists; `instead` is advice."""
+    if not s.idempotent:
+        raise ValueError(
+            f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
+            f"use {instead} for a fixed number of steps"
+        )
 
 
 def check_predecessors(s: Semiring, dtype: np.dtype[Any]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from ..closures.progress import Progress, reporter
 from ..closures.schedule import Grid
 from ..closures.solve import Problem
-from ..closures.weights import check_predecessors
+from ..closures.weights import check_idempotent, check_predecessors
 from ..semirings import Semiring, as_semiring, semirings
 
 try:
@@ -106,9 +106,9 @@ def apsp(
     row and column k + 1 go first, so that the next step's pivot is made, and travels, while the
     rest of step k is computed. At most two steps are with the scheduler at a time.
 
-    If a worker dies, its tiles are computed again from those that are left and, where these are
-    not enough, from the last checkpoint; without one, from the beginning. The result is the same
-    to the last bit, and the run takes longer.
+    If a worker dies, its tiles are computed again from the tiles that are left and, where these
+    are not enough, from the last checkpoint; without one, from the beginning. The result is the
+    same to the last bit, and the run takes longer.
 
     Examples
     --------
@@ -177,11 +177,7 @@ def closure(
            [0, 0, 1]])
     """
     s = as_semiring(semiring)
-    if not s.idempotent:
-        raise ValueError(
-            f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
-            f"use matmul for a fixed number of steps"
-        )
+    check_idempotent(s, "matmul")
     return _solve(
         client, s, a, directed, return_predecessors, tile, device, checkpoint, resume, progress
     )

@@ -16,6 +16,7 @@ from ..arrays import gpu_engine
 from ..closures.schedule import Grid
 from ..cpu import engine as cpu
 from ..cpu import threads
+from ..engine import Engine
 
 __all__ = ["LEAST", "Cluster", "Worker", "check_client", "positive", "worker_name"]
 
@@ -113,7 +114,7 @@ class Worker:
     sharers: int
 
     @contextlib.contextmanager
-    def engine(self, *at: int) -> Iterator[Any]:
+    def engine(self, *at: int) -> Iterator[Engine]:
         """The engine, for tile (i, j) of step k or tile (i, j)."""
         tile = f"tile {at[-2:]}{f' of step {at[0]}' if len(at) > 2 else ''}"
         try:

@@ -13,6 +13,7 @@ from ..closures.solve import restore
 from ..closures.steps import Steps
 from ..closures.trees import Edges, best_edges, cyclic_rows, repair_trees
 from ..closures.weights import Weights
+from ..engine import Engine
 from ..semirings import Semiring
 from ..storage import atomic_write
 from .cluster import Worker, worker_name
@@ -131,7 +132,7 @@ def predecessors(at: At, tile: Tile, *, worker: Worker) -> Array:
     return p
 
 
-def _strip(engine: Any, tiles: Sequence[Tile]) -> Tile:
+def _strip(engine: Engine, tiles: Sequence[Tile]) -> Tile:
     """Whole rows."""
     d, p = (engine.xp.concatenate(x, axis=1) for x in zip(*tiles, strict=True))
     return d, p

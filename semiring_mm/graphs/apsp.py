@@ -14,6 +14,7 @@ from ..arrays import Call, check_memory
 from ..closures.edges import EdgeList, symmetrize
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
+from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
 from .choice import Choice, Request, choose, machine_for
@@ -227,11 +228,7 @@ def closure(
            [0, 0, 1]])
     """
     s = as_semiring(semiring)
-    if not s.idempotent:
-        raise ValueError(
-            f"a closure needs an idempotent ⊕ (a ⊕ a = a), and {s.name} has ⊕ = {s.add}; "
-            f"use matrix_power for a fixed number of steps"
-        )
+    check_idempotent(s, "matrix_power")
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
     return _solve(s, a, asked, directed, None, None, options, progress)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..arrays import gpu_engine
 from ..cpu import engine as cpu
+from ..engine import Engine
 
 __all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices", "device_list"]
 
@@ -33,7 +34,7 @@ class Device(Protocol):
     """
 
     name: str
-    engine: Any
+    engine: Engine
 
     def __enter__(self) -> Any: ...
     def __exit__(self, *_: object) -> None: ...
@@ -72,7 +73,7 @@ class Device(Protocol):
 class CpuDevice:
     """The CPU engine and host memory: all work is done at once, in order."""
 
-    engine: Any = cpu
+    engine: Engine = cpu
 
     def __init__(self, name: str = "cpu") -> None:
         self.name = name
@@ -131,7 +132,7 @@ class CudaDevice:
 
         self._xp, self._cuda = cupy, cupy.cuda
         self.index, self.name = index, f"cuda:{index}"
-        self.engine: Any = gpu_engine()
+        self.engine: Engine = gpu_engine()
         self._stages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with cupy.cuda.Device(index):
             self._compute, self._link, self._up, self._down = (

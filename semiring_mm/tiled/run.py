@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..closures.schedule import Grid
-from ..closures.sources import Source, best_edges
-from ..closures.steps import Steps
+from ..closures.solve import Problem
+from ..closures.sources import best_edges
 from ..closures.trees import repair_trees
-from ..closures.weights import Weights
 from ..cpu import engine as cpu
 from .checkpoint import Checkpoint
 from .results import check_room, create, discard, open_part, part_of, publish, work_of
@@ -32,8 +31,7 @@ class Run:
 
     Parameters
     ----------
-    source, steps, weights
-        Of the graph.
+    problem : Problem
     out : (Path or ndarray, Path, ndarray or None)
         Distances and predecessors.
     tile : int
@@ -42,17 +40,16 @@ class Run:
     """
 
     def __init__(
-        self, source: Source, steps: Steps, weights: Weights, out: tuple[Out, Out], tile: int,
-        state: Checkpoint | None,
-    ) -> None:  # fmt: skip
-        self.source, self.steps, self.weights = source, steps, weights
-        self.out, self.grid, self.state = out, Grid(source.n, tile), state
+        self, problem: Problem, out: tuple[Out, Out], tile: int, state: Checkpoint | None
+    ) -> None:
+        self.source, self.steps, self.weights = problem.source, problem.steps, problem.weights
+        self.out, self.grid, self.state = out, Grid(self.source.n, tile), state
         self.phase = "load" if state is None else state.phase
         self.step = 0 if state is None else state.step
         self.results: list[Store | None] = [None, None]
         # widened integers have a store of their own: to narrow them in place would do harm if it
         # was interrupted and done twice
-        self.apart = steps.dtype != source.dtype
+        self.apart = self.steps.dtype != self.source.dtype
         self.work: Store | None = None
 
     @property
@@ -75,7 +72,7 @@ class Run:
         return kinds
 
     def open(self, resume: bool, workers: int) -> None:
-        """Make the stores, or open those that are there and verify them."""
+        """Create the stores, or open existing ones and verify them."""
         n, tile = self.grid.n, self.grid.tile
         if self.state is None:
             for at in range(2):

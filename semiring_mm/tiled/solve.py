@@ -102,8 +102,7 @@ def streamed(
                 "CPU, or give numbers 0 and 1 and the semiring max_min"
             )
         return solve_streamed(
-            problem.source, problem.steps, problem.weights,
-            out=_results(problem) if out is None else out, devices=devices,
+            problem, out=_results(problem) if out is None else out, devices=devices,
             memory_limit=memory_limit, checkpoint=checkpoint, resume=resume,
             tick=reporter(problem.progress, problem.pairs), timeline=timeline,
         )  # fmt: skip

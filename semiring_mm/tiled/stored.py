@@ -7,6 +7,7 @@ import contextlib
 import errno
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from ..closures.progress import Tick
 from ..closures.schedule import Grid, eliminate
-from ..closures.sources import Operand, Source
-from ..closures.steps import Improves, Steps
-from ..closures.weights import Weights
+from ..closures.solve import Problem
+from ..closures.sources import Operand
+from ..closures.steps import Improves
 from ..semirings import Semiring
 from .budget import Plan, make_plan
 from .checkpoint import Checkpoint, find_state, leftovers
@@ -42,9 +43,7 @@ Array = NDArray[Any]
 
 
 def solve_streamed(
-    source: Source,
-    steps: Steps,
-    weights: Weights,
+    problem: Problem,
     *,
     out: tuple[Out, Out],
     devices: Sequence[int] | None = None,
@@ -59,9 +58,7 @@ def solve_streamed(
 
     Parameters
     ----------
-    source : Source
-    steps, weights
-        Of the source.
+    problem : Problem
     out : (Path or ndarray, Path, ndarray or None)
         Where distances and predecessors go: paths that end in ``.npy`` or ``.zarr``, or arrays of
         the source's dtype and of int32.
@@ -96,7 +93,8 @@ def solve_streamed(
         If a cycle improves itself; then nothing is kept.
     """
     _check_every(checkpoint)
-    paths = _paths(out, source, steps)
+    source, steps = problem.source, problem.steps
+    paths = _paths(out, problem)
     task = {
         "semiring": str(source.s), "n": source.n, "dtype": str(source.dtype),
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
@@ -109,9 +107,8 @@ def solve_streamed(
         margins = np.frombuffer(base64.b85decode(state.extra["margins"]), np.float64)
         if margins.shape != (source.n,):
             raise state.unusable()
-        source = source.worsened(margins)
-        weights = Weights(source.s, source.dtype, source.n, source.facts)
-        steps = Steps.of(weights, symmetric=False, predecessors=steps.predecessors)
+        problem = replace(problem, source=source.worsened(margins))
+        source, steps = problem.source, problem.steps
     if state is not None and state.phase != "load":
         found = source.fingerprint()
         if state.extra.get("fingerprint") != found:
@@ -126,7 +123,7 @@ def solve_streamed(
         if source.margins is not None:
             state.extra["margins"] = base64.b85encode(source.margins.tobytes()).decode()
     with contextlib.ExitStack() as stack:
-        run = Run(source, steps, weights, out, plan.tile, state)
+        run = Run(problem, out, plan.tile, state)
         stack.callback(run.close)
         try:
             run.open(resume, plan.loaders)
@@ -279,10 +276,11 @@ def _check_every(checkpoint: int) -> None:
         raise ValueError(f"checkpoint is the steps from one state to the next, got {checkpoint}")
 
 
-def _paths(out: tuple[Out, Out], source: Source, steps: Steps) -> list[Path]:
+def _paths(out: tuple[Out, Out], problem: Problem) -> list[Path]:
     """The paths of the results: of all, or of none."""
+    source = problem.source
     wanted = [(out[0], source.dtype)]
-    if steps.predecessors:
+    if problem.predecessors:
         wanted.append((out[1], np.dtype(np.int32)))
     for x, dtype in wanted:
         if isinstance(x, Path):
