@@ -262,11 +262,16 @@ def _float_plan(
 
 
 def _in_float32(expr: ex.Expr) -> ex.Expr:
-    """The expression with constants that float32 cannot hold as infinities."""
+    """The expression with constants that float32 cannot hold as infinities.
+
+    One that has none is returned itself: plans that share it are compared by identity.
+    """
     if expr.op == "const":
         far = math.isinf(_float32(expr.value))
         return ex.Expr("const", (), _float32(expr.value)) if far else expr
-    return ex.Expr(expr.op, tuple(map(_in_float32, expr.args)), expr.value)
+    args = tuple(map(_in_float32, expr.args))
+    same = all(new is old for new, old in zip(args, expr.args, strict=True))
+    return expr if same else ex.Expr(expr.op, args, expr.value)
 
 
 def _float32(value: float | int) -> float | int:
@@ -278,6 +283,7 @@ def _float32(value: float | int) -> float | int:
     return value
 
 
+@functools.lru_cache(maxsize=1024)
 def _numeric_ops(expr: ex.Expr) -> frozenset[str]:
     """Operations applied to numbers, leaving out ``&`` and ``|`` between comparisons."""
     found = set()
