@@ -260,7 +260,10 @@ def test_more_nodes_than_are_searched_at_a_time(weights):
     for _, _, data in G.edges(data=True):
         data["weight"] = DRAW[weights](rng)
     for name in ("all_pairs_dijkstra", "all_pairs_dijkstra_path_length", "johnson"):
-        assert compare(name, G)
+        if nx.__version__ < "3.6" and name in SEEN_FIRST:  # another order of the same paths
+            assert dict(run(name, G)) == dict(getattr(nx, name)(G))
+        else:
+            assert compare(name, G)
 
 
 def test_more_nodes_than_are_searched_at_a_time_with_negative_weights():
