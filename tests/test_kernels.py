@@ -111,7 +111,7 @@ def test_order_of_the_threads_of_the_host():
     ("body", "words"),
     [
         ("if (t < 40) __syncthreads(); else __syncwarp();", "waits for threads that never come"),
-        ("if (t == 5) shared[p.n << 20] = 1;", "block 0, thread 5: access to 0x"),
+        ("if (t == 5) *(int*)(4ll * p.n) = 1;", "block 0, thread 5: access to 0x"),
         ("if (t == 0) shared[p.n] = 1;", "block 0 wrote 0 bytes behind its 256"),
         ("*(long long*)(shared + 2 * t + 1) = 1;", "misaligned access"),
     ],
