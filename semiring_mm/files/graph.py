@@ -41,6 +41,13 @@ class Graph(EdgeList):
         Unit of the weights, "" where unknown.
     notes : tuple of str
         What a reader of the results should know.
+    warnings : tuple of str
+        What may make the results mean something else than intended: columns of numbers that are not
+        used, zeros where no edge may have been meant.
+    weight_source : str
+        Where the weights come from: ``price (column 3)``, ``none: legs are counted``.
+    direction_source : str
+        Why edges lead one way or both: ``column Type``, ``the default of an edge list``.
     """
 
     coordinates: NDArray[np.float64] | None = None
@@ -48,6 +55,9 @@ class Graph(EdgeList):
     names: list[str] | None = None
     unit: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    weight_source: str = ""
+    direction_source: str = ""
 
 
 class NumberLabels(Sequence[str]):
