@@ -59,6 +59,13 @@ def dense(matrix):
     return out.getvalue()
 
 
+def parquet(**columns):
+    pa = pytest.importorskip("pyarrow")
+    out = io.BytesIO()
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
 def sparse(layout):
     out = io.BytesIO()
     matrix = sp.coo_array((np.array([3.0, 0, 4]), ([0, 1, 1], [1, 2, 0])), (3, 3))
@@ -81,6 +88,12 @@ FILES = [
     ("a.gml", GML),
     ("a.npy", dense(np.array([[0, 2, np.inf], [np.inf, 0, 0], [1, np.inf, 5]]))),
     ("b.npy", dense(np.array([[1, 2], [3, 0]], np.int16))),
+    ("a.edges", b"% sym weighted\n1 2 3 1e9\n2 3 4 1e9\n"),
+    ("a.edgelist", b"a b {'weight': 3, 'x': [1, 'y']}\nb c {'weight': 2}\n"),
+    ("a.dat", b"4 4\n2 4\n1 3\n2 4\n1 3\n"),
+    ("g.csv", b"Source,Target,Type,Id,Weight\nA,B,Undirected,0,2\nB,C,Directed,1,3\n"),
+    ("a.parquet", parquet(source=[1, 2, 2], target=["a", "b", None], length=[1.5, 2, None])),
+    ("d.npz", packed(W=np.array([[0, 2.0], [np.inf, 0]]))),
     ("a.npz", packed(row=[0, 0], col=[1, 1], data=[2.0, 3.0], shape=(2, 2))),
     ("b.npz", sparse("csr")),
     ("c.npz", sparse("coo")),
@@ -94,7 +107,7 @@ TOKENS = [
 
 
 def test_every_format_is_here():
-    assert {"." + name.split(".")[1] for name, _ in FILES} == set(FORMATS)
+    assert {FORMATS["." + name.split(".")[1]] for name, _ in FILES} == {*FORMATS.values()}
 
 
 def damaged(random, data):
