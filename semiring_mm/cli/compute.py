@@ -24,7 +24,7 @@ from ..closures.progress import ProgressBar
 from ..storage import atomic_write, sync_folder
 from .graph import GivenGraph
 from .options import Refusal, in_files, in_tiles, is_zarr
-from .text import NumberFormat
+from ..text import NumberFormat
 
 __all__ = ["Result", "save", "solve"]
 

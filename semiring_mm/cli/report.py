@@ -17,7 +17,7 @@ from ..plot import draw
 from ..storage import atomic_write
 from .compute import Result
 from .options import Kind
-from .text import NumberFormat
+from ..text import NumberFormat
 
 __all__ = ["plot", "print_path", "print_summary", "write_pairs"]
 
