@@ -1,0 +1,1 @@
+"""Sparse graphs prepared once: elimination orders, customized weights, sweeps and statistics."""

@@ -1,0 +1,244 @@
+"""The structure of a sparse elimination: an order, the edges that it fills in, and a dense core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cpu import elimination as code
+
+__all__ = ["Structure", "eliminate"]
+
+Index = NDArray[np.int64]
+Node = NDArray[np.int32]
+
+#: Costs for each source, in pairs of a dense product: of an edge in a sweep, and of a node in it.
+_SWEEP = 4.0
+#: Costs of a triangle of the contraction, in pairs of a dense product.
+_TRIANGLE = 20.0
+#: Squared degrees, a node and edge, beyond which a graph has no small separators.
+_WORK = 5000
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Vertices by position in an elimination order, and the edges that the elimination fills in.
+
+    The first `fringe` positions are eliminated one by one; they are a postorder of the elimination
+    tree, so that the descendants of a position come right before it. The others are the core,
+    between whose nodes all edges are taken to be.
+
+    Attributes
+    ----------
+    fringe : int
+    position, node : (n,) int32
+        The position of each node, and the node at each position.
+    parent : (fringe,) int32
+        The first higher neighbour: in the fringe the parent in the elimination tree, else in the
+        core; n where there is none.
+    level : (fringe,) int32
+        Height in the elimination tree: all lower neighbours have lower levels.
+    first : (fringe + 1,) int64
+    head : (edges,) int32
+        The higher neighbours of each position of the fringe, ascending, from ``first`` on.
+    low_first : (n + 1,) int64
+    low_tail : (edges,) int32
+    low_edge : (edges,) int64
+        The lower neighbours of each position, ascending, and the edges to them.
+    """
+
+    fringe: int
+    position: Node
+    node: Node
+    parent: Node
+    level: Node
+    first: Index
+    head: Node
+    low_first: Index
+    low_tail: Node
+    low_edge: Index
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.position)
+
+    @property
+    def core(self) -> int:
+        """Number of nodes of the core."""
+        return self.n - self.fringe
+
+    def slots(self, row: Index, col: Index) -> Index:
+        """Where arcs between different nodes go.
+
+        2 e upward along edge e and 2 e + 1 downward; -1 - (i c + j) from the i-th to the j-th node
+        of a core of c.
+        """
+        u, v = self.position[row], self.position[col]
+        slot = np.empty(len(u), np.int64)
+        inside = (u >= self.fringe) & (v >= self.fringe)
+        i, j = (x[inside].astype(np.int64) - self.fringe for x in (u, v))
+        slot[inside] = -1 - (i * self.core + j)
+        other = np.empty(len(u) - len(i), np.int64)
+        u, v = (np.ascontiguousarray(x[~inside]) for x in (u, v))
+        code.locate(
+            {"m": len(u), "first": self.first, "slot": other, "row": u, "col": v, "head": self.head}
+        )
+        slot[~inside] = other
+        return slot
+
+
+def eliminate(n: int, row: Index, col: Index, *, sources: int | None = None) -> Structure | None:
+    """The structure by minimum degree.
+
+    Parameters
+    ----------
+    n : int
+        Number of nodes.
+    row, col : (m,) int64
+        Edges, in any direction; loops and parallel edges are ignored.
+    sources : int, optional
+        From how many there will be sweeps, which weigh against a dense core; default from all.
+
+    Returns
+    -------
+    Structure
+        O(Σ degree²) time, the degrees being those of the elimination.
+    """
+    first, near = _neighbours(n, row, col)
+    order, degree = _minimum_degree(n, first, near)
+    fringe = _fringe(n, degree, n if sources is None else sources)
+    return _structure(n, first, near, order, fringe)
+
+
+def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
+    """The distinct neighbours of each node."""
+    apart = row != col
+    u, v = (np.ascontiguousarray(x[apart], np.int32) for x in (row, col))
+    counts = np.bincount(u, minlength=n) + np.bincount(v, minlength=n)
+    first = np.zeros(n + 1, np.int64)
+    np.cumsum(counts, out=first[1:])
+    near = np.empty(2 * len(u), np.int32)
+    mark = np.full(n, -1, np.int32)
+    code.adjacency(
+        {
+            "n": n, "m": len(u), "first": first, "place": first.copy(), "row": u, "col": v,
+            "near": near, "mark": mark,
+        }
+    )  # fmt: skip
+    return first, near[: first[-1]].copy()
+
+
+def _minimum_degree(n: int, first: Index, near: Node) -> tuple[Node, Node]:
+    """All nodes by minimum degree, and the degrees of those that were eliminated."""
+    size = np.diff(first).astype(np.int32)
+    order, degree = np.empty(n, np.int32), np.empty(n, np.int32)
+    by_size = np.argsort(size, kind="stable")
+    following, before, bucket = np.full((3, n + 1), -1, np.int32)
+    same = np.zeros(n, bool)  # as the one before it
+    same[1:] = size[by_size[1:]] == size[by_size[:-1]]
+    following[by_size[:-1]] = np.where(same[1:], by_size[1:], -1)
+    before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
+    bucket[size[by_size[~same]]] = by_size[~same]
+    state = np.array([0, 0, 0, _WORK * (n + len(near)), 1], np.int64)
+    fields: dict[str, Any] = {
+        "n": n, "state": state, "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket,
+        "next": following, "before": before, "order": order, "degree": degree,
+    }  # fmt: skip
+    pool, begin = near, first[:-1]
+    while state[4] == 1:
+        pool, begin, room = _repacked(pool, begin, size)
+        state[1] = room.sum(dtype=np.int64)
+        code.minimum_degree(fields | {
+            "capacity": len(pool), "pool": pool, "begin": begin, "room": room,
+        })  # fmt: skip
+    done = int(state[0])
+    gone = np.zeros(n, bool)
+    gone[order[:done]] = True
+    order[done:] = np.flatnonzero(~gone)
+    return order, degree[:done]
+
+
+def _repacked(pool: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]:
+    """The lists in a new pool, each with half of its size to spare, and as much behind them."""
+    room = np.where(size > 0, size + size // 2 + 4, 0).astype(np.int32)
+    places = np.zeros(len(size), np.int64)
+    np.cumsum(room[:-1], out=places[1:])
+    larger = np.empty(2 * int(room.sum(dtype=np.int64)), np.int32)
+    ends = np.cumsum(size, dtype=np.int64)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
+    larger[within + np.repeat(places, size)] = pool[within + np.repeat(begin, size)]
+    return larger, places, room
+
+
+def _fringe(n: int, degree: Node, sources: int) -> int:
+    """How many nodes to eliminate: with the others a dense core, closure and sweeps cost least."""
+    d = degree.astype(np.float64)
+    core = n - np.arange(len(d) + 1, dtype=np.float64)
+    sparse = np.zeros(len(core))
+    np.cumsum(_TRIANGLE * d * d + 2 * _SWEEP * sources * d, out=sparse[1:])
+    outside = np.minimum(sources, n - core)  # the rows of sources in the core are its closure's
+    return int(np.argmin(sparse + core**3 + outside * core**2))
+
+
+def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> Structure:
+    """The structure of an elimination order."""
+    rank = np.empty(n, np.int32)
+    rank[order] = np.arange(n, dtype=np.int32)
+    graph: dict[str, Any] = {"n": n, "near": near}
+    parent, ancestor = np.full((2, n), n, np.int32)
+    code.elimination_tree(
+        graph | {"first": first, "order": order, "rank": rank, "parent": parent,
+                 "ancestor": ancestor}
+    )  # fmt: skip
+    position = np.arange(n, dtype=np.int32)
+    level = np.zeros(fringe, np.int32)
+    code.postorder({
+        "n": fringe, "size": np.zeros(fringe, np.int64), "parent": parent, "position": position,
+        "below": np.empty(fringe, np.int32), "level": level,
+    })  # fmt: skip
+    by_position = np.empty(fringe, np.int32)
+    by_position[position[:fringe]] = level
+    node = np.empty(n, np.int32)
+    node[position] = order
+    position = np.empty(n, np.int32)
+    position[node] = np.arange(n, dtype=np.int32)
+
+    row_first = np.zeros(fringe + 1, np.int64)
+    head = np.empty(2 * len(near) + n, np.int32)
+    state = np.array([0, 1], np.int64)
+    child, sibling, mark = np.full((3, n), -1, np.int32)
+    parent = np.full(fringe, n, np.int32)
+    while state[1]:
+        state[1] = 0
+        code.symbolic(graph | {
+            "stop": fringe, "capacity": len(head), "state": state, "first": row_first,
+            "near_first": first, "order": node, "rank": position, "child": child,
+            "sibling": sibling, "mark": mark, "head": head, "parent": parent,
+        })  # fmt: skip
+        if state[1]:
+            head = np.concatenate([head, np.empty(len(head), np.int32)])
+    head = head[: row_first[-1]]
+    # Twice by ascending tails: first the lower neighbours of each position, then the higher ones.
+    low_first, low_tail, _ = _transposed(n, fringe, row_first, head)
+    _, head, from_low = _transposed(fringe, n, low_first, low_tail)
+    low_edge = np.empty(len(head), np.int64)
+    low_edge[from_low] = np.arange(len(head))
+    return Structure(
+        fringe, position, node, parent, by_position, row_first, head, low_first, low_tail, low_edge
+    )
+
+
+def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:
+    """Of the edges of some rows: by head where they begin, their tails, and the place of each."""
+    begin = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(head, minlength=n), out=begin[1:])
+    tail, edge = np.empty(len(head), np.int32), np.empty(len(head), np.int64)
+    code.transpose({
+        "n": rows, "first": first, "place": begin[:-1].copy(), "edge": edge, "head": head,
+        "tail": tail,
+    })  # fmt: skip
+    return begin, tail, edge
