@@ -12,6 +12,7 @@ import numpy as np
 
 from . import expressions as ex
 from . import laws
+from .signs import fitting
 
 __all__ = ["Semiring", "as_semiring", "semirings"]
 
@@ -288,7 +289,7 @@ class Semirings(Mapping[str, Semiring]):
         ]
 
     def __repr__(self) -> str:
-        cells = self._cells()
+        cells = [tuple(map(fitting, row)) for row in self._cells()]
         widths = [max(len(row[i]) for row in cells) for i in range(7)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(line.rstrip() for line in lines)
