@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PANELS", "draw", "figure"]
+__all__ = ["PANELS", "draw", "figure", "style"]
 
 PANELS = ("map", "histogram", "matrix")
 
@@ -76,12 +77,21 @@ def draw(
     if isinstance(what, str) or unknown or not len(what):
         raise ValueError(f"what: expected a list of some of {', '.join(PANELS)}, got {what!r}")
     try:
-        from matplotlib import rc_context
+        import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             'plots are drawn with Matplotlib; write: pip install "semiring-mm[plot]"'
         ) from None
-    style = {
+    with style():
+        figure(result, graph, path, value, missing, title, what).savefig(file)
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib's settings for a figure and for writing it, whatever the user's are."""
+    from matplotlib import rc_context
+
+    settings = {
         "font.size": 8,
         "axes.edgecolor": INK,
         "axes.labelcolor": INK,
@@ -91,10 +101,10 @@ def draw(
         "xtick.color": INK,
         "ytick.color": INK,
     }
-    with rc_context(style), warnings.catch_warnings():
+    with rc_context(settings), warnings.catch_warnings():
         # A font without a script's glyphs draws boxes; the warning would not help.
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure(result, graph, path, value, missing, title, what).savefig(file)
+        yield
 
 
 def figure(

@@ -14,7 +14,7 @@ __all__ = ["layout", "neighbourhood"]
 
 _NODES = 160  # around a single node that a picture without coordinates shows at most
 _EDGES = 2000  # about as many as can be told apart
-_STOPS = 400  # of a path; of a longer one some are shown, and nothing beside it
+_STOPS = 300  # of a path; of a longer one some are shown, and nothing beside it
 
 
 def neighbourhood(graph: Graph, path: Sequence[int]) -> NDArray[np.int64]:
@@ -75,7 +75,9 @@ def layout(graph: Graph, path: Sequence[int]) -> tuple[NDArray[np.float64], list
     shown = list(path)
     if len(shown) > _STOPS:
         shown = [path[k] for k in np.linspace(0, len(path) - 1, _STOPS).round().astype(int)]
-    nodes = neighbourhood(graph, shown)
+        nodes = np.unique(shown)
+    else:
+        nodes = neighbourhood(graph, path)
     k, n = len(nodes), len(graph.nodes)
     position = np.full(n, -1)
     position[nodes] = np.arange(k)
@@ -120,7 +122,7 @@ def _stress(wanted: NDArray[np.float64], steps: int = 150) -> NDArray[np.float64
     # wanted / present distance; x is unique but for a shift, which adding 1 / k to V takes away.
     solve = np.linalg.inv(np.diag(weight.sum(axis=1)) - weight + 1 / k)
     for _ in range(steps):
-        apart = np.linalg.norm(places[:, None] - places, axis=2)
+        apart = np.hypot(*(np.subtract.outer(x, x) for x in places.T))
         pull = weight * wanted / np.maximum(apart, 1e-9)
         np.fill_diagonal(pull, 0)
         new = solve @ (places * pull.sum(axis=1)[:, None] - pull @ places)

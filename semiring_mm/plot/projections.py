@@ -89,8 +89,9 @@ class Azimuthal:
         lon = lon - np.radians(self.longitude)
         sine, cosine = np.sin(np.radians(self.latitude)), np.cos(np.radians(self.latitude))
         near = sine * np.sin(lat) + cosine * np.cos(lat) * np.cos(lon)  # cos of the distance
-        scale = np.sqrt(2 / np.maximum(1 + near, 1e-12))
-        x = scale * np.cos(lat) * np.sin(lon)
+        opposite = near < -1 + 1e-12  # all of the map's rim; any point of it will do
+        scale = np.sqrt(2 / np.where(opposite, 1, 1 + near))
+        x = np.where(opposite, 2.0, scale * np.cos(lat) * np.sin(lon))
         y = scale * (cosine * np.sin(lat) - sine * np.cos(lat) * np.cos(lon))
         return np.stack([x, y], axis=-1)
 
