@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .files import Graph
+from .text import NumberFormat
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "great_circle_arcs"]
+__all__ = ["PANELS", "draw", "great_circle_arcs"]
+
+PANELS = ("map", "histogram", "matrix")
 
 _INK = "#22303c"
 _FAINT = "#d8dee3"
@@ -36,8 +39,9 @@ def draw(
     value: str = "distance",
     missing: float = np.inf,
     title: str = "",
+    what: Sequence[str] = ("map",),
 ) -> None:
-    """Draw the histogram and the matrix of a result, and the network if nodes have coordinates.
+    """Draw the network of a result, the histogram of its values, their matrix, or some of these.
 
     Parameters
     ----------
@@ -54,14 +58,16 @@ def draw(
     missing : float
         The entry of a pair without a path.
     title : str
-        Line above the network or, without one, above the figure.
+        Line above the figure.
+    what : sequence of str
+        Which of "map", "histogram" and "matrix" to draw.
 
     Raises
     ------
     ModuleNotFoundError
         Matplotlib is not installed.
     ValueError
-        The extension is none that Matplotlib writes.
+        The extension is none that Matplotlib writes, or `what` names something else.
 
     Examples
     --------
@@ -69,6 +75,9 @@ def draw(
     >>> graph = Graph(["a", "b"], np.array([0]), np.array([1]), np.array([2.0]), directed=True)
     >>> draw(io.BytesIO(), np.array([[0, 2.0], [np.inf, 0]]), graph)
     """
+    unknown = [panel for panel in what if panel not in PANELS]
+    if unknown or not what:
+        raise ValueError(f"what: expected some of {', '.join(PANELS)}, got {list(what)}")
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -95,20 +104,22 @@ def draw(
         figure = Figure(figsize=(11, 4.4), dpi=150, layout="constrained", facecolor="white")
         # Not the canvas of whatever back end the environment names: there may be no display.
         FigureCanvasAgg(figure)
-        view = _view(graph, path)
-        if view is None:
-            if title:
-                figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-            histogram, matrix = figure.subplots(1, 2, width_ratios=(1.7, 1))
-        else:
+        view = _view(graph, path) if "map" in what else None
+        below = [panel for panel in PANELS[1:] if panel in what] or (
+            ["histogram"] if view is None else []
+        )
+        tall = 0.0
+        if view is not None:
             tall = float(np.clip(10.8 * view.height * view.stretch / view.width, 3, 9))
-            figure.set_size_inches(11, tall + 3.9)
-            grid = figure.add_gridspec(2, 2, height_ratios=(tall, 3.3), width_ratios=(1.7, 1))
-            network = figure.add_subplot(grid[0, :])
-            histogram, matrix = (figure.add_subplot(grid[1, k]) for k in (0, 1))
-            _network(network, graph, view, path, title)
-        _histogram(histogram, result, label, missing)
-        _matrix(matrix, result, label, missing)
+        figure.set_size_inches(11, tall + (3.9 if below else 0.6))
+        grid = figure.add_gridspec(2, max(len(below), 1), height_ratios=(tall or 1e-3, 3.3))
+        if view is not None:
+            _network(figure.add_subplot(grid[0, :]), graph, view, path, title)
+        elif title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+        for k, panel in enumerate(below):
+            draw_panel = _histogram if panel == "histogram" else _matrix
+            draw_panel(figure.add_subplot(grid[1, k]), result, label, missing)
         with warnings.catch_warnings():
             # A font without a script's glyphs draws boxes; the warning would not help.
             warnings.filterwarnings("ignore", "Glyph .* missing")
@@ -354,10 +365,9 @@ def _histogram(axes: Axes, result: NDArray[Any], label: str, missing: float) -> 
     axes.yaxis.set_major_formatter("{x:g} %")
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
     mean = float(values.mean())
-    digits = max(0, 4 - int(np.floor(np.log10(abs(mean))))) if mean else 0
     axes.axvline(mean, color=_PATH, lw=1.2)
     axes.annotate(
-        f"mean {'' if len(rows) == len(result) else '≈ '}{mean:,.{digits}f}",
+        f"mean {'' if len(rows) == len(result) else '≈ '}{NumberFormat([mean])(mean)}",
         (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
         textcoords="offset points", color=_PATH,
     )  # fmt: skip

@@ -32,10 +32,10 @@ ROOMS = """
     graphs.apsp graphs.search
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
-    __init__ plot
+    __init__ text plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.text cli.graph cli.compute cli.report cli.apsp cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.report cli.apsp cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

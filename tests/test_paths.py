@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from walks import MISSING, check_paths, potentials, scipy_distances, weights
 
 import semiring_mm as sm
+from semiring_mm.closures.paths import leg_counts
 
 inf = np.inf
 
@@ -145,3 +146,29 @@ def test_a_path_to_itself_and_none():
 def test_refused(p, i, j, error, words):
     with pytest.raises(error, match=words):
         sm.reconstruct_path(p, i, j)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 129])
+def test_leg_counts_are_those_of_the_paths(n):
+    w = weights(np.random.default_rng(n), n, density=min(1, 2 / n), lo=1, hi=9)
+    if n % 2:  # a path through all nodes
+        w = np.where(np.arange(n)[:, None] + 1 == np.arange(n), 1.0, inf)
+    sources = [n - 1, 0]
+    p = sm.apsp(w, return_predecessors=True, sources=sources)[1]
+    counts = leg_counts(p, sources)
+    assert counts.dtype == np.int32
+    for k, source in enumerate(sources):
+        for node in range(n):
+            if p[k, node] >= 0:
+                assert counts[k, node] == len(sm.reconstruct_path(p, k, node)) - 1
+            else:
+                assert counts[k, node] == (0 if node == source else -1)
+    assert leg_counts(p[:0], []).shape == (0, n)
+
+
+@pytest.mark.parametrize(
+    "row", [[-9999, 2, 1], [1, 0, -9999], [-9999, -9999, 1], [-9999, 2, 2], [2, 0, 1]]
+)
+def test_leg_counts_of_what_is_no_tree(row):
+    with pytest.raises(ValueError, match="row 1 of predecessors does not describe a tree from"):
+        leg_counts(np.array([[-9999, 0, 0], row]), [0, 0])

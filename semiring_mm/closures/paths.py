@@ -14,7 +14,8 @@ from ..arrays import Call
 from ..engine import Engine
 
 __all__ = [
-    "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "reconstruct_path",
+    "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "leg_counts",
+    "reconstruct_path",
 ]  # fmt: skip
 
 #: The entry of a predecessor matrix where a node has none (SciPy's convention).
@@ -109,6 +110,55 @@ def _walk(engine: Engine, matrix: Any, i: int, j: int) -> list[int]:
         start = f"from node {i}" if rows == n else f"in row {i}"
         raise ValueError(f"there is no path {start} to node {j}")
     return path[::-1]
+
+
+def leg_counts(predecessors: NDArray[np.integer[Any]], sources: Any) -> NDArray[np.int32]:
+    """Number of edges on the path from each source to each node.
+
+    Parameters
+    ----------
+    predecessors : (k, n) array of integers
+        Rows of a predecessor matrix.
+    sources : (k,) array_like of int
+        The node from which the paths of each row start.
+
+    Returns
+    -------
+    (k, n) int32
+        0 at the source, -1 where there is no path.
+
+    Raises
+    ------
+    ValueError
+        If a row does not describe a tree from its source.
+
+    Examples
+    --------
+    >>> P = np.array([[-9999, 0, 1, -9999]])
+    >>> leg_counts(P, [0])
+    array([[ 0,  1,  2, -1]], dtype=int32)
+    """
+    n = predecessors.shape[1]
+    start = np.asarray(sources, np.int64).reshape(-1, 1)
+    node = np.arange(n)
+    known = predecessors >= 0
+    # Pointer doubling: after k rounds `far` is 2^k edges back, or the end of the path.
+    far = np.where(known, predecessors, node)
+    count: NDArray[np.int32] = known.astype(np.int32)
+    for _ in range(n.bit_length()):
+        step = np.take_along_axis(count, far, axis=1)
+        if not step.any():
+            break
+        count += step
+        far = np.take_along_axis(far, far, axis=1)
+    wrong = known & ((far != start) | (node == start))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong.any(axis=1))[0])
+        raise ValueError(
+            f"row {row} of predecessors does not describe a tree from node {start[row, 0]}"
+        )
+    count[~known & (node != start)] = -1
+    return count
 
 
 def epsilon(dtype: np.dtype[Any]) -> float:
