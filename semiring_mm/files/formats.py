@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from . import dimacs, edge_list, matrix_market, networkx, npy, npz, tntp
+from . import dimacs, edge_list, matrix_market, metis, networkx, npy, npz, tntp
 from .file import File, Reading
 from .graph import Graph, in_both_directions
 from .nodes import great_circle_weights, with_nodes
@@ -38,6 +38,7 @@ class Format:
 FORMATS = {
     ".gr": Format(dimacs.read),
     ".mtx": Format(matrix_market.read),
+    ".graph": Format(metis.read),
     ".csv": Format(edge_list.read, columns=True),
     ".tsv": Format(edge_list.read, columns=True),
     ".txt": Format(edge_list.read, columns=True),

@@ -53,7 +53,7 @@ class _Matrix:
         graph = replace(
             graph,
             directed=self.symmetry != "symmetric",
-            weight_source="values of the entries" if weighted else "none: legs are counted",
+            weight_source="values of the entries",
             direction_source=f"a {self.symmetry} matrix",
         )
         return Reading(graph, weighted)
