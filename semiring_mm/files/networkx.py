@@ -12,15 +12,7 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import (
-    LATITUDE,
-    LONGITUDE,
-    SAMPLE,
-    WEIGHT,
-    column_unit,
-    find_column,
-    other_numbers,
-)
+from .columns import LATITUDE, LONGITUDE, SAMPLE, WEIGHT, column_unit, find_column, other_numbers
 from .file import File, Reading, real
 from .graph import Graph
 
@@ -96,8 +88,8 @@ def _parse(file: File) -> Any:
         if re.search("(?i)directed.* edge found in", str(error)):
             raise file.error(
                 None,
-                "directed and undirected edges in one graph; write edges of one kind, an undirected "
-                "edge as two directed ones",
+                "directed and undirected edges in one graph; write edges of one kind, an "
+                "undirected edge as two directed ones",
             ) from None
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise file.error(None, f"not a {file.kind} graph ({reason})") from None
@@ -223,8 +215,7 @@ def _points(
                 bound = f" from {-limit:g} to {limit:g}" if limit < math.inf else ""
                 raise file.error(
                     None,
-                    f"node {labels[node]}: expected a number{bound} as {name}, got "
-                    f"{known[name]!r}",
+                    f"node {labels[node]}: expected a number{bound} as {name}, got {known[name]!r}",
                 )
             points[node, k] = value
     return points

@@ -51,7 +51,7 @@ def read(file: File, weight: str | None) -> Reading:
             section(number, line)
     if network is None:
         raise file.error(number, "no line '*Vertices NODES' in the file")
-    return network.reading(number)
+    return network.reading(number, weight)
 
 
 class _Network:
@@ -91,16 +91,17 @@ class _Network:
         words = line.split()
         if words[0].endswith(":"):  # the number of a relation
             words = words[1:]
-        if len(words) < 2:
-            raise self.file.error(
-                number, f"expected 'FROM TO' or 'FROM TO VALUE', got {quote(line)}"
-            )
-        start, end = (self.node(number, word, line) for word in words[:2])
         try:
             value = real(words[2])
         except (IndexError, ValueError):
             value = 1.0
             self.bare += 1
+            parameter = words[2:] and words[2].isalpha()  # as in 1 2 c Blue
+            if len(words) != 2 and not parameter:
+                raise self.file.error(
+                    number, f"expected 'FROM TO' or 'FROM TO VALUE', got {quote(line)}"
+                ) from None
+        start, end = (self.node(number, word, line) for word in words[:2])
         self.add(number, start, end, value, two_way)
 
     def list(self, number: int, line: str, two_way: bool) -> None:
@@ -144,7 +145,7 @@ class _Network:
         self.weight.append(value)
         self.two_way.append(two_way)
 
-    def reading(self, last: int) -> Reading:
+    def reading(self, last: int, weight: str | None) -> Reading:
         """The graph, after the last line of the file."""
         if self.matrix is not None and self.matrix < self.n:
             raise self.file.error(last, f"the file ends after {self.matrix} of {self.n} rows")
@@ -153,7 +154,7 @@ class _Network:
         mixed = two_way.any() and not two_way.all()
         weighted = self.bare < m
         notes: tuple[str, ...] = ()
-        if weighted and self.bare:
+        if weight is not None and weighted and self.bare:
             notes = (f"{self.bare} of {m} edges have no value and weigh 1, as in Pajek",)
         kinds = "arcs and edges" if mixed else "edges" if two_way.any() else "arcs"
         graph = Graph(
@@ -180,11 +181,12 @@ class _Network:
         labels = [label for label, *_ in rows]
         points = np.array([point for _, *point in rows], dtype=np.float64)
         told_apart = len(set(labels)) == self.n
+        placed = self.n == 1 or (points != points[0]).any()  # NetworkX puts all nodes at 0, 0
         return replace(
             graph,
             nodes=labels if told_apart else graph.nodes,
             names=None if told_apart else labels,
-            coordinates=None if np.isnan(points).all() else points,
+            coordinates=points if placed and not np.isnan(points).all() else None,
         )
 
 
