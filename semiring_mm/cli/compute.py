@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.progress import ProgressBar
+from ..closures.progress import ProgressBar, Watched
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from .graph import GivenGraph
-from .options import Refusal, in_files, in_tiles, is_zarr
+from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
 
 __all__ = ["Result", "save", "solve"]
 
@@ -44,6 +44,7 @@ class Result:
     predecessors: NDArray[np.int32] | None
     zero: float  # the entry of a pair without a path
     seconds: float
+    work: Watched  # how it was done
     mapped: Path | None = None  # where the values are, until the file is renamed
     stored: bool = False  # whether the values are in their file already
 
@@ -73,13 +74,16 @@ def solve(args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitSta
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
     stored = in_files(args)
     wanted = args.predecessors or args.start is not None
-    wanted = bool(wanted or (args.plot and given.graph.coordinates is not None and not stored))
+    wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
+    drawn = args.plot and given.graph.coordinates is not None and not (stored or args.max_hops)
+    wanted = bool(wanted or drawn)
     show = args.progress or (sys.stderr.isatty() and not args.quiet)
     bar = ProgressBar(transient=True) if show else None
     if bar is not None:
         stack.callback(bar.close)
+    work = Watched(bar)
     common = {
-        "directed": given.graph.directed, "return_predecessors": wanted, "progress": bar,
+        "directed": given.graph.directed, "return_predecessors": wanted, "progress": work,
     }  # fmt: skip
     start = time.perf_counter()
     try:
@@ -95,7 +99,7 @@ def solve(args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitSta
         values = out
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
     stored = stored or bool(args.scheduler)
-    return Result(given, values, predecessors, zero, seconds, mapped, stored)
+    return Result(given, values, predecessors, zero, seconds, work, mapped, stored)
 
 
 def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
@@ -111,7 +115,7 @@ def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
 
 def _matrix_output(args: argparse.Namespace) -> str | None:
     """The file for the matrix, where one is asked for."""
-    return None if not args.output or args.output.lower().endswith(".csv") else args.output
+    return args.output if is_matrix(args.output) else None
 
 
 def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
@@ -192,7 +196,7 @@ def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> d
 
 def _matrices(args: argparse.Namespace) -> list[str]:
     """Files for the matrix and the predecessors."""
-    return [name for name in (args.output, args.predecessors) if name and name[-4:] != ".csv"]
+    return [name for name in (args.output, args.predecessors) if is_matrix(name)]
 
 
 def _has_steps(args: argparse.Namespace) -> bool:
