@@ -57,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
             report.print_json(asked, pairs, written)
         else:
             report.print(asked, pairs)
-        report.remarks(asked)
+        report.remarks(asked, bool(written or pairs))
         if written:
-            remark(args, f"wrote {', '.join(written)}")
+            words = (f"{name} ({what})" if what else name for name, what in written.items())
+            remark(args, f"wrote {', '.join(words)}")
         if ends is not None and not report.path:
             a, b = (graph.nodes[k] for k in ends)
             raise Refusal(f"there is no path from {a} to {b}", 1)
@@ -92,9 +93,9 @@ def _labels_file(args: argparse.Namespace, given: GivenGraph) -> Path | None:
 
 def _write(
     args: argparse.Namespace, report: Report, pairs: Pairs | None, labels: Path | None
-) -> list[str]:
-    """Write the files that are asked for; what was written, in words."""
-    result, written = report.result, []
+) -> dict[str, str]:
+    """Write the files that are asked for; their names, and what is in them."""
+    result, written = report.result, {}
     if args.plot:
         report.plot()
     if args.predecessors and not result.stored:
@@ -102,21 +103,20 @@ def _write(
     if is_matrix(args.output):
         if args.output.lower().endswith(".npy") and not result.stored:
             save(args.output, result.values, result.mapped)
-        written.append(_shape(args.output, result.values))
+        written[args.output] = _shape(result.values)
     elif is_table(args.output):
         legs = pairs is None and result.predecessors is not None
         rows = all_pairs(result) if pairs is None else some_pairs(result, pairs)
         count = write_table(args.output, result, rows, legs)
-        missing = "" if pairs is not None else _left_out(result, count)
-        written.append(f"{args.output} ({count:,} rows{missing})")
+        written[args.output] = f"{count:,} rows{'' if pairs else _left_out(result, count)}"
     if labels is not None:
-        write_labels(labels, report.result.given.graph.nodes)
+        write_labels(labels, result.given.graph.nodes)
+        written[str(labels)] = ""
     if args.predecessors:
-        assert result.predecessors is not None
-        written.append(_shape(args.predecessors, result.predecessors))
-    if labels is not None:
-        written.insert(1, str(labels))
-    return [*written, args.plot] if args.plot else written
+        written[args.predecessors] = _shape(result.predecessors)
+    if args.plot:
+        written[args.plot] = ""
+    return written
 
 
 def _left_out(result: Result, count: int) -> str:
@@ -125,6 +125,6 @@ def _left_out(result: Result, count: int) -> str:
     return f", {without:,} pairs without a path left out" if without else ""
 
 
-def _shape(name: str, array: Any) -> str:
+def _shape(array: Any) -> str:
     rows, columns = array.shape
-    return f"{name} ({rows:,} × {columns:,}, {array.dtype})"
+    return f"{rows:,} × {columns:,}, {array.dtype}"

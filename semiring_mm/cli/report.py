@@ -53,11 +53,11 @@ def warn(given: GivenGraph, chosen: bool) -> list[str]:
     for (what, semiring), names in _NOT_SUMMED.items():
         if not chosen and not {*names.split()}.isdisjoint(words):
             texts.append(
-                f"weight {given.weight}: for the path of the largest {what} write "
+                f"weight: {given.weight}; for the path of the largest {what} write "
                 f"--semiring {semiring}"
             )
     if kind.counted not in ("", "summed") and graph.weight_source.startswith("none"):
-        texts.append(f"weight {given.weight}, and so does every path; choose one with --weight")
+        texts.append(f"weight: {given.weight}, and so does every path; choose one with --weight")
     for text in texts:
         print(f"semiring-mm: warning: {text}", file=sys.stderr)
     return texts
@@ -110,20 +110,21 @@ class Report:
         """Print the path, the summary if it is `asked` for, and the values of pairs as CSV."""
         if self.path:
             self._print_path()
-        if self.path and asked:
-            print()
+            if asked:
+                print()
+            else:
+                print(f"weight  {self.given.weight}\nedges   {self._edges()}")
         if asked:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
             write_csv(sys.stdout, self.result, some_pairs(self.result, pairs))
 
-    def remarks(self, asked: bool) -> None:
-        """Tell on standard error what a summary or a path tells with the result, and the notes."""
+    def remarks(self, asked: bool, there_is: bool) -> None:
+        """Tell on standard error what goes with a result, if there is one that does not tell it."""
         if self.args.json:
             return
-        if not (asked or self.path):
-            edges = f"{self.given.edges():,}, {self.given.direction}"
-            remark(self.args, f"weight {self.given.weight}; edges {edges}")
+        if not (asked or self.path) and there_is:
+            remark(self.args, f"weight: {self.given.weight}; edges: {self._edges()}")
         for note in self.given.graph.notes:
             remark(self.args, f"note: {note}")
 
@@ -173,8 +174,6 @@ class Report:
                 row[k].ljust(widths[k]) if k < 2 else row[k].rjust(widths[k]) for k in range(4)
             ]
             print(("  " + "  ".join(cell for cell in cells if cell)).rstrip())
-        print(f"weight  {given.weight}")
-        print(f"edges   {given.edges():,}, {given.direction}")
 
     # --- the summary ------------------------------------------------------------------------------
 
@@ -208,7 +207,7 @@ class Report:
         percent = "100" if whole_graph else f"{min(share, 99.99):.4g}"
         lines = [
             ("nodes", f"{n:,}"),
-            ("edges", f"{given.edges():,}, {given.direction}"),
+            ("edges", self._edges()),
             ("weight", given.weight),
             (
                 "reachable",
@@ -227,6 +226,9 @@ class Report:
         width = max(len(word) for word, _ in lines)
         for word, text in lines:
             print(f"  {word.ljust(width)}  {text}")
+
+    def _edges(self) -> str:
+        return f"{self.given.edges():,}, {self.given.direction}"
 
     def _rate(self) -> str:
         """How fast the pairs were, if it is they that were counted."""
@@ -256,7 +258,7 @@ class Report:
             "directed": given.graph.directed,
             "direction_source": given.graph.direction_source,
             "weight_source": given.graph.weight_source,
-            "weights_are": given.kind.counted or None,
+            "weights": given.kind.counted or None,
             "unit": given.unit or None,
         }
         if asked:
