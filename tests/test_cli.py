@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import gzip
 import importlib.machinery
 import importlib.util
 import io
@@ -20,7 +21,7 @@ from optional import csgraph, nx, sp
 
 import semiring_mm as sm
 from semiring_mm import cli
-from semiring_mm.cli import compute
+from semiring_mm.cli import compute, tables
 from semiring_mm.closures import progress
 from semiring_mm.closures.progress import ProgressBar, reporter
 from semiring_mm.files import Graph, read_graph
@@ -252,6 +253,163 @@ def test_the_folder_is_flushed_after_the_result_is_renamed(tmp_path, monkeypatch
         array = types.SimpleNamespace(to_zarr=lambda path: zarr.save_array(path, np.eye(2)))
         compute._gather(array, str(target))
     assert flushed == [(tmp_path, True)]
+
+
+def test_labels_of_the_rows(run, tmp_path):
+    """Beside the matrix, for all nodes that are not 0, 1, 2, ...; nothing is overwritten."""
+    (tmp_path / "g.csv").write_text("from,to\n0,1\n1,2\n")
+    (tmp_path / "g.gr").write_text("p sp 2 1\na 1 2 3\n")
+    np.save(tmp_path / "a.npy", np.ones((2, 2)))
+    labels = tmp_path / "D.nodes.txt"
+    for graph in ("g.csv", "a.npy"):
+        assert "wrote D.npy (" in run("apsp", graph, "-o", "D.npy", "--force")[2]
+        assert not labels.exists()
+    assert run("apsp", "g.gr", "-o", "D.npy", "--force")[2].endswith(", D.nodes.txt\n")
+    assert labels.read_text() == "1\n2\n"
+    (tmp_path / "D.npy").unlink()
+    for graph in ("g.gr", "g.csv"):  # labels of other nodes would be wrong of the new matrix
+        code, _, err = run("apsp", graph, "-o", "D.npy")
+        assert code == 2
+        assert "the labels of its rows go to D.nodes.txt, which exists; --force" in err
+        assert labels.read_text() == "1\n2\n"
+    assert run("apsp", "g.csv", "-o", "D.npy", "--force")[0] == 0
+    assert labels.read_text() == "0\n1\n2\n"
+    assert run("apsp", "g.gr", "--predecessors", "P.npy")[0] == 0
+    assert (tmp_path / "P.nodes.txt").read_text() == "1\n2\n"
+
+
+def test_labels_that_no_file_can_hold(run, tmp_path):
+    (tmp_path / "g.csv").write_text('from,to\n"a\nb",c\n')
+    (tmp_path / "D.nodes.txt").write_text("id\na\nb\n")
+    (tmp_path / "h.csv").write_text("from,to\na,b\n")
+    before = sorted(os.listdir(tmp_path))
+    code, _, err = run("apsp", "g.csv", "-o", "E.npy")
+    assert (code, "write --output D.csv or D.parquet" in err) == (2, True)
+    words = ["apsp", "h.csv", "--nodes", "D.nodes.txt", "-o", "D.npy", "--force"]
+    code, _, err = run(*words)
+    assert (code, "D.nodes.txt, which is read here" in err) == (2, True)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+# --- a row for each pair -----------------------------------------------------------------------
+
+
+def table_of(path):
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        rows = parquet.read_table(path).to_pylist()
+        return [list(rows[0]), *(list(row.values()) for row in rows)]
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.parametrize("name", ["D.csv", "D.csv.gz", "D.parquet"])
+@pytest.mark.parametrize("rows", [1, 1 << 18])
+def test_all_pairs_with_their_legs(run, tmp_path, monkeypatch, name, rows):
+    if name == "D.parquet":
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(tables, "_ROWS", rows)
+    (tmp_path / "g.csv").write_text('from,to,weight\nA,"B,é",0.1\n"B,é",C,2\nD,A,7\nA,A,1\n')
+    code, out, err = run("apsp", "g.csv", "-o", name, "--dtype", "float32")
+    assert (code, out) == (0, "")
+    assert f"wrote {name} (6 rows, 6 pairs without a path left out)" in err
+    header, *found = table_of(tmp_path / name)
+    assert header == ["from", "to", "distance", "legs"]
+    assert [(a, b, round(float(d), 6), int(k)) for a, b, d, k in found] == [
+        ("A", "B,é", 0.1, 1), ("A", "C", 2.1, 2), ("B,é", "C", 2, 1),
+        ("D", "A", 7, 1), ("D", "B,é", 7.1, 2), ("D", "C", 9.1, 3),
+    ]  # fmt: skip
+    if name == "D.csv":
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text.splitlines()[1:3] == ['A,"B,é",0.1,1', "A,C,2.1,2"]
+    assert sorted(os.listdir(tmp_path)) == [name, "g.csv"]
+    assert "the file exists" in run("apsp", "g.csv", "-o", name)[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "header", "row"),
+    [
+        ([], "from,to,distance,legs", "C,A,5,1"),
+        (["--max-hops", "2"], "from,to,distance", "C,A,5"),
+        (["--pairs", "C,A;A,D"], "from,to,distance", "C,A,5"),
+        (["--semiring", "minimax"], "from,to,largest_leg,legs", "C,A,5,1"),
+        (["--semiring", "reachability"], "from,to,reachability,legs", "C,A,1,1"),
+    ],
+)
+def test_the_columns_of_a_table(run, edges, tmp_path, options, header, row):
+    assert run("apsp", edges, "-o", "D.csv", *options)[0] == 0
+    lines = (tmp_path / "D.csv").read_text().splitlines()
+    assert lines[0] == header
+    assert row in lines
+
+
+def test_all_pairs_of_the_example(run, tmp_path):
+    assert run("apsp", *EXAMPLE, "-o", "D.csv")[2].endswith("wrote D.csv (7,140 rows)\n")
+    assert run("apsp", *EXAMPLE, "-o", "D.npy", "--predecessors", "P.npy")[0] == 0
+    d, p = np.load("D.npy"), np.load("P.npy")
+    at = {label: k for k, label in enumerate(Path("D.nodes.txt").read_text().splitlines())}
+    for start, end, distance, legs in table_of(tmp_path / "D.csv")[1:]:
+        i, j = at[start], at[end]
+        assert float(distance) == d[i, j]
+        assert int(legs) == len(sm.reconstruct_path(p, i, j)) - 1
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def test_json_has_everything_and_nothing_else_is_printed(run, edges):
+    code, out, err = run(
+        "apsp", edges, "--json", "--summary", "--from", "D", "--to", "C", "--pairs", "A,D",
+        "-o", "D.npy",
+    )  # fmt: skip
+    assert (code, err) == (0, "semiring-mm: wrote D.npy (5 × 5, float64), D.nodes.txt\n")
+    found = json.loads(out)
+    assert found.pop("seconds") > 0
+    leg = {"from": "B", "to": "C", "weight": 0, "value": 4}
+    assert found["path"].pop("legs")[-1] == leg
+    assert found["summary"].pop("average") == pytest.approx(58 / 13)
+    assert found == {
+        "graph": [str(edges)], "semiring": "min_plus", "nodes": 5, "edges": 7, "directed": True,
+        "direction_source": "the default of an edge list",
+        "weight_source": "weight (column 3)", "weights": "summed", "unit": None,
+        "summary": {
+            "pairs": 20, "reachable": 13, "worst": {"value": 10.5, "from": "C", "to": "D_2"},
+        },
+        "path": {"from": "D", "to": "C", "value": 4},
+        "pairs": [{"from": "A", "to": "D", "value": None}],
+        "method": "elimination in blocks", "warnings": [], "notes": [],
+        "written": ["D.npy", "D.nodes.txt"],
+    }  # fmt: skip
+
+
+def test_json_of_no_path(run, edges):
+    code, out, err = run("apsp", edges, "--json", "--from", "A", "--to", "D")
+    assert (code, json.loads(out)["path"]) == (1, None)
+    assert err == "semiring-mm: error: there is no path from A to D\n"
+
+
+def test_standard_input_and_several_files(edges):
+    """As processes: what is on standard output is the result alone."""
+    text = EDGES.encode()
+    half = len("from,to,weight\nA,B,4\nA,B,3\n")
+    (edges.parent / "one.csv").write_text(EDGES[:half])
+    (edges.parent / "two.csv").write_text("from,to,weight\n" + EDGES[half:])
+    found = []
+    for words, data in (
+        (["-", "--format", "csv"], text),
+        (["-", "--format", ".csv.gz"], gzip.compress(text)),
+        (["one.csv", "two.csv"], b""),
+    ):
+        process = started(
+            "apsp", *words, "--json", cwd=edges.parent, stdin=subprocess.PIPE, text=False
+        )
+        out, err = process.communicate(data, timeout=60)
+        assert (process.returncode, err) == (0, b"")
+        found.append(json.loads(out)["summary"])
+    assert found[0] == found[1] == found[2]
+    assert found[0]["worst"] == {"value": 10.5, "from": "C", "to": "D_2"}
 
 
 def umask():
@@ -535,7 +693,9 @@ def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
     (tmp_path / "D.npy.old").unlink()
     assert run(*words, "9MB")[0] == 0
     assert len(np.load(old)) == 5
-    assert sorted(os.listdir(tmp_path)) == ["D.nodes.txt", "D.npy", "edges.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "D.nodes.txt", "D.npy", "D.npy.done.json", "edges.csv",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -641,6 +801,16 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "edges.csv", "--directed", "--undirected"], "not allowed with argument"),
         (["apsp", "edges.csv", "--semiring", "max_min", "--max-hops", "2"], "are for min_plus"),
         (["apsp", "edges.csv", "--semiring", "lor_land", "--dtype", "float32"], "of dtype bool"),
+        (["apsp", "-"], "say what it is, with --format csv for instance"),
+        (["apsp", "edges.csv", "--format", "xyz"], "unknown extension '.xyz'"),
+        (["apsp", "edges.csv", "--columns", "1"], "expected two columns such as"),
+        (["apsp", "edges.csv", "--weight", "9"], "edges.csv:1: no column 9"),
+        (["apsp", "edges.csv", "--weight", "a", "--unweighted"], "not allowed with argument"),
+        (["apsp", "edges.csv", "--plot-what", "map,pie"], "expected some of map,histogram,matrix"),
+        (["apsp", "edges.csv", "--semiring", "widst"], "did you mean 'widest'"),
+        (["apsp", "edges.csv", "--max-hops", "2", "--method", "sparse"], "--method squaring"),
+        (["apsp", "edges.csv", "--max-hops", "2", "--from", "A", "--to", "B"], "leave out --pred"),
+        (["apsp", "edges.csv", "--method", "sparse", "--device", "cuda"], "leave out --device"),
         (["apsp", "absent.gr"], "absent.gr: No such file or directory"),
         (["apsp", "."], "unknown extension"),
         (["apsp", "bad.gr"], "bad.gr:2: expected 'a FROM TO WEIGHT', got 'a 1 x'"),
@@ -762,9 +932,8 @@ def started(*arguments, **options):
         [sys.executable, "-m", "semiring_mm", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         env=environment,
-        **options,
+        **{"text": True} | options,
     )
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -246,7 +246,7 @@ class Report:
     # --- JSON -------------------------------------------------------------------------------------
 
     def print_json(
-        self, asked: bool, pairs: list[tuple[int, int]] | None, written: Sequence[str]
+        self, asked: bool, pairs: list[tuple[int, int]] | None, written: Iterable[str]
     ) -> None:
         """Print everything as one object."""
         given = self.given

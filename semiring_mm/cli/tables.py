@@ -138,7 +138,7 @@ def _numbers(values: NDArray[Any]) -> list[str]:
     elif values.dtype.kind == "b":
         values = values.astype(np.int8)
     if values.dtype == np.float32:  # as a float64 it has nine digits more
-        words = values.astype(str).tolist()
+        words: list[str] = values.astype(str).tolist()
     else:
         words = list(map(str, values.tolist()))
     if values.dtype.kind == "f":
