@@ -970,7 +970,11 @@ def test_nothing_optional_is_loaded_unasked(edges):
 def test_info(run):
     code, out, err = run("info")
     assert (code, err) == (0, "")
-    assert out
+    found = json.loads(run("info", "--json")[1])
+    assert list(found) == "version python platform packages cpu cache gpu".split()
+    assert out.splitlines()[0] == f"semiring_mm {found['version']}"
+    assert f"{found['cpu']['threads']} threads\n" in out
+    assert found["gpu"]["devices"] or found["gpu"]["reason"] in out
 
 
 def test_bench_outside_the_repository_says_where_it_is(run, monkeypatch):
