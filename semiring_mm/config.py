@@ -83,7 +83,8 @@ def show_config(file: TextIO | None = None) -> None:
         lines.append(f"            CUDA {versions}; CuPy {gpu['cupy']}")
     else:
         lines.append(f"gpu engine  no: {gpu['reason']}")
-    print("\n".join(lines), file=file or sys.stdout)
+    stream = file or sys.stdout
+    print(fitting("\n".join(lines), stream), file=stream)
 
 
 def _yes(there: bool) -> str:
