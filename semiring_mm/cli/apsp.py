@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
     warnings = warn(given, chosen)
 
     with contextlib.ExitStack() as stack:
-        result = solve(args, given, stack)
-        report = Report(args, result, ends, warnings)
         asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
+        result = solve(args, given, stack, _sources(args, asked, ends, pairs))
+        report = Report(args, result, ends, warnings)
         written = _write(args, report, pairs, labels)
         if args.json:
             report.print_json(asked, pairs, written)
@@ -65,6 +65,17 @@ def run(args: argparse.Namespace) -> int:
             a, b = (graph.nodes[k] for k in ends)
             raise Refusal(f"there is no path from {a} to {b}", 1)
     return 0
+
+
+def _sources(
+    args: argparse.Namespace, asked: bool, ends: tuple[int, int] | None,
+    pairs: Pairs | None,
+) -> list[int] | None:  # fmt: skip
+    """The nodes from which paths are asked for; None: from all of them."""
+    table = is_table(args.output) and pairs is not None
+    if asked or args.plot or args.predecessors or (args.output and not table):
+        return None
+    return sorted({i for i, _ in (*(pairs or ()), *((ends,) if ends else ()))})
 
 
 def _labels_file(args: argparse.Namespace, given: GivenGraph) -> Path | None:
@@ -96,7 +107,7 @@ def _write(
 ) -> dict[str, str]:
     """Write the files that are asked for; their names, and what is in them."""
     result, written = report.result, {}
-    if args.plot:
+    if args.plot and not (result.done and os.path.exists(args.plot)):
         report.plot()
     if args.predecessors and not result.stored:
         save(args.predecessors, result.predecessors)

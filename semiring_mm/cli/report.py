@@ -140,7 +140,7 @@ class Report:
         legs = [self.given.leg(u, v) for u, v in itertools.pairwise(path)]
         totals = list(itertools.accumulate(legs, self.given.kind.join))
         if totals:  # not summed again, which would round otherwise
-            totals[-1] = float(self.result.values[path[0], path[-1]])
+            totals[-1] = float(self.result.value(path[0], path[-1]))
         return list(zip(legs, totals, strict=True))
 
     def _format(self, value: float, legs: Sequence[float] = (), unit: str = "") -> NumberFormat:
@@ -267,7 +267,7 @@ class Report:
             found["path"] = self._path() if self.path else None
         if pairs is not None and not is_table(self.args.output):
             found["pairs"] = [
-                {"from": i, "to": j, "value": self._number(self.result.values[k, m])}
+                {"from": i, "to": j, "value": self._number(self.result.value(k, m))}
                 for (k, m) in pairs
                 for i, j in [(given.graph.nodes[k], given.graph.nodes[m])]
             ]
@@ -296,7 +296,7 @@ class Report:
             {"from": a, "to": b, "weight": self._number(leg), "value": self._number(total)}
             for (a, b), (leg, total) in zip(ends, self._legs, strict=True)
         ]
-        value = self._number(self.result.values[self.path[0], self.path[-1]])
+        value = self._number(self.result.value(self.path[0], self.path[-1]))
         return {"from": labels[0], "to": labels[-1], "value": value, "legs": legs}
 
     def _number(self, value: Any) -> float | int | None:

@@ -55,7 +55,7 @@ def all_pairs(result: Result) -> Iterator[Rows]:
 
 def some_pairs(result: Result, pairs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
     """Those pairs of nodes, with a path or without."""
-    values = np.array([result.values[i, j] for i, j in pairs], result.values.dtype)
+    values = np.array([result.value(i, j) for i, j in pairs], result.values.dtype)
     start, end = np.array(pairs, np.int64).T
     yield Rows(start, end, values)
 
