@@ -322,6 +322,8 @@ def test_what_the_file_says_of_directions(tmp_path, text, ways, why):
         ("a.edges", "% asym unweighted\n% 2 3 3\n1,2\n2,3\n", {},
          [("1", "2", 1.0), ("2", "3", 1.0)]),
         ("a.el", "1 2 5\n", {}, [("1", "2", 5.0)]),
+        ("out.wiki", "% asym positive\n33 28 1\t1138206644\n", {}, [("33", "28", 1.0)]),
+        ("a.tsv", "1\t\t2\t5\n", {"source": 1, "target": 3, "weight": 4}, [("1", "2", 5.0)]),
         ("a.edgelist", "a b {'weight': 3, 'color': 'red, blue'}\nb c {'weight': 2.5}\n", {},
          [("a", "b", 3.0), ("b", "c", 2.5)]),
         ("a.edgelist", "a b {}\n", {}, [("a", "b", 1.0)]),
@@ -461,6 +463,12 @@ def test_nodes_give_order_names_and_great_circle_lengths(tmp_path):
     assert (graph.row.tolist(), graph.col.tolist()) == ([2], [0])
     assert_allclose(graph.weight, 5540, rtol=1e-3)
     assert graph.unit == "km"
+
+
+def test_labels_of_gephi_are_names(tmp_path):
+    nodes = write(tmp_path, "nodes.csv", "Id,Label,timeset\n2,Bob,\n1,Ann,\n")
+    graph = read_graph(write(tmp_path, "a.csv", "Source,Target\n1,2\n"), nodes=nodes)
+    assert (graph.nodes, graph.names) == (["2", "1"], ["Bob", "Ann"])
 
 
 def test_nodes_with_x_and_y_do_not_measure(tmp_path):

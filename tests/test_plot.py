@@ -2,12 +2,14 @@
 
 import io
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import semiring_mm as sm
+from semiring_mm import cli
 from semiring_mm.files import Graph
 from semiring_mm.files.graph import EARTH_RADIUS_KM, great_circle
 from semiring_mm.plot import draw, great_circle_arcs
@@ -17,6 +19,7 @@ from semiring_mm.plot.layout import layout, neighbourhood
 from semiring_mm.plot.network import view_of
 from semiring_mm.plot.projections import Azimuthal, EqualEarth, Plane, choose
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 rng = np.random.default_rng(7)
 CITIES = {
     "Auckland": (174.79, -37.01), "Los Angeles": (-118.41, 33.94), "Paris": (2.55, 49.01),
@@ -347,3 +350,64 @@ def test_layouts_of_odd_graphs(n, edges, path):
     if path:
         assert [shown[0], shown[-1]] == [path[0], path[-1]]
     assert isinstance(view_of(graph, path).projection, Plane)
+
+
+# --- on the command line -------------------------------------------------------------------------
+
+EXAMPLE = [EXAMPLES / "routes.csv", "--nodes", EXAMPLES / "airports.csv", "--undirected"]
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, capsys):
+    """Run the command in an empty folder; gives what it prints and what is drawn, with texts."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    drawn = {}
+
+    def spy(file, result, graph, *, path, value, missing, title, what):
+        with style():
+            made = figure(result, graph, path, value, missing, title, what)
+            made.savefig(file)
+        drawn.update(path=list(path), result=result, texts=texts(made))
+
+    monkeypatch.setattr("semiring_mm.cli.report.draw", spy)
+
+    def run(*arguments):
+        assert cli.main(["apsp", *map(str, arguments), "--plot", "f.png", "--force"]) == 0
+        return capsys.readouterr().out, drawn
+
+    return run
+
+
+def test_totals_agree_in_title_table_and_picture(command):
+    ends = ("--from", "IPC", "--to", "LYR", "--summary", "--plot-what", "map,histogram,matrix")
+    out, drawn = command(*EXAMPLE, *ends)
+    assert "average    9,463.2 km" in out.replace("average  9", "average    9")
+    assert "average 9,463.2 km" in drawn["texts"]
+    title = out.splitlines()[0]
+    assert title in drawn["texts"]
+    assert out.splitlines()[7].split()[-1] in title.split()  # the last of the running totals
+
+
+@pytest.mark.parametrize("directed", ["--directed", "--undirected"])
+def test_a_path_without_coordinates_is_drawn(command, tmp_path, directed):
+    (tmp_path / "edges.csv").write_text("from,to,minutes\na,b,1\nb,c,2\nc,d,1\na,d,9\n")
+    for ends in ((), ("--from", "a", "--to", "d")):
+        _, drawn = command("edges.csv", directed, "--weight", "minutes", *ends)
+        assert drawn["path"] == [0, 1, 2, 3]
+        assert {"a", "b", "c", "d"} <= set(drawn["texts"])
+
+
+def test_a_map_of_one_path_needs_no_matrix(command):
+    _, drawn = command(*EXAMPLE, "--from", "AKL", "--to", "KEF")
+    assert drawn["result"].shape == (1, 85)
+
+
+def test_one_missing_coordinate_is_harmless(command, tmp_path):
+    (tmp_path / "edges.csv").write_text("from,to,weight\nBER,MUC,1\nMUC,XXX,2\nBER,HAM,3\n")
+    (tmp_path / "nodes.csv").write_text(
+        "id,latitude,longitude\nBER,52.4,13.5\nMUC,48.4,11.8\nHAM,53.6,10\nXXX,,\n"
+    )
+    _, drawn = command("edges.csv", "--nodes", "nodes.csv", "--from", "BER", "--to", "XXX")
+    assert any("without coordinates, so not drawn: XXX" in text for text in drawn["texts"])
+    assert {"BER", "MUC"} <= set(drawn["texts"])
