@@ -222,9 +222,8 @@ def other_numbers(
 
 def _identifies(column: str) -> bool:
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])Id$", "_id", column.strip()).casefold())
-    return words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid") or words in (
-        [name] for name in (*NODE, *CITY)
-    )
+    last = words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid")
+    return last or words[0] == "unnamed" or words in ([name] for name in (*NODE, *CITY))
 
 
 def is_real(word: str) -> bool:
