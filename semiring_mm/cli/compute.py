@@ -55,7 +55,7 @@ class Result:
             return []
         assert self.predecessors is not None
         row = np.asarray(self.predecessors[start])[np.newaxis]
-        return list(sm.reconstruct_path(row, 0, end))
+        return list(sm.reconstruct_path(row, start, end))
 
     def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """The values in blocks, each with its first row and column: some rows, or Zarr's chunks."""
