@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from . import laws
 __all__ = ["Semiring", "as_semiring", "semirings"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Semiring:
     """A semiring (⊕, ⊗, zero, one), written as one row.
 
@@ -95,6 +95,18 @@ class Semiring:
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined, no-any-return]
+
+    def __repr__(self) -> str:
+        parts = [f"{self.name!r}, add={self.add!r}, mul={self.mul!r}"]
+        parts.append(f"zero={self.zero!r}, one={self.one!r}")
+        for field, default in (("domain", "any"), ("use", "")):
+            if (value := getattr(self, field)) != default:
+                parts.append(f"{field}={value!r}")
+        return f"Semiring({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """Return its row of the table, for notebooks."""
+        return _html_table([_HEAD, _row(self)])
 
     @cached_property
     def add_expr(self) -> ex.Expr:
@@ -258,18 +270,40 @@ def fold_start(semiring: Semiring) -> float:
 class Semirings(Mapping[str, Semiring]):
     """The built-in semirings by name; prints as a table.
 
+    ``semirings["min_plus"]`` and ``semirings.min_plus`` are the same. A name may be written in
+    capitals and with other separators (``"MIN-PLUS"``), and the words in the column "also" stand
+    for it (``"tropical"``). Iteration has each semiring once, under its GraphBLAS name.
+
     Examples
     --------
     >>> import semiring_mm as sm
     >>> sm.semirings["min_plus"].mul
     'a + b'
+    >>> sm.semirings["widest"].name
+    'max_min'
     """
 
-    def __init__(self, rows: Iterable[Semiring]) -> None:
+    def __init__(self, rows: Iterable[Semiring], words: Mapping[str, str]) -> None:
         self._rows = {row.name: row for row in rows}
+        self._words = dict(words)
+        self._spelled = {_key(name): name for name in (*self._rows, *self._words)}
 
     def __getitem__(self, name: str) -> Semiring:
-        return self._rows[name]
+        row = self._rows.get(name)  # the usual case, looked up at each product
+        if row is None:
+            known = self._spelled.get(_key(str(name)))
+            if known is None:
+                raise KeyError(self._unknown(name))
+            row = self._rows[self._words.get(known, known)]
+        return row
+
+    def __getattr__(self, name: str) -> Semiring:
+        if not name.startswith("_"):
+            try:
+                return self[name]
+            except KeyError as error:
+                raise AttributeError(error.args[0], name=name, obj=self) from None
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -277,30 +311,79 @@ class Semirings(Mapping[str, Semiring]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._rows, *self._words]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [*self._rows, *self._words]
+
+    def _unknown(self, name: object) -> str:
+        """Return the message for a name that stands for no semiring."""
+        import difflib  # imported lazily: for messages only
+
+        close = difflib.get_close_matches(_key(str(name)), self._spelled, n=2)
+        guess = " or ".join(repr(self._spelled[key]) for key in close)
+        advice = (
+            f"did you mean {guess}? All are in semiring_mm.semirings"
+            if guess
+            else f"choose one of {', '.join(self)}, or pass a semiring_mm.Semiring"
+        )
+        return f"there is no built-in semiring {name!r:.60}: {advice}"
+
     def _cells(self) -> list[tuple[str, ...]]:
-        head = ("name", "⊕", "⊗", "zero", "one", "on", "good for")
+        words = [
+            ", ".join(word for word, name in self._words.items() if name == row) for row in self
+        ]
+        rows = map(_row, self._rows.values())
         return [
-            head,
-            *(
-                (s.name, s.add, s.mul, f"{s.zero:g}", f"{s.one:g}", s.domain, s.use)
-                for s in self._rows.values()
-            ),
+            (*cells[:-1], also, cells[-1])
+            for cells, also in zip((_HEAD, *rows), ("also", *words), strict=True)
         ]
 
     def __repr__(self) -> str:
-        cells = self._cells()
-        widths = [max(len(row[i]) for row in cells) for i in range(7)]
+        head, *rows = self._cells()
+        # In ASCII: a terminal that cannot show ⊕ and ⊗ shows the table all the same.
+        cells = [(head[0], "add", "mul", *head[3:]), *rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(line.rstrip() for line in lines)
 
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return _html_table(self._cells())
+
     def _repr_markdown_(self) -> str:
-        """Return the table in Markdown, for notebooks and docs/semirings.md."""
+        """Return the table in Markdown, for docs/semirings.md."""
         head, *rows = self._cells()
         lines = [head, ("---",) * len(head)]
         for row in rows:
             code = (f"`{cell}`".replace("|", "\\|") for cell in row[:3])
             lines.append((*code, *row[3:]))
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+_HEAD = ("name", "⊕", "⊗", "zero", "one", "on", "good for")
+
+
+def _row(s: Semiring) -> tuple[str, ...]:
+    return s.name, s.add, s.mul, f"{s.zero:g}", f"{s.one:g}", s.domain, s.use
+
+
+def _html_table(cells: Iterable[Sequence[str]]) -> str:
+    """A table of which the first row is the head, and the first three columns are code."""
+    import html  # imported lazily: for notebooks only
+
+    head, *rows = ([html.escape(cell) for cell in row] for row in cells)
+    lines = ["".join(f"<th>{cell}</th>" for cell in head)]
+    for row in rows:
+        shown = [f"<code>{cell}</code>" if i < 3 else cell for i, cell in enumerate(row)]
+        lines.append("".join(f'<td style="text-align: left">{cell}</td>' for cell in shown))
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def _key(name: str) -> str:
+    """What is left of a name without case and separators: "minplus" of "MIN-PLUS"."""
+    return "".join(c for c in name.casefold() if c.isalnum())
 
 
 _INF = math.inf
@@ -336,22 +419,25 @@ semirings = Semirings(
             "log_plus", "logaddexp(a, b)", "a + b", -_INF, 0, "any",
             "sums of probabilities given as logarithms",
         ),
-    ]
+    ],
+    {
+        "counting": "plus_times", "shortest": "min_plus", "tropical": "min_plus",
+        "longest": "max_plus", "critical": "max_plus", "reliable": "max_times",
+        "viterbi": "max_times", "minimax": "min_max", "widest": "max_min", "bottleneck": "max_min",
+        "reachability": "lor_land", "boolean": "lor_land", "gf2": "xor_land", "log": "log_plus",
+    },
 )  # fmt: skip
 
 
 def as_semiring(semiring: str | Semiring) -> Semiring:
-    """Look a semiring up by name; a :class:`Semiring` passes through."""
+    """Look a semiring up by a name or word for it; a :class:`Semiring` passes through."""
     if isinstance(semiring, Semiring):
         return semiring
     if isinstance(semiring, str):
         try:
             return semirings[semiring]
-        except KeyError:
-            raise ValueError(
-                f"there is no built-in semiring {semiring!r}: choose one of "
-                f"{', '.join(semirings)}, or pass a semiring_mm.Semiring"
-            ) from None
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
     raise TypeError(
         f"semiring must be a name such as 'min_plus' or a semiring_mm.Semiring, got "
         f"{type(semiring).__name__}"

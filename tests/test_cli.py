@@ -738,6 +738,31 @@ def test_who_asks_is_told_what_each_device_did():
     reporter(max, 4.0)(1.0)  # a built-in function without a signature
 
 
+def ring(n):
+    return Graph(range(n), np.arange(n), (np.arange(n) + 1) % n, np.ones(n), directed=True)
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "method", "unit"),
+    [
+        (ring(600), {}, "sparse elimination", "entries"),
+        (np.ones((70, 70)), {}, "elimination in blocks", "pairs"),
+        (np.ones((70, 70)), {"method": "squaring"}, "repeated squaring", "pairs at most"),
+        (np.ones((70, 70)), {"max_hops": 3}, "products by repeated squaring", "products"),
+        (np.ones((70, 70)), {"sources": [3]}, "rounds of products", "products"),
+        (np.ones((2, 9, 9)), {}, "a batch", "graphs"),
+    ],
+)
+def test_who_watches_is_told_the_method(graph, options, method, unit):
+    seen = []
+    watched = progress.Watched(lambda *given: seen.append(given))
+    sm.apsp(graph, progress=watched, **options)
+    assert (watched.method, watched.unit, watched.total) == (method, unit, seen[-1][1])
+    silent = progress.Watched()
+    sm.apsp(graph, progress=silent, **options)
+    assert silent == progress.Watched(None, method, unit, watched.total)
+
+
 def test_real_networks_agree_with_scipy(run, tmp_path):
     if not (DATA / "rome99.gr").exists():
         pytest.skip("rome99.gr is not there; set SEMIRING_MM_DATA to the folder that has it")

@@ -16,6 +16,7 @@ from optional import scipy
 
 from semiring_mm.files import GraphFileError, file, great_circle, npy, npz, read_graph, read_matrix
 from semiring_mm.files.graph import NumberLabels
+from semiring_mm.files.npy import zero_warnings
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
@@ -304,7 +305,8 @@ def test_npy(tmp_path):
     np.save(tmp_path / "a.npy", matrix)
     graph = read_graph(tmp_path / "a.npy")
     assert edges(graph) == [("0", "1", 2.0), ("1", "2", 0.0), ("2", "0", 1.0), ("2", "2", 5.0)]
-    assert graph.notes == ("1 zeros off the diagonal are edges of weight 0; no edge is inf",)
+    zeros = "zeros off the diagonal: 1, an edge of weight 0 each; where no edge is meant, write inf"
+    assert graph.warnings == zero_warnings(matrix) == (zeros,)
     assert_array_equal(read_matrix(tmp_path / "a.npy"), matrix)
 
 

@@ -5,6 +5,7 @@ the clock.
 """
 
 import gzip
+import importlib.util
 import io
 import os
 import random
@@ -59,6 +60,13 @@ def dense(matrix):
     return out.getvalue()
 
 
+def parquet(**columns):
+    pa, pq = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
 def sparse(layout):
     out = io.BytesIO()
     matrix = sp.coo_array((np.array([3.0, 0, 4]), ([0, 1, 1], [1, 2, 0])), (3, 3))
@@ -81,10 +89,18 @@ FILES = [
     ("a.gml", GML),
     ("a.npy", dense(np.array([[0, 2, np.inf], [np.inf, 0, 0], [1, np.inf, 5]]))),
     ("b.npy", dense(np.array([[1, 2], [3, 0]], np.int16))),
+    ("a.edges", b"% sym weighted\n1 2 3 1e9\n2 3 4 1e9\n"),
+    ("a.el", b"1 2\n2 3\n"),
+    ("a.edgelist", b"a b {'weight': 3, 'x': [1, 'y']}\nb c {'weight': 2}\n"),
+    ("a.dat", b"4 4\n2 4\n1 3\n2 4\n1 3\n"),
+    ("g.csv", b"Source,Target,Type,Id,Weight\nA,B,Undirected,0,2\nB,C,Directed,1,3\n"),
+    ("d.npz", packed(W=np.array([[0, 2.0], [np.inf, 0]]))),
     ("a.npz", packed(row=[0, 0], col=[1, 1], data=[2.0, 3.0], shape=(2, 2))),
     ("b.npz", sparse("csr")),
     ("c.npz", sparse("coo")),
 ]
+if importlib.util.find_spec("pyarrow"):
+    FILES.append(("a.parquet", parquet(source=[1, 2, 2], target=["a", "b", None], km=[1.5, 2, 3])))
 TOKENS = [
     *"""0 -1 1 2 99999999999999999999 1e400 nan inf -inf 1_0 ١ 0x1 True None 1+2j "" " ' #
     % ; , [ ] < > & ( ) \0 \r \n \t \ufeff é \x1c 3.7 "3" weight Weight from From <graph> [[[[[[
@@ -94,7 +110,7 @@ TOKENS = [
 
 
 def test_every_format_is_here():
-    assert {"." + name.split(".")[1] for name, _ in FILES} == set(FORMATS)
+    assert {*FORMATS} - {".parquet"} <= {"." + name.split(".")[1] for name, _ in FILES}
 
 
 def damaged(random, data):

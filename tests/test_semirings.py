@@ -1,6 +1,12 @@
 """Semirings: the table, identities, laws, and semirings of one's own through the engine."""
 
 import dataclasses
+import os
+import pickle
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -8,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from reference import ALGEBRAS, BFLOAT16, MEANT
 
 import semiring_mm as sm
+from semiring_mm.cli import main
 from semiring_mm.cpu.product_code import product_code
 from semiring_mm.semirings import as_semiring, fold_start
 
@@ -26,9 +33,119 @@ def test_the_table():
         s = sm.semirings[name]
         assert (s.zero, s.one) == (algebra.zero, algebra.one), name
     lines = repr(sm.semirings).splitlines()
-    assert lines[0].split()[:3] == ["name", "⊕", "⊗"]
+    assert lines[0].split()[:3] == ["name", "add", "mul"]
     assert [line.split()[0] for line in lines[1:]] == list(sm.semirings)
+    assert "shortest, tropical" in lines[2]
     assert "shortest paths" in lines[2]
+
+
+def test_the_table_prints_on_any_terminal():
+    script = "import semiring_mm as sm; print(sm.semirings); print(sm.semirings.min_plus)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == len(sm.semirings) + 2
+
+
+@pytest.mark.parametrize("name", ["min_plus", "any_pair", "max_min"])
+def test_the_representation_makes_an_equal_semiring(name):
+    s = sm.semirings[name]
+    assert eval(repr(s), {"Semiring": sm.Semiring, "inf": inf}) == s
+    assert repr(own()) == "Semiring('own', add='max(a, b)', mul='a + b', zero=-inf, one=0)"
+
+
+def test_tables_for_notebooks():
+    whole, row = sm.semirings._repr_html_(), sm.semirings.lor_land._repr_html_()
+    assert whole.count("<tr>") == len(sm.semirings) + 1
+    assert row.count("<tr>") == 2
+    assert "<code>a &amp; b</code>" in row  # escaped
+    for html in (whole, row):
+        ElementTree.fromstring(html)  # well-formed
+    assert "<th>also</th>" in whole
+    assert "| `lor_land` | `a \\| b` |" in sm.semirings._repr_markdown_()
+
+
+# --- names --------------------------------------------------------------------------------------
+
+WORDS = {
+    "min_plus": ("min_plus", "min-plus", "MIN_PLUS", "min plus", "MinPlus", "min.plus"),
+    "plus_times": ("PLUS_TIMES", "counting"),
+    "max_plus": ("max-plus", "longest", "critical"),
+    "max_times": ("reliable", "viterbi", "Viterbi"),
+    "max_min": ("widest", "bottleneck"),
+    "min_max": ("minimax", "min-max"),
+    "lor_land": ("reachability", "boolean", "LOR_LAND"),
+    "xor_land": ("gf2", "GF(2)"),
+    "log_plus": ("log",),
+}
+WORDS["min_plus"] += ("tropical", "shortest")
+
+
+@pytest.mark.parametrize(("name", "word"), [(n, w) for n, words in WORDS.items() for w in words])
+def test_words_for_semirings(name, word):
+    assert as_semiring(word) is sm.semirings[name]
+    assert sm.semirings[word] is sm.semirings[name]
+    assert word in sm.semirings
+    if word.isidentifier():
+        assert getattr(sm.semirings, word) is sm.semirings[name]
+
+
+def test_words_wherever_a_semiring_is_given():
+    a = np.array([[1.0, 5], [2, 3]])
+    for found in (
+        sm.matmul(a, a, "tropical")[0, 0], sm.einsum("ij,jk->ik", a, a, semiring="Min-Plus")[0, 0],
+        sm.matrix_power(a, 2, "shortest")[0, 0], sm.gemm(0, a, a, semiring="tropical")[0, 0],
+        sm.gemv(0, a, a[:, 0], semiring="tropical")[0],
+    ):  # fmt: skip
+        assert found == 2
+    assert sm.closure(a, "shortest")[0, 1] == 5
+    assert sm.adjacency(a, "tropical")[0].shape == (2, 2)
+
+
+def test_words_on_the_command_line(tmp_path, capsys):
+    (tmp_path / "roads.csv").write_text("from,to,weight\na,b,3\nb,c,4\n")
+    assert main(["apsp", str(tmp_path / "roads.csv"), "--semiring", "Widest"]) == 0
+    assert "widest" in capsys.readouterr().out
+    assert main(["apsp", str(tmp_path / "roads.csv"), "--semiring", "widets"]) == 2
+    assert "did you mean 'widest'" in capsys.readouterr().err
+
+
+def test_the_table_is_a_mapping_of_names():
+    """Words are found, and each semiring is there once."""
+    assert list(sm.semirings) == list(MEANT)
+    assert len(sm.semirings) == len(MEANT)
+    assert sm.semirings.get("nothing of the kind") is None
+    assert 3 not in sm.semirings
+    again = pickle.loads(pickle.dumps(sm.semirings))
+    assert again == sm.semirings
+    assert again.tropical == sm.semirings.min_plus
+
+
+def test_completion():
+    keys = sm.semirings._ipython_key_completions_()
+    assert {"min_plus", "tropical"} <= set(keys)
+    assert set(keys) <= set(dir(sm.semirings))
+    assert "items" in dir(sm.semirings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("min_pulse", "did you mean 'min_plus'"), ("shortst", "did you mean 'shortest'"),
+        ("maxtime", "did you mean 'max_times'"), ("x", "choose one of plus_times, min_plus"),
+        ("", "choose one of plus_times"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_none(wrong, words):
+    words = f"there is no built-in semiring {wrong!r}: {words}"
+    with pytest.raises(ValueError, match=re.escape(words)):
+        sm.matmul([[1.0]], [[1.0]], wrong)
+    with pytest.raises(KeyError, match=re.escape(words)):
+        sm.semirings[wrong]
+    with pytest.raises(AttributeError, match=re.escape(words)):
+        getattr(sm.semirings, wrong)
 
 
 def test_a_semiring_is_a_frozen_value():

@@ -22,9 +22,9 @@ import semiring_mm as sm
 
 from ..closures.progress import ProgressBar
 from ..storage import atomic_write, sync_folder
+from ..text import NumberFormat
 from .graph import GivenGraph
 from .options import Refusal, in_files, in_tiles, is_zarr
-from ..text import NumberFormat
 
 __all__ = ["Result", "save", "solve"]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..files.formats import FORMATS
+from ..semirings import as_semiring
 from ..tiled.sizes import parse_size
 
 __all__ = [
@@ -78,6 +79,7 @@ def add_options(apsp: Parser) -> None:
     work = apsp.add_argument_group("the computation")
     work.add_argument(
         "--semiring",
+        type=_semiring,
         choices=KINDS,
         default="min_plus",
         metavar="NAME",
@@ -143,6 +145,14 @@ def add_options(apsp: Parser) -> None:
     noise = out.add_mutually_exclusive_group()
     noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
     noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
+
+
+def _semiring(word: str) -> str:
+    """The name of the semiring that a word stands for."""
+    try:
+        return as_semiring(word).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(word: str) -> int:

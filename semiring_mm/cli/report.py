@@ -15,9 +15,9 @@ import numpy as np
 from ..closures.progress import format_rate
 from ..plot import draw
 from ..storage import atomic_write
+from ..text import NumberFormat
 from .compute import Result
 from .options import Kind
-from ..text import NumberFormat
 
 __all__ = ["plot", "print_path", "print_summary", "write_pairs"]
 

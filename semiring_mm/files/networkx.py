@@ -28,7 +28,8 @@ def read(file: File, weight: str | None) -> Reading:
     edges = [(index[u], index[v], known) for u, v, known in source.edges(data=True)]
 
     column = weight
-    if weight is None:
+    if weight == "weight":
+        column = None
         present = sorted({name for *_, known in edges for name in known})
         if (k := find_column(file, None, present, WEIGHT)) is not None:
             column = present[k]
@@ -48,7 +49,7 @@ def read(file: File, weight: str | None) -> Reading:
         coordinates=coordinates,
         geographic=geographic,
         names=names,
-        unit="" if weight is not None or column is None else column_unit(column),
+        unit="" if column is None else column_unit(column),
     )
     return Reading(graph, weighted=column is not None)
 

@@ -26,7 +26,7 @@ def read(file: File, weight: str | None) -> Reading:
             if header is not None:
                 raise file.error(number, "a second line of column names")
             header = _header(file, number, line)
-            name = "length" if weight is None else weight
+            name = "length" if weight in (None, "weight") else weight
             column = 2 + named_column(file, number, header[2:], name)
         elif line:
             if header is None:

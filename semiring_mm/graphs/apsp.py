@@ -419,7 +419,7 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False
         source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
-        tick = reporter(task.progress, float(len(x)))
+        tick = reporter(task.progress, float(len(x)), "a batch", "graphs")
         if (found := task.at_once(source)) is not None:
             if tick is not None:
                 tick(float(len(x)))
