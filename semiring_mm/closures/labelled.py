@@ -99,12 +99,8 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
                    [inf, inf,  0.]])
     >>> D.nodes, D.path("a", "c")
     (['a', 'b', 'c'], ['a', 'b', 'c'])
-    >>> D.to_frame()
-    to      a    b    c
-    from
-    a     0.0  3.0  4.0
-    b     inf  0.0  1.0
-    c     inf  inf  0.0
+    >>> D.to_frame().loc["a", "c"]
+    np.float64(4.0)
     >>> D.to_frame(long=True)
       from to  distance  legs
     0    a  b       3.0     1
@@ -226,6 +222,16 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
     def copy(self, order: Any = "C") -> LabelledArray:
         """A copy of the numbers, under the same labels."""
         return self._like(np.array(self, order=order), self._tree)
+
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        """Sort in place, which takes the numbers away from their labels; so of a copy, np.sort."""
+        self._columns = self._rows = None
+        super().sort(*args, **kwargs)
+
+    def partition(self, *args: Any, **kwargs: Any) -> None:
+        """As NumPy's; the labels are lost as by :meth:`sort`."""
+        self._columns = self._rows = None
+        super().partition(*args, **kwargs)
 
     def __copy__(self) -> LabelledArray:
         return self.copy("K")

@@ -177,7 +177,7 @@ def _tell(weight: str | None, found: bool, others: Iterable[Any]) -> None:
     """Warn of numbers beside which an edge counts as 1; refuse a name that no edge has."""
     names = list(others)
     shown = ", ".join(map(repr, names[:6])) + (", …" if len(names) > 6 else "")
-    if not found and weight != "weight":
+    if not found and weight not in (None, "weight"):
         raise ValueError(f"weight={weight!r}: no edge has it; edges have {shown or 'no numbers'}")
     if names:
         which = "not every edge has" if found else "no edge has"
