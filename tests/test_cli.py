@@ -419,7 +419,7 @@ def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
     (tmp_path / "D.npy.old").unlink()
     assert run(*words, "9MB")[0] == 0
     assert len(np.load(old)) == 5
-    assert sorted(os.listdir(tmp_path)) == ["D.npy", "edges.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["D.npy", "D.npy.done.json", "edges.csv"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])

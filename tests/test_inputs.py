@@ -177,9 +177,7 @@ def test_some_edges_without_the_weight():
         assert sm.apsp(nx.path_graph(3))[0, 2] == 2  # nothing to warn of
         assert sm.apsp(attributes(("a", "b", {"name": "x", "toll": True})))[0, 1] == 1
     graph.add_edge("c", "d", km=5)
-    with pytest.warns(
-        UserWarning, match="not every edge has 'weight', .* edges have 'km'"
-    ):
+    with pytest.warns(UserWarning, match="not every edge has 'weight', .* edges have 'km'"):
         assert sm.apsp(graph)[0, 3] == 5
 
 
