@@ -22,8 +22,8 @@ ROOMS = """
     gpu.ceiling gpu.rungs gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
-    closures.kleene closures.weights closures.schedule closures.steps closures.sources closures.solve
-    closures.memory
+    closures.kleene closures.weights closures.schedule closures.steps closures.sources
+    closures.solve closures.memory
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum

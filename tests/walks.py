@@ -89,7 +89,7 @@ def check_paths(w, d, p, *, mul=lambda a, b: a + b, zero=np.inf, one=0, sources=
             else:
                 assert total == d[i, j]
             if j % 5 == 0:
-                assert sm.reconstruct_path(p, root, j) == walk
+                assert sm.reconstruct_path(np.asarray(p), root, j) == walk
 
 
 def check_cycle(w, error):

@@ -459,7 +459,7 @@ def _sources(sources: Any, n: int, nodes: Sequence[Any] | None) -> Index | None:
         labels = Labels(nodes)
         single = isinstance(sources, str) or not isinstance(sources, Iterable) or sources in labels
         chosen = [sources] if single else sources
-        return np.array([labels.unique().place(x, "a node (sources)") for x in chosen], np.int64)
+        return np.array([labels.unique().place(x) for x in chosen], np.int64)
     chosen = [sources] if np.ndim(sources) == 0 else list(sources)
     rows = np.array([_index(x, "sources") for x in chosen], np.int64)
     if ((rows < 0) | (rows >= n)).any():
