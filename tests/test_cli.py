@@ -402,7 +402,7 @@ def test_resuming(run, edges, calls, monkeypatch):
     monkeypatch.setattr(sm, "apsp", unfinished)
     code, _, err = run("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")
     assert code == 2
-    assert err == "semiring-mm: error: out: D.npy.part is left; --resume goes on with it\n"
+    assert err == "semiring-mm: error: D.npy.part is left; --resume goes on with it\n"
 
 
 def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
@@ -493,7 +493,8 @@ def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
     assert workers[0][1]["resume"] is False
     assert_array_equal(zarr.open_array("D.zarr")[:], scipy_distances(read_graph(edges)))
     assert np.load("P.npy").dtype == np.int32
-    assert sorted(os.listdir(tmp_path)) == ["D.zarr", "P.npy", "edges.csv"]
+    names = ["D.zarr", "D.zarr.done.json", "P.npy", "edges.csv"]
+    assert sorted(os.listdir(tmp_path)) == names
     assert run(*words, "--force", "--resume")[0] == 0
     assert workers[2][1]["checkpoint"] == "D.zarr.steps"
 

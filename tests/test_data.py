@@ -78,7 +78,8 @@ def test_chicago_from_some_sources():
     rng = np.random.default_rng(2)
     sources = rng.choice(12982, 12, replace=False).tolist()
     expected = csgraph.dijkstra(matrix(graph), indices=sources)
-    d, p = sm.apsp(graph, sources=sources, return_predecessors=True)
+    labels = [graph.nodes[i] for i in sources]
+    d, p = sm.apsp(graph, sources=labels, return_predecessors=True)
     assert_allclose(d, expected, rtol=1e-12)
     walk(graph, d, p, sources, rng)
 

@@ -15,8 +15,8 @@ from .file import File, GraphFileError, quote, real
 
 __all__ = [
     "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "SAMPLE", "TO", "WEIGHT", "check_header",
-    "column_unit", "find_column", "named_column", "numbered_column", "other_numbers", "rows",
-    "weight_column",
+    "column_unit", "find_column", "is_real", "named_column", "numbered_column", "other_numbers",
+    "rows", "weight_column",
 ]  # fmt: skip
 
 _UNITS = "km m mi miles s min h".split()
@@ -209,7 +209,7 @@ def other_numbers(
         for k, name in enumerate(header)
         if k not in skipped
         and any(k < len(row) and row[k] for row in table)
-        and all(_is_real(row[k]) for row in table if k < len(row) and row[k])
+        and all(is_real(row[k]) for row in table if k < len(row) and row[k])
     ]
 
 
@@ -220,7 +220,7 @@ def _identifies(column: str) -> bool:
     )
 
 
-def _is_real(word: str) -> bool:
+def is_real(word: str) -> bool:
     """Whether a word is a number."""
     try:
         real(word)
