@@ -5,6 +5,7 @@ import tracemalloc
 import warnings
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,7 +197,7 @@ def test_weight_where_there_are_no_attributes():
     with pytest.raises(ValueError, match="to count edges give the matrix 1 for each"):
         sm.apsp(np.eye(2), weight=None)
     with pytest.raises(TypeError, match="weight is the name of an attribute of edges, or None"):
-        sm.apsp(np.eye(2), weight=3)
+        sm.apsp(np.eye(2), weight=1.5)
 
 
 def test_what_is_said_of_a_file_points_at_the_caller(tmp_path):
@@ -205,10 +206,20 @@ def test_what_is_said_of_a_file_points_at_the_caller(tmp_path):
     with pytest.warns(UserWarning, match="price") as found:
         assert sm.apsp(path)[0, 2] == 2
     assert {x.filename for x in found} == {__file__}
-    assert sm.apsp(path, weight="price")[0, 2] == 7
+    assert sm.apsp(path, weight="price")[0, 2] == sm.apsp(path, weight=3)[0, 2] == 7
+    assert sm.adjacency(path, source="to", target="from", weight="price")[0][0, 1] == 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert sm.apsp(path, weight=None)[0, 2] == 2
+
+
+def test_several_files_are_one_graph(tmp_path):
+    paths = [tmp_path / "one.csv", str(tmp_path / "two.csv")]
+    for path, edge in zip(paths, ("a,b,3", "b,c,4"), strict=True):
+        Path(path).write_text(f"from,to,weight\n{edge}\n")
+    d = sm.apsp(paths)
+    assert list(d.nodes) == [*"abc"]
+    assert d[0, 2] == 7
 
 
 # --- tables and dictionaries --------------------------------------------------------------------
@@ -233,7 +244,11 @@ def test_tables_name_their_columns():
         (lambda: table(weight=[1, np.nan]), {}, "the edge from node b to node c has weight NaN"),
         (lambda: table(target=["b", None]), {}, "row 1 of the table has no 'target'"),
         (lambda: table(x=[1, 2]).set_axis([*"aab"], axis=1), {}, "two columns .* named 'a'"),
-        (lambda: {}, {"source": "x"}, "source and target are columns .* got dict"),
+        (
+            lambda: {},
+            {"source": "x"},
+            "source and target are columns .* got dict",
+        ),
     ],
 )
 def test_tables_that_are_refused(make, options, words):

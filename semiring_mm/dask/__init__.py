@@ -44,7 +44,7 @@ def apsp(
     client: Any,
     graph: Any,
     *,
-    weight: str | None = "weight",
+    weight: str | int | None = "weight",
     directed: bool | None = None,
     return_predecessors: bool = False,
     tile: int | None = None,
@@ -137,7 +137,7 @@ def closure(
     a: Any,
     semiring: str | Semiring,
     *,
-    weight: str | None = "weight",
+    weight: str | int | None = "weight",
     directed: bool | None = None,
     return_predecessors: bool = False,
     tile: int | None = None,
@@ -241,7 +241,7 @@ def matmul(a: Any, b: Any, semiring: str | Semiring = "plus_times") -> Any:
 
 
 def _solve(
-    client: Any, s: Semiring, graph: Any, weight: str | None, directed: bool | None,
+    client: Any, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None,
     predecessors: bool, tile: int | None, device: str | None, checkpoint: Any, resume: bool,
     progress: Progress,
 ) -> Any:  # fmt: skip

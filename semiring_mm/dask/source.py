@@ -50,7 +50,7 @@ class Given:
     labels: Sequence[Any] | None = None
 
     @classmethod
-    def of(cls, s: Semiring, graph: Any, weight: str | None, directed: bool | None) -> Given:
+    def of(cls, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None) -> Given:
         """What :func:`semiring_mm.dask.apsp` takes."""
         x, labels = as_graph(graph, weight=weight, directed=directed)
         if isinstance(x, EdgeList):

@@ -10,7 +10,18 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from . import dimacs, edge_list, matrix_market, networkx, npy, npz, tntp
+from . import (
+    dimacs,
+    edge_list,
+    matrix_market,
+    metis,
+    ncol,
+    networkx,
+    npy,
+    npz,
+    pajek,
+    tntp,
+)  # fmt: skip
 from .file import PACKINGS, File, Reading
 from .graph import Graph, in_both_directions
 from .join import joined
@@ -44,14 +55,18 @@ class Format:
 FORMATS = {
     ".gr": Format(dimacs.read),
     ".mtx": Format(matrix_market.read),
+    ".graph": Format(metis.read),
+    ".net": Format(pajek.read),
     **dict.fromkeys(
         [".csv", ".tsv", ".txt", ".dat", ".edgelist", ".edges", ".el"],
         Format(edge_list.read, columns=True),
     ),
+    ".ncol": Format(ncol.read),
     ".parquet": Format(edge_list.read, columns=True, packed=False),
     ".tntp": Format(tntp.read, columns=True),
     ".graphml": Format(networkx.read, columns=True),
     ".gml": Format(networkx.read, columns=True),
+    ".gexf": Format(networkx.read, columns=True),
     ".npy": Format(npy.read, packed=False),
     ".npz": Format(npz.read, packed=False),
 }

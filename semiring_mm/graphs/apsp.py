@@ -33,7 +33,7 @@ Index = NDArray[np.int64]
 def apsp(
     graph: Any,
     *,
-    weight: str | None = "weight",
+    weight: str | int | None = "weight",
     method: str = "auto",
     directed: bool | None = None,
     return_predecessors: bool = False,
@@ -192,7 +192,7 @@ def closure(
     a: Any,
     semiring: str | Semiring,
     *,
-    weight: str | None = "weight",
+    weight: str | int | None = "weight",
     return_predecessors: bool = False,
     directed: bool | None = None,
     overwrite: bool = False,
@@ -252,7 +252,7 @@ def closure(
 
 
 def _solve(
-    s: Semiring, graph: Any, asked: Request, weight: str | None, directed: bool | None,
+    s: Semiring, graph: Any, asked: Request, weight: str | int | None, directed: bool | None,
     sources: Any, max_hops: int | None, options: TileOptions, progress: Progress,
 ) -> Any:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first

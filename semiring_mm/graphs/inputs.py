@@ -27,7 +27,7 @@ def adjacency(
     graph: Any,
     semiring: str | Semiring = "min_plus",
     *,
-    weight: str | None = "weight",
+    weight: str | int | None = "weight",
     source: Any = None,
     target: Any = None,
     dtype: Any = None,
@@ -46,7 +46,7 @@ def adjacency(
         A table of pandas is a matrix where its rows and columns have the same labels; else it has
         an edge in each row, in the columns source and target, or from and to. A dict has for each
         node the neighbours and weights, ``{"a": {"b": 3}}``, or the neighbours and attributes, or a
-        list of neighbours. Edges of both are directed. A path is read as
+        list of neighbours. Edges of both are directed. A path, or a list of them, is read as
         :func:`semiring_mm.files.read_graph` does, and its warnings are warnings here.
     semiring : str or Semiring, default "min_plus"
     weight : str or None, default "weight"
@@ -54,7 +54,7 @@ def adjacency(
         An edge without it counts 1, too, and if it has other numbers there is a warning that names
         them. In a file ``"weight"`` stands for all the usual names.
     source, target : optional
-        The columns of a table of pandas, by other names.
+        The columns of a table of pandas, or of a file, that hold the ends of edges.
     dtype : dtype, optional
         Default: that of a dense matrix; else float32 for float32 weights and float64 for others;
         bool where the semiring works on truth values (any edge is True).
@@ -92,7 +92,7 @@ def adjacency(
 
 
 def as_graph(
-    graph: Any, *, weight: str | None = "weight", directed: bool | None = None,
+    graph: Any, *, weight: str | int | None = "weight", directed: bool | None = None,
     source: Any = None, target: Any = None,
 ) -> tuple[Any, Sequence[Any] | None]:  # fmt: skip
     """What :func:`adjacency` takes as an :class:`EdgeList` or a dense array, and its labels.
@@ -101,12 +101,8 @@ def as_graph(
     """
     if type(graph) is np.ndarray and weight == "weight" and source is target is None:
         return graph, None  # at once: a small matrix takes some microseconds
-    if not (weight is None or isinstance(weight, str)):
+    if not (weight is None or isinstance(weight, (str, int))):
         raise TypeError(f"weight is the name of an attribute of edges, or None, got {weight!r}")
-    if (source is not None or target is not None) and not is_frame(graph):
-        raise ValueError(
-            f"source and target are columns of a table of pandas, got {type(graph).__name__}"
-        )
     edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
         if directed is False:
@@ -144,19 +140,25 @@ def has_labels(nodes: Sequence[Any] | None) -> bool:
 
 
 def _edge_list(
-    graph: Any, weight: str | None, directed: bool | None, source: Any, target: Any
+    graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any
 ) -> EdgeList | None:
     """The edges, or None for what is no list of edges."""
-    if isinstance(graph, np.ndarray):
-        return None
-    if isinstance(graph, (str, PathLike)):
+    if isinstance(graph, (str, PathLike)) or _are_paths(graph):
         from ..files import read_graph
 
-        options: dict[str, Any] = {} if weight == "weight" else {"weight": weight}
-        graph = read_graph(graph, **options)
+        graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
         for text in graph.warnings:
             warn(text)
         return _numbered(graph)
+    if is_frame(graph) and not is_square(graph):
+        return from_frame(graph, weight, source, target)
+    if source is not None or target is not None:
+        raise ValueError(
+            f"source and target are columns of a pandas table or of a file, got "
+            f"{type(graph).__name__}"
+        )
+    if isinstance(graph, np.ndarray):
+        return None
     if isinstance(graph, EdgeList):
         if weight not in (None, "weight"):
             raise ValueError(
@@ -166,8 +168,6 @@ def _edge_list(
         return _numbered(graph if weight else _unweighted(graph))
     if isinstance(graph, Mapping):
         return from_dict(graph, weight)
-    if is_frame(graph):
-        return None if is_square(graph) else from_frame(graph, weight, source, target)
     if hasattr(graph, "tocoo"):
         if weight not in (None, "weight"):
             raise ValueError(
@@ -182,6 +182,12 @@ def _edge_list(
     if hasattr(graph, "is_directed") and hasattr(graph, "edges"):
         return from_networkx(graph, weight)
     return None
+
+
+def _are_paths(graph: Any) -> bool:
+    """Whether it is a list of files, which make one graph."""
+    several = isinstance(graph, (list, tuple)) and len(graph) > 0
+    return several and all(isinstance(x, (str, PathLike)) for x in graph)
 
 
 def _unweighted(edges: EdgeList) -> EdgeList:

@@ -22,7 +22,7 @@ _NUMBERS = (numbers.Real, np.bool_, Decimal)
 class _Edges:
     """Edges as they are read, of which some may lack the weight."""
 
-    def __init__(self, nodes: Iterable[Any], weight: str | None) -> None:
+    def __init__(self, nodes: Iterable[Any], weight: str | int | None) -> None:
         self.weight, self._weighted = weight, False
         self._index: dict[Any, int] = {node: k for k, node in enumerate(nodes)}
         self._row, self._col, self._values = list[int](), list[int](), list[float]()
@@ -49,7 +49,7 @@ class _Edges:
         return EdgeList(list(self._index), row, col, weight, directed)
 
 
-def from_networkx(graph: Any, weight: str | None) -> EdgeList:
+def from_networkx(graph: Any, weight: str | int | None) -> EdgeList:
     """Parallel edges are all of the list."""
     edges = _Edges(graph, weight)
     for u, v, known in graph.edges(data=True):
@@ -57,7 +57,7 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeList:
     return edges.whole(graph.is_directed())
 
 
-def from_dict(graph: Mapping[Any, Any], weight: str | None) -> EdgeList:
+def from_dict(graph: Mapping[Any, Any], weight: str | int | None) -> EdgeList:
     """Neighbours and weights, or neighbours and attributes, or mere neighbours of each node."""
     edges = _Edges(graph, weight)
     for u, near in graph.items():
@@ -86,7 +86,7 @@ def _is_multi(known: Any) -> bool:
     )
 
 
-def from_igraph(graph: Any, weight: str | None) -> EdgeList:
+def from_igraph(graph: Any, weight: str | int | None) -> EdgeList:
     """Its nodes have the names of its vertices, or none."""
     named = "name" in graph.vs.attributes()
     nodes = list(graph.vs["name"]) if named else range(graph.vcount())
@@ -106,7 +106,9 @@ def is_square(table: Any) -> bool:
     return bool(table.index.equals(table.columns))
 
 
-def from_frame(table: Any, weight: str | None, source: Any = None, target: Any = None) -> EdgeList:
+def from_frame(
+    table: Any, weight: str | int | None, source: Any = None, target: Any = None
+) -> EdgeList:
     """Nodes come in the order in which the rows name them, as in a file."""
     import pandas as pd
 
@@ -149,7 +151,7 @@ def _end(names: list[Any], what: str, given: Any) -> Any:
 
 
 def _column(
-    columns: Mapping[Any, Any], weight: str | None, nodes: Sequence[Any],
+    columns: Mapping[Any, Any], weight: str | int | None, nodes: Sequence[Any],
     row: NDArray[np.int64], col: NDArray[np.int64],
 ) -> NDArray[Any]:  # fmt: skip
     """The weights, a column of many, or 1 for each edge."""
@@ -173,7 +175,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, _NUMBERS) and not isinstance(value, (bool, np.bool_))
 
 
-def _tell(weight: str | None, found: bool, others: Iterable[Any]) -> None:
+def _tell(weight: str | int | None, found: bool, others: Iterable[Any]) -> None:
     """Warn of numbers beside which an edge counts as 1; refuse a name that no edge has."""
     names = list(others)
     shown = ", ".join(map(repr, names[:6])) + (", …" if len(names) > 6 else "")
