@@ -389,7 +389,8 @@ def _reduced(
         if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
             flat = x.reshape(math.prod(shape), k)
         x = x if flat is None else flat
-        x = multiply(engine, _sum_of(s), x, engine.xp.zeros(k, x.dtype))
+        unused = engine.xp.broadcast_to(engine.xp.zeros(1, x.dtype), (k,))
+        x = multiply(engine, _sum_of(s), x, unused)
     return x.reshape(shape), kept
 
 

@@ -261,6 +261,56 @@ def test_no_copy_of_transposed_operands(monkeypatch):
     assert np.shares_memory(y, a)
 
 
+# Sums of one operand
+
+#: Subscripts, the shape of a long sum, and how it is laid out.
+LONG_SUMS = {
+    "contiguous": ("i->", (300_000,), lambda x: x),
+    "reversed": ("i->", (300_000,), lambda x: x[::-1]),
+    "with gaps": ("i->", (300_000,), lambda x: np.repeat(x, 2)[::2]),
+    "rows": ("ij->i", (5, 60_000), lambda x: x),
+    "columns": ("ij->j", (60_000, 5), lambda x: x),
+    "all": ("ij->", (100, 3000), lambda x: x),
+    "a stack": ("ijk->ik", (2, 4000, 70), lambda x: x),
+    "a stack with gaps": ("ijk->ij", (2, 70, 8000), lambda x: np.repeat(x, 2, 1)[:, ::2]),
+}
+
+
+@pytest.mark.parametrize("entries", ["0.1", "random"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "bfloat16"])
+@pytest.mark.parametrize("how", LONG_SUMS)
+def test_long_sums_lose_no_digits(how, dtype, entries):
+    """NumPy's are pairwise; one after the other would lose 10 to 17 bits of these."""
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    subscripts, shape, lay = LONG_SUMS[how]
+    x = np.random.default_rng(5).random(shape) if entries == "random" else np.full(shape, 0.1)
+    x = lay((x / 16).astype(dtype))  # float16 holds the sum
+    inputs, _, output = subscripts.partition("->")
+    rows = np.moveaxis(x, [inputs.index(c) for c in output], range(len(output)))
+    rows = rows.reshape(*rows.shape[: len(output)], -1).astype("f8")
+    exact = np.apply_along_axis(math.fsum, -1, rows)
+    got = np.asarray(sm.einsum(subscripts, x))
+    units = 1 if x.dtype.itemsize == 2 else 4
+    tolerance = {"float16": 2**-11, "float32": 2**-24, "float64": 2**-53}.get(x.dtype.name, 2**-8)
+    assert_allclose(got.astype("f8"), exact, rtol=1.01 * units * tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("special", "expected"),
+    [([inf], inf), ([-inf, 1], -inf), ([inf, -inf], math.nan), ([math.nan], math.nan)],
+)  # fmt: skip
+def test_long_sums_of_special_values(special, expected, dtype):
+    x = np.zeros(5000, dtype)
+    x[100 : 100 + len(special)] = special
+    assert_array_equal(sm.einsum("i->", x), expected)
+    assert_array_equal(sm.einsum("i->", np.repeat(x, 2)[::2]), expected)
+    assert_array_equal(sm.einsum("ij->i", np.stack([x, x])), [expected, expected])
+    assert_array_equal(sm.einsum("ij->j", np.stack([x, x], 1)), [expected, expected])
+    assert sm.einsum("i->", np.full(100, np.finfo(dtype).max)) == inf
+
+
 # Laws
 
 
