@@ -1,6 +1,7 @@
 """Information that NetworkX reads on import, without loading NumPy or semiring_mm."""
 
 import re
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 
 from networkx.utils.configs import Config
@@ -20,10 +21,12 @@ FUNCTIONS = {
     "all_pairs_shortest_path_length": "",
     "average_shortest_path_length": "",
     "barycenter": "Without attr and sp.",
+    "betweenness_centrality": "From all nodes; positive weights.",
     "center": "Without e and usebounds.",
-    "closeness_centrality": "Of all nodes.",
+    "closeness_centrality": "",
     "diameter": "Without e and usebounds.",
-    "eccentricity": "Of all nodes, without sp.",
+    "eccentricity": "Without sp.",
+    "edge_betweenness_centrality": "From all nodes; positive weights; no multigraphs.",
     "floyd_warshall": "",
     "floyd_warshall_numpy": "",
     "floyd_warshall_predecessor_and_distance": "",
@@ -38,9 +41,15 @@ FUNCTIONS = {
     "periphery": "Without e and usebounds.",
     "radius": "Without e and usebounds.",
     "schultz_index": "Integer weights or none.",
-    "shortest_path": "Between all pairs.",
-    "shortest_path_length": "Between all pairs.",
+    "shortest_path": "Without target.",
+    "shortest_path_length": "Without target.",
+    "single_source_dijkstra": "Without target.",
+    "single_source_dijkstra_path": "",
+    "single_source_dijkstra_path_length": "",
+    "single_source_shortest_path": "",
+    "single_source_shortest_path_length": "",
     "transitive_closure": "",
+    "transitive_closure_dag": "Without topo_order.",
     "wiener_index": "",
 }
 
@@ -69,9 +78,19 @@ class BackendConfig(Config):  # type: ignore[misc]  # networkx has no types
         return value
 
 
+def _url() -> dict[str, str]:
+    """The project's address, from the first of its ``[project.urls]``."""
+    try:
+        urls = metadata("semiring-mm").get_all("Project-URL") or []
+    except PackageNotFoundError:  # a checkout on the path, not installed
+        urls = []
+    return {"url": urls[0].partition(", ")[2]} if urls else {}
+
+
 def get_info() -> dict[str, Any]:
     """The entry point ``networkx.backend_info``."""
     return {
+        **_url(),
         "backend_name": "semiring_mm",
         "project": "semiring-mm",
         "package": "semiring_mm",

@@ -65,7 +65,8 @@ class Case:
         )  # fmt: skip
 
     def call(self, graph: Any, backend: str) -> Any:
-        result = getattr(nx, self.name)(graph, backend=backend, **self.arguments)
+        with nx.config(cache_converted_graphs=False):  # the graph is read in every call
+            result = getattr(nx, self.name)(graph, backend=backend, **self.arguments)
         return dict(result) if isinstance(result, Iterator) else result
 
 
@@ -123,6 +124,9 @@ CASES = [
     Case("global_efficiency", sparse, "random", 1000),
     Case("local_efficiency", dense, "random", 300),
     Case("local_efficiency", sparse, "random", 1000),
+    Case("betweenness_centrality", sparse, "random", 1000),
+    Case("betweenness_centrality", grid, "grid", 1600, WEIGHT),
+    Case("edge_betweenness_centrality", sparse, "random", 1000),
     Case("transitive_closure", directed, "directed", 500),
     Case("closeness_centrality", thin, "random", 6000),
     Case("closeness_centrality", denser, "directed", 4000),

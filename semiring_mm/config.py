@@ -12,6 +12,7 @@ from .cpu import threads
 from .cpu.compiler import host_target
 from .cpu.product import blas_wins
 from .cpu.tuning import calibration
+from .signs import fitting
 from .version import __version__
 
 __all__ = ["show_config"]
@@ -50,7 +51,7 @@ def show_config(file: TextIO | None = None) -> None:
         f"cache       {cache_directory()}",
         *_gpu(),
     ]
-    print("\n".join(lines), file=file or sys.stdout)
+    print(fitting("\n".join(lines), file), file=file or sys.stdout)
 
 
 def _gpu() -> list[str]:

@@ -402,7 +402,7 @@ def test_resuming(run, edges, calls, monkeypatch):
     monkeypatch.setattr(sm, "apsp", unfinished)
     code, _, err = run("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")
     assert code == 2
-    assert err == "semiring-mm: error: out: D.npy.part is left; --resume goes on with it\n"
+    assert err == "semiring-mm: error: D.npy.part is left; --resume goes on with it\n"
 
 
 def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
@@ -419,7 +419,7 @@ def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
     (tmp_path / "D.npy.old").unlink()
     assert run(*words, "9MB")[0] == 0
     assert len(np.load(old)) == 5
-    assert sorted(os.listdir(tmp_path)) == ["D.npy", "edges.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["D.npy", "D.npy.done.json", "edges.csv"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -493,7 +493,8 @@ def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
     assert workers[0][1]["resume"] is False
     assert_array_equal(zarr.open_array("D.zarr")[:], scipy_distances(read_graph(edges)))
     assert np.load("P.npy").dtype == np.int32
-    assert sorted(os.listdir(tmp_path)) == ["D.zarr", "P.npy", "edges.csv"]
+    names = ["D.zarr", "D.zarr.done.json", "P.npy", "edges.csv"]
+    assert sorted(os.listdir(tmp_path)) == names
     assert run(*words, "--force", "--resume")[0] == 0
     assert workers[2][1]["checkpoint"] == "D.zarr.steps"
 
@@ -736,6 +737,31 @@ def test_who_asks_is_told_what_each_device_did():
         tick(5.0)
     assert told == [(2, 4, {"cuda:0": 2}), (4, 4, None), (2, 4), (4, 4)]
     reporter(max, 4.0)(1.0)  # a built-in function without a signature
+
+
+def ring(n):
+    return Graph(range(n), np.arange(n), (np.arange(n) + 1) % n, np.ones(n), directed=True)
+
+
+@pytest.mark.parametrize(
+    ("graph", "options", "method", "unit"),
+    [
+        (ring(600), {}, "sparse elimination", "entries"),
+        (np.ones((70, 70)), {}, "elimination in blocks", "pairs"),
+        (np.ones((70, 70)), {"method": "squaring"}, "repeated squaring", "pairs at most"),
+        (np.ones((70, 70)), {"max_hops": 3}, "products by repeated squaring", "products"),
+        (np.ones((70, 70)), {"sources": [3]}, "rounds of products", "products"),
+        (np.ones((2, 9, 9)), {}, "a batch", "graphs"),
+    ],
+)
+def test_who_watches_is_told_the_method(graph, options, method, unit):
+    seen = []
+    watched = progress.Watched(lambda *given: seen.append(given))
+    sm.apsp(graph, progress=watched, **options)
+    assert (watched.method, watched.unit, watched.total) == (method, unit, seen[-1][1])
+    silent = progress.Watched()
+    sm.apsp(graph, progress=silent, **options)
+    assert silent == progress.Watched(None, method, unit, watched.total)
 
 
 def test_real_networks_agree_with_scipy(run, tmp_path):

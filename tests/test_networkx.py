@@ -4,6 +4,7 @@ import collections
 import inspect
 import itertools
 import logging
+import pickle
 import random
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import semiring_mm as sm
 
 nx = pytest.importorskip("networkx")
 import _nx_semiring_mm  # noqa: E402
-from semiring_mm.nx import backend, functions  # noqa: E402
+from semiring_mm.nx import backend, convert, functions  # noqa: E402
 from semiring_mm.nx.distances import _ROWS  # noqa: E402
 
 #: (name, arguments) of what is compared on random graphs.
@@ -30,6 +31,9 @@ UNWEIGHTED = [
     ("all_pairs_shortest_path_length", {"cutoff": 2}),
     ("average_shortest_path_length", {}),
     ("barycenter", {}),
+    ("betweenness_centrality", {}),
+    ("betweenness_centrality", {"endpoints": True}),
+    ("betweenness_centrality", {"normalized": False}),
     ("center", {}),
     ("closeness_centrality", {}),
     ("closeness_centrality", {"wf_improved": False}),
@@ -58,6 +62,7 @@ WEIGHTED = [
     ("all_pairs_dijkstra_path_length", {"cutoff": 1.5}),
     ("average_shortest_path_length", {"weight": "weight"}),
     ("barycenter", {"weight": "weight"}),
+    ("betweenness_centrality", {"weight": "weight"}),
     ("center", {"weight": "weight"}),
     ("closeness_centrality", {"distance": "weight"}),
     ("diameter", {"weight": "weight"}),
@@ -171,7 +176,67 @@ def test_weighted(name, arguments, weights):
     taken = sum(compare(name, random_graph(seed, weights), **arguments) for seed in range(40))
     whole = "schultz gutman hyper".split()
     few = weights not in ("int", "zeros") and name.split("_")[0] in whole
+    few |= weights not in ("int", "float", "numpy") and "betweenness" in name  # zeros
     assert taken >= (5 if few else 35)  # without edges there is nothing to round
+
+
+ONE_NODE = [
+    ("closeness_centrality", "u", "distance"),
+    ("eccentricity", "v", "weight"),
+    ("shortest_path", "source", "weight"),
+    ("shortest_path_length", "source", "weight"),
+    ("single_source_dijkstra", "source", "weight"),
+    ("single_source_dijkstra_path", "source", "weight"),
+    ("single_source_dijkstra_path_length", "source", "weight"),
+    ("single_source_shortest_path", "source", None),
+    ("single_source_shortest_path_length", "source", None),
+]
+
+
+@pytest.mark.parametrize("weights", [None, "int", "float"])
+@pytest.mark.parametrize(("name", "node", "weight"), ONE_NODE)
+def test_paths_from_one_node(name, node, weight, weights):
+    if (weight and "path" in name) or name == "single_source_dijkstra":
+        pytest.importorskip("networkx", "3.6")  # another order of the same paths before
+    for seed in range(20):
+        G = random_graph(seed, weights)
+        arguments = {weight: "weight"} if weights and weight else {}
+        for start in [*list(G)[:4], "absent"]:
+            if start == "absent" and name == "eccentricity":
+                continue  # there a word may also be a set of nodes
+            assert compare(name, G, **{node: start}, **arguments)
+
+
+def test_eccentricity_of_some_nodes():
+    G = nx.cycle_graph(6)
+    assert compare("eccentricity", G, v=[5, 0, 9])
+
+
+def test_cutoffs_from_one_node():
+    G = nx.path_graph(9)
+    for cutoff in (0, 1.5, 3):
+        for name in ("single_source_dijkstra_path_length", "single_source_shortest_path"):
+            assert compare(name, G, source=2, cutoff=cutoff)
+
+
+@pytest.mark.parametrize("weights", [None, "int", "float", "quarters"])
+def test_edge_betweenness(weights):
+    taken = 0
+    for seed in range(60):
+        G, weight = random_graph(seed, weights), "weight" if weights else None
+        for normalized in (True, False):
+            arguments = {"weight": weight, "normalized": normalized}
+            taken += compare("edge_betweenness_centrality", G, **arguments)
+    assert taken >= 30
+
+
+def test_transitive_closure_of_a_dag():
+    G = nx.gnp_random_graph(40, 0.1, seed=3, directed=True)
+    with pytest.raises(nx.NetworkXUnfeasible):
+        nx.transitive_closure_dag(G, backend="semiring_mm")
+    G.remove_edges_from([(u, v) for u, v in G.edges if u >= v])
+    mine = nx.transitive_closure_dag(G, backend="semiring_mm")
+    assert nx.utils.graphs_equal(mine, nx.transitive_closure_dag(G))
 
 
 @pytest.mark.parametrize("weights", ["int", "zeros", "quarters", "numpy, whole"])
@@ -350,19 +415,33 @@ def test_weights_of_two_types_are_left_to_networkx():
     [
         ("all_pairs_dijkstra", {"weight": lambda u, v, d: 1}, "weight is a function"),
         ("closeness_centrality", {"distance": lambda u, v, d: 1}, "distance is a function"),
-        ("closeness_centrality", {"u": 0}, "u is given"),
-        ("eccentricity", {"v": 0}, "v is given"),
+        ("harmonic_centrality", {"nbunch": [0]}, "nbunch is given"),
+        ("harmonic_centrality", {"sources": [0]}, "sources is given"),
+        ("eccentricity", {"sp": {}}, "sp is given"),
         ("diameter", {"usebounds": True}, "usebounds"),
         ("diameter", {"e": {}}, "e is given"),
         ("barycenter", {"attr": "b"}, "attr is given"),
-        ("shortest_path", {"source": 0}, "source is given"),
-        ("diameter", {"other": 1}, "other"),
+        ("shortest_path", {"source": 1, "target": 0}, "target is given"),
+        ("shortest_path", {"source": 1, "weight": "w", "method": "bellman-ford"}, "Bellman"),
+        ("betweenness_centrality", {"k": 2}, "k is given"),
+        ("betweenness_centrality", {"weight": "zero"}, "weight zero"),
+        ("transitive_closure_dag", {"topo_order": [0, 1, 2]}, "topo_order is given"),
     ],
 )
-def test_can_run_says_why_not(name, arguments, says):
-    reason = backend.can_run(name, (nx.path_graph(3),), arguments)
-    assert isinstance(reason, str)
-    assert says in reason
+def test_a_refusal_has_its_reason(name, arguments, says):
+    """In the traceback of a call with `backend=`, and in the answer of should_run."""
+    G = nx.path_graph(3, create_using=nx.DiGraph if name.endswith("dag") else None)
+    nx.set_edge_attributes(G, 0, "zero")
+    with pytest.raises(NotImplementedError, match="semiring_mm") as error:
+        getattr(nx, name)(G, backend="semiring_mm", **arguments)
+    assert says in str(error.value.__cause__)
+    assert "networkx" in str(error.value.__cause__) or "function" in says
+    if says.endswith("given"):
+        assert says in backend.should_run(name, (G,), arguments)
+
+
+def test_parameters_of_another_release_are_refused():
+    assert "other" in backend.can_run("diameter", (nx.path_graph(3),), {"other": 1})
 
 
 @pytest.fixture
@@ -408,14 +487,57 @@ def test_should_run_says_why_not():
     assert "needs" in backend.should_run("johnson", (huge,), {})
 
 
-def test_a_graph_that_changed_is_read_again():
+def test_a_graph_is_read_once_until_it_changes(monkeypatch):
+    read, reads = convert._read, []
+    monkeypatch.setattr(convert, "_read", lambda *a: reads.append(a[1:]) or read(*a))
     G = nx.cycle_graph(6)
-    before = dict(run("all_pairs_dijkstra_path_length", G))
-    G[0][1]["weight"] = 100  # past the methods that empty networkx's cache
-    with warnings.catch_warnings(action="error"):  # networkx's, of a graph that it kept
-        after = dict(run("all_pairs_dijkstra_path_length", G))
-    assert before[0][1] == 1
-    assert after[0][1] == 5
+    lengths = [dict(run("all_pairs_dijkstra_path_length", G))[0][1] for _ in range(3)]
+    assert lengths == [1, 1, 1]
+    assert run("betweenness_centrality", G, weight="weight")
+    assert len(reads) == 1
+    G.add_edge(0, 1, weight=100)
+    assert dict(run("all_pairs_dijkstra_path_length", G))[0][1] == 5
+    assert len(reads) == 2
+    assert dict(pickle.loads(pickle.dumps(G)).edges) == dict(G.edges)
+
+
+def test_networkx_warns_of_a_graph_that_it_kept():
+    """A weight that is changed past the methods of the graph is not seen: NetworkX says so."""
+    G = nx.cycle_graph(6)
+    run("diameter", G)
+    with warnings.catch_warnings(action="default", category=UserWarning):
+        warnings.simplefilter("always")
+        with pytest.warns(UserWarning, match="cached graph"):
+            run("diameter", G)
+    with nx.config(cache_converted_graphs=False):
+        G[0][1]["weight"] = 100
+        assert dict(run("all_pairs_dijkstra_path_length", G))[0][1] == 5
+
+
+def test_one_search_runs_where_the_graph_was_read():
+    G = nx.path_graph(300)
+    arguments = (G, 0)
+    assert "not kept" in backend.should_run("single_source_dijkstra", arguments, {})
+    run("diameter", G)
+    assert backend.should_run("single_source_dijkstra", arguments, {}) is True
+
+
+def test_path_counts_beyond_float64():
+    """Central binomials of a grid exceed 2**53: they are rounded in NetworkX's order."""
+    G = nx.grid_2d_graph(4, 60)
+    H = nx.grid_2d_graph(33, 33)
+    nx.set_edge_attributes(H, 1.5, "weight")
+    assert compare("betweenness_centrality", G)
+    assert compare("edge_betweenness_centrality", H, weight="weight")
+
+
+def test_the_address_of_the_project(monkeypatch):
+    class Metadata:
+        def get_all(self, name):
+            return ["Source, https://example.org/semiring_mm"] if name == "Project-URL" else None
+
+    monkeypatch.setattr(_nx_semiring_mm, "metadata", lambda name: Metadata())
+    assert _nx_semiring_mm.get_info()["url"] == "https://example.org/semiring_mm"
 
 
 def test_graphs_go_through_and_come_back():

@@ -35,10 +35,11 @@ def run(args: argparse.Namespace) -> int:
     pairs = read_pairs(args.pairs, find) if args.pairs is not None else None
 
     with contextlib.ExitStack() as stack:
-        result = solve(args, given, stack)
+        asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
+        sources = _sources(args, asked, ends, pairs)
+        result = solve(args, given, stack, sources)
         code = 0
         path: list[int] = []
-        asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
         if ends is not None:
             path = result.path(*ends)
             if not path:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         if (asked or path) and not args.quiet:
             for note in graph.notes:
                 print(f"note: {note}")
-        if args.plot:
+        if args.plot and not (result.done and os.path.exists(args.plot)):
             plot(args, result, path, ends)
         if args.predecessors and not result.stored:
             save(args.predecessors, result.predecessors)
@@ -65,3 +66,14 @@ def run(args: argparse.Namespace) -> int:
             a, b = (graph.nodes[k] for k in ends)
             raise Refusal(f"there is no path from {a} to {b}", 1)
     return code
+
+
+def _sources(
+    args: argparse.Namespace, asked: bool, ends: tuple[int, int] | None,
+    pairs: list[tuple[int, int]] | None,
+) -> list[int] | None:  # fmt: skip
+    """The nodes from which paths are asked for; None: from all of them."""
+    table = args.output and args.output.lower().endswith(".csv") and pairs is not None
+    if asked or args.plot or args.predecessors or (args.output and not table):
+        return None
+    return sorted({i for i, _ in (*(pairs or ()), *((ends,) if ends else ()))})

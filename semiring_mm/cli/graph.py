@@ -63,7 +63,8 @@ def read(args: argparse.Namespace) -> GivenGraph:
     kind = KINDS[args.semiring]
     whole = args.graph.lower().endswith(".npy") and args.semiring == "min_plus"
     if not whole or args.nodes or args.weight:
-        graph = read_graph(args.graph, weight=args.weight, nodes=args.nodes, directed=args.directed)
+        weight = args.weight or "weight"
+        graph = read_graph(args.graph, weight=weight, nodes=args.nodes, directed=args.directed)
         return GivenGraph(graph, None, kind)
     matrix: NDArray[Any] | None = None
     if in_tiles(args):  # a file of floats is read where it is

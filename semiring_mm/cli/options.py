@@ -120,7 +120,10 @@ def add_options(apsp: Parser) -> None:
         help="steps between the states in that file from which --resume can go on; default 1",
     )
     work.add_argument(
-        "--resume", action="store_true", help="go on from the last such state of the same work"
+        "--resume",
+        action="store_true",
+        help="go on from the last such state of the same work; begin where there "
+        "is none, and do nothing where all is done",
     )
 
     out = apsp.add_argument_group("the output")
@@ -141,7 +144,12 @@ def add_options(apsp: Parser) -> None:
     out.add_argument("--to", dest="end", metavar="B", help="... to B, leg by leg")
     out.add_argument("--summary", action="store_true", help="size, reach, diameter, average, time")
     out.add_argument("--plot", metavar="FILE", help="network with the path, histogram and matrix")
-    out.add_argument("--force", action="store_true", help="overwrite existing output")
+    out.add_argument(
+        "--force",
+        action="store_true",
+        help="overwrite existing output, and take more than 4 GiB of memory for what was not "
+        "said to be so large",
+    )
     noise = out.add_mutually_exclusive_group()
     noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
     noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
@@ -259,7 +267,9 @@ def check_outputs(args: argparse.Namespace) -> None:
         taken.append(path.resolve())
         if path.is_dir() and not (is_zarr(name) and _is_array(path)):
             raise Refusal(f"{option} {name}: that is a directory")
-        if path.exists() and not args.force:
+        # What is there of matrices is looked at later; a picture is there when they are.
+        goes_on = args.resume and (option != "--plot" or Path(args.output).exists())
+        if path.exists() and not (args.force or goes_on):
             raise Refusal(f"{option} {name}: the file exists; --force overwrites it")
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')

@@ -32,7 +32,7 @@ def _title(result: Result, path: list[int]) -> str:
     count = f"{legs} leg{'s' * (legs != 1)}"
     if result.given.kind.path == "any":
         return f"{ends} in {count}"
-    value = float(result.values[path[0], path[-1]]) if legs else 0.0
+    value = float(result.value(path[0], path[-1])) if legs else 0.0
     return f"{ends}: {NumberFormat([value], _unit(result))(value)} in {count}"
 
 
@@ -137,7 +137,7 @@ def write_pairs(args: argparse.Namespace, result: Result, pairs: list[tuple[int,
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["from", "to", result.given.kind.value.replace(" ", "_")])
     for i, j in pairs:
-        value = float(result.values[i, j])
+        value = float(result.value(i, j))
         shown = int(value) if math.isfinite(value) and value == int(value) else value
         writer.writerow([result.given.graph.nodes[i], result.given.graph.nodes[j], shown])
     if args.output and args.output.lower().endswith(".csv"):

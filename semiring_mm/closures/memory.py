@@ -38,7 +38,7 @@ def first_predecessors(problem: Problem, d: Array, nodes: Array | None = None) -
 def close(problem: Problem) -> tuple[Array, Array | None]:
     """The closure, in the memory of the source where types allow, and its predecessors."""
     source = source_of(problem)
-    tick = reporter(problem.progress, problem.pairs)
+    tick = reporter(problem.progress, problem.pairs, "elimination in blocks")
     d = begin(problem)
     p = first_predecessors(problem, d) if problem.predecessors else None
     problem.steps.close(source.engine, d, p, 0, tick)

@@ -7,11 +7,35 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Progress", "ProgressBar", "Tick", "format_rate", "reporter"]
+__all__ = ["Progress", "ProgressBar", "Tick", "Watched", "format_rate", "reporter"]
 
-Progress = bool | Callable[[float, float], None] | None
+
+@dataclass
+class Watched:
+    """A progress argument that is also told how the work is done.
+
+    Attributes
+    ----------
+    progress : bool or callable, optional
+        Told of the progress, as without this.
+    method : str
+        Such as "sparse elimination"; the last that was begun.
+    unit : str
+        What is counted: "pairs" (⊗, ⊕), or "entries" of the result.
+    total : float
+        How many of them there are in all.
+    """
+
+    progress: bool | Callable[[float, float], None] | None = None
+    method: str = ""
+    unit: str = ""
+    total: float = 0.0
+
+
+Progress = bool | Callable[[float, float], None] | Watched | None
 
 
 class Tick(Protocol):
@@ -20,8 +44,17 @@ class Tick(Protocol):
     def __call__(self, done: float, parts: Mapping[str, float] | None = None) -> None: ...
 
 
-def reporter(progress: Progress, total: float) -> Tick | None:
-    """The callback for the pairs done so far, or None."""
+def reporter(
+    progress: Progress, total: float, method: str = "", unit: str = "pairs"
+) -> Tick | None:
+    """The callback for the pairs, or other units, done so far, or None.
+
+    `method` is told to :class:`Watched`; "": only the argument is checked.
+    """
+    if isinstance(progress, Watched):
+        if method:
+            progress.method, progress.unit, progress.total = method, unit, total
+        progress = progress.progress
     if progress is None or progress is False:
         return None
     if progress is True:

@@ -75,7 +75,7 @@ def apsp(
         A folder that all workers and the client see. Every so many steps of n / tile the tiles are
         written there (default: eight times in a run), and the work goes on from what is written.
     resume : bool, default False
-        Go on from the last complete checkpoint in that folder.
+        Go on from the last complete checkpoint in that folder; begin where there is none.
     progress : bool or callable, optional
         As for :func:`semiring_mm.apsp`.
 
@@ -95,8 +95,6 @@ def apsp(
         tile, which is named.
     FileExistsError
         If there is a checkpoint in the folder, and `resume` is not asked for.
-    FileNotFoundError
-        If there is none, and it is.
     ValueError
         If the checkpoint is that of another graph; and as :func:`semiring_mm.apsp`.
 

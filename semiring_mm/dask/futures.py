@@ -70,7 +70,8 @@ class Futures:
         self.run = uuid.uuid4().hex
         self.tiles: dict[At, Future] = {}
         self.made: dict[int, list[Future]] = {}  # by step, as long as they are not known to be done
-        self.tick, self.done = reporter(problem.progress, problem.pairs), 0.0
+        self.tick = reporter(problem.progress, problem.pairs, "elimination on Dask's workers")
+        self.done = 0.0
         self.each = problem.pairs / grid.count / len(self.places())  # pairs of a task, about
 
     def places(self) -> list[At]:

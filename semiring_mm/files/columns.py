@@ -1,48 +1,79 @@
-"""Tables: rows and columns of delimited text, and the names that columns go by."""
+"""Tables: rows and columns of delimited text or Parquet, and the names that columns go by."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import csv
+import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from .file import File
+from ..cpu.memory import free_memory
+from .file import File, GraphFileError, quote, real
 
 __all__ = [
-    "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "TO", "WEIGHT", "check_header", "column_unit",
-    "find_column", "named_column", "rows",
+    "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "SAMPLE", "TO", "WEIGHT", "check_header",
+    "column_unit", "find_column", "is_real", "named_column", "numbered_column", "other_numbers",
+    "rows", "weight_column",
 ]  # fmt: skip
 
 _UNITS = "km m mi miles s min h".split()
-FROM = "from source src u tail origin start from_node fromnode fromnodeid init_node bus0".split()
-TO = "to target dst v head destination dest end to_node tonode tonodeid term_node bus1".split()
-WEIGHT = "weight distance dist length cost w time duration capacity probability".split() + _UNITS
+FROM = """from source src u tail origin start from_node fromnode fromnodeid init_node bus0 from_id
+    source_id src_id node_1 node1 id_1 id1""".split()
+TO = """to target dst v head destination dest end to_node tonode tonodeid term_node bus1 to_id
+    target_id dst_id node_2 node2 id_2 id2""".split()
+#: What adds up along a path. A capacity or a probability does not, and is chosen by its name.
+WEIGHT = "weight distance dist length cost w time duration".split() + _UNITS
 NODE = "id iata node code label name".split()
 CITY = "city name".split()
 LONGITUDE = "longitude lon lng long".split()
 LATITUDE = "latitude lat".split()
+_COMMENT = ("#", "%")
+SAMPLE = 1000  # rows by which a column is one of numbers
+_NO_LITERAL = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
+_ATTRIBUTES = re.compile(r"(\S+?)(?:\s*,\s*|\s+)(\S+?)(?:\s*,\s*|\s+)(\{.*\})\s*")
 
 
-def rows(file: File) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of each row, for any delimiter; comments and blank rows skipped."""
+def rows(
+    file: File, comments: list[tuple[int, str]] | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of each row of a table; comments and blank rows skipped.
+
+    Parameters
+    ----------
+    file : File
+        Text with any delimiter, where a row may also end in a dict as
+        `networkx.write_edgelist` writes it; or Parquet, whose row 0 are the names of the columns.
+    comments : list, optional
+        Gets the lines of comment before the first row.
+    """
+    if file.kind == ".parquet":
+        yield from _parquet(file)
+        return
     lines = file.lines()
     number, skipped, delimiter = 0, 0, None
     for number, line in lines:
-        if line.strip() and not line.startswith(("#", "%")):
+        if line.strip() and not line.startswith(_COMMENT):
             delimiter = next((mark for mark in "\t;," if mark in line), None)
             lines = itertools.chain([(number, line)], lines)
             skipped = number - 1
             break
+        if comments is not None and line.strip():
+            comments.append((number, line))
     else:
         raise file.error(number, "only comments and blank lines in the file")
+    if _ATTRIBUTES.fullmatch(line):
+        yield from _with_attributes(file, lines)
+        return
     if delimiter is None:
         for number, line in lines:
-            if line.strip() and not line.startswith(("#", "%")):
+            if line.strip() and not line.startswith(_COMMENT):
                 yield number, line.split()
         return
     # A comment may hold a quote, which would swallow the lines behind it.
-    plain = ("" if line.startswith(("#", "%")) else line + "\n" for _, line in lines)
+    plain = ("" if line.startswith(_COMMENT) else line + "\n" for _, line in lines)
     reader = csv.reader(plain, delimiter=delimiter, strict=True)
     try:
         for fields in reader:
@@ -50,6 +81,54 @@ def rows(file: File) -> Iterator[tuple[int, list[str]]]:
                 yield skipped + reader.line_num, [field.strip() for field in fields]
     except csv.Error as error:
         raise file.error(skipped + reader.line_num, f"{error}") from None
+
+
+def _with_attributes(
+    file: File, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[int, list[str]]]:
+    """Rows of lines ``a b {'weight': 3}``, below a header of all attributes."""
+    edges: list[tuple[int, str, str, dict[object, object]]] = []
+    for number, line in lines:
+        if not line.strip() or line.startswith(_COMMENT):
+            continue
+        match, known = _ATTRIBUTES.fullmatch(line), None
+        if match:
+            with contextlib.suppress(
+                ValueError, SyntaxError, TypeError, RecursionError, MemoryError
+            ):
+                known = ast.literal_eval(match[3])
+        if not match or not isinstance(known, dict):
+            raise file.error(number, f"expected FROM, TO and {{'name': value}}, got {quote(line)}")
+        edges.append((number, match[1], match[2], known))
+    names = list(dict.fromkeys(name for *_, known in edges for name in known))
+    yield 0, ["source", "target", *map(str, names)]
+    for number, start, end, known in edges:
+        yield number, [start, end, *(str(known.get(name, "")) for name in names)]
+
+
+def _parquet(file: File) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a Parquet file, below the names of its columns."""
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            f"{file.path}: Parquet files are read with PyArrow; "
+            'write: pip install "semiring-mm[io]"'
+        ) from None
+    data, free, number = file.read(), free_memory(), 0
+    try:
+        table = parquet.ParquetFile(io.BytesIO(data))
+        if free is not None and 100 * table.metadata.num_rows > free:
+            raise file.error(None, f"{table.metadata.num_rows:,} rows are too many for the memory")
+        yield 0, list(table.schema_arrow.names)
+        for batch in table.iter_batches():
+            for row in zip(*(column.to_pylist() for column in batch), strict=True):
+                number += 1
+                yield number, ["" if x is None else str(x).strip() for x in row]
+    except GraphFileError:
+        raise
+    except Exception as error:  # PyArrow's own, those of the system, and of Unicode
+        raise file.error(None, f"not a Parquet file ({error})") from None
 
 
 def check_header(file: File, number: int, header: list[str]) -> None:
@@ -98,6 +177,56 @@ def named_column(file: File, number: int | None, header: list[str], name: str) -
         if at := [k for k, column in enumerate(header) if form(column) == form(name)]:
             return _only(file, number, header, at)
     raise file.error(number, f"no column {name!r}; columns: {', '.join(header)}")
+
+
+def numbered_column(file: File, number: int | None, header: list[str], word: str) -> int:
+    """Position of the column of that name or, where no column has it, of that number from 1 on."""
+    if word.isascii() and word.isdigit() and word not in header:
+        if not 1 <= int(word[:9]) <= len(header):
+            raise file.error(number, f"no column {word}; there are {len(header)}")
+        return int(word) - 1
+    return named_column(file, number, header, word)
+
+
+def weight_column(
+    file: File, number: int | None, header: list[str], weight: str | None
+) -> int | None:
+    """Position of the weights for what :func:`read_graph` takes as `weight`."""
+    if weight is None:
+        return None
+    if weight == "weight":
+        return find_column(file, number, header, WEIGHT)
+    return numbered_column(file, number, header, weight)
+
+
+def other_numbers(
+    header: Sequence[str], table: Sequence[Sequence[str]], used: Iterable[int | None]
+) -> list[str]:
+    """Names of the columns of numbers that are not used and not those of identifiers."""
+    skipped = {*used, *(k for k, name in enumerate(header) if _identifies(name))}
+    return [
+        name
+        for k, name in enumerate(header)
+        if k not in skipped
+        and any(k < len(row) and row[k] for row in table)
+        and all(is_real(row[k]) for row in table if k < len(row) and row[k])
+    ]
+
+
+def _identifies(column: str) -> bool:
+    words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])Id$", "_id", column.strip()).casefold())
+    return words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid") or words in (
+        [name] for name in (*NODE, *CITY)
+    )
+
+
+def is_real(word: str) -> bool:
+    """Whether a word is a number."""
+    try:
+        real(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _only(file: File, number: int | None, header: list[str], at: list[int]) -> int:

@@ -6,12 +6,12 @@ import contextlib
 import gzip
 import io
 import math
-import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from ..cpu.memory import free_memory
 from .graph import Graph, NumberLabels
 
 __all__ = [
-    "File", "GraphFileError", "NumberedEdges", "Reading", "cut_short", "plain", "quote",
-    "real",
+    "PACKINGS", "File", "GraphFileError", "NumberedEdges", "Reading", "cut_short", "plain",
+    "quote", "real",
 ]  # fmt: skip
 
 #: A result has n² entries, so that a larger number of nodes is a mistake in the file.
@@ -30,6 +30,8 @@ MAX_NODES = 50_000_000
 _MAX_RATIO = 100
 _MIN_LIMIT = 64 << 20  # bytes that any compressed file may unpack to
 _MAX_MESSAGE = 500  # characters of a message: it may quote the file
+#: Compressions, by the extension behind that of the format.
+PACKINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "Zstandard"}
 
 
 class GraphFileError(ValueError):
@@ -38,39 +40,109 @@ class GraphFileError(ValueError):
 
 @dataclass(frozen=True)
 class File:
-    """A file to read a graph from."""
+    """A file to read a graph from.
+
+    Attributes
+    ----------
+    path : Path
+        For a stream, its name in messages.
+    format : str
+        An extension that goes before that of the path, with a dot; or "".
+    data : bytes, optional
+        What a stream held.
+    """
 
     path: Path
+    format: str = ""
+    data: bytes | None = None
+
+    @classmethod
+    def of(cls, source: str | PathLike[str] | BinaryIO, format: str | None = None) -> File:
+        """The file at a path, or what is left of a stream of bytes."""
+        if format is not None and not isinstance(format, str):
+            raise TypeError(f"format is an extension such as 'csv', got {format!r}")
+        kind = "." + format.lower().removeprefix(".") if format else ""
+        if isinstance(source, (str, PathLike)):
+            path = Path(source)
+            if not (path.is_fifo() or path.is_char_device()):
+                return cls(path, kind)
+            with path.open("rb") as stream:
+                return cls.of(stream, format)
+        text: Any = source
+        if not hasattr(source, "read") or isinstance(text, io.TextIOBase):
+            raise TypeError(
+                "a graph is read from a path, a list of paths or a stream of bytes such as "
+                f"sys.stdin.buffer, got {type(source).__name__}"
+            )
+        name = getattr(source, "name", None)
+        file = cls(Path(name if isinstance(name, str) else "<stream>"), kind)
+        limit = _share(4)
+        data = source.read(limit + 1)  # readers look at a file twice
+        if len(data) > limit:
+            raise file._too_large(limit)
+        return cls(file.path, kind, data)
 
     @property
-    def packed(self) -> bool:
-        """Whether the name ends in ``.gz``."""
-        return self.path.suffix.lower() == ".gz"
+    def packing(self) -> str:
+        """The extension of a compression, or ""."""
+        suffixes = (Path("x" + self.format).suffix, self.path.suffix.lower())
+        return next((suffix for suffix in suffixes if suffix in PACKINGS), "")
 
     @property
     def kind(self) -> str:
-        """The extension that names the format, without a ``.gz`` behind it."""
-        return Path(self.path.name.lower().removesuffix(".gz")).suffix
+        """The extension that names the format, without that of a compression behind it."""
+        name = f"x{self.format}" if self.format else self.path.name.lower()
+        return Path(name.removesuffix(self.packing)).suffix
 
     def error(self, line: int | None, message: str) -> GraphFileError:
-        """The exception to raise for a line, or for the file as a whole."""
+        """The exception to raise for a line, or for the file as a whole (None or 0)."""
         message = " ".join(message.split())
         if len(message) > _MAX_MESSAGE:
             message = message[: _MAX_MESSAGE - 3] + "..."
-        return GraphFileError(f"{self.path}{'' if line is None else f':{line}'}: {message}")
+        return GraphFileError(f"{self.path}{f':{line}' if line else ''}: {message}")
+
+    def _too_large(self, limit: int) -> GraphFileError:
+        verb = "unpacks to" if self.packing else "has"
+        return self.error(
+            None,
+            f"{verb} more than {limit / 1e9:.2g} GB of text, too much for a graph that this "
+            "machine can hold",
+        )
+
+    def raw(self) -> BinaryIO:
+        """The bytes as they are stored."""
+        return self.path.open("rb") if self.data is None else io.BytesIO(self.data)
 
     @contextlib.contextmanager
     def open(self, share: int = 4) -> Iterator[io.BufferedReader]:
         """The unpacked bytes, at most ``1 / share`` of the free memory."""
-        free = free_memory()
-        limit = (1 << 62) if free is None else free // share
+        limit = _share(share)
         with contextlib.ExitStack() as stack:
-            stream: io.BufferedIOBase = stack.enter_context(self.path.open("rb"))
-            if self.packed:
-                ratio_limit = max(_MIN_LIMIT, _MAX_RATIO * self.path.stat().st_size)
-                limit = min(limit, ratio_limit)
-                stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
+            stream = stack.enter_context(self.raw())
+            if self.packing:
+                size = stream.seek(0, io.SEEK_END)
+                stream.seek(0)
+                limit = min(limit, max(_MIN_LIMIT, _MAX_RATIO * size))
+                stream = stack.enter_context(self._unpacked(stream))
             yield io.BufferedReader(_Limited(self, stream, limit), 1 << 16)
+
+    def _unpacked(self, stream: BinaryIO) -> BinaryIO:
+        """A stream of the bytes that a compressed stream stands for."""
+        opened: Any
+        if self.packing == ".gz":
+            opened = gzip.GzipFile(fileobj=stream)
+        elif self.packing == ".bz2":
+            import bz2
+
+            opened = bz2.BZ2File(stream)
+        elif self.packing == ".xz":
+            import lzma
+
+            opened = lzma.LZMAFile(stream)  # noqa: SIM115
+        else:
+            opened = _zstd(self).ZstdFile(stream)
+        unpacked: BinaryIO = opened
+        return unpacked
 
     def read(self) -> bytes:
         """All bytes, for a parser that builds objects many times their size."""
@@ -111,10 +183,31 @@ class File:
         return value
 
 
-class _Limited(io.RawIOBase):
-    """A stream that ends in an error beyond a number of bytes, and where gzip data are damaged."""
+def _share(share: int) -> int:
+    """That part of the free memory, in bytes."""
+    free = free_memory()
+    return (1 << 62) if free is None else free // share
 
-    def __init__(self, file: File, stream: io.BufferedIOBase, limit: int) -> None:
+
+def _zstd(file: File) -> Any:
+    """Python's module for Zstandard, which is in 3.14, or its backport."""
+    try:
+        from compression import zstd
+    except ModuleNotFoundError:
+        try:
+            from backports import zstd
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                f"{file.path}: .zst files are read with Python 3.14 or backports.zstd; "
+                'write: pip install "semiring-mm[io]"'
+            ) from None
+    return zstd
+
+
+class _Limited(io.RawIOBase):
+    """A stream that ends in an error beyond a number of bytes, or where packed data are damaged."""
+
+    def __init__(self, file: File, stream: BinaryIO, limit: int) -> None:
         self._file, self._stream, self._limit, self._total = file, stream, limit, 0
 
     def readable(self) -> bool:
@@ -123,16 +216,14 @@ class _Limited(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         try:
             data = self._stream.read(len(buffer))
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise self._file.error(None, f"not a whole gzip file ({error})") from None
+        except Exception as error:  # each decompressor has its own
+            if not self._file.packing or getattr(error, "errno", None) is not None:
+                raise
+            kind = PACKINGS[self._file.packing]
+            raise self._file.error(None, f"not a whole {kind} file ({error})") from None
         self._total += len(data)
         if self._total > self._limit:
-            verb = "unpacks to" if self._file.packed else "has"
-            raise self._file.error(
-                None,
-                f"{verb} more than {self._limit / 1e9:.2g} GB of text, too much for a graph that "
-                "this machine can hold",
-            )
+            raise self._file._too_large(self._limit)
         buffer[: len(data)] = data
         return len(data)
 
@@ -144,15 +235,22 @@ class Reading:
     Attributes
     ----------
     graph : Graph
+        With `weight_source` where it is weighted, and `direction_source`.
     weighted : bool
-        Whether the file has weights.
+        Whether its weights are of the file.
     lines : sequence of int
         The line where each node is first named, where that is known.
+    unused : sequence of str
+        Columns or attributes of numbers that are not the weights.
+    two_way : (m,) bool, optional
+        Of a directed graph, the edges that lead both ways.
     """
 
     graph: Graph
     weighted: bool = True
     lines: Sequence[int] = ()
+    unused: Sequence[str] = ()
+    two_way: NDArray[np.bool_] | None = None
 
 
 def quote(text: str) -> str:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
 
-from . import dimacs, edge_list, matrix_market, networkx, npy, npz, tntp
-from .file import File, Reading
+import numpy as np
+
+from . import (
+    dimacs,
+    edge_list,
+    matrix_market,
+    metis,
+    ncol,
+    networkx,
+    npy,
+    npz,
+    pajek,
+    tntp,
+)  # fmt: skip
+from .file import PACKINGS, File, Reading
 from .graph import Graph, in_both_directions
-from .nodes import great_circle_weights, with_nodes
+from .join import joined
+from .nodes import Nodes, great_circle_weights, read_nodes
 
-__all__ = ["FORMATS", "Format", "read_graph"]
+__all__ = ["FORMATS", "Format", "Source", "read_graph"]
+
+Source: TypeAlias = str | PathLike[str] | BinaryIO
 
 
 @dataclass(frozen=True)
@@ -22,11 +39,11 @@ class Format:
     Attributes
     ----------
     read : callable
-        Takes the file and the name of the weights or None.
+        Takes the file and what the caller gave as `weight`, a column's number as digits.
     columns : bool
         Whether the weights are one column, or attribute, of several.
     packed : bool
-        Whether files may be gzipped.
+        Whether files may be compressed.
     """
 
     read: Callable[[File, str | None], Reading]
@@ -38,49 +55,66 @@ class Format:
 FORMATS = {
     ".gr": Format(dimacs.read),
     ".mtx": Format(matrix_market.read),
-    ".csv": Format(edge_list.read, columns=True),
-    ".tsv": Format(edge_list.read, columns=True),
-    ".txt": Format(edge_list.read, columns=True),
+    ".graph": Format(metis.read),
+    ".net": Format(pajek.read),
+    **dict.fromkeys(
+        [".csv", ".tsv", ".txt", ".dat", ".edgelist", ".edges", ".el"],
+        Format(edge_list.read, columns=True),
+    ),
+    ".ncol": Format(ncol.read),
+    ".parquet": Format(edge_list.read, columns=True, packed=False),
     ".tntp": Format(tntp.read, columns=True),
     ".graphml": Format(networkx.read, columns=True),
     ".gml": Format(networkx.read, columns=True),
+    ".gexf": Format(networkx.read, columns=True),
     ".npy": Format(npy.read, packed=False),
     ".npz": Format(npz.read, packed=False),
 }
 
 
 def read_graph(
-    path: str | PathLike[str],
+    path: Source | Sequence[Source],
     *,
-    weight: str | None = None,
-    nodes: str | PathLike[str] | None = None,
+    weight: str | int | None = "weight",
+    source: str | int | None = None,
+    target: str | int | None = None,
+    nodes: Source | None = None,
     directed: bool | None = None,
+    format: str | None = None,
 ) -> Graph:
     r"""Read a graph from a file; the extension names the format.
 
     Parameters
     ----------
-    path : path
-        DIMACS shortest paths (`.gr`), MatrixMarket (`.mtx`), an edge list (`.csv`, `.tsv`,
-        `.txt`), a TNTP network (`_net.tntp`), GraphML or GML (`.graphml`, `.gml`; these need
-        NetworkX), a dense matrix (`.npy`; inf is no edge), or a sparse matrix (`.npz`, as
-        `scipy.sparse.save_npz` writes it or with arrays row, col, data and shape). All but the
-        last two may be gzipped (`.gr.gz`).
-    weight : str, optional
-        The column or edge attribute that holds the weights. By default the first that is there
-        of weight, distance, length, cost, ...; with none, an edge weighs its great-circle length
-        in kilometres where the nodes have latitude and longitude, and 1 where not.
+    path : path, stream of bytes, or list of them
+        An edge list (`.csv`, `.tsv`, `.txt`, `.dat`, `.edgelist`, `.edges`, `.el`, `.parquet`),
+        DIMACS shortest paths (`.gr`), MatrixMarket (`.mtx`), a TNTP network (`_net.tntp`), GraphML
+        or GML (`.graphml`, `.gml`), a dense matrix (`.npy`; inf is no edge), or a sparse or dense
+        one in an archive (`.npz`). Text may be compressed (`.gz`, `.bz2`, `.xz`, `.zst`). The edges
+        of several files make one graph, nodes of one label being one.
+    weight : str, int or None, default "weight"
+        The column, by name or by number from 1 on, or the edge attribute that holds the weights.
+        By default the first that is there of weight, distance, length, cost, ...; with none, an
+        edge weighs its great-circle length in kilometres where the nodes have latitude and
+        longitude, and 1 where not. None counts legs: every edge weighs 1.
+    source, target : str or int, optional
+        The columns of an edge list that hold the ends, by name or number. By default those of the
+        usual names, or the first two.
     nodes : path, optional
         A table of the nodes with a header: `id` (or `iata`, `node`, `code`, `name`), and
         optionally `city` or `name`, and `latitude` and `longitude` or `x` and `y`. It gives the
         node order, and every node of the graph must be in it.
     directed : bool, optional
-        Whether an edge leads one way only. By default what the file says; an edge list, which
-        cannot say, is directed.
+        Whether an edge leads one way only. By default what the file says, an edge list by a
+        column `Type` or `directed` or by a comment; one that does not say is directed.
+    format : str, optional
+        An extension, such as "csv" or "csv.gz", that goes before that of the path. A stream needs
+        it.
 
     Returns
     -------
     Graph
+        Its `weight_source`, `direction_source` and `warnings` say what was read.
 
     Raises
     ------
@@ -89,7 +123,7 @@ def read_graph(
     OSError
         The file cannot be opened.
     ModuleNotFoundError
-        The format needs NetworkX, and it is not installed.
+        The format needs another package, and it is not installed.
 
     Examples
     --------
@@ -99,35 +133,105 @@ def read_graph(
     >>> graph = read_graph(path)
     >>> graph.nodes, graph.row, graph.col, graph.weight, graph.unit
     (['A', 'B', 'C'], array([0, 1, 2]), array([1, 2, 0]), array([3., 4., 5.]), 'km')
+    >>> graph.weight_source
+    'km (column 3)'
     """
-    file = File(Path(path))
-    form = _format(file, weight)
-    reading = form.read(file, weight)
-    graph = reading.graph
+    weight, source, target = (
+        _column(name, word)
+        for name, word in (("weight", weight), ("source", source), ("target", target))
+    )
+    if directed not in (None, True, False):
+        raise TypeError(f"directed is True, False or None, got {directed!r}")
+    sources: list[Any] = [*path] if isinstance(path, (list, tuple)) else [path]
+    files = [File.of(one, format) for one in sources]
+    if not files:
+        raise ValueError("a graph is read from one file or more, got an empty list")
+    table = None if nodes is None else read_nodes(File.of(nodes))
+    graphs = [_read(file, weight, source, target, table, directed) for file in files]
+    return graphs[0] if len(graphs) == 1 else joined(files, graphs)
+
+
+def _column(name: str, word: Any) -> str | None:
+    """A column's name or number as a word."""
+    if word is None:
+        return None
+    number = isinstance(word, (int, np.integer)) and not isinstance(word, bool)
+    if not (number or (isinstance(word, str) and word.strip())):
+        raise TypeError(f"{name} is a column's name or its number from 1 on, got {word!r}")
+    return str(word).strip()
+
+
+def _read(
+    file: File,
+    weight: str | None,
+    source: str | None,
+    target: str | None,
+    nodes: Nodes | None,
+    directed: bool | None,
+) -> Graph:
+    """The graph of one file."""
+    read = _reader(file, weight, source, target)
+    reading = read(file, weight)
+    graph, kind = reading.graph, reading.graph.weight_source
     if nodes is not None:
-        graph = with_nodes(file, reading, File(Path(nodes)))
-    if not reading.weighted and graph.geographic:
-        graph = great_circle_weights(file, graph)
-    if directed is not None and directed != graph.directed:
-        graph = in_both_directions(graph) if directed else replace(graph, directed=False)
-    return graph
+        graph = nodes.of(file, reading)
+    if weight is None or not reading.weighted:
+        kind = "none: legs are counted"
+        graph = replace(graph, weight=np.ones(len(graph.row)), unit="")
+        if weight is not None and graph.geographic:
+            kind, graph = "great-circle length of each edge", great_circle_weights(file, graph)
+    graph = replace(graph, weight_source=kind)
+    if weight == "weight" and reading.unused:
+        names = ", ".join(reading.unused)
+        if reading.weighted:
+            graph = replace(graph, notes=(*graph.notes, f"other numbers of the edges: {names}"))
+        else:
+            warning = (
+                f"weight {kind}; numbers of the edges that are not used: {names}; choose one as "
+                "the weight"
+            )
+            graph = replace(graph, warnings=(*graph.warnings, warning))
+    if directed is not None:
+        graph = replace(graph, direction_source=f"directed={directed}")
+    if directed is False:
+        return replace(graph, directed=False)
+    if not graph.directed and directed:
+        return in_both_directions(graph)
+    return graph if reading.two_way is None else in_both_directions(graph, reading.two_way)
 
 
-def _format(file: File, weight: str | None) -> Format:
-    """The format of a file that may have a weight column of that name, or an error."""
+def _reader(
+    file: File, weight: str | None, source: str | None, target: str | None
+) -> Callable[[File, str | None], Reading]:
+    """What reads a file that may have columns of these names, or an error."""
     form = FORMATS.get(file.kind)
-    if form is None or (file.packed and not form.packed):
-        kind = f"{file.kind}{'.gz' if file.packed else ''}" or "(none)"
+    if form is None and file.path.name.startswith("out.") and not file.format:  # of KONECT
+        form = FORMATS[".txt"]
+    if form is None or (file.packing and not form.packed):
+        kind = f"{file.kind}{file.packing}" or "(none)"
+        packings = ", ".join(PACKINGS)
         raise file.error(
             None,
-            f"unknown extension {kind!r}; accepted: {', '.join(FORMATS)}, and .gz of the text "
-            "formats",
+            f"unknown extension {kind!r}; accepted: {', '.join(FORMATS)}, and {packings} of the "
+            "text formats; or name one of these as the format",
         )
-    if weight is not None and not form.columns:
+    if weight not in ("weight", None) and not form.columns:
         choices = ", ".join(kind for kind, form in FORMATS.items() if form.columns)
         raise file.error(
             None,
             f"a {file.kind} file has one weight an edge and no column {weight!r}; a weight "
             f"column can be chosen in {choices}",
         )
-    return form
+    if form.read is edge_list.read and file.kind != ".parquet" and _is_matrix_market(file):
+        form = FORMATS[".mtx"]
+    if form.read is edge_list.read:
+        return functools.partial(edge_list.read, source=source, target=target)
+    if source is not None or target is not None:
+        raise file.error(None, f"columns of the ends are those of edge lists, not of {file.kind}")
+    return form.read
+
+
+def _is_matrix_market(file: File) -> bool:
+    """Whether a table begins as MatrixMarket does, as in the files of Network Repository."""
+    with file.open() as stream:
+        return stream.read(14).lower() == b"%%matrixmarket"

@@ -120,9 +120,11 @@ class NumberLabels(Sequence[str]):
         return f"NumberLabels({self._numbers.start}, {len(self)})"
 
 
-def in_both_directions(graph: Graph) -> Graph:
-    """An undirected graph as a directed one: every edge once in each direction."""
+def in_both_directions(graph: Graph, which: NDArray[np.bool_] | None = None) -> Graph:
+    """A directed graph: those edges, or all, once in each direction."""
     other = graph.row != graph.col
+    if which is not None:
+        other &= which
     return replace(
         graph,
         row=np.concatenate([graph.row, graph.col[other]]),

@@ -12,37 +12,37 @@ from .columns import CITY, LATITUDE, LONGITUDE, NODE, check_header, find_column,
 from .file import File, Reading, quote, real
 from .graph import Graph, great_circle
 
-__all__ = ["great_circle_weights", "with_nodes"]
+__all__ = ["Nodes", "great_circle_weights", "read_nodes"]
 
 
 @dataclass(frozen=True)
-class _Nodes:
+class Nodes:
+    """What a table says of the nodes, in its order."""
+
     path: Path
     nodes: list[str]
     names: list[str] | None
     coordinates: NDArray[np.float64] | None
     geographic: bool
 
-
-def with_nodes(file: File, reading: Reading, nodes: File) -> Graph:
-    """The graph with the nodes, in the order, of a table."""
-    graph, table = reading.graph, _read(nodes)
-    index = {label: k for k, label in enumerate(table.nodes)}
-    order = np.empty(len(graph.nodes), dtype=np.int64)
-    for k, label in enumerate(graph.nodes):
-        if label not in index:
-            line = reading.lines[k] if reading.lines else None
-            raise file.error(line, f"node {label!r} is not in {table.path}")
-        order[k] = index[label]
-    return replace(
-        graph,
-        nodes=table.nodes,
-        row=order[graph.row],
-        col=order[graph.col],
-        coordinates=table.coordinates,
-        geographic=table.geographic,
-        names=table.names,
-    )
+    def of(self, file: File, reading: Reading) -> Graph:
+        """The graph of a file with these nodes."""
+        graph, index = reading.graph, {label: k for k, label in enumerate(self.nodes)}
+        order = np.empty(len(graph.nodes), dtype=np.int64)
+        for k, label in enumerate(graph.nodes):
+            if label not in index:
+                line = reading.lines[k] if reading.lines else None
+                raise file.error(line, f"node {label!r} is not in {self.path}")
+            order[k] = index[label]
+        return replace(
+            graph,
+            nodes=self.nodes,
+            row=order[graph.row],
+            col=order[graph.col],
+            coordinates=self.coordinates,
+            geographic=self.geographic,
+            names=self.names,
+        )
 
 
 def great_circle_weights(file: File, graph: Graph) -> Graph:
@@ -59,7 +59,8 @@ def great_circle_weights(file: File, graph: Graph) -> Graph:
     return replace(graph, weight=great_circle(points[graph.row], points[graph.col]), unit="km")
 
 
-def _read(file: File) -> _Nodes:
+def read_nodes(file: File) -> Nodes:
+    """Read a table of nodes."""
     table = rows(file)
     number, header = next(table, (1, []))
     check_header(file, number, header)
@@ -103,7 +104,7 @@ def _read(file: File) -> _Nodes:
             )
     if not seen:
         raise file.error(number, "a header line and no nodes")
-    return _Nodes(
+    return Nodes(
         file.path,
         list(seen),
         names if name not in (None, key) else None,

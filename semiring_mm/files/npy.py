@@ -13,7 +13,7 @@ from ..arrays import check_memory
 from .file import File, Reading
 from .graph import Graph, NumberLabels
 
-__all__ = ["map_matrix", "read", "read_matrix"]
+__all__ = ["map_matrix", "matrix_reading", "read", "read_matrix", "zero_warnings"]
 
 _PIECE = 1 << 20  # entries of the pieces in which a matrix is read: it may not fit in memory
 
@@ -51,7 +51,11 @@ def read_matrix(path: str | PathLike[str]) -> NDArray[np.float64]:
            [3., 0.]])
     """
     file = File(Path(path))
-    array = map_matrix(file)
+    return _weights(file, map_matrix(file))
+
+
+def _weights(file: File, array: NDArray[Any]) -> NDArray[np.float64]:
+    """A matrix of float64, in which inf is no edge and no entry is NaN or -inf."""
     n = len(array)
     if array.dtype != np.float64:
         check_memory(8 * n * n, f"the {n} x {n} matrix of {file.path} in float64")
@@ -69,10 +73,14 @@ def read_matrix(path: str | PathLike[str]) -> NDArray[np.float64]:
 
 def map_matrix(file: File) -> NDArray[Any]:
     """The square matrix of real numbers or bool in a file, memory-mapped and not yet read."""
-    with file.path.open("rb"):
+    with file.raw():
         pass  # an error of the system names the file
     try:
-        array = np.load(file.path, mmap_mode="r", allow_pickle=False)
+        array = (
+            np.load(file.path, mmap_mode="r", allow_pickle=False)
+            if file.data is None
+            else np.load(file.raw(), allow_pickle=False)
+        )
     except Exception as error:  # the parser of the header lets any error of Python through
         raise file.error(None, f"not a .npy file of numbers ({error})") from None
     if not isinstance(array, np.ndarray):
@@ -84,9 +92,45 @@ def map_matrix(file: File) -> NDArray[Any]:
     return array
 
 
+def zero_warnings(matrix: NDArray[Any]) -> tuple[str, ...]:
+    """A warning of zeros off the diagonal, if there are any: elsewhere they may mean no edge.
+
+    Parameters
+    ----------
+    matrix : (n, n) ndarray
+        It may be memory-mapped: it is read once, in pieces.
+
+    Examples
+    --------
+    >>> zero_warnings(np.array([[0, 2], [0, 0]]))
+    ('zeros off the diagonal: 1, an edge of weight 0 each; where no edge is meant, write inf',)
+    >>> zero_warnings(np.array([[0, 2], [np.inf, 0]]))
+    ()
+    """
+    n = len(matrix)
+    if matrix.dtype == np.bool_:
+        return ()
+    lines = max(1, _PIECE // max(1, n))
+    entries = sum(int(np.count_nonzero(matrix[i : i + lines])) for i in range(0, n, lines))
+    zeros = n * n - entries - int(np.count_nonzero(np.diagonal(matrix) == 0))
+    return (
+        (
+            f"zeros off the diagonal: {zeros:,}, an edge of weight 0 each; where no edge is meant, "
+            "write inf",
+        )
+        if zeros
+        else ()
+    )
+
+
 def read(file: File, weight: str | None) -> Reading:
     """The directed graph of a matrix's finite entries, but for zeros on the diagonal."""
-    matrix = read_matrix(file.path)
+    return matrix_reading(file, map_matrix(file))
+
+
+def matrix_reading(file: File, array: NDArray[Any]) -> Reading:
+    """The directed graph of a square matrix."""
+    matrix = _weights(file, array)
     n = len(matrix)
     lines = max(1, _PIECE // max(1, n))
     rows, cols = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -97,8 +141,14 @@ def read(file: File, weight: str | None) -> Reading:
         rows.append(row[kept] + i)
         cols.append(col[kept])
     row, col = np.concatenate(rows), np.concatenate(cols)
-    values = matrix[row, col]
-    notes: tuple[str, ...] = ()
-    if zeros := int(np.count_nonzero(values == 0)):
-        notes = (f"{zeros} zeros off the diagonal are edges of weight 0; no edge is inf",)
-    return Reading(Graph(NumberLabels(0, n), row, col, values, directed=True, notes=notes))
+    graph = Graph(
+        NumberLabels(0, n),
+        row,
+        col,
+        matrix[row, col],
+        directed=True,
+        warnings=zero_warnings(matrix),
+        weight_source="the entries of the matrix",
+        direction_source="the entries of the matrix",
+    )
+    return Reading(graph, weighted=array.dtype != np.bool_)

@@ -1,9 +1,9 @@
-"""Sparse matrices in NumPy's archives, ``.npz``, as ``scipy.sparse.save_npz`` writes them."""
+"""Matrices in NumPy's archives, ``.npz``: sparse as SciPy writes them, or dense."""
 
 from __future__ import annotations
 
 import zipfile
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..cpu.memory import free_memory
 from .file import MAX_NODES, File, GraphFileError, Reading
 from .graph import Graph, NumberLabels
+from .npy import matrix_reading
 
 __all__ = ["read"]
 
@@ -20,8 +21,19 @@ _NAMES = ("format", "shape", "data", "row", "col", "indices", "indptr")
 
 
 def read(file: File, weight: str | None) -> Reading:
-    """The directed graph of a matrix's entries, explicit zeros included."""
-    arrays, names = _arrays(file)
+    """The directed graph of a matrix's entries; explicit zeros of a sparse one included."""
+    with file.raw() as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                names = {x.filename.removesuffix(".npy"): x for x in archive.infolist()}
+                if not {"data", "row", "col", "indices", "indptr"} & set(names):
+                    return matrix_reading(file, _dense(file, archive, names))
+                members = {x: info for x, info in names.items() if x in _NAMES}
+                arrays = _arrays(file, archive, members)
+        except (GraphFileError, MemoryError):
+            raise
+        except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
+            raise file.error(None, f"not a .npz archive of numbers ({error})") from None
     layout = _layout(file, arrays)
     if absent := [name for name in (*_INDICES[layout], "data", "shape") if name not in arrays]:
         raise file.error(
@@ -57,41 +69,59 @@ def read(file: File, weight: str | None) -> Reading:
         if wrong.any():
             e = int(wrong.argmax())
             raise file.error(None, f"entry ({first[e]}, {second[e]}): {message.format(values[e])}")
-    return Reading(Graph(NumberLabels(0, n), first, second, values, directed=True))
+    source = "the entries of the matrix"
+    labels = NumberLabels(0, n)
+    return Reading(
+        Graph(labels, first, second, values, True, weight_source=source, direction_source=source)
+    )
 
 
-def _arrays(file: File) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """The arrays of a sparse matrix, and the names of all; the sizes declared are checked first."""
-    free = free_memory()
-    with file.path.open("rb") as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
-                members = {
-                    name: info
-                    for name, info in zip(names, archive.infolist(), strict=True)
-                    if name in _NAMES
-                }
-                declared = sum(info.file_size for info in members.values())
-                if free is not None and 3 * declared > free:  # as stored, and in 64 bits
-                    raise file.error(
-                        None,
-                        f"its arrays unpack to {declared / 1e9:.3g} GB, too much for "
-                        f"{free / 1e9:.3g} GB of free memory",
-                    )
-                return {name: _array(archive, x) for name, x in members.items()}, names
-        except GraphFileError:
-            raise
-        except Exception as error:  # zipfile, zlib and NumPy raise many kinds for damaged files
-            raise file.error(None, f"not a .npz archive of numbers ({error})") from None
+def _dense(
+    file: File, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
+) -> NDArray[Any]:
+    """The one square matrix of real numbers among the arrays."""
+    shapes = {}
+    for name, info in members.items():
+        with archive.open(info) as stream:
+            shape, _, dtype = _header(stream)
+        if dtype.kind in "biuf" and len(shape) == 2 and shape[0] == shape[1]:
+            shapes[name] = shape
+    if len(shapes) != 1:
+        raise file.error(
+            None,
+            f"expected one square matrix of numbers, got {', '.join(shapes) or 'none'}, among "
+            f"the arrays {', '.join(members) or '(none)'}; save one with np.savez(path, W=W), or a "
+            "sparse one with scipy.sparse.save_npz",
+        )
+    return next(iter(_arrays(file, archive, {x: members[x] for x in shapes}).values()))
+
+
+def _arrays(
+    file: File, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of these names; the sizes declared are checked first."""
+    declared, free = sum(info.file_size for info in members.values()), free_memory()
+    if free is not None and 3 * declared > free:  # as stored, and in 64 bits
+        raise file.error(
+            None,
+            f"its arrays unpack to {declared / 1e9:.3g} GB, too much for {free / 1e9:.3g} GB of "
+            "free memory",
+        )
+    return {name: _array(archive, info) for name, info in members.items()}
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether by columns, and dtype."""
+    version = npy.read_magic(stream)
+    if version == (1, 0):
+        return npy.read_array_header_1_0(stream)
+    return npy.read_array_header_2_0(stream)
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, if its header declares what the archive does: `np.load` allocates unasked."""
     with archive.open(info) as stream:
-        version = npy.read_magic(stream)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read_header(stream)
+        shape, fortran, dtype = _header(stream)
         data = stream.read()
     if dtype.hasobject:
         raise ValueError(f"{info.filename} holds objects of Python")

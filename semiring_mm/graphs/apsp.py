@@ -96,7 +96,8 @@ def apsp(
         With `out`: steps (of which there are as many as tiles in a row) from one state on the disk,
         from which `resume` goes on, to the next.
     resume : bool, default False
-        With `out`: go on with a run that was stopped or killed.
+        With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
+        and only open the result where the same call has finished.
 
     Returns
     -------
@@ -115,7 +116,8 @@ def apsp(
     MemoryError, OSError
         Before any work, if the matrix does not fit in memory, or not on the disk.
     FileExistsError
-        If there is such a file already.
+        If there is such a file already; with `resume`, if it is not known to be the result of the
+        same graph and arguments.
     OverflowError
         If an integer distance does not fit the dtype.
 
@@ -396,7 +398,7 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False
         source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
-        tick = reporter(task.progress, float(len(x)))
+        tick = reporter(task.progress, float(len(x)), "a batch", "graphs")
         if (found := task.at_once(source)) is not None:
             if tick is not None:
                 tick(float(len(x)))

@@ -100,7 +100,7 @@ def solve(
     d = np.empty((len(chosen), n), weight.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(len(chosen)) * n
-    tick = reporter(progress, total)
+    tick = reporter(progress, total, "sparse elimination", "entries")
     doubtful = sweeps.run(chosen, d, p, tick)
     if p is not None and doubtful.size:
         repaired = p[doubtful]

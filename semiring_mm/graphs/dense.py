@@ -107,7 +107,7 @@ class Dense:
         """Every matrix of a stack, in its memory; small ones are spread over the threads."""
         engine, d = source.engine, source.array
         count, n = d.shape[:2]
-        tick = reporter(self.progress, float(count))
+        tick = reporter(self.progress, float(count), "a batch", "graphs")
         p = engine.xp.empty(d.shape, np.int32) if self.request.predecessors else None
         alone, choice = replace(self, progress=None), choose(self.request, Machine())
 
@@ -233,7 +233,7 @@ def _squaring(problem: Problem) -> Solved:
     first = memory.begin(problem)
     p = memory.first_predecessors(problem, first) if problem.predecessors else None
     rounds = max(1, math.ceil(math.log2(max(n - 1, 1))) + 1)
-    tick = reporter(problem.progress, rounds * float(n) ** 3)
+    tick = reporter(problem.progress, rounds * float(n) ** 3, "repeated squaring", "pairs at most")
     d = first
     for step in range(rounds):
         following = d.copy()
@@ -264,7 +264,8 @@ def _power(problem: Problem, limit: int) -> Array:
     zero, one = source.s.identities(d.dtype)
     result: Array | None = None
     square, times = d, functools.partial(multiply, engine, source.s)
-    tick = reporter(problem.progress, float(max(1, limit.bit_length() + limit.bit_count() - 1)))
+    products = max(1, limit.bit_length() + limit.bit_count() - 1)
+    tick = reporter(problem.progress, float(products), "products by repeated squaring", "products")
     done = 0
     if limit == 0:
         result = xp.full_like(d, zero)
@@ -305,7 +306,7 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
     if problem.predecessors:
         p = memory.first_predecessors(problem, x, index)
     worth = limit - 1 if limit is not None else max(4, n // max(1, len(rows)))
-    tick = reporter(problem.progress, float(max(1, worth)))
+    tick = reporter(problem.progress, float(max(1, worth)), "rounds of products", "products")
     for step in range(worth):
         following = x.copy()
         arg = None if p is None else p.copy()

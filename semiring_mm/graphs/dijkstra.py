@@ -71,7 +71,7 @@ def search(
     graph = csr_array((weight.astype(np.float64), col, starts), shape=(n, n))
     unreachable = semirings["min_plus"].identities(dtype)[0]
     total = float(len(chosen)) * n
-    tick = reporter(progress, total)
+    tick = reporter(progress, total, "Dijkstra from each node", "entries")
     for i in range(0, len(chosen), _ROWS):
         part = slice(i, i + _ROWS)
         found = dijkstra(graph, indices=chosen[part], return_predecessors=predecessors)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..cpu import search as code
 from ..cpu import threads
 
-__all__ = ["Arcs", "search_order", "settle"]
+__all__ = ["Arcs", "dependencies", "search_order", "settle"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -121,6 +121,51 @@ def search_order(arcs: Arcs, d: Float, sources: Index) -> tuple[Node, Node]:
     _in_parts(some, len(sources))
     pred[np.arange(len(sources)), sources] = -1
     return order, pred
+
+
+def dependencies(
+    arcs: Arcs, d: Float, order: Node, predecessors: Node, sources: Index, edge: Index, m: int,
+    *, late: bool,
+) -> tuple[Float, Float]:  # fmt: skip
+    """The shares of the shortest paths from each source that pass through each node and edge.
+
+    Brandes (2001): δ(v) = Σ σ(v) / σ(w) · (1 + δ(w)) over the nodes w that v precedes, σ being the
+    number of shortest paths from the source. O(m) a source, rounded as NetworkX does.
+
+    Parameters
+    ----------
+    arcs : Arcs
+        Positive weights.
+    d, order, predecessors, sources
+        As :func:`search_order` takes and returns them.
+    edge : (arcs,) int64
+        The edge, below `m`, of each arc.
+    late : bool
+        Whether the paths by a node's tree edge are added to the others last, as Dijkstra's search
+        does, or in order.
+
+    Returns
+    -------
+    nodes : (k, n) float64
+    edges : (k, m) float64
+    """
+    by_head = np.argsort(arcs.head, kind="stable")
+    back_first = np.searchsorted(arcs.head[by_head], np.arange(d.shape[1] + 1))
+    back = {
+        "back_first": back_first.astype(np.int64),
+        "tail": arcs.tail[by_head].astype(np.int32),
+        "back_weight": arcs.weight[by_head],
+        "edge": edge[by_head],
+    }
+    delta, share = np.zeros(d.shape), np.zeros((len(sources), m))
+
+    def some(rows: slice) -> None:
+        own = {"d": d[rows], "order": order[rows], "pred": predecessors[rows]}
+        own |= {"delta": delta[rows], "share": share[rows], "sigma": np.zeros(d[rows].shape)}
+        code.dependencies(_fields(arcs, sources[rows]) | back | own | {"m": m, "late": int(late)})
+
+    _in_parts(some, len(sources))
+    return delta, share
 
 
 def _groups(d: Float, group: Index, slot: Index) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
@@ -12,7 +13,6 @@ from ..arrays import check_memory
 from ..cpu.threads import get_num_threads
 from . import functions
 from .convert import Graph
-from .functions import *  # noqa: F403
 
 #: Edges a node from which batches of neighbourhoods beat NetworkX's searches.
 _DEGREE = 12
@@ -22,8 +22,19 @@ _SEARCH = 9000
 #: Bytes a pair of nodes, at most: distances twice, predecessors, and sort keys.
 _BYTES = 24
 
-#: Parameters that ask for some of the pairs, or give distances: no gain in these cases.
-_PARTS = {"v", "e", "sp", "u", "nbunch", "sources", "attr", "source", "target"}
+
+def _entry(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind NetworkX's dispatcher: it refuses what is left to NetworkX."""
+
+    @functools.wraps(function)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        functions.refuse(_arguments(function.__name__, args, kwargs))
+        return function(*args, **kwargs)
+
+    return entry
+
+
+globals().update({name: _entry(getattr(functions, name)) for name in functions.__all__})
 
 
 def convert_from_nx(graph: Any, **_: Any) -> Graph:
@@ -48,32 +59,47 @@ def _arguments(name: str, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
-    """Whether a function supports these arguments; weights are checked when it runs."""
+    """Whether a function has these parameters.
+
+    What it does not support of their values it refuses itself, with the reason: NetworkX writes a
+    reason that is given here into its debug log only, and goes on after either.
+    """
     try:
-        given = _arguments(name, args, kwargs)
+        _arguments(name, args, kwargs)
     except TypeError as error:
         return str(error)
-    for key in ("weight", "distance"):
-        if callable(given.get(key)):
-            return f"{key} is a function: semiring_mm reads an edge attribute"
-    for key in _PARTS & given.keys():
-        if given[key] is not None:
-            return f"{key} is given: semiring_mm computes all pairs"
-    if given.get("usebounds"):
-        return "usebounds=True takes a few searches only"
     return True
+
+
+def _one_search(given: dict[str, Any]) -> bool:
+    """Whether a call asks for the paths from one node."""
+    return any(given.get(key) is not None for key in ("source", "u", "v"))
+
+
+def _converted(graph: Any) -> bool:
+    """Whether NetworkX keeps the converted graph."""
+    kept = getattr(graph, "__networkx_cache__", None) or {}
+    return isinstance(graph, Graph) or bool(kept.get("backends", {}).get("semiring_mm"))
 
 
 def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     """Whether the backend is faster, by the measurements of docs/networkx.md."""
     given = _arguments(name, args, kwargs)
+    try:
+        functions.refuse(given)
+    except NotImplementedError as error:
+        return str(error)
     graph, least = given["G"], nx.config.backends.semiring_mm.min_nodes
     n = len(graph)
     if n < least:
         return f"{n} nodes, and nx.config.backends.semiring_mm.min_nodes is {least}"
+    if _one_search(given) and not _converted(graph):
+        return "one search in networkx takes as long as reading the graph, which is not kept yet"
     degree = (1 if graph.is_directed() else 2) * graph.number_of_edges() / max(n, 1)
     if name == "local_efficiency" and degree < _DEGREE:
         return f"neighbourhoods of {degree:.3g} nodes on average are too small to gain"
+    if _one_search(given):
+        return True
     unweighted = given.get("weight", given.get("distance")) is None
     if unweighted and name in ("all_pairs_shortest_path", "shortest_path"):
         return (

@@ -22,16 +22,20 @@ _STEP = 20
 
 
 class Graph:
-    """A NetworkX graph wrapped for the dispatcher.
+    """A NetworkX graph wrapped for the dispatcher, and what was read of it.
 
-    It holds the graph itself and nothing taken from it: what NetworkX keeps of conversions cannot
-    go stale. Reading the edges is O(m), the results are O(n²).
+    NetworkX keeps the wrapper (``G.__networkx_cache__``) until a method of the graph changes it, so
+    that edges and weights are read once, in O(m), for any number of calls.
     """
 
     __networkx_backend__ = "semiring_mm"
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
+        self._networks: dict[tuple[Any, ...], Network] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Graph, (self.graph,))  # networks are read again
 
     def is_directed(self) -> bool:
         return bool(self.graph.is_directed())
@@ -41,6 +45,14 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.graph)
+
+    def network(self, weight: Any, default: Any, mixed: bool, reverse: bool) -> Network:
+        """The network by one weight, read at the first call."""
+        key = (weight, type(default), mixed, reverse)
+        if key not in self._networks:
+            graph = self.graph.reverse(copy=False) if reverse else self.graph
+            self._networks[key] = _read(graph, weight, default, mixed)
+        return self._networks[key]
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,11 @@ class Network:
     def negative(self) -> bool:
         return bool((self.arcs.weight < 0).any())
 
+    def rows(self, nodes: list[Any]) -> Array:
+        """Positions of nodes."""
+        index = {node: i for i, node in enumerate(self.nodes.tolist())}
+        return np.array([index[node] for node in nodes], np.int64)
+
     def numbers(self, values: Array) -> list[Any]:
         """Convert values to the Python numbers that NetworkX would return."""
         if self.kind is int:
@@ -87,8 +104,10 @@ class Network:
         return found
 
 
-def network(graph: Any, weight: Any, *, default: Any = 1, mixed: bool = False) -> Network:
-    """Read a graph's adjacency and one weight of its edges, or unit weights for None.
+def network(
+    graph: Any, weight: Any, *, default: Any = 1, mixed: bool = False, reverse: bool = False
+) -> Network:
+    """A graph's adjacency and one weight of its edges, or unit weights for None.
 
     Raises
     ------
@@ -96,6 +115,15 @@ def network(graph: Any, weight: Any, *, default: Any = 1, mixed: bool = False) -
         Where distances would not be what NetworkX computes from these weights. The dispatcher goes
         on to another backend then.
     """
+    wrapped = graph if isinstance(graph, Graph) else Graph(graph)
+    return wrapped.network(weight, default, mixed, reverse and wrapped.is_directed())
+
+
+def _read(graph: Any, weight: Any, default: Any, mixed: bool) -> Network:
+    if callable(weight):
+        raise NotImplementedError(
+            "weights that are a function are left to networkx: semiring_mm reads an edge attribute"
+        )
     adjacency, n = [graph._adj[node] for node in graph], len(graph)
     nodes = np.fromiter(graph, object, n)
     index = {node: i for i, node in enumerate(graph)}

@@ -16,26 +16,30 @@ from ..graphs.apsp import apsp
 from ..graphs.search import Arcs, search_order, settle
 from .convert import Network
 
-__all__ = ["Reached", "distances", "predecessors", "searches", "unrounded"]
+__all__ = [
+    "Reached", "Search", "distances", "predecessors", "refuse_negative", "searches",
+    "trees", "unrounded",
+]  # fmt: skip
 
 Array = NDArray[Any]
+Index = NDArray[np.int64]
 #: Sources processed at a time.
 _ROWS = 128
 
 
-def distances(net: Network) -> Array:
-    """Return the matrix of distances: float32 where exact, else float64."""
-    solved: Array = _solve(net, False)
+def distances(net: Network, sources: Index | None = None) -> Array:
+    """Return the matrix of distances, or some rows: float32 where exact, else float64."""
+    solved: Array = _solve(net, False, sources)
     return solved
 
 
 def predecessors(net: Network) -> tuple[Array, Array]:
     """Return the matrices of distances and of predecessors."""
-    solved: tuple[Array, Array] = _solve(net, True)
+    solved: tuple[Array, Array] = _solve(net, True, None)
     return solved
 
 
-def _solve(net: Network, trees: bool) -> Any:
+def _solve(net: Network, trees: bool, sources: Index | None) -> Any:
     arcs, n = net.arcs, len(net.nodes)
     row, col, weight = arcs.tail, arcs.head.astype(np.int64), arcs.weight
     if not net.directed:
@@ -45,18 +49,25 @@ def _solve(net: Network, trees: bool) -> Any:
         weight = weight.astype(np.float32)
     edges = EdgeList(range(n), row, col, weight, net.directed)
     device = nx.config.backends.semiring_mm.device
-    return apsp(edges, return_predecessors=trees, device=None if device == "auto" else device)
+    return apsp(
+        edges, return_predecessors=trees, sources=sources,
+        device=None if device == "auto" else device,
+    )  # fmt: skip
 
 
 def _whole(weight: Array) -> bool:
     return bool((weight == np.rint(weight)).all())
 
 
-def unrounded(net: Network) -> Array:
+def unrounded(net: Network, sources: Index | None = None) -> Array:
     """Return distances summed along paths as Dijkstra does, equal to the last bit."""
     refuse_negative(net)
-    d = distances(net)
-    return d if net.exact else settle(_shortest(net.arcs, d, net), d, np.arange(len(d)))
+    d = distances(net, sources)
+    if net.exact:
+        return d
+    if sources is not None:
+        return settle(net.arcs, d, sources)
+    return settle(_shortest(net.arcs, d, net), d, np.arange(len(d)))
 
 
 def refuse_negative(net: Network) -> None:
@@ -91,8 +102,10 @@ class Reached:
         return found
 
 
-def searches(net: Network, *, negative: bool = False, trees: bool = True) -> Iterator[Reached]:
-    """Yield a search from each node, in order; all distances are computed beforehand.
+def searches(
+    net: Network, sources: Index | None = None, *, negative: bool = False, paths: bool = True
+) -> Iterator[Reached]:
+    """Yield a search from each node, or some, in order; all distances are computed beforehand.
 
     With `negative` weights by Johnson's (1977) potentials, the least distances to each node: they
     change every path between two nodes by the same, and leave no weight below 0.
@@ -116,22 +129,49 @@ def searches(net: Network, *, negative: bool = False, trees: bool = True) -> Ite
         lifted = arcs.weight + potential[arcs.tail] - potential[arcs.head]
         arcs = Arcs(arcs.first, arcs.head, lifted)
     else:
-        d, arcs = distances(net), net.arcs
-    return _reached(net, _shortest(arcs, d, net), d, potential, trees)
+        d, arcs = distances(net, sources), net.arcs
+    found = trees(net, arcs, d, sources)
+    return (x for each in found for x in _reached(net, each, potential, paths))
 
 
-def _reached(
-    net: Network, arcs: Arcs, d: Array, potential: Array, trees: bool
-) -> Iterator[Reached]:
-    n = len(net.nodes)
-    for begin in range(0, n, _ROWS):
-        sources = np.arange(begin, min(begin + _ROWS, n))
-        rows = d[sources].astype(np.float64)
+@dataclass(frozen=True)
+class Search:
+    """Searches from some nodes, each a row.
+
+    Attributes
+    ----------
+    arcs : Arcs
+        Those that may lie on shortest paths.
+    sources : (k,) int64
+    d : (k, n) float64
+    order, before : (k, n) int32
+        As :func:`search_order` returns them.
+    """
+
+    arcs: Arcs
+    sources: Index
+    d: Array
+    order: Array
+    before: Array
+
+
+def trees(net: Network, arcs: Arcs, d: Array, sources: Index | None = None) -> Iterator[Search]:
+    """Yield the searches that find distances `d`, some rows at a time."""
+    if sources is None:
+        sources, arcs = np.arange(len(d)), _shortest(arcs, d, net)
+    for begin in range(0, len(sources), _ROWS):
+        some = slice(begin, begin + _ROWS)
+        rows = d[some].astype(np.float64)
         if not net.exact:
-            rows = settle(arcs, rows, sources)
-        order, pred = search_order(arcs, rows, sources)
-        for i, source in enumerate(sources):
-            line = order[i, : np.count_nonzero(pred[i] >= 0) + 1]
-            lengths = rows[i, line] - potential[source] + potential[line]
-            before = net.nodes[pred[i, line[1:]]].tolist() if trees else []
-            yield Reached(net.nodes[line].tolist(), net.lengths(lengths), before)
+            rows = settle(arcs, rows, sources[some])
+        yield Search(arcs, sources[some], rows, *search_order(arcs, rows, sources[some]))
+
+
+def _reached(net: Network, found: Search, potential: Array, paths: bool) -> Iterator[Reached]:
+    for source, d, order, before in zip(
+        found.sources, found.d, found.order, found.before, strict=True
+    ):
+        line = order[: np.count_nonzero(before >= 0) + 1]
+        lengths = net.lengths(d[line] - potential[source] + potential[line])
+        last = net.nodes[before[line[1:]]].tolist() if paths else []
+        yield Reached(net.nodes[line].tolist(), lengths, last)

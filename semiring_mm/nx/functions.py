@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import networkx as nx
@@ -15,8 +15,18 @@ from numpy.typing import NDArray
 
 from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
 from ..graphs.apsp import apsp
+from ..graphs.search import dependencies
 from .convert import Graph, Network, network
-from .distances import Reached, distances, predecessors, searches, unrounded
+from .distances import (
+    Reached,
+    Search,
+    distances,
+    predecessors,
+    refuse_negative,
+    searches,
+    trees,
+    unrounded,
+)  # fmt: skip
 
 __all__ = [
     "all_pairs_bellman_ford_path",
@@ -28,10 +38,12 @@ __all__ = [
     "all_pairs_shortest_path_length",
     "average_shortest_path_length",
     "barycenter",
+    "betweenness_centrality",
     "center",
     "closeness_centrality",
     "diameter",
     "eccentricity",
+    "edge_betweenness_centrality",
     "floyd_warshall",
     "floyd_warshall_numpy",
     "floyd_warshall_predecessor_and_distance",
@@ -48,7 +60,13 @@ __all__ = [
     "schultz_index",
     "shortest_path",
     "shortest_path_length",
+    "single_source_dijkstra",
+    "single_source_dijkstra_path",
+    "single_source_dijkstra_path_length",
+    "single_source_shortest_path",
+    "single_source_shortest_path_length",
     "transitive_closure",
+    "transitive_closure_dag",
     "wiener_index",
 ]
 
@@ -56,47 +74,75 @@ Array = NDArray[Any]
 Pairs = Iterator[tuple[Any, Any]]
 
 
+_SEARCHES = "a search that ends there is less work than all pairs"
+_DISTANCES = "with the distances there is nothing left to gain"
+#: Parameters that leave a call to NetworkX, and why.
+_LEFT = {
+    "target": _SEARCHES,
+    "sources": _SEARCHES,
+    "nbunch": _SEARCHES,
+    "usebounds": _SEARCHES,
+    "k": "a few sampled searches are less work than all pairs",
+    "sp": _DISTANCES,
+    "e": _DISTANCES,
+    "attr": "the graph would be written to",
+    "topo_order": "the closure does not depend on it",
+}
 #: Entries of a batch of matrices, at most.
 _STACK = 2**24
 
 
 def _graph(G: Any) -> Any:
-    """Return the wrapped graph, not cached by networkx, which would warn that it went stale."""
-    if not isinstance(G, Graph):
-        return G
-    kept = getattr(G.graph, "__networkx_cache__", None) or {}
-    kept.get("backends", {}).pop("semiring_mm", None)
-    return G.graph
+    """NetworkX's graph."""
+    return G.graph if isinstance(G, Graph) else G
+
+
+def refuse(given: Mapping[str, Any]) -> None:
+    """Refuse what is left to NetworkX, by the values of parameters.
+
+    Raises
+    ------
+    NotImplementedError
+        With the reason.
+    """
+    for name in ("weight", "distance"):
+        if callable(given.get(name)):
+            raise NotImplementedError(
+                f"{name} is a function: semiring_mm reads an edge attribute; give its name"
+            )
+    for name, reason in _LEFT.items():
+        if given.get(name) is not None and given[name] is not False:
+            raise NotImplementedError(f"{name} is given: {reason}; this is left to networkx")
 
 
 # --- shortest paths between all pairs
 
 
 def all_pairs_shortest_path_length(G: Any, cutoff: float | None = None) -> Pairs:
-    return _lengths(searches(network(_graph(G), None), trees=False), _levels(cutoff))
+    return _lengths(searches(network(G, None), paths=False), _levels(cutoff))
 
 
 def all_pairs_shortest_path(G: Any, cutoff: float | None = None) -> Pairs:
-    return _paths(searches(network(_graph(G), None)), _levels(cutoff))
+    return _paths(searches(network(G, None)), _levels(cutoff))
 
 
 def all_pairs_dijkstra_path_length(
     G: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> Pairs:
-    return _lengths(searches(network(_graph(G), weight), trees=False), cutoff)
+    return _lengths(searches(network(G, weight), paths=False), cutoff)
 
 
 def all_pairs_dijkstra_path(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
-    return _paths(searches(network(_graph(G), weight)), cutoff)
+    return _paths(searches(network(G, weight)), cutoff)
 
 
 def all_pairs_dijkstra(G: Any, cutoff: float | None = None, weight: Any = "weight") -> Pairs:
-    found = (_within(x, cutoff) for x in searches(network(_graph(G), weight)))
+    found = (_within(x, cutoff) for x in searches(network(G, weight)))
     return ((x.nodes[0], (dict(zip(x.nodes, x.lengths, strict=True)), x.paths())) for x in found)
 
 
 def all_pairs_bellman_ford_path_length(G: Any, weight: Any = "weight") -> Pairs:
-    return _lengths(_bellman_ford(G, weight, trees=False), None)
+    return _lengths(_bellman_ford(G, weight, paths=False), None)
 
 
 def all_pairs_bellman_ford_path(G: Any, weight: Any = "weight") -> Pairs:
@@ -104,15 +150,19 @@ def all_pairs_bellman_ford_path(G: Any, weight: Any = "weight") -> Pairs:
 
 
 def johnson(G: Any, weight: Any = "weight") -> dict[Any, dict[Any, list[Any]]]:
-    return dict(_paths(searches(network(_graph(G), weight), negative=True), None))
+    return dict(_paths(searches(network(G, weight), negative=True), None))
 
 
 def shortest_path_length(
     G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
-) -> Pairs:
-    _check_method(method)
+) -> Any:
+    _check_method(method, source)
     if weight is None:
+        if source is not None:
+            return single_source_shortest_path_length(G, source)
         return all_pairs_shortest_path_length(G)
+    if source is not None:
+        return single_source_dijkstra_path_length(G, source, weight=weight)
     if method == "dijkstra":
         return all_pairs_dijkstra_path_length(G, weight=weight)
     return all_pairs_bellman_ford_path_length(G, weight)
@@ -120,23 +170,32 @@ def shortest_path_length(
 
 def shortest_path(
     G: Any, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
-) -> Pairs:
-    _check_method(method)
+) -> Any:
+    _check_method(method, source)
     if weight is None:
+        if source is not None:
+            return single_source_shortest_path(G, source)
         return all_pairs_shortest_path(G)
+    if source is not None:
+        return single_source_dijkstra_path(G, source, weight=weight)
     if method == "dijkstra":
         return all_pairs_dijkstra_path(G, weight=weight)
     return all_pairs_bellman_ford_path(G, weight)
 
 
-def _check_method(method: str) -> None:
+def _check_method(method: str, source: Any) -> None:
     if method not in ("dijkstra", "bellman-ford"):
         raise ValueError(f"method not supported: {method}")
+    if method == "bellman-ford" and source is not None:
+        raise NotImplementedError(
+            "one search by Bellman and Ford's algorithm is left to networkx; without negative "
+            "weights use method='dijkstra'"
+        )
 
 
-def _bellman_ford(G: Any, weight: Any, trees: bool = True) -> Iterator[Reached]:
+def _bellman_ford(G: Any, weight: Any, paths: bool = True) -> Iterator[Reached]:
     try:
-        return searches(network(_graph(G), weight), negative=True, trees=trees)
+        return searches(network(G, weight), negative=True, paths=paths)
     except nx.NetworkXUnbounded:
         raise NotImplementedError(
             "the graph has a cycle of negative weight: networkx goes through the nodes before the "
@@ -167,12 +226,51 @@ def _levels(cutoff: float | None) -> float | None:
     return None if cutoff is None or math.isinf(cutoff) else math.ceil(cutoff)
 
 
+# --- shortest paths from one node
+
+
+def single_source_shortest_path_length(G: Any, source: Any, cutoff: Any = None) -> dict[Any, Any]:
+    found = _from_one("single_source_shortest_path_length", G, source, None, _levels(cutoff))
+    return dict(zip(found.nodes, found.lengths, strict=True))
+
+
+def single_source_shortest_path(G: Any, source: Any, cutoff: Any = None) -> dict[Any, Any]:
+    return _from_one("single_source_shortest_path", G, source, None, _levels(cutoff)).paths()
+
+
+def single_source_dijkstra_path_length(
+    G: Any, source: Any, cutoff: Any = None, weight: Any = "weight"
+) -> dict[Any, Any]:
+    found = _from_one("single_source_dijkstra_path_length", G, source, weight, cutoff)
+    return dict(zip(found.nodes, found.lengths, strict=True))
+
+
+def single_source_dijkstra_path(
+    G: Any, source: Any, cutoff: Any = None, weight: Any = "weight"
+) -> dict[Any, Any]:
+    return _from_one("single_source_dijkstra_path", G, source, weight, cutoff).paths()
+
+
+def single_source_dijkstra(
+    G: Any, source: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    found = _from_one("single_source_dijkstra", G, source, weight, cutoff)
+    return dict(zip(found.nodes, found.lengths, strict=True)), found.paths()
+
+
+def _from_one(name: str, G: Any, source: Any, weight: Any, cutoff: Any) -> Reached:
+    if source not in _graph(G):
+        _networkx(name)(_graph(G), source)  # raises the error
+    net = network(G, weight)
+    return _within(next(searches(net, net.rows([source]))), cutoff)
+
+
 # --- Floyd and Warshall
 
 
 def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -> Array:
     graph = _graph(G)
-    net = network(graph, weight, mixed=True)
+    net = network(G, weight, mixed=True)
     if nodelist is not None and not (len(nodelist) == len(graph) and set(nodelist) == set(graph)):
         nx.floyd_warshall_numpy.orig_func(graph, nodelist, weight)  # raises the error
     d = _floyd_warshall(net).astype(np.float64, copy=False)
@@ -184,20 +282,20 @@ def floyd_warshall_numpy(G: Any, nodelist: Any = None, weight: Any = "weight") -
 
 
 def floyd_warshall(G: Any, weight: Any = "weight") -> dict[Any, Any]:
-    net = network(_graph(G), weight, default=1.0)
+    net = network(G, weight, default=1.0)
     return _distance_dicts(net, _floyd_warshall(net), np.ones(len(net.nodes), bool))
 
 
 def floyd_warshall_predecessor_and_distance(
     G: Any, weight: Any = "weight"
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    net = network(_graph(G), weight, default=1.0)
+    net = network(G, weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     return pred, _distance_dicts(net, d, np.ones(len(d), bool))
 
 
 def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any], dict[Any, Any]]:
-    net = network(_graph(G), weight, default=1.0)
+    net = network(G, weight, default=1.0)
     d, pred = _floyd_warshall_trees(net)
     # networkx starts from nodes with edges only: others get no entry where they are not reached.
     return pred, _distance_dicts(net, d, np.diff(net.arcs.first) > 0)
@@ -292,7 +390,7 @@ def average_shortest_path_length(G: Any, weight: Any = None, method: str | None 
     if method not in known or n < 2:
         return _networkx("average_shortest_path_length")(graph, weight, method)
     floyd = method.startswith("floyd")
-    net = network(graph, None if method == "unweighted" else weight, default=1.0 if floyd else 1)
+    net = network(G, None if method == "unweighted" else weight, default=1.0 if floyd else 1)
     if not net.exact and method not in ("unweighted", "dijkstra"):
         raise NotImplementedError(
             f"sums of rounded distances in the order of method={method!r} are left to networkx"
@@ -316,16 +414,17 @@ def _networkx(name: str) -> Any:
     return getattr(nx, name).orig_func
 
 
-def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> dict[Any, Any]:
-    graph = _graph(G)
-    net = network(graph, weight)
-    d = unrounded(net)
+def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> Any:
+    graph, net = _graph(G), network(G, weight)
+    alone = v is not None and v in graph
+    nodes = net.nodes.tolist() if v is None else [v] if alone else list(graph.nbunch_iter(v))
+    d = unrounded(net, None if v is None else net.rows(nodes))
     if not np.isfinite(d).all():
-        found: dict[Any, Any] = _networkx("eccentricity")(graph, weight=weight)
-        return found
+        return _networkx("eccentricity")(graph, v, weight=weight)
     values = net.numbers(d.max(axis=1)) if len(d) else []
     # The first of equal values is the distance from a node to itself, which is an int.
-    return {x: e if e else 0 for x, e in zip(net.nodes.tolist(), values, strict=True)}
+    found = {x: e if e else 0 for x, e in zip(nodes, values, strict=True)}
+    return found[v] if alone else found
 
 
 def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
@@ -349,8 +448,7 @@ def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -
 
 def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
     _leave_trees(G, weight)
-    graph = _graph(G)
-    net = network(graph, weight)
+    graph, net = _graph(G), network(G, weight)
     d = np.sort(unrounded(net))
     if not len(d) or not np.isfinite(d).all():
         found: list[Any] = _networkx("barycenter")(graph, weight=weight)
@@ -367,7 +465,7 @@ def _leave_trees(G: Any, weight: Any) -> None:
 
 
 def wiener_index(G: Any, weight: Any = None) -> Any:
-    graph, net = _graph(G), network(_graph(G), weight)
+    graph, net = _graph(G), network(G, weight)
     d = _connected(unrounded(net))
     if d is None:
         return math.inf
@@ -401,7 +499,7 @@ def _connected(d: Array) -> Array | None:
 
 
 def _whole(G: Any, weight: Any) -> Network:
-    net = network(_graph(G), weight)
+    net = network(G, weight)
     if net.kind is not int:
         raise NotImplementedError("this sum of rounded numbers is left to networkx")
     return net
@@ -419,7 +517,7 @@ def _sums(terms: Array) -> int:
 
 
 def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
-    net = network(_graph(G), weight)
+    net = network(G, weight)
     n, total = len(net.nodes), _inverse_sum(unrounded(net))
     if total:
         mean: float = n * (n - 1) / net.floats(np.array([total]))[0]
@@ -430,17 +528,17 @@ def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
 def global_efficiency(G: Any) -> float:
     graph = _graph(G)
     pairs = len(graph) * (len(graph) - 1)
-    return _inverse_sum(unrounded(network(graph, None))) / pairs if pairs else 0
+    return _inverse_sum(unrounded(network(G, None))) / pairs if pairs else 0
 
 
 def local_efficiency(G: Any) -> float:
-    graph = _graph(G)
-    return sum(_efficiencies(graph)) / len(graph)
+    return sum(_efficiencies(G)) / len(G)
 
 
-def _efficiencies(graph: Any) -> list[float]:
+def _efficiencies(G: Any) -> list[float]:
     """The global efficiency of the neighbours of each node; those of one degree are a stack."""
-    net, index = network(graph, None), {node: i for i, node in enumerate(graph)}
+    graph, net = _graph(G), network(G, None)
+    index = {node: i for i, node in enumerate(graph)}
     edge = np.full((len(index), len(index)), np.inf, np.float32)
     edge[net.arcs.tail, net.arcs.head] = 1
     near = [[index[x] for x in graph.subgraph(graph[node])] for node in graph]
@@ -468,11 +566,14 @@ def _inverse_sum(d: Array) -> Any:
 
 def closeness_centrality(
     G: Any, u: Any = None, distance: Any = None, wf_improved: bool = True
-) -> dict[Any, float]:
+) -> Any:
     graph = _graph(G)
-    net = network(graph.reverse(copy=False) if graph.is_directed() else graph, distance)
+    if u is not None and u not in graph:
+        return _networkx("closeness_centrality")(graph, u, distance, wf_improved)
+    net = network(G, distance, reverse=True)
+    nodes, rows = (net.nodes.tolist(), None) if u is None else ([u], net.rows([u]))
     n, found = len(graph), {}
-    for node, row in zip(net.nodes, np.sort(unrounded(net)), strict=True):
+    for node, row in zip(nodes, np.sort(unrounded(net, rows)), strict=True):
         reached = net.lengths(row[np.isfinite(row)])
         total, closeness = sum(reached), 0.0
         if total > 0.0 and n > 1:
@@ -480,14 +581,13 @@ def closeness_centrality(
             if wf_improved:
                 closeness *= (len(reached) - 1.0) / (n - 1)
         found[node] = closeness
-    return found
+    return found if u is None else found[u]
 
 
 def harmonic_centrality(
     G: Any, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Any, Any]:
-    graph = _graph(G)
-    net = network(graph, distance)
+    graph, net = _graph(G), network(G, distance)
     d = unrounded(net).astype(np.float64)
     index = {node: i for i, node in enumerate(graph)}
     d[d == 0] = np.inf
@@ -496,6 +596,73 @@ def harmonic_centrality(
         total += 1 / d[index[node]]
     values = net.floats(total)
     return {node: values[index[node]] or 0 for node in set(graph.nodes)}
+
+
+# --- betweenness
+
+
+def betweenness_centrality(
+    G: Any, k: Any = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
+    seed: Any = None,
+) -> dict[Any, float]:  # fmt: skip
+    net, n = network(G, weight), len(G)
+    total = np.zeros(n)
+    edge = np.zeros(len(net.arcs.head), np.int64)
+    for found, delta, _ in _shares(net, weight is not None, edge, 1):
+        delta[np.arange(len(delta)), found.sources] = 0
+        if endpoints:
+            reached = found.before >= 0
+            delta[reached] += 1
+            delta[np.arange(len(delta)), found.sources] = np.count_nonzero(reached, axis=1)
+        for row in delta:  # in NetworkX's order of sums
+            total += row
+    scaled = _rescaled(total, n if endpoints else n - 1, normalized, net.directed)
+    return dict(zip(net.nodes.tolist(), scaled.tolist(), strict=True))
+
+
+def edge_betweenness_centrality(
+    G: Any, k: Any = None, normalized: bool = True, weight: Any = None, seed: Any = None
+) -> dict[Any, float]:
+    graph, net = _graph(G), network(G, weight)
+    if graph.is_multigraph():
+        raise NotImplementedError("the edges of a multigraph are left to networkx")
+    index = {node: i for i, node in enumerate(graph)}
+    edges = {(index[u], index[v]): e for e, (u, v) in enumerate(graph.edges)}
+    ends = zip(net.arcs.tail.tolist(), net.arcs.head.tolist(), strict=True)
+    edge = np.array([edges[x] if x in edges else edges[x[::-1]] for x in ends], np.int64)
+    total = np.zeros(len(edges))
+    for _, _, share in _shares(net, weight is not None, edge, len(edges)):
+        for row in share:
+            total += row
+    scaled = _rescaled(total, len(graph), normalized, net.directed)
+    return dict(zip(graph.edges, scaled.tolist(), strict=True))
+
+
+def _shares(
+    net: Network, weighted: bool, edge: Array, m: int
+) -> Iterator[tuple[Search, Array, Array]]:
+    """Yield searches with the shares of nodes and of edges in their shortest paths."""
+    refuse_negative(net)
+    d = distances(net)
+    largest = float(d.max(initial=0, where=np.isfinite(d)))
+    least = 0.0 if net.exact else 2 * float(np.finfo(np.float64).eps) * largest
+    if (net.arcs.weight <= least).any():
+        raise NotImplementedError(
+            "paths along edges of weight zero, or lost in rounding, are left to networkx, which "
+            "counts them by the order of its search"
+        )
+    for found in trees(net, net.arcs, d, np.arange(len(d))):
+        shares = dependencies(
+            found.arcs, found.d, found.order, found.before, found.sources, edge, m, late=weighted
+        )
+        yield found, *shares
+
+
+def _rescaled(total: Array, n: int, normalized: bool, directed: bool) -> Array:
+    """Centralities from sums over n sources."""
+    if n < 2:
+        return total
+    return total * (1 / (n * (n - 1)) if normalized else 1.0 if directed else n / (n * 2))
 
 
 # --- closures
@@ -507,7 +674,7 @@ def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
         return _networkx("transitive_closure")(graph, reflexive)
     closed = graph.copy()
     # Distances say more than reachability does: from them comes the order of networkx's searches.
-    for x in searches(network(graph, None)):
+    for x in searches(network(G, None)):
         v, others = x.nodes[0], x.nodes[1:]
         if reflexive is False:
             ends: Iterable[Any] = _with_cycle(graph, x) if graph.is_directed() else others
@@ -515,6 +682,13 @@ def transitive_closure(G: Any, reflexive: bool | None = False) -> Any:
             ends = set(others) | {v} if reflexive else set(others)
         closed.add_edges_from((v, u) for u in ends if u not in closed[v])
     return closed
+
+
+def transitive_closure_dag(G: Any, topo_order: Any = None) -> Any:
+    graph = _graph(G)
+    if not nx.is_directed_acyclic_graph(graph):
+        return _networkx("transitive_closure_dag")(graph)  # raises the error
+    return transitive_closure(G)
 
 
 def _with_cycle(graph: Any, x: Reached) -> list[Any]:

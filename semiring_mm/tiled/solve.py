@@ -68,7 +68,7 @@ def over(
             raise MemoryError(short)
         d, p = _results(problem)
         blocks.load(lambda rows, columns, xp: problem.weights.widen(source.read(rows, columns)))
-        blocks.run(reporter(problem.progress, blocks.pairs))
+        blocks.run(reporter(problem.progress, blocks.pairs, "elimination over devices"))
 
         edges = functools.cache(lambda: best_edges(source, lambda rows: blocks.read(rows, whole)))
 
@@ -104,7 +104,8 @@ def streamed(
         return solve_streamed(
             problem, out=_results(problem) if out is None else out, devices=devices,
             memory_limit=memory_limit, checkpoint=checkpoint, resume=resume,
-            tick=reporter(problem.progress, problem.pairs), timeline=timeline,
+            tick=reporter(problem.progress, problem.pairs, "elimination in tiles"),
+            timeline=timeline,
         )  # fmt: skip
 
     return run

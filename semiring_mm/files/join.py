@@ -1,0 +1,99 @@
+"""Graphs of several files as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .file import File
+from .graph import Graph
+
+__all__ = ["joined"]
+
+
+def joined(files: Sequence[File], graphs: Sequence[Graph]) -> Graph:
+    """The graph of the edges of all files, nodes of one label being one."""
+    for k, (file, graph) in enumerate(zip(files, graphs, strict=True)):
+        for before, one in zip(files[:k], graphs[:k], strict=True):
+            _check_alike(before, one, file, graph)
+    index: dict[str, int] = {}
+    at = [
+        np.array([index.setdefault(label, len(index)) for label in graph.nodes], dtype=np.int64)
+        for graph in graphs
+    ]
+    ends = list(zip(graphs, at, strict=True))
+    return replace(
+        graphs[0],
+        nodes=list(index),
+        row=np.concatenate([place[graph.row] for graph, place in ends]),
+        col=np.concatenate([place[graph.col] for graph, place in ends]),
+        weight=np.concatenate([graph.weight for graph in graphs]),
+        coordinates=_coordinates(ends, len(index)),
+        geographic=any(graph.geographic for graph in graphs),
+        names=_names(ends, list(index)),
+        unit=next((graph.unit for graph in graphs if graph.unit), ""),
+        notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
+        warnings=tuple(dict.fromkeys(text for graph in graphs for text in graph.warnings)),
+        weight_source="; ".join(dict.fromkeys(graph.weight_source for graph in graphs)),
+        direction_source="; ".join(dict.fromkeys(graph.direction_source for graph in graphs)),
+    )
+
+
+def _check_alike(before: File, one: Graph, file: File, other: Graph) -> None:
+    """Raise an error for two graphs whose edges are not of one kind."""
+    if one.directed != other.directed:
+        raise file.error(
+            None,
+            f"its edges lead {_ways(other)}, those of {before.path} {_ways(one)}: choose one for "
+            "all",
+        )
+    if _kind(one) != _kind(other):
+        raise file.error(
+            None,
+            f"the weights are {_weights(other)}, those of {before.path} {_weights(one)}: what is "
+            "added up is of one kind and one unit",
+        )
+    located = one.coordinates is not None and other.coordinates is not None
+    if located and one.geographic != other.geographic:
+        raise file.error(None, f"its coordinates are not of the kind of those of {before.path}")
+
+
+def _ways(graph: Graph) -> str:
+    return f"{'one way' if graph.directed else 'both ways'} ({graph.direction_source})"
+
+
+def _weights(graph: Graph) -> str:
+    if _kind(graph) == "legs":
+        return graph.weight_source
+    return f"{graph.weight_source} in {graph.unit or 'no unit'}"
+
+
+def _kind(graph: Graph) -> str:
+    """The unit of the weights, or legs."""
+    return "legs" if graph.weight_source.startswith("none") else graph.unit
+
+
+_Ends = list[tuple[Graph, NDArray[np.int64]]]
+
+
+def _coordinates(ends: _Ends, n: int) -> NDArray[np.float64] | None:
+    """The coordinates of all nodes that have some, in the first file that says."""
+    points, found = np.full((n, 2), np.nan), False
+    for graph, place in reversed(ends):
+        if graph.coordinates is not None:
+            known, found = ~np.isnan(graph.coordinates).any(axis=1), True
+            points[place[known]] = graph.coordinates[known]
+    return points if found else None
+
+
+def _names(ends: _Ends, labels: list[str]) -> list[str] | None:
+    """The names of all nodes, in the first file that says; a label where none does."""
+    if all(graph.names is None for graph, _ in ends):
+        return None
+    for graph, place in reversed(ends):
+        for k, name in zip(place, graph.names or (), strict=False):
+            labels[k] = name
+    return labels
