@@ -27,7 +27,7 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
-    files.graph files.file files.columns files.nodes files.* files.formats files
+    files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
     graphs.apsp graphs.search
     gradients torch jax csgraph
@@ -35,7 +35,7 @@ ROOMS = """
     __init__ text plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.graph cli.compute cli.report cli.apsp cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

@@ -10,7 +10,18 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from . import dimacs, edge_list, matrix_market, networkx, npy, npz, tntp
+from . import (
+    dimacs,
+    edge_list,
+    matrix_market,
+    metis,
+    ncol,
+    networkx,
+    npy,
+    npz,
+    pajek,
+    tntp,
+)  # fmt: skip
 from .file import PACKINGS, File, Reading
 from .graph import Graph, in_both_directions
 from .join import joined
@@ -44,14 +55,18 @@ class Format:
 FORMATS = {
     ".gr": Format(dimacs.read),
     ".mtx": Format(matrix_market.read),
+    ".graph": Format(metis.read),
+    ".net": Format(pajek.read),
     **dict.fromkeys(
         [".csv", ".tsv", ".txt", ".dat", ".edgelist", ".edges", ".el"],
         Format(edge_list.read, columns=True),
     ),
+    ".ncol": Format(ncol.read),
     ".parquet": Format(edge_list.read, columns=True, packed=False),
     ".tntp": Format(tntp.read, columns=True),
     ".graphml": Format(networkx.read, columns=True),
     ".gml": Format(networkx.read, columns=True),
+    ".gexf": Format(networkx.read, columns=True),
     ".npy": Format(npy.read, packed=False),
     ".npz": Format(npz.read, packed=False),
 }
@@ -73,10 +88,11 @@ def read_graph(
     ----------
     path : path, stream of bytes, or list of them
         An edge list (`.csv`, `.tsv`, `.txt`, `.dat`, `.edgelist`, `.edges`, `.el`, `.parquet`),
-        DIMACS shortest paths (`.gr`), MatrixMarket (`.mtx`), a TNTP network (`_net.tntp`), GraphML
-        or GML (`.graphml`, `.gml`), a dense matrix (`.npy`; inf is no edge), or a sparse or dense
-        one in an archive (`.npz`). Text may be compressed (`.gz`, `.bz2`, `.xz`, `.zst`). The edges
-        of several files make one graph, nodes of one label being one.
+        DIMACS shortest paths (`.gr`), MatrixMarket (`.mtx`), METIS (`.graph`), Pajek (`.net`),
+        `.ncol`, a TNTP network (`_net.tntp`), GraphML, GML or GEXF (`.graphml`, `.gml`, `.gexf`), a
+        dense matrix (`.npy`; inf is no edge), or a sparse or dense one in an archive (`.npz`). Text
+        may be compressed (`.gz`, `.bz2`, `.xz`, `.zst`). The edges of several files make one
+        graph, nodes of one label being one.
     weight : str, int or None, default "weight"
         The column, by name or by number from 1 on, or the edge attribute that holds the weights.
         By default the first that is there of weight, distance, length, cost, ...; with none, an
