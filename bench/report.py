@@ -20,6 +20,7 @@ ROOFLINE = machine.ROOT / "docs" / "roofline.svg"
 MARKERS = {
     "cpu": ("<!-- bench:begin -->", "<!-- bench:end -->"),
     "gpu": ("<!-- bench-gpu:begin -->", "<!-- bench-gpu:end -->"),
+    "headlines": ("<!-- bench-headlines:begin -->", "<!-- bench-headlines:end -->"),
     "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
     "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
@@ -187,7 +188,7 @@ def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) 
     return out
 
 
-# The README's table and figure
+# Tables and figures of the pages
 
 
 def renew() -> int:
@@ -197,7 +198,7 @@ def renew() -> int:
     """
     from semiring_mm import semirings
 
-    from . import roofline
+    from . import headlines, roofline
 
     put(machine.ROOT / "docs" / "semirings.md", semirings._repr_markdown_(), "semirings")
     found = False
@@ -208,17 +209,20 @@ def renew() -> int:
         found = True
         lines = [Line.from_raw(raw) for raw in result["lines"]]
         drawn = draw_it(result, lines)
-        for name, chosen in (("README.md", largest(lines)), ("docs/performance.md", lines)):
-            target = machine.ROOT / name
-            block = table(result, chosen, path)
-            if target.exists() and put(target, block, kind):
-                print(f"{name}: {len(chosen)} lines")
-            else:
-                print(f"{name}: has no markers {' and '.join(MARKERS[kind])}")
+        _put("docs/performance.md", table(result, lines, path), kind)
         print(f"{figure.relative_to(machine.ROOT)}: {'drawn' if drawn else 'Matplotlib is absent'}")
     if not found:
         print("bench: no results are committed below bench/results")
-    return int(not found)
+        return 1
+    for name in ("README.md", "docs/index.md"):
+        _put(name, headlines.table(), "headlines")
+    return 0
+
+
+def _put(name: str, block: str, kind: str) -> None:
+    done = put(machine.ROOT / name, block, kind)
+    begin, end = MARKERS[kind]
+    print(f"{name}: {'renewed' if done else f'has no markers {begin} and {end}'}")
 
 
 def newest(kind: str = "cpu") -> tuple[str, dict[str, Any] | None]:
@@ -232,12 +236,6 @@ def newest(kind: str = "cpu") -> tuple[str, dict[str, Any] | None]:
     return name, result
 
 
-def largest(lines: list[Line]) -> list[Line]:
-    """Each case at its largest size, for a table that one reads."""
-    kept = {line.case: line for line in lines if not line.skipped}
-    return list(kept.values())
-
-
 def put(target: Path, block: str, kind: str = "cpu") -> bool:
     """Replace what stands between the markers; whether there are any.
 
@@ -245,6 +243,7 @@ def put(target: Path, block: str, kind: str = "cpu") -> bool:
     """
     begin, end = MARKERS[kind]
     root = Path(os.path.relpath(machine.ROOT, target.parent)).as_posix()
+    block = block.replace("](bench/", f"]({root}/bench/").replace("(./", "(")
     raw = rf"[`\1`]({root}/\1)".replace("(./", "(")
     block = re.sub(r"`(bench/results/[\w.-]+\.json)`", raw, block)
     old = target.read_text(encoding="utf-8")

@@ -1,9 +1,11 @@
 """The documentation site: ``python -m sphinx -W --keep-going docs OUT``.
 
-Nothing is fetched from the network, neither here nor by a reader's browser: there is no
-intersphinx, so names of other libraries stay without a link, and formulas are MathML.
+It builds without a network: names of other libraries are then looked up in the short lists below
+``inventories``, beside which intersphinx has no complaint. A reader's browser fetches nothing
+either; formulas are MathML.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -26,6 +28,7 @@ version = release = semiring_mm.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "myst_parser",
     "numpydoc",
@@ -33,10 +36,29 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_templates"]
+exclude_patterns = ["_templates", "inventories"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(cupy|dask|distributed|jax|networkx|numpy|scipy|torch)\..*")]
+
+# Other libraries' names: their own inventory, or else the names in a file here that docstrings use.
+OTHERS = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "networkx": "https://networkx.org/documentation/stable/",
+    "matplotlib": "https://matplotlib.org/stable/",
+    "cupy": "https://docs.cupy.dev/en/stable/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+    "jax": "https://docs.jax.dev/en/latest/",
+    "dask": "https://docs.dask.org/en/stable/",
+}
+NAMES = {path.stem for path in HERE.glob("inventories/*.txt")}
+intersphinx_mapping = {
+    name: (url, (None, f"inventories/{name if name in NAMES else 'none'}.txt"))
+    for name, url in OTHERS.items()
+}
+intersphinx_timeout = 5
 
 # Pages are Markdown that reads as well where the code is hosted.
 myst_enable_extensions = ["attrs_block", "colon_fence"]
@@ -99,8 +121,17 @@ html_theme_options = {
 html_sidebars = {"index": [], "performance": []}
 
 
+def picture_first(page):
+    """A page of the gallery, with the picture that its program draws below the title too."""
+    image = re.search(r"^\.\. image-sg::.*\n(?:   .*\n)+", page, re.MULTILINE)
+    if not image:  # its program was not run
+        return page
+    title = re.search(r"^.+\n=+\n", page, re.MULTILINE)
+    return f"{page[: title.end()]}\n{image[0]}\n{page[title.end() :]}"
+
+
 def setup(app):
-    """Connect: the table of semirings, MathML by docutils, headers of the gallery."""
+    """Connect: the table of semirings, MathML by docutils, pictures and headers of the gallery."""
 
     def tables(app, page, source):  # the semirings, as they are in the code
         begin, end = "<!-- semirings:begin -->", "<!-- semirings:end -->"
@@ -110,6 +141,12 @@ def setup(app):
             source[0] = f"{head}{semiring_mm.semirings._repr_markdown_()}\n{rest}"
 
     app.connect("source-read", tables)
+
+    def pictures(app, page, source):
+        if page.startswith("gallery/"):
+            source[0] = picture_first(source[0])
+
+    app.connect("source-read", pictures)
 
     def headers(app):  # README.md in a folder below apps would make a part of the gallery of it
         app.config.sphinx_gallery_conf["source_suffix"] = {".rst": "restructuredtext"}

@@ -15,7 +15,7 @@ import semiring_mm as sm
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
-from bench import cases, ceilings, gpu, gpu_ceilings, report, roofline  # noqa: E402
+from bench import cases, ceilings, gpu, gpu_ceilings, headlines, report, roofline  # noqa: E402
 from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
 
 
@@ -147,7 +147,7 @@ def test_tables_stand_between_markers(quick, tmp_path):
     target = tmp_path / "README.md"
     target.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
     lines = [Line.from_raw(line) for line in raw["lines"]]
-    block = report.table(raw, report.largest(lines), "bench/results/some.json")
+    block = report.table(raw, lines, "bench/results/some.json")
     assert report.put(target, block)
     text = target.read_text(encoding="utf-8")
     assert text.startswith(f"before\n{report.BEGIN}\n| operation | n |")
@@ -166,9 +166,43 @@ def test_raw_results_are_a_link_from_their_page(page, up, tmp_path, monkeypatch)
     target = tmp_path / page
     target.parent.mkdir(exist_ok=True)
     target.write_text(f"{report.BEGIN}\n{report.END}\n", encoding="utf-8")
-    assert report.put(target, "Raw: `bench/results/cpu-some-2.50.json`.")
-    link = f"Raw: [`bench/results/cpu-some-2.50.json`]({up}/results/cpu-some-2.50.json)."
+    assert report.put(
+        target, "Raw: `bench/results/cpu-some-2.50.json`, [it](bench/results/a.json)."
+    )
+    link = f"Raw: [`bench/results/cpu-some-2.50.json`]({up}/results/cpu-some-2.50.json), "
+    link += f"[it]({up}/results/a.json)."
     assert link in target.read_text(encoding="utf-8")
+
+
+def test_the_first_pages_say_what_was_measured():
+    """They have the five rows of the newest committed results: ``python -m bench readme``."""
+    if not report.machine.git("ls-files", "bench/results"):
+        pytest.skip("not a checkout: no results are committed")
+    rows = [row for row in headlines.table().split("\n") if row.startswith("| ")]
+    assert len(rows) == 2 + 5
+    assert all(float(row.rpartition("× ")[2].rstrip(" |")) > 1 for row in rows[2:])
+    begin, end = report.MARKERS["headlines"]
+    for name in ("README.md", "docs/index.md"):
+        page = (report.machine.ROOT / name).read_text(encoding="utf-8")
+        block = page.partition(begin)[2].partition(end)[0]
+        assert [row for row in block.split("\n") if row.startswith("| ")] == rows, name
+
+
+def test_a_headline_stands_beside_the_fastest_rival(monkeypatch):
+    rivals = [
+        Contender("slow", None, samples=[9.0]),
+        Contender("fast", None, samples=[3.0, 4.0, 5.0]),
+    ]
+    line = Line("case", "7", "", 2, [Contender("semiring_mm", None, samples=[0.5]), *rivals])
+    result = {"date": "2026-01-02T03:04:05", "threads": 2, "machine": {"cpu": "Intel Z"},
+              "lines": [line.raw()]}  # fmt: skip
+    monkeypatch.setattr(headlines, "newest", lambda kind: (f"bench/results/{kind}.json", result))
+    monkeypatch.setattr(headlines, "ROWS", [("a case", "cpu", "case", "7")])
+    assert "| a case | fast 4.00 s | 500 ms | × 8.00 |" in headlines.table()
+    assert "2 cores of an Intel Z, 2026-01-02 ([raw](bench/results/cpu.json))" in headlines.table()
+    monkeypatch.setattr(headlines, "ROWS", [("a case", "cpu", "case", "8")])
+    with pytest.raises(LookupError, match="no line 'case' of size '8'"):
+        headlines.table()
 
 
 def test_a_figure_is_drawn(quick, tmp_path, monkeypatch):

@@ -394,7 +394,6 @@ def test_errors_at_the_door(client, tmp_path):
     refused(TypeError, "checkpoint is a path", client, w, checkpoint=3)
     refused(ValueError, "steps between", client, w, checkpoint=(tmp_path, 0))
     refused(ValueError, "needs checkpoint=", client, w, resume=True)
-    refused(FileNotFoundError, "no checkpoint", client, w, checkpoint=tmp_path, resume=True)
     refused(TypeError, "progress is True", client, w, progress=3)
     refused(ValueError, "square", client, w[:3])
     refused(ValueError, "square", client, da.zeros((4, 5)))

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import fake_cupy
 import numpy as np
@@ -69,6 +70,13 @@ def graph(n, dtype=np.float32, seed=0, **options):
     return walks.weights(np.random.default_rng([n, seed]), n, dtype=dtype, **options)
 
 
+def files_in(folder):
+    """Names of the files there but for the record of what is finished, which is there, too."""
+    names = sorted(path.name for path in folder.iterdir())
+    (record,) = [name for name in names if name.endswith(".done.json")]
+    return [name for name in names if name != record]
+
+
 # Results
 
 
@@ -113,7 +121,7 @@ def test_predecessors(tmp_path, kind, lo):
     d, p = solve(w, places(kind, tmp_path, w, True), predecessors=True, tile=32)
     walks.check_paths(w, d, p)
     if kind != "memory":
-        assert sorted(x.name for x in tmp_path.iterdir()) == [f"d.{kind}", f"p.{kind}"]
+        assert files_in(tmp_path) == [f"d.{kind}", f"p.{kind}"]
 
 
 @pytest.mark.parametrize("kind", DISKS)
@@ -122,7 +130,7 @@ def test_integers_that_are_computed_in_wider_ones(tmp_path, kind):
     d, p = solve(w, places(kind, tmp_path, w, True), predecessors=True, tile=32)
     assert d.dtype == np.int8
     walks.check_paths(w, d, p, zero=127)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert files_in(tmp_path) == [f"d.{kind}", f"p.{kind}"]
     chain = np.full((50, 50), 127, np.int8)
     chain[np.arange(49), np.arange(1, 50)] = 9
     folder = tmp_path / "chain"
@@ -435,7 +443,7 @@ def test_a_product_goes_on_exactly(tmp_path, monkeypatch, kind):
     c = stored.multiply_streamed(plus, a, b, out=out, resume=True, tick=tick)
     np.testing.assert_array_equal(c[:, :], a @ b)
     assert seen[0] > 32 * 80 * 90  # the first row of tiles was there
-    assert [x.name for x in tmp_path.iterdir()] == [out.name]
+    assert files_in(tmp_path) == [out.name]
 
 
 def test_the_end_may_be_interrupted_between_two_names(tmp_path, monkeypatch):
@@ -545,14 +553,94 @@ def test_results_and_states_are_not_overwritten(tmp_path):
     state.file.unlink()
     with pytest.raises(FileExistsError, match=r"d.npy.part is left"):
         solve(w, (out, None))
-    with pytest.raises(FileNotFoundError, match="no run can go on; leave out resume"):
+    with pytest.raises(FileExistsError, match=r"its state is not there, so that no run can go on"):
         solve(w, (out, None), resume=True)
     done = tmp_path / "done.zarr"
     solve(w, (done, None), tile=32)
     with pytest.raises(FileExistsError, match="is there already; give another path"):
         solve(w, (done, None))
-    with pytest.raises(FileNotFoundError, match=r"done.zarr is finished"):
-        solve(w, (done, None), resume=True)
+
+
+def computed(path, w, **options):
+    """The result of a call that may go on, and whether it has computed anything."""
+    seen = []
+    d = sm.apsp(w, out=path, resume=True, progress=lambda *x: seen.append(x), **options)
+    return d, bool(seen)
+
+
+@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize("trees", [False, True])
+def test_one_call_begins_goes_on_and_is_done(tmp_path, monkeypatch, kind, trees):
+    w = graph(100, np.float64)
+    w[5, 6], w[6, 5] = -3.0, 3.0  # a cycle of weight zero
+    out, options = tmp_path / f"d.{kind}", {"return_predecessors": trees}
+    path = (out, tmp_path / f"p.{kind}") if trees else out
+    for phase in ("load", "steps", "publish"):
+        stopped(monkeypatch, lambda: sm.apsp(w, out=path, resume=True, **options), phase)
+    first, _ = computed(path, w, **options)
+    times = [os.stat(x).st_mtime_ns for x in sorted(tmp_path.iterdir())]
+    again, worked = computed(path, w, **options)
+    assert not worked
+    assert [os.stat(x).st_mtime_ns for x in sorted(tmp_path.iterdir())] == times
+    for x, y, z in zip(
+        *(f if trees else (f,) for f in (first, again, sm.apsp(w, **options))), strict=True
+    ):
+        np.testing.assert_array_equal(x[:, :], y[:, :])
+        np.testing.assert_array_equal(x[:, :], z)
+
+
+RESUMED = {"out": "d.npy", "resume": True}
+OTHERS = {
+    "a graph": (lambda w: sm.apsp(w + 1, **RESUMED), "is the result of a run on another graph"),
+    "nodes": (lambda w: sm.apsp(w[:90, :90], **RESUMED), "n = 100, and this one has 90"),
+    "a dtype": (lambda w: sm.apsp(w.astype("f8"), **RESUMED), "this one has 'float64'"),
+    "a semiring": (lambda w: sm.closure(w, "min_max", **RESUMED), "a run with semiring"),
+    "trees": (
+        lambda w: sm.apsp(w, return_predecessors=True, **RESUMED | {"out": ("d.npy", "p.npy")}),
+        "predecessors = False, and this one has True",
+    ),
+    "a product": (lambda w: sm.matmul(w, w, **RESUMED), "a run with semiring"),
+    "a file": (lambda w: np.save("d.npy", w) or sm.apsp(w, **RESUMED), "has changed since the run"),
+    "no record": (
+        lambda w: os.unlink("d.npy.done.json") or sm.apsp(w, **RESUMED),
+        r"no d.npy.done.json by which to know",
+    ),
+    "a broken record": (
+        lambda w: Path("d.npy.done.json").write_text("{}") and sm.apsp(w, **RESUMED),
+        r"no d.npy.done.json by which to know",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_is_done_is_known_by_its_work(tmp_path, monkeypatch, case):
+    """Or it is refused and stays: another graph's result would be a wrong answer."""
+    call, words = OTHERS[case]
+    monkeypatch.chdir(tmp_path)
+    w = graph(100)
+    sm.apsp(w, out="d.npy")
+    with pytest.raises(FileExistsError, match=words):
+        call(w)
+    assert os.path.exists("d.npy")
+    assert not os.path.exists("d.npy.part.json")
+
+
+def test_half_of_a_result_is_not_done(tmp_path):
+    w, out = graph(60), (tmp_path / "d.npy", tmp_path / "p.npy")
+    sm.apsp(w, out=out, return_predecessors=True)
+    out[1].unlink()
+    with pytest.raises(FileExistsError, match=r"d.npy is there already, and .*p.npy, .* is not"):
+        sm.apsp(w, out=out, return_predecessors=True, resume=True)
+
+
+def test_a_product_that_is_done(tmp_path):
+    a, b = graph(70), graph(70, seed=1)
+    sm.matmul(a, b, "min_plus", out=tmp_path / "c.npy", resume=True)
+    seen = []
+    sm.matmul(a, b, "min_plus", out=tmp_path / "c.npy", resume=True, progress=seen.append)
+    assert not seen
+    with pytest.raises(FileExistsError, match="a run with operands"):
+        sm.matmul(b, a, "min_plus", out=tmp_path / "c.npy", resume=True)
 
 
 def test_a_state_of_another_run(tmp_path):
@@ -898,7 +986,7 @@ def test_flipped_bytes_of_tiles_are_refused(tmp_path, monkeypatch, kind, phase):
             flip(path, at, bit)
     d, p = run(resume=True)
     walks.check_paths(w, d, p, zero=127)
-    assert sorted(x.name for x in tmp_path.iterdir()) == [f"d.{kind}", f"p.{kind}"]
+    assert files_in(tmp_path) == [f"d.{kind}", f"p.{kind}"]
 
 
 def test_a_tile_that_is_gone_and_checksums_that_are_taken_away(tmp_path):
@@ -977,9 +1065,10 @@ def test_data_reach_the_disk_before_their_state_and_their_name(tmp_path, monkeyp
     last = max(at for at, x in enumerate(events) if x[0] == "write")
     dirty = {x for what, *paths in events if what == "write" for x in paths}
     names = [at for at, x in enumerate(events) if x[0] == "name" and ".zarr.part/" not in x[1]]
-    assert names[-2] > last
-    assert [events[at][2] for at in names[-2:]] == [f"{out}.part.json", str(out)]
-    synced = {x[1] for x in events[last : names[-2]] if x[0] == "fsync"}
+    assert names[-3] > last
+    ends = [f"{out}.part.json", str(out), f"{out}.done.json"]
+    assert [events[at][2] for at in names[-3:]] == ends
+    synced = {x[1] for x in events[last : names[-3]] if x[0] == "fsync"}
     assert dirty - {str(tmp_path)} <= synced  # the result before the state that speaks of it,
     for at, after in itertools.pairwise([*names, len(events)]):
         source, target = events[at][1:]

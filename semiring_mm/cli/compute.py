@@ -7,10 +7,11 @@ import contextlib
 import importlib
 import itertools
 import os
+import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,23 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.progress import ProgressBar
+from ..closures.progress import ProgressBar, Watched
+from ..closures.sources import source_of
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
+from ..tiled.checkpoint import Checkpoint, is_finished, keep_record
+from ..tiled.results import open_result, part_of
 from .graph import GivenGraph
-from .options import Refusal, in_files, in_tiles, is_zarr
+from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
 
 __all__ = ["Result", "save", "solve"]
 
 # From here on the result is worked on in its file, so that it need not fit in memory beside the
 # predecessors and the rest.
 _MAPPED_FROM = 1 << 30
+
+# Memory for all pairs that is not taken without a word of the user's.
+_UNASKED = 4 << 30
 
 _BLOCK = 1 << 20  # bytes of the result that are read at a time: what a cache holds
 
@@ -44,18 +51,29 @@ class Result:
     predecessors: NDArray[np.int32] | None
     zero: float  # the entry of a pair without a path
     seconds: float
+    work: Watched  # how it was done
     mapped: Path | None = None  # where the values are, until the file is renamed
     stored: bool = False  # whether the values are in their file already
+    sources: Sequence[int] | None = None  # nodes whose rows these are; None: all
+    done: bool = False  # whether nothing was left to compute
+
+    def row(self, node: int) -> int:
+        """The row of the values and predecessors with the paths from a node."""
+        return node if self.sources is None else self.sources.index(node)
+
+    def value(self, start: int, end: int) -> Any:
+        """What the best path between two nodes is worth."""
+        return self.values[self.row(start), end]
 
     def path(self, start: int, end: int) -> list[int]:
         """Nodes of the best path; empty where there is none."""
         if start == end:
             return [start]
-        if self.values[start, end] == self.zero:
+        if self.value(start, end) == self.zero:
             return []
         assert self.predecessors is not None
-        row = np.asarray(self.predecessors[start])[np.newaxis]
-        return list(sm.reconstruct_path(row, 0, end))
+        row = np.asarray(self.predecessors[self.row(start)])[np.newaxis]
+        return list(sm.reconstruct_path(row, start, end))
 
     def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """The values in blocks, each with its first row and column: some rows, or Zarr's chunks."""
@@ -66,26 +84,44 @@ class Result:
             yield i, j, self.values[i : i + rows, j : j + columns]
 
 
-def solve(args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitStack) -> Result:
-    """Best paths of the graph as the options ask; `stack` removes temporary files at its end."""
+def solve(
+    args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitStack,
+    sources: Sequence[int] | None = None,
+) -> Result:  # fmt: skip
+    """Best paths of the graph as the options ask, from all nodes or from some.
+
+    `stack` removes temporary files at its end.
+    """
     dtype = _dtype(args, given)
+    sources = _few(args, given.graph.n, sources)
     _check_disk(args, given.graph.n, dtype)
-    mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
     stored = in_files(args)
     wanted = args.predecessors or args.start is not None
-    wanted = bool(wanted or (args.plot and given.graph.coordinates is not None and not stored))
+    wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
+    drawn = args.plot and "map" in args.plot_what and not (stored or args.max_hops)
+    wanted = bool(wanted or drawn)
+    _check_memory(args, given.graph.n, dtype, sources, trees=wanted)
+    mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
     show = args.progress or (sys.stderr.isatty() and not args.quiet)
     bar = ProgressBar(transient=True) if show else None
     if bar is not None:
         stack.callback(bar.close)
+    work = Watched(bar)
     common = {
-        "directed": given.graph.directed, "return_predecessors": wanted, "progress": bar,
+        "directed": given.graph.directed, "return_predecessors": wanted, "progress": work,
     }  # fmt: skip
+    done = _is_done(args)
     start = time.perf_counter()
     try:
-        solved = _call(args, given, dtype, common, out, stack)
+        solved = _call(args, given, dtype, common, out, stack, sources)
     except sm.NegativeCycleError as error:
         raise Refusal(_cycle(given, list(error.cycle)), 1) from None
+    except KeyboardInterrupt as end:
+        if rest := _resumable(args):
+            end.add_note(f"--resume goes on with what is in {rest}")
+        raise
+    if done and not args.quiet:
+        print(f"semiring-mm: note: nothing to do: {args.output} is finished", file=sys.stderr)
     seconds = time.perf_counter() - start
     if bar is not None:
         bar.close()
@@ -95,7 +131,7 @@ def solve(args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitSta
         values = out
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
     stored = stored or bool(args.scheduler)
-    return Result(given, values, predecessors, zero, seconds, mapped, stored)
+    return Result(given, values, predecessors, zero, seconds, work, mapped, stored, sources, done)
 
 
 def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
@@ -111,7 +147,7 @@ def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
 
 def _matrix_output(args: argparse.Namespace) -> str | None:
     """The file for the matrix, where one is asked for."""
-    return None if not args.output or args.output.lower().endswith(".csv") else args.output
+    return args.output if is_matrix(args.output) else None
 
 
 def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
@@ -130,6 +166,44 @@ def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
             )
 
 
+def _few(args: argparse.Namespace, n: int, sources: Sequence[int] | None) -> Sequence[int] | None:
+    """The nodes from which alone paths are computed; None: from all of them.
+
+    Rounds from many sources take longer than an elimination.
+    """
+    if sources is None or in_tiles(args) or args.semiring != "min_plus":
+        return None
+    return sources if args.method in ("auto", "sparse") and 8 * len(sources) <= n else None
+
+
+def _check_memory(
+    args: argparse.Namespace, n: int, dtype: np.dtype[Any], sources: Sequence[int] | None, *,
+    trees: bool,
+) -> None:  # fmt: skip
+    """Refuse a matrix of many GiB that no option speaks of, or for which there is no room."""
+    entries = n * (n if sources is None else len(sources))
+    file, size = _matrix_output(args), entries * dtype.itemsize
+    if file and size > _UNASKED and not args.quiet:
+        print(f"semiring-mm: note: {file} takes {size / 2**30:,.1f} GiB", file=sys.stderr)
+    if args.force or in_files(args):
+        return
+    unasked = (not file) * size + (trees and not args.predecessors) * 4 * entries
+    free = sm.cpu.engine.free_memory()
+    room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
+    if unasked > _UNASKED:
+        one_row = args.semiring == "min_plus" and args.start is None
+        raise Refusal(
+            f"all pairs of {n:,} nodes take {unasked / 2**30:,.1f} GiB of memory{room}: --force "
+            f"takes it, -o D.npy --memory-limit 4GB works in a file"
+            f"{', --from A --to B needs one row of it' if one_row else ''}"
+        )
+    if file and free is not None and size > free:
+        raise Refusal(
+            f"{file}: {n:,} × {n:,} entries take {size / 2**30:,.1f} GiB of memory{room}: "
+            f"--memory-limit 4GB works in the file, --force in memory all the same"
+        )
+
+
 def _mapped_output(
     args: argparse.Namespace, n: int, dtype: np.dtype[Any], stack: contextlib.ExitStack
 ) -> tuple[Path | None, NDArray[Any] | None]:
@@ -144,14 +218,21 @@ def _mapped_output(
 
 def _call(
     args: argparse.Namespace, given: GivenGraph, dtype: np.dtype[Any], common: dict[str, Any],
-    out: NDArray[Any] | None, stack: contextlib.ExitStack,
+    out: NDArray[Any] | None, stack: contextlib.ExitStack, sources: Sequence[int] | None,
 ) -> Any:  # fmt: skip
     """What the library's function returns."""
-    work: Any = given.graph if given.matrix is None else given.matrix
+    # nodes by their numbers, as all of this program has them
+    work: Any = given.matrix
+    if work is None:
+        work = replace(given.graph, nodes=range(given.graph.n))
+    if given.matrix is None and dtype.kind == "f" and (in_tiles(args) or sources is not None):
+        work = replace(work, weight=work.weight.astype(dtype))
     if in_tiles(args):
-        if given.matrix is None and dtype.kind == "f":
-            work = replace(given.graph, weight=given.graph.weight.astype(dtype))
         common = common | _tiled_arguments(args, stack)
+    elif sources is not None:
+        work = work if given.matrix is None else given.matrix.astype(dtype, copy=False)
+        common = common | {"sources": list(sources), "device": args.device, "method": args.method}
+        common |= {"max_hops": args.max_hops}
     else:
         work, _ = sm.adjacency(
             work, args.semiring, dtype=dtype, directed=given.graph.directed, out=out
@@ -165,8 +246,11 @@ def _call(
         if args.semiring == "min_plus":
             return sm.apsp(work, **common)
         return sm.closure(work, args.semiring, **common)
-    except OSError as error:  # about the output's files
-        raise Refusal(str(error).replace("resume=True", "--resume")) from None
+    except (OSError, ValueError) as error:  # about the output's files
+        if isinstance(error, ValueError) and not str(error).startswith(("out: ", "resume: ")):
+            raise
+        text = re.sub(r"(?<![\w/-])resume(=True)?(?![\w/-])", "--resume", str(error))
+        raise Refusal(text.removeprefix("out: ")) from None
 
 
 def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Any]:
@@ -183,7 +267,7 @@ def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> d
     arguments = {name: value for name, value in arguments.items() if value is not None}
     if in_files(args):
         files = _matrices(args)
-        for name in files:
+        for name in files if args.force else ():
             stack.callback(_set_aside(Path(name)))
         arguments["out"] = files[0] if len(files) == 1 else tuple(files)
         arguments["resume"] = args.resume
@@ -192,7 +276,28 @@ def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> d
 
 def _matrices(args: argparse.Namespace) -> list[str]:
     """Files for the matrix and the predecessors."""
-    return [name for name in (args.output, args.predecessors) if name and name[-4:] != ".csv"]
+    return [name for name in (args.output, args.predecessors) if is_matrix(name)]
+
+
+def _is_done(args: argparse.Namespace) -> bool:
+    """Whether --resume finds all results there, and no unfinished run.
+
+    Whether they are those of the same work is the library's to say.
+    """
+    names = _matrices(args)
+    return bool(
+        args.resume and not args.force and not _resumable(args) and all(map(os.path.exists, names))
+    )
+
+
+def _resumable(args: argparse.Namespace) -> str:
+    """What an unfinished run has left to go on with, or an empty string."""
+    names = _matrices(args)
+    if args.scheduler and _has_steps(args) and Path(_steps_of(args), "run.json").exists():
+        return _steps_of(args)
+    if in_files(args) and names and Checkpoint(Path(names[0]), {}, 1).file.exists():
+        return str(part_of(Path(names[0])))
+    return ""
 
 
 def _has_steps(args: argparse.Namespace) -> bool:
@@ -234,18 +339,30 @@ def _on_workers(
     args: argparse.Namespace, graph: Any, arguments: dict[str, Any], stack: contextlib.ExitStack
 ) -> Any:
     """The results of a scheduler's workers: in the files asked for, or in memory."""
+    wanted, names = arguments["return_predecessors"], _matrices(args)
+    s, paths = sm.semirings[args.semiring], [Path(name) for name in names]
+    source = source_of(s, graph, arguments["directed"])
+    task = {"semiring": str(s), "n": source.n, "dtype": str(source.dtype), "results": names}
+    goes_on = args.resume and not args.force and not _resumable(args)
+    if goes_on and is_finished(paths, task, source.fingerprint):
+        opened = [open_result(path) for path in paths]
+        return tuple(opened) if wanted else opened[0]
+    for path in () if args.force else paths:
+        if path.exists():
+            raise FileExistsError(f"{path} is there already, beside {_steps_of(args)}; move one")
     dask = importlib.import_module("semiring_mm.dask")
     client = stack.enter_context(importlib.import_module("distributed").Client(args.scheduler))
     if args.semiring == "min_plus":
         solved = dask.apsp(client, graph, **arguments)
     else:
         solved = dask.closure(client, graph, args.semiring, **arguments)
-    wanted = arguments["return_predecessors"]
     files = (args.output, args.predecessors)
     arrays = [
-        _gather(array, name if name in _matrices(args) else None)
+        _gather(array, name if name in names else None)
         for array, name in zip(solved if wanted else (solved,), files, strict=False)
     ]
+    if paths:
+        keep_record(paths, task, source.fingerprint())
     if _has_steps(args):
         shutil.rmtree(_steps_of(args))
     return tuple(arrays) if wanted else arrays[0]

@@ -6,14 +6,19 @@ import argparse
 import contextlib
 import importlib.util
 import io
+import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import semiring_mm as sm
 
+from ..config import configuration
 from ..ladder import command as ladder
+from ..signs import fitting_streams
 from . import apsp
 from .options import Parser, Refusal, add_options
 
@@ -32,17 +37,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0: done. 1: the computation says no (a negative cycle, no path between the two nodes).
-        2: wrong use, bad input, or too large for the memory. 130: interrupted. 141: the reader of
-        the output closed it.
+        2: wrong use, bad input, or too large for the memory. 141: the reader of the output closed
+        it. 130, 143, 129: ended by Ctrl-C, SIGTERM or SIGHUP, with temporary files removed.
 
     Examples
     --------
     >>> main(["apsp", "absent.gr"])
     2
     """
+    with fitting_streams(), _ended_by_signals():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(arguments: list[str]) -> int:
     try:
         try:
-            arguments = list(sys.argv[1:] if argv is None else argv)
             if arguments[:1] == ["bench"]:
                 return _bench(arguments[1:])  # which has options of its own
             args = _parser().parse_args(arguments)
@@ -56,8 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError, ValueError, io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        return _say("interrupted", 130)
+    except KeyboardInterrupt as end:
+        number = end.number if isinstance(end, _Ended) else int(signal.SIGINT)
+        word = "interrupted" if number == signal.SIGINT else f"ended by {_name(number)}"
+        return _say(": ".join([word, *getattr(end, "__notes__", ())]), 128 + number)
     except Refusal as refusal:
         return _say(f"error: {refusal}", refusal.code)
     except OSError as error:
@@ -67,6 +78,49 @@ def main(argv: Sequence[str] | None = None) -> int:
         ValueError, TypeError, MemoryError, ImportError, AssertionError, RuntimeError,
     ) as error:  # fmt: skip
         return _say(f"error: {str(error) or type(error).__name__}", 2)
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal that ends the process, for all that cleans up after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Raise :class:`_Ended` at the first signal; a second one leaves the cleaning up alone.
+
+    Job schedulers send SIGTERM more than once, some seconds before SIGKILL.
+    """
+    seen: list[int] = []
+
+    def ended(number: int, _: object) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            raise _Ended(number)
+        if len(seen) > 2:
+            os._exit(128 + number)
+        text = f"semiring-mm: {_name(number)}: still ending; a third signal ends it at once\n"
+        os.write(2, text.encode())
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            default = (signal.SIG_DFL, signal.default_int_handler)
+            if number is not None and signal.getsignal(number) in default:  # nohup ignores it
+                before[number] = signal.signal(number, ended)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _name(number: int) -> str:
+    return signal.Signals(number).name
 
 
 def _say(message: str, code: int) -> int:
@@ -94,6 +148,7 @@ def _parser() -> Parser:
     best.set_defaults(run=apsp.run)
     add_options(best)
     info = commands.add_parser("info", help="engines, devices, versions, caches")
+    info.add_argument("--json", action="store_true", help="print JSON")
     info.set_defaults(run=_info)
     climb = commands.add_parser(
         "ladder",
@@ -119,7 +174,10 @@ class _Version(argparse.Action):
 
 
 def _info(args: argparse.Namespace) -> int:
-    sm.show_config()
+    if args.json:
+        print(json.dumps(configuration(), indent=2))
+    else:
+        sm.show_config()
     return 0
 
 

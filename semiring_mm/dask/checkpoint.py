@@ -54,8 +54,6 @@ class State:
     def open(self, resume: bool) -> dict[str, Any]:
         """What the run that was here was about; empty for a new one."""
         there = self._file.exists()
-        if resume and not there:
-            raise FileNotFoundError(f"there is no checkpoint in {self.path} to resume from")
         if there and not resume:
             raise FileExistsError(
                 f"there is a checkpoint in {self.path}: pass resume=True to go on from it, or "

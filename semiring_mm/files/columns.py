@@ -15,8 +15,8 @@ from .file import File, GraphFileError, quote, real
 
 __all__ = [
     "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "SAMPLE", "TO", "WEIGHT", "check_header",
-    "column_unit", "find_column", "named_column", "numbered_column", "other_numbers", "rows",
-    "weight_column",
+    "column_unit", "find_column", "is_real", "named_column", "numbered_column", "other_numbers",
+    "rows", "weight_column",
 ]  # fmt: skip
 
 _UNITS = "km m mi miles s min h".split()
@@ -27,13 +27,13 @@ TO = """to target dst v head destination dest end to_node tonode tonodeid term_n
 #: What adds up along a path. A capacity or a probability does not, and is chosen by its name.
 WEIGHT = "weight distance dist length cost w time duration".split() + _UNITS
 NODE = "id iata node code label name".split()
-CITY = "city name".split()
+CITY = "city name label".split()
 LONGITUDE = "longitude lon lng long".split()
 LATITUDE = "latitude lat".split()
 _COMMENT = ("#", "%")
 SAMPLE = 1000  # rows by which a column is one of numbers
 _NO_LITERAL = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
-_ATTRIBUTES = re.compile(r"(\S+?)(?:\s*,\s*|\s+)(\S+?)(?:\s*,\s*|\s+)(\{.*\})\s*")
+_ATTRIBUTES = re.compile(r"([^\s,]+)(?:\s*,\s*|\s+)([^\s,]+)(?:\s*,\s*|\s+)(\{.*\})\s*")
 
 
 def rows(
@@ -56,7 +56,7 @@ def rows(
     number, skipped, delimiter = 0, 0, None
     for number, line in lines:
         if line.strip() and not line.startswith(_COMMENT):
-            delimiter = next((mark for mark in "\t;," if mark in line), None)
+            delimiter = _delimiter(line)
             lines = itertools.chain([(number, line)], lines)
             skipped = number - 1
             break
@@ -83,6 +83,13 @@ def rows(
         raise file.error(skipped + reader.line_num, f"{error}") from None
 
 
+def _delimiter(line: str) -> str | None:
+    """What is between the fields of a first row; None for blanks."""
+    if "\t\t" not in line and all(is_real(word) for word in line.split()):
+        return None  # KONECT has numbers between blanks and tabs in one line
+    return next((mark for mark in "\t;," if mark in line), None)
+
+
 def _with_attributes(
     file: File, lines: Iterable[tuple[int, str]]
 ) -> Iterator[tuple[int, list[str]]]:
@@ -92,7 +99,7 @@ def _with_attributes(
         if not line.strip() or line.startswith(_COMMENT):
             continue
         match, known = _ATTRIBUTES.fullmatch(line), None
-        if match:
+        if match and len(line) <= csv.field_size_limit():  # an object is many times its text
             with contextlib.suppress(
                 ValueError, SyntaxError, TypeError, RecursionError, MemoryError
             ):
@@ -209,18 +216,17 @@ def other_numbers(
         for k, name in enumerate(header)
         if k not in skipped
         and any(k < len(row) and row[k] for row in table)
-        and all(_is_real(row[k]) for row in table if k < len(row) and row[k])
+        and all(is_real(row[k]) for row in table if k < len(row) and row[k])
     ]
 
 
 def _identifies(column: str) -> bool:
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])Id$", "_id", column.strip()).casefold())
-    return words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid") or words in (
-        [name] for name in (*NODE, *CITY)
-    )
+    last = words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid")
+    return last or words[0] == "unnamed" or words in ([name] for name in (*NODE, *CITY))
 
 
-def _is_real(word: str) -> bool:
+def is_real(word: str) -> bool:
     """Whether a word is a number."""
     try:
         real(word)

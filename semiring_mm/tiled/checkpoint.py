@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,10 @@ from ..closures.schedule import Grid
 from ..storage import atomic_write
 from .results import part_of, work_of
 
-__all__ = ["Checkpoint", "find_state", "leftovers", "seal", "unseal"]
+__all__ = [
+    "Checkpoint", "find_state", "is_finished", "keep_record", "leftovers", "record_of", "seal",
+    "unseal",
+]  # fmt: skip
 
 FORMAT = 2
 PHASES = ("load", "steps", "publish")
@@ -93,21 +96,12 @@ class Checkpoint:
 
         Raises
         ------
-        FileNotFoundError
-            If there is none.
         ValueError
             If the file is not a state that this version wrote, or has changed since.
         """
         found = cls(path, {}, 1)
         try:
-            data = found.file.read_bytes()
-        except FileNotFoundError:
-            what = f"{path} is finished" if path.exists() else f"there is no {found.file}"
-            raise FileNotFoundError(
-                f"resume: {what}, so no run can go on; leave out resume to begin one"
-            ) from None
-        try:
-            fields = unseal(data.decode())
+            fields = unseal(found.file.read_bytes().decode())
             counts, phase = (fields["tile"], fields["step"]), fields["phase"]
             if (
                 fields.pop("format") != FORMAT
@@ -145,26 +139,105 @@ class Checkpoint:
 def find_state(
     paths: Sequence[Path], task: dict[str, Any], resume: bool, rows: int
 ) -> Checkpoint | None:
-    """The state to resume from; an error if results or states are there that would be lost."""
+    """The state to resume from; an error if results or states are there that would be lost.
+
+    None: there is nothing yet, with `resume` or without.
+    """
+    if resume and not paths:
+        raise ValueError("resume: results in memory leave no state; give paths as out")
     state = None
-    if resume:
-        if not paths:
-            raise ValueError("resume: results in memory leave no state; give paths as out")
+    if resume and Checkpoint(paths[0], {}, 1).file.exists():
         state = Checkpoint.load(paths[0])
         state.check(task, Grid(rows, state.tile).count)
     for path in paths:
         if os.path.lexists(path) and (state is None or state.phase != "publish"):
             raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
-        if resume:
+        if state is not None:
             continue
         for rest in (Checkpoint(path, {}, 1).file, part_of(path), part_of(work_of(path))):
             if rest.exists():
+                way = (
+                    "and its state is not there, so that no run can go on: remove it" if resume
+                    else "resume=True goes on with it, or remove it"
+                )  # fmt: skip
                 raise FileExistsError(
-                    f"out: {rest} is left from a run that did not end; resume=True goes on with "
-                    f"it, or remove it (and {leftovers([path])}, what there is of them) to begin "
-                    f"again"
+                    f"out: {rest} is left from a run that did not end; {way} (and "
+                    f"{leftovers([path])}, what there is of them) to begin again"
                 )
     return state
+
+
+# Finished results
+
+
+def record_of(path: Path) -> Path:
+    """Path of the record of a finished result: what was computed, of what."""
+    return path.with_name(path.name + ".done.json")
+
+
+def keep_record(paths: Sequence[Path], task: dict[str, Any], graph: str) -> None:
+    """Write the record of finished results, so that `resume` knows that nothing is left to do.
+
+    Parameters
+    ----------
+    graph : str
+        Fingerprint of what was given.
+    """
+    files = {path.name: _stamp(path) for path in paths}
+    with atomic_write(record_of(paths[0])) as part:
+        fields = {"format": FORMAT, "task": task, "graph": graph, "files": files}
+        part.write_bytes(seal(fields).encode())
+
+
+def is_finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[], str]) -> bool:
+    """Whether results are there, of just this work; False where there are none.
+
+    Raises
+    ------
+    FileExistsError
+        If what is there is the result of other work, or that cannot be known.
+    """
+    there = [path for path in paths if os.path.lexists(path)]
+    if not there:
+        return False
+    first, file = there[0], record_of(paths[0])
+    ways = "; give another path, or remove it to begin"
+    try:
+        fields = unseal(file.read_bytes().decode())
+        if fields["format"] != FORMAT:
+            raise ValueError("another version's")
+        found, marks = dict(fields["task"]), dict(fields["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FileExistsError(
+            f"resume: {first} is there already, and no {file.name} by which to know that it is the "
+            f"result of this work{ways}"
+        ) from None
+    for key, value in task.items():
+        if found.get(key) != value:
+            raise FileExistsError(
+                f"resume: {first} is the result of a run with {key} = {found.get(key)!r}, and this "
+                f"one has {value!r}{ways}"
+            )
+    for path in paths:
+        if path not in there:
+            raise FileExistsError(
+                f"resume: {first} is there already, and {path}, which the same run made, is not"
+                f"{ways}"
+            )
+        if _stamp(path) != marks.get(path.name):
+            raise FileExistsError(
+                f"resume: {path} has changed since the run that made it ended (its time says so)"
+                f"{ways}"
+            )
+    if fields["graph"] != graph():
+        raise FileExistsError(f"resume: {first} is the result of a run on another graph{ways}")
+    return True
+
+
+def _stamp(path: Path) -> list[int]:
+    """Size and time of a file, or of the description of a Zarr array."""
+    found = os.stat(path / "zarr.json" if path.is_dir() else path)
+    return [found.st_size, found.st_mtime_ns]
 
 
 def leftovers(paths: Sequence[Path]) -> str:

@@ -71,7 +71,7 @@ class Run:
             kinds.append((p, np.dtype(np.int32), "p"))
         return kinds
 
-    def open(self, resume: bool, workers: int) -> None:
+    def open(self, workers: int) -> None:
         """Create the stores, or open existing ones and verify them."""
         n, tile = self.grid.n, self.grid.tile
         if self.state is None:
@@ -87,9 +87,8 @@ class Run:
         if self.phase == "publish":  # some may have their final names already
             kinds = [x for x in kinds if x[2] != "work" and part_of(x[0]).exists()]
         if self.phase == "load":
-            if resume:
-                for path, *_ in kinds:
-                    discard(path)
+            for path, *_ in kinds:  # what an attempt left that was stopped while it read
+                discard(path)
             lines = self.grid.count * tile if kinds[0][0].suffix == ".zarr" else n
             check_room([(path, lines**2 * dtype.itemsize) for path, dtype, _ in kinds])
             self.state.save("load")

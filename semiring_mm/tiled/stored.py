@@ -21,7 +21,7 @@ from ..closures.sources import Operand
 from ..closures.steps import Improves
 from ..semirings import Semiring
 from .budget import Plan, make_plan
-from .checkpoint import Checkpoint, find_state, leftovers
+from .checkpoint import Checkpoint, find_state, is_finished, keep_record, leftovers
 from .results import (
     check_room,
     check_suffix,
@@ -70,7 +70,8 @@ def solve_streamed(
     checkpoint : int
         Steps from one state to the next (paths only).
     resume : bool
-        Resume from the state beside the path (with its margins, if there are some).
+        Resume from the state beside the path (with its margins, if there are some); begin where
+        there is nothing yet, and compute nothing where the results are there.
     tick, timeline : optional
     tile : int, optional
         Rows of a tile; default :func:`.budget.choose_tile`. A resumed run keeps its own.
@@ -100,8 +101,8 @@ def solve_streamed(
         "symmetric": steps.symmetric, "predecessors": steps.predecessors,
         "results": [str(x.name) for x in paths],
     }  # fmt: skip
-    if source.margins is not None and paths:
-        resume &= Checkpoint(paths[0], {}, 1).file.exists()  # the attempt without them left none
+    if resume and _finished(paths, task, source.fingerprint):
+        return _opened(out[0]), _opened(out[1]) if steps.predecessors else None
     state = find_state(paths, task, resume, source.n)
     if state is not None and "margins" in state.extra and source.margins is None:
         margins = np.frombuffer(base64.b85decode(state.extra["margins"]), np.float64)
@@ -126,7 +127,7 @@ def solve_streamed(
         run = Run(problem, out, plan.tile, state)
         stack.callback(run.close)
         try:
-            run.open(resume, plan.loaders)
+            run.open(plan.loaders)
             if run.phase == "load":
                 run.load(plan.loaders)
             if run.phase == "steps":
@@ -140,6 +141,7 @@ def solve_streamed(
                 raise
             raise _full(paths) from error
     if state is not None:
+        keep_record(paths, task, state.extra["fingerprint"])
         state.remove()
     return _opened(out[0]), _opened(out[1]) if steps.predecessors else None
 
@@ -196,6 +198,8 @@ def multiply_streamed(
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
+    if resume and _finished(paths, task, lambda: str(task["operands"])):
+        return _opened(out)
     state = find_state(paths, task, resume, m)
     given = tile if state is None else state.tile
     plan = make_plan(max(m, n, k), dtype.itemsize, devices, memory_limit, given)
@@ -241,6 +245,7 @@ def multiply_streamed(
         raise _full(paths) from error
     if state is not None:
         publish(state.path)
+        keep_record(paths, task, str(task["operands"]))
         state.remove()
     return _opened(out)
 
@@ -269,6 +274,13 @@ def _fill(c: Store, tile: int, value: Any) -> None:
 
 
 # Checks and messages
+
+
+def _finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[], str]) -> bool:
+    """Whether a run that may go on finds its results there, and no state of an unfinished one."""
+    return bool(
+        paths and not Checkpoint(paths[0], {}, 1).file.exists() and is_finished(paths, task, graph)
+    )
 
 
 def _check_every(checkpoint: int) -> None:

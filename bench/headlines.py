@@ -1,0 +1,68 @@
+"""Five rows of speed for the first pages, from committed results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .measure import Contender, Line
+from .report import newest, seconds, three
+
+#: What the row says; the kind of results, the case and the size that it is taken from.
+ROWS = (
+    ("all distances, dense graph of 4,096 nodes", "cpu", "apsp f32", "4096"),
+    ("all distances, Chicago's 12,982 crossings", "cpu", "apsp ChicagoRegional", "12982"),
+    (
+        "closeness centrality of 6,000 nodes", "neighbours-networkx",
+        "closeness_centrality(G)", "6000, 9000: random",
+    ),
+    ("Boolean product of 8,192 × 8,192", "cpu", "or-and bool", "8192"),
+    ("min-plus product of 2,048 × 2,048, on a GPU", "gpu", "min-plus f32 ≥ 0", "2048"),
+)  # fmt: skip
+#: Rivals whose names in the results are not those that a newcomer knows.
+NAMES = {
+    "SciPy Floyd-Warshall": "SciPy",
+    "networkx": "NetworkX",
+    "NumPy, float32 product > 0": "NumPy in float32",
+    "JAX, jitted broadcast": "JAX",
+}
+
+
+def table() -> str:
+    """Each row beside the fastest of its rivals in the same run, as Markdown."""
+    rows = ["| | fastest other | here | |", "| --- " * 4 + "|"]
+    machines: dict[str, list[str]] = {}  # links to the raw results, by machine and date
+    for words, kind, case, size in ROWS:
+        path, result = newest(kind)
+        if result is None:
+            raise LookupError(f"no results of kind {kind!r} are committed below bench/results")
+        line = find(result, case, size)
+        rival = fastest(line)
+        cells = [
+            words,
+            f"{NAMES.get(rival.name, rival.name)} {seconds(rival.median)}",
+            seconds(line.ours.median),
+            f"× {three(rival.median / line.ours.median)}",
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+        links = machines.setdefault(measured_on(result), [])
+        links += [f"[raw]({path})"] * (f"[raw]({path})" not in links)
+    where = "; ".join(f"{who} ({', '.join(links)})" for who, links in machines.items())
+    return "\n".join([*rows, "", f"Medians; rivals on the same data in the same run. {where}."])
+
+
+def find(result: dict[str, Any], case: str, size: str) -> Line:
+    for raw in result["lines"]:
+        if (raw["case"], raw["size"]) == (case, size):
+            return Line.from_raw(raw)
+    raise LookupError(f"the results of {result['date']} have no line {case!r} of size {size!r}")
+
+
+def fastest(line: Line) -> Contender:
+    """The rival with the least median."""
+    return min((c for c in line.contenders[1:] if c.samples), key=lambda c: c.median)
+
+
+def measured_on(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    where = machine.get("gpu") or f"{result['threads']} cores of an {machine['cpu']}"
+    return f"{where}, {result['date'][:10]}"
