@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .compiler import compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
@@ -25,8 +24,8 @@ _BLOCKS = {
     "degree",
     "elimination_tree": "n : first : near order rank parent ancestor",
     "postorder": "n : size : parent position below level",
-    "symbolic": "n stop capacity : state first near_first : near order rank child sibling mark head "
-    "parent",
+    "symbolic": "n stop capacity : state first near_first : near order rank child sibling mark "
+    "head parent",
     "transpose": "n : first place edge : head tail",
     "locate": "m : first slot : row col head",
 }

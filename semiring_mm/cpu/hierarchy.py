@@ -1,0 +1,315 @@
+"""Weights and paths over the edges of a sparse elimination, compiled for a semiring.
+
+Vertices are named by their positions in the elimination order; every edge leads up, from a lower to
+a higher one, and has a weight for each direction. The first ``fringe`` positions are eliminated one
+by one, the others are a dense core. Labels settle in a pass up, a closure of the core, and a pass
+down (PHAST: Delling, Goldberg, Nowatzyk and Werneck, 2013). The lanes of the vectors are different
+sources.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan import Plan
+from .algebra import Algebra
+from .compiler import KEPT, Target, compile_functions, host_target
+from .elimination import Items
+from .ir import I32, I64, PTR, Function, Type, Value
+from .product_code import _transposed
+
+__all__ = ["UNREACHED", "Code", "chunk_width"]
+
+#: The predecessor of what has none.
+UNREACHED = -9999
+_VECTORS = 2  # of sources: they hide the latency of ⊕, but more labels leave the caches
+
+#: Parameter blocks: numbers, then int64 arrays, int32 arrays, and others.
+_BLOCKS = {
+    "customize": "begin end : first low_first low_edge place : nodes head low_tail out_pred "
+    "back_pred : out back",
+    "join_core": "begin end fringe core : first low_first low_edge : head low_tail out_pred "
+    "core_pred : out back matrix",
+    "rise": "fringe : source first visits : parent head visited pred out_pred : label out",
+    "fall": "fringe : source first visits : head visited pred back_pred : label back",
+    "write_values": "n : offsets where : : label rows",
+    "write_nodes": "n : offsets where : : label rows",
+}
+
+
+def chunk_width(itemsize: int) -> int:
+    """Sources of one chunk, whose labels are computed in a type of that size."""
+    return _VECTORS * (host_target().vector_bytes // itemsize)
+
+
+class Code:
+    """The functions of one plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    zero, one : float or int
+        The identities in the type computed in.
+    trees : bool
+        Whether labels have predecessors.
+    """
+
+    def __init__(self, plan: Plan, zero: float | int, one: float | int, trees: bool) -> None:
+        self._functions = _compiled(plan, zero, one, trees)
+
+    def __call__(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Call a function by the names of its parameter block.
+
+        ``customize``: for ``nodes[begin:end]``, whose lower neighbours are done, ``out`` and
+        ``back`` of their edges ⊕= the ways down to a lower neighbour and up again. ``place`` is
+        scratch.
+
+        ``join_core``: the same for rows of the core's matrix.
+
+        ``rise``: labels from the source of each lane to its ancestors in the elimination tree, and
+        to the core, whose labels are zero beforehand. ``source`` ascends and ends with a number
+        that is no vertex. ``visited`` receives the ancestors, ``visits[0]`` their number.
+
+        ``fall``: labels from the core and the ``visited`` to the whole fringe.
+
+        ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
+        """
+        values = [fields.get(x) for x in _BLOCKS[name].split() if x != ":"]
+        raw = (x.ctypes.data if isinstance(x, np.ndarray) else x or 0 for x in values)
+        block: NDArray[np.int64] = np.array([*raw], np.int64)
+        self._functions[name](block.ctypes.data)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _compiled(plan: Plan, zero: float | int, one: float | int, trees: bool) -> dict[str, Any]:
+    target = host_target()
+    functions = [
+        _customize_function(plan, trees), _join_core_function(plan, trees),
+        _rise_function(plan, zero, one, target, trees),
+        _fall_function(plan, zero, one, target, trees),
+        _write_function("write_values", plan, target), _write_function("write_nodes", plan, target),
+    ]  # fmt: skip
+    library = compile_functions(functions, target)
+    return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
+
+
+def _block(f: Function) -> dict[str, Any]:
+    """Numbers, integer arrays, and the addresses of other arrays of a parameter block."""
+    found: dict[str, Any] = {}
+    for k, names in enumerate(_BLOCKS[f.name].split(":")):
+        for name in names.split():
+            value = f.load(f.args[0].at(8 * len(found)), PTR if k else I64, 8)
+            found[name] = Items(f, value, (I64, I32)[k - 1]) if k in (1, 2) else value
+    return found
+
+
+def _load(f: Function, base: Value, index: Value, t: Type) -> Value:
+    return f.load(base.at(index * t.size), t, t.size)
+
+
+def _customize_function(plan: Plan, trees: bool) -> Function:
+    """W[v, b] ← W[v, b] ⊕ W[v, u] ⊗ W[u, b] for the lower neighbours u of v, either way."""
+    f = Function("customize", [PTR])
+    algebra, x = Algebra(f, plan), _block(f)
+    t = algebra.compute
+    first, head, place = x["first"], x["head"], x["place"]
+
+    def join(way: str, e: Value, through: Value, pred: Value | None) -> None:
+        at = x[way].at(e * t.size)
+        old = f.load(at, t, t.size)
+        if pred is None:
+            f.store(algebra.add(old, through), at, t.size)
+            return
+        with f.if_(algebra.better(through, old)):
+            f.store(through, at, t.size)
+            x[f"{way}_pred"][e] = pred
+
+    with f.loop(x["begin"], x["end"]) as i:
+        v = x["nodes"][i]
+        with f.loop(first[v], first[v + 1]) as e:
+            place[head[e]] = e
+        with f.loop(x["low_first"][v], x["low_first"][v + 1]) as k:
+            down = x["low_edge"][k]
+            from_v, to_v = _load(f, x["back"], down, t), _load(f, x["out"], down, t)
+            v_pred = x["out_pred"][down] if trees else None
+            with f.loop(down + 1, first[x["low_tail"][k] + 1]) as g:
+                e = place[head[g]]
+                ahead = x["out_pred"][g] if trees else None
+                join("out", e, algebra.mul(from_v, _load(f, x["out"], g, t)), ahead)
+                join("back", e, algebra.mul(_load(f, x["back"], g, t), to_v), v_pred)
+    return f
+
+
+def _join_core_function(plan: Plan, trees: bool) -> Function:
+    """The same between nodes of the core, in rows `begin` to `end` of its matrix."""
+    f = Function("join_core", [PTR])
+    algebra, x = Algebra(f, plan), _block(f)
+    t, s = algebra.compute, algebra.storage
+    with f.loop(x["begin"], x["end"]) as i:
+        v = i + x["fringe"]
+        with f.loop(x["low_first"][v], x["low_first"][v + 1]) as k:
+            down, u = x["low_edge"][k], x["low_tail"][k]
+            from_v = _load(f, x["back"], down, t)
+            with f.loop(x["first"][u], x["first"][u + 1]) as g:
+                b = x["head"][g] - x["fringe"]
+                with f.if_(b.cmp(">=", 0) & b.cmp("!=", i)):
+                    through = algebra.mul(from_v, _load(f, x["out"], g, t))
+                    entry = i * x["core"] + b
+                    at = x["matrix"].at(entry * s.size)
+                    old = algebra.decode(f.load(at, s, s.size))
+                    with f.if_(algebra.better(through, old)):
+                        f.store(algebra.encode(through)[0], at, s.size)
+                        if trees:
+                            x["core_pred"][entry] = x["out_pred"][g]
+    return f
+
+
+class _Labels:
+    """The labels of a chunk of sources: vectors for each vertex, and their predecessors."""
+
+    def __init__(
+        self, f: Function, algebra: Algebra, target: Target, x: dict[str, Any], trees: bool
+    ) -> None:
+        self.f, self.algebra, self.x = f, algebra, x
+        self.lanes = target.vector_bytes // algebra.compute.size
+        self.width = self.lanes * _VECTORS
+        self.kinds = [(x["label"], algebra.compute)]
+        if trees:
+            self.kinds.append((x["pred"].base, I32))
+
+    def read(self, v: Value, g: int) -> list[Value]:
+        f, at = self.f, v * self.width + g * self.lanes
+        return [
+            f.load(base.at(at * t.size), t.vector(self.lanes), t.size) for base, t in self.kinds
+        ]
+
+    def write(self, v: Value, g: int, values: list[Value]) -> None:
+        at = v * self.width + g * self.lanes
+        for (base, t), value in zip(self.kinds, values, strict=True):
+            self.f.store(value, base.at(at * t.size), t.size)
+
+    def none(self, zero: float | int) -> list[Value]:
+        """The labels of what is not reached."""
+        kinds = zip((zero, UNREACHED), self.kinds, strict=False)
+        return [self.f.const(value, t.vector(self.lanes)) for value, (_, t) in kinds]
+
+    def edge(self, way: str, e: Value) -> list[Value]:
+        """The weight of an edge, and its predecessor, in all lanes."""
+        t = self.algebra.compute
+        found = [_load(self.f, self.x[way], e, t).splat(self.lanes)]
+        if len(self.kinds) > 1:
+            found.append(_load(self.f, self.x[f"{way}_pred"].base, e, I32).splat(self.lanes))
+        return found
+
+    def relax(self, tail: list[Value], w: list[Value], old: list[Value]) -> list[Value]:
+        through = self.algebra.mul(tail[0], w[0])
+        if len(old) == 1:
+            return [self.algebra.add(old[0], through)]
+        wins = self.algebra.better(through, old[0])
+        pairs = zip([through, w[1]], old, strict=True)
+        return [self.f.select(wins, new, x) for new, x in pairs]
+
+    def own(self, one: float | int) -> None:
+        """The label of each lane's source."""
+        f = self.f
+        with f.loop(0, self.width) as i:
+            at = self.x["source"][i] * self.width + i
+            for value, (base, t) in zip((one, UNREACHED), self.kinds, strict=False):
+                f.store(f.const(value, t), base.at(at * t.size), t.size)
+
+
+def _rise_function(
+    plan: Plan, zero: float | int, one: float | int, target: Target, trees: bool
+) -> Function:
+    f = Function("rise", [PTR])
+    algebra, x = Algebra(f, plan), _block(f)
+    labels = _Labels(f, algebra, target, x, trees)
+    source, visited, first, head = x["source"], x["visited"], x["first"], x["head"]
+    count, lane = f.var(f.const(0, I64)), f.var(f.const(0, I64))
+    at = f.var(source[0])
+    with f.while_() as risen:
+        v = at.get()
+        f.break_if(v.cmp(">=", x["fringe"]), risen)
+        for g in range(_VECTORS):
+            labels.write(v, g, labels.none(zero))
+        visited[count.get()] = v
+        count.set(count.get() + 1)
+        with f.while_() as passed:
+            f.break_if(source[lane.get()].cmp(">", v), passed)
+            lane.set(lane.get() + 1)
+        # Subtrees are ranges: a parent beyond the next source is an ancestor of that one too.
+        at.set(f.low(x["parent"][v], source[lane.get()]))
+    x["visits"][0] = count.get()
+    labels.own(one)
+    with f.loop(0, count.get()) as i:
+        v = visited[i]
+        tails = [labels.read(v, g) for g in range(_VECTORS)]
+        with f.loop(first[v], first[v + 1]) as e:
+            w, u = labels.edge("out", e), head[e]
+            for g in range(_VECTORS):
+                labels.write(u, g, labels.relax(tails[g], w, labels.read(u, g)))
+    return f
+
+
+def _fall_function(
+    plan: Plan, zero: float | int, one: float | int, target: Target, trees: bool
+) -> Function:
+    f = Function("fall", [PTR])
+    algebra, x = Algebra(f, plan), _block(f)
+    labels = _Labels(f, algebra, target, x, trees)
+    visited, first, head = x["visited"], x["first"], x["head"]
+    left = f.var(x["visits"][0])
+    with f.loop(0, x["fringe"]) as i:
+        v = x["fringe"] - 1 - i
+        best = [[f.var(value) for value in labels.none(zero)] for _ in range(_VECTORS)]
+        with f.if_(left.get().cmp(">", 0)), f.if_(visited[left.get() - 1].cmp("==", v)):
+            left.set(left.get() - 1)
+            for g in range(_VECTORS):
+                for var, value in zip(best[g], labels.read(v, g), strict=True):
+                    var.set(value)
+        with f.loop(first[v], first[v + 1]) as e:
+            w, u = labels.edge("back", e), head[e]
+            for g in range(_VECTORS):
+                new = labels.relax(labels.read(u, g), w, [var.get() for var in best[g]])
+                for var, value in zip(best[g], new, strict=True):
+                    var.set(value)
+        for g in range(_VECTORS):
+            labels.write(v, g, [var.get() for var in best[g]])
+    labels.own(one)  # rounding in a cycle of weight 0 must not show on the diagonal
+    return f
+
+
+def _write_function(name: str, plan: Plan, target: Target) -> Function:
+    """Labels, turned a block of vectors at a time."""
+    f = Function(name, [PTR])
+    algebra, x = Algebra(f, plan), _block(f)
+    nodes = name == "write_nodes"
+    t, s = (I32, I32) if nodes else (algebra.compute, algebra.storage)
+    width = _VECTORS * (target.vector_bytes // algebra.compute.size)
+    lanes = min(target.vector_bytes // t.size, width)
+    whole = x["n"] // lanes * lanes
+
+    def stored(value: Value) -> Value:
+        return value if nodes else algebra.encode(value)[0]
+
+    def label(j: Value) -> Value:
+        base: Value = x["label"]
+        return base.at(x["where"][j] * (width * t.size))
+
+    vector = t.vector(lanes)
+    for g in range(0, width, lanes):  # one after the other: few rows are written at a time
+        with f.loop(0, whole, lanes) as j:
+            block = [f.load(label(j + i).at(g * t.size), vector, t.size) for i in range(lanes)]
+            for i, value in enumerate(_transposed(f, block)):
+                row = x["offsets"][g + i] + j * s.size
+                f.store(stored(value), x["rows"].at(row), s.size)
+    with f.loop(whole, x["n"]) as j, f.loop(0, width) as lane:
+        value = f.load(label(j).at(lane * t.size), t, t.size)
+        f.store(stored(value), x["rows"].at(x["offsets"][lane] + j * s.size), s.size)
+    return f

@@ -1,0 +1,320 @@
+"""Best paths over a customized elimination: weights of its edges, and sweeps from sources."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.edges import join_edges
+from ..closures.solve import Problem
+from ..closures.steps import Improves, Steps
+from ..closures.weights import worsened
+from ..cpu import engine, threads
+from ..cpu.hierarchy import UNREACHED, Code, chunk_width
+from ..cpu.memory import workspace
+from ..engine import JOIN
+from ..expressions import evaluate
+from ..plan import Plan, make_plan
+from .structure import Index, Structure
+
+__all__ = ["Metric", "customize"]
+
+Array = NDArray[Any]
+
+_FLAGS = 64  # bytes of a workspace at its begin that products read
+_LEVEL = 2048  # nodes of a level from which threads share it
+_BATCH = 1024  # sources whose labels of the core are computed at once
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Weights of a structure: those of its edges after the elimination, and the core's closure.
+
+    Attributes
+    ----------
+    structure : Structure
+    steps : Steps
+        The semiring's operations on blocks.
+    plan : Plan
+        Its operations on entries.
+    out, back : (edges,) arrays of the type computed in
+        Upward and downward.
+    core : (core, core) array
+        Best paths within the core and through the fringe.
+    out_pred, back_pred, core_pred : arrays of int32, optional
+        The node before the last of each.
+    """
+
+    structure: Structure
+    steps: Steps
+    plan: Plan
+    out: Array
+    back: Array
+    core: Array
+    out_pred: NDArray[np.int32] | None = None
+    back_pred: NDArray[np.int32] | None = None
+    core_pred: NDArray[np.int32] | None = None
+
+    @property
+    def trees(self) -> bool:
+        """Whether there are predecessors."""
+        return self.core_pred is not None
+
+    @functools.cached_property
+    def identities(self) -> tuple[Any, Any]:
+        """zero and one in the type computed in."""
+        zero, one = self.steps.identities
+        return _computed(self.plan, zero), _computed(self.plan, one)
+
+    @functools.cached_property
+    def code(self) -> Code:
+        """The compiled functions."""
+        return Code(self.plan, *self.identities, self.trees)
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Any]:
+        """What all parameter blocks share."""
+        x = self.structure
+        return {
+            "fringe": x.fringe, "core": x.core, "n": x.n, "first": x.first, "head": x.head,
+            "low_first": x.low_first, "low_tail": x.low_tail, "low_edge": x.low_edge,
+            "parent": x.parent, "out": self.out, "back": self.back, "out_pred": self.out_pred,
+            "back_pred": self.back_pred, "where": x.position.astype(np.int64),
+        }  # fmt: skip
+
+    def sweep(
+        self, sources: Index, d: Array, p: NDArray[np.int32] | None,
+        tick: Callable[[float], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source."""
+        order = np.argsort(self.structure.position[sources], kind="stable")
+        batch = max(_BATCH, 4 * self.width * threads.get_num_threads())
+        for begin in range(0, len(order), batch):
+            self._batch(sources, order[begin : begin + batch], d, p)
+            if tick is not None:
+                tick(float(min(begin + batch, len(order))) * self.structure.n)
+
+    @property
+    def width(self) -> int:
+        """Sources of a chunk."""
+        return chunk_width(self.out.dtype.itemsize)
+
+    def _batch(self, sources: Index, rows: Index, d: Array, p: NDArray[np.int32] | None) -> None:
+        """Rows of sources by ascending positions."""
+        x, steps = self.structure, self.steps
+        position = x.position[sources[rows]].astype(np.int64)
+        outside = int(np.searchsorted(position, x.fringe))
+        core = np.full((len(rows), x.core), steps.identities[0], steps.dtype)
+        pred = None if p is None else np.full(core.shape, UNREACHED, np.int32)
+
+        def each(work: Callable[[_Chunk, slice], None], count: int) -> None:
+            def task(begin: int) -> None:
+                some = slice(begin, begin + self.width)
+                work(_Chunk(self, position[some]), some)
+
+            threads.run([functools.partial(task, i) for i in range(0, count, self.width)])
+
+        def rise(chunk: _Chunk, some: slice) -> None:
+            chunk.rise()
+            chunk.give(core[some], None if pred is None else pred[some])
+
+        def fall(chunk: _Chunk, some: slice) -> None:
+            chunk.rise()
+            chunk.take(core[some], None if pred is None else pred[some])
+            chunk.fall()
+            chunk.write(rows[some], d, p)
+
+        if x.core:
+            each(rise, outside)
+            risen, inside = core[np.newaxis, :outside].copy(), position[outside:] - x.fringe
+            engine.product(
+                steps.s, risen, self.core[np.newaxis], core[np.newaxis, :outside], JOIN,
+                known=steps.known, arg=None if pred is None else pred[np.newaxis, :outside],
+                gather=self.core_pred,
+            )  # fmt: skip
+            core[outside:] = self.core[inside]
+            if pred is not None and self.core_pred is not None:
+                pred[outside:] = self.core_pred[inside]
+        each(fall, len(rows))
+
+
+class _Chunk:
+    """The labels of the sources of one chunk, in this thread's memory."""
+
+    def __init__(self, metric: Metric, position: Index) -> None:
+        x, width, dtype = metric.structure, metric.width, metric.out.dtype
+        self.metric = metric
+        entries = x.n * width
+        sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe)
+        ends = [*itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=_FLAGS)]
+        memory = workspace(ends[-1])
+        label, pred, visited = (
+            memory[first : first + size] for first, size in zip(ends, sizes, strict=False)
+        )
+        self.label = label.view(dtype).reshape(x.n, width)
+        self.label[x.fringe :] = metric.identities[0]
+        self.pred = pred.view(np.int32).reshape(-1, width)
+        self.pred[x.fringe :] = UNREACHED
+        source = np.concatenate([position, np.repeat(position[-1:], width - len(position)), [x.n]])
+        self.fields = metric.fields | {
+            "source": source, "visited": visited, "visits": np.zeros(1, np.int64),
+            "label": self.label, "pred": self.pred,
+        }  # fmt: skip
+
+    def rise(self) -> None:
+        self.metric.code("rise", self.fields)
+
+    def fall(self) -> None:
+        self.metric.code("fall", self.fields)
+
+    def give(self, core: Array, pred: NDArray[np.int32] | None) -> None:
+        """Store the labels of the core, a row for each source."""
+        some = slice(self.metric.structure.fringe, None), slice(0, len(core))
+        core[...] = _stored(self.metric.plan, self.label[some].T, core.dtype)
+        if pred is not None:
+            pred[...] = self.pred[some].T
+
+    def take(self, core: Array, pred: NDArray[np.int32] | None) -> None:
+        """Load the labels of the core; lanes that repeat the last source take those of it."""
+        fringe = self.metric.structure.fringe
+        lanes = np.minimum(np.arange(self.metric.width), len(core) - 1)
+        self.label[fringe:] = _computed(self.metric.plan, core)[lanes].T
+        if pred is not None:
+            self.pred[fringe:] = pred[lanes].T
+
+    def write(self, rows: Index, d: Array, p: NDArray[np.int32] | None) -> None:
+        """Write the labels of all nodes to the rows of the sources."""
+        rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
+        fields = self.fields | {"offsets": rows * d.strides[0], "rows": d}
+        self.metric.code("write_values", fields)
+        if p is not None:
+            fields |= {"offsets": rows * p.strides[0], "rows": p, "label": self.pred}
+            self.metric.code("write_nodes", fields)
+
+
+def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
+    """Give the edges of a structure the weights of a problem's graph.
+
+    Raises
+    ------
+    Improves
+        If a cycle improves itself.
+    """
+    source, steps, weights = problem.source, problem.steps, problem.weights
+    row, col, weight = source.edges()
+    if source.margins is not None:
+        weight = worsened(source.s, weight, source.margins[row], source.margins[col])
+    weight = weights.widen(weight)
+    _check_loops(steps, row[row == col], weight[row == col])
+    apart = row != col
+    row, col, weight = row[apart], col[apart], weight[apart]
+    slot = structure.slots(row, col)
+
+    zero = steps.identities[0]
+    a, b, c = steps.known or (None, None, None)
+    plan = replace(make_plan(source.s, steps.dtype, a, b, structure.n, c=c), check=False)
+    if plan.codec == "sentinel":
+        plan = replace(plan, annihilate=True)
+
+    def joined(size: int, at: Index, arcs: NDArray[np.bool_]) -> tuple[Array, Any]:
+        entries = np.full((1, size), zero, steps.dtype)
+        join_edges(source.s, entries, np.zeros_like(at), at, weight[arcs])
+        if not trees:
+            return entries[0], None
+        pred = np.full(size, UNREACHED, np.int32)
+        pred[at] = row[arcs]
+        return entries[0], pred
+
+    edges = len(structure.head)
+    up, down, inside = (slot >= 0) & (slot % 2 == 0), (slot >= 0) & (slot % 2 == 1), slot < 0
+    out, out_pred = joined(edges, slot[up] // 2, up)
+    back, back_pred = joined(edges, slot[down] // 2, down)
+    core, core_pred = joined(structure.core**2, -1 - slot[inside], inside)
+    square = (structure.core, structure.core)
+    metric = Metric(
+        structure, steps, plan, _computed(plan, out), _computed(plan, back), core.reshape(square),
+        out_pred, back_pred, core_pred if core_pred is None else core_pred.reshape(square),
+    )  # fmt: skip
+    _contract(metric)
+    return metric
+
+
+def _contract(metric: Metric) -> None:
+    """Join the ways through lower neighbours to all edges, level by level; close the core."""
+    x, steps = metric.structure, metric.steps
+    nodes = np.argsort(x.level, kind="stable").astype(np.int32)
+    levels = np.searchsorted(x.level[nodes], np.arange(x.level.max(initial=-1) + 2))
+    fields = metric.fields | {"nodes": nodes, "matrix": metric.core, "core_pred": metric.core_pred}
+
+    def some(begin: int, end: int) -> None:
+        place = workspace(_FLAGS + 8 * x.n)[_FLAGS : _FLAGS + 8 * x.n].view(np.int64)
+        metric.code("customize", fields | {"begin": begin, "end": end, "place": place})
+
+    begin = 0
+    for first, last in itertools.pairwise(levels.tolist()):
+        if last - first < _LEVEL:
+            continue  # with the levels after it
+        if begin < first:
+            some(begin, first)
+        _in_parts(some, first, last)
+        begin = last
+    some(begin, x.fringe)
+    if steps.look:
+        _check_edges(metric)
+    if x.core:
+        _in_parts(
+            lambda lo, hi: metric.code("join_core", fields | {"begin": lo, "end": hi}), 0, x.core
+        )
+        own = np.arange(x.core)
+        metric.core[own, own] = steps.identities[1]
+        if metric.core_pred is not None:
+            metric.core_pred[own, own] = UNREACHED
+        steps.close(engine, metric.core, metric.core_pred, 0)
+
+
+def _in_parts(work: Callable[[int, int], None], begin: int, end: int) -> None:
+    """A range in some parts on all threads."""
+    parts = max(1, min(4 * threads.get_num_threads(), (end - begin) // 64))
+    cuts = np.linspace(begin, end, parts + 1).astype(int).tolist()
+    threads.run([functools.partial(work, *x) for x in itertools.pairwise(cuts)])
+
+
+def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:
+    one = steps.identities[1]
+    better = evaluate(steps.s.add_expr, weight, weight.dtype.type(one)) != one
+    if steps.look and better.any():
+        raise Improves(int(nodes[better][0]), weight[better][:1])
+
+
+def _check_edges(metric: Metric) -> None:
+    """Raise Improves if the way up an edge and back is better than none."""
+    x, s, (zero, one) = metric.structure, metric.steps.s, metric.identities
+    there = (metric.out != zero) & (metric.back != zero)
+    around = evaluate(s.mul_expr, metric.out[there], metric.back[there])
+    better = np.flatnonzero(evaluate(s.add_expr, around, around.dtype.type(one)) != one)
+    if better.size:
+        edge = int(np.flatnonzero(there)[better[0]])
+        tail = int(np.searchsorted(x.first, edge, side="right")) - 1
+        raise Improves(int(x.node[tail]), around[better[:1]])
+
+
+def _computed(plan: Plan, x: Any) -> Any:
+    """Stored values in the type computed in."""
+    found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    if plan.missing is not None:
+        found[np.asarray(x) == plan.missing] = plan.infinite
+    return found if found.ndim else found.item()
+
+
+def _stored(plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
+    """The reverse of :func:`_computed`."""
+    found: Array = x.astype(dtype)
+    if plan.missing is not None:
+        found[x == plan.infinite] = plan.missing
+    return found
