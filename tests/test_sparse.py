@@ -8,7 +8,8 @@ from optional import csgraph, nx, sp
 from walks import check_paths
 
 import semiring_mm as sm
-from semiring_mm.graphs.contraction import eliminate
+from semiring_mm.cpu import threads
+from semiring_mm.graphs import contraction
 
 FLOATS = [np.float32, np.float64]
 
@@ -217,36 +218,21 @@ def test_auto(kind, monkeypatch):
         "random": lambda: random_graph(900, 12),
         "path": lambda: undirected(nx.path_graph(1000)),
     }[kind]()
-    from semiring_mm.graphs import contraction as sparse
-
     # many threads do small graphs densely in the time that one takes to find an order
-    monkeypatch.setattr(sparse.threads, "get_num_threads", lambda: 2)
-    orders, original = [], sparse.eliminate
-    monkeypatch.setattr(sparse, "eliminate", lambda *a: orders.append(original(*a)) or orders[-1])
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
+    orders, original = [], contraction.eliminate
+
+    def spy(*args, **limits):
+        orders.append(original(*args, **limits))
+        return orders[-1]
+
+    monkeypatch.setattr(contraction, "eliminate", spy)
     distances = sm.apsp(graph)
     assert [order is None for order in orders] == [kind == "random"]
     dense = sm.adjacency(graph)[0]
     np.testing.assert_array_equal(sm.apsp(dense), distances)
     assert len(orders) == 2  # tried for both
     np.testing.assert_array_equal(distances, csgraph.dijkstra(graph))
-
-
-def test_order():
-    """A postorder in which every up-edge leads to an ancestor, and the fill is complete."""
-    graph = GRAPHS["grid"].tocoo()
-    n = graph.shape[0]
-    order = eliminate(n, *(x.astype(np.int64) for x in graph.coords))
-    assert sorted(order.position.tolist()) == list(range(n))
-    assert (order.parent > np.arange(n)).all()
-    above = [set() for _ in range(n)]
-    for u, v in zip(order.tail.tolist(), order.head.tolist(), strict=True):
-        above[u].add(v)
-    for v, heads in enumerate(above):
-        assert order.parent[v] == min(heads, default=n)
-        if heads:
-            assert heads - {min(heads)} <= above[min(heads)]
-    a, b = (order.position[x] for x in graph.coords)
-    assert all(v in above[u] for u, v in zip(np.minimum(a, b), np.maximum(a, b), strict=True))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])

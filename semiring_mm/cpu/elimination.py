@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .compiler import compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
 
 __all__ = [
-    "adjacency", "elimination_tree", "locate", "minimum_degree", "postorder", "symbolic",
-    "transpose",
+    "Items", "adjacency", "block", "elimination_tree", "locate", "minimum_degree", "postorder",
+    "symbolic", "transpose",
 ]  # fmt: skip
 
 #: Parameter blocks: numbers, then int64 arrays, then int32 arrays.
@@ -81,9 +82,16 @@ def locate(fields: Mapping[str, Any]) -> None:
 
 
 def _call(name: str, fields: Mapping[str, Any]) -> None:
-    values = [fields[x] for x in _BLOCKS[name].split() if x != ":"]
-    block = np.array([x.ctypes.data if isinstance(x, np.ndarray) else x for x in values], np.int64)
-    _compiled()[name](block.ctypes.data)
+    values = block([x for x in _BLOCKS[name].split() if x != ":"], fields)
+    _compiled()[name](values.ctypes.data)
+
+
+def block(names: Sequence[str], fields: Mapping[str, Any]) -> NDArray[np.int64]:
+    """A parameter block: numbers, and the addresses of arrays; 0 for what is not given."""
+    values = (fields.get(name) for name in names)
+    return np.array(
+        [x.ctypes.data if isinstance(x, np.ndarray) else x or 0 for x in values], np.int64
+    )
 
 
 @functools.cache

@@ -14,13 +14,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..plan import Plan
 from .algebra import Algebra
 from .compiler import KEPT, Target, compile_functions, host_target
-from .elimination import Items
+from .elimination import Items, block
 from .ir import I32, I64, PTR, Function, Type, Value
 from .product_code import _transposed
 
@@ -80,10 +77,8 @@ class Code:
 
         ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
         """
-        values = [fields.get(x) for x in _BLOCKS[name].split() if x != ":"]
-        raw = (x.ctypes.data if isinstance(x, np.ndarray) else x or 0 for x in values)
-        block: NDArray[np.int64] = np.array([*raw], np.int64)
-        self._functions[name](block.ctypes.data)
+        values = block([x for x in _BLOCKS[name].split() if x != ":"], fields)
+        self._functions[name](values.ctypes.data)
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -305,8 +300,8 @@ def _write_function(name: str, plan: Plan, target: Target) -> Function:
     vector = t.vector(lanes)
     for g in range(0, width, lanes):  # one after the other: few rows are written at a time
         with f.loop(0, whole, lanes) as j:
-            block = [f.load(label(j + i).at(g * t.size), vector, t.size) for i in range(lanes)]
-            for i, value in enumerate(_transposed(f, block)):
+            vectors = [f.load(label(j + i).at(g * t.size), vector, t.size) for i in range(lanes)]
+            for i, value in enumerate(_transposed(f, vectors)):
                 row = x["offsets"][g + i] + j * s.size
                 f.store(stored(value), x["rows"].at(row), s.size)
     with f.loop(whole, x["n"]) as j, f.loop(0, width) as lane:

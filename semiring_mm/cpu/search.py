@@ -18,8 +18,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .compiler import compile_functions, host_target
+from .elimination import block
 from .ir import F64, I32, I64, PTR, Function, Value
-from .sweep import block
 
 __all__ = ["dependencies", "order", "settle"]
 

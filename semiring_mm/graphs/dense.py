@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ..arrays import check_memory
 from ..blas import multiply
 from ..closures import memory
+from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
-from ..closures.sources import ArraySource
+from ..closures.sources import ArraySource, EdgeSource
 from ..closures.steps import Improves
 from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
@@ -204,17 +205,14 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
     small = {"i": np.int32, "f": np.float32, "V": np.float32}[d.dtype.kind]
     weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
     whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
-    graph: dict[str, Any] = {
-        "sources": rows,
-        "out": d if whole else None,
-        "progress": problem.progress,
-    }
-    solved = contract(
-        n, row, col, weight, trees=problem.predecessors, pairs=choice.sparse,
-        labels=problem.labels, **graph,
-    )  # fmt: skip
+    edges = EdgeSource(source.s, EdgeList(range(n), row, col, weight, True), weight.dtype)
+    out = d if whole else None
+    solved = contract(replace(problem, source=edges), sources=rows, pairs=choice.sparse, out=out)
     if solved is None and choice.search and searchable(weight, n):
-        solved = search(n, row, col, weight, predecessors=problem.predecessors, **graph)
+        solved = search(
+            n, row, col, weight, sources=rows, predecessors=problem.predecessors, out=out,
+            progress=problem.progress,
+        )  # fmt: skip
     if solved is None or whole:
         return solved
     distances, p = solved

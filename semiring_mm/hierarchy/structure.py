@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import elimination as code
+from ..cpu import threads
 
 __all__ = ["Structure", "eliminate"]
 
@@ -19,6 +21,8 @@ Node = NDArray[np.int32]
 _SWEEP = 4.0
 #: Costs of a triangle of the contraction, in pairs of a dense product.
 _TRIANGLE = 20.0
+#: Costs of the order, a squared degree on one thread, in pairs of a dense product on it.
+_DEGREE = 100.0
 #: Squared degrees, a node and edge, beyond which a graph has no small separators.
 _WORK = 5000
 
@@ -71,6 +75,14 @@ class Structure:
         """Number of nodes of the core."""
         return self.n - self.fringe
 
+    def bytes(self, itemsize: int, *, trees: bool) -> int:
+        """Memory of weights of that size for all edges, of the core, and of sweeps."""
+        edges, width = len(self.head), 2 * 64 // itemsize
+        each = itemsize + 4 * trees
+        core = 2 * self.core**2 * each
+        labels = threads.get_num_threads() * width * self.n * each
+        return 2 * edges * each + 8 * edges + core + labels
+
     def slots(self, row: Index, col: Index) -> Index:
         """Where arcs between different nodes go.
 
@@ -91,8 +103,10 @@ class Structure:
         return slot
 
 
-def eliminate(n: int, row: Index, col: Index, *, sources: int | None = None) -> Structure | None:
-    """The structure by minimum degree.
+def eliminate(
+    n: int, row: Index, col: Index, *, sources: int | None = None, limit: float = math.inf
+) -> Structure | None:
+    """The structure by minimum degree, or None.
 
     Parameters
     ----------
@@ -102,6 +116,9 @@ def eliminate(n: int, row: Index, col: Index, *, sources: int | None = None) -> 
         Edges, in any direction; loops and parallel edges are ignored.
     sources : int, optional
         From how many there will be sweeps, which weigh against a dense core; default from all.
+    limit : float
+        Pairs of a dense product, on all threads, in whose time there is another method: None is
+        returned where this one takes longer.
 
     Returns
     -------
@@ -109,9 +126,12 @@ def eliminate(n: int, row: Index, col: Index, *, sources: int | None = None) -> 
         O(Σ degree²) time, the degrees being those of the elimination.
     """
     first, near = _neighbours(n, row, col)
-    order, degree = _minimum_degree(n, first, near)
-    fringe = _fringe(n, degree, n if sources is None else sources)
-    return _structure(n, first, near, order, fringe)
+    work = min(_WORK * (n + len(near)), limit / (_DEGREE * threads.get_num_threads()))
+    order, degree = _minimum_degree(n, first, near, int(min(work, 1 << 62)))
+    count = n if sources is None else sources
+    costs = _costs(n, degree, count)
+    fringe = int(np.argmin(costs))
+    return _structure(n, first, near, order, fringe) if costs[fringe] <= limit else None
 
 
 def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
@@ -132,8 +152,8 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     return first, near[: first[-1]].copy()
 
 
-def _minimum_degree(n: int, first: Index, near: Node) -> tuple[Node, Node]:
-    """All nodes by minimum degree, and the degrees of those that were eliminated."""
+def _minimum_degree(n: int, first: Index, near: Node, work: int) -> tuple[Node, Node]:
+    """All nodes by minimum degree, and the degrees of those that `work` is enough to eliminate."""
     size = np.diff(first).astype(np.int32)
     order, degree = np.empty(n, np.int32), np.empty(n, np.int32)
     by_size = np.argsort(size, kind="stable")
@@ -143,7 +163,7 @@ def _minimum_degree(n: int, first: Index, near: Node) -> tuple[Node, Node]:
     following[by_size[:-1]] = np.where(same[1:], by_size[1:], -1)
     before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
     bucket[size[by_size[~same]]] = by_size[~same]
-    state = np.array([0, 0, 0, _WORK * (n + len(near)), 1], np.int64)
+    state = np.array([0, 0, 0, work, 1], np.int64)
     fields: dict[str, Any] = {
         "n": n, "state": state, "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket,
         "next": following, "before": before, "order": order, "degree": degree,
@@ -174,14 +194,14 @@ def _repacked(pool: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]:
     return larger, places, room
 
 
-def _fringe(n: int, degree: Node, sources: int) -> int:
-    """How many nodes to eliminate: with the others a dense core, closure and sweeps cost least."""
+def _costs(n: int, degree: Node, sources: int) -> NDArray[np.float64]:
+    """The pairs of eliminating 0, 1, 2, … nodes and closing the others as a dense core."""
     d = degree.astype(np.float64)
     core = n - np.arange(len(d) + 1, dtype=np.float64)
     sparse = np.zeros(len(core))
     np.cumsum(_TRIANGLE * d * d + 2 * _SWEEP * sources * d, out=sparse[1:])
     outside = np.minimum(sources, n - core)  # the rows of sources in the core are its closure's
-    return int(np.argmin(sparse + core**3 + outside * core**2))
+    return sparse + core**3 + outside * core**2
 
 
 def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> Structure:

@@ -1,0 +1,96 @@
+"""Sparse eliminations: their structure by brute force, and closures over all kinds of semirings."""
+
+import numpy as np
+import pytest
+
+import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
+from semiring_mm.graphs.contraction import solve
+from semiring_mm.hierarchy.structure import eliminate
+
+
+def random_edges(seed, largest=50):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, largest))
+    return rng, n, *rng.integers(0, n, (2, int(rng.integers(0, 3 * n))))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_structure_is_that_of_the_elimination(seed):
+    _, n, row, col = random_edges(seed)
+    x = eliminate(n, row, col)
+    assert (np.sort(x.position) == np.arange(n)).all()
+    assert (x.position[x.node] == np.arange(n)).all()
+    near = np.zeros((n, n), bool)
+    near[x.position[row], x.position[col]] = near[x.position[col], x.position[row]] = True
+    np.fill_diagonal(near, False)
+    for v in range(x.fringe):
+        above = np.flatnonzero(near[v, v + 1 :]) + v + 1
+        assert (x.head[x.first[v] : x.first[v + 1]] == above).all()
+        assert x.parent[v] == (above[0] if len(above) else n)
+        near[np.ix_(above, above)] = True
+        np.fill_diagonal(near, False)
+    for u in range(n):
+        tails, edges = (a[x.low_first[u] : x.low_first[u + 1]] for a in (x.low_tail, x.low_edge))
+        assert (np.diff(tails) > 0).all()
+        assert (x.head[edges] == u).all()
+        assert ((x.first[tails] <= edges) & (edges < x.first[tails + 1])).all()
+        if u < x.fringe:
+            assert (x.level[tails] < x.level[u]).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_arc_has_its_slot(seed):
+    _, n, row, col = random_edges(seed)
+    x = eliminate(n, row, col)
+    row, col = row[row != col], col[row != col]
+    tail = np.repeat(np.arange(x.fringe), np.diff(x.first))
+    for slot, u, v in zip(x.slots(row, col), x.position[row], x.position[col], strict=True):
+        if slot < 0:
+            assert tuple(x.fringe + y for y in divmod(-1 - slot, x.core)) == (u, v)
+        else:
+            ends = tail[slot // 2], x.head[slot // 2]
+            assert (ends if slot % 2 == 0 else ends[::-1]) == (u, v)
+
+
+def test_the_fill_grows_beyond_the_first_guess():
+    """Of a grid the lists outgrow the pool, and the fill its array."""
+    i = np.arange(60 * 60).reshape(60, 60)
+    row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel()])
+    col = np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()])
+    x = eliminate(i.size, row, col)
+    assert len(x.head) > 2 * 2 * len(row) + i.size
+    assert 0 < x.core < 300
+
+
+WEIGHTS = {
+    "min_plus": lambda rng, m: rng.integers(1, 20, m),
+    "max_min": lambda rng, m: rng.integers(-5, 9, m),
+    "min_max": lambda rng, m: rng.integers(-5, 9, m),
+    "max_times": lambda rng, m: rng.random(m),
+}
+DTYPES = ["float32", "float64", "int32", "int64", "uint8"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_closures_over_semirings(name, dtype):
+    if name == "max_times" and dtype[0] != "f":
+        pytest.skip("products along paths overflow in integers")
+    if name in ("max_min", "min_max") and dtype == "uint8":
+        pytest.skip("negative weights")
+    s = sm.semirings[name]
+    for seed in range(12):
+        rng, n, row, col = random_edges(seed)
+        graph = EdgeList(range(n), row, col, WEIGHTS[name](rng, len(row)).astype(dtype), True)
+        expected = sm.closure(sm.adjacency(graph, s, dtype=dtype)[0], s)
+        for trees in (False, True):
+            problem = Problem.of(EdgeSource(s, graph, dtype), predecessors=trees)
+            d, p = problem.solve(lambda x: solve(x, sources=None))
+            if name == "max_times":  # products have other brackets
+                np.testing.assert_allclose(d, expected, rtol=50 * np.finfo(dtype).eps)
+            else:
+                np.testing.assert_array_equal(problem.restore(d), expected)
+            assert (p is not None) == trees
