@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..naming import named
 from .columns import (
     CITY,
     FROM,
@@ -39,10 +40,6 @@ _DIRECTIONS = {
     **dict.fromkeys(["directed", "true", "1", "yes"], True),
     **dict.fromkeys(["undirected", "false", "0", "no"], False),
 }
-_HEADER_ADVICE = (
-    "; if the line has names of columns, call the ends from and to, or choose them as source and "
-    "target"
-)
 
 
 def read(
@@ -200,8 +197,8 @@ def _columns(
         raise file.error(
             number,
             "expected FROM, TO and perhaps WEIGHT, or a header line with columns from and "
-            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; without such a line choose "
-            "the weight by the number of its column, or none",
+            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; without such a line give "
+            f"the number of a column as {named('weight')}, or {named('weight', None)}",
         )
     if len({start, end, column}) < 3:
         last = "" if column is None else f", weight {names[column]}"
@@ -218,7 +215,12 @@ def _weight(file: File, number: int, columns: _Columns, word: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        advice = _HEADER_ADVICE if number == columns.first else ""
+        advice = ""
+        if number == columns.first:
+            advice = (
+                "; if the line has names of columns, call the ends from and to, or choose them as "
+                f"{named('source and target')}"
+            )
         raise file.error(number, f"expected a finite number as weight, got {quote(word)}{advice}")
     return value
 
@@ -232,7 +234,7 @@ def _check_not_nodes(file: File, number: int, fields: list[str]) -> None:
         raise file.error(
             number,
             f"{quote(', '.join(fields))} are the columns of a table of nodes, not of edges: give "
-            "it as nodes, beside the file of the edges",
+            f"it as {named('nodes')}, beside the file of the edges",
         )
 
 
@@ -243,7 +245,8 @@ def _check_not_header(file: File, line: int, labels: list[str]) -> None:
         raise file.error(
             line,
             f"{quote(', '.join(labels[:2]))} are the only nodes that are no numbers: if they are "
-            "names of columns, call these from and to, or choose them as source and target",
+            f"names of columns, call these from and to, or choose them as "
+            f"{named('source and target')}",
         )
 
 
