@@ -223,6 +223,7 @@ LEGS = "none: legs are counted"
         ("from,to,price,toll,airline", "A,B,7,8,XY", "weight", 1, LEGS, "price, toll", ""),
         ("from,to,price,id,edge_id,osmid", "A,B,7,1,2,3", "weight", 1, LEGS, "price", ""),
         ("from,to,price", "A,B,", "weight", 1, LEGS, "", ""),
+        (",from,to,price,Unnamed: 4", "0,A,B,7,1", "weight", 1, LEGS, "price", ""),
         ("from,to,price", "A,B,7", None, 1, LEGS, "", ""),
         ("from,to,length", "A,B,7", None, 1, LEGS, "", ""),
         ("from,to,price", "A,B,7", "price", 7, "price (column 3)", "", ""),
@@ -322,6 +323,8 @@ def test_what_the_file_says_of_directions(tmp_path, text, ways, why):
         ("a.edges", "% asym unweighted\n% 2 3 3\n1,2\n2,3\n", {},
          [("1", "2", 1.0), ("2", "3", 1.0)]),
         ("a.el", "1 2 5\n", {}, [("1", "2", 5.0)]),
+        ("out.wiki", "% asym positive\n33 28 1\t1138206644\n", {}, [("33", "28", 1.0)]),
+        ("a.tsv", "1\t\t2\t5\n", {"source": 1, "target": 3, "weight": 4}, [("1", "2", 5.0)]),
         ("a.edgelist", "a b {'weight': 3, 'color': 'red, blue'}\nb c {'weight': 2.5}\n", {},
          [("a", "b", 3.0), ("b", "c", 2.5)]),
         ("a.edgelist", "a b {}\n", {}, [("a", "b", 1.0)]),
@@ -461,6 +464,12 @@ def test_nodes_give_order_names_and_great_circle_lengths(tmp_path):
     assert (graph.row.tolist(), graph.col.tolist()) == ([2], [0])
     assert_allclose(graph.weight, 5540, rtol=1e-3)
     assert graph.unit == "km"
+
+
+def test_labels_of_gephi_are_names(tmp_path):
+    nodes = write(tmp_path, "nodes.csv", "Id,Label,timeset\n2,Bob,\n1,Ann,\n")
+    graph = read_graph(write(tmp_path, "a.csv", "Source,Target\n1,2\n"), nodes=nodes)
+    assert (graph.nodes, graph.names) == (["2", "1"], ["Bob", "Ann"])
 
 
 def test_nodes_with_x_and_y_do_not_measure(tmp_path):
@@ -745,7 +754,7 @@ REFUSED = [
     ("a.csv", "person,friend\n1,2\n2,3\n", ":1: 'person, friend' are the only nodes that are no"),
     ("a.csv", "person,friend,price\n1,2,3\n", "'price'; if the line has names of columns, call"),
     ("a.csv", "u,v,Type\n1,2,Undirected\n2,3,\n", ":3: column Type: expected Directed or Undirec"),
-    ("a.csv", "u,v,directed\n1,2,0\n2,3,2\n", ":3: column directed: expected Directed or Undir"),
+    ("a.csv", "u,v,directed\n1,2,0\n2,3,2\n", ":3: column directed: expected true, false, 1,"),
     ("a.txt", "4 4\n2 4\n1 3\n2 4\n1 3\n", ":1: a file of METIS, neighbours of node after node"),
     ("a.txt", "4 4 10\n1 2 4\n1 1 3\n1 2 4\n1 1 3\n", ":1: a file of METIS, neighbours of node"),
     ("a.txt", "3 2\n2\n1 3\n2\n", ":2: expected 2 fields, got 1: '2'; if line 1 has the sizes of"),
@@ -916,17 +925,25 @@ def test_unknown_weight_column(tmp_path, name, text, words):
     assert words in str(caught.value)
 
 
-def test_graphml_without_networkx_says_what_to_install(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "packages"),
+    [
+        ("a.gml", ["networkx"]),
+        ("a.parquet", ["pyarrow"]),
+        ("a.csv.zst", ["backports", "compression"]),
+    ],
+)
+def test_formats_of_other_packages_say_what_to_install(tmp_path, monkeypatch, name, packages):
     real = builtins.__import__
 
     def without(name, *rest):
-        if name.startswith("networkx"):
+        if name.split(".")[0] in packages:
             raise ModuleNotFoundError(name)
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "semiring-mm\[io\]"'):
-        read_graph(write(tmp_path, "a.gml", "graph [ ]"))
+        read_graph(write(tmp_path, name, "graph [ ]"))
 
 
 def test_missing_file_is_an_os_error(tmp_path):

@@ -35,7 +35,7 @@ ROOMS = """
     __init__ text plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.graph cli.compute cli.report cli.apsp cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

@@ -27,7 +27,7 @@ TO = """to target dst v head destination dest end to_node tonode tonodeid term_n
 #: What adds up along a path. A capacity or a probability does not, and is chosen by its name.
 WEIGHT = "weight distance dist length cost w time duration".split() + _UNITS
 NODE = "id iata node code label name".split()
-CITY = "city name".split()
+CITY = "city name label".split()
 LONGITUDE = "longitude lon lng long".split()
 LATITUDE = "latitude lat".split()
 _COMMENT = ("#", "%")
@@ -56,7 +56,7 @@ def rows(
     number, skipped, delimiter = 0, 0, None
     for number, line in lines:
         if line.strip() and not line.startswith(_COMMENT):
-            delimiter = next((mark for mark in "\t;," if mark in line), None)
+            delimiter = _delimiter(line)
             lines = itertools.chain([(number, line)], lines)
             skipped = number - 1
             break
@@ -81,6 +81,13 @@ def rows(
                 yield skipped + reader.line_num, [field.strip() for field in fields]
     except csv.Error as error:
         raise file.error(skipped + reader.line_num, f"{error}") from None
+
+
+def _delimiter(line: str) -> str | None:
+    """What is between the fields of a first row; None for blanks."""
+    if "\t\t" not in line and all(is_real(word) for word in line.split()):
+        return None  # KONECT has numbers between blanks and tabs in one line
+    return next((mark for mark in "\t;," if mark in line), None)
 
 
 def _with_attributes(
@@ -215,9 +222,8 @@ def other_numbers(
 
 def _identifies(column: str) -> bool:
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])Id$", "_id", column.strip()).casefold())
-    return words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid") or words in (
-        [name] for name in (*NODE, *CITY)
-    )
+    last = words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid")
+    return last or words[0] == "unnamed" or words in ([name] for name in (*NODE, *CITY))
 
 
 def is_real(word: str) -> bool:
