@@ -193,8 +193,9 @@ READ = [
     ("b.ncol", "a b\n", [("a", "b", 1)], False, LEGS),
     ("igraph.gml", 'Creator "igraph version 1.0.0"\nVersion 1\ngraph\n[\n  directed 0\n  node\n'
      '  [\n    id 0\n    name "Zürich"\n  ]\n  node\n  [\n    id 1\n    name "b"\n  ]\n  edge\n'
-     "  [\n    source 1\n    target 0\n    weight 1.5\n  ]\n  edge\n  [\n    source 0\n    target 1\n"
-     "    weight 3\n  ]\n]\n", [("Zürich", "b", 1.5), ("Zürich", "b", 3)], False, ATTRIBUTE),
+     "  [\n    source 1\n    target 0\n    weight 1.5\n  ]\n  edge\n"
+     "  [\n    source 0\n    target 1\n    weight 3\n  ]\n]\n",
+     [("Zürich", "b", 1.5), ("Zürich", "b", 3)], False, ATTRIBUTE),
     # Gephi, yEd, OGDF
     ("miserables.gexf", GEPHI_GEXF, [("11", "48", 4), ("11", "9", 1)], False, ATTRIBUTE),
     ("yed.graphml", YED, [("n0", "n1", 95.5)], True, "length (attribute)"),
