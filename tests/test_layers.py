@@ -32,7 +32,8 @@ ROOMS = """
     graphs.apsp graphs.search
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
-    __init__ text plot
+    __init__ text
+    plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
     cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.entry cli __main__

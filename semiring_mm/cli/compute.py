@@ -98,7 +98,7 @@ def solve(
     stored = in_files(args)
     wanted = args.predecessors or args.start is not None
     wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
-    drawn = args.plot and given.graph.coordinates is not None and not (stored or args.max_hops)
+    drawn = args.plot and "map" in args.plot_what and not (stored or args.max_hops)
     wanted = bool(wanted or drawn)
     _check_memory(args, given.graph.n, dtype, sources, trees=wanted)
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
