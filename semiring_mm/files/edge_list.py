@@ -139,7 +139,7 @@ class _Columns:
         if not used <= len(fields) <= len(self.names):
             names = f" ({', '.join(self.names)})" if self.header else ""
             sizes = not self.header and all(map(str.isdigit, fields))
-            hint = f"; if line {self.first} has the sizes of the graph, is it METIS (.graph)?"
+            hint = f"; if line {self.first} has the sizes of the graph, is it METIS (format graph)?"
             raise file.error(
                 number,
                 f"expected {len(self.names)} fields{names}, got {len(fields)}: "
@@ -260,7 +260,9 @@ def _check_not_metis(file: File, line: int, first: list[str], edges: int, lines:
         ([str(lines), str(edges - 1)], ["10"]),
         ([str(lines), str(edges - 1)], ["010"]),
     ):
-        raise file.error(line, "a file of METIS, neighbours of node after node: read it as .graph")
+        raise file.error(
+            line, "a file of METIS, neighbours of node after node: give the format graph"
+        )
 
 
 def _direction_in_comments(

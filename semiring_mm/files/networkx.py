@@ -111,7 +111,8 @@ def _labels(
 ) -> tuple[list[str], list[str] | None]:
     """Labels and, where they are not the labels, names of the nodes."""
     labels = [str(node) for node in ids]
-    own = ["" if (word := known.get("label")) is None else str(word) for known in attributes]
+    words = [known.get("label", known.get("name")) for known in attributes]  # name is igraph's
+    own = ["" if word is None else str(word) for word in words]
     if not all(own):
         return labels, None
     # GML names its nodes by label and numbers them by id, where the labels tell them apart.
