@@ -202,8 +202,8 @@ def _columns(
         raise file.error(
             number,
             "expected FROM, TO and perhaps WEIGHT, or a header line with columns from and "
-            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; or choose the columns of the "
-            "ends (source= and target=, --columns) or of the weight, by number where they have no names",
+            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; choose the columns of "
+            "the ends (source= and target=, --columns) or of the weight, by name or number",
         )
     if len({start, end, column}) < 3:
         last = "" if column is None else f", weight {names[column]}"
