@@ -788,7 +788,7 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "-"], "say what it is, with --format csv for instance"),
         (["apsp", "edges.csv", "--format", "xyz"], "name one of these by --format EXT"),
         (["apsp", "places.csv"], "give it as --nodes, beside"),
-        (["apsp", "wide.csv"], "the number of a column as --weight, or --unweighted"),
+        (["apsp", "wide.csv"], "as --columns, or the weight's as --weight, by name"),
         (["apsp", "edges.csv", "--device", "gpu"], "expected cpu, cuda or cuda:N, got 'gpu'"),
         (["apsp", "edges.csv", "--columns", "1"], "expected two columns such as"),
         (["apsp", "edges.csv", "--weight", "9"], "edges.csv:1: no column 9"),
