@@ -35,6 +35,8 @@ class NegativeCycleError(ValueError):
         Its weight.
     """
 
+    __module__ = "semiring_mm"  # where users import it from
+
     def __init__(
         self, cycle: list[int], weight: float, labels: Sequence[Any] | None = None
     ) -> None:
@@ -48,7 +50,7 @@ class NegativeCycleError(ValueError):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (NegativeCycleError, (self.cycle, self.weight))
+        return NegativeCycleError, (self.cycle, self.weight), {"args": self.args}
 
 
 def reconstruct_path(predecessors: Any, i: int, j: int) -> list[int]:
