@@ -16,7 +16,8 @@ import importlib
 from typing import Any
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
-from .closures.paths import NegativeCycleError, reconstruct_path
+from .closures.labelled import LabelledArray, reconstruct_path
+from .closures.paths import NegativeCycleError
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
 from .einsum import einsum
@@ -28,6 +29,7 @@ from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "LabelledArray",
     "NegativeCycleError",
     "Semiring",
     "SemiringLawError",

@@ -5,7 +5,6 @@ import csv
 import gzip
 import importlib.machinery
 import importlib.util
-import io
 import json
 import os
 import signal
@@ -25,7 +24,6 @@ from semiring_mm.cli import compute, tables
 from semiring_mm.closures import progress
 from semiring_mm.closures.progress import ProgressBar, reporter
 from semiring_mm.files import Graph, read_graph
-from semiring_mm.plot import draw, great_circle_arcs
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
@@ -449,25 +447,6 @@ def test_plot_without_coordinates_and_without_paths(run, edges, tmp_path):
     (tmp_path / "lone.gr").write_text("p sp 2 0\n")
     assert run("apsp", "lone.gr", "--plot", "b.png", "--quiet") == (0, "", "")
     assert (tmp_path / "b.png").stat().st_size > 1000
-
-
-@pytest.mark.filterwarnings("error")
-def test_plot_of_a_plane_with_unknown_places():
-    places = np.array([[0.0, 0.0], [1.0, 2.0], [np.nan, np.nan]])
-    graph = Graph(["$a", "b$", "名"], np.array([0, 1]), np.array([1, 2]), np.ones(2), True, places)
-    file = io.BytesIO()
-    draw(file, np.array([[0, 1, 2.0], [np.inf, 0, 1], [np.inf, np.inf, 0]]), graph, path=[0, 1, 2])
-    assert file.getvalue().startswith(b"\x89PNG")
-
-
-def test_great_circle_arcs_keep_to_the_great_circle():
-    arc = great_circle_arcs(np.array([[0.0, 0.0]]), np.array([[90.0, 60.0]]), 5)
-    assert_allclose(arc[0, [0, -1]], [[0, 0], [90, 60]], atol=1e-9)
-    lon, lat = np.radians(arc[0].T)
-    points = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
-    normal = np.cross(points[:, 0], points[:, -1])
-    assert_allclose(normal @ points, 0, atol=1e-12)
-    assert_allclose(great_circle_arcs(np.ones((1, 2)), np.ones((1, 2)), 3), 1)
 
 
 def test_existing_output_needs_force(run, edges, tmp_path):

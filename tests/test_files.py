@@ -761,6 +761,8 @@ REFUSED = [
     ("a.txt", "% bip unweighted\n1 2\n2 3\n", ":1: a bipartite network, in which one number"),
     ("a.el", "a b {'weight': 3}\nb c {'weight': f()}\n", ":2: expected FROM, TO and {'name': val"),
     ("a.el", "a b {'weight': 3}\nb c {}\n", ":2: expected a finite number as weight, got ''"),
+    ("a.el", "a b {'w': '" + "x" * 200_000 + "'}", ":1: expected FROM, TO and {'name': value}, go"),
+    ("a.el", ",".join("a" * 9_999), ":1: expected FROM, TO and perhaps WEIGHT, or a header line"),
     ("a.el", "a b {'w': " + "[" * 3000 + "}", ":1: expected FROM, TO and {'name': value}, got"),
     # the others
     ("a.xyz", "A B\n", "unknown extension '.xyz'; accepted: .gr, .mtx, .graph, "),

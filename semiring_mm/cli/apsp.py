@@ -73,7 +73,9 @@ def _sources(
 ) -> list[int] | None:  # fmt: skip
     """The nodes from which paths are asked for; None: from all of them."""
     table = is_table(args.output) and pairs is not None
-    if asked or args.plot or args.predecessors or (args.output and not table):
+    # A map shows one path; without ends it is the worst of all.
+    drawn = args.plot and (ends is None or tuple(args.plot_what) != ("map",))
+    if asked or drawn or args.predecessors or (args.output and not table):
         return None
     return sorted({i for i, _ in (*(pairs or ()), *((ends,) if ends else ()))})
 

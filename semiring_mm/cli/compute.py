@@ -73,7 +73,7 @@ class Result:
             return []
         assert self.predecessors is not None
         row = np.asarray(self.predecessors[self.row(start)])[np.newaxis]
-        return list(sm.reconstruct_path(row, 0, end))
+        return list(sm.reconstruct_path(row, start, end))
 
     def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """The values in blocks, each with its first row and column: some rows, or Zarr's chunks."""
@@ -98,7 +98,7 @@ def solve(
     stored = in_files(args)
     wanted = args.predecessors or args.start is not None
     wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
-    drawn = args.plot and given.graph.coordinates is not None and not (stored or args.max_hops)
+    drawn = args.plot and "map" in args.plot_what and not (stored or args.max_hops)
     wanted = bool(wanted or drawn)
     _check_memory(args, given.graph.n, dtype, sources, trees=wanted)
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
@@ -221,9 +221,12 @@ def _call(
     out: NDArray[Any] | None, stack: contextlib.ExitStack, sources: Sequence[int] | None,
 ) -> Any:  # fmt: skip
     """What the library's function returns."""
-    work: Any = given.graph if given.matrix is None else given.matrix
+    # nodes by their numbers, as all of this program has them
+    work: Any = given.matrix
+    if work is None:
+        work = replace(given.graph, nodes=range(given.graph.n))
     if given.matrix is None and dtype.kind == "f" and (in_tiles(args) or sources is not None):
-        work = replace(given.graph, weight=given.graph.weight.astype(dtype))
+        work = replace(work, weight=work.weight.astype(dtype))
     if in_tiles(args):
         common = common | _tiled_arguments(args, stack)
     elif sources is not None:
