@@ -1,8 +1,13 @@
 """Every reader, and every way to refuse a file."""
 
 import builtins
+import bz2
 import gzip
+import io
+import lzma
 import os
+import sys
+import threading
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -14,7 +19,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from optional import scipy
 
-from semiring_mm.files import GraphFileError, file, great_circle, npy, npz, read_graph, read_matrix
+from semiring_mm.files import (
+    GraphFileError,
+    columns,
+    file,
+    great_circle,
+    npy,
+    npz,
+    read_graph,
+    read_matrix,
+)  # fmt: skip
 from semiring_mm.files.graph import NumberLabels
 from semiring_mm.files.npy import zero_warnings
 
@@ -75,15 +89,34 @@ def test_other_line_ends_and_byte_order_mark(tmp_path, end):
     assert len(read_graph(write(tmp_path, "a.gr", text)).row) == 3
 
 
+def packed(kind, data):
+    """The data in that compression."""
+    if kind == ".zst":
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            zstd = pytest.importorskip("backports.zstd")
+        return zstd.compress(data)
+    return {".gz": gzip, ".bz2": bz2, ".xz": lzma}[kind].compress(data)
+
+
+@pytest.mark.parametrize("kind", file.PACKINGS)
 @pytest.mark.parametrize(
     ("name", "text"),
     [("a.gr", GR), ("a.mtx", MTX), ("a_net.tntp", TNTP), ("a.csv", "A,B\n"), ("A.GR", GR)],
 )
-def test_gzip_reads_the_same(tmp_path, name, text):
+def test_compressed_files_read_the_same(tmp_path, kind, name, text):
     plain = read_graph(write(tmp_path, name, text))
-    packed = read_graph(write(tmp_path, name + ".gz", gzip.compress(text.encode())))
-    assert edges(plain) == edges(packed)
-    assert plain.nodes == packed.nodes
+    squeezed = read_graph(write(tmp_path, name + kind, packed(kind, text.encode())))
+    assert edges(plain) == edges(squeezed)
+    assert plain.nodes == squeezed.nodes
+
+
+@pytest.mark.parametrize(("kind", "name"), file.PACKINGS.items())
+def test_damaged_compressed_files(tmp_path, kind, name):
+    for data in (b"junk", packed(kind, GR.encode())[:-9]):
+        with pytest.raises(GraphFileError, match=f"a.gr{kind}: not a whole {name} file "):
+            read_graph(write(tmp_path, f"a.gr{kind}", data))
 
 
 def test_matrix_market_general(tmp_path):
@@ -132,7 +165,7 @@ def test_tntp(tmp_path):
     graph = read_graph(path)
     assert edges(graph) == [("1", "2", 1.5), ("2", "3", 0.25)]
     assert graph.unit == "miles"
-    assert graph.notes == ("nodes 1-1 are zone centroids; paths here may pass through them",)
+    assert graph.notes[0] == "nodes 1-1 are zone centroids; paths here may pass through them"
     for name in ("free_flow_time", "Free Flow Time (min)", "FREE_FLOW_TIME"):
         other = read_graph(path, weight=name)
         assert other.weight.tolist() == [3.0, 0.0]
@@ -178,6 +211,237 @@ def test_edge_list_without_weights_weighs_one(tmp_path):
     assert graph.unit == ""
 
 
+UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one as the weight"
+LEGS = "none: legs are counted"
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "weight", "value", "source", "warned", "noted"),
+    [
+        ("from,to,price", "A,B,7", "weight", 1, LEGS, "price", ""),
+        ("from,to,capacity", "A,B,7", "weight", 1, LEGS, "capacity", ""),
+        ("from,to,price,toll,airline", "A,B,7,8,XY", "weight", 1, LEGS, "price, toll", ""),
+        ("from,to,price,id,edge_id,osmid", "A,B,7,1,2,3", "weight", 1, LEGS, "price", ""),
+        ("from,to,price", "A,B,", "weight", 1, LEGS, "", ""),
+        ("from,to,price", "A,B,7", None, 1, LEGS, "", ""),
+        ("from,to,length", "A,B,7", None, 1, LEGS, "", ""),
+        ("from,to,price", "A,B,7", "price", 7, "price (column 3)", "", ""),
+        ("from,to,price", "A,B,7", "3", 7, "price (column 3)", "", ""),
+        ("from,to,price", "A,B,7", 3, 7, "price (column 3)", "", ""),
+        ("from,to,price", "A,B,7", np.int64(3), 7, "price (column 3)", "", ""),
+        ("3,from,to,price", "9,A,B,7", "3", 9, "3 (column 1)", "", ""),
+        ("price,from,length_km,to", "7,A,8,B", "weight", 8, "length_km (column 3)", "", "price"),
+        ("", "A,B,7", "weight", 7, "column 3", "", ""),
+        ("", "A,B,7", None, 1, LEGS, "", ""),
+        ("", "A,B,x,7", 4, 7, "column 4", "", ""),
+        ("", "A,B,x,7", None, 1, LEGS, "", ""),
+    ],
+)
+def test_what_edges_weigh_and_what_is_not_used(
+    tmp_path, header, row, weight, value, source, warned, noted
+):
+    path = write(tmp_path, "a.csv", f"{header}\n{row}\n")
+    graph = read_graph(path, weight=weight)
+    assert edges(graph) == [("A", "B", float(value))]
+    assert graph.weight_source == source
+    assert graph.warnings == ((UNUSED.format(source, warned),) if warned else ())
+    assert graph.notes == ((f"other numbers of the edges: {noted}",) if noted else ())
+
+
+def test_great_circle_lengths_where_there_are_minutes(tmp_path):
+    nodes = write(tmp_path, "nodes.csv", "id,lat,lon\nA,0,0\nB,0,1\n")
+    path = write(tmp_path, "a.csv", "from,to,minutes\nA,B,7\n")
+    measured = read_graph(path, nodes=nodes)
+    assert measured.weight_source == "great-circle length of each edge"
+    assert measured.warnings == (UNUSED.format(measured.weight_source, "minutes"),)
+    legs = read_graph(path, nodes=nodes, weight=None)
+    assert (legs.weight.tolist(), legs.unit, legs.weight_source) == ([1.0], "", LEGS)
+    minutes = read_graph(path, nodes=nodes, weight="minutes")
+    assert (minutes.weight.tolist(), minutes.unit, minutes.warnings) == ([7.0], "", ())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.gr", GR), ("a.mtx", MTX), ("a_net.tntp", TNTP), ("a.el", "A B 2")]
+)
+def test_legs_of_any_format(tmp_path, name, text):
+    graph = read_graph(write(tmp_path, name, text), weight=None)
+    assert set(graph.weight) == {1.0}
+    assert (graph.weight_source, graph.unit) == (LEGS, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "ways", "why"),
+    [
+        ("u,v\nA,B\nB,C", "AB BC", "the default of an edge list"),
+        ("u,v,Type\nA,B,Undirected\nB,C,undirected", "AB BA BC CB", "column Type"),
+        ("u,v,Type\nA,B,Directed\nB,C,Directed", "AB BC", "column Type"),
+        ("u,v,Type\nA,B,Undirected\nB,C,Directed", "AB BA BC",
+         "column Type: 1 of 2 edges lead both ways"),
+        ("u,v,type\nA,B,road\nB,C,ferry", "AB BC", "the default of an edge list"),
+        ("u,v,type\nA,B,0\nB,C,1", "AB BC", "the default of an edge list"),
+        ("u,v,directed\nA,B,true\nB,C,True", "AB BC", "column directed"),
+        ("u,v,directed\nA,B,0\nB,C,0", "AB BA BC CB", "column directed"),
+        ("u,v,directed\nA,B,0\nB,C,1", "AB BA BC",
+         "column directed: 1 of 2 edges lead both ways"),
+        ("# Undirected graph: ../amazon.ungraph.txt\n# Nodes: 3\nA B\nB C", "AB BA BC CB",
+         "line 1: undirected graph"),
+        ("# Directed graph (each unordered pair once)\nA B\nB C", "AB BC",
+         "line 1: directed graph"),
+        ("% sym unweighted\n% 2 3 3\nA B\nB C", "AB BA BC CB", "line 1: sym"),
+        ("% asym positive\nA B 1 1082008561\nB C 1 1082008561", "AB BC", "line 1: asym"),
+        ("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 1\n2 1", "12 21", ""),
+    ],
+)  # fmt: skip
+def test_what_the_file_says_of_directions(tmp_path, text, ways, why):
+    path = write(tmp_path, "a.txt", text + "\n")
+    graph = read_graph(path)
+    row, col = read_graph(path, directed=True).row, read_graph(path, directed=True).col
+    assert {graph.nodes[u] + graph.nodes[v] for u, v in zip(row, col, strict=True)} == set(
+        ways.split()
+    )
+    assert graph.directed == (len(row) == len(graph.row))
+    assert graph.direction_source == why or not why
+    undirected = read_graph(path, directed=False)
+    assert not undirected.directed
+    assert len(undirected.row) == len({frozenset(way) for way in ways.split()})
+    assert undirected.direction_source == "directed=False"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given", "wanted"),
+    [
+        ("routes.dat", "2B,410,AER,2965,KZN\n2B,410,ASF,2966,KZN\n",
+         {"source": 3, "target": "5"}, [("AER", "KZN", 1.0), ("ASF", "KZN", 1.0)]),
+        ("a.csv", "person,friend,price\n1,2,3\n", {"source": "person", "target": "friend"},
+         [("1", "2", 1.0)]),
+        ("a.csv", "person,friend,price\n1,2,3\n", {"source": 2, "target": 1, "weight": "price"},
+         [("2", "1", 3.0)]),
+        ("a.csv", "person,friend,price\n1,2,3\n", {"source": 1, "target": 2, "weight": 3},
+         [("1", "2", 3.0)]),
+        ("a.csv", "from,to,via\n1,2,3\n", {"target": "via"}, [("1", "3", 1.0)]),
+        ("a.edges", "% asym unweighted\n% 2 3 3\n1,2\n2,3\n", {},
+         [("1", "2", 1.0), ("2", "3", 1.0)]),
+        ("a.el", "1 2 5\n", {}, [("1", "2", 5.0)]),
+        ("out.wiki", "% asym positive\n33 28 1\t1138206644\n", {}, [("33", "28", 1.0)]),
+        ("a.tsv", "1\t\t2\t5\n", {"source": 1, "target": 3, "weight": 4}, [("1", "2", 5.0)]),
+        ("a.edgelist", "a b {'weight': 3, 'color': 'red, blue'}\nb c {'weight': 2.5}\n", {},
+         [("a", "b", 3.0), ("b", "c", 2.5)]),
+        ("a.edgelist", "a b {}\n", {}, [("a", "b", 1.0)]),
+        ("a.edgelist", "a,b,{'toll': 4}\n", {"weight": "toll"}, [("a", "b", 4.0)]),
+        ("out.opsahl-usairport", "% sym positive\n1 2 4 9\n", {}, [("1", "2", 4.0)]),
+        ("out.gz", gzip.compress(b"1 2 4\n"), {"format": "txt"}, [("1", "2", 4.0)]),
+        ("whatever", "1 2 4\n", {"format": "csv"}, [("1", "2", 4.0)]),
+        ("whatever.gr", "1 2 4\n", {"format": ".CSV"}, [("1", "2", 4.0)]),
+        ("whatever", gzip.compress(b"1 2 4\n"), {"format": "csv.gz"}, [("1", "2", 4.0)]),
+    ],
+)  # fmt: skip
+def test_edge_lists_of_public_collections(tmp_path, name, text, given, wanted):
+    assert edges(read_graph(write(tmp_path, name, text), **given)) == wanted
+
+
+def test_edge_list_in_parquet(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"source": [1, 2], "target": ["a", "é"], "price": [2.5, 4.0], "id": [1, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    graph = read_graph(tmp_path / "a.parquet")
+    assert edges(graph) == [("1", "a", 1.0), ("2", "é", 1.0)]
+    assert graph.warnings == (UNUSED.format(LEGS, "price"),)
+    assert read_graph(tmp_path / "a.parquet", weight="price").weight.tolist() == [2.5, 4.0]
+    pq.write_table(pa.table({**columns, "price": [1.0, None]}), tmp_path / "a.parquet")
+    with pytest.raises(GraphFileError, match=r"a\.parquet:2: expected a finite number as weight"):
+        read_graph(tmp_path / "a.parquet", weight="price")
+    with pytest.raises(GraphFileError, match="not a Parquet file"):
+        read_graph(write(tmp_path, "b.parquet", b"PAR1junkPAR1"))
+
+
+def test_parquet_of_more_rows_than_memory(tmp_path, monkeypatch):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    ends = np.zeros(100_000, np.int64)
+    pq.write_table(pa.table({"source": ends, "target": ends}), tmp_path / "a.parquet")
+    monkeypatch.setattr(columns, "free_memory", lambda: 4_000_000)
+    with pytest.raises(GraphFileError, match="100,000 rows are too many for the memory"):
+        read_graph(tmp_path / "a.parquet")
+
+
+def test_streams(tmp_path):
+    text = b"from,to,km\nA,B,2\n"
+    for stream, kind in (
+        (io.BytesIO(text), "csv"),
+        (io.BytesIO(bz2.compress(text)), "csv.bz2"),
+        (io.BytesIO(GR.encode()), ".gr"),
+    ):
+        assert ("2" if kind == ".gr" else "B") in read_graph(stream, format=kind).nodes
+    with pytest.raises(GraphFileError, match=r"<stream>:2: expected 3 fields"):
+        read_graph(io.BytesIO(b"A,B,2\nB,C"), format="csv")
+    for matrix in ("npy", "npz"):
+        held = io.BytesIO()
+        {"npy": np.save, "npz": np.savez}[matrix](held, [[0, 2.0], [np.inf, 0]])
+        held.seek(0)
+        assert edges(read_graph(held, format=matrix)) == [("0", "1", 2.0)]
+    with pytest.raises(GraphFileError, match=r"<stream>: unknown extension '\(none\)'"):
+        read_graph(io.BytesIO(text))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_a_stream(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=lambda: (tmp_path / "pipe").write_text("A B 2\n")).start()
+    assert edges(read_graph(tmp_path / "pipe", format="txt")) == [("A", "B", 2.0)]
+
+
+def test_several_files_are_one_graph(tmp_path):
+    first = write(tmp_path, "a.csv", "from,to,km\nA,B,2\nB,C,3\n")
+    second = write(tmp_path, "b.tsv", "C\tD\t4\nA\tB\t5\n".replace("C\tD", "from\tto\tkm\nC\tD"))
+    graph = read_graph([first, second])
+    assert graph.nodes == ["A", "B", "C", "D"]
+    assert edges(graph) == [("A", "B", 2.0), ("B", "C", 3.0), ("C", "D", 4.0), ("A", "B", 5.0)]
+    assert (graph.unit, graph.weight_source) == ("km", "km (column 3)")
+    nodes = write(tmp_path, "n.csv", "id,name,lat,lon\nD,Dee,0,0\nC,,0,1\nB,,0,2\nA,,0,3\n")
+    table = read_graph([first, second], nodes=nodes)
+    assert table.nodes == ["D", "C", "B", "A"]
+    assert edges(table) == edges(graph)
+    assert_array_equal(table.coordinates[:, 0], [0, 1, 2, 3])
+    assert read_graph([first]).nodes == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("from,to,km,Type\nA,B,2,Undirected\n",
+         "b.csv: its edges lead both ways (column Type), those of "),
+        ("from,to\nA,B\n", "b.csv: the weights are none: legs are counted, those of "),
+        ("from,to,miles\nA,B,2\n", "b.csv: the weights are miles (column 3) in miles, those of "),
+        ("from,to,m\nA,B,2\n", "b.csv: the weights are m (column 3) in no unit, those of "),
+    ],
+)  # fmt: skip
+def test_several_files_that_differ_in_kind(tmp_path, text, words):
+    first = write(tmp_path, "a.csv", "from,to,km\nA,B,2\nB,C,3\n")
+    with pytest.raises(GraphFileError) as caught:
+        read_graph([first, write(tmp_path, "b.csv", text)])
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"weight": True}, "weight is a column's name or its number from 1 on, got True"),
+        ({"weight": " "}, "weight is a column's name or its number from 1 on, got ' '"),
+        ({"source": 1.5}, "source is a column's name or its number from 1 on, got 1.5"),
+        ({"format": 3}, "format is an extension such as 'csv', got 3"),
+        ({"directed": "no"}, "directed is True, False or None, got 'no'"),
+        ({"path": 3}, "read from a path, a list of paths or a stream of bytes such as sys.stdin."),
+        ({"path": io.StringIO("A B")}, "sys.stdin.buffer, got StringIO"),
+    ],
+)
+def test_arguments_of_another_type(tmp_path, given, words):
+    path = write(tmp_path, "a.csv", "A,B\n")
+    with pytest.raises(TypeError) as caught:
+        read_graph(given.pop("path", path), **given)
+    assert words in str(caught.value)
+    with pytest.raises(ValueError, match="from one file or more, got an empty list"):
+        read_graph([])
+
+
 def test_parallel_edges_and_loops_are_kept(tmp_path):
     graph = read_graph(write(tmp_path, "a.csv", "A,B,2\nA,B,1\nB,B,0\n"))
     assert edges(graph) == [("A", "B", 2.0), ("A", "B", 1.0), ("B", "B", 0.0)]
@@ -199,6 +463,12 @@ def test_nodes_give_order_names_and_great_circle_lengths(tmp_path):
     assert (graph.row.tolist(), graph.col.tolist()) == ([2], [0])
     assert_allclose(graph.weight, 5540, rtol=1e-3)
     assert graph.unit == "km"
+
+
+def test_labels_of_gephi_are_names(tmp_path):
+    nodes = write(tmp_path, "nodes.csv", "Id,Label,timeset\n2,Bob,\n1,Ann,\n")
+    graph = read_graph(write(tmp_path, "a.csv", "Source,Target\n1,2\n"), nodes=nodes)
+    assert (graph.nodes, graph.names) == (["2", "1"], ["Bob", "Ann"])
 
 
 def test_nodes_with_x_and_y_do_not_measure(tmp_path):
@@ -330,6 +600,27 @@ def test_npz_of_plain_arrays(tmp_path):
     assert edges(read_graph(tmp_path / "a.npz")) == [("0", "1", 2.0), ("0", "1", 3.0)]
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_of_a_dense_matrix(tmp_path, save):
+    matrix = np.array([[0, 2, 0], [np.inf, 0, 1], [5, np.inf, 0]])
+    save(tmp_path / "a.npz", W=np.asfortranarray(matrix), names=np.array(["a", "b", "c"]))
+    graph = read_graph(tmp_path / "a.npz")
+    assert edges(graph) == [("0", "1", 2.0), ("0", "2", 0.0), ("1", "2", 1.0), ("2", "0", 5.0)]
+    assert graph.warnings == zero_warnings(matrix)
+
+
+def test_zeros_are_counted_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(npy, "_PIECE", 7)
+    matrix = np.random.default_rng(0).integers(0, 3, (9, 9)).astype(np.float32)
+    np.save(tmp_path / "a.npy", matrix)
+    zeros = np.count_nonzero(matrix + np.eye(9) == 0)
+    mapped = npy.map_matrix(file.File(tmp_path / "a.npy"))
+    assert zero_warnings(mapped)[0].startswith(f"zeros off the diagonal: {zeros}, ")
+    assert zero_warnings(np.where(matrix == 0, np.inf, matrix)) == ()
+    assert zero_warnings(np.eye(3)[::-1] == 1) == ()
+    assert zero_warnings(np.zeros((1, 1))) == zero_warnings(np.zeros((0, 0))) == ()
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
@@ -386,13 +677,13 @@ REFUSED = [
     ("a.gr", GR.replace("a 2 3 0", "a 0 3 0"), ":4: node 0 is out of range"),
     ("a.gr", GR.replace("a 2 3 0", "a -9 3 0"), ":4: node -9 is out of range"),
     ("a.gr", GR.replace("a 2 3 0", f"a {10**30} 3 0"), f":4: node {10**30} is out of range"),
-    ("a.gr", GR.replace("a 2 3 0", "e 2 3 0"), ":4: expected a line that starts with c, p or a"),
+    ("a.gr", GR.replace("a 2 3 0", "e 2 3 0"), ":4: expected 'a FROM TO WEIGHT', got 'e 2 3 0'"),
     ("a.gr", GR + "p sp 3 3\n", ":6: a second 'p' line, after that on line 2"),
     ("a.gr", GR + "a 1 3 1\n", ":6: more than the 3 arcs promised on line 2"),
     ("a.gr", GR[:-10], ":4: the file ends after 2 of the 3 arcs promised on line 2"),
-    ("a.gr", "a 1 2 3\n", ":1: expected 'p sp NODES ARCS' first, got 'a 1 2 3'"),
-    ("a.gr", "c only\n", ":1: no line 'p sp NODES ARCS' in the file"),
-    ("a.gr", "p edge 3 3\n", ":1: expected 'p sp NODES ARCS', got 'p edge 3 3'"),
+    ("a.gr", "a 1 2 3\n", ":1: expected 'p sp NODES ARCS' (shortest paths) or 'p tw "),
+    ("a.gr", "c only\n", ":1: no line 'p sp NODES ARCS' (shortest paths) or "),
+    ("a.gr", "p edge 3 3\n", "(shortest paths) or 'p tw NODES EDGES' (PACE), got 'p edge 3 3'"),
     ("a.gr", "p sp 3 x\n", ":1: expected a number of arcs, got 'x'"),
     ("a.gr", "p sp -3 1\n", ":1: expected a number of nodes, got '-3'"),
     ("a.gr", "p sp 99999999999999 1\n", ":1: expected a number of nodes, got '99999999999999'"),
@@ -406,7 +697,8 @@ REFUSED = [
     # MatrixMarket
     ("a.mtx", "1 2 3\n", ":1: expected '%%MatrixMarket matrix coordinate real general'"),
     ("a.mtx", MTX.replace("real", "complex"), ":1: 'complex' is not supported; accepted: real, "),
-    ("a.mtx", MTX.replace("general", "skew-symmetric"), "'skew-symmetric' is not supported"),
+    ("a.mtx", MTX.replace("general", "hermitian"), "'hermitian' is not supported; accepted: gen"),
+    ("a.mtx", MTX.replace("general", "skew-symmetric"), "entry (3, 3) of a skew-symmetric"),
     ("a.mtx", MTX[:46], ":1: the file ends before the line with the matrix's size"),
     ("a.mtx", MTX.replace("3 3 2", "3 3"), ":3: expected 'ROWS COLUMNS ENTRIES', got '3 3'"),
     ("a.mtx", MTX.replace("3 3 2", "3 4 2"), ":3: a graph is a square matrix, got 3 × 4"),
@@ -427,9 +719,8 @@ REFUSED = [
     ("a.tntp", TNTP.replace("LINKS> 2", "LINKS> 1"), ":10: more than the 1 links promised on line"),
     ("a.tntp", TNTP.replace("~\tInit", "Init"), ":8: expected '~' and the column names"),
     ("a.tntp", TNTP + "~ 1 2 3 ;\n", ":11: a second line of column names"),
-    ("a.tntp", TNTP.replace("Length (miles)", "long"), ":8: no column 'length'; columns: long, "),
-    ("a.tntp", TNTP.replace("0.25", ""), ":10: expected 4 numbers (Init node, Term node, "),
-    ("a.tntp", TNTP.replace("0\t;", "0\t"), ":10: expected 4 numbers"),
+    ("a.tntp", TNTP.replace("Length (miles)", "long"), ":8: no column 'length'; columns: Init "),
+    ("a.tntp", TNTP.replace("0.25\t", ""), ":10: expected 4 numbers (Init node, Term node, "),
     ("a.tntp", TNTP.replace("\t2\t3", "\t2\t4"), ":10: node 4 is out of range"),
     # edge lists
     ("a.csv", "A,B,2\nB,C,x\n", ":2: expected a finite number as weight, got 'x'"),
@@ -457,8 +748,21 @@ REFUSED = [
     ("a.csv", "# nothing\n\n", ":2: only comments and blank lines in the file"),
     ("a.csv", 'from,to\nA,"B\n', ":2: unexpected end of data"),
     ("a.csv", b"PK\x03\x04\x00\x00", ":1: binary data, expected text"),
+    ("a.csv", "Id,Label\n1,Ann\n2,Bob\n", ":1: 'Id, Label' are the columns of a table of nodes"),
+    ("a.csv", "id,lat,lon\n1,2,3\n", ":1: 'id, lat, lon' are the columns of a table of nodes"),
+    ("a.csv", "person,friend\n1,2\n2,3\n", ":1: 'person, friend' are the only nodes that are no"),
+    ("a.csv", "person,friend,price\n1,2,3\n", "'price'; if the line has names of columns, call"),
+    ("a.csv", "u,v,Type\n1,2,Undirected\n2,3,\n", ":3: column Type: expected Directed or Undirec"),
+    ("a.csv", "u,v,directed\n1,2,0\n2,3,2\n", ":3: column directed: expected Directed or Undir"),
+    ("a.txt", "4 4\n2 4\n1 3\n2 4\n1 3\n", ":1: a file of METIS, neighbours of node after node"),
+    ("a.txt", "4 4 10\n1 2 4\n1 1 3\n1 2 4\n1 1 3\n", ":1: a file of METIS, neighbours of node"),
+    ("a.txt", "3 2\n2\n1 3\n2\n", ":2: expected 2 fields, got 1: '2'; if line 1 has the sizes of"),
+    ("a.txt", "% bip unweighted\n1 2\n2 3\n", ":1: a bipartite network, in which one number"),
+    ("a.el", "a b {'weight': 3}\nb c {'weight': f()}\n", ":2: expected FROM, TO and {'name': val"),
+    ("a.el", "a b {'weight': 3}\nb c {}\n", ":2: expected a finite number as weight, got ''"),
+    ("a.el", "a b {'w': " + "[" * 3000 + "}", ":1: expected FROM, TO and {'name': value}, got"),
     # the others
-    ("a.xyz", "A B\n", "unknown extension '.xyz'; accepted: .gr, .mtx, .csv, "),
+    ("a.xyz", "A B\n", "unknown extension '.xyz'; accepted: .gr, .mtx, .graph, "),
     ("graph", "A B\n", "unknown extension '(none)'"),
     ("a.npy.gz", gzip.compress(b"x", mtime=0), "unknown extension '.npy.gz'"),
     ("a.npy", b"junk", "not a .npy file of numbers"),
@@ -511,6 +815,43 @@ def test_npy_refused(tmp_path, array, words):
 
 
 GOOD_NPZ = {"row": [0, 1], "col": [1, 0], "data": [2.0, 3.0], "shape": (2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"weight": "7"}, ":1: no column 7; there are 3"),
+        ({"weight": "0"}, ":1: no column 0; there are 3"),
+        ({"weight": "2"}, ":1: one column twice: from from, to to, weight to; choose others"),
+        ({"source": "2"}, ":1: one column twice: from to, to to; choose others"),
+        ({"source": "place"}, ":1: no column 'place'; columns: from, to, price"),
+    ],
+)
+def test_columns_refused(tmp_path, given, words):
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(write(tmp_path, "a.csv", "from,to,price\nA,B,2\n"), **given)
+    assert words in str(caught.value)
+
+
+def test_ends_of_a_format_without_columns(tmp_path):
+    with pytest.raises(GraphFileError, match=r"columns of the ends are those of edge lists, not o"):
+        read_graph(write(tmp_path, "a.gr", GR), source=1)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"W": np.eye(2), "V": np.eye(2)}, "one square matrix of numbers, got W, V, among the arr"),
+        ({"a": [1], "b": np.ones((2, 3))}, "of numbers, got none, among the arrays a, b; save one"),
+        ({"W": np.array([[0, np.nan], [1, 0]])}, "entry (0, 1) is nan; weights are numbers"),
+        ({}, "expected one square matrix of numbers, got none, among the arrays (none)"),
+    ],
+)
+def test_dense_npz_refused(tmp_path, arrays, words):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(GraphFileError) as caught:
+        read_graph(tmp_path / "a.npz")
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -574,7 +915,7 @@ def test_nodes_refused(tmp_path, text, words):
         ("a.csv", "A,B,2\n", ":1: no column 'cost': the file has no header line"),
         ("a.gr", GR, "a .gr file has one weight an edge and no column 'cost'"),
         ("a.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 toll 1 ] ]",
-         "edge 0 - 0 has no attribute 'cost'; it has: toll"),
+         "no edge has an attribute 'cost'; they have: toll"),
     ],
 )  # fmt: skip
 def test_unknown_weight_column(tmp_path, name, text, words):
@@ -641,12 +982,15 @@ def test_number_labels_are_a_sequence_of_words():
         labels.index("13")
 
 
+@pytest.mark.parametrize("kind", file.PACKINGS)
 @pytest.mark.parametrize("byte", [b"c", b"\n"])
-def test_gzip_bombs(tmp_path, monkeypatch, byte):
+def test_bombs(tmp_path, monkeypatch, kind, byte):
     monkeypatch.setattr(file, "_MIN_LIMIT", 1 << 16)
-    path = write(tmp_path, "a.gr.gz", gzip.compress(byte * 5_000_000, 9))
-    with pytest.raises(GraphFileError, match=r"a\.gr\.gz: unpacks to more than .* GB of text"):
-        read_graph(path)
+    data = packed(kind, byte * 5_000_000)
+    with pytest.raises(GraphFileError, match=f"a.gr{kind}: unpacks to more than .* GB of text"):
+        read_graph(write(tmp_path, f"a.gr{kind}", data))
+    with pytest.raises(GraphFileError, match=r"<stream>: unpacks to more than .* GB of text"):
+        read_graph(io.BytesIO(data), format=f"gr{kind}")
 
 
 def test_text_larger_than_memory(tmp_path, monkeypatch):

@@ -46,6 +46,15 @@ GML = b"""graph [
   edge [ source 0 target 1 weight 2.5 ]
 ]
 """
+GEXF = b"""<?xml version="1.0" encoding="UTF-8"?>
+<gexf xmlns="http://www.gexf.net/1.3" version="1.3" xmlns:viz="http://www.gexf.net/1.3/viz">
+<graph defaultedgetype="directed"><attributes class="edge" mode="static">
+<attribute id="km" title="km" type="double"/></attributes>
+<nodes><node id="0" label="a"><viz:position x="1.5" y="2" z="0"/></node>
+<node id="1" label="b"/></nodes>
+<edges><edge id="0" source="0" target="1" weight="2.5">
+<attvalues><attvalue for="km" value="7"/></attvalues></edge></edges></graph></gexf>
+"""
 
 
 def packed(**arrays):
@@ -87,6 +96,17 @@ FILES = [
     ("b.csv", b"from,to\nA,B\nB,C\n"),
     ("a.graphml", GRAPHML),
     ("a.gml", GML),
+    ("a.gexf", GEXF),
+    ("a.graph", b"% c\n4 2 011 2\n7 7 2 5\n7 7 1 5 3 0.5\n7 7 2 0.5\n7 7\n"),
+    ("b.graph", b"4 2\n2\n1 3\n2\n\n"),
+    (
+        "a.net",
+        b'*Vertices 3\n1 "a b" 0.1 0.2\n2 "c" 0.3 0.4\n*Arcs\n1 2 3.5\n*Edges\n2 3 1 c Red\n',
+    ),
+    ("b.net", b"*vertices 3\n*arcslist\n1 2 3\n*matrix\n0 1 2\n0 0 0\n1 0 0.5\n"),
+    ("a.ncol", b"a b 2\nb c 3.5\n"),
+    ("b.gr", b"c x\np tw 4 3\n1 2\n2 3\n4 1\n"),
+    ("d.mtx", b"%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n2 1 3\n3 1 -4\n"),
     ("a.npy", dense(np.array([[0, 2, np.inf], [np.inf, 0, 0], [1, np.inf, 5]]))),
     ("b.npy", dense(np.array([[1, 2], [3, 0]], np.int16))),
     ("a.edges", b"% sym weighted\n1 2 3 1e9\n2 3 4 1e9\n"),

@@ -27,7 +27,7 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
-    files.graph files.file files.columns files.nodes files.* files.formats files
+    files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
     graphs.apsp graphs.search
     gradients torch jax csgraph

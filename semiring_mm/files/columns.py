@@ -15,8 +15,8 @@ from .file import File, GraphFileError, quote, real
 
 __all__ = [
     "CITY", "FROM", "LATITUDE", "LONGITUDE", "NODE", "SAMPLE", "TO", "WEIGHT", "check_header",
-    "column_unit", "find_column", "named_column", "numbered_column", "other_numbers", "rows",
-    "weight_column",
+    "column_unit", "find_column", "is_real", "named_column", "numbered_column", "other_numbers",
+    "rows", "weight_column",
 ]  # fmt: skip
 
 _UNITS = "km m mi miles s min h".split()
@@ -27,7 +27,7 @@ TO = """to target dst v head destination dest end to_node tonode tonodeid term_n
 #: What adds up along a path. A capacity or a probability does not, and is chosen by its name.
 WEIGHT = "weight distance dist length cost w time duration".split() + _UNITS
 NODE = "id iata node code label name".split()
-CITY = "city name".split()
+CITY = "city name label".split()
 LONGITUDE = "longitude lon lng long".split()
 LATITUDE = "latitude lat".split()
 _COMMENT = ("#", "%")
@@ -56,7 +56,7 @@ def rows(
     number, skipped, delimiter = 0, 0, None
     for number, line in lines:
         if line.strip() and not line.startswith(_COMMENT):
-            delimiter = next((mark for mark in "\t;," if mark in line), None)
+            delimiter = _delimiter(line)
             lines = itertools.chain([(number, line)], lines)
             skipped = number - 1
             break
@@ -81,6 +81,13 @@ def rows(
                 yield skipped + reader.line_num, [field.strip() for field in fields]
     except csv.Error as error:
         raise file.error(skipped + reader.line_num, f"{error}") from None
+
+
+def _delimiter(line: str) -> str | None:
+    """What is between the fields of a first row; None for blanks."""
+    if "\t\t" not in line and all(is_real(word) for word in line.split()):
+        return None  # KONECT has numbers between blanks and tabs in one line
+    return next((mark for mark in "\t;," if mark in line), None)
 
 
 def _with_attributes(
@@ -209,7 +216,7 @@ def other_numbers(
         for k, name in enumerate(header)
         if k not in skipped
         and any(k < len(row) and row[k] for row in table)
-        and all(_is_real(row[k]) for row in table if k < len(row) and row[k])
+        and all(is_real(row[k]) for row in table if k < len(row) and row[k])
     ]
 
 
@@ -220,7 +227,7 @@ def _identifies(column: str) -> bool:
     )
 
 
-def _is_real(word: str) -> bool:
+def is_real(word: str) -> bool:
     """Whether a word is a number."""
     try:
         real(word)

@@ -23,6 +23,7 @@ from .columns import (
     check_header,
     column_unit,
     find_column,
+    is_real,
     numbered_column,
     other_numbers,
     rows,
@@ -56,13 +57,13 @@ def read(
     if not columns.header:
         table = itertools.chain([(start, fields)], table)
 
+    sample = list(itertools.islice(table, SAMPLE))
     index: dict[str, int] = {}
     first: list[int] = []
     row, col, values, lines = array("q"), array("q"), array("d"), array("q")
-    sample: list[list[str]] = []
     ways: list[str] = []
     number = start
-    for number, fields in table:
+    for number, fields in itertools.chain(sample, table):
         columns.check(file, number, fields)
         for ends, k in ((row, columns.source), (col, columns.target)):
             label = fields[k]
@@ -73,18 +74,15 @@ def read(
                 first.append(number)
             ends.append(index[label])
         if columns.weight is not None:
-            advice = "" if sample or columns.header else _HEADER_ADVICE
-            values.append(_weight(file, number, fields[columns.weight], advice))
+            values.append(_weight(file, number, columns, fields[columns.weight]))
         if columns.way is not None:
             ways.append(fields[columns.way] if columns.way < len(fields) else "")
             lines.append(number)
-        if len(sample) < SAMPLE:
-            sample.append(fields)
     if not row:
         raise file.error(number, "a header line and no edges")
     labels = list(index)
     if not columns.header:
-        _check_not_metis(file, start, sample[0], len(row), number - start)
+        _check_not_metis(file, start, sample[0][1], len(row), number - start)
         _check_not_header(file, start, labels)
     directed, why, two_way = _directions(file, columns, ways, lines)
     used = {columns.source, columns.target, columns.weight, columns.way if why else None}
@@ -104,7 +102,7 @@ def read(
         graph,
         weighted=columns.weight is not None,
         lines=first,
-        unused=other_numbers(columns.names, sample, used),
+        unused=other_numbers(columns.names, [fields for _, fields in sample], used),
         two_way=two_way,
     )
 
@@ -114,11 +112,16 @@ class _Columns:
     """Where the ends, the weight and the direction are in each row."""
 
     names: list[str]
-    header: bool  # whether the names are those of the file
+    first: int | None  # the line that is first, where it has no names of columns
     source: int
     target: int
     weight: int | None
     way: int | None
+
+    @property
+    def header(self) -> bool:
+        """Whether the names are those of the file."""
+        return self.first is None
 
     @property
     def unit(self) -> str:
@@ -138,12 +141,13 @@ class _Columns:
         used = max(self.source, self.target, -1 if self.weight is None else self.weight) + 1
         if not used <= len(fields) <= len(self.names):
             names = f" ({', '.join(self.names)})" if self.header else ""
-            metis = not self.header and all(map(str.isdigit, fields))
+            sizes = not self.header and all(map(str.isdigit, fields))
+            hint = f"; if line {self.first} has the sizes of the graph, is it METIS (.graph)?"
             raise file.error(
                 number,
                 f"expected {len(self.names)} fields{names}, got {len(fields)}: "
                 + quote(", ".join(fields))
-                + ("; a file of METIS, neighbours of node after node, is read as .graph" * metis),
+                + hint * sizes,
             )
 
 
@@ -162,7 +166,10 @@ def _columns(
     words = [word for word in wanted if not word.isdigit()]
     start = find_column(file, number, fields, FROM)
     end = find_column(file, number, fields, TO)
-    header = (start is not None and end is not None) or (chosen and words)
+    header = (start is not None and end is not None) or (chosen and bool(words))
+    numbers = [f"column {k + 1}" for k in range(len(fields))]
+    if chosen and not header and weight is not None and weight in wanted:  # all by number
+        header = not is_real(fields[numbered_column(file, number, numbers, weight)])
     if not header:
         start, end = 0, 1
         if words:
@@ -175,7 +182,7 @@ def _columns(
             _check_not_nodes(file, number, fields)
     else:
         check_header(file, number, fields)
-    names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
+    names = fields if header else numbers
     if source is not None:
         start = numbered_column(file, number, names, source)
     if target is not None:
@@ -197,19 +204,21 @@ def _columns(
             "the weight by the number of its column, or none",
         )
     if len({start, end, column}) < 3:
+        last = "" if column is None else f", weight {names[column]}"
         raise file.error(
-            number, f"column {names[end]!r} is chosen twice, among from, to and weight"
+            number, f"one column twice: from {names[start]}, to {names[end]}{last}; choose others"
         )
     way = find_column(file, number, fields, ("directed", "type")) if header else None
-    return _Columns(names, bool(header), start, end, column, way)
+    return _Columns(names, None if header else number, start, end, column, way)
 
 
-def _weight(file: File, number: int, word: str, advice: str = "") -> float:
+def _weight(file: File, number: int, columns: _Columns, word: str) -> float:
     try:
         value = real(word)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
+        advice = _HEADER_ADVICE if number == columns.first else ""
         raise file.error(number, f"expected a finite number as weight, got {quote(word)}{advice}")
     return value
 

@@ -10,7 +10,18 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from . import dimacs, edge_list, matrix_market, networkx, npy, npz, tntp
+from . import (
+    dimacs,
+    edge_list,
+    matrix_market,
+    metis,
+    ncol,
+    networkx,
+    npy,
+    npz,
+    pajek,
+    tntp,
+)  # fmt: skip
 from .file import PACKINGS, File, Reading
 from .graph import Graph, in_both_directions
 from .join import joined
@@ -44,14 +55,18 @@ class Format:
 FORMATS = {
     ".gr": Format(dimacs.read),
     ".mtx": Format(matrix_market.read),
+    ".graph": Format(metis.read),
+    ".net": Format(pajek.read),
     **dict.fromkeys(
         [".csv", ".tsv", ".txt", ".dat", ".edgelist", ".edges", ".el"],
         Format(edge_list.read, columns=True),
     ),
+    ".ncol": Format(ncol.read),
     ".parquet": Format(edge_list.read, columns=True, packed=False),
     ".tntp": Format(tntp.read, columns=True),
     ".graphml": Format(networkx.read, columns=True),
     ".gml": Format(networkx.read, columns=True),
+    ".gexf": Format(networkx.read, columns=True),
     ".npy": Format(npy.read, packed=False),
     ".npz": Format(npz.read, packed=False),
 }
@@ -125,6 +140,8 @@ def read_graph(
         _column(name, word)
         for name, word in (("weight", weight), ("source", source), ("target", target))
     )
+    if directed not in (None, True, False):
+        raise TypeError(f"directed is True, False or None, got {directed!r}")
     sources: list[Any] = [*path] if isinstance(path, (list, tuple)) else [path]
     files = [File.of(one, format) for one in sources]
     if not files:
@@ -205,8 +222,16 @@ def _reader(
             f"a {file.kind} file has one weight an edge and no column {weight!r}; a weight "
             f"column can be chosen in {choices}",
         )
+    if form.read is edge_list.read and file.kind != ".parquet" and _is_matrix_market(file):
+        form = FORMATS[".mtx"]
     if form.read is edge_list.read:
         return functools.partial(edge_list.read, source=source, target=target)
     if source is not None or target is not None:
         raise file.error(None, f"columns of the ends are those of edge lists, not of {file.kind}")
     return form.read
+
+
+def _is_matrix_market(file: File) -> bool:
+    """Whether a table begins as MatrixMarket does, as in the files of Network Repository."""
+    with file.open() as stream:
+        return stream.read(14).lower() == b"%%matrixmarket"

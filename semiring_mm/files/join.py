@@ -50,12 +50,11 @@ def _check_alike(before: File, one: Graph, file: File, other: Graph) -> None:
             f"its edges lead {_ways(other)}, those of {before.path} {_ways(one)}: choose one for "
             "all",
         )
-    kinds = {_kind(one), _kind(other)}
-    if len(kinds) == 2 and ("legs" in kinds or "" not in kinds):
+    if _kind(one) != _kind(other):
         raise file.error(
             None,
             f"the weights are {_weights(other)}, those of {before.path} {_weights(one)}: what is "
-            "added up is of one kind",
+            "added up is of one kind and one unit",
         )
     located = one.coordinates is not None and other.coordinates is not None
     if located and one.geographic != other.geographic:
@@ -67,11 +66,13 @@ def _ways(graph: Graph) -> str:
 
 
 def _weights(graph: Graph) -> str:
-    return f"{graph.weight_source}{f' in {graph.unit}' if graph.unit else ''}"
+    if _kind(graph) == "legs":
+        return graph.weight_source
+    return f"{graph.weight_source} in {graph.unit or 'no unit'}"
 
 
 def _kind(graph: Graph) -> str:
-    """The unit of the weights, legs, or "" where it is not known."""
+    """The unit of the weights, or legs."""
     return "legs" if graph.weight_source.startswith("none") else graph.unit
 
 

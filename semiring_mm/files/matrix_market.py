@@ -4,53 +4,113 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .bulk import plain_edges, plain_line
 from .file import File, NumberedEdges, Reading, cut_short, plain, quote, real
 from .graph import Graph, NumberLabels
 
 __all__ = ["read"]
 
-_WORDS = (("coordinate", "array"), ("real", "integer", "pattern"), ("general", "symmetric"))
+_WORDS = (
+    ("coordinate", "array"),
+    ("real", "integer", "pattern"),
+    ("general", "symmetric", "skew-symmetric"),
+)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """What the first line of a file says of it."""
+
+    layout: str
+    field: str
+    symmetry: str
+
+    @property
+    def size(self) -> str:
+        return "ROWS COLUMNS ENTRIES" if self.layout == "coordinate" else "ROWS COLUMNS"
+
+    @property
+    def entry(self) -> str:
+        return "ROW COLUMN" if self.field == "pattern" else "ROW COLUMN VALUE"
+
+    def reading(self, file: File, graph: Graph) -> Reading:
+        """What is returned of the entries that are stored."""
+        weighted = self.field != "pattern"
+        if self.symmetry == "skew-symmetric":
+            if (loops := graph.row == graph.col).any():
+                node = graph.nodes[int(graph.row[loops.argmax()])]
+                raise file.error(None, f"entry ({node}, {node}) of a skew-symmetric matrix")
+            graph = replace(
+                graph,
+                row=np.concatenate([graph.row, graph.col]),
+                col=np.concatenate([graph.col, graph.row]),
+                weight=np.concatenate([graph.weight, 0 - graph.weight]),
+            )
+        graph = replace(
+            graph,
+            directed=self.symmetry != "symmetric",
+            weight_source="values of the entries",
+            direction_source=f"a {self.symmetry} matrix",
+        )
+        return Reading(graph, weighted)
 
 
 def read(file: File, weight: str | None) -> Reading:
     """The graph of a square matrix; entries of a symmetric one are undirected edges."""
+    return _at_once(file) or _by_lines(file)
+
+
+def _at_once(file: File) -> Reading | None:
+    """The graph of a list of coordinates without anything unusual; None of any other file."""
+    with file.open() as stream:
+        lines = ((number, plain_line(line)) for number, line in enumerate(stream, 1))
+        number, line = next(lines, (1, None))
+        if line is None:
+            return None
+        matrix = _banner(file, number, line)
+        if matrix.layout == "array":
+            return None
+        for number, line in lines:
+            if line is None:
+                return None
+            if line.strip() and not line.startswith("%"):
+                n, m = _size(file, number, line, matrix)
+                weighted = matrix.field != "pattern"
+                graph = plain_edges(stream, n, m, directed=True, weighted=weighted, comment=b"%")
+                return None if graph is None else matrix.reading(file, graph)
+    return None
+
+
+def _by_lines(file: File) -> Reading:
     lines = file.lines()
-    layout, field, symmetry = _banner(file, *next(lines, (1, "")))
+    matrix = _banner(file, *next(lines, (1, "")))
     body = ((number, x) for number, x in lines if x.strip() and not x.startswith("%"))
     if (size := next(body, None)) is None:
         raise file.error(1, "the file ends before the line with the matrix's size")
-    promised, line = size
-    words = line.split()
-    expected = "ROWS COLUMNS ENTRIES" if layout == "coordinate" else "ROWS COLUMNS"
-    if len(words) != len(expected.split()):
-        raise file.error(promised, f"expected '{expected}', got {quote(line)}")
-    n = file.count(promised, words[0], "nodes")
-    if file.count(promised, words[1], "nodes") != n:
-        raise file.error(promised, f"a graph is a square matrix, got {words[0]} × {words[1]}")
-    if layout == "array":
-        return Reading(_dense(file, body, n, promised, symmetry == "general"))
-    m = file.count(promised, words[2], "entries")
+    promised = number = size[0]
+    n, m = _size(file, *size, matrix)
+    if matrix.layout == "array":
+        return matrix.reading(file, _dense(file, body, n, promised, matrix.symmetry))
     edges = NumberedEdges(file, n, m, promised, "entries")
-    expected = "ROW COLUMN" if field == "pattern" else "ROW COLUMN VALUE"
-    number, width = promised, len(expected.split())
+    width = len(matrix.entry.split())
     for number, line in body:
-        fields = line.split()
+        words = line.split()
         try:
-            if len(fields) != width or not plain(line):
+            if len(words) != width or not plain(line):
                 raise ValueError
-            value = 1.0 if field == "pattern" else float(fields[2])
-            entry = int(fields[0]), int(fields[1]), value
+            value = 1.0 if matrix.field == "pattern" else float(words[2])
+            entry = int(words[0]), int(words[1]), value
         except ValueError:
-            raise file.error(number, f"expected '{expected}', got {quote(line)}") from None
+            raise file.error(number, f"expected '{matrix.entry}', got {quote(line)}") from None
         edges.add(number, *entry)
-    return Reading(edges.graph(number, directed=symmetry == "general"), field != "pattern")
+    return matrix.reading(file, edges.graph(number, directed=True))
 
 
-def _banner(file: File, number: int, line: str) -> list[str]:
-    """Layout, field and symmetry."""
+def _banner(file: File, number: int, line: str) -> _Matrix:
     banner = line.lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
         raise file.error(
@@ -63,30 +123,49 @@ def _banner(file: File, number: int, line: str) -> list[str]:
             raise file.error(
                 number, f"{quote(word)} is not supported; accepted: {', '.join(accepted)}"
             )
-    if banner[2:4] == ["array", "pattern"]:
-        raise file.error(number, "'array pattern' is not a MatrixMarket format")
-    return banner[2:]
+    matrix = _Matrix(*banner[2:])
+    if matrix.field == "pattern" and (matrix.layout, matrix.symmetry) not in (
+        ("coordinate", "general"),
+        ("coordinate", "symmetric"),
+    ):
+        raise file.error(number, f"{quote(' '.join(banner[2:]))} is not a MatrixMarket format")
+    return matrix
+
+
+def _size(file: File, number: int, line: str, matrix: _Matrix) -> tuple[int, int]:
+    """Numbers of nodes and of entries."""
+    words = line.split()
+    if len(words) != len(matrix.size.split()):
+        raise file.error(number, f"expected '{matrix.size}', got {quote(line)}")
+    n = file.count(number, words[0], "nodes")
+    if file.count(number, words[1], "nodes") != n:
+        raise file.error(number, f"a graph is a square matrix, got {words[0]} × {words[1]}")
+    return n, file.count(number, words[2], "entries") if matrix.layout == "coordinate" else n * n
 
 
 def _dense(
-    file: File, body: Iterator[tuple[int, str]], n: int, promised: int, general: bool
+    file: File, body: Iterator[tuple[int, str]], n: int, promised: int, symmetry: str
 ) -> Graph:
-    """The graph of an array, column by column; only the lower triangle where it is symmetric."""
-    m = n * n if general else n * (n + 1) // 2
+    """The graph of an array, column by column; only below the diagonal where that says all."""
+    below = symmetry == "skew-symmetric"  # the diagonal is not stored
+    m = n * n if symmetry == "general" else n * (n - 1 if below else n + 1) // 2
     values, number = array("d"), promised
     for number, line in body:
         try:
             value = real(line)
         except ValueError:
             raise file.error(number, f"expected 'VALUE', got {quote(line)}") from None
-        if not value > -np.inf:
+        if not value > -np.inf or (below and value == np.inf):
             raise file.error(number, f"weight {value}; expected a number, or inf for no edge")
         if len(values) == m:
             raise file.error(number, f"more than the {m} entries promised on line {promised}")
         values.append(value)
     if len(values) < m:
         raise cut_short(file, number, len(values), m, "entries", promised)
-    col, row = np.divmod(np.arange(n * n), max(n, 1)) if general else np.triu_indices(n)
+    if symmetry == "general":
+        col, row = np.divmod(np.arange(n * n), max(n, 1))
+    else:
+        col, row = np.triu_indices(n, int(below))
     weight = np.array(values, dtype=np.float64)
     kept = ~np.isposinf(weight)
-    return Graph(NumberLabels(1, n), row[kept], col[kept], weight[kept], directed=general)
+    return Graph(NumberLabels(1, n), row[kept], col[kept], weight[kept], directed=True)

@@ -1,21 +1,29 @@
-"""GraphML and GML, ``.graphml`` and ``.gml``, read with NetworkX."""
+"""GraphML, GML and GEXF, read with NetworkX."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import LATITUDE, LONGITUDE, WEIGHT, column_unit, find_column
-from .file import File, Reading
+from .columns import LATITUDE, LONGITUDE, SAMPLE, WEIGHT, column_unit, find_column, other_numbers
+from .file import File, Reading, real
 from .graph import Graph
 
 __all__ = ["read"]
+
+#: What says in a file of each format whether the graph is directed.
+_DIRECTION = {
+    ".graphml": "edgedefault of the file",
+    ".gml": "directed of the file",
+    ".gexf": "defaultedgetype of the file",
+}
 
 
 def read(file: File, weight: str | None) -> Reading:
@@ -27,18 +35,16 @@ def read(file: File, weight: str | None) -> Reading:
     index = {node: k for k, node in enumerate(ids)}
     edges = [(index[u], index[v], known) for u, v, known in source.edges(data=True)]
 
-    column = weight
-    if weight == "weight":
-        column = None
-        present = sorted({name for *_, known in edges for name in known})
-        if (k := find_column(file, None, present, WEIGHT)) is not None:
-            column = present[k]
+    present = sorted({name for *_, known in edges for name in known})
+    column = _column(file, present, weight, bool(edges))
     values = [
         1.0
         if column is None
         else _attribute(file, known, column, f"edge {labels[u]} - {labels[v]}")
         for u, v, known in edges
     ]
+    table = [[str(known.get(name, "")) for name in present] for *_, known in edges[:SAMPLE]]
+    used = [] if column is None else [present.index(column)]
     coordinates, geographic = _coordinates(file, labels, attributes)
     graph = Graph(
         labels,
@@ -50,8 +56,10 @@ def read(file: File, weight: str | None) -> Reading:
         geographic=geographic,
         names=names,
         unit="" if column is None else column_unit(column),
+        weight_source=f"{column} (attribute)",
+        direction_source=_DIRECTION[file.kind],
     )
-    return Reading(graph, weighted=column is not None)
+    return Reading(graph, column is not None, unused=other_numbers(present, table, used))
 
 
 def _parse(file: File) -> Any:
@@ -64,14 +72,38 @@ def _parse(file: File) -> Any:
             'write: pip install "semiring-mm[io]"'
         ) from None
 
-    data = io.BytesIO(file.read())
+    data = file.read()
     try:
-        return nx.read_graphml(data) if file.kind == ".graphml" else nx.read_gml(data, label=None)
+        if file.kind == ".graphml":
+            return nx.read_graphml(io.BytesIO(data))
+        if file.kind == ".gexf":
+            return nx.read_gexf(io.BytesIO(_known_version(data)))
+        return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
     except ParseError as error:
         raise file.error(error.position[0], f"not XML ({error})") from None
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b"\n", 0, error.start)
+        raise file.error(line, f"byte 0x{data[error.start]:02x} is not UTF-8") from None
     except Exception as error:  # the parsers let any error of Python through
+        if re.search("(?i)directed.* edge found in", str(error)):
+            raise file.error(
+                None,
+                "directed and undirected edges in one graph; write edges of one kind, an "
+                "undirected edge as two directed ones",
+            ) from None
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise file.error(None, f"not a {file.kind} graph ({reason})") from None
+
+
+def _known_version(data: bytes) -> bytes:
+    """GEXF under the name of a version that NetworkX knows: Gephi writes several others."""
+    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", b"http://gexf.net/1.3", data)
+
+
+def _multigraph(data: bytes) -> bytes:
+    """GML of which NetworkX takes edges that are there twice, and letters beyond ASCII."""
+    data = data.decode("utf-8-sig").encode("ascii", "xmlcharrefreplace")
+    return re.sub(rb"(?m)^\s*graph\s*\[", b"graph [ multigraph 1", data, count=1)
 
 
 def _labels(
@@ -79,25 +111,42 @@ def _labels(
 ) -> tuple[list[str], list[str] | None]:
     """Labels and, where they are not the labels, names of the nodes."""
     labels = [str(node) for node in ids]
-    if not all("label" in known for known in attributes):
+    own = ["" if (word := known.get("label")) is None else str(word) for known in attributes]
+    if not all(own):
         return labels, None
-    own = [str(known["label"]) for known in attributes]
     # GML names its nodes by label and numbers them by id, where the labels tell them apart.
     if file.kind == ".gml" and len(set(own)) == len(own):
         return own, None
     return labels, own
 
 
+def _column(file: File, present: list[str], weight: str | None, edges: bool) -> str | None:
+    """The attribute that holds the weights, or None."""
+    if weight == "weight":
+        found = find_column(file, None, present, WEIGHT)
+        return None if found is None else present[found]
+    if weight is None or not edges or weight in present:
+        return weight if weight in present else None
+    alike = [name for name in present if name.casefold() == weight.casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    raise file.error(
+        None, f"no edge has an attribute {weight!r}; they have: {', '.join(present) or 'none'}"
+    )
+
+
 def _number(value: Any) -> float:
     """The value as a float, NaN where it is no number."""
     try:
-        return float(value)
+        return real(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
 def _attribute(file: File, known: dict[str, Any], name: str, owner: str) -> float:
     if name not in known:
+        if (file.kind, name) == (".gexf", "weight"):  # Gephi leaves it out where it is 1
+            return 1.0
         there = ", ".join(sorted(known)) or "none"
         raise file.error(None, f"{owner} has no attribute {name!r}; it has: {there}")
     value = _number(known[name])
@@ -109,27 +158,64 @@ def _attribute(file: File, known: dict[str, Any], name: str, owner: str) -> floa
 def _coordinates(
     file: File, labels: list[str], attributes: list[dict[str, Any]]
 ) -> tuple[NDArray[np.float64] | None, bool]:
-    """Coordinates that all nodes have, under one of the usual names, and whether on the Earth."""
-    if not attributes:
-        return None, False
-    pairs = [(lon, lat, True) for lon in LONGITUDE for lat in LATITUDE]
-    for across, up, geographic in [*pairs, ("x", "y", False)]:
-        if not all(across in known and up in known for known in attributes):
+    """Coordinates under one of the usual names, and whether they are on the Earth.
+
+    A node without any has NaN.
+    """
+    for lon, lat in [(lon, lat) for lon in LONGITUDE for lat in LATITUDE]:
+        if any(lon in known and lat in known for known in attributes):
+            limits = (360.0, 90.0)
+            return _points(file, labels, attributes, (lon, lat), limits, _top), True
+    for place in _PLACES:
+        if any("x" in place(known) and "y" in place(known) for known in attributes):
+            limits = (math.inf, math.inf)
+            return _points(file, labels, attributes, ("x", "y"), limits, place), False
+    words = [re.findall(_DECIMAL, str(known.get("pos", ""))) for known in attributes]
+    points = np.array([[*map(_number, pair)] if len(pair) == 2 else [np.nan] * 2 for pair in words])
+    return (points if np.isfinite(points).any() else None), False
+
+
+_DECIMAL = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
+
+
+def _top(known: dict[str, Any]) -> dict[str, Any]:
+    return known
+
+
+def _graphics(known: dict[str, Any]) -> dict[str, Any]:
+    """In GML, as yEd and Gephi write it."""
+    graphics = known.get("graphics")
+    return graphics if isinstance(graphics, dict) else {}
+
+
+def _position(known: dict[str, Any]) -> dict[str, Any]:
+    """In GEXF."""
+    position: dict[str, Any] = known.get("viz", {}).get("position", {})
+    return position
+
+
+_PLACES = (_top, _graphics, _position)
+
+
+def _points(
+    file: File,
+    labels: list[str],
+    attributes: list[dict[str, Any]],
+    names: tuple[str, str],
+    limits: tuple[float, float],
+    place: Callable[[dict[str, Any]], dict[str, Any]],
+) -> NDArray[np.float64]:
+    points = np.full((len(labels), 2), np.nan)
+    for node, known in enumerate(map(place, attributes)):
+        if any(known.get(name, "") in ("", None) for name in names):
             continue
-        points = np.array([(_number(known[across]), _number(known[up])) for known in attributes])
-        limits = (360, 90) if geographic else (math.inf, math.inf)
-        wrong = ~np.isfinite(points) | (abs(points) > limits)
-        if not wrong.any():
-            return points, geographic
-        node, k = np.argwhere(wrong)[0].tolist()
-        name = (across, up)[k]
-        bound = f" from {-limits[k]} to {limits[k]}" if geographic else ""
-        raise file.error(
-            None,
-            f"node {labels[node]}: expected a number{bound} as {name}, got "
-            f"{attributes[node][name]!r}",
-        )
-    words = [str(known.get("pos", "")) for known in attributes]
-    found = [re.findall(r"[-+]?[\d.]+(?:[eE][-+]?\d+)?", word) for word in words]
-    points = np.array([[_number(x) for x in pair] for pair in found if len(pair) == 2])
-    return (points if len(points) == len(found) and np.isfinite(points).all() else None), False
+        for k, (name, limit) in enumerate(zip(names, limits, strict=True)):
+            value = _number(known[name])
+            if not math.isfinite(value) or abs(value) > limit:
+                bound = f" from {-limit:g} to {limit:g}" if limit < math.inf else ""
+                raise file.error(
+                    None,
+                    f"node {labels[node]}: expected a number{bound} as {name}, got {known[name]!r}",
+                )
+            points[node, k] = value
+    return points

@@ -87,12 +87,11 @@ def _dense(
         if dtype.kind in "biuf" and len(shape) == 2 and shape[0] == shape[1]:
             shapes[name] = shape
     if len(shapes) != 1:
-        there = ", ".join(shapes) or "none"
         raise file.error(
             None,
-            f"expected one square matrix of numbers in the archive, got {there}, among: "
-            f"{', '.join(members) or 'nothing'}; save it with np.savez(path, W=W), or a sparse one "
-            "with scipy.sparse.save_npz",
+            f"expected one square matrix of numbers, got {', '.join(shapes) or 'none'}, among "
+            f"the arrays {', '.join(members) or '(none)'}; save one with np.savez(path, W=W), or a "
+            "sparse one with scipy.sparse.save_npz",
         )
     return next(iter(_arrays(file, archive, {x: members[x] for x in shapes}).values()))
 
