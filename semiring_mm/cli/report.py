@@ -14,6 +14,7 @@ import numpy as np
 
 from ..closures.progress import format_rate
 from ..plot import draw
+from ..signs import exact
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
@@ -144,7 +145,7 @@ def write_pairs(args: argparse.Namespace, result: Result, pairs: list[tuple[int,
         with atomic_write(args.output) as part:
             part.write_text(text.getvalue(), encoding="utf-8")
     else:
-        print(text.getvalue(), end="")
+        print(exact(text.getvalue()), end="")
 
 
 def plot(
