@@ -83,7 +83,7 @@ else:
 # distance to the farthest one, and the *diameter* the largest of these. A network may fall into
 # pieces that do not reach each other; then the largest is taken.
 
-D, P = sm.apsp(graph, return_predecessors=True)
+D, P = map(np.asarray, sm.apsp(graph, return_predecessors=True))  # airports by number
 reach = np.isfinite(D)
 kept = np.flatnonzero(reach[reach.sum(1).argmax()])
 n, D = len(kept), D[np.ix_(kept, kept)]

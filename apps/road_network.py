@@ -103,6 +103,7 @@ def timed(call, runs=1):
 
 
 (D, P), ours = timed(lambda: sm.apsp(graph, return_predecessors=True), runs=2)
+D, P = np.asarray(D), np.asarray(P)  # crossings by number, as the map below has them
 
 if args.start and args.end:
     start, end = graph.nodes.index(args.start), graph.nodes.index(args.end)

@@ -200,7 +200,7 @@ _, W_before = sm.apsp(wide_enough, sources=[start], return_predecessors=True)
 paths = {
     "shortest": sm.reconstruct_path(D_before, start, end),
     "most reliable": sm.reconstruct_path(R_before, start, end),
-    "widest": sm.reconstruct_path(W_before, 0, end),
+    "widest": sm.reconstruct_path(W_before, start, end),
 }
 
 

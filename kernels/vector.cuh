@@ -15,6 +15,28 @@ struct Accumulator {
   SR_FN void fold(Compute a, Compute b) { x = A::fold(x, a, b); }
   SR_FN Compute value() const { return x; }
 };
+// ... or, where floats are only added up, a compensated sum (Neumaier): what each addition rounds off
+// is added up beside it, so that the error does not grow with k ...
+template <class A>
+struct SumAccumulator {
+  using Compute = typename A::Compute;
+  Compute x, lost;
+
+  SR_FN void clear(const ProductParams&) {
+    x = A::start();
+    lost = Compute(0);
+  }
+  SR_FN void fold(Compute a, Compute b) {
+    const Compute term = A::mul(a, b), next = x + term;
+    const Compute of_term = next - x;  // Knuth's sum of two: exact whichever is the larger
+    lost += (x - (next - of_term)) + (term - of_term);
+    x = next;
+  }
+  SR_FN Compute value() const {
+    const Compute exact = x + lost;
+    return exact - exact == Compute(0) ? exact : x;  // infinite or NaN: nothing was lost
+  }
+};
 // ... or, where ⊕ is logaddexp, the greatest term and the sum of exp(term - greatest): one
 // exponential a term, and one logarithm at the end. The gap of equal infinities counts as 0.
 template <class A>
@@ -36,7 +58,7 @@ struct LogAccumulator {
   }
   SR_FN Compute value() const { return high + log(sum); }
 };
-// Either of them, with α scaling each entry of A, or else of x, before the two meet.
+// Any of them, with α scaling each entry of A, or else of x, before the two meet.
 template <class Sum, class A, bool LEFT>
 struct Scaled {
   using Compute = typename A::Compute;

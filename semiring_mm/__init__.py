@@ -10,7 +10,8 @@ array([[0., 3., 4.],
 """
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
-from .closures.paths import NegativeCycleError, reconstruct_path
+from .closures.labelled import LabelledArray, reconstruct_path
+from .closures.paths import NegativeCycleError
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
 from .einsum import einsum
@@ -22,6 +23,7 @@ from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "LabelledArray",
     "NegativeCycleError",
     "Semiring",
     "SemiringLawError",

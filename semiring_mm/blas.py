@@ -632,6 +632,9 @@ def _multiply(
     stacks = [_stack(xp, x, len(batch)) for x in ((a, b, c) if arg is None else (a, b, c, arg))]
     if all(x is not None for x in stacks):
         flat: list[Any] = stacks
+        if n == 1 and arg is None and flat[1].strides[0] == 0:  # one vector for the whole stack
+            engine.gemv(s, flat[0], flat[1][0, :, 0], flat[2][..., 0], scaling)
+            return
         engine.product(
             s, flat[0], flat[1], flat[2], scaling, arg=flat[3] if arg is not None else None,
             precision=precision,

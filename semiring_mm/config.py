@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -15,7 +15,38 @@ from .cpu.tuning import calibration
 from .signs import fitting
 from .version import __version__
 
-__all__ = ["show_config"]
+__all__ = ["configuration", "show_config"]
+
+
+def configuration() -> dict[str, Any]:
+    """Versions, engines and devices, as JSON holds them."""
+    import importlib.metadata  # imported lazily: tens of milliseconds
+    import platform
+
+    target, gains = host_target(), calibration()
+    packages = {}
+    for package in ("llvmlite", "scipy", "networkx", "opt_einsum", "matplotlib", "ml_dtypes"):
+        try:
+            packages[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "packages": {"numpy": np.__version__} | packages,
+        "cpu": {
+            "name": target.cpu,
+            "vector_bits": 8 * target.vector_bytes,
+            "registers": target.registers,
+            "threads": threads.get_num_threads(),
+            "fused_additions": bool(gains["fma"]),
+            "integer_keys": bool(gains["keys"]),
+            "blas": bool(blas_wins()),
+        },
+        "cache": str(cache_directory()),
+        "gpu": _gpu(),
+    }
 
 
 def show_config(file: TextIO | None = None) -> None:
@@ -26,56 +57,60 @@ def show_config(file: TextIO | None = None) -> None:
     file : text stream, optional
         Default standard output.
     """
-    import importlib.metadata  # imported lazily: tens of milliseconds
-    import platform
-
-    target = host_target()
-    gains = calibration()
-    found = []
-    for package in ("llvmlite", "scipy", "networkx", "opt_einsum", "matplotlib", "ml_dtypes"):
-        try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    found = configuration()
+    packages, cpu, gpu = found["packages"], found["cpu"], found["gpu"]
+    others = (f"{name} {version}" for name, version in packages.items() if name != "numpy")
     lines = [
-        f"semiring_mm {__version__}",
-        f"python      {platform.python_version()} on {platform.system()} {platform.machine()}",
-        f"numpy       {np.__version__}",
-        f"found       {', '.join(found)}",
-        f"cpu engine  {target.cpu}: {8 * target.vector_bytes}-bit vectors, "
-        f"{target.registers} registers, {threads.get_num_threads()} threads",
-        f"            additions as fused multiply-adds: {'yes' if gains['fma'] else 'no'}; "
-        f"max-min of floats on integer keys: {'yes' if gains['keys'] else 'no'}",
-        f"            plus-times of float32 and float64 by NumPy's BLAS: "
-        f"{'yes' if blas_wins() else 'no'}",
-        f"cache       {cache_directory()}",
-        *_gpu(),
+        f"semiring_mm {found['version']}",
+        f"python      {found['python']} on {found['platform']}",
+        f"numpy       {packages['numpy']}",
+        f"found       {', '.join(others)}",
+        f"cpu engine  {cpu['name']}: {cpu['vector_bits']}-bit vectors, {cpu['registers']} "
+        f"registers, {cpu['threads']} threads",
+        f"            additions as fused multiply-adds: {_yes(cpu['fused_additions'])}; "
+        f"max-min of floats on integer keys: {_yes(cpu['integer_keys'])}",
+        f"            plus-times of float32 and float64 by NumPy's BLAS: {_yes(cpu['blas'])}",
+        f"cache       {found['cache']}",
     ]
-    print(fitting("\n".join(lines), file), file=file or sys.stdout)
+    for k, device in enumerate(gpu["devices"]):
+        lines.append(
+            f"{' ' * 11 if k else 'gpu engine '} cuda:{k}  {device['name']}: sm_{device['arch']}, "
+            f"{device['multiprocessors']} multiprocessors, {device['memory'] / 2**30:.0f} GiB, "
+            f"{device['free'] / 2**30:.0f} GiB free"
+        )
+    if gpu["devices"]:
+        versions = f"driver {gpu['driver']}, runtime {gpu['runtime']}"
+        lines.append(f"            CUDA {versions}; CuPy {gpu['cupy']}")
+    else:
+        lines.append(f"gpu engine  no: {gpu['reason']}")
+    stream = file or sys.stdout
+    print(fitting("\n".join(lines), stream), file=stream)
 
 
-def _gpu() -> list[str]:
+def _yes(there: bool) -> str:
+    return "yes" if there else "no"
+
+
+def _gpu() -> dict[str, Any]:
     from .gpu import device
 
     if reason := device.why_not():
-        return [f"gpu engine  no: {reason}"]
+        return {"devices": [], "reason": reason}
     import cupy
 
-    runtime, lines = cupy.cuda.runtime, []
+    runtime, devices = cupy.cuda.runtime, []
     for index in range(runtime.getDeviceCount()):
         with cupy.cuda.Device(index):
             free, total = runtime.memGetInfo()
         here = device.Device(index)
-        lines.append(
-            f"{'gpu engine ' if not index else ' ' * 11} cuda:{index}  {here.name}: "
-            f"sm_{here.arch}, {here.sms} multiprocessors, {total / 2**30:.0f} GiB, "
-            f"{free / 2**30:.0f} GiB free"
-        )
-    versions = ", ".join(
-        f"{name} {number // 1000}.{number % 1000 // 10}"
-        for name, number in (
-            ("driver", runtime.driverGetVersion()),
-            ("runtime", runtime.runtimeGetVersion()),
-        )
+        devices.append(
+            {
+                "name": here.name, "arch": here.arch, "multiprocessors": here.sms,
+                "memory": total, "free": free,
+            }
+        )  # fmt: skip
+    driver, version = (
+        f"{number // 1000}.{number % 1000 // 10}"
+        for number in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
     )
-    return [*lines, f"            CUDA {versions}; CuPy {cupy.__version__}"]
+    return {"devices": devices, "driver": driver, "runtime": version, "cupy": cupy.__version__}

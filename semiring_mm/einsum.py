@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -21,9 +22,12 @@ from .semirings import Semiring, as_semiring
 __all__ = ["einsum"]
 
 Array = Any  # NumPy or CuPy; results have the operands' library
-Label = str | int  # a letter, or the position of an axis of the ellipsis, counted from its end
+#: A letter, the number of an axis, or the (negative) position of one in the ellipsis.
+Label = str | int
+Subscript = list[Any]  # an operand's labels, and ... for an ellipsis among them
 Term = tuple[Array, list[Label]]  # an operand and the labels of its axes
 
+_FORMS = "einsum takes 'ij,jk->ik', A, B or A, [0, 1], B, [1, 2], [0, 2]"
 #: Dtypes in which many small scalar products are faster entry by entry, and as exact.
 _ONE_BY_ONE = ("float32", "float64", "bool")
 #: Rows from which a stack of matrices is summed without copying it into one matrix.
@@ -46,7 +50,7 @@ def einsum(
         As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for those that broadcast;
         a letter twice in an operand takes its diagonal; without ``->`` the result has the letters
         that appear once, in the order of the alphabet. Axes of length 1 broadcast. NumPy's other
-        form, ``einsum(A, [0, 1], B, [1, 2], [0, 2])``, is taken too.
+        form, ``einsum(A, [0, 1], B, [1, 2], [0, 2])``, is taken too, with numbers from 0 to 51.
     *operands : array_like
         Any number of them. Mixed dtypes follow NumPy's promotion.
     semiring : str or Semiring, default "plus_times"
@@ -99,18 +103,11 @@ def einsum(
     array([0., 1.])
     """
     s = as_semiring(semiring)
-    if not isinstance(subscripts, str):
-        subscripts, operands = _lettered(subscripts, *operands)
-    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
-    texts = inputs.split(",")
-    if not operands or len(texts) != len(operands):
-        raise ValueError(
-            f"einsum: {subscripts!r} describes {len(texts)} operands, and {len(operands)} came"
-        )
+    inputs, output, operands = _parsed(subscripts, *operands)
     names = [f"operand_{i}" for i in range(len(operands))]
     with Call(device, out, **dict(zip(names, operands, strict=True))) as call:
         arrays = _common_dtype(s, *(call[name] for name in names))
-        labels, wanted = _labels(texts, output if arrow else None, [x.ndim for x in arrays])
+        labels, wanted = _labels(inputs, output, [x.ndim for x in arrays])
         terms, sizes = _plain_terms(arrays, labels)
         missing = [c for c in wanted if c not in sizes]
         if missing:
@@ -129,70 +126,103 @@ def einsum(
 # --- labels and operands --------------------------------------------------------------------------
 
 
-def _lettered(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
-    """Operands each with a list of axes, as one string and the operands."""
-    operands, lists = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
-    output = arguments[-1:] if len(arguments) % 2 else ()
+def _parsed(
+    subscripts: Any, *operands: Any
+) -> tuple[list[Subscript], Subscript | None, tuple[Any, ...]]:
+    """The axes of each operand and, if they are given, of the result; and the operands."""
+    if not isinstance(subscripts, str):
+        arguments = (subscripts, *operands)
+        operands, lists = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
+        if not operands:
+            raise TypeError(f"{_FORMS}; got one operand and no axes")
+        inputs = [_numbered(axes) for axes in lists]
+        return inputs, _numbered(arguments[-1]) if len(arguments) % 2 else None, operands
+    text, arrow, result = subscripts.replace(" ", "").partition("->")
+    texts = text.split(",")
+    if not operands or len(texts) != len(operands):
+        raise ValueError(
+            f"einsum: {subscripts!r} describes {len(texts)} operands, and {len(operands)} came"
+        )
+    return [_lettered(x) for x in texts], _lettered(result) if arrow else None, operands
 
-    def text(axes: Sequence[Any]) -> str:
-        if not isinstance(axes, (list, tuple)):
-            raise TypeError(
-                f"einsum takes 'ij,jk->ik', A, B or A, [0, 1], B, [1, 2], [0, 2]; got "
-                f"{type(axes).__name__} where a list of axes belongs"
-            )
-        return "".join("..." if x is ... else _letter(x) for x in axes)
 
-    subscripts = ",".join(map(text, lists))
-    return subscripts + "".join(f"->{text(axes)}" for axes in output), operands
+def _lettered(text: str) -> Subscript:
+    """The axes in a part of a string."""
+    before, dots, after = text.partition("...")
+    if wrong := [c for c in before + after if not c.isalpha()]:
+        raise ValueError(
+            f"einsum: {wrong[0]!r} in {text!r}: an axis is a letter, and an operand has at most "
+            f"one ellipsis"
+        )
+    return [*before, *([...] if dots else ()), *after]
 
 
-def _letter(axis: Any) -> str:
-    """The letter of a numbered axis."""
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool) or not 0 <= axis < 20_000:
-        raise TypeError(f"einsum: an axis is a whole number from 0 on, or ..., got {axis!r}")
-    return chr(0x4E00 + int(axis))
+def _numbered(axes: Any) -> Subscript:
+    """The axes in a list of numbers, or in an array of them."""
+    if isinstance(axes, str) or not (isinstance(axes, Sequence) or np.ndim(axes) == 1):
+        shape = np.shape(axes)
+        what = f"an array of shape {shape}" if shape else f"{axes!r:.60}"
+        raise TypeError(f"{_FORMS}; got {what} where a list of axes belongs")
+    parts: Subscript = [x if x is ... else _number(x) for x in axes]
+    if parts.count(...) > 1:
+        raise ValueError(f"einsum: an operand has at most one ellipsis, got {_shown(parts)}")
+    return parts
+
+
+def _number(axis: Any) -> int:
+    """The number of an axis, of a type and in the range that NumPy takes."""
+    try:
+        if isinstance(axis, bool):
+            raise TypeError
+        number = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"einsum: an axis is a whole number or ..., got {axis!r}") from None
+    if not 0 <= number < 52:
+        more = "; for more axes write letters, of which Unicode has enough" if number > 0 else ""
+        raise ValueError(f"einsum: axes are numbered 0 to 51, as NumPy's, got {number}{more}")
+    return number
 
 
 def _labels(
-    texts: Sequence[str], output: str | None, dimensions: Sequence[int]
+    inputs: Sequence[Subscript], output: Subscript | None, dimensions: Sequence[int]
 ) -> tuple[list[list[Label]], list[Label]]:
     """Return the labels of each operand's axes and of the result's."""
 
-    def split(text: str, axes: int | None, what: str) -> list[Label]:
-        before, dots, after = text.partition("...")
-        if wrong := [c for c in before + after if not c.isalpha()]:
-            raise ValueError(
-                f"einsum: {wrong[0]!r} in {text!r}: an axis is a letter, and an operand has at "
-                f"most one ellipsis"
-            )
-        rest = 0 if axes is None else axes - len(before) - len(after)
-        if rest < 0 or (rest and not dots):
-            raise ValueError(
-                f"einsum: {text!r} names {len(before + after)} axes, and {what} has {axes}"
-            )
-        return [*before, *(range(-rest, 0) if dots else ()), *after]
+    def split(subscript: Subscript, rest: int) -> list[Label]:
+        """The labels, of which `rest` are the ellipsis's."""
+        parts = (range(-rest, 0) if part is ... else (part,) for part in subscript)
+        return list(itertools.chain.from_iterable(parts))
 
-    labels = [
-        split(text, axes, f"operand {i}")
-        for i, (text, axes) in enumerate(zip(texts, dimensions, strict=True))
-    ]
+    labels = []
+    for i, (subscript, axes) in enumerate(zip(inputs, dimensions, strict=True)):
+        named = len(subscript) - subscript.count(...)
+        if axes < named or (axes > named and ... not in subscript):
+            raise ValueError(
+                f"einsum: {_shown(subscript)} names {named} axes, and operand {i} has {axes}"
+            )
+        labels.append(split(subscript, axes - named))
     every = list(itertools.chain.from_iterable(labels))
-    broadcast: list[Label] = [*sorted({c for c in every if isinstance(c, int)})]
+    order = {c: ord(c) if isinstance(c, str) else c for c in every}  # an ellipsis's are negative
+    broadcast = sum(n < 0 for n in order.values())
     if output is None:
-        once: list[Label] = [
-            *sorted(c for c in set(every) if isinstance(c, str) and every.count(c) == 1)
-        ]
-        return labels, [*broadcast, *once]
-    dots = len(broadcast) if "..." in output else 0
-    wanted = split(output, dots + len(output.replace("...", "")), "the result")
+        once = [c for c, n in order.items() if n < 0 or every.count(c) == 1]
+        return labels, sorted(once, key=order.__getitem__)
+    wanted = split(output, broadcast)
     if len(set(wanted)) < len(wanted):
-        raise ValueError(f"einsum: the result {output!r} has an axis twice")
-    if broadcast and "..." not in output:
+        raise ValueError(f"einsum: the result {_shown(output)} has an axis twice")
+    if broadcast and ... not in output:
         raise ValueError(
-            f"einsum: operands have axes under an ellipsis, and the result {output!r} has none: "
-            f"write '...{output}' to keep these axes, or give them letters to sum over them"
+            f"einsum: operands have axes under an ellipsis, and the result {_shown(output)} has "
+            f"none: write {_shown([..., *output])} to keep them, or name them to sum over them"
         )
     return labels, wanted
+
+
+def _shown(subscript: Subscript) -> str:
+    """Axes as they were given: letters, or a list of numbers."""
+    words = ["..." if part is ... else str(part) for part in subscript]
+    numbers = any(isinstance(part, int) for part in subscript)
+    return f"[{', '.join(words)}]" if numbers else repr("".join(words))
 
 
 def _plain_terms(
@@ -220,9 +250,9 @@ def _plain_terms(
             if known == 1:
                 sizes[label] = size
             elif size not in (1, known):
+                what = _shown([... if label in range(-len(axes), 0) else label])
                 raise ValueError(
-                    f"einsum: axis {label!r} has length {known} in one operand and {size} in "
-                    f"another"
+                    f"einsum: axis {what} has length {known} in one operand and {size} in another"
                 )
     for i, (x, axes) in enumerate(terms):  # drop broadcast axes
         short = [j for j, c in enumerate(axes) if x.shape[j] != sizes[c]]
@@ -359,7 +389,8 @@ def _reduced(
         if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
             flat = x.reshape(math.prod(shape), k)
         x = x if flat is None else flat
-        x = multiply(engine, _sum_of(s), x, engine.xp.zeros(k, x.dtype))
+        unused = engine.xp.broadcast_to(engine.xp.zeros(1, x.dtype), (k,))
+        x = multiply(engine, _sum_of(s), x, unused)
     return x.reshape(shape), kept
 
 

@@ -128,9 +128,11 @@ class Engine(Protocol):
         self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
         scale_x: bool = False,
     ) -> None:  # fmt: skip
-        """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y) for A (m, k).
+        """y ← ((α ⊗ A) ⊗ x) ⊕ (β ⊗ y) for A (m, k), or for a stack of them and y (batch, m).
 
-        With `scale_x` A ⊗ (α ⊗ x): a row times a matrix, where x is the left operand.
+        With `scale_x` A ⊗ (α ⊗ x): a row times a matrix, where x is the left operand. A sum of
+        floats that is no product (⊕ is +, and ⊗ leaves x out) is compensated: its error does not
+        grow with k.
         """
 
     def csr_product(

@@ -99,16 +99,14 @@ def matmul(
     return (c, arg) if return_arg else c
 
 
-def closure(
-    a: Array, semiring: str | Semiring = "max_min", *, return_predecessors: bool = False
-) -> Any:
+def closure(a: Array, semiring: str | Semiring, *, return_predecessors: bool = False) -> Any:
     """The closure of a matrix: the best path between every two nodes, with gradients.
 
     Parameters
     ----------
     a : array, shape (n, n) or (b, n, n)
         The semiring's zero means no edge.
-    semiring : str or Semiring, default "max_min"
+    semiring : str or Semiring
         With an idempotent ⊕.
     return_predecessors : bool, default False
 

@@ -121,6 +121,11 @@ BROKEN = (
 READ_C, ALPHA, BETA = 1, 2, 4
 
 
+def is_sum(plan: Plan) -> bool:
+    """Whether floats are only added up: ⊕ is +, and ⊗ leaves its right operand out."""
+    return plan.compute[0] == "f" and ex.joins(plan.add) == "+" and "b" not in plan.mul.ops()
+
+
 def scalar_bits(plan: Plan, value: float | int | None) -> int:
     """A scalar as a 64-bit parameter, whose low bytes are it in the type computed in."""
     if value is None:

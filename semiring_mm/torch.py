@@ -117,16 +117,14 @@ def matmul(
     return tuple(results) if return_arg else results[0]
 
 
-def closure(
-    a: Tensor, semiring: str | Semiring = "max_min", *, return_predecessors: bool = False
-) -> Any:
+def closure(a: Tensor, semiring: str | Semiring, *, return_predecessors: bool = False) -> Any:
     """The closure of a matrix: the best path between every two nodes, with gradients.
 
     Parameters
     ----------
     a : Tensor, shape (n, n) or (b, n, n)
         The semiring's zero means no edge.
-    semiring : str or Semiring, default "max_min"
+    semiring : str or Semiring
         With an idempotent ⊕.
     return_predecessors : bool, default False
 

@@ -18,4 +18,5 @@ class Optional:
 
 
 csgraph, sp = Optional("scipy.sparse.csgraph"), Optional("scipy.sparse")
+igraph, pd = Optional("igraph"), Optional("pandas")
 nx, scipy = Optional("networkx"), Optional("scipy")

@@ -106,8 +106,8 @@ def gemv(semiring, a, x, y, scaling=PLAIN, *, scale_x=False):
         right = algebra.scale(scaling.alpha, right)
     else:
         left = algebra.scale(scaling.alpha, left)
-    for k in range(a.shape[1]):
-        total = algebra.plus(total, algebra.times(left[:, k], right[k]))
+    for k in range(a.shape[-1]):
+        total = algebra.plus(total, algebra.times(left[..., k], right[k]))
     algebra.join(total, y, scaling)
 
 

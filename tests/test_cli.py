@@ -2,9 +2,10 @@
 
 import contextlib
 import csv
+import gzip
 import importlib.machinery
 import importlib.util
-import io
+import json
 import os
 import signal
 import subprocess
@@ -19,11 +20,10 @@ from optional import csgraph, nx, sp
 
 import semiring_mm as sm
 from semiring_mm import cli
-from semiring_mm.cli import compute
+from semiring_mm.cli import compute, tables
 from semiring_mm.closures import progress
 from semiring_mm.closures.progress import ProgressBar, reporter
 from semiring_mm.files import Graph, read_graph
-from semiring_mm.plot import draw, great_circle_arcs
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
@@ -35,7 +35,12 @@ EXAMPLE = [
 ]
 
 # A directed graph with a loop, parallel edges, a zero weight and a node nothing leads to.
+SOURCES = "weight: weight (column 3, summed); edges: 7, directed (the default of an edge list)"
 EDGES = "from,to,weight\nA,B,4\nA,B,3\nB,C,0\nC,A,5\nC,C,2\nD,A,1\nB,D_2,2.5\n"
+
+
+#: How progress is given where none is shown.
+SILENT = progress.Watched()
 
 
 @pytest.fixture
@@ -96,7 +101,8 @@ def test_example_path_and_summary(run):
     distances = scipy_distances(graph)
     assert f"diameter   {distances.max():,.0f} km" in out
     assert "nodes      85" in out
-    assert "edges      400, undirected" in out
+    assert "edges      400, undirected (--undirected)" in out
+    assert "weight     great-circle length of each edge (summed)" in out
     assert "reachable  100 % of 7,140 ordered pairs, connected" in out
     assert f"average    {distances.sum() / (85 * 84):,.1f} km" in out
 
@@ -122,7 +128,8 @@ def test_summary_is_the_default(run, edges, monkeypatch, block):
     assert lines == [
         "edges.csv: shortest paths",
         "  nodes      5",
-        "  edges      7, directed",
+        "  edges      7, directed (the default of an edge list)",
+        "  weight     weight (column 3, summed)",
         "  reachable  65 % of 20 ordered pairs, not strongly connected",
         "  diameter   10.500, C → D_2",
         "  average    4.4615",
@@ -131,12 +138,15 @@ def test_summary_is_the_default(run, edges, monkeypatch, block):
     assert run("apsp", edges, "--summary")[1].splitlines()[:-1] == lines
 
 
-def test_path_with_whole_numbers_and_parallel_edges(run, edges):
+def test_path_over_parallel_edges(run, edges):
     code, out, _ = run("apsp", edges, "--from", "D", "--to", "C")
     assert code == 0
-    assert out.splitlines()[0] == "D → C: 4 in 3 legs"
+    assert out.splitlines()[0] == "D → C: 4.0000 in 3 legs"
     assert [line.split() for line in out.splitlines()[1:]] == [
-        ["leg", "total"], ["D"], ["A", "1", "1"], ["B", "3", "4"], ["C", "0", "4"],
+        ["leg", "total"], ["D"], ["A", "1.0000", "1.0000"], ["B", "3.0000", "4.0000"],
+        ["C", "0.0000", "4.0000"],
+        ["weight", "weight", "(column", "3,", "summed)"],
+        ["edges", "7,", "directed", "(the", "default", "of", "an", "edge", "list)"],
     ]  # fmt: skip
 
 
@@ -177,14 +187,16 @@ def test_notes_are_printed_unless_quiet(run, tmp_path):
         "<NUMBER OF NODES> 3\n<FIRST THRU NODE> 3\n<NUMBER OF LINKS> 2\n<END OF METADATA>\n"
         "~ init_node term_node length ;\n1 3 2 ;\n3 2 0.5 ;\n"
     )
-    assert "note: nodes 1-2 are zone centroids" in run("apsp", path)[1]
-    assert "note:" not in run("apsp", path, "--quiet")[1]
+    _, out, err = run("apsp", path)
+    assert "semiring-mm: note: nodes 1-2 are zone centroids" in err
+    assert "note" not in out
+    assert run("apsp", path, "--quiet")[2] == ""
     assert "1 → 2: 2.5000 in 2 legs" in run("apsp", path, "--from", "1", "--to", "2")[1]
 
 
 def test_pairs_to_the_terminal(run, edges):
     code, out, err = run("apsp", edges, "--pairs", "A,C; C , A;A,D;D,D_2")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"semiring-mm: {SOURCES}\n")
     assert out == "from,to,distance\nA,C,3\nC,A,5\nA,D,inf\nD,D_2,6.5\n"
 
 
@@ -209,7 +221,12 @@ def test_distances_and_predecessors(run, tmp_path, monkeypatch, mapped, dtype):
     code, out, err = run(
         "apsp", *EXAMPLE, "-o", "D.npy", "--predecessors", "P.npy", "--dtype", dtype
     )
-    assert (code, out, err) == (0, "", "")
+    assert (code, out) == (0, "")
+    assert err.splitlines() == [
+        "semiring-mm: weight: great-circle length of each edge (summed); edges: 400, undirected "
+        "(--undirected)",
+        f"semiring-mm: wrote D.npy (85 × 85, {dtype}), D.nodes.txt, P.npy (85 × 85, int32)",
+    ]
     graph = read_graph(EXAMPLE[0], nodes=EXAMPLE[2], directed=False)
     distances, predecessors = np.load(tmp_path / "D.npy"), np.load(tmp_path / "P.npy")
     assert distances.dtype == dtype
@@ -217,7 +234,8 @@ def test_distances_and_predecessors(run, tmp_path, monkeypatch, mapped, dtype):
     assert_allclose(distances, scipy_distances(graph), rtol=1e-6 if dtype == "float32" else 1e-13)
     assert (predecessors.diagonal() == -9999).all()
     assert sm.reconstruct_path(predecessors, 0, 5)[0] == 0
-    assert sorted(os.listdir(tmp_path)) == ["D.npy", "P.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["D.nodes.txt", "D.npy", "P.npy"]
+    assert (tmp_path / "D.nodes.txt").read_text().splitlines() == graph.nodes
     assert (tmp_path / "D.npy").stat().st_mode & 0o777 == 0o666 & ~umask()
 
 
@@ -233,6 +251,163 @@ def test_the_folder_is_flushed_after_the_result_is_renamed(tmp_path, monkeypatch
         array = types.SimpleNamespace(to_zarr=lambda path: zarr.save_array(path, np.eye(2)))
         compute._gather(array, str(target))
     assert flushed == [(tmp_path, True)]
+
+
+def test_labels_of_the_rows(run, tmp_path):
+    """Beside the matrix, for all nodes that are not 0, 1, 2, ...; nothing is overwritten."""
+    (tmp_path / "g.csv").write_text("from,to\n0,1\n1,2\n")
+    (tmp_path / "g.gr").write_text("p sp 2 1\na 1 2 3\n")
+    np.save(tmp_path / "a.npy", np.ones((2, 2)))
+    labels = tmp_path / "D.nodes.txt"
+    for graph in ("g.csv", "a.npy"):
+        assert "wrote D.npy (" in run("apsp", graph, "-o", "D.npy", "--force")[2]
+        assert not labels.exists()
+    assert run("apsp", "g.gr", "-o", "D.npy", "--force")[2].endswith(", D.nodes.txt\n")
+    assert labels.read_text() == "1\n2\n"
+    (tmp_path / "D.npy").unlink()
+    for graph in ("g.gr", "g.csv"):  # labels of other nodes would be wrong of the new matrix
+        code, _, err = run("apsp", graph, "-o", "D.npy")
+        assert code == 2
+        assert "the labels of its rows go to D.nodes.txt, which exists; --force" in err
+        assert labels.read_text() == "1\n2\n"
+    assert run("apsp", "g.csv", "-o", "D.npy", "--force")[0] == 0
+    assert labels.read_text() == "0\n1\n2\n"
+    assert run("apsp", "g.gr", "--predecessors", "P.npy")[0] == 0
+    assert (tmp_path / "P.nodes.txt").read_text() == "1\n2\n"
+
+
+def test_labels_that_no_file_can_hold(run, tmp_path):
+    (tmp_path / "g.csv").write_text('from,to\n"a\nb",c\n')
+    (tmp_path / "D.nodes.txt").write_text("id\na\nb\n")
+    (tmp_path / "h.csv").write_text("from,to\na,b\n")
+    before = sorted(os.listdir(tmp_path))
+    code, _, err = run("apsp", "g.csv", "-o", "E.npy")
+    assert (code, "write --output D.csv or D.parquet" in err) == (2, True)
+    words = ["apsp", "h.csv", "--nodes", "D.nodes.txt", "-o", "D.npy", "--force"]
+    code, _, err = run(*words)
+    assert (code, "D.nodes.txt, which is read here" in err) == (2, True)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+# --- a row for each pair -----------------------------------------------------------------------
+
+
+def table_of(path):
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        rows = parquet.read_table(path).to_pylist()
+        return [list(rows[0]), *(list(row.values()) for row in rows)]
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.parametrize("name", ["D.csv", "D.csv.gz", "D.parquet"])
+@pytest.mark.parametrize("rows", [1, 1 << 18])
+def test_all_pairs_with_their_legs(run, tmp_path, monkeypatch, name, rows):
+    if name == "D.parquet":
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(tables, "_ROWS", rows)
+    (tmp_path / "g.csv").write_text('from,to,weight\nA,"B,é",0.1\n"B,é",C,2\nD,A,7\nA,A,1\n')
+    code, out, err = run("apsp", "g.csv", "-o", name, "--dtype", "float32")
+    assert (code, out) == (0, "")
+    assert f"wrote {name} (6 rows, 6 pairs without a path left out)" in err
+    header, *found = table_of(tmp_path / name)
+    assert header == ["from", "to", "distance", "legs"]
+    assert [(a, b, round(float(d), 6), int(k)) for a, b, d, k in found] == [
+        ("A", "B,é", 0.1, 1), ("A", "C", 2.1, 2), ("B,é", "C", 2, 1),
+        ("D", "A", 7, 1), ("D", "B,é", 7.1, 2), ("D", "C", 9.1, 3),
+    ]  # fmt: skip
+    if name == "D.csv":
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text.splitlines()[1:3] == ['A,"B,é",0.1,1', "A,C,2.1,2"]
+    assert sorted(os.listdir(tmp_path)) == [name, "g.csv"]
+    assert "the file exists" in run("apsp", "g.csv", "-o", name)[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "header", "row"),
+    [
+        ([], "from,to,distance,legs", "C,A,5,1"),
+        (["--max-hops", "2"], "from,to,distance", "C,A,5"),
+        (["--pairs", "C,A;A,D"], "from,to,distance", "C,A,5"),
+        (["--semiring", "minimax"], "from,to,largest_leg,legs", "C,A,5,1"),
+        (["--semiring", "reachability"], "from,to,reachability,legs", "C,A,1,1"),
+    ],
+)
+def test_the_columns_of_a_table(run, edges, tmp_path, options, header, row):
+    assert run("apsp", edges, "-o", "D.csv", *options)[0] == 0
+    lines = (tmp_path / "D.csv").read_text().splitlines()
+    assert lines[0] == header
+    assert row in lines
+
+
+def test_all_pairs_of_the_example(run, tmp_path):
+    assert run("apsp", *EXAMPLE, "-o", "D.csv")[2].endswith("wrote D.csv (7,140 rows)\n")
+    assert run("apsp", *EXAMPLE, "-o", "D.npy", "--predecessors", "P.npy")[0] == 0
+    d, p = np.load("D.npy"), np.load("P.npy")
+    at = {label: k for k, label in enumerate(Path("D.nodes.txt").read_text().splitlines())}
+    for start, end, distance, legs in table_of(tmp_path / "D.csv")[1:]:
+        i, j = at[start], at[end]
+        assert float(distance) == d[i, j]
+        assert int(legs) == len(sm.reconstruct_path(p, i, j)) - 1
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def test_json_has_everything_and_nothing_else_is_printed(run, edges):
+    code, out, err = run(
+        "apsp", edges, "--json", "--summary", "--from", "D", "--to", "C", "--pairs", "A,D",
+        "-o", "D.npy",
+    )  # fmt: skip
+    assert (code, err) == (0, "semiring-mm: wrote D.npy (5 × 5, float64), D.nodes.txt\n")
+    found = json.loads(out)
+    assert found.pop("seconds") > 0
+    leg = {"from": "B", "to": "C", "weight": 0, "value": 4}
+    assert found["path"].pop("legs")[-1] == leg
+    assert found["summary"].pop("average") == pytest.approx(58 / 13)
+    assert found == {
+        "graph": [str(edges)], "semiring": "min_plus", "nodes": 5, "edges": 7, "directed": True,
+        "direction_source": "the default of an edge list",
+        "weight_source": "weight (column 3)", "weights": "summed", "unit": None,
+        "summary": {
+            "pairs": 20, "reachable": 13, "worst": {"value": 10.5, "from": "C", "to": "D_2"},
+        },
+        "path": {"from": "D", "to": "C", "value": 4},
+        "pairs": [{"from": "A", "to": "D", "value": None}],
+        "method": "elimination in blocks", "warnings": [], "notes": [],
+        "written": ["D.npy", "D.nodes.txt"],
+    }  # fmt: skip
+
+
+def test_json_of_no_path(run, edges):
+    code, out, err = run("apsp", edges, "--json", "--from", "A", "--to", "D")
+    assert (code, json.loads(out)["path"]) == (1, None)
+    assert err == "semiring-mm: error: there is no path from A to D\n"
+
+
+def test_standard_input_and_several_files(edges):
+    """As processes: what is on standard output is the result alone."""
+    text = EDGES.encode()
+    half = len("from,to,weight\nA,B,4\nA,B,3\n")
+    (edges.parent / "one.csv").write_text(EDGES[:half])
+    (edges.parent / "two.csv").write_text("from,to,weight\n" + EDGES[half:])
+    found = []
+    for words, data in (
+        (["-", "--format", "csv"], text),
+        (["-", "--format", ".csv.gz"], gzip.compress(text)),
+        (["one.csv", "two.csv"], b""),
+    ):
+        process = started(
+            "apsp", *words, "--json", cwd=edges.parent, stdin=subprocess.PIPE, text=False
+        )
+        out, err = process.communicate(data, timeout=60)
+        assert (process.returncode, err) == (0, b"")
+        found.append(json.loads(out)["summary"])
+    assert found[0] == found[1] == found[2]
+    assert found[0]["worst"] == {"value": 10.5, "from": "C", "to": "D_2"}
 
 
 def umask():
@@ -261,36 +436,17 @@ def test_matrix_in_matrix_out(run, tmp_path):
 @pytest.mark.parametrize("name", ["plot.png", "plot.svg"])
 def test_plot_of_a_map(run, tmp_path, name):
     code, _, err = run("apsp", *EXAMPLE, "--from", "AKL", "--to", "KEF", "--plot", name)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"semiring-mm: wrote {name}\n")
     data = (tmp_path / name).read_bytes()
     assert data.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
     assert os.listdir(tmp_path) == [name]
 
 
 def test_plot_without_coordinates_and_without_paths(run, edges, tmp_path):
-    assert run("apsp", edges, "--plot", "a.png") == (0, "", "")
+    assert run("apsp", edges, "--plot", "a.png", "--quiet") == (0, "", "")
     (tmp_path / "lone.gr").write_text("p sp 2 0\n")
-    assert run("apsp", "lone.gr", "--plot", "b.png") == (0, "", "")
+    assert run("apsp", "lone.gr", "--plot", "b.png", "--quiet") == (0, "", "")
     assert (tmp_path / "b.png").stat().st_size > 1000
-
-
-@pytest.mark.filterwarnings("error")
-def test_plot_of_a_plane_with_unknown_places():
-    places = np.array([[0.0, 0.0], [1.0, 2.0], [np.nan, np.nan]])
-    graph = Graph(["$a", "b$", "名"], np.array([0, 1]), np.array([1, 2]), np.ones(2), True, places)
-    file = io.BytesIO()
-    draw(file, np.array([[0, 1, 2.0], [np.inf, 0, 1], [np.inf, np.inf, 0]]), graph, path=[0, 1, 2])
-    assert file.getvalue().startswith(b"\x89PNG")
-
-
-def test_great_circle_arcs_keep_to_the_great_circle():
-    arc = great_circle_arcs(np.array([[0.0, 0.0]]), np.array([[90.0, 60.0]]), 5)
-    assert_allclose(arc[0, [0, -1]], [[0, 0], [90, 60]], atol=1e-9)
-    lon, lat = np.radians(arc[0].T)
-    points = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
-    normal = np.cross(points[:, 0], points[:, -1])
-    assert_allclose(normal @ points, 0, atol=1e-12)
-    assert_allclose(great_circle_arcs(np.ones((1, 2)), np.ones((1, 2)), 3), 1)
 
 
 def test_existing_output_needs_force(run, edges, tmp_path):
@@ -302,6 +458,104 @@ def test_existing_output_needs_force(run, edges, tmp_path):
         assert (tmp_path / name).read_text() == "mine"
         assert run("apsp", edges, option, name, "--force")[0] == 0
         assert (tmp_path / name).read_bytes() != b"mine"
+
+
+def test_the_path_the_summary_and_the_values_agree(run, tmp_path):
+    """One number of one result: the same digits wherever it is shown, also in float32."""
+    (tmp_path / "g.csv").write_text("from,to,km\nA,B,0.1\nB,C,0.7\nC,D,2.2\nD,E,-1\n")
+    for dtype in ("float32", "float64"):
+        words = ["apsp", "g.csv", "--from", "A", "--to", "D", "--dtype", dtype, "--summary"]
+        title, *table = run(*words)[1].splitlines()
+        assert title == "A → D: 3.0000 km in 3 legs"
+        assert table[4].split() == ["D", "2.2000", "3.0000"]
+        assert "  diameter   3.0000 km, A → D" in table
+    found = json.loads(run(*words, "--json")[1])
+    assert found["path"]["value"] == found["path"]["legs"][-1]["value"]
+    assert found["path"]["value"] == found["summary"]["worst"]["value"]
+
+
+#: Where the direction of one edge comes from.
+DEFAULT = "1, directed (the default of an edge list)"
+
+# --- where weights and directions come from ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "weight", "edges"),
+    [
+        ("g.csv", "from,to,price\na,b,3\n", ["--weight", "price"],
+         "price (column 3, summed)", DEFAULT),
+        ("g.csv", "from,to,price\na,b,3\n", ["--weight", "3", "--undirected"],
+         "price (column 3, summed)", "1, undirected (--undirected)"),
+        ("g.csv", "from,to,km\na,b,3\n", ["--unweighted", "--directed"],
+         "none: legs are counted", "1, directed (--directed)"),
+        ("g.csv", "from,to\na,b\n", ["--semiring", "widest"],
+         "none: every edge weighs 1", DEFAULT),
+        ("g.csv", "from,to,capacity\na,b,3\n", ["--weight", "capacity", "--semiring", "widest"],
+         "capacity (column 3, the smallest counts)", DEFAULT),
+        ("g.csv", "from,to,p\na,b,0.5\n", ["--weight", "p", "--semiring", "RELIABLE"],
+         "p (column 3, multiplied)", DEFAULT),
+        ("g.csv", "a,b,3\n", ["--semiring", "reachability"],
+         "not used: all paths are equal", DEFAULT),
+        ("g.csv", "Source,Target,Type,Weight\na,b,Undirected,3\n", [],
+         "Weight (column 4, summed)", "1, undirected (column Type)"),
+        ("g.csv", "fare,head,foot\n9,a,b\n", ["--columns", "2,foot", "--weight", "1"],
+         "fare (column 1, summed)", DEFAULT),
+        ("g.edges", "a b 3\n", [], "column 3 (summed)", DEFAULT),
+        ("odd.name", "a,b,3\n", ["--format", "csv"],
+         "column 3 (summed)", DEFAULT),
+    ],
+)  # fmt: skip
+def test_what_was_measured(run, tmp_path, name, text, options, weight, edges):
+    """The same words in a summary, below a path, and on standard error beside other results."""
+    (tmp_path / name).write_text(text)
+    summary = run("apsp", name, *options)[1]
+    assert f"\n  weight     {weight}\n" in summary
+    assert f"\n  edges      {edges}\n" in summary
+    path = run("apsp", name, *options, "--from", "a", "--to", "b")[1]
+    assert path.splitlines()[-2:] == [f"weight  {weight}", f"edges   {edges}"]
+    _, out, err = run("apsp", name, *options, "--pairs", "a,b")
+    assert out.count("\n") == 2
+    assert f"semiring-mm: weight: {weight}; edges: {edges}\n" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("from,to,price\na,b,3\n", [], "price; choose one as the weight with --weight"),
+        ("from,to,capacity\na,b,3\n", ["--weight", "capacity"],
+         "weight: capacity (column 3, summed); for the path of the largest capacity write "
+         "--semiring widest"),
+        ("from,to,prob\na,b,1\n", ["--weight", "prob"], "write --semiring reliable"),
+        ("a,b\n", ["--semiring", "widest"], "weight: none: every edge weighs 1, and so does every"),
+    ],
+)  # fmt: skip
+def test_warnings_go_to_standard_error(run, tmp_path, text, options, words):
+    (tmp_path / "g.csv").write_text(text)
+    code, out, err = run("apsp", "g.csv", *options, "--quiet")
+    assert code == 0
+    assert "warning" not in out
+    assert err.startswith("semiring-mm: warning: ")
+    assert err.count("\n") == 1
+    assert words in err
+    (warning,) = json.loads(run("apsp", "g.csv", *options, "--json")[1])["warnings"]
+    assert f"warning: {warning}\n" in err
+
+
+def test_no_warning_of_what_was_chosen(run, tmp_path):
+    (tmp_path / "g.csv").write_text("from,to,capacity\na,b,3\n")
+    for options in (["--unweighted"], ["--weight", "capacity", "--semiring", "shortest"]):
+        assert run("apsp", "g.csv", *options, "--quiet")[2] == ""
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "D.npy", "--memory-limit", "1MB"]])
+def test_zeros_off_the_diagonal_of_a_matrix(run, tmp_path, options):
+    np.save(tmp_path / "a.npy", np.array([[0.0, 4], [0, 0]]))
+    _, out, err = run("apsp", "a.npy", "--summary", *options)
+    assert "warning: zeros off the diagonal: 1, an edge of weight 0 each" in err
+    assert "weight     the entries of the matrix (summed)" in out
+    np.save(tmp_path / "a.npy", np.array([[0.0, 4], [np.inf, 0]]))
+    assert "warning" not in run("apsp", "a.npy", *options, "--force")[2]
 
 
 # --- several devices, and files larger than memory ----------------------------------------------
@@ -322,8 +576,7 @@ def calls(monkeypatch):
             own = {k: given[k] for k in ("directed", "return_predecessors")}
             solved = plain[name](graph, *semiring, **own)
             arrays = solved if own["return_predecessors"] else (solved,)
-            if given["progress"] is not None:
-                given["progress"](1.0, 1.0)
+            reporter(given["progress"], 1.0)
             if "out" in given:
                 files = given["out"] if isinstance(given["out"], tuple) else (given["out"],)
                 arrays = [write(*pair) for pair in zip(files, arrays, strict=True)]
@@ -358,7 +611,7 @@ def test_devices_share_the_work(run, edges, tmp_path, calls):
     ((name, graph, given),) = calls
     assert name == "apsp"
     assert given == {
-        "directed": True, "return_predecessors": False, "progress": None, "devices": [0, 2],
+        "directed": True, "return_predecessors": False, "progress": SILENT, "devices": [0, 2],
     }  # fmt: skip
     assert isinstance(graph, Graph)  # of which no matrix was made here
     assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))
@@ -374,17 +627,17 @@ def test_a_matrix_in_a_file(run, edges, tmp_path, calls, form):
     files = f"D.{form}", f"P.{form}"
     words = ["apsp", edges, "-o", files[0], "--predecessors", files[1], "--memory-limit", "2GB"]
     words += ["--dtype", "float32", "--from", "D", "--to", "C", "--summary"]
-    code, out, err = run(*words, "--checkpoint", "4", "--device", "cpu")
+    code, out, err = run(*words, "--checkpoint", "4", "--device", "cpu", "--quiet")
     assert (code, err) == (0, "")
     ((_, graph, given),) = calls
     assert graph.weight.dtype == np.float32
     assert given == {
-        "directed": True, "return_predecessors": True, "progress": None, "device": "cpu",
+        "directed": True, "return_predecessors": True, "progress": SILENT, "device": "cpu",
         "memory_limit": 2 * 10**9, "checkpoint": 4, "out": files, "resume": False,
     }  # fmt: skip
     in_memory = run("apsp", edges, "--from", "D", "--to", "C", "--summary")[1]
     assert out.splitlines()[:-1] == in_memory.splitlines()[:-1]  # but for the time
-    assert sorted(os.listdir(tmp_path)) == ["D." + form, "P." + form, "edges.csv"]
+    assert sorted(os.listdir(tmp_path)) == sorted([*files, "D.nodes.txt", "edges.csv"])
     for name in files:
         assert "the file exists; --force overwrites it" in run(*words)[2]
         assert not given_up(tmp_path / name)
@@ -419,7 +672,9 @@ def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
     (tmp_path / "D.npy.old").unlink()
     assert run(*words, "9MB")[0] == 0
     assert len(np.load(old)) == 5
-    assert sorted(os.listdir(tmp_path)) == ["D.npy", "D.npy.done.json", "edges.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "D.nodes.txt", "D.npy", "D.npy.done.json", "edges.csv",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -477,7 +732,7 @@ def workers(monkeypatch):
 
 def test_workers_of_a_scheduler(run, edges, tmp_path, workers):
     assert run("apsp", edges, "--scheduler", "tcp://host:8786", "-o", "D.npy")[0] == 0
-    given = {"directed": True, "return_predecessors": False, "progress": None}
+    given = {"directed": True, "return_predecessors": False, "progress": SILENT}
     assert workers == [("tcp://host:8786", given), "closed"]
     assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))
     words = ["apsp", edges, "--semiring", "max_min", "--summary", "--from", "D", "--to", "C"]
@@ -488,12 +743,12 @@ def test_workers_of_a_scheduler(run, edges, tmp_path, workers):
 def test_workers_write_arrays_of_zarr(run, edges, tmp_path, workers):
     zarr = pytest.importorskip("zarr")
     words = ["apsp", edges, "--scheduler", "tcp://h:1", "-o", "D.zarr", "--predecessors", "P.npy"]
-    assert run(*words, "--checkpoint", "3") == (0, "", "")
+    assert run(*words, "--checkpoint", "3", "--quiet") == (0, "", "")
     assert workers[0][1]["checkpoint"] == ("D.zarr.steps", 3)
     assert workers[0][1]["resume"] is False
     assert_array_equal(zarr.open_array("D.zarr")[:], scipy_distances(read_graph(edges)))
     assert np.load("P.npy").dtype == np.int32
-    names = ["D.zarr", "D.zarr.done.json", "P.npy", "edges.csv"]
+    names = ["D.nodes.txt", "D.zarr", "D.zarr.done.json", "P.npy", "edges.csv"]
     assert sorted(os.listdir(tmp_path)) == names
     assert run(*words, "--force", "--resume")[0] == 0
     assert workers[2][1]["checkpoint"] == "D.zarr.steps"
@@ -517,12 +772,25 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["frobnicate"], "invalid choice: 'frobnicate'"),
         (["apsp"], "the following arguments are required: GRAPH"),
         (["apsp", "edges.csv", "--sumary"], "unrecognized arguments: --sumary"),
-        (["apsp", "edges.csv", "--semiring", "plus_times"], "invalid choice: 'plus_times'"),
+        (
+            ["apsp", "edges.csv", "--semiring", "plus_times"],
+            "plus_times has no best paths: choose one of min_plus",
+        ),
         (["apsp", "edges.csv", "--from", "A"], "--from and --to go together"),
         (["apsp", "edges.csv", "--max-hops", "0"], "expected a positive whole number, got '0'"),
         (["apsp", "edges.csv", "--directed", "--undirected"], "not allowed with argument"),
         (["apsp", "edges.csv", "--semiring", "max_min", "--max-hops", "2"], "are for min_plus"),
         (["apsp", "edges.csv", "--semiring", "lor_land", "--dtype", "float32"], "of dtype bool"),
+        (["apsp", "-"], "say what it is, with --format csv for instance"),
+        (["apsp", "edges.csv", "--format", "xyz"], "unknown extension '.xyz'"),
+        (["apsp", "edges.csv", "--columns", "1"], "expected two columns such as"),
+        (["apsp", "edges.csv", "--weight", "9"], "edges.csv:1: no column 9"),
+        (["apsp", "edges.csv", "--weight", "a", "--unweighted"], "not allowed with argument"),
+        (["apsp", "edges.csv", "--plot-what", "map,pie"], "expected some of map,histogram,matrix"),
+        (["apsp", "edges.csv", "--semiring", "widst"], "did you mean 'widest'"),
+        (["apsp", "edges.csv", "--max-hops", "2", "--method", "sparse"], "--method squaring"),
+        (["apsp", "edges.csv", "--max-hops", "2", "--from", "A", "--to", "B"], "leave out --pred"),
+        (["apsp", "edges.csv", "--method", "sparse", "--device", "cuda"], "leave out --device"),
         (["apsp", "absent.gr"], "absent.gr: No such file or directory"),
         (["apsp", "."], "unknown extension"),
         (["apsp", "bad.gr"], "bad.gr:2: expected 'a FROM TO WEIGHT', got 'a 1 x'"),
@@ -537,7 +805,6 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "edges.csv", "--pairs", "A,Q"], "--pairs: no node 'Q'"),
         (["apsp", "edges.csv", "--pairs", "pairs.csv"], "pairs.csv:2: no node 'Q'"),
         (["apsp", "edges.csv", "-o", "D.txt"], "--output D.txt: expected a name in .npy, .zarr"),
-        (["apsp", "edges.csv", "-o", "D.csv"], "a CSV file takes the pairs of --pairs"),
         (["apsp", "edges.csv", "-o", "no/D.npy"], "there is no directory no"),
         (["apsp", "edges.csv", "-o", "folder.npy", "--force"], "that is a directory"),
         (["apsp", "edges.csv", "-o", "a.npy", "--predecessors", "a.npy"], "already given"),
@@ -645,9 +912,8 @@ def started(*arguments, **options):
         [sys.executable, "-m", "semiring_mm", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         env=environment,
-        **options,
+        **{"text": True} | options,
     )
 
 
@@ -684,7 +950,11 @@ def test_nothing_optional_is_loaded_unasked(edges):
 def test_info(run):
     code, out, err = run("info")
     assert (code, err) == (0, "")
-    assert out
+    found = json.loads(run("info", "--json")[1])
+    assert list(found) == "version python platform packages cpu cache gpu".split()
+    assert out.splitlines()[0] == f"semiring_mm {found['version']}"
+    assert f"{found['cpu']['threads']} threads\n" in out
+    assert found["gpu"]["devices"] or found["gpu"]["reason"] in out
 
 
 def test_bench_outside_the_repository_says_where_it_is(run, monkeypatch):

@@ -117,7 +117,7 @@ def test_a_semiring_of_ones_own():
 
 def test_batches():
     stack = np.stack([graph("max_min", 70, d) for d in (0.01, 0.05, 1)])
-    c, p = sm.closure(stack, return_predecessors=True)
+    c, p = sm.closure(stack, "max_min", return_predecessors=True)
     for k, w in enumerate(stack):
         one, trees = sm.closure(w, "max_min", return_predecessors=True)
         assert_array_equal(c[k], one)
@@ -133,9 +133,9 @@ def test_sparse_graphs_hold_any_edge_as_true():
 
 def test_overwrite_and_progress():
     w = graph("max_min", 200, 0.1)
-    expected = sm.closure(w)
+    expected = sm.closure(w, "max_min")
     seen = []
-    out = sm.closure(w, overwrite=True, progress=lambda *x: seen.append(x))
+    out = sm.closure(w, "max_min", overwrite=True, progress=lambda *x: seen.append(x))
     assert np.shares_memory(out, w)
     assert_array_equal(w, expected)
     assert seen[-1][0] == seen[-1][1]

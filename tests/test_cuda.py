@@ -259,6 +259,7 @@ def small_launches():
     flags_of(semiring, a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
     engine.gemv(semiring, a.T, b[0], c[0])
+    engine.gemv(sm.Semiring("sum", "a + b", "a", 0, 1), a, b[0], c[0])
     engine.closure_block(semiring, a, None)
     ends, columns = np.arange(41, dtype="i4"), np.arange(40, dtype="i4")
     engine.csr_product(semiring, a[0], columns, ends, b[:, :1], c[:, :1])

@@ -24,7 +24,7 @@ WITH_EXAMPLES = {
 #: Modules and packages whose examples need another library.
 NEEDS = {
     "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
-    "graphs.inputs": "networkx", "plot": "matplotlib",
+    "graphs.inputs": "networkx", "closures.labelled": "pandas", "plot": "matplotlib",
 }  # fmt: skip
 WITH_EXAMPLES |= {f"semiring_mm.{name}" for name in ("torch", "jax", "dask")}
 

@@ -223,6 +223,7 @@ LEGS = "none: legs are counted"
         ("from,to,price,toll,airline", "A,B,7,8,XY", "weight", 1, LEGS, "price, toll", ""),
         ("from,to,price,id,edge_id,osmid", "A,B,7,1,2,3", "weight", 1, LEGS, "price", ""),
         ("from,to,price", "A,B,", "weight", 1, LEGS, "", ""),
+        (",from,to,price,Unnamed: 4", "0,A,B,7,1", "weight", 1, LEGS, "price", ""),
         ("from,to,price", "A,B,7", None, 1, LEGS, "", ""),
         ("from,to,length", "A,B,7", None, 1, LEGS, "", ""),
         ("from,to,price", "A,B,7", "price", 7, "price (column 3)", "", ""),
@@ -753,13 +754,15 @@ REFUSED = [
     ("a.csv", "person,friend\n1,2\n2,3\n", ":1: 'person, friend' are the only nodes that are no"),
     ("a.csv", "person,friend,price\n1,2,3\n", "'price'; if the line has names of columns, call"),
     ("a.csv", "u,v,Type\n1,2,Undirected\n2,3,\n", ":3: column Type: expected Directed or Undirec"),
-    ("a.csv", "u,v,directed\n1,2,0\n2,3,2\n", ":3: column directed: expected Directed or Undir"),
+    ("a.csv", "u,v,directed\n1,2,0\n2,3,2\n", ":3: column directed: expected true, false, 1,"),
     ("a.txt", "4 4\n2 4\n1 3\n2 4\n1 3\n", ":1: a file of METIS, neighbours of node after node"),
     ("a.txt", "4 4 10\n1 2 4\n1 1 3\n1 2 4\n1 1 3\n", ":1: a file of METIS, neighbours of node"),
     ("a.txt", "3 2\n2\n1 3\n2\n", ":2: expected 2 fields, got 1: '2'; if line 1 has the sizes of"),
     ("a.txt", "% bip unweighted\n1 2\n2 3\n", ":1: a bipartite network, in which one number"),
     ("a.el", "a b {'weight': 3}\nb c {'weight': f()}\n", ":2: expected FROM, TO and {'name': val"),
     ("a.el", "a b {'weight': 3}\nb c {}\n", ":2: expected a finite number as weight, got ''"),
+    ("a.el", "a b {'w': '" + "x" * 200_000 + "'}", ":1: expected FROM, TO and {'name': value}, go"),
+    ("a.el", ",".join("a" * 9_999), ":1: expected FROM, TO and perhaps WEIGHT, or a header line"),
     ("a.el", "a b {'w': " + "[" * 3000 + "}", ":1: expected FROM, TO and {'name': value}, got"),
     # the others
     ("a.xyz", "A B\n", "unknown extension '.xyz'; accepted: .gr, .mtx, .graph, "),
@@ -924,17 +927,25 @@ def test_unknown_weight_column(tmp_path, name, text, words):
     assert words in str(caught.value)
 
 
-def test_graphml_without_networkx_says_what_to_install(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "packages"),
+    [
+        ("a.gml", ["networkx"]),
+        ("a.parquet", ["pyarrow"]),
+        ("a.csv.zst", ["backports", "compression"]),
+    ],
+)
+def test_formats_of_other_packages_say_what_to_install(tmp_path, monkeypatch, name, packages):
     real = builtins.__import__
 
     def without(name, *rest):
-        if name.startswith("networkx"):
+        if name.split(".")[0] in packages:
             raise ModuleNotFoundError(name)
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "semiring-mm\[io\]"'):
-        read_graph(write(tmp_path, "a.gml", "graph [ ]"))
+        read_graph(write(tmp_path, name, "graph [ ]"))
 
 
 def test_missing_file_is_an_os_error(tmp_path):

@@ -1,13 +1,16 @@
 """What is taken as a graph, and what is refused before any work."""
 
+import re
 import tracemalloc
+import warnings
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from optional import nx
+from optional import igraph, nx, pd
 
 import semiring_mm as sm
 from semiring_mm.files import Graph
@@ -28,6 +31,10 @@ def edges(row=(0,), col=(1,), weight=(1.0,)):
 
 def sparse(weight):
     return scipy.sparse.coo_array(([weight], ([0], [1])), (2, 2))
+
+
+def widest(graph):
+    return sm.closure(graph, "max_min")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("function", [sm.apsp, sm.closure, sm.adjacency])
+@pytest.mark.parametrize("function", [sm.apsp, widest, sm.adjacency])
 @pytest.mark.parametrize(("graph", "error", "words"), REFUSED)
 def test_what_is_no_weight_is_refused(function, graph, error, words):
     with pytest.raises(error, match=words):
@@ -85,7 +92,7 @@ VAST = 10**8  # nodes
     ],
     ids=["sparse", "broadcast", "labels"],
 )
-@pytest.mark.parametrize("function", [sm.apsp, sm.closure, sm.adjacency])
+@pytest.mark.parametrize("function", [sm.apsp, widest, sm.adjacency])
 def test_memory_is_checked_before_any_scan_or_list(function, graph, monkeypatch):
     if isinstance(graph, Graph):
         graph = Graph(range(VAST), graph.row, graph.col, graph.weight, directed=False)
@@ -106,3 +113,209 @@ def test_memory_of_an_elimination_is_checked(monkeypatch):
     monkeypatch.setattr(engine, "free_memory", lambda: 10**10)  # enough for one row of the result
     with pytest.raises(MemoryError, match="the elimination of 100000000 nodes needs 3"):
         sm.apsp(graph, method="sparse", sources=[0])
+
+
+# --- weight= ------------------------------------------------------------------------------------
+
+
+def attributes(*edges):
+    graph = nx.DiGraph()
+    for u, v, known in edges:
+        graph.add_edge(u, v, **known)
+    return graph
+
+
+def igraph_of(**columns):
+    return igraph.Graph([(0, 1), (1, 2)], directed=True, edge_attrs=columns)
+
+
+def table(**columns):
+    return pd.DataFrame({"source": [*"ab"], "target": [*"bc"], **columns})
+
+
+LENGTHS = {
+    "NetworkX": lambda: attributes(("a", "b", {"length": 3}), ("b", "c", {"length": 4, "no": "x"})),
+    "igraph": lambda: igraph_of(length=[3, 4], no=[*"xy"]),
+    "pandas": lambda: table(length=[3, 4], no=[*"xy"]),
+    "dict": lambda: {"a": {"b": {"length": 3}}, "b": {"c": {"length": 4, "no": "x"}}},
+}
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+@pytest.mark.parametrize("call", [sm.apsp, widest, sm.adjacency])
+def test_edges_without_the_weight_but_with_numbers_are_warned_of(call, kind):
+    words = (
+        "no edge has 'weight', and without it an edge counts as 1, although edges have 'length': "
+        "write weight='length', or weight=None to count edges"
+    )
+    with pytest.warns(UserWarning, match=re.escape(words)) as found:
+        call(LENGTHS[kind]())
+    assert len(found) == 1
+    assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+def test_weight_names_an_attribute_or_counts_edges(kind):
+    graph = LENGTHS[kind]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sm.apsp(graph, weight="length")[0, 2] == 7
+        assert sm.closure(graph, "max_min", weight="length")[0, 2] == 3
+        assert sm.adjacency(graph, weight="length")[0][1, 2] == 4
+        assert sm.apsp(graph, weight=None)[0, 2] == 2
+    with pytest.raises(ValueError, match="weight='lenght': no edge has it; edges have 'length'"):
+        sm.apsp(graph, weight="lenght")
+    with pytest.raises(TypeError, match="edge weights must be numbers, got 'x' between"):
+        sm.apsp(graph, weight="no")
+
+
+def test_some_edges_without_the_weight():
+    """They count as 1, as for NetworkX; if they have other numbers that is hardly meant."""
+    graph = attributes(("a", "b", {"weight": 3}), ("b", "c", {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sm.apsp(graph)[0, 2] == 4
+        assert sm.apsp(nx.path_graph(3))[0, 2] == 2  # nothing to warn of
+        assert sm.apsp(attributes(("a", "b", {"name": "x", "toll": True})))[0, 1] == 1
+    graph.add_edge("c", "d", km=5)
+    with pytest.warns(UserWarning, match="not every edge has 'weight', .* edges have 'km'"):
+        assert sm.apsp(graph)[0, 3] == 5
+
+
+def test_weight_where_there_are_no_attributes():
+    pair = scipy.sparse.coo_array(([5.0], ([0], [1])), (2, 2))
+    assert sm.apsp(pair, weight=None)[0, 1] == 1
+    assert sm.apsp(edges(weight=[5.0]), weight=None)[0, 1] == 1
+    assert sm.apsp({"a": {"b": 5}}, weight=None)[0, 1] == 1
+    for graph, words in (
+        (np.eye(2), "a matrix has one number for each edge and no attributes; leave weight out"),
+        (pair, "a sparse matrix has one number for each edge"),
+        (edges(), r"chosen when the graph was read; write read_graph\(path, weight='km'\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sm.apsp(graph, weight="km")
+    with pytest.raises(ValueError, match="to count edges give the matrix 1 for each"):
+        sm.apsp(np.eye(2), weight=None)
+    with pytest.raises(TypeError, match="weight is the name of an attribute of edges, or None"):
+        sm.apsp(np.eye(2), weight=1.5)
+
+
+def test_what_is_said_of_a_file_points_at_the_caller(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("from,to,price,seats\na,b,3,100\nb,c,4,50\n")
+    with pytest.warns(UserWarning, match="price") as found:
+        assert sm.apsp(path)[0, 2] == 2
+    assert {x.filename for x in found} == {__file__}
+    assert sm.apsp(path, weight="price")[0, 2] == sm.apsp(path, weight=3)[0, 2] == 7
+    assert sm.adjacency(path, source="to", target="from", weight="price")[0][0, 1] == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sm.apsp(path, weight=None)[0, 2] == 2
+
+
+def test_several_files_are_one_graph(tmp_path):
+    paths = [tmp_path / "one.csv", str(tmp_path / "two.csv")]
+    for path, edge in zip(paths, ("a,b,3", "b,c,4"), strict=True):
+        Path(path).write_text(f"from,to,weight\n{edge}\n")
+    d = sm.apsp(paths)
+    assert list(d.nodes) == [*"abc"]
+    assert d[0, 2] == 7
+
+
+# --- tables and dictionaries --------------------------------------------------------------------
+
+
+def test_tables_name_their_columns():
+    graph = table(weight=np.float32([3, 4])).rename(columns={"source": "here", "target": "there"})
+    matrix, nodes = sm.adjacency(graph, source="here", target="there")
+    assert_array_equal(matrix, [[np.inf, 3, np.inf], [np.inf, np.inf, 4], [np.inf] * 3])
+    assert matrix.dtype == np.float32
+    assert nodes == [*"abc"]
+    assert_array_equal(
+        sm.apsp(table(weight=[3, 4]), directed=False), [[0, 3, 7], [3, 0, 4], [7, 4, 0]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (lambda: table().rename(columns={"source": "x"}), {}, "no column 'source' .*'x', 'target'"),
+        (table, {"source": "x"}, "no column 'x'; columns: 'source', 'target'"),
+        (lambda: table(weight=[1, np.nan]), {}, "the edge from node b to node c has weight NaN"),
+        (lambda: table(target=["b", None]), {}, "row 1 of the table has no 'target'"),
+        (lambda: table(x=[1, 2]).set_axis([*"aab"], axis=1), {}, "two columns .* named 'a'"),
+        (
+            lambda: {},
+            {"source": "x"},
+            "source and target are columns .* got dict",
+        ),
+    ],
+)
+def test_tables_that_are_refused(make, options, words):
+    with pytest.raises(ValueError, match=words):
+        sm.adjacency(make(), **options)
+
+
+def test_dictionaries():
+    hops = sm.apsp({"a": ["b"], "b": ["c", "a"], "d": []})
+    assert hops.nodes == [*"abdc"]  # keys, then neighbours that are none
+    assert hops[0, 3] == 2
+    parallel = {"a": {"b": {0: {"weight": 5}, 1: {"weight": 3}}}}
+    assert sm.apsp(parallel)[0, 1] == 3
+    for graph in ({"a": "bc"}, {"a": 3}, {"a": None}):
+        with pytest.raises(TypeError, match="in a dict, each node has a dict of its neighbours"):
+            sm.apsp(graph)
+
+
+@pytest.mark.parametrize("graph", [{1, 2}, None, 3, object(), (x for x in ())])
+@pytest.mark.parametrize("function", [sm.apsp, widest, sm.adjacency])
+def test_what_is_no_graph_is_told_what_is(function, graph):
+    words = "NetworkX or igraph, a pandas table of edges, a dict of dicts, .* got"
+    with pytest.raises(TypeError, match=words):
+        function(graph)
+
+
+def test_directed_leaves_an_undirected_graph_as_it_is():
+    """Each of its edges leads both ways: there is no direction to keep."""
+    graph = network(3)
+    for directed in (None, True, False):
+        assert_array_equal(sm.apsp(graph, directed=directed), [[0, 3], [3, 0]])
+
+
+# --- inf for "no edge" where that is -inf -------------------------------------------------------
+
+W = np.array([[0, 3, np.inf], [np.inf, 0, 1], [2, np.inf, 0]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sm.closure(W, "max_min"),
+        lambda: sm.closure(W.tolist(), "max_min"),
+        lambda: sm.closure(np.stack([np.eye(3), W]), "max_min"),
+        lambda: sm.closure(W, "max_min", memory_limit="1MB"),
+        lambda: sm.closure({"a": {"b": np.inf}}, "max_min"),
+        lambda: sm.adjacency(W, "max_min"),
+        lambda: sm.adjacency(W, "max_plus"),
+    ],
+)
+def test_infinite_widths_are_warned_of(call):
+    with pytest.warns(UserWarning, match="is inf, .* where inf means no edge, write -inf") as found:
+        call()
+    assert len(found) == 1
+    assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("matrix", "semiring"),
+    [(np.where(np.isinf(W), -W, W), "max_min"), (np.diag([np.inf] * 3), "max_min"), (W, "min_max")],
+)
+def test_other_infinities_are_not_warned_of(matrix, semiring):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sm.closure(matrix, semiring)
+
+
+def test_closure_has_no_semiring_of_its_own():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'semiring'"):
+        sm.closure(W)

@@ -972,6 +972,34 @@ def test_gemv_in_parts(name, dtype, how, monkeypatch):
     check(name, result, algebra.add(algebra.mul(2, terms), algebra.mul(3, y)).astype(dtype))
 
 
+#: ⊗ leaves the right operand out: the rows of A are summed.
+SUM = sm.Semiring("sum", "a + b", "a", 0, 1)
+
+
+@pytest.mark.parametrize("how", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BFLOAT16], ids=str)
+def test_sums_are_compensated(dtype, how):
+    """0.1 added up 40,000 times is off by hundreds of units in the last place otherwise."""
+    a = lay(np.full((3, 40_000), 0.1, dtype), how, nan)
+    a[2, 7], y = inf, np.empty(3, dtype)
+    gemv(SUM, a, np.full(1, nan, dtype).repeat(40_000), y)
+    exact = math.fsum(a[0].tolist())
+    unit = {"float16": 2**-10, "float32": 2**-23, "float64": 2**-52}.get(a.dtype.name, 2**-7)
+    assert_allclose(y[:2].astype("f8"), exact, rtol=2 * unit, atol=0)
+    assert y[2] == inf
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_gemv_of_a_stack(gaps):
+    rng = np.random.default_rng(21)
+    a, x = (rng.integers(0, 9, s).astype("f4") for s in ((4, 70, 33), (33,)))
+    y = np.full((4, 140), nan, "f4")[:, :: 2 if gaps else 1][:, :70]
+    for stack in (a, a.transpose(0, 2, 1).copy().transpose(0, 2, 1)):
+        out = y.copy() if not gaps else y
+        gemv(sm.semirings["min_plus"], stack, x, out)
+        assert_array_equal(out, (a + x).min(-1))
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("min_plus", "f4"), ("plus_times", "f8"), ("max_plus", "i1"), ("xor_land", "?")],

@@ -13,7 +13,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version cache forks storage signs expressions laws semirings plan engine
+    version warn cache forks storage signs expressions laws semirings plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
     cpu.sweep cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.engine
@@ -21,21 +21,22 @@ ROOMS = """
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.product gpu.engine gpu.clock
     gpu.ceiling gpu.rungs gpu.about
     arrays config
-    closures.edges closures.progress closures.paths closures.trees closures.kleene
-    closures.weights closures.schedule closures.steps closures.sources closures.solve
-    closures.memory
+    closures.edges closures.progress closures.paths closures.labelled closures.trees
+    closures.kleene closures.weights closures.schedule closures.steps closures.sources
+    closures.solve closures.memory
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
-    graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
+    graphs.packages graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
     graphs.apsp graphs.search
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
-    __init__ text plot
+    __init__ text
+    plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.graph cli.compute cli.report cli.apsp cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from walks import MISSING, check_paths, potentials, scipy_distances, weights
 
 import semiring_mm as sm
+from semiring_mm.closures import labelled
 from semiring_mm.closures.paths import leg_counts
 
 inf = np.inf
@@ -112,35 +113,65 @@ def test_the_same_as_scipy_where_paths_are_unique():
                 assert (walk[0], walk[-1]) == (i, j)
 
 
-def test_rows_of_permuted_sources():
+@pytest.mark.parametrize("sources", [[1, 2, 0], [2], [0, 1, 2], [2, 0], [1, 1]])
+def test_rows_are_found_by_their_source(sources):
+    """Also in a square matrix of which the rows are not in the order of the nodes."""
     w = np.full((3, 3), inf)
     w[0, 1] = w[1, 2] = w[2, 0] = 1
-    _, p = sm.apsp(w, return_predecessors=True, sources=[1, 2, 0])
-    assert sm.reconstruct_path(p, 0, 0) == [1, 2, 0]
-    assert sm.reconstruct_path(p, 2, 2) == [0, 1, 2]
-    _, p = sm.apsp(w, return_predecessors=True, sources=[2])
-    assert sm.reconstruct_path(p, 0, 1) == [2, 0, 1]
-    assert sm.reconstruct_path(p, 0, 2) == [2]
+    _, p = sm.apsp(w, return_predecessors=True, sources=sources)
+    for i in range(3):
+        for j in range(3):
+            if i in sources:
+                expected = [(i + k) % 3 for k in range((j - i) % 3 + 1)]
+                assert sm.reconstruct_path(p, i, j) == expected
+            else:
+                with pytest.raises(ValueError, match=f"has no row of paths from node {i}"):
+                    sm.reconstruct_path(p, i, j)
+
+
+def test_a_source_without_edges_is_told_from_others():
+    w = np.full((4, 4), inf)
+    w[0, 1] = w[1, 0] = w[2, 0] = 1  # nothing leads from 3
+    for sources in ([3, 2], [1, 3, 0, 2]):
+        _, p = sm.apsp(w, return_predecessors=True, sources=sources)
+        assert sm.reconstruct_path(p, 3, 3) == [3]
+        assert sm.reconstruct_path(p, 2, 1) == [2, 0, 1]
+        for end in (0, 1, 2):
+            with pytest.raises(ValueError, match=f"there is no path from node 3 to node {end}"):
+                sm.reconstruct_path(p, 3, end)
+
+
+def test_a_large_matrix_is_searched_in_pieces(monkeypatch):
+    monkeypatch.setattr(labelled, "_PIECE", 50)
+    n = 20
+    w = np.full((n, n), inf)
+    w[np.arange(n), np.roll(np.arange(n), -1)] = 1
+    sources = np.random.default_rng(1).permutation(n)[:15]
+    _, p = sm.apsp(w, return_predecessors=True, sources=sources)
+    for i in sources.tolist():
+        assert sm.reconstruct_path(p, i, (i + 2) % n) == [i, (i + 1) % n, (i + 2) % n]
 
 
 def test_a_path_to_itself_and_none():
     p = np.full((2, 2), MISSING, np.int32)
     assert sm.reconstruct_path(p, 1, 1) == [1]
-    with pytest.raises(ValueError, match="there is no path from node 0 to node 1"):
-        sm.reconstruct_path(p, 0, 1)
-    with pytest.raises(ValueError, match="there is no path in row 0 to node 1"):
-        sm.reconstruct_path(p[:1], 0, 1)
+    for rows in (p, p[:1]):
+        with pytest.raises(ValueError, match="there is no path from node 0 to node 1"):
+            sm.reconstruct_path(rows, 0, 1)
 
 
 @pytest.mark.parametrize(
     ("p", "i", "j", "error", "words"),
     [
-        (np.zeros((2, 2)), 0, 1, TypeError, "integer matrix, got shape .2, 2. and dtype float64"),
+        (np.zeros((2, 2)), 0, 1, TypeError, "signed integers, got shape .2, 2. and dtype float64"),
+        (np.zeros((2, 2), "u4"), 0, 1, TypeError, "signed integers, .* dtype uint32"),
         (np.zeros(2, int), 0, 1, TypeError, r"got shape \(2,\)"),
-        (np.zeros((2, 2), int), 0, 2, IndexError, "nodes 0 and 2 are outside a predecessor matrix"),
-        (np.zeros((2, 2), int), -1, 1, IndexError, "nodes -1 and 1 are outside"),
-        (np.zeros((2, 2), int), 0.5, 1, TypeError, "float"),
-        (np.array([[-9999, 2, 1]] * 3), 0, 2, ValueError, "row 0 .* does not describe a tree"),
+        (np.zeros((2, 2), int), 0, 2, IndexError, "nodes 0 and 2 are not both among 0 to 1"),
+        (np.zeros((1, 2), int), -1, 1, IndexError, "nodes -1 and 1 are not both among 0 to 1"),
+        (np.zeros((2, 2), int), 0.5, 1, TypeError, "nodes are numbers, got 0.5"),
+        (np.zeros((2, 2), int), 0, "b", TypeError, "nodes are numbers, got 'b'; .* take labels"),
+        (np.array([[-9999, 0, 3, 2]]), 0, 2, ValueError, "row 0 .* does not describe a tree"),
+        (np.array([[-9999, 0, 7]]), 0, 2, ValueError, "row 0 .* does not describe a tree"),
     ],
 )
 def test_refused(p, i, j, error, words):
@@ -160,7 +191,7 @@ def test_leg_counts_are_those_of_the_paths(n):
     for k, source in enumerate(sources):
         for node in range(n):
             if p[k, node] >= 0:
-                assert counts[k, node] == len(sm.reconstruct_path(p, k, node)) - 1
+                assert counts[k, node] == len(sm.reconstruct_path(p, source, node)) - 1
             else:
                 assert counts[k, node] == (0 if node == source else -1)
     assert leg_counts(p[:0], []).shape == (0, n)

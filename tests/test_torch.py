@@ -354,7 +354,11 @@ def test_opcheck_of_closures(name, sources):
 
 def layer(a, b, w, semiring):
     paths = apsp(torch.nn.functional.softplus(w), sources=[0, 2])
-    return matmul(torch.sigmoid(a), b, semiring).square().sum() + paths.sum() + closure(w)[0, 1]
+    return (
+        matmul(torch.sigmoid(a), b, semiring).square().sum()
+        + paths.sum()
+        + closure(w, "max_min")[0, 1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,33 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from pathlib import Path
+from typing import Any
 
-from .compute import save, solve
-from .graph import Finder, read, read_pairs
-from .options import Refusal, check_outputs, check_tiles
-from .report import plot, print_path, print_summary, write_pairs
+from .compute import Result, save, solve
+from .graph import Finder, GivenGraph, read, read_pairs
+from .options import (
+    Refusal,
+    check_outputs,
+    check_paths,
+    check_tiles,
+    given_files,
+    is_matrix,
+    is_table,
+)
+from .report import Report, remark, warn
+from .tables import all_pairs, labels_file, some_pairs, write_labels, write_table
 
 __all__ = ["run"]
+
+Pairs = list[tuple[int, int]]
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if (args.start is None) != (args.end is None):
-        raise Refusal("--from and --to go together: --from A --to B")
-    if args.semiring != "min_plus" and (args.max_hops or args.method != "auto"):
-        raise Refusal(f"--max-hops and --method are for min_plus, not {args.semiring}")
+    chosen = args.semiring is not None
+    args.semiring = args.semiring or "min_plus"
+    check_paths(args)
     check_tiles(args)
     check_outputs(args)
     if args.threads:
@@ -29,51 +41,104 @@ def run(args: argparse.Namespace) -> int:
     given = read(args)
     graph = given.graph
     if graph.n == 0:
-        raise Refusal(f"{args.graph}: the graph has no nodes")
+        raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
     find = Finder(graph)
     ends = (find(args.start), find(args.end)) if args.start is not None else None
     pairs = read_pairs(args.pairs, find) if args.pairs is not None else None
+    labels = _labels_file(args, given)
+    warnings = warn(given, chosen)
 
     with contextlib.ExitStack() as stack:
         asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
-        sources = _sources(args, asked, ends, pairs)
-        result = solve(args, given, stack, sources)
-        code = 0
-        path: list[int] = []
-        if ends is not None:
-            path = result.path(*ends)
-            if not path:
-                code = 1
-            else:
-                print_path(result, path)
-        if asked:
-            if path:
-                print()
-            print_summary(args, result)
-        if (asked or path) and not args.quiet:
-            for note in graph.notes:
-                print(f"note: {note}")
-        if args.plot and not (result.done and os.path.exists(args.plot)):
-            plot(args, result, path, ends)
-        if args.predecessors and not result.stored:
-            save(args.predecessors, result.predecessors)
-        if args.output and args.output.lower().endswith(".npy") and not result.stored:
-            save(args.output, result.values, result.mapped)
-        if pairs is not None:
-            write_pairs(args, result, pairs)
-        if code:
-            assert ends is not None
+        result = solve(args, given, stack, _sources(args, asked, ends, pairs))
+        report = Report(args, result, ends, warnings)
+        written = _write(args, report, pairs, labels)
+        if args.json:
+            report.print_json(asked, pairs, written)
+        else:
+            report.print(asked, pairs)
+        report.remarks(asked, bool(written or pairs))
+        if written:
+            words = (f"{name} ({what})" if what else name for name, what in written.items())
+            remark(args, f"wrote {', '.join(words)}")
+        if ends is not None and not report.path:
             a, b = (graph.nodes[k] for k in ends)
             raise Refusal(f"there is no path from {a} to {b}", 1)
-    return code
+    return 0
 
 
 def _sources(
     args: argparse.Namespace, asked: bool, ends: tuple[int, int] | None,
-    pairs: list[tuple[int, int]] | None,
+    pairs: Pairs | None,
 ) -> list[int] | None:  # fmt: skip
     """The nodes from which paths are asked for; None: from all of them."""
-    table = args.output and args.output.lower().endswith(".csv") and pairs is not None
-    if asked or args.plot or args.predecessors or (args.output and not table):
+    table = is_table(args.output) and pairs is not None
+    # A map shows one path; without ends it is the worst of all.
+    drawn = args.plot and (ends is None or tuple(args.plot_what) != ("map",))
+    if asked or drawn or args.predecessors or (args.output and not table):
         return None
     return sorted({i for i, _ in (*(pairs or ()), *((ends,) if ends else ()))})
+
+
+def _labels_file(args: argparse.Namespace, given: GivenGraph) -> Path | None:
+    """The file for the labels of the matrix's rows, if one is needed and may be written."""
+    target = args.output if is_matrix(args.output) else args.predecessors
+    labels, read = given.graph.nodes, given_files(args)
+    file = labels_file(target, labels, read)
+    if file is None:
+        return None
+    if file.resolve() in read:
+        raise Refusal(
+            f"{target}: the labels of its rows go to {file}, which is read here; choose another "
+            "name for the output"
+        )
+    if file.is_dir() or (file.exists() and not (args.force or args.resume)):
+        raise Refusal(
+            f"{target}: the labels of its rows go to {file}, which exists; --force overwrites it"
+        )
+    if (broken := next((x for x in labels if len(x.splitlines()) > 1), None)) is not None:
+        raise Refusal(
+            f"{target}: the labels of its rows go to {file}, one a line, and {broken!r} has more; "
+            "write --output D.csv or D.parquet"
+        )
+    return file
+
+
+def _write(
+    args: argparse.Namespace, report: Report, pairs: Pairs | None, labels: Path | None
+) -> dict[str, str]:
+    """Write the files that are asked for; their names, and what is in them."""
+    result, written = report.result, {}
+    if args.plot and not (result.done and os.path.exists(args.plot)):
+        report.plot()
+        written[args.plot] = ""
+    if result.done:  # what the same work has written already
+        return written
+    if args.predecessors and not result.stored:
+        save(args.predecessors, result.predecessors)
+    if is_matrix(args.output):
+        if args.output.lower().endswith(".npy") and not result.stored:
+            save(args.output, result.values, result.mapped)
+        written[args.output] = _shape(result.values)
+    elif is_table(args.output):
+        legs = pairs is None and result.predecessors is not None
+        rows = all_pairs(result) if pairs is None else some_pairs(result, pairs)
+        count = write_table(args.output, result, rows, legs)
+        written[args.output] = f"{count:,} rows{'' if pairs else _left_out(result, count)}"
+    if labels is not None:
+        write_labels(labels, result.given.graph.nodes)
+        written[str(labels)] = ""
+    if args.predecessors:
+        written[args.predecessors] = _shape(result.predecessors)
+    return written
+
+
+def _left_out(result: Result, count: int) -> str:
+    n = result.given.graph.n
+    without = n * (n - 1) - count
+    return f", {without:,} pairs without a path left out" if without else ""
+
+
+def _shape(array: Any) -> str:
+    rows, columns = array.shape
+    return f"{rows:,} × {columns:,}, {array.dtype}"

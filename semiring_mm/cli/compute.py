@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 import semiring_mm as sm
 
-from ..closures.progress import ProgressBar
+from ..closures.progress import ProgressBar, Watched
 from ..closures.sources import source_of
 from ..storage import atomic_write, sync_folder
 from ..text import NumberFormat
 from ..tiled.checkpoint import Checkpoint, is_finished, keep_record
 from ..tiled.results import open_result, part_of
 from .graph import GivenGraph
-from .options import Refusal, in_files, in_tiles, is_zarr
+from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
 
 __all__ = ["Result", "save", "solve"]
 
@@ -51,6 +51,7 @@ class Result:
     predecessors: NDArray[np.int32] | None
     zero: float  # the entry of a pair without a path
     seconds: float
+    work: Watched  # how it was done
     mapped: Path | None = None  # where the values are, until the file is renamed
     stored: bool = False  # whether the values are in their file already
     sources: Sequence[int] | None = None  # nodes whose rows these are; None: all
@@ -72,7 +73,7 @@ class Result:
             return []
         assert self.predecessors is not None
         row = np.asarray(self.predecessors[self.row(start)])[np.newaxis]
-        return list(sm.reconstruct_path(row, 0, end))
+        return list(sm.reconstruct_path(row, start, end))
 
     def blocks(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """The values in blocks, each with its first row and column: some rows, or Zarr's chunks."""
@@ -96,15 +97,18 @@ def solve(
     _check_disk(args, given.graph.n, dtype)
     stored = in_files(args)
     wanted = args.predecessors or args.start is not None
-    wanted = bool(wanted or (args.plot and given.graph.coordinates is not None and not stored))
+    wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
+    drawn = args.plot and "map" in args.plot_what and not (stored or args.max_hops)
+    wanted = bool(wanted or drawn)
     _check_memory(args, given.graph.n, dtype, sources, trees=wanted)
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
     show = args.progress or (sys.stderr.isatty() and not args.quiet)
     bar = ProgressBar(transient=True) if show else None
     if bar is not None:
         stack.callback(bar.close)
+    work = Watched(bar)
     common = {
-        "directed": given.graph.directed, "return_predecessors": wanted, "progress": bar,
+        "directed": given.graph.directed, "return_predecessors": wanted, "progress": work,
     }  # fmt: skip
     done = _is_done(args)
     start = time.perf_counter()
@@ -127,7 +131,7 @@ def solve(
         values = out
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
     stored = stored or bool(args.scheduler)
-    return Result(given, values, predecessors, zero, seconds, mapped, stored, sources, done)
+    return Result(given, values, predecessors, zero, seconds, work, mapped, stored, sources, done)
 
 
 def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
@@ -143,7 +147,7 @@ def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
 
 def _matrix_output(args: argparse.Namespace) -> str | None:
     """The file for the matrix, where one is asked for."""
-    return None if not args.output or args.output.lower().endswith(".csv") else args.output
+    return args.output if is_matrix(args.output) else None
 
 
 def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
@@ -217,9 +221,12 @@ def _call(
     out: NDArray[Any] | None, stack: contextlib.ExitStack, sources: Sequence[int] | None,
 ) -> Any:  # fmt: skip
     """What the library's function returns."""
-    work: Any = given.graph if given.matrix is None else given.matrix
+    # nodes by their numbers, as all of this program has them
+    work: Any = given.matrix
+    if work is None:
+        work = replace(given.graph, nodes=range(given.graph.n))
     if given.matrix is None and dtype.kind == "f" and (in_tiles(args) or sources is not None):
-        work = replace(given.graph, weight=given.graph.weight.astype(dtype))
+        work = replace(work, weight=work.weight.astype(dtype))
     if in_tiles(args):
         common = common | _tiled_arguments(args, stack)
     elif sources is not None:
@@ -269,7 +276,7 @@ def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> d
 
 def _matrices(args: argparse.Namespace) -> list[str]:
     """Files for the matrix and the predecessors."""
-    return [name for name in (args.output, args.predecessors) if name and name[-4:] != ".csv"]
+    return [name for name in (args.output, args.predecessors) if is_matrix(name)]
 
 
 def _is_done(args: argparse.Namespace) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 
 import semiring_mm as sm
 
+from ..config import configuration
 from ..ladder import command as ladder
 from ..signs import fitting_streams
 from . import apsp
@@ -147,6 +149,7 @@ def _parser() -> Parser:
     best.set_defaults(run=apsp.run)
     add_options(best)
     info = commands.add_parser("info", help="engines, devices, versions, caches")
+    info.add_argument("--json", action="store_true", help="print JSON")
     info.set_defaults(run=_info)
     climb = commands.add_parser(
         "ladder",
@@ -172,7 +175,10 @@ class _Version(argparse.Action):
 
 
 def _info(args: argparse.Namespace) -> int:
-    sm.show_config()
+    if args.json:
+        print(json.dumps(configuration(), indent=2))
+    else:
+        sm.show_config()
     return 0
 
 

@@ -6,9 +6,10 @@ import argparse
 import csv
 import difflib
 import functools
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,12 @@ from numpy.typing import NDArray
 from ..files import Graph, read_graph, read_matrix
 from ..files.file import File
 from ..files.graph import NumberLabels
-from ..files.npy import map_matrix
+from ..files.npy import map_matrix, zero_warnings
 from .options import KINDS, Kind, Refusal, in_tiles
 
 __all__ = ["Finder", "GivenGraph", "read", "read_pairs"]
+
+_ENTRIES = "the entries of the matrix"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,34 @@ class GivenGraph:
             edges |= (row == end) & (col == start)
         return float(self.kind.better(weight[edges].tolist()))
 
+    @functools.cached_property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers, and so all values."""
+        if self.matrix is None:
+            return bool((self.graph.weight == np.rint(self.graph.weight)).all())
+        return all(bool((row == np.rint(row)).all()) for row in self.matrix)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the values."""
+        return self.graph.unit if self.kind.unit else ""
+
+    @property
+    def weight(self) -> str:
+        """Where the weights come from, and what becomes of them along a path."""
+        source, counted = self.graph.weight_source, self.kind.counted
+        if not counted:
+            return "not used: all paths are equal"
+        if source.startswith("none"):
+            return source if counted == "summed" else "none: every edge weighs 1"
+        return f"{source[:-1]}, {counted})" if source.endswith(")") else f"{source} ({counted})"
+
+    @property
+    def direction(self) -> str:
+        """Whether edges lead one way or both, and why."""
+        way = "directed" if self.graph.directed else "undirected"
+        return f"{way} ({self.graph.direction_source})" if self.graph.direction_source else way
+
     def label(self, node: int) -> str:
         """The node's name and label."""
         label = self.graph.nodes[node]
@@ -59,28 +90,56 @@ class GivenGraph:
 
 
 def read(args: argparse.Namespace) -> GivenGraph:
-    """Read the file on the command line."""
+    """Read what the command line names."""
     kind = KINDS[args.semiring]
-    whole = args.graph.lower().endswith(".npy") and args.semiring == "min_plus"
-    if not whole or args.nodes or args.weight:
-        weight = args.weight or "weight"
-        graph = read_graph(args.graph, weight=weight, nodes=args.nodes, directed=args.directed)
-        return GivenGraph(graph, None, kind)
+    plain = len(args.graph) == 1 and args.graph[0].lower().endswith(".npy") and not args.format
+    if plain and args.semiring == "min_plus" and not args.nodes and args.weight == "weight":
+        return _read_matrix(args, kind)
+    source, target = args.columns
+    graph = read_graph(
+        [_source(args, name) for name in args.graph], weight=args.weight, source=source,
+        target=target, nodes=args.nodes, directed=args.directed, format=args.format,
+    )  # fmt: skip
+    if args.directed is not None:
+        graph = replace(graph, direction_source=_option(args.directed))
+    return GivenGraph(graph, None, kind)
+
+
+def _source(args: argparse.Namespace, name: str) -> str | BinaryIO:
+    """What a graph is read from."""
+    if name != "-":
+        return name
+    if not args.format:
+        raise Refusal("- reads standard input: say what it is, with --format csv for instance")
+    return sys.stdin.buffer
+
+
+def _option(directed: bool) -> str:
+    return "--directed" if directed else "--undirected"
+
+
+def _read_matrix(args: argparse.Namespace, kind: Kind) -> GivenGraph:
+    """The matrix of a file, of which no list of edges is made."""
+    (name,) = args.graph
+    stored = map_matrix(File(Path(name)))
     matrix: NDArray[Any] | None = None
-    if in_tiles(args):  # a file of floats is read where it is
-        matrix = map_matrix(File(Path(args.graph)))
-        if matrix.dtype not in (np.float32, np.float64):
-            matrix = None
-        elif args.dtype not in (None, matrix.dtype.name):
+    if in_tiles(args) and stored.dtype in (np.float32, np.float64):  # it is read where it is
+        matrix = stored
+        if args.dtype not in (None, matrix.dtype.name):
             raise Refusal(
-                f"--dtype {args.dtype}: {args.graph} holds {matrix.dtype}, in which several "
-                f"devices, and files, work"
+                f"--dtype {args.dtype}: {name} holds {matrix.dtype}, in which several devices, "
+                "and files, work"
             )
     if matrix is None:
-        matrix = read_matrix(args.graph)
+        matrix = read_matrix(name)
     none = np.empty(0, dtype=np.int64)
-    labels = NumberLabels(0, len(matrix))
-    graph = Graph(labels, none, none, np.empty(0), directed=args.directed is not False)
+    graph = Graph(
+        NumberLabels(0, len(matrix)), none, none, np.empty(0),
+        directed=args.directed is not False,
+        warnings=zero_warnings(matrix),
+        weight_source=_ENTRIES if stored.dtype != np.bool_ else "none: legs are counted",
+        direction_source=_ENTRIES if args.directed is None else _option(args.directed),
+    )  # fmt: skip
     return GivenGraph(graph, matrix, kind)
 
 

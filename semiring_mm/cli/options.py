@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from ..files.file import PACKINGS
 from ..files.formats import FORMATS
+from ..plot import PANELS
 from ..semirings import as_semiring
 from ..tiled.sizes import parse_size
 
 __all__ = [
-    "KINDS", "Kind", "Parser", "Refusal", "add_options", "check_outputs", "check_tiles", "in_files",
-    "in_tiles", "is_zarr",
+    "KINDS", "Kind", "Parser", "Refusal", "add_options", "check_outputs", "check_paths",
+    "check_tiles", "given_files", "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr",
 ]  # fmt: skip
 
 
@@ -30,18 +32,24 @@ class Kind:
     worst: str  # the largest distance, the smallest width, ...
     join: Callable[[float, float], float]  # ⊗, on two legs
     better: Callable[..., float]  # ⊕
+    counted: str  # what becomes of the weights along a path
     unit: bool = True  # whether its values have the unit of the weights
 
 
 KINDS = {
-    "min_plus": Kind("shortest", "distance", "diameter", operator.add, min),
-    "max_min": Kind("widest", "width", "narrowest", min, max),
-    "min_max": Kind("minimax", "largest leg", "worst", max, min),
-    "max_times": Kind("most reliable", "reliability", "least", operator.mul, max, False),
-    "min_times": Kind("least product", "product", "largest", operator.mul, min, False),
-    "max_plus": Kind("longest", "length", "least", operator.add, max),
-    "lor_land": Kind("any", "reachability", "", min, max, False),
+    "min_plus": Kind("shortest", "distance", "diameter", operator.add, min, "summed"),
+    "max_min": Kind("widest", "width", "narrowest", min, max, "the smallest counts"),
+    "min_max": Kind("minimax", "largest leg", "worst", max, min, "the largest counts"),
+    "max_times": Kind(
+        "most reliable", "reliability", "least", operator.mul, max, "multiplied", unit=False
+    ),
+    "min_times": Kind(
+        "least product", "product", "largest", operator.mul, min, "multiplied", unit=False
+    ),
+    "max_plus": Kind("longest", "length", "least", operator.add, max, "summed"),
+    "lor_land": Kind("any", "reachability", "", min, max, "", unit=False),
 }
+_MATRICES, _TABLES = (".npy", ".zarr"), (".csv", ".csv.gz", ".parquet")
 
 
 class Refusal(Exception):
@@ -61,15 +69,38 @@ class Parser(argparse.ArgumentParser):
 
 def add_options(apsp: Parser) -> None:
     """Add what ``semiring-mm apsp`` takes."""
-    kinds = {True: "", False: ""}
-    for extension, form in FORMATS.items():
-        kinds[form.packed] += f"{', ' if kinds[form.packed] else ''}{extension}"
+    text = ", ".join(extension for extension, form in FORMATS.items() if form.packed)
+    other = ", ".join(extension for extension, form in FORMATS.items() if not form.packed)
     apsp.add_argument(
-        "graph", metavar="GRAPH", help=f"{kinds[True]} (each also .gz), {kinds[False]}"
+        "graph",
+        nargs="+",
+        metavar="GRAPH",
+        help=f"a file of the graph, several files of its edges, or - for standard input: {text} "
+        f"(each also {', '.join(PACKINGS)}), {other}",
     )
     read = apsp.add_argument_group("the graph")
     read.add_argument("--nodes", metavar="FILE", help="table of nodes: order, names, coordinates")
-    read.add_argument("--weight", metavar="COLUMN", help="column or attribute with the weights")
+    weights = read.add_mutually_exclusive_group()
+    weights.add_argument(
+        "--weight",
+        default="weight",
+        metavar="COLUMN",
+        help="the column, by name or number, or the attribute with the weights; default the first "
+        "there is of weight, distance, length, cost, ...",
+    )
+    weights.add_argument(
+        "--unweighted", dest="weight", action="store_const", const=None, help="count legs"
+    )
+    read.add_argument(
+        "--columns",
+        type=_columns,
+        default=(None, None),
+        metavar="FROM,TO",
+        help="the columns of an edge list that hold the ends, by names or numbers",
+    )
+    read.add_argument(
+        "--format", metavar="EXT", help="read GRAPH as a file of this extension, such as csv"
+    )
     way = read.add_mutually_exclusive_group()
     way.add_argument("--directed", action="store_true", default=None, help="edges lead one way")
     way.add_argument(
@@ -80,14 +111,13 @@ def add_options(apsp: Parser) -> None:
     work.add_argument(
         "--semiring",
         type=_semiring,
-        choices=KINDS,
-        default="min_plus",
         metavar="NAME",
         help="what a best path is: "
         + ", ".join(
             f"{name} ({kind.path}{', the default' if name == 'min_plus' else ''})"
             for name, kind in KINDS.items()
-        ),
+        )
+        + "; or a word such as shortest, widest, reliable, reachability",
     )
     work.add_argument("--dtype", choices=("float64", "float32"), help="default float64")
     methods = ("auto", "floyd_warshall", "sparse", "squaring")
@@ -131,8 +161,10 @@ def add_options(apsp: Parser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="D.npy or D.zarr: the matrix, in the file's node order; D.zarr is worked on in the "
-        "file. D.csv: the pairs of --pairs",
+        help="D.npy or D.zarr: the matrix, rows in the order of D.nodes.txt, which is written "
+        "beside it where nodes are not 0, 1, 2, ...; D.zarr is worked on in the file. D.csv, "
+        "D.csv.gz or D.parquet: a row for each pair with a path (from, to, distance, legs), or for "
+        "those of --pairs",
     )
     out.add_argument(
         "--predecessors", metavar="FILE", help="P.npy or P.zarr: int32, -9999 for none"
@@ -143,7 +175,17 @@ def add_options(apsp: Parser) -> None:
     out.add_argument("--from", dest="start", metavar="A", help="print the best path from A ...")
     out.add_argument("--to", dest="end", metavar="B", help="... to B, leg by leg")
     out.add_argument("--summary", action="store_true", help="size, reach, diameter, average, time")
-    out.add_argument("--plot", metavar="FILE", help="network with the path, histogram and matrix")
+    out.add_argument("--json", action="store_true", help="print JSON")
+    out.add_argument(
+        "--plot", metavar="FILE", help="draw the network with the path, or --plot-what"
+    )
+    out.add_argument(
+        "--plot-what",
+        type=_panels,
+        default=("map",),
+        metavar="LIST",
+        help=f"what to draw, of {','.join(PANELS)}; default map",
+    )
     out.add_argument(
         "--force",
         action="store_true",
@@ -158,9 +200,30 @@ def add_options(apsp: Parser) -> None:
 def _semiring(word: str) -> str:
     """The name of the semiring that a word stands for."""
     try:
-        return as_semiring(word).name
+        name = as_semiring(word).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if name not in KINDS:
+        raise argparse.ArgumentTypeError(
+            f"{name} has no best paths: choose one of {', '.join(KINDS)}"
+        )
+    return name
+
+
+def _columns(word: str) -> tuple[str, str]:
+    ends = tuple(part.strip() for part in word.split(","))
+    if len(ends) != 2 or not all(ends):
+        raise argparse.ArgumentTypeError(
+            f"expected two columns such as origin,destination or 1,2, got {word!r}"
+        )
+    return ends
+
+
+def _panels(word: str) -> tuple[str, ...]:
+    panels = tuple(part.strip() for part in word.split(","))
+    if not set(panels) <= set(PANELS):
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(PANELS)}, got {word!r}")
+    return panels
 
 
 def _positive(word: str) -> int:
@@ -192,6 +255,22 @@ def _address(word: str) -> str:
             f"expected a scheduler's address such as tcp://HOST:8786, got {word!r}"
         )
     return word
+
+
+def given_files(args: argparse.Namespace) -> list[Path]:
+    """The files that are read."""
+    graphs = [name for name in args.graph if name != "-"]
+    return [Path(name).resolve() for name in (*graphs, args.nodes, args.pairs) if name]
+
+
+def is_matrix(name: str | None) -> bool:
+    """Whether a name is that of a file for a matrix."""
+    return bool(name and name.lower().endswith(_MATRICES))
+
+
+def is_table(name: str | None) -> bool:
+    """Whether a name is that of a file with a row for each pair."""
+    return bool(name and name.lower().endswith(_TABLES))
 
 
 def is_zarr(name: str | None) -> bool:
@@ -229,7 +308,7 @@ def check_tiles(args: argparse.Namespace) -> None:
             raise Refusal('--scheduler needs Dask; write: pip install "semiring-mm[distributed]"')
     if not in_files(args):
         return
-    if not args.output or args.output.lower().endswith(".csv"):
+    if not is_matrix(args.output):
         raise Refusal(
             "--memory-limit, --checkpoint, --resume and .zarr work in the output's file: add "
             "--output D.zarr (or D.npy)"
@@ -244,21 +323,36 @@ def check_tiles(args: argparse.Namespace) -> None:
         raise Refusal('.zarr needs Zarr; write: pip install "semiring-mm[zarr]", or use .npy')
 
 
+def check_paths(args: argparse.Namespace) -> None:
+    """Refuse options that say different things of the paths."""
+    if (args.start is None) != (args.end is None):
+        raise Refusal("--from and --to go together: --from A --to B")
+    if args.semiring != "min_plus" and (args.max_hops or args.method != "auto"):
+        raise Refusal(f"--max-hops and --method are for min_plus, not {args.semiring}")
+    if args.max_hops and args.method in ("floyd_warshall", "sparse"):
+        raise Refusal("--max-hops needs --method squaring (or auto)")
+    if args.max_hops and (args.predecessors or args.start is not None):
+        raise Refusal(
+            "--max-hops: shortest paths of limited length do not form trees, so there are no "
+            "predecessors to walk them by; leave out --predecessors, --from and --to"
+        )
+    if args.method == "sparse" and args.device not in (None, "cpu"):
+        raise Refusal("--method sparse runs on the CPU: leave out --device")
+
+
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before any work what would fail after it."""
     suffixes = {
-        "--output": (args.output, (".npy", ".zarr", ".csv")),
-        "--predecessors": (args.predecessors, (".npy", ".zarr")),
+        "--output": (args.output, _MATRICES + _TABLES),
+        "--predecessors": (args.predecessors, _MATRICES),
         "--plot": (args.plot, (".png", ".pdf", ".svg", ".jpg", ".webp")),
     }
-    if args.output and args.output.lower().endswith(".csv") and args.pairs is None:
-        raise Refusal("a CSV file takes the pairs of --pairs; for all pairs write --output D.npy")
-    taken = [Path(name).resolve() for name in (args.graph, args.nodes, args.pairs) if name]
+    taken = given_files(args)
     for option, (name, accepted) in suffixes.items():
         if name is None:
             continue
         path = Path(name)
-        if path.suffix.lower() not in accepted:
+        if not (path.suffix and name.lower().endswith(accepted)):
             raise Refusal(f"{option} {name}: expected a name in {', '.join(accepted)}")
         if not path.parent.is_dir():
             raise Refusal(f"{option} {name}: there is no directory {path.parent}")
@@ -271,6 +365,9 @@ def check_outputs(args: argparse.Namespace) -> None:
         goes_on = args.resume and (option != "--plot" or Path(args.output).exists())
         if path.exists() and not (args.force or goes_on):
             raise Refusal(f"{option} {name}: the file exists; --force overwrites it")
+    parquet = args.output and args.output.lower().endswith(".parquet")
+    if parquet and importlib.util.find_spec("pyarrow") is None:
+        raise Refusal('.parquet needs PyArrow; write: pip install "semiring-mm[io]"')
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
 

@@ -1,14 +1,19 @@
-"""Results as text, CSV and pictures."""
+"""Results as text, JSON and pictures."""
 
 from __future__ import annotations
 
 import argparse
-import csv
+import functools
 import io
 import itertools
+import json
 import math
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,44 +23,46 @@ from ..signs import exact
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
-from .options import Kind
+from .graph import GivenGraph
+from .options import is_table
+from .tables import number, some_pairs, write_csv
 
-__all__ = ["plot", "print_path", "print_summary", "write_pairs"]
+__all__ = ["Report", "remark", "warn"]
 
-
-def _unit(result: Result) -> str:
-    return result.given.graph.unit if result.given.kind.unit else ""
-
-
-def _title(result: Result, path: list[int]) -> str:
-    legs = len(path) - 1
-    ends = f"{result.given.label(path[0])} → {result.given.label(path[-1])}"
-    count = f"{legs} leg{'s' * (legs != 1)}"
-    if result.given.kind.path == "any":
-        return f"{ends} in {count}"
-    value = float(result.value(path[0], path[-1])) if legs else 0.0
-    return f"{ends}: {NumberFormat([value], _unit(result))(value)} in {count}"
+#: What a column of weights is called that does not add up along a path.
+_NOT_SUMMED = {
+    ("capacity", "widest"): "capacity bandwidth throughput width",
+    ("probability", "reliable"): "probability prob reliability likelihood",
+}
 
 
-def print_path(result: Result, path: list[int]) -> None:
-    """Print a path leg by leg."""
-    kind = result.given.kind
-    print(_title(result, path))
-    names = result.given.graph.names or [""] * len(result.given.graph.nodes)
-    rows = [(result.given.graph.nodes[node], names[node], "", "") for node in path]
-    if kind.path != "any" and len(path) > 1:
-        legs = [result.given.leg(u, v) for u, v in itertools.pairwise(path)]
-        totals = list(itertools.accumulate(legs, kind.join))
-        form = NumberFormat([*legs, *totals])
-        for k, (leg, total) in enumerate(zip(legs, totals, strict=True), 1):
-            rows[k] = (*rows[k][:2], form(leg), form(total))
-        unit = f" ({_unit(result)})" if _unit(result) else ""
-        total_word = "total" if kind.value == "distance" else kind.value
-        rows.insert(0, ("", "", f"leg{unit}", f"{total_word}{unit}"))
-    widths = [max(len(row[k]) for row in rows) for k in range(4)]
-    for row in rows:
-        cells = [row[k].ljust(widths[k]) if k < 2 else row[k].rjust(widths[k]) for k in range(4)]
-        print(("  " + "  ".join(cell for cell in cells if cell)).rstrip())
+def remark(args: argparse.Namespace, text: str) -> None:
+    """Print what a user may want to know, but not what was asked for."""
+    if not args.quiet:
+        print(f"semiring-mm: {text}", file=sys.stderr)
+
+
+def warn(given: GivenGraph, chosen: bool) -> list[str]:
+    """Print and return what may make the results mean something else than intended.
+
+    Whether the semiring was `chosen`, or is the default.
+    """
+    graph, kind = given.graph, given.kind
+    # The graph's own advice is for callers of Python, too.
+    advice = "choose one as the weight"
+    texts = [f"{x} with --weight" if x.endswith(advice) else x for x in graph.warnings]
+    words = re.split(r"[^a-z]+", graph.weight_source.casefold())
+    for (what, semiring), names in _NOT_SUMMED.items():
+        if not chosen and not {*names.split()}.isdisjoint(words):
+            texts.append(
+                f"weight: {given.weight}; for the path of the largest {what} write "
+                f"--semiring {semiring}"
+            )
+    if kind.counted not in ("", "summed") and graph.weight_source.startswith("none"):
+        texts.append(f"weight: {given.weight}, and so does every path; choose one with --weight")
+    for text in texts:
+        print(f"semiring-mm: warning: {text}", file=sys.stderr)
+    return texts
 
 
 @dataclass(frozen=True)
@@ -64,108 +71,262 @@ class _Statistics:
     total: float
     worst: float
     ends: tuple[int, int]
-    whole: bool  # whether all values are whole numbers
 
 
-def _statistics(result: Result) -> _Statistics:
-    pairs, total, worst, ends, whole = 0, 0.0, math.nan, (0, 0), True
-    sign = 1.0 if result.given.kind.better is min else -1.0
-    for row, column, block in result.blocks():
-        there = block != result.zero
-        own = np.arange(max(row, column), min(row + block.shape[0], column + block.shape[1]))
-        there[own - row, own - column] = False
-        if not (count := int(np.count_nonzero(there))):
-            continue
-        pairs += count
-        total += float(block.sum(where=there, dtype=np.float64))
-        ranked = np.where(there, sign * block.astype(np.float64), -math.inf)
-        i, j = divmod(int(ranked.argmax()), block.shape[1])
-        if worst != worst or ranked[i, j] > sign * worst:
-            worst, ends = float(block[i, j]), (row + i, column + j)
-        if whole and block.dtype.kind == "f":
-            whole = bool(np.all(block == np.rint(block), where=there))
-    return _Statistics(pairs, total, worst, ends, whole)
+@dataclass(frozen=True)
+class Report:
+    """A result and what is to be told of it.
 
+    Attributes
+    ----------
+    args : Namespace
+        The options.
+    result : Result
+    ends : (int, int), optional
+        The nodes of the path that is asked for.
+    warnings : list of str
+    """
 
-def print_summary(args: argparse.Namespace, result: Result) -> None:
-    """Print size, reach, diameter, average and time."""
-    kind = result.given.kind
-    n = len(result.given.graph.nodes)
-    edges = result.given.edges()
-    found = _statistics(result)
-    possible = n * (n - 1)
-    whole_graph = found.pairs == possible
-    strongly = "strongly " if result.given.graph.directed else ""
-    share = 100 * found.pairs / possible if possible else 100.0
-    # A network that is almost connected is not "100 %".
-    percent = "100" if whole_graph else f"{min(share, 99.99):.4g}"
-    lines = [
-        ("nodes", f"{n:,}"),
-        ("edges", f"{edges:,}, {'directed' if result.given.graph.directed else 'undirected'}"),
-        (
-            "reachable",
-            f"{percent} % of {possible:,} ordered pairs, {'' if whole_graph else 'not '}{strongly}"
-            "connected",
-        ),
-    ]
-    if found.pairs and kind.path != "any":
-        a, b = (result.given.label(node) for node in found.ends)
-        form = NumberFormat([found.worst], _unit(result), whole=found.whole)
-        lines.append((kind.worst, f"{form(found.worst)}, {a} → {b}"))
-        mean = found.total / found.pairs
-        lines.append(("average", f"{NumberFormat([mean], _unit(result))(mean)}"))
-    work = float(n) ** 3
-    # Of a small graph that is the time to compile the kernels: a rate would say nothing.
-    rate = (
-        f", n³ = {work:.3g} pairs (⊗, ⊕) at {format_rate(work / result.seconds)}"
-        if work >= 1e9
-        else ""
-    )
-    lines.append(("time", f"{result.seconds:.3f} s{rate}"))
-    print(f"{Path(args.graph).name}: {_paths(kind)}")
-    width = max(len(word) for word, _ in lines)
-    for word, text in lines:
-        print(f"  {word.ljust(width)}  {text}")
+    args: argparse.Namespace
+    result: Result
+    ends: tuple[int, int] | None
+    warnings: Sequence[str] = ()
 
+    @property
+    def given(self) -> GivenGraph:
+        return self.result.given
 
-def _paths(kind: Kind) -> str:
-    return "reachability" if kind.path == "any" else f"{kind.path} paths"
+    @functools.cached_property
+    def path(self) -> list[int]:
+        """The nodes of the path that is asked for; empty if none is, or there is none."""
+        return [] if self.ends is None else self.result.path(*self.ends)
 
+    @property
+    def name(self) -> str:
+        """What the graph is called."""
+        first, *more = self.args.graph
+        name = "standard input" if first == "-" else Path(first).name
+        return f"{name} and {len(more)} more" if more else name
 
-def write_pairs(args: argparse.Namespace, result: Result, pairs: list[tuple[int, int]]) -> None:
-    """Write the values of pairs as CSV, to the output's file or to standard output."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["from", "to", result.given.kind.value.replace(" ", "_")])
-    for i, j in pairs:
-        value = float(result.value(i, j))
-        shown = int(value) if math.isfinite(value) and value == int(value) else value
-        writer.writerow([result.given.graph.nodes[i], result.given.graph.nodes[j], shown])
-    if args.output and args.output.lower().endswith(".csv"):
-        with atomic_write(args.output) as part:
-            part.write_text(text.getvalue(), encoding="utf-8")
-    else:
-        print(exact(text.getvalue()), end="")
+    def print(self, asked: bool, pairs: list[tuple[int, int]] | None) -> None:
+        """Print the path, the summary if it is `asked` for, and the values of pairs as CSV."""
+        if self.path:
+            self._print_path()
+            if asked:
+                print()
+            else:
+                print(f"weight  {self.given.weight}\nedges   {self._edges()}")
+        if asked:
+            self._print_summary()
+        if pairs is not None and not is_table(self.args.output):
+            text = io.StringIO()
+            write_csv(text, self.result, some_pairs(self.result, pairs))
+            print(exact(text.getvalue()), end="")
 
+    def remarks(self, asked: bool, there_is: bool) -> None:
+        """Tell on standard error what goes with a result, if there is one that does not tell it."""
+        if self.args.json:
+            return
+        if not (asked or self.path) and there_is:
+            remark(self.args, f"weight: {self.given.weight}; edges: {self._edges()}")
+        for note in self.given.graph.notes:
+            remark(self.args, f"note: {note}")
 
-def plot(
-    args: argparse.Namespace, result: Result, path: list[int], ends: tuple[int, int] | None
-) -> None:
-    """Draw the network with the path, or with that of the worst pair where none is asked for."""
-    kind = result.given.kind
-    title = f"{Path(args.graph).name}: {_paths(kind)}"
-    if not path and ends is None and result.predecessors is not None:
-        path = result.path(*_statistics(result).ends)
-    if len(path) > 1:
-        title = _title(result, path)
-    graph = replace(result.given.graph, unit=_unit(result))
-    with atomic_write(args.plot) as part:
-        draw(
-            str(part),
-            result.values,
-            graph,
-            path=path,
-            value=kind.value,
-            missing=result.zero,
-            title=title,
-        )
+    # --- the path ---------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _legs(self) -> list[tuple[float, float]]:
+        """The legs of the path that is asked for."""
+        return self._legs_of(self.path)
+
+    def _legs_of(self, path: list[int]) -> list[tuple[float, float]]:
+        """The weight of each leg of a path, and the value of the path as far as its end."""
+        legs = [self.given.leg(u, v) for u, v in itertools.pairwise(path)]
+        totals = list(itertools.accumulate(legs, self.given.kind.join))
+        if totals:  # not summed again, which would round otherwise
+            totals[-1] = float(self.result.value(path[0], path[-1]))
+        return list(zip(legs, totals, strict=True))
+
+    def _format(self, value: float, legs: Sequence[float] = (), unit: str = "") -> NumberFormat:
+        """The one form of a value, wherever it is shown."""
+        return NumberFormat([value] if value else legs, unit, whole=self.given.whole)
+
+    def _title(self, path: list[int], legs: Sequence[tuple[float, float]]) -> str:
+        ends = f"{self.given.label(path[0])} → {self.given.label(path[-1])}"
+        count = f"{len(legs)} leg{'s' * (len(legs) != 1)}"
+        if self.given.kind.path == "any":
+            return f"{ends} in {count}"
+        value = legs[-1][1] if legs else 0.0
+        form = self._format(value, [leg for leg, _ in legs], self.given.unit)
+        return f"{ends}: {form(value)} in {count}"
+
+    def _print_path(self) -> None:
+        given, kind, path = self.given, self.given.kind, self.path
+        print(self._title(path, self._legs))
+        names = given.graph.names or [""] * len(given.graph.nodes)
+        rows = [(given.graph.nodes[node], names[node], "", "") for node in path]
+        if kind.path != "any" and len(path) > 1:
+            form = self._format(self._legs[-1][1], [leg for leg, _ in self._legs])
+            for k, (leg, total) in enumerate(self._legs, 1):
+                rows[k] = (*rows[k][:2], form(leg), form(total))
+            unit = f" ({given.unit})" if given.unit else ""
+            total_word = "total" if kind.value == "distance" else kind.value
+            rows.insert(0, ("", "", f"leg{unit}", f"{total_word}{unit}"))
+        widths = [max(len(row[k]) for row in rows) for k in range(4)]
+        for row in rows:
+            cells = [
+                row[k].ljust(widths[k]) if k < 2 else row[k].rjust(widths[k]) for k in range(4)
+            ]
+            print(("  " + "  ".join(cell for cell in cells if cell)).rstrip())
+
+    # --- the summary ------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _statistics(self) -> _Statistics:
+        result = self.result
+        pairs, total, worst, ends = 0, 0.0, math.nan, (0, 0)
+        sign = 1.0 if self.given.kind.better is min else -1.0
+        for row, column, block in result.blocks():
+            there = block != result.zero
+            own = np.arange(max(row, column), min(row + block.shape[0], column + block.shape[1]))
+            there[own - row, own - column] = False
+            if not (count := int(np.count_nonzero(there))):
+                continue
+            pairs += count
+            total += float(block.sum(where=there, dtype=np.float64))
+            ranked = np.where(there, sign * block.astype(np.float64), -math.inf)
+            i, j = divmod(int(ranked.argmax()), block.shape[1])
+            if worst != worst or ranked[i, j] > sign * worst:
+                worst, ends = float(block[i, j]), (row + i, column + j)
+        return _Statistics(pairs, total, worst, ends)
+
+    def _print_summary(self) -> None:
+        given, found, work = self.given, self._statistics, self.result.work
+        kind, n = given.kind, given.graph.n
+        possible = n * (n - 1)
+        whole_graph = found.pairs == possible
+        strongly = "strongly " if given.graph.directed else ""
+        share = 100 * found.pairs / possible if possible else 100.0
+        # A network that is almost connected is not "100 %".
+        percent = "100" if whole_graph else f"{min(share, 99.99):.4g}"
+        lines = [
+            ("nodes", f"{n:,}"),
+            ("edges", self._edges()),
+            ("weight", given.weight),
+            (
+                "reachable",
+                f"{percent} % of {possible:,} ordered pairs, {'' if whole_graph else 'not '}"
+                f"{strongly}connected",
+            ),
+        ]
+        if found.pairs and kind.path != "any":
+            a, b = (given.label(node) for node in found.ends)
+            form = self._format(found.worst, unit=given.unit)
+            lines.append((kind.worst, f"{form(found.worst)}, {a} → {b}"))
+            mean = found.total / found.pairs
+            lines.append(("average", f"{NumberFormat([mean], given.unit)(mean)}"))
+        how = "nothing was left to compute" if self.result.done else f"{work.method}{self._rate()}"
+        lines.append(("time", f"{self.result.seconds:.3f} s, {how}"))
+        print(f"{self.name}: {self._paths()}")
+        width = max(len(word) for word, _ in lines)
+        for word, text in lines:
+            print(f"  {word.ljust(width)}  {text}")
+
+    def _edges(self) -> str:
+        return f"{self.given.edges():,}, {self.given.direction}"
+
+    def _rate(self) -> str:
+        """How fast the pairs were, if it is they that were counted."""
+        work = self.result.work
+        # Of a small graph that is the time to compile the kernels: a rate would say nothing.
+        if work.unit != "pairs" or work.total < 1e9:
+            return ""
+        rate = format_rate(work.total / self.result.seconds)
+        return f": {work.total:.3g} pairs (⊗, ⊕) at {rate}"
+
+    def _paths(self) -> str:
+        path = self.given.kind.path
+        return "reachability" if path == "any" else f"{path} paths"
+
+    # --- JSON -------------------------------------------------------------------------------------
+
+    def print_json(
+        self, asked: bool, pairs: list[tuple[int, int]] | None, written: Iterable[str]
+    ) -> None:
+        """Print everything as one object."""
+        given = self.given
+        found: dict[str, Any] = {
+            "graph": self.args.graph,
+            "semiring": self.args.semiring,
+            "nodes": given.graph.n,
+            "edges": given.edges(),
+            "directed": given.graph.directed,
+            "direction_source": given.graph.direction_source,
+            "weight_source": given.graph.weight_source,
+            "weights": given.kind.counted or None,
+            "unit": given.unit or None,
+        }
+        if asked:
+            found["summary"] = self._summary()
+        if self.ends is not None:
+            found["path"] = self._path() if self.path else None
+        if pairs is not None and not is_table(self.args.output):
+            found["pairs"] = [
+                {"from": i, "to": j, "value": self._number(self.result.value(k, m))}
+                for (k, m) in pairs
+                for i, j in [(given.graph.nodes[k], given.graph.nodes[m])]
+            ]
+        found["method"] = self.result.work.method
+        found["seconds"] = self.result.seconds
+        found["warnings"] = [*self.warnings]
+        found["notes"] = [*given.graph.notes]
+        found["written"] = [*written]
+        print(json.dumps(found, indent=2))
+
+    def _summary(self) -> dict[str, Any]:
+        n, found = self.given.graph.n, self._statistics
+        worst, average = None, None
+        if found.pairs and self.given.kind.path != "any":
+            a, b = (self.given.graph.nodes[node] for node in found.ends)
+            worst = {"value": self._number(found.worst), "from": a, "to": b}
+            average = self._number(found.total / found.pairs)
+        return {
+            "pairs": n * (n - 1), "reachable": found.pairs, "worst": worst, "average": average,
+        }  # fmt: skip
+
+    def _path(self) -> dict[str, Any]:
+        labels = [self.given.graph.nodes[node] for node in self.path]
+        ends = itertools.pairwise(labels)
+        legs = [
+            {"from": a, "to": b, "weight": self._number(leg), "value": self._number(total)}
+            for (a, b), (leg, total) in zip(ends, self._legs, strict=True)
+        ]
+        value = self._number(self.result.value(self.path[0], self.path[-1]))
+        return {"from": labels[0], "to": labels[-1], "value": value, "legs": legs}
+
+    def _number(self, value: Any) -> float | int | None:
+        """A value in JSON, which knows no infinity."""
+        value = float(value)
+        return number(value) if math.isfinite(value) else None
+
+    # --- the picture ------------------------------------------------------------------------------
+
+    def plot(self) -> None:
+        """Draw the network with the path, or with that of the worst pair where none is asked."""
+        kind, path, result = self.given.kind, self.path, self.result
+        title = f"{self.name}: {self._paths()}"
+        if not path and self.ends is None and result.predecessors is not None:
+            path = result.path(*self._statistics.ends)
+        if len(path) > 1:
+            title = self._title(path, self._legs if self.path else self._legs_of(path))
+        with atomic_write(self.args.plot) as part:
+            draw(
+                str(part),
+                result.values,
+                replace(self.given.graph, unit=self.given.unit),
+                path=path,
+                value=kind.value,
+                missing=result.zero,
+                title=title,
+                what=self.args.plot_what,
+            )

@@ -1,21 +1,16 @@
-"""Paths from predecessor matrices, and negative cycles."""
+"""Lengths of the paths of predecessor matrices, and negative cycles."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call
-from ..engine import Engine
-
 __all__ = [
     "NO_PREDECESSOR", "NegativeCycleError", "epsilon", "find_negative_cycle", "leg_counts",
-    "reconstruct_path",
 ]  # fmt: skip
 
 #: The entry of a predecessor matrix where a node has none (SciPy's convention).
@@ -49,67 +44,6 @@ class NegativeCycleError(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (NegativeCycleError, (self.cycle, self.weight))
-
-
-def reconstruct_path(predecessors: Any, i: int, j: int) -> list[int]:
-    """The path from node `i` to node `j` by a predecessor matrix.
-
-    Parameters
-    ----------
-    predecessors : array of int32, shape (n, n) or (sources, n)
-        From :func:`apsp` or :func:`closure`; ``predecessors[i, j]`` is the node before `j` on the
-        path from `i`.
-    i : int
-        Row of the start (with ``sources=``, the position of the source in it).
-    j : int
-        The end.
-
-    Returns
-    -------
-    list of int
-        Nodes from start to end, both included; ``[i]`` if they are the same. With ``sources=`` the
-        first node is the source itself.
-
-    Raises
-    ------
-    ValueError
-        If `j` cannot be reached.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import semiring_mm as sm
-    >>> inf = np.inf
-    >>> D, P = sm.apsp(np.array([[0, 1, 9], [inf, 0, 1], [inf, inf, 0]]), return_predecessors=True)
-    >>> sm.reconstruct_path(P, 0, 2)
-    [0, 1, 2]
-    """
-    with Call(predecessors=predecessors) as call:
-        return _walk(call.engine, call["predecessors"], i, j)
-
-
-def _walk(engine: Engine, matrix: Any, i: int, j: int) -> list[int]:
-    if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
-        raise TypeError(
-            f"predecessors is an integer matrix, got shape {matrix.shape} and dtype {matrix.dtype}"
-        )
-    i, j = operator.index(i), operator.index(j)
-    rows, n = matrix.shape
-    if not (0 <= i < rows and 0 <= j < n):
-        raise IndexError(f"nodes {i} and {j} are outside a predecessor matrix of shape {(rows, n)}")
-    row = engine.to_host(matrix[i])
-    path = [j]
-    node = int(row[j])
-    while node >= 0:
-        path.append(node)
-        if len(path) > n + 1:
-            raise ValueError(f"row {i} of predecessors does not describe a tree")
-        node = int(row[node])
-    # Without a predecessor a node is the source or out of reach; a source precedes another node.
-    if len(path) == 1 and not (rows == n and i == j) and not (row == j).any():
-        start = f"from node {i}" if rows == n else f"in row {i}"
-        raise ValueError(f"there is no path {start} to node {j}")
-    return path[::-1]
 
 
 def leg_counts(predecessors: NDArray[np.integer[Any]], sources: Any) -> NDArray[np.int32]:

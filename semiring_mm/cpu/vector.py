@@ -21,6 +21,7 @@ from ..plan import (
     Facts,
     Plan,
     bytewise,
+    is_sum,
     make_plan,
     needs_facts,
     overflow,
@@ -45,6 +46,8 @@ CHUNK = 2048
 _ROWS, _UNROLL, _COLUMNS = 4, 2, 4
 #: Where ⊕ is logaddexp: steps of k, or columns, that are looked at twice in a row.
 _STEPS, _TOGETHER = 1024, 16
+#: In a sum of floats: steps of k, or columns, that are added up before they meet the total.
+_BLOCK = 8
 
 
 def gemv(
@@ -56,30 +59,39 @@ def gemv(
         with np.errstate(all="ignore"):
             np.matmul(a, x, out=y)
         return
-    m, depth = a.shape
+    m, depth = a.shape[-2:]
     left, right = (x, a) if scale_x else (a, x)
     plan = vector_plan(semiring, left, right, y, depth, scaling)
     code = _code(plan, scaling.alpha is not None and not scale_x)
-    size = 64 + (2048 + depth + 64) * (int(plan.compute[1:]) // 8)
+    size = 64 + (2 * CHUNK + depth + 64) * (int(plan.compute[1:]) // 8)
     mode = scaling.mode if scale_x else replace(scaling, alpha=None).mode
+    stack = a.shape[0] if a.ndim == 3 else 1
+    a_batch, y_batch = (a.strides[0], y.strides[0]) if a.ndim == 3 else (0, 0)
 
-    def rows(i0: int, i1: int) -> None:
+    def part(b0: int, b1: int, i0: int, i1: int) -> None:
+        """Rows i0 to i1 - 1 of matrices b0 to b1 - 1."""
         buffer = workspace(size)
         code(a, x, y, buffer, params_of(
             plan, 0, 0, 0, i0=i0, i1=i1, mode=mode, alpha=scalar_bits(plan, scaling.alpha),
-            beta=scalar_bits(plan, scaling.beta),
+            beta=scalar_bits(plan, scaling.beta), batch=b1 - b0, a_batch=a_batch, c_batch=y_batch,
+            a_offset=b0 * a_batch, c_offset=b0 * y_batch,
         ))  # fmt: skip
         if buffer[0]:
             buffer[:64] = 0
             raise overflow(semiring, y.dtype)
 
     workers = threads.get_num_threads()
-    if m * depth < 1 << 17 or workers == 1 or m < 2 * workers:
-        rows(0, m)
+    whole_matrices = stack >= 2 * workers
+    if stack * m * depth < 1 << 17 or workers == 1 or (m < 2 * workers and not whole_matrices):
+        part(0, stack, 0, m)
         return
-    cuts = (np.linspace(0, m // 16, workers + 1).astype(int) * 16).tolist()
-    cuts[-1] = m
-    threads.run([functools.partial(rows, i, j) for i, j in itertools.pairwise(cuts) if i < j])
+    count, step = (stack, 1) if whole_matrices else (m, 16)
+    cuts = (np.linspace(0, count // step, workers + 1).astype(int) * step).tolist()
+    cuts[-1] = count
+    threads.run([
+        functools.partial(part, *((i, j, 0, m) if whole_matrices else (0, stack, i, j)))
+        for i, j in itertools.pairwise(cuts) if i < j
+    ])  # fmt: skip
 
 
 def vector_plan(
@@ -124,7 +136,12 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
 
     Where rows are contiguous, each is folded with x in vectors (dot form). Where columns are, they
     pass over a chunk of y (axpy form). Any other strides take the dot form element by element.
-    With `scaled` α scales the entries of A as they are read; in mode ``ALPHA`` it scales x.
+    With `scaled` α scales the entries of A as they are read; in mode ``ALPHA`` it scales x. A stack
+    of matrices is ``batch`` of them, ``a_batch`` bytes apart.
+
+    Sums of floats that are no products (see :func:`.plan.is_sum`) are compensated: what
+    adding a block of some terms rounds off is added up beside the total, so that the error does
+    not grow with the number of terms.
     """
     f = Function("gemv", [PTR] * 5, opaque=False)
     A, X, Y, workspace, params = f.args
@@ -139,9 +156,11 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
     i0, i1 = p["i0"], f.select(p["i1"].cmp("<", 0), m, p["i1"])
     flags = f.load(workspace.at(HEAD), PTR, 8)
     chunk = flags.at(64)
-    xs = chunk.at(CHUNK * t.size)
-    data = a.data.at(p["a_offset"])
+    lost = chunk.at(CHUNK * t.size)
+    xs = lost.at(CHUNK * t.size)
     logarithms = joins_logarithms(plan.add)
+    compensated = is_sum(plan)
+    data, results = f.var(a.data), f.var(y.data)  # of one matrix of the stack
     alpha = f.load(field["alpha"], t) if scaled else None
 
     def entry(x: Value) -> Value:
@@ -149,7 +168,7 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
         x = algebra.decode(x)
         return x if alpha is None else algebra.scale(alpha.splat(x.type.lanes), x)
 
-    with f.loop(0, depth) as k:
+    with f.loop(0, f.const(0, I64) if compensated else depth) as k:  # a sum does not read x
         value = f.var(algebra.decode(f.load(x.data.at(k * x.stride(-1)), s)))
         with f.if_((p["mode"] & ALPHA).cmp("!=", 0)):
             value.set(algebra.scale(f.load(field["alpha"], t), value.get()))
@@ -158,7 +177,7 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
     def finish(i: Value, value: Value) -> None:
         """Join β ⊗ y and store y[i]."""
         result = f.var(value)
-        place = y.data.at(i * y.stride(-1))
+        place = results.get().at(i * y.stride(-1))
         with f.if_((p["mode"] & READ_C).cmp("!=", 0)):
             old = f.var(algebra.decode(f.load(place, s)))
             with f.if_((p["mode"] & BETA).cmp("!=", 0)):
@@ -176,7 +195,7 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
     def dot(first: Value, rows: int) -> None:
         width = lanes * _UNROLL
         whole = f.select(cs.cmp("==", s.size), depth // width * width, f.const(0, I64))
-        base = [data.at((first + r) * rs) for r in range(rows)]
+        base = [data.get().at((first + r) * rs) for r in range(rows)]
         vectors = [[f.var(algebra.start(lanes)) for _ in range(_UNROLL)] for _ in range(rows)]
         tails = [f.var(algebra.start(1)) for _ in range(rows)]
 
@@ -201,6 +220,15 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
                 run(k, last, lambda r, u, x, y: sums[r][u].add(algebra.mul(x, y)))
                 for state, sum_ in zip(chain(*vectors), chain(*sums), strict=True):
                     state.set(algebra.add(state.get(), sum_.value()))
+        elif compensated:
+            totals = [vmath.Sum(f, algebra.start(lanes)) for _ in range(rows)]
+            with f.loop(0, whole, _BLOCK * width) as k:
+                last = f.low(k + _BLOCK * width, whole)
+                run(k, last, lambda r, u, x, y: fold(vectors[r][u], x, y))
+                for total, states in zip(totals, vectors, strict=True):
+                    total.add(functools.reduce(algebra.add, [x.get() for x in states]))
+                    for state in states:
+                        state.set(algebra.start(lanes))
         else:
             run(0, whole, lambda r, u, x, y: fold(vectors[r][u], x, y))
 
@@ -220,61 +248,81 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
                 rest(k, last, lambda r, x, y: single[r].add(algebra.mul(x, y)))
                 for state, sum_ in zip(tails, single, strict=True):
                     state.set(algebra.add(state.get(), sum_.value()))
+        elif compensated:
+            ends = [vmath.Sum(f, algebra.start(1)) for _ in range(rows)]
+            with f.loop(whole, depth, _BLOCK * _UNROLL) as k:
+                rest(k, f.low(k + _BLOCK * _UNROLL, depth), lambda r, x, y: fold(tails[r], x, y))
+                for end, tail in zip(ends, tails, strict=True):
+                    end.add(tail.get())
+                    tail.set(algebra.start(1))
+            for end, tail in zip(ends, tails, strict=True):
+                tail.set(end.value())
         else:
             rest(whole, depth, lambda r, x, y: fold(tails[r], x, y))
-        slot = f.alloca(t.vector(lanes))
         for r in range(rows):
-            total = vectors[r][0].get()
-            for other in vectors[r][1:]:
-                total = algebra.add(total, other.get())
-            f.store(total, slot, t.size)
-            with f.if_(whole.cmp(">", 0)), f.loop(0, lanes) as lane:
-                tails[r].set(algebra.add(tails[r].get(), f.load(slot.at(lane * t.size), t)))
+            with f.if_(whole.cmp(">", 0)):
+                if compensated:
+                    vector = totals[r].value()
+                else:
+                    vector = functools.reduce(algebra.add, [x.get() for x in vectors[r]])
+                tails[r].set(algebra.add(tails[r].get(), _across(f, algebra, vector)))
             finish(first + r, tails[r].get())
 
     def axpy(first: Value) -> None:
         size = f.low(i1 - first, CHUNK)
         padded = f.ceil_div(size, lanes) * lanes
         with f.loop(0, padded, lanes) as e:
-            f.store(algebra.start(lanes), chunk.at(e * t.size), t.size)
+            for place in (chunk, lost) if compensated else (chunk,):
+                f.store(algebra.start(lanes), place.at(e * t.size), t.size)
         whole = size // lanes * lanes
 
         def columns(k: Value, n: int) -> None:
             right = [f.load(xs.at((k + c) * t.size), t, t.size) for c in range(n)]
-            base = [data.at(first * rs + (k + c) * cs) for c in range(n)]
+            base = [data.get().at(first * rs + (k + c) * cs) for c in range(n)]
             wide = [r.splat(lanes) for r in right]
             for lo, hi, step in ((0, whole, lanes), (whole, size, 1)):
                 with f.loop(lo, hi, step) as e:
-                    place = chunk.at(e * t.size)
+                    place, aside = chunk.at(e * t.size), lost.at(e * t.size)
                     acc = f.load(place, t.vector(step), t.size)
                     terms = []
                     for c in range(n):
                         left = entry(f.load(base[c].at(e * s.size), s.vector(step)))
                         terms.append(algebra.mul(left, wide[c] if step > 1 else right[c]))
-                    if logarithms and n > 1:
+                    if compensated:
+                        total = vmath.Sum(f, acc, f.load(aside, t.vector(step), t.size))
+                        total.add(_pairwise(algebra, terms))
+                        acc = total.total.get()
+                        f.store(total.lost.get(), aside, t.size)
+                    elif logarithms and n > 1:
                         acc = _log_sum(f, [acc, *terms])
                     else:
                         acc = functools.reduce(algebra.add, terms, acc)
                     f.store(acc, place, t.size)
 
-        together = _TOGETHER if logarithms else _COLUMNS
+        together = _TOGETHER if logarithms else _BLOCK if compensated else _COLUMNS
         paired = depth // together * together
         with f.loop(0, paired, together) as k:
             columns(k, together)
         with f.loop(paired, depth) as k:
             columns(k, 1)
         with f.loop(0, size) as e:
-            finish(first + e, f.load(chunk.at(e * t.size), t, t.size))
+            value = f.load(chunk.at(e * t.size), t, t.size)
+            if compensated:
+                value = vmath.Sum(f, value, f.load(lost.at(e * t.size), t, t.size)).value()
+            finish(first + e, value)
 
-    with f.if_else(rs.cmp("==", s.size) & cs.cmp("!=", s.size)) as otherwise:
-        with f.loop(i0, i1, CHUNK) as i:
-            axpy(i)
-        with otherwise():
-            grouped = i0 + (i1 - i0) // _ROWS * _ROWS
-            with f.loop(i0, grouped, _ROWS) as i:
-                dot(i, _ROWS)
-            with f.loop(grouped, i1) as i:
-                dot(i, 1)
+    with f.loop(0, p["batch"]) as n:
+        data.set(a.data.at(p["a_offset"] + n * p["a_batch"]))
+        results.set(y.data.at(p["c_offset"] + n * p["c_batch"]))
+        with f.if_else(rs.cmp("==", s.size) & cs.cmp("!=", s.size)) as otherwise:
+            with f.loop(i0, i1, CHUNK) as i:
+                axpy(i)
+            with otherwise():
+                grouped = i0 + (i1 - i0) // _ROWS * _ROWS
+                with f.loop(i0, grouped, _ROWS) as i:
+                    dot(i, _ROWS)
+                with f.loop(grouped, i1) as i:
+                    dot(i, 1)
     return [f]
 
 
@@ -287,3 +335,19 @@ def _log_sum(f: Function, terms: Sequence[Value]) -> Value:
     for x in terms:
         total.add(x)
     return total.value()
+
+
+def _across(f: Function, algebra: Algebra, x: Value) -> Value:
+    """⊕ over the lanes of a vector, by halves."""
+    while (half := x.type.lanes // 2) > 1:
+        low, high = (f.shuffle(x, x, range(i, i + half)) for i in (0, half))
+        x = algebra.add(low, high)
+    return algebra.add(x[0], x[1]) if half else x
+
+
+def _pairwise(algebra: Algebra, terms: list[Value]) -> Value:
+    """⊕ over terms, by halves."""
+    while len(terms) > 1:
+        half = len(terms) // 2
+        terms = [*map(algebra.add, terms[:half], terms[half:]), *terms[2 * half :]]
+    return terms[0]

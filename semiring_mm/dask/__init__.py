@@ -44,6 +44,7 @@ def apsp(
     client: Any,
     graph: Any,
     *,
+    weight: str | int | None = "weight",
     directed: bool | None = None,
     return_predecessors: bool = False,
     tile: int | None = None,
@@ -60,6 +61,8 @@ def apsp(
     graph : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.apsp` takes
         What is not a Dask array travels to the workers through the scheduler, which keeps it: a
         file or a list of edges is small, but a large dense matrix is better given as a Dask array.
+    weight : str or None, default "weight"
+        As for :func:`semiring_mm.apsp`.
     directed : bool, optional
         As for :func:`semiring_mm.apsp`: a symmetric matrix is found to be undirected, which halves
         the work.
@@ -82,7 +85,9 @@ def apsp(
     Returns
     -------
     distances : dask.array.Array, shape (n, n)
-        Its tiles are in the workers' memory, in the dtype that :func:`semiring_mm.apsp` gives.
+        Its tiles are in the workers' memory, in the dtype that :func:`semiring_mm.apsp` gives. An
+        array of Dask has no labels: rows and columns are in the order of ``list(graph)``, or of the
+        `nodes` of what :func:`semiring_mm.files.read_graph` returns.
     predecessors : dask.array.Array of int32
         Only with `return_predecessors`.
 
@@ -122,7 +127,7 @@ def apsp(
            [    2,     0, -9999]], dtype=int32)
     """
     return _solve(
-        client, semirings["min_plus"], graph, directed, return_predecessors, tile, device,
+        client, semirings["min_plus"], graph, weight, directed, return_predecessors, tile, device,
         checkpoint, resume, progress,
     )  # fmt: skip
 
@@ -130,8 +135,9 @@ def apsp(
 def closure(
     client: Any,
     a: Any,
-    semiring: str | Semiring = "max_min",
+    semiring: str | Semiring,
     *,
+    weight: str | int | None = "weight",
     directed: bool | None = None,
     return_predecessors: bool = False,
     tile: int | None = None,
@@ -146,9 +152,9 @@ def closure(
     ----------
     client : distributed.Client
     a : dask.array.Array of shape (n, n), or any graph that :func:`semiring_mm.closure` takes
-    semiring : str or Semiring, default "max_min"
+    semiring : str or Semiring
         With an idempotent ⊕.
-    directed, return_predecessors, tile, device, checkpoint, resume, progress
+    weight, directed, return_predecessors, tile, device, checkpoint, resume, progress
         As for :func:`apsp`.
 
     Returns
@@ -177,7 +183,17 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matmul")
     return _solve(
-        client, s, a, directed, return_predecessors, tile, device, checkpoint, resume, progress
+        client,
+        s,
+        a,
+        weight,
+        directed,
+        return_predecessors,
+        tile,
+        device,
+        checkpoint,
+        resume,
+        progress,
     )
 
 
@@ -225,8 +241,9 @@ def matmul(a: Any, b: Any, semiring: str | Semiring = "plus_times") -> Any:
 
 
 def _solve(
-    client: Any, s: Semiring, graph: Any, directed: bool | None, predecessors: bool,
-    tile: int | None, device: str | None, checkpoint: Any, resume: bool, progress: Progress,
+    client: Any, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None,
+    predecessors: bool, tile: int | None, device: str | None, checkpoint: Any, resume: bool,
+    progress: Progress,
 ) -> Any:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     check_client(client)
@@ -238,7 +255,7 @@ def _solve(
     state = None if checkpoint is None else State.at(checkpoint)
     if resume and state is None:
         raise ValueError("resume=True needs checkpoint=, the folder to go on from")
-    given = Given.of(s, graph, directed)
+    given = Given.of(s, graph, weight, directed)
     if predecessors:
         check_predecessors(s, given.dtype)
     if given.n == 0:

@@ -15,13 +15,13 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
-from ..closures.edges import edge_dtype, join_edges
+from ..closures.edges import EdgeList, edge_dtype, join_edges
 from ..closures.schedule import Grid
 from ..closures.sources import DenseSource, EdgeSource
 from ..closures.weights import Weights, edges_of, worsened
 from ..cpu import engine as cpu
 from ..expressions import evaluate
-from ..graphs.inputs import adjacency, edge_list
+from ..graphs.inputs import adjacency, as_graph, warn_of_infinities
 from ..plan import Facts
 from ..semirings import Semiring
 
@@ -50,14 +50,15 @@ class Given:
     labels: Sequence[Any] | None = None
 
     @classmethod
-    def of(cls, s: Semiring, graph: Any, directed: bool | None) -> Given:
+    def of(cls, s: Semiring, graph: Any, weight: str | int | None, directed: bool | None) -> Given:
         """What :func:`semiring_mm.dask.apsp` takes."""
-        whole = isinstance(graph, da.Array) or type(graph) in (np.ndarray, np.memmap)
-        edges = None if whole else edge_list(graph, directed=directed)
-        if edges is not None:
-            source = EdgeSource(s, edges, edge_dtype(s, edges.weight))
-            return cls(s, source.n, source.dtype, source=source, labels=edges.nodes)
-        x = graph if whole else adjacency(graph, s)[0]
+        x, labels = as_graph(graph, weight=weight, directed=directed)
+        if isinstance(x, EdgeList):
+            source = EdgeSource(s, x, edge_dtype(s, x.weight))
+            return cls(s, source.n, source.dtype, source=source, labels=x.nodes)
+        if not isinstance(x, (da.Array, np.ndarray)):
+            x = adjacency(x, s)[0]
+        warn_of_infinities(s, x)
         if any(math.isnan(size) for size in x.shape):
             raise ValueError("the graph has chunks of unknown size: call compute_chunk_sizes()")
         if x.ndim != 2 or x.shape[0] != x.shape[1]:
@@ -68,7 +69,7 @@ class Given:
             dtype = x.dtype.newbyteorder("=")
             return cls(s, x.shape[0], dtype, array=x, undirected=directed is False)
         dense = DenseSource(s, x, undirected=directed is False)
-        return cls(s, dense.n, dense.dtype, source=dense)
+        return cls(s, dense.n, dense.dtype, source=dense, labels=labels)
 
     def blocks(self, grid: Grid) -> dict[At, Delayed]:
         """Its tiles, each computed when it is wanted, by the worker that needs it."""

@@ -2,7 +2,7 @@
 
 `read_graph` is the one entry. Each format is a module with a function `read`, registered in
 `formats.py`. Text formats are parsed here, so that a malformed file is refused with its line
-number; only GraphML and GML go through NetworkX.
+number; GraphML, GML and GEXF go through NetworkX, Parquet through PyArrow.
 """
 
 from .file import GraphFileError

@@ -33,7 +33,7 @@ LATITUDE = "latitude lat".split()
 _COMMENT = ("#", "%")
 SAMPLE = 1000  # rows by which a column is one of numbers
 _NO_LITERAL = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
-_ATTRIBUTES = re.compile(r"(\S+?)(?:\s*,\s*|\s+)(\S+?)(?:\s*,\s*|\s+)(\{.*\})\s*")
+_ATTRIBUTES = re.compile(r"([^\s,]+)(?:\s*,\s*|\s+)([^\s,]+)(?:\s*,\s*|\s+)(\{.*\})\s*")
 
 
 def rows(
@@ -99,7 +99,7 @@ def _with_attributes(
         if not line.strip() or line.startswith(_COMMENT):
             continue
         match, known = _ATTRIBUTES.fullmatch(line), None
-        if match:
+        if match and len(line) <= csv.field_size_limit():  # an object is many times its text
             with contextlib.suppress(
                 ValueError, SyntaxError, TypeError, RecursionError, MemoryError
             ):
@@ -222,9 +222,8 @@ def other_numbers(
 
 def _identifies(column: str) -> bool:
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z])Id$", "_id", column.strip()).casefold())
-    return words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid") or words in (
-        [name] for name in (*NODE, *CITY)
-    )
+    last = words[-1] in ("", "id", "ids", "osmid", "key", "index", "fid")
+    return last or words[0] == "unnamed" or words in ([name] for name in (*NODE, *CITY))
 
 
 def is_real(word: str) -> bool:

@@ -287,15 +287,15 @@ def _directions(
         return True, "", None
     name = columns.names[columns.way]
     known = [_DIRECTIONS.get(word.casefold()) for word in words]
+    accepted = "true, false, 1, 0, Directed or Undirected"
     if name.casefold() == "type":  # Gephi's; another one may hold anything
+        accepted = "Directed or Undirected"
         known = [None if len(word) < 5 else way for word, way in zip(words, known, strict=True)]
         if not any(way is not None for way in known):
             return True, "", None
     if None in known:
         k = known.index(None)
-        raise file.error(
-            lines[k], f"column {name}: expected Directed or Undirected, got {quote(words[k])}"
-        )
+        raise file.error(lines[k], f"column {name}: expected {accepted}, got {quote(words[k])}")
     both = np.array([not way for way in known])
     if both.all() or not both.any():
         return not both.any(), f"column {name}", None

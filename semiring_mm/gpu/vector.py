@@ -14,6 +14,7 @@ from ..plan import (
     Facts,
     Plan,
     bytewise,
+    is_sum,
     make_plan,
     needs_facts,
     overflow,
@@ -93,12 +94,13 @@ def vector_source(
     `scaled`: the operand whose entries α scales, "a" or "x", or neither.
     """
     flags = ", ".join("true" if x else "false" for x in (k_unit, wide))
-    logarithms = joins_logarithms(plan.add)
-    fold = f"sr::{'LogAccumulator' if logarithms else 'Accumulator'}<Algebra>"
+    logarithms, compensated = joins_logarithms(plan.add), is_sum(plan)
+    kind = "LogAccumulator" if logarithms else "SumAccumulator" if compensated else "Accumulator"
+    fold = f"sr::{kind}<Algebra>"
     if scaled:
         fold = f"sr::Scaled<{fold}, Algebra, {'true' if scaled == 'a' else 'false'}>"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
-    bounds = f"{_THREADS}, {2 if logarithms and word_size(plan) == 8 else 4}"
+    bounds = f"{_THREADS}, {2 if (logarithms or compensated) and word_size(plan) == 8 else 4}"
     vector = f"sr::Vector<{fold}, Algebra, {flags}, {lanes}, {rows}>"
     return _source(plan, vector, bounds)
 
@@ -159,6 +161,13 @@ def gemv(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
+    if a.ndim == 3:
+        if y.flags.c_contiguous:  # as one matrix, copied where its strides do not allow it
+            a, y = a.reshape(-1, a.shape[-1]), y.reshape(-1)
+        else:
+            for matrix, result in zip(a, y, strict=True):
+                gemv(semiring, matrix, x, result, scaling, scale_x=scale_x)
+            return
     m, k = a.shape
     if m == 0:
         return

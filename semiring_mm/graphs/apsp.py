@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Call, check_memory
 from ..closures.edges import EdgeList, symmetrize
+from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
 from ..closures.weights import check_idempotent
@@ -21,7 +22,7 @@ from .choice import Choice, Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
 from .dijkstra import search_edges
-from .inputs import adjacency, edge_list
+from .inputs import adjacency, as_graph, warn_of_infinities
 
 __all__ = ["apsp", "closure"]
 
@@ -32,6 +33,7 @@ Index = NDArray[np.int64]
 def apsp(
     graph: Any,
     *,
+    weight: str | int | None = "weight",
     method: str = "auto",
     directed: bool | None = None,
     return_predecessors: bool = False,
@@ -50,10 +52,13 @@ def apsp(
 
     Parameters
     ----------
-    graph : array_like, SciPy sparse matrix, NetworkX graph, semiring_mm.files.Graph, or path
+    graph : array_like, SciPy sparse, NetworkX or igraph graph, pandas table, dict, Graph, or path
         A dense (n, n) matrix holds edge weights, inf (in an integer dtype its largest value) where
         there is no edge; a 0 diagonal is implied. A (b, n, n) array is a batch of graphs. For
         other kinds see :func:`adjacency`.
+    weight : str or None, default "weight"
+        The attribute of edges, or the column, that holds their weights; None: each edge counts 1.
+        See :func:`adjacency`.
     method : {"auto", "floyd_warshall", "squaring", "sparse"}
         ``"floyd_warshall"``: Kleene's elimination in blocks, n³ steps. ``"squaring"``: repeated
         min-plus squaring, at most ⌈log₂ n⌉ products, fewer if nothing changes any more.
@@ -67,9 +72,9 @@ def apsp(
         is found to be undirected, which halves the work.
     return_predecessors : bool, default False
         Also return the predecessor matrix.
-    sources : int or sequence of int, optional
-        Only paths from these nodes: the result has a row for each. NetworkX graphs take node
-        labels.
+    sources : node or sequence of nodes, optional
+        Only paths from these nodes, by label if the graph has labels and else by number: the result
+        has a row for each.
     max_hops : int, optional
         Only paths of at most this many edges.
     overwrite : bool, default False
@@ -103,11 +108,13 @@ def apsp(
     -------
     distances : ndarray, shape (n, n), (sources, n) or (b, n, n)
         Of the library, on the device and in the dtype of a dense input; for other graphs NumPy's,
-        float64 unless their weights are float32. With `out` the file, open to be read:
+        float64 unless their weights are float32, and of a graph with labels a
+        :class:`LabelledArray`, which has them as ``nodes``. With `out` the file, open to be read:
         numpy.memmap or zarr.Array.
     predecessors : ndarray of int32
-        Only with `return_predecessors`. ``P[i, j]`` is the node before `j` on a shortest path from
-        `i`; -9999 if there is none, and on the diagonal. See :func:`reconstruct_path`.
+        Only with `return_predecessors`. ``P[i, j]`` is the number of the node before `j` on a
+        shortest path from `i`; -9999 if there is none, and on the diagonal. See
+        :func:`reconstruct_path`.
 
     Raises
     ------
@@ -149,6 +156,12 @@ def apsp(
            [2., 5., 0.]])
     >>> sm.reconstruct_path(P, 0, 2)
     [0, 1, 2]
+
+    A graph with labels keeps them.
+
+    >>> D, P = sm.apsp({"a": {"b": 3, "c": 8}, "b": {"c": 1}}, return_predecessors=True)
+    >>> D.nodes, D.path("a", "c")
+    (['a', 'b', 'c'], ['a', 'b', 'c'])
     """
     if method not in ("auto", "floyd_warshall", "squaring", "sparse"):
         raise ValueError(
@@ -171,14 +184,15 @@ def apsp(
         hops=max_hops is not None, overwrite=overwrite,
     )  # fmt: skip
     return _solve(
-        semirings["min_plus"], graph, asked, directed, sources, max_hops, options, progress
+        semirings["min_plus"], graph, asked, weight, directed, sources, max_hops, options, progress
     )
 
 
 def closure(
     a: Any,
-    semiring: str | Semiring = "max_min",
+    semiring: str | Semiring,
     *,
+    weight: str | int | None = "weight",
     return_predecessors: bool = False,
     directed: bool | None = None,
     overwrite: bool = False,
@@ -198,10 +212,11 @@ def closure(
     Parameters
     ----------
     a : array_like of shape (n, n) or (b, n, n), or any graph that :func:`adjacency` takes
-        The semiring's zero means no edge.
-    semiring : str or Semiring, default "max_min"
+        The semiring's zero means no edge: inf over min_plus, -inf over max_min. There is a warning
+        if a matrix has inf where -inf means no edge.
+    semiring : str or Semiring
         With an idempotent ⊕.
-    return_predecessors, directed, overwrite, device, progress
+    weight, return_predecessors, directed, overwrite, device, progress
         As for :func:`apsp`.
     devices, out, memory_limit, checkpoint, resume
         As for :func:`apsp`, too: over several devices, in files.
@@ -209,7 +224,7 @@ def closure(
     Returns
     -------
     closure : ndarray
-        ``one`` on the diagonal.
+        ``one`` on the diagonal. Of a graph with labels a :class:`LabelledArray`.
     predecessors : ndarray of int32
         Only with `return_predecessors` (⊕ must choose one of its operands: min, max, or).
 
@@ -233,12 +248,12 @@ def closure(
     check_idempotent(s, "matrix_power")
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
-    return _solve(s, a, asked, directed, None, None, options, progress)
+    return _solve(s, a, asked, weight, directed, None, None, options, progress)
 
 
 def _solve(
-    s: Semiring, graph: Any, asked: Request, directed: bool | None, sources: Any,
-    max_hops: int | None, options: TileOptions, progress: Progress,
+    s: Semiring, graph: Any, asked: Request, weight: str | int | None, directed: bool | None,
+    sources: Any, max_hops: int | None, options: TileOptions, progress: Progress,
 ) -> Any:  # fmt: skip
     reporter(progress, 1.0)  # the argument's own errors come first
     if asked.overwrite and not (isinstance(graph, np.ndarray) or hasattr(graph, "__dlpack__")):
@@ -247,8 +262,9 @@ def _solve(
         )
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
-    edges = None if _is_dense(graph) else edge_list(graph, directed=directed)
-    request = _request(s, asked, graph if edges is None else edges, sources, options)
+    graph, nodes = as_graph(graph, weight=weight, directed=directed)
+    edges = graph if isinstance(graph, EdgeList) else None
+    request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if choice.tiles:
         for name in request.refused_by_tiles():
@@ -256,13 +272,16 @@ def _solve(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
-        return close(
+        warn_of_infinities(s, graph)
+        found = close(
             s, _on_host(graph) if edges is None else edges, replace(options, device=choice.device),
             directed=directed, predecessors=asked.predecessors, progress=progress,
         )  # fmt: skip
-    dense = graph if _is_dense(graph) else None
+        return _named(s, found, nodes, None)
+    dense = graph if edges is None else None
     with Call(choice.device, graph if asked.overwrite else None, graph=dense) as call:
-        if dense is not None and call["graph"].ndim == 3:
+        if edges is None and call["graph"].ndim == 3:
+            warn_of_infinities(s, graph)
             if sources is not None or max_hops is not None:
                 raise ValueError("sources and max_hops are for one graph, not for a batch")
             return _give(call, _batch(call, s, Dense(asked, directed, progress=progress)))
@@ -271,37 +290,41 @@ def _solve(
                 "method='sparse' runs on the CPU: leave device out, and copy an array on a device "
                 "to the host first"
             )
-        if dense is None:
-            if edges is not None and choice.sparse:
-                rows = _sources(sources, edges.nodes, graph)
+        if edges is not None:
+            rows = _sources(sources, edges.n, nodes)
+            if choice.sparse:
                 found = _from_edges(edges, request, choice, rows, progress)
                 if found is not None:
-                    return found if asked.predecessors else found[0]
+                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
                 choice = replace(choice, sparse=0.0)  # refused
-            d, labels = adjacency(graph if edges is None else edges, s, directed=directed)
-            rows = _sources(sources, labels, graph)
+            d = adjacency(edges, s)[0]
             if call.moved:
                 check_memory(d.nbytes, _matrix_of(d), call.engine)
                 d = call.engine.from_host(d)
-            source = ArraySource(call.engine, s, d, undirected=directed is False)
+            source = ArraySource(call.engine, s, d, undirected=not edges.directed)
         else:
-            source, labels = _own(call, s, directed), None
-            rows = _sources(sources, range(source.n), graph)
+            source = _own(call, s, directed)
+            rows = _sources(sources, source.n, nodes)
+            warn_of_infinities(s, graph)
             if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
                 request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
                 if request.countable:
                     request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
+        labels = nodes if edges is None else edges.nodes
         task = Dense(request, directed, rows, max_hops, labels, progress)
-        return _give(call, task.solve(source, choice), rows)
+        return _named(s, _give(call, task.solve(source, choice), rows), nodes, rows)
 
 
-def _is_dense(graph: Any) -> bool:
-    return isinstance(graph, (np.ndarray, list, tuple)) or (
-        (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__"))
-        and not hasattr(graph, "tocoo")
-        and not hasattr(graph, "edges")
-    )
+def _named(s: Semiring, found: Any, nodes: Sequence[Any] | None, rows: Index | None) -> Any:
+    """Results in memory with the labels of their nodes, if there are any."""
+    if nodes is None:
+        return found
+    d, p = found if isinstance(found, tuple) else (found, None)
+    if type(d) is not np.ndarray:  # in a file
+        return found
+    named, trees = labelled(d, p, s, nodes, rows)
+    return named if trees is None else (named, trees)
 
 
 def _request(
@@ -428,18 +451,17 @@ def _index(value: Any, name: str) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
 
 
-def _sources(sources: Any, nodes: Sequence[Any], graph: Any) -> Index | None:
+def _sources(sources: Any, n: int, nodes: Sequence[Any] | None) -> Index | None:
     """The rows of the nodes from which paths are wanted; None: all."""
     if sources is None:
         return None
+    if nodes is not None:
+        labels = Labels(nodes)
+        single = isinstance(sources, str) or not isinstance(sources, Iterable) or sources in labels
+        chosen = [sources] if single else sources
+        return np.array([labels.unique().place(x) for x in chosen], np.int64)
     chosen = [sources] if np.ndim(sources) == 0 else list(sources)
-    if hasattr(graph, "edges"):
-        index = {node: i for i, node in enumerate(nodes)}
-        missing = [x for x in chosen if x not in index]
-        if missing:
-            raise ValueError(f"sources: {missing[0]!r} is not a node of the graph")
-        return np.array([index[x] for x in chosen], np.int64)
-    n, rows = len(nodes), np.array([_index(x, "sources") for x in chosen], np.int64)
+    rows = np.array([_index(x, "sources") for x in chosen], np.int64)
     if ((rows < 0) | (rows >= n)).any():
         bad = int(rows[(rows < 0) | (rows >= n)][0])
         raise ValueError(f"sources: there is no node {bad}, they are 0 to {n - 1}")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import numbers
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype, join_edges, symmetrize
+from ..closures.labelled import LabelledArray
 from ..cpu import engine as cpu
 from ..semirings import Semiring, as_semiring
+from ..warn import warn
+from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
 
-__all__ = ["adjacency", "edge_list"]
+__all__ = ["adjacency", "as_graph", "has_labels", "warn_of_infinities"]
 
 Array = Any  # of the engine's library
 
@@ -26,6 +27,9 @@ def adjacency(
     graph: Any,
     semiring: str | Semiring = "min_plus",
     *,
+    weight: str | int | None = "weight",
+    source: Any = None,
+    target: Any = None,
     dtype: Any = None,
     directed: bool | None = None,
     out: Array | None = None,
@@ -34,11 +38,23 @@ def adjacency(
 
     Parameters
     ----------
-    graph : ndarray, SciPy sparse matrix or array, NetworkX graph, semiring_mm.files.Graph, or path
+    graph : ndarray, SciPy sparse, NetworkX or igraph graph, pandas table, dict, Graph, or path
         A dense matrix is taken as it is: the semiring's zero (inf for min_plus) means no edge. In a
         sparse one every stored entry is an edge, explicit zeros too. Of parallel edges the best
         counts: they are joined by ⊕.
+
+        A table of pandas is a matrix where its rows and columns have the same labels; else it has
+        an edge in each row, in the columns source and target, or from and to. A dict has for each
+        node the neighbours and weights, ``{"a": {"b": 3}}``, or the neighbours and attributes, or a
+        list of neighbours. Edges of both are directed. A path, or a list of them, is read as
+        :func:`semiring_mm.files.read_graph` does, and its warnings are warnings here.
     semiring : str or Semiring, default "min_plus"
+    weight : str or None, default "weight"
+        The attribute of edges, or the column, that holds their weights; None: each edge counts 1.
+        An edge without it counts 1, too, and if it has other numbers there is a warning that names
+        them. In a file ``"weight"`` stands for all the usual names.
+    source, target : optional
+        The columns of a table of pandas, or of a file, that hold the ends of edges.
     dtype : dtype, optional
         Default: that of a dense matrix; else float32 for float32 weights and float64 for others;
         bool where the semiring works on truth values (any edge is True).
@@ -66,38 +82,154 @@ def adjacency(
            [ 1., inf]]), ['a', 'b'])
     """
     s = as_semiring(semiring)
-    edges = edge_list(graph, directed=directed)
+    graph, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
+    if isinstance(graph, EdgeList):
+        _warn_of_edges(s, graph)
+        return _from_edges(s, graph, dtype, out), list(graph.nodes)
+    matrix, known = _from_dense(s, np.asarray(graph), dtype, directed is False, out)
+    warn_of_infinities(s, graph)
+    return matrix, known if nodes is None else list(nodes)
+
+
+def as_graph(
+    graph: Any, *, weight: str | int | None = "weight", directed: bool | None = None,
+    source: Any = None, target: Any = None,
+) -> tuple[Any, Sequence[Any] | None]:  # fmt: skip
+    """What :func:`adjacency` takes as an :class:`EdgeList` or a dense array, and its labels.
+
+    The array may be of another library. Labels are None where nodes are mere numbers.
+    """
+    if type(graph) is np.ndarray and weight == "weight" and source is target is None:
+        return graph, None  # at once: a small matrix takes some microseconds
+    if not (weight is None or isinstance(weight, (str, int))):
+        raise TypeError(f"weight is the name of an attribute of edges, or None, got {weight!r}")
+    edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
-        return _from_edges(s, edges, dtype, out), list(edges.nodes)
+        if directed is False:
+            edges = replace(edges, directed=False)
+        edges = _checked(edges)
+        return edges, edges.nodes if has_labels(edges.nodes) else None
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
-    if isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
-        return _from_dense(s, np.asarray(graph), dtype, directed is False, out)
-    raise TypeError(
-        f"a graph is a square array, a SciPy sparse matrix, a NetworkX graph, a "
-        f"semiring_mm.files.Graph or a path to a file, got {type(graph).__name__}"
-    )
+    nodes: Sequence[Any] | None = None
+    if is_frame(graph):
+        graph, nodes = graph.to_numpy(), list(graph.index)
+    elif isinstance(graph, LabelledArray):
+        nodes = graph.nodes if graph.nodes is graph.sources else None
+        graph = graph.view(np.ndarray)
+    elif isinstance(graph, (list, tuple)):
+        graph = np.asarray(graph)
+    if not (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__")):
+        raise TypeError(
+            f"a graph is a square array, a SciPy sparse matrix, a graph of NetworkX or igraph, a "
+            f"pandas table of edges, a dict of dicts, a semiring_mm.files.Graph or a path to a "
+            f"file, got {type(graph).__name__}"
+        )
+    if weight != "weight":
+        raise ValueError(
+            f"weight={weight!r}: a matrix has one number for each edge and no attributes; leave "
+            f"weight out"
+            + ("" if weight else ", and to count edges give the matrix 1 for each of them")
+        )
+    return graph, nodes
 
 
-def edge_list(graph: Any, *, directed: bool | None = None) -> EdgeList | None:
-    """The edges of what :func:`adjacency` takes, or None for a dense matrix or no graph at all."""
-    if isinstance(graph, (str, PathLike)):
+def has_labels(nodes: Sequence[Any] | None) -> bool:
+    """Whether nodes have other names than their positions as numbers."""
+    return nodes is not None and not isinstance(nodes, range)
+
+
+def _edge_list(
+    graph: Any, weight: str | int | None, directed: bool | None, source: Any, target: Any
+) -> EdgeList | None:
+    """The edges, or None for what is no list of edges."""
+    if isinstance(graph, (str, PathLike)) or _are_paths(graph):
         from ..files import read_graph
 
-        graph = read_graph(Path(graph))
+        graph = read_graph(graph, weight=weight, source=source, target=target, directed=directed)
+        for text in graph.warnings:
+            warn(text)
+        return _numbered(graph)
+    if is_frame(graph) and not is_square(graph):
+        return from_frame(graph, weight, source, target)
+    if source is not None or target is not None:
+        raise ValueError(
+            f"source and target are columns of a pandas table or of a file, got "
+            f"{type(graph).__name__}"
+        )
+    if isinstance(graph, np.ndarray):
+        return None
     if isinstance(graph, EdgeList):
-        edges = graph
-    elif hasattr(graph, "tocoo"):
+        if weight not in (None, "weight"):
+            raise ValueError(
+                f"weight={weight!r}: the weights were chosen when the graph was read; write "
+                f"read_graph(path, weight={weight!r})"
+            )
+        return _numbered(graph if weight else _unweighted(graph))
+    if isinstance(graph, Mapping):
+        return from_dict(graph, weight)
+    if hasattr(graph, "tocoo"):
+        if weight not in (None, "weight"):
+            raise ValueError(
+                f"weight={weight!r}: a sparse matrix has one number for each edge; leave it out"
+            )
         coo = graph.tocoo()
         _check_square(coo.shape)
         edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
-    elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):
-        edges = _from_networkx(graph)
-    else:
-        return None
-    if directed is not None:
-        edges = replace(edges, directed=directed)
-    return _checked(edges)
+        return edges if weight else _unweighted(edges)
+    if hasattr(graph, "vs") and hasattr(graph, "es"):
+        return from_igraph(graph, weight)
+    if hasattr(graph, "is_directed") and hasattr(graph, "edges"):
+        return from_networkx(graph, weight)
+    return None
+
+
+def _are_paths(graph: Any) -> bool:
+    """Whether it is a list of files, which make one graph."""
+    several = isinstance(graph, (list, tuple)) and len(graph) > 0
+    return several and all(isinstance(x, (str, PathLike)) for x in graph)
+
+
+def _unweighted(edges: EdgeList) -> EdgeList:
+    return replace(edges, weight=np.ones(len(edges.row)))
+
+
+def _numbered(edges: EdgeList) -> EdgeList:
+    """The edges, without labels where they are the positions of the nodes in a matrix."""
+    from ..files.graph import NumberLabels
+
+    if type(edges.nodes) is NumberLabels and edges.nodes == NumberLabels(0, edges.n):
+        return replace(edges, nodes=range(edges.n))
+    return edges
+
+
+def warn_of_infinities(s: Semiring, matrix: Any) -> None:
+    """Warn if a matrix on the host has inf where -inf means no edge: one pass, up to the first."""
+    if s.zero != -math.inf or type(matrix) is not np.ndarray or matrix.dtype.kind != "f":
+        return
+    n = matrix.shape[-1]
+    stack = matrix.reshape(-1, n, n) if n else ()
+    for k, i in ((k, i) for k in range(len(stack)) for i in range(0, n, 64)):
+        row, col = np.nonzero(stack[k][i : i + 64] == np.inf)
+        off = np.flatnonzero(row + i != col)
+        if off.size:
+            _warn_of_infinity(s, f"the weight at [{i + row[off[0]]}, {col[off[0]]}]")
+            return
+
+
+def _warn_of_edges(s: Semiring, edges: EdgeList) -> None:
+    if s.zero == -math.inf and edges.weight.dtype.kind == "f":
+        at = np.flatnonzero((edges.weight == np.inf) & (edges.row != edges.col))
+        if at.size:
+            u, v = edges.nodes[edges.row[at[0]]], edges.nodes[edges.col[at[0]]]
+            _warn_of_infinity(s, f"the weight of edge {u!r} - {v!r}")
+
+
+def _warn_of_infinity(s: Semiring, what: str) -> None:
+    warn(
+        f"{what} is inf, and over {s.name} no edge is better than that; where inf means no edge, "
+        f"write -inf: np.where(np.isinf(W), -np.inf, W)"
+    )
 
 
 def _checked(edges: EdgeList) -> EdgeList:
@@ -118,38 +250,12 @@ def _checked(edges: EdgeList) -> EdgeList:
             raise ValueError(f"an edge at node {wrong}, and nodes are 0 to {edges.n - 1}")
     missing = np.flatnonzero(np.isnan(weight))
     if missing.size:
-        u, v = row[missing[0]], col[missing[0]]
+        u, v = (edges.nodes[x[missing[0]]] for x in (row, col))
         raise ValueError(f"the edge from node {u} to node {v} has weight NaN")
     index = np.int64
     return replace(
         edges, row=row.astype(index, copy=False), col=col.astype(index, copy=False), weight=weight
     )
-
-
-def _from_networkx(graph: Any) -> EdgeList:
-    nodes = list(graph)
-    index = {node: i for i, node in enumerate(nodes)}
-    row, col, weights = [], [], []
-    for u, v, weight in graph.edges(data="weight", default=1):
-        row.append(index[u])
-        col.append(index[v])
-        weights.append(_real(weight, u, v))
-    return EdgeList(
-        nodes,
-        np.array(row, np.int64),
-        np.array(col, np.int64),
-        np.array(weights, np.float64),
-        graph.is_directed(),
-    )
-
-
-def _real(weight: Any, u: Any, v: Any) -> float:
-    """The weight of an edge as a float: no string that reads as one, no complex number's half."""
-    if isinstance(weight, (numbers.Real, np.bool_, Decimal)):
-        with contextlib.suppress(OverflowError, ValueError):
-            return float(weight)
-        raise ValueError(f"the weight of edge {u!r} - {v!r} does not fit float64: {weight!r:.60}")
-    raise TypeError(f"edge weights must be numbers, got {weight!r:.60} between {u!r} and {v!r}")
 
 
 def _from_dense(

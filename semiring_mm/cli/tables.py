@@ -1,0 +1,164 @@
+"""Results in long form, a row for each pair of nodes: CSV and Parquet; and files of labels."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.paths import leg_counts
+from ..storage import atomic_write
+from .compute import Result
+
+__all__ = [
+    "Rows", "all_pairs", "labels_file", "number", "some_pairs", "write_csv", "write_labels",
+    "write_table",
+]  # fmt: skip
+
+_ROWS = 1 << 18  # of a table that are made at a time
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a table."""
+
+    start: NDArray[np.int64]  # positions of nodes
+    end: NDArray[np.int64]
+    value: NDArray[Any]
+    legs: NDArray[np.int32] | None = None
+
+
+def all_pairs(result: Result) -> Iterator[Rows]:
+    """The pairs of different nodes with a path, row by row of the matrix."""
+    n = len(result.given.graph.nodes)
+    lines = max(1, _ROWS // n)
+    for first in range(0, n, lines):
+        sources = np.arange(first, min(first + lines, n))
+        values = np.asarray(result.values[first : first + lines])
+        there = values != result.zero
+        there[np.arange(len(sources)), sources] = False
+        row, col = np.nonzero(there)
+        legs = None
+        if result.predecessors is not None:
+            trees = np.asarray(result.predecessors[first : first + lines])
+            legs = leg_counts(trees, sources)[row, col]
+        yield Rows(row + first, col, values[row, col], legs)
+
+
+def some_pairs(result: Result, pairs: Sequence[tuple[int, int]]) -> Iterator[Rows]:
+    """Those pairs of nodes, with a path or without."""
+    values = np.array([result.value(i, j) for i, j in pairs], result.values.dtype)
+    start, end = np.array(pairs, np.int64).T
+    yield Rows(start, end, values)
+
+
+def write_table(target: str, result: Result, rows: Iterator[Rows], legs: bool) -> int:
+    """Write a file whose extension names the format; the number of rows."""
+    name = target.lower()
+    with atomic_write(target) as part:
+        if name.endswith(".parquet"):
+            return _write_parquet(part, result, rows, legs)
+        opened: Any = gzip.open if name.endswith(".gz") else open
+        with opened(part, "wt", encoding="utf-8", newline="") as file:
+            return write_csv(file, result, rows, legs)
+
+
+def write_csv(file: TextIO, result: Result, rows: Iterator[Rows], legs: bool = False) -> int:
+    """Write CSV to a stream; the number of rows."""
+    labels = [f"{_quoted(label)}," for label in result.given.graph.nodes]
+    file.write(",".join(_header(result, legs)) + "\n")
+    count = 0
+    for some in rows:
+        start = [labels[i] for i in some.start.tolist()]
+        end = [labels[j] for j in some.end.tolist()]
+        columns = [_numbers(some.value)]
+        if some.legs is not None:
+            columns.append([f",{x}" for x in some.legs.tolist()])
+        columns.append(["\n"] * len(start))
+        file.write("".join(map("".join, zip(start, end, *columns, strict=True))))
+        count += len(start)
+    return count
+
+
+def _write_parquet(target: Path, result: Result, rows: Iterator[Rows], legs: bool) -> int:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    labels = pa.array(list(result.given.graph.nodes), pa.string())
+    start, end, value, *rest = _header(result, legs)
+    node = pa.dictionary(pa.int32(), pa.string())
+    fields = [(start, node), (end, node), (value, pa.from_numpy_dtype(result.values.dtype))]
+    schema = pa.schema([*fields, *((name, pa.int32()) for name in rest)])
+    count = 0
+    with parquet.ParquetWriter(target, schema) as file:
+        for some in rows:
+            ends = (
+                pa.DictionaryArray.from_arrays(pa.array(x.astype(np.int32)), labels)
+                for x in (some.start, some.end)
+            )
+            columns = [*ends, pa.array(some.value)]
+            if some.legs is not None:
+                columns.append(pa.array(some.legs))
+            file.write_table(pa.Table.from_arrays(columns, schema=schema))
+            count += len(some.start)
+    return count
+
+
+def _header(result: Result, legs: bool) -> list[str]:
+    value = result.given.kind.value.replace(" ", "_")
+    return ["from", "to", value, *(["legs"] if legs else [])]
+
+
+def _quoted(label: str) -> str:
+    """A label as a field of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([label])
+    return text.getvalue()
+
+
+def number(value: float) -> float | int:
+    """A whole number as an int, which prints without a fraction."""
+    return int(value) if math.isfinite(value) and value == int(value) else value
+
+
+def _numbers(values: NDArray[Any]) -> list[str]:
+    """Values in the fewest digits that stand for the same number, whole ones without a point."""
+    if values.dtype.kind == "f":
+        whole = np.isfinite(values) & (values == np.rint(values))
+        if whole.all() and (abs(values) < 2.0**63).all():
+            values = values.astype(np.int64)
+    elif values.dtype.kind == "b":
+        values = values.astype(np.int8)
+    if values.dtype == np.float32:  # as a float64 it has nine digits more
+        words: list[str] = values.astype(str).tolist()
+    else:
+        words = list(map(str, values.tolist()))
+    if values.dtype.kind == "f":
+        words = [word.removesuffix(".0") for word in words]
+    return words
+
+
+def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:
+    """The file for the labels of a matrix's rows, which is needed where they are not 0, 1, 2, ...
+
+    Also where there is such a file of other labels already.
+    """
+    if target is None:
+        return None
+    file = Path(target).with_suffix(".nodes.txt")
+    plain = all(label == str(k) for k, label in enumerate(labels))
+    return None if plain and (file.resolve() in taken or not file.exists()) else file
+
+
+def write_labels(file: Path, labels: Sequence[str]) -> None:
+    """Write a label a line."""
+    with atomic_write(file) as part:
+        part.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8", newline="\n")

@@ -1,0 +1,381 @@
+"""Results of graphs whose nodes have labels, and paths from predecessor matrices."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import numbers
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Call
+from ..engine import Engine
+from ..semirings import Semiring
+from .paths import leg_counts
+
+__all__ = ["LabelledArray", "Labels", "labelled", "reconstruct_path"]
+
+_PIECE = 1 << 22  # entries of a predecessor matrix that are searched at a time
+
+
+class Labels:
+    """The labels of nodes, and where each of them is.
+
+    Attributes
+    ----------
+    nodes : sequence
+    """
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        self.nodes = nodes
+
+    @functools.cached_property
+    def _places(self) -> dict[Any, int] | None:
+        if not isinstance(self.nodes, (list, tuple)):  # a sequence that finds its items itself
+            return None
+        return {node: k for k, node in enumerate(self.nodes)}
+
+    def __contains__(self, label: Any) -> bool:
+        return self._find(label) is not None
+
+    def place(self, label: Any, what: str = "a node of the graph") -> int:
+        """Position of a label.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node.
+        """
+        found = self._find(label)
+        if found is None:
+            some = ", ".join(map(repr, self.nodes[:3])) + (", …" if len(self.nodes) > 3 else "")
+            raise ValueError(f"{label!r} is not {what}; labels are {some or 'none'}")
+        return found
+
+    def _find(self, label: Any) -> int | None:
+        try:
+            return self.nodes.index(label) if self._places is None else self._places[label]
+        except (KeyError, ValueError, TypeError):  # the last where it is not hashable
+            return None
+
+    def unique(self) -> Labels:
+        """The same labels, if no two nodes have the same one."""
+        places = self._places
+        if places is not None and len(places) < len(self.nodes):
+            twice = next(x for k, x in enumerate(self.nodes) if places[x] != k)
+            raise ValueError(
+                f"two nodes have the label {twice!r}, so labels cannot name nodes: make them differ"
+            )
+        return self
+
+
+class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
+    """A NumPy array with a row and a column for each node of a graph that has labels.
+
+    :func:`apsp` and :func:`closure` return it for graphs with labels: of NetworkX, igraph and
+    pandas, of dictionaries and files. Everything that NumPy computes from it, and every part of it,
+    is without labels; copies keep them.
+
+    Attributes
+    ----------
+    nodes : sequence
+        Labels of the columns.
+    sources : sequence
+        Labels of the rows: `nodes`, or what ``sources=`` asked for.
+    predecessors : LabelledArray or None
+        The predecessor matrix, if it was asked for: ``predecessors[i, j]`` is the position in
+        `nodes` of the node before ``nodes[j]``. That of a predecessor matrix is itself.
+
+    Examples
+    --------
+    >>> import semiring_mm as sm
+    >>> D, P = sm.apsp({"a": {"b": 3, "c": 8}, "b": {"c": 1}}, return_predecessors=True)
+    >>> D
+    LabelledArray([[ 0.,  3.,  4.],
+                   [inf,  0.,  1.],
+                   [inf, inf,  0.]])
+    >>> D.nodes, D.path("a", "c")
+    (['a', 'b', 'c'], ['a', 'b', 'c'])
+    >>> D.to_frame().loc["a", "c"]
+    np.float64(4.0)
+    >>> D.to_frame(long=True)
+      from to  distance  legs
+    0    a  b       3.0     1
+    1    a  c       4.0     2
+    2    b  c       1.0     1
+    """
+
+    # What makes a view or a new array of the type copies no attributes, so these hold for it.
+    _columns: Labels | None = None
+    _rows: Labels | None = None
+    _tree: LabelledArray | None = None
+    _semiring: Semiring | None = None  # None: of a predecessor matrix
+
+    @property
+    def nodes(self) -> Sequence[Any] | None:
+        return None if self._columns is None else self._columns.nodes
+
+    @property
+    def sources(self) -> Sequence[Any] | None:
+        return None if self._rows is None else self._rows.nodes
+
+    @property
+    def predecessors(self) -> LabelledArray | None:
+        return self._tree if self._columns is None or self._semiring is not None else self
+
+    def path(self, start: Any, end: Any) -> list[Any]:
+        """The labels of the nodes on a best path.
+
+        Parameters
+        ----------
+        start, end : node labels
+
+        Returns
+        -------
+        list
+            From `start` to `end`, both included; ``[start]`` if they are the same.
+
+        Raises
+        ------
+        ValueError
+            If there is no path, no such node, or there are no predecessors.
+        """
+        columns, rows = self._own()
+        i, j = columns.unique().place(start), columns.place(end)
+        row = i if rows is columns else rows.place(start, "one of the sources")
+        tree = self.predecessors
+        if tree is None:
+            raise ValueError(
+                "path() needs the predecessors: D, P = sm.apsp(graph, return_predecessors=True)"
+            )
+        found = _walk(np.asarray(tree[row]), i, j, row)
+        if found is None:
+            raise ValueError(f"there is no path from {start!r} to {end!r}")
+        return [columns.nodes[k] for k in found]
+
+    def to_frame(self, *, long: bool = False) -> Any:
+        """The array as a table of pandas.
+
+        Parameters
+        ----------
+        long : bool, default False
+            A row for each pair of different nodes between which there is a path, with the columns
+            from, to, distance (of another semiring than min_plus its name) and, if there are
+            predecessors, legs: the number of edges.
+
+        Returns
+        -------
+        pandas.DataFrame
+            By default with the rows and columns of the array, under their labels. A predecessor
+            matrix has labels as entries, too.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame() makes a table of pandas: pip install pandas") from None
+        (columns, rows), tree = self._own(), self.predecessors
+        values, name = np.asarray(self), "distance"
+        if self._semiring is None:
+            values, name = _objects([*columns.nodes, None])[np.maximum(values, -1)], "predecessor"
+        elif self._semiring.name != "min_plus":
+            name = self._semiring.name
+        if not long:
+            labels = [
+                pd.Index(list(x.nodes), tupleize_cols=False, name=word)
+                for x, word in ((rows, "from"), (columns, "to"))
+            ]
+            return pd.DataFrame(values, *labels)
+        sources = np.array([columns.place(x) for x in rows.nodes], np.int64)
+        if self._semiring is None:
+            there = np.asarray(self) >= 0
+        else:
+            there = values != self._semiring.identities(values.dtype)[0]
+            there[np.arange(len(sources)), sources] = False
+        row, col = np.nonzero(there)
+        found = {"from": _objects(rows.nodes)[row], "to": _objects(columns.nodes)[col]}
+        found = {word: pd.Series(x).infer_objects() for word, x in found.items()}
+        found[name] = values[row, col]
+        if tree is not None:
+            found["legs"] = leg_counts(np.asarray(tree), sources)[row, col]
+        return pd.DataFrame(found)
+
+    def _own(self) -> tuple[Labels, Labels]:
+        if self._columns is None or self._rows is None:
+            raise ValueError(
+                "this array has no labels: they belong to the whole result, not to what is "
+                "computed from it"
+            )
+        return self._columns, self._rows
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return found.view(np.ndarray) if isinstance(found, LabelledArray) else found
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        if array is self:  # of an operation in place
+            return self
+        return array[()] if return_scalar else np.asarray(array)
+
+    def copy(self, order: Any = "C") -> LabelledArray:
+        """A copy of the numbers, under the same labels."""
+        return self._like(np.array(self, order=order), self._tree)
+
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        """Sort in place, which takes the numbers away from their labels; so of a copy, np.sort."""
+        self._columns = self._rows = None
+        super().sort(*args, **kwargs)
+
+    def partition(self, *args: Any, **kwargs: Any) -> None:
+        """As NumPy's; the labels are lost as by :meth:`sort`."""
+        self._columns = self._rows = None
+        super().partition(*args, **kwargs)
+
+    def __copy__(self) -> LabelledArray:
+        return self.copy("K")
+
+    def __deepcopy__(self, memo: dict[int, Any] | None, /) -> LabelledArray:
+        return self._like(np.array(self, order="K"), copy.deepcopy(self._tree, memo))
+
+    def __reduce__(self) -> Any:
+        own = (self.nodes, self.sources, self._semiring, self._tree)
+        return (_restored, (np.asarray(self), self.sources is self.nodes, *own))
+
+    def _like(self, values: Any, tree: LabelledArray | None) -> LabelledArray:
+        return _array(values, self._columns, self._rows, self._semiring, tree)
+
+
+def labelled(
+    distances: Any, predecessors: Any, s: Semiring, nodes: Sequence[Any],
+    sources: Iterable[int] | None = None,
+) -> tuple[LabelledArray, LabelledArray | None]:  # fmt: skip
+    """NumPy arrays of distances, and of predecessors or None, under the labels of nodes.
+
+    Parameters
+    ----------
+    sources : iterable of int, optional
+        Positions of the nodes of the rows; None: all nodes.
+    """
+    columns = Labels(nodes)
+    rows = columns if sources is None else Labels([nodes[i] for i in sources])
+    tree = None if predecessors is None else _array(predecessors, columns, rows, None, None)
+    return _array(distances, columns, rows, s, tree), tree
+
+
+def _array(
+    values: Any, columns: Labels | None, rows: Labels | None, s: Semiring | None,
+    tree: LabelledArray | None,
+) -> LabelledArray:  # fmt: skip
+    found = np.asarray(values).view(LabelledArray)
+    found._columns, found._rows, found._semiring, found._tree = columns, rows, s, tree
+    return found
+
+
+def _restored(
+    values: Any, whole: bool, nodes: Any, sources: Any, s: Semiring | None, tree: Any
+) -> LabelledArray:
+    columns = None if nodes is None else Labels(nodes)
+    rows = columns if whole else Labels(sources)
+    return _array(values, columns, rows, s, tree)
+
+
+def _objects(labels: Sequence[Any]) -> Any:
+    """Labels, which may be tuples, as an array of one dimension."""
+    found = np.empty(len(labels), object)
+    found[:] = list(labels)
+    return found
+
+
+def reconstruct_path(predecessors: Any, i: Any, j: Any) -> list[Any]:
+    """The path from node `i` to node `j` by a predecessor matrix.
+
+    Parameters
+    ----------
+    predecessors : array of int32, shape (n, n) or (sources, n)
+        From :func:`apsp` or :func:`closure`; ``predecessors[i, j]`` is the node before `j` on the
+        path from `i`. With ``sources=`` the row of `i` is found by its entries.
+    i, j : int
+        The first and the last node; of a :class:`LabelledArray` their labels.
+
+    Returns
+    -------
+    list of int, or of labels
+        Nodes from `i` to `j`, both included; ``[i]`` if they are the same.
+
+    Raises
+    ------
+    ValueError
+        If `j` cannot be reached, or the matrix has no row of paths from `i`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> inf = np.inf
+    >>> W = np.array([[0, 1, 9], [inf, 0, 1], [inf, inf, 0]])
+    >>> D, P = sm.apsp(W, return_predecessors=True)
+    >>> sm.reconstruct_path(P, 0, 2)
+    [0, 1, 2]
+    >>> D, P = sm.apsp(W, sources=[1], return_predecessors=True)
+    >>> sm.reconstruct_path(P, 1, 2)
+    [1, 2]
+    """
+    if isinstance(predecessors, LabelledArray) and predecessors.nodes is not None:
+        return predecessors.path(i, j)
+    with Call(predecessors=predecessors) as call:
+        return _path(call.engine, call["predecessors"], i, j)
+
+
+def _path(engine: Engine, matrix: Any, i: Any, j: Any) -> list[int]:
+    if matrix.ndim != 2 or matrix.dtype.kind != "i":
+        raise TypeError(
+            f"predecessors is a matrix of signed integers, got shape {matrix.shape} and dtype "
+            f"{matrix.dtype}"
+        )
+    try:
+        i, j = operator.index(i), operator.index(j)
+    except TypeError:
+        wrong = i if not isinstance(i, numbers.Integral) else j
+        raise TypeError(
+            f"nodes are numbers, got {wrong!r}; the predecessors of a graph with labels take "
+            f"labels, as they come from apsp or closure"
+        ) from None
+    n = matrix.shape[1]
+    if not (0 <= i < n and 0 <= j < n):
+        raise IndexError(f"nodes {i} and {j} are not both among 0 to {n - 1}, the columns")
+    row = _row_from(engine, matrix, i)
+    if row is None:
+        if not (matrix < 0).all(1).any():  # of a node without edges, which may be i
+            raise ValueError(f"predecessors has no row of paths from node {i}")
+        found = [i] if i == j else None
+    else:
+        found = _walk(engine.to_host(matrix[row]), i, j, row)
+    if found is None:
+        raise ValueError(f"there is no path from node {i} to node {j}")
+    return found
+
+
+def _row_from(engine: Engine, matrix: Any, i: int) -> int | None:
+    """The row of paths from node `i`: it has no predecessor there, and is one. None: it is none."""
+    count, n = matrix.shape
+    lines = max(1, _PIECE // n)
+    own = [slice(i, i + 1)] if i < count else []  # where it is unless sources were chosen
+    for rows in (*own, *(slice(k, k + lines) for k in range(0, count, lines))):
+        part = matrix[rows]
+        found = engine.xp.flatnonzero((part[:, i] < 0) & (part == i).any(1))
+        if len(found):
+            return rows.start + int(found[0])
+    return None
+
+
+def _walk(before: Any, i: int, j: int, row: int) -> list[int] | None:
+    """The nodes from `i` to `j` by a row of predecessors, or None."""
+    path, node = [j], int(before[j])
+    while node >= 0:
+        path.append(node)
+        if node >= len(before) or len(path) > len(before):
+            raise ValueError(f"row {row} of predecessors does not describe a tree")
+        node = int(before[node])
+    return path[::-1] if path[-1] == i else None

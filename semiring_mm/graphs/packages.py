@@ -1,0 +1,198 @@
+"""Graphs of NetworkX, igraph and pandas, and of dictionaries, as lists of edges."""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.edges import EdgeList
+from ..warn import warn
+
+__all__ = ["from_dict", "from_frame", "from_igraph", "from_networkx", "is_frame", "is_square"]
+
+_NUMBERS = (numbers.Real, np.bool_, Decimal)
+
+
+class _Edges:
+    """Edges as they are read, of which some may lack the weight."""
+
+    def __init__(self, nodes: Iterable[Any], weight: str | int | None) -> None:
+        self.weight, self._weighted = weight, False
+        self._index: dict[Any, int] = {node: k for k, node in enumerate(nodes)}
+        self._row, self._col, self._values = list[int](), list[int](), list[float]()
+        self._others: dict[Any, None] = {}  # numbers of edges without the weight, as they come
+
+    def add(self, u: Any, v: Any, known: Any) -> None:
+        """Append an edge, of which its attributes are known or only its weight."""
+        value = 1.0
+        if self.weight is not None:
+            if not isinstance(known, Mapping):
+                value, self._weighted = _real(known, u, v), True
+            elif self.weight in known:
+                value, self._weighted = _real(known[self.weight], u, v), True
+            else:
+                self._others |= {name: None for name, x in known.items() if _is_number(x)}
+        for ends, node in ((self._row, u), (self._col, v)):
+            ends.append(self._index.setdefault(node, len(self._index)))
+        self._values.append(value)
+
+    def whole(self, directed: bool) -> EdgeList:
+        _tell(self.weight, self._weighted or not self._row, self._others)
+        row, col = np.array(self._row, np.int64), np.array(self._col, np.int64)
+        weight = np.array(self._values, np.float64)
+        return EdgeList(list(self._index), row, col, weight, directed)
+
+
+def from_networkx(graph: Any, weight: str | int | None) -> EdgeList:
+    """Parallel edges are all of the list."""
+    edges = _Edges(graph, weight)
+    for u, v, known in graph.edges(data=True):
+        edges.add(u, v, known)
+    return edges.whole(graph.is_directed())
+
+
+def from_dict(graph: Mapping[Any, Any], weight: str | int | None) -> EdgeList:
+    """Neighbours and weights, or neighbours and attributes, or mere neighbours of each node."""
+    edges = _Edges(graph, weight)
+    for u, near in graph.items():
+        if isinstance(near, Mapping):
+            for v, known in near.items():
+                parallel = _is_multi(known)
+                for one in known.values() if parallel else [known]:
+                    edges.add(u, v, one)
+        elif isinstance(near, Iterable) and not isinstance(near, (str, bytes)):
+            for v in near:
+                edges.add(u, v, {})
+        else:
+            raise TypeError(
+                f"in a dict, each node has a dict of its neighbours and their weights, "
+                f"{{'a': {{'b': 3}}}}, or a list of neighbours; {u!r} has {near!r:.60}"
+            )
+    return edges.whole(True)
+
+
+def _is_multi(known: Any) -> bool:
+    """Whether an edge is several parallel ones: attributes by key (NetworkX's dicts)."""
+    return (
+        isinstance(known, Mapping)
+        and bool(known)
+        and all(isinstance(x, Mapping) for x in known.values())
+    )
+
+
+def from_igraph(graph: Any, weight: str | int | None) -> EdgeList:
+    """Its nodes have the names of its vertices, or none."""
+    named = "name" in graph.vs.attributes()
+    nodes = list(graph.vs["name"]) if named else range(graph.vcount())
+    row, col = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2).T
+    columns = {name: graph.es[name] for name in graph.es.attributes()}
+    values = _column(columns, weight, nodes, row, col)
+    return EdgeList(nodes, row, col, values, bool(graph.is_directed()))
+
+
+def is_frame(graph: Any) -> bool:
+    """Whether it is a table of pandas."""
+    return hasattr(graph, "columns") and hasattr(graph, "iloc")
+
+
+def is_square(table: Any) -> bool:
+    """Whether it is a matrix: its rows and columns have the same labels."""
+    return bool(table.index.equals(table.columns))
+
+
+def from_frame(
+    table: Any, weight: str | int | None, source: Any = None, target: Any = None
+) -> EdgeList:
+    """Nodes come in the order in which the rows name them, as in a file."""
+    import pandas as pd
+
+    names = list(table.columns)
+    if len(set(names)) < len(names):
+        twice = next(x for k, x in enumerate(names) if x in names[:k])
+        raise ValueError(f"two columns of the table are named {twice!r}")
+    ends = [_end(names, "source", source), _end(names, "target", target)]
+    both = np.empty(2 * len(table), object)
+    for k, name in enumerate(ends):
+        missing = np.flatnonzero(table[name].isna())
+        if missing.size:
+            raise ValueError(f"row {table.index[missing[0]]!r} of the table has no {name!r}")
+        both[k::2] = table[name].astype(object)
+    places, labels = pd.factorize(both)
+    row, col = places[::2].astype(np.int64), places[1::2].astype(np.int64)
+    columns = {x: table[x].to_numpy() for x in names if x not in ends}
+    nodes = list(labels)
+    return EdgeList(nodes, row, col, _column(columns, weight, nodes, row, col), True)
+
+
+def _end(names: list[Any], what: str, given: Any) -> Any:
+    """The column of the nodes at one end."""
+    from ..files.columns import FROM, TO
+
+    usual = FROM if what == "source" else TO
+    if given is not None:
+        found = [x for x in names if x == given]
+    else:
+        plain = {x.strip().casefold(): x for x in names if isinstance(x, str)}
+        found = [plain[x] for x in usual if x in plain]
+    if not found:
+        looked = repr(given) if given is not None else f"{what!r} (or {usual[0]!r})"
+        raise ValueError(
+            f"the table has no column {looked}; columns: {', '.join(map(repr, names))}. Write "
+            f"sm.adjacency(table, source=..., target=...), or table.rename(columns={{...: "
+            f"'source', ...: 'target'}}). (A matrix has the same labels in rows and columns.)"
+        )
+    return found[0]
+
+
+def _column(
+    columns: Mapping[Any, Any], weight: str | int | None, nodes: Sequence[Any],
+    row: NDArray[np.int64], col: NDArray[np.int64],
+) -> NDArray[Any]:  # fmt: skip
+    """The weights, a column of many, or 1 for each edge."""
+    if weight is not None and weight in columns:
+        values = np.asarray(columns[weight])
+        if values.dtype.kind in "biuf":
+            return values
+        ends = zip(values.tolist(), row.tolist(), col.tolist(), strict=True)
+        return np.array([_real(x, nodes[i], nodes[j]) for x, i, j in ends], np.float64)
+    if weight is not None and len(row):
+        _tell(weight, False, [name for name, x in columns.items() if _has_numbers(x)])
+    return np.ones(len(row))
+
+
+def _has_numbers(values: Any) -> bool:
+    kind = getattr(values, "dtype", np.dtype(object)).kind
+    return kind in "iuf" or (kind == "O" and any(map(_is_number, values)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and not isinstance(value, (bool, np.bool_))
+
+
+def _tell(weight: str | int | None, found: bool, others: Iterable[Any]) -> None:
+    """Warn of numbers beside which an edge counts as 1; refuse a name that no edge has."""
+    names = list(others)
+    shown = ", ".join(map(repr, names[:6])) + (", …" if len(names) > 6 else "")
+    if not found and weight not in (None, "weight"):
+        raise ValueError(f"weight={weight!r}: no edge has it; edges have {shown or 'no numbers'}")
+    if names:
+        which = "not every edge has" if found else "no edge has"
+        warn(
+            f"{which} {weight!r}, and without it an edge counts as 1, although edges have {shown}: "
+            f"write weight={names[0]!r}, or weight=None to count edges"
+        )
+
+
+def _real(weight: Any, u: Any, v: Any) -> float:
+    """The weight of an edge as a float: no string that reads as one, no complex number's half."""
+    if isinstance(weight, _NUMBERS):
+        with contextlib.suppress(OverflowError, ValueError):
+            return float(weight)
+        raise ValueError(f"the weight of edge {u!r} - {v!r} does not fit float64: {weight!r:.60}")
+    raise TypeError(f"edge weights must be numbers, got {weight!r:.60} between {u!r} and {v!r}")

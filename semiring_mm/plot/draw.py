@@ -1,0 +1,242 @@
+"""Figures of a result: the network with a path, the histogram of distances, the matrix."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import Graph
+from ..text import NumberFormat
+from .network import BLUE, INK, RED, View, draw_network, view_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["PANELS", "draw", "figure", "style"]
+
+PANELS = ("map", "histogram", "matrix")
+
+_MATRIX_SIDE = 1024  # entries a side that a figure can still show
+_WIDTH, _TITLE, _NOTE, _BELOW = 8.0, 0.46, 0.26, 3.2  # inches
+
+
+def draw(
+    file: str | IO[bytes],
+    result: NDArray[Any],
+    graph: Graph,
+    *,
+    path: Sequence[int] = (),
+    value: str = "distance",
+    missing: float = np.inf,
+    title: str = "",
+    what: Sequence[str] = ("map",),
+) -> None:
+    """Draw the network of a result, the histogram of its values, their matrix, or some of these.
+
+    Parameters
+    ----------
+    file : str or binary file
+        Where to write. The extension of a name chooses the format, PNG for a file object.
+    result : (n, n) array
+        One value for each ordered pair of nodes. Large matrices are sampled, never copied.
+    graph : Graph
+        Gives the nodes' names and coordinates, the edges and the unit. Geographic coordinates are
+        drawn on a map. Without coordinates nodes are laid out by the edges between them; of a large
+        graph only the path and what is near to it is drawn then.
+    path : sequence of int
+        Nodes, in order, of a path to draw on the network.
+    value : str
+        What an entry of the result is: "distance", "width", ...
+    missing : float
+        The entry of a pair without a path.
+    title : str
+        Line above the figure.
+    what : sequence of str
+        Which of "map", "histogram" and "matrix" to draw.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Matplotlib is not installed.
+    ValueError
+        The extension is none that Matplotlib writes, or `what` names something else.
+
+    Examples
+    --------
+    >>> import io
+    >>> graph = Graph(["a", "b"], np.array([0]), np.array([1]), np.array([2.0]), directed=True)
+    >>> draw(io.BytesIO(), np.array([[0, 2.0], [np.inf, 0]]), graph, what=["map", "matrix"])
+    """
+    unknown = [panel for panel in what if panel not in PANELS]
+    if isinstance(what, str) or unknown or not len(what):
+        raise ValueError(f"what: expected a list of some of {', '.join(PANELS)}, got {what!r}")
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            'plots are drawn with Matplotlib; write: pip install "semiring-mm[plot]"'
+        ) from None
+    with style():
+        figure(result, graph, path, value, missing, title, what).savefig(file)
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib's settings for a figure and for writing it, whatever the user's are."""
+    from matplotlib import rc_context
+
+    settings = {
+        "font.size": 8,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.linewidth": 0.6,
+        "text.color": INK,
+        "text.parse_math": False,  # a node may be called "$5"
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }
+    with rc_context(settings), warnings.catch_warnings():
+        # A font without a script's glyphs draws boxes; the warning would not help.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        yield
+
+
+def figure(
+    result: NDArray[Any],
+    graph: Graph,
+    path: Sequence[int],
+    value: str,
+    missing: float,
+    title: str,
+    what: Sequence[str],
+) -> Figure:
+    """The figure that :func:`draw` writes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    view = view_of(graph, path) if "map" in what else None
+    below = [panel for panel in PANELS[1:] if panel in what]
+    parts = (
+        _TITLE if title else 0.06,
+        (_WIDTH - 0.12) * view.height / view.width + _NOTE if view else 0.0,
+        (_BELOW if len(below) == 2 or below == ["histogram"] else 5.6) if below else 0.0,
+    )
+    tall = sum(parts)
+    page = Figure(
+        figsize=(_WIDTH, tall),
+        dpi=200,
+        facecolor="white",
+        layout="constrained" if below else None,
+    )
+    # Not the canvas of whatever back end the environment names: there may be no display.
+    FigureCanvasAgg(page)
+    if title:
+        _write_title(page, title, 1 - 0.27 / tall)
+    if below:
+        engine = page.get_layout_engine()
+        assert engine is not None
+        engine.set(rect=(0.01, 0, 0.98, parts[2] / tall))  # type: ignore[call-arg]
+        label = f"{value} ({graph.unit})" if graph.unit else value
+        grid = page.add_gridspec(1, len(below), width_ratios=(1.45, 1)[: len(below)])
+        for k, panel in enumerate(below):
+            axes = page.add_subplot(grid[k])
+            if panel == "histogram":
+                _histogram(axes, result, label, graph.unit, missing)
+            else:
+                _matrix(axes, result, label, missing)
+    if view is not None:
+        bottom = (parts[2] + _NOTE) / tall
+        left = 0.06 / _WIDTH
+        axes = page.add_axes((left, bottom, 1 - 2 * left, (parts[1] - _NOTE) / tall))
+        draw_network(axes, graph, view)
+        _write_notes(page, view, bottom - 0.07 / tall)
+    return page
+
+
+def _write_title(page: Figure, title: str, y: float) -> None:
+    """One line over the whole figure, as large as fits."""
+    text = page.text(0.06 / _WIDTH, y, title, fontsize=13, fontweight="bold", va="center")
+    room = page.bbox.width - 0.12 * page.dpi
+    text.set_fontsize(13 * min(1.0, room / text.get_window_extent().width))
+
+
+def _write_notes(page: Figure, view: View, y: float) -> None:
+    """Below the map: its scale, what is not drawn, where the outlines are from."""
+    small: dict[str, Any] = {"fontsize": 6.5, "color": "#7b8791", "va": "top"}
+    page.text(1 - 0.06 / _WIDTH, y, " · ".join(view.notes), ha="right", **small)
+    if view.scale:
+        length, text = view.scale
+        x = 0.08 / _WIDTH
+        end = x + length / view.width * (1 - 0.12 / _WIDTH)
+        from matplotlib.lines import Line2D
+
+        middle = y - 0.045 / page.get_figheight()
+        for line in ([x, end], [middle, middle]), ([x, x], [y, 2 * middle - y]), (
+            [end, end], [y, 2 * middle - y]
+        ):  # fmt: skip
+            page.add_artist(Line2D(*line, color="#7b8791", lw=0.8))
+        page.text(end + 0.05 / _WIDTH, y, text, **small)
+
+
+def _sampled(result: NDArray[Any]) -> NDArray[np.intp]:
+    """Return evenly spaced rows and columns, without reading all pages of a memory map."""
+    n = len(result)
+    return np.linspace(0, n - 1, min(n, _MATRIX_SIDE)).round().astype(np.intp)
+
+
+def _histogram(axes: Axes, result: NDArray[Any], label: str, unit: str, missing: float) -> None:
+    rows = _sampled(result)
+    values = np.asarray(result[rows], dtype=np.float64)
+    values[np.arange(len(rows)), rows] = missing
+    values = values[(values != missing) & np.isfinite(values)]
+    axes.set_xlabel(label)
+    axes.set_ylabel("share of pairs" if len(rows) == len(result) else "share of pairs (sample)")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if not values.size:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "no pair has a path", ha="center", transform=axes.transAxes)
+        return
+    bins = int(np.clip(values.size**0.4, 10, 80))
+    weights = np.full(values.size, 100 / values.size)
+    axes.hist(values, bins=bins, weights=weights, color=BLUE, edgecolor="white", lw=0.4)
+    axes.yaxis.set_major_formatter("{x:g} %")
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
+    mean = float(values.mean())
+    axes.axvline(mean, color=RED, lw=1.2)
+    axes.annotate(
+        f"average {'' if len(rows) == len(result) else '≈ '}{NumberFormat([mean], unit)(mean)}",
+        (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
+        textcoords="offset points", color=RED,
+    )  # fmt: skip
+
+
+def _matrix(axes: Axes, result: NDArray[Any], label: str, missing: float) -> None:
+    from matplotlib import colormaps
+
+    n = len(result)
+    nodes = _sampled(result)
+    values = np.asarray(result[nodes][:, nodes], dtype=np.float64)
+    shown = np.ma.masked_where((values == missing) | ~np.isfinite(values), values)
+    image = axes.imshow(
+        shown, cmap=colormaps["viridis_r"].with_extremes(bad="#eceff1"),
+        extent=(-0.5, n - 0.5, n - 0.5, -0.5), interpolation="nearest",
+    )  # fmt: skip
+    axes.set_xlabel("to (nodes in file order)")
+    axes.set_ylabel("from")
+    axes.locator_params(integer=True)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    figure = axes.get_figure()
+    assert figure is not None
+    if shown.count():
+        bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, label=label)
+        bar.outline.set_visible(False)
+        bar.ax.yaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")

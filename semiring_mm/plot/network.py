@@ -1,0 +1,279 @@
+"""A network as a picture: its nodes and edges on a map or in a plane, and a path with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import Graph
+from ..files.graph import EARTH_RADIUS_KM
+from .labels import place
+from .land import outlines
+from .layout import layout
+from .projections import Azimuthal, EqualEarth, Plane, Projection, choose
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["BLUE", "INK", "RED", "View", "draw_network", "view_of"]
+
+INK = "#22303c"
+BLUE = "#7d97ab"
+RED = "#d1362f"
+_ROAD = "#54718a"
+_SEA = "#e6eff5"
+_LAND = "#f6f2e8"
+_COAST = "#b9c1c4"
+
+_MOST_EDGES = 300_000  # that are drawn; of more a sample
+_MOST_LABELS = 14  # on a path; beyond that its ends only
+_ALL_LABELS = 40  # nodes of a picture without coordinates that all have their labels
+_LONGEST_LABEL = 28  # letters
+_COARSE = 6.0  # degrees; outlines of a smaller extent would be wrong by what can be seen
+_FLAT, _TALL = 0.45, 0.9  # height of a picture in widths
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of the plane to draw, and where the nodes are in it."""
+
+    projection: Projection
+    source: NDArray[np.float64]  # (n, 2), in degrees on a map; NaN where unknown
+    places: NDArray[np.float64]  # (n, 2), in the plane
+    path: list[int]
+    left: float
+    bottom: float
+    width: float
+    height: float
+    notes: list[str]
+    scale: tuple[float, str] | None = None  # a length, and what it is
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which nodes have a place."""
+        known: NDArray[np.bool_] = ~np.isnan(self.places[:, 0])
+        return known
+
+    def lines(self, row: NDArray[np.int64], col: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+        """Edges as lines in the plane."""
+        both = self.known[row] & self.known[col]
+        return self.projection.lines(self.source[row[both]], self.source[col[both]])
+
+
+def view_of(graph: Graph, path: Sequence[int]) -> View:
+    """Where to draw a graph: on a map, in the plane of its coordinates, or laid out."""
+    notes = []
+    path = list(path)
+    n = len(graph.nodes)
+    projection: Projection = Plane()
+    if graph.coordinates is None or np.isnan(graph.coordinates).any(axis=1).all():
+        source, path = layout(graph, path)
+        shown = n - int(np.isnan(source[:, 0]).sum())
+        if shown < n:
+            around = (
+                "the path and what is near to it" if path else "around the node with the most edges"
+            )
+            notes.append(f"{around}: {shown:,} of {n:,} nodes")
+    else:
+        source = graph.coordinates
+        absent = np.flatnonzero(np.isnan(source).any(axis=1))
+        if len(absent):
+            which = _name(graph, int(absent[0])) if len(absent) == 1 else f"{len(absent):,} nodes"
+            notes.append(f"without coordinates, so not drawn: {which}")
+        if graph.geographic:
+            gone = set(absent.tolist())
+            known = np.delete(source, absent, axis=0)
+            projection = choose(known, source[[k for k in path if k not in gone]])
+    on_map = projection.wrapped(source) if isinstance(projection, EqualEarth) else source
+    view = View(projection, source, projection(on_map), path, 0, 0, 1, 1, notes)
+    stops = np.array(path, dtype=np.int64)
+    drawn = np.concatenate([view.places, *view.lines(stops[:-1], stops[1:])])
+    low, high = np.nanmin(drawn, axis=0), np.nanmax(drawn, axis=0)
+    low, high = _roomy(low, high)
+    if isinstance(projection, EqualEarth):
+        low, high = _world(projection, low, high)
+    width, height = (high - low).tolist()
+    view = replace(view, left=float(low[0]), bottom=float(low[1]), width=width, height=height)
+    if isinstance(projection, Plane):
+        return view
+    if _has_land(view):
+        view.notes.append("outlines: Natural Earth")
+    return replace(view, scale=_scale(view))
+
+
+def _roomy(
+    low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A box with a margin, and not too flat or too tall for a page."""
+    middle, size = (low + high) / 2, high - low
+    size = size + 0.14 * (size.max() or 1.0)
+    size[1] = max(size[1], _FLAT * size[0])
+    size[0] = max(size[0], size[1] / _TALL)
+    return middle - size / 2, middle + size / 2
+
+
+def _world(
+    projection: EqualEarth, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The part of a world map: all around where the box is most of it."""
+    edge = projection.edge()
+    first, last = edge.min(axis=0), edge.max(axis=0)
+    if high[0] - low[0] > 0.7 * (last - first)[0]:
+        south = projection(np.array([projection.longitude, -57.0]))[1]
+        low = np.array([first[0], min(low[1], south)])
+        high = last.copy()
+    # A little more than the north, for labels of what is near the pole.
+    return np.maximum(low, first), np.minimum(high, last) + np.array([0.0, 0.06])
+
+
+def _has_land(view: View) -> bool:
+    return view.width > float(np.radians(_COARSE))
+
+
+def _scale(view: View) -> tuple[float, str] | None:
+    """About a sixth of the width in a round number of kilometres; none for much of the Earth."""
+    if isinstance(view.projection, EqualEarth) or view.width > 0.6:
+        return None
+    target = view.width * EARTH_RADIUS_KM / 6
+    power = 10.0 ** np.floor(np.log10(target))
+    length = power * max(k for k in (1, 2, 5) if k * power <= target)
+    return length / EARTH_RADIUS_KM, f"{length:g} km" if length >= 1 else f"{1000 * length:g} m"
+
+
+def draw_network(axes: Axes, graph: Graph, view: View) -> None:
+    """Draw the land, the edges, the nodes, and a path with its labels."""
+    from matplotlib.collections import LineCollection
+
+    axes.set_xlim(view.left, view.left + view.width)
+    axes.set_ylim(view.bottom, view.bottom + view.height)
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set(color="#d8dee3", linewidth=0.6)
+    if isinstance(view.projection, Azimuthal | EqualEarth):
+        _draw_land(axes, view)
+    edges = _draw_edges(axes, graph, view)
+    known = view.places[view.known]
+    # A dot is smaller the more there are, so that a dense network stays legible.
+    size = float(np.clip(900 / max(len(known), 1), 0.02, 14))
+    axes.scatter(
+        known[:, 0], known[:, 1], s=size, c=INK, lw=0, zorder=3, rasterized=len(known) > 5000,
+    )  # fmt: skip
+    stops = np.array(view.path, dtype=np.int64)
+    lines = view.lines(stops[:-1], stops[1:])
+    for width, colour, zorder in ((3.6, "white", 4), (1.9, RED, 4.1)):
+        axes.add_collection(
+            LineCollection(lines, colors=colour, linewidths=width, capstyle="round", zorder=zorder)
+        )
+    _draw_labels(axes, graph, view, lines, edges if len(edges) < 1000 else [])
+
+
+def _draw_land(axes: Axes, view: View) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    def compound(rings: list[NDArray[np.float64]]) -> Path:
+        return Path.make_compound_path(
+            *(Path(np.concatenate([ring, ring[:1]]), closed=True) for ring in rings)
+        )
+
+    world = isinstance(view.projection, EqualEarth)
+    edge = None
+    if isinstance(view.projection, EqualEarth):
+        edge = PathPatch(Path(view.projection.edge()), fc=_SEA, ec="none", zorder=0)
+        axes.add_patch(edge)
+        axes.set_frame_on(False)
+        lon, lat = np.arange(-180, 540, 30.0), np.arange(-60, 61, 30.0)
+        lon = lon[np.abs(lon - view.projection.longitude) < 180]
+        across = np.linspace(-180, 180, 181) + view.projection.longitude
+        up = np.linspace(-90, 90, 91)
+        grid = [np.stack([np.full(91, x), up], 1) for x in lon]
+        grid += [np.stack([across, np.full(181, y)], 1) for y in lat]
+        axes.add_collection(
+            LineCollection(
+                [view.projection(line) for line in grid], colors="white", linewidths=0.6, zorder=0.1
+            ),
+            autolim=False,
+        )
+    elif _has_land(view):
+        axes.set_facecolor(_SEA)
+    if not _has_land(view):
+        return
+    assert isinstance(view.projection, Azimuthal | EqualEarth)
+    land = PathPatch(
+        compound(outlines(view.projection)), fc=_LAND, ec=_COAST, lw=0.35 if world else 0.6,
+        zorder=0.5, joinstyle="round",
+    )  # fmt: skip
+    axes.add_patch(land)
+    if edge is not None:
+        land.set_clip_path(edge)
+
+
+def _draw_edges(axes: Axes, graph: Graph, view: View) -> list[NDArray[np.float64]]:
+    from matplotlib.collections import LineCollection
+
+    row, col = np.minimum(graph.row, graph.col), np.maximum(graph.row, graph.col)
+    known = view.known
+    kept = (row != col) & known[row] & known[col]
+    row, col = row[kept], col[kept]
+    # Both directions of a pair and parallel edges are one line.
+    pair = np.unique(row * len(graph.nodes) + col)
+    m = len(pair)
+    if not m:
+        return []
+    if m > _MOST_EDGES:
+        view.notes.append(f"{_MOST_EDGES:,} of {m:,} edges, by chance")
+        pair = np.random.default_rng(0).choice(pair, _MOST_EDGES, replace=False)
+    row, col = np.divmod(pair, len(graph.nodes))
+    width = float(np.clip(10 / m**0.5, 0.4, 1.1))  # points
+    # The more of the picture the edges would cover side by side, the fainter they are.
+    length = np.hypot(*(view.places[row] - view.places[col]).T)
+    ink = np.minimum(length, view.width / 2).sum() * width / 570 / view.height
+    lines = view.lines(row, col)
+    axes.add_collection(
+        LineCollection(
+            lines, colors=_ROAD, linewidths=width,
+            alpha=float(np.clip(0.06 / max(ink, 1e-9), 0.03, 0.8)), zorder=2,
+            rasterized=m > 5000,
+        ),
+        autolim=False,
+    )  # fmt: skip
+    return lines
+
+
+def _draw_labels(
+    axes: Axes,
+    graph: Graph,
+    view: View,
+    path: list[NDArray[np.float64]],
+    edges: list[NDArray[np.float64]],
+) -> None:
+    from matplotlib.patheffects import withStroke
+
+    known = view.known
+    ends = [*view.path[:1], *view.path[1:][-1:]]
+    between = view.path[1:-1] if len(view.path) <= _MOST_LABELS else []
+    marked = [k for k in [*ends, *between] if known[k]]
+    axes.scatter(
+        view.places[marked, 0], view.places[marked, 1], s=22, c=RED, ec="white", lw=0.8, zorder=5
+    )
+    others: list[int] = []
+    if isinstance(view.projection, Plane) and np.count_nonzero(known) <= _ALL_LABELS:
+        others = [k for k in np.flatnonzero(known).tolist() if k not in set(marked)]
+    nodes = [*marked, *others]
+    place(
+        axes, view.places[nodes], [_name(graph, k) for k in nodes], path, edges, view.places[known],
+        must=len([k for k in ends if known[k]]), strong=len(marked), zorder=6,
+        path_effects=[withStroke(linewidth=2.2, foreground="white")],
+    )  # fmt: skip
+
+
+def _name(graph: Graph, node: int) -> str:
+    name = (graph.names[node] if graph.names else "") or graph.nodes[node]
+    return name if len(name) <= _LONGEST_LABEL else name[: _LONGEST_LABEL - 1] + "…"

@@ -1,0 +1,20 @@
+"""Warnings that point at the user's line, however deep inside the package they are found."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+__all__ = ["warn"]
+
+
+def warn(message: str) -> None:
+    """Issue a UserWarning at the innermost line outside this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_own(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == __name__.partition(".")[0]
