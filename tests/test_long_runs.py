@@ -120,13 +120,16 @@ def test_a_job_script_has_one_line(graph):
     process = started(*line)
     until(lambda: b'"steps"' in read("D.npy.part.json"), process)
     assert ended(process, signal.SIGTERM)[0] == 143
-    assert run(*line) == (0, "", "")
+    code, out, err = run(*line)
+    assert (code, out) == (0, "")
+    assert err.endswith("semiring-mm: wrote D.npy (2,000 × 2,000, float64)\n")
     assert left() == ["D.npy", "D.npy.done.json"]
     expected = sm.apsp(graph)
     assert_array_equal(np.load("D.npy"), expected)
     note = "semiring-mm: note: nothing to do: D.npy is finished\n"
     assert run(*line) == (0, "", note)
     assert run(*line, "--quiet") == (0, "", "")
+    assert re.search(r"time +[\d.]+ s, nothing was left to compute\n", run(*line, "--summary")[1])
     code, out, err = run(*line, "--semiring", "min_max")
     assert (code, out) == (2, "")
     assert err.startswith("semiring-mm: error: --resume: D.npy is the result of a run with semi")
@@ -312,8 +315,8 @@ def test_progress_on_a_terminal(graph):
             text += block
     os.close(master)
     assert process.wait() == 0
-    states = text.decode().split("\r")
+    states = text.decode().partition("semiring-mm: ")[0].split("\r")
     assert re.match(r"elimination in blocks: +\d+%\|", states[1])
     assert " pairs/s, " in states[1]
-    assert "\n" not in text.decode()
+    assert "\n" not in "".join(states)
     assert not "".join(states[-2:]).strip()

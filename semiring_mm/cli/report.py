@@ -225,8 +225,7 @@ class Report:
             lines.append((kind.worst, f"{form(found.worst)}, {a} → {b}"))
             mean = found.total / found.pairs
             lines.append(("average", f"{NumberFormat([mean], given.unit)(mean)}"))
-        how = "nothing was left to compute" if self.result.done else f"{work.method}{self._rate()}"
-        lines.append(("time", f"{self.result.seconds:.3f} s, {how}"))
+        lines.append(("time", f"{self.result.seconds:.3f} s, {work.method}{self._rate()}"))
         print(f"{self.name}: {self._paths()}")
         width = max(len(word) for word, _ in lines)
         for word, text in lines:
