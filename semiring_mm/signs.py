@@ -42,7 +42,7 @@ def fitting(text: str, stream: TextIO | None = None) -> str:
     --------
     >>> import io
     >>> fitting("Málaga → Genève, n × n", io.TextIOWrapper(io.BytesIO(), "latin-1"))
-    'Málaga -> Genève, n x n'
+    'Málaga -> Genève, n × n'
     """
     encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or "utf-8"
     return text.encode(encoding, _ERRORS).decode(encoding)

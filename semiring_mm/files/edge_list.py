@@ -40,8 +40,8 @@ _DIRECTIONS = {
     **dict.fromkeys(["undirected", "false", "0", "no"], False),
 }
 _HEADER_ADVICE = (
-    "; if the line has names of columns, call the ends from and to, or choose them as source and "
-    "target"
+    "; if the line has names of columns, call the ends from and to, or choose them (source= and "
+    "target=, --columns)"
 )
 
 
@@ -142,7 +142,7 @@ class _Columns:
         if not used <= len(fields) <= len(self.names):
             names = f" ({', '.join(self.names)})" if self.header else ""
             sizes = not self.header and all(map(str.isdigit, fields))
-            hint = f"; if line {self.first} has the sizes of the graph, is it METIS (.graph)?"
+            hint = f"; if line {self.first} has the sizes of the graph, is it METIS (format graph)?"
             raise file.error(
                 number,
                 f"expected {len(self.names)} fields{names}, got {len(fields)}: "
@@ -232,7 +232,7 @@ def _check_not_nodes(file: File, number: int, fields: list[str]) -> None:
         raise file.error(
             number,
             f"{quote(', '.join(fields))} are the columns of a table of nodes, not of edges: give "
-            "it as nodes, beside the file of the edges",
+            "it beside the file of the edges (nodes=, --nodes)",
         )
 
 
@@ -243,7 +243,8 @@ def _check_not_header(file: File, line: int, labels: list[str]) -> None:
         raise file.error(
             line,
             f"{quote(', '.join(labels[:2]))} are the only nodes that are no numbers: if they are "
-            "names of columns, call these from and to, or choose them as source and target",
+            "names of columns, call these from and to, or choose them (source= and target=, "
+            "--columns)",
         )
 
 
@@ -257,7 +258,9 @@ def _check_not_metis(file: File, line: int, first: list[str], edges: int, lines:
         ([str(lines), str(edges - 1)], ["10"]),
         ([str(lines), str(edges - 1)], ["010"]),
     ):
-        raise file.error(line, "a file of METIS, neighbours of node after node: read it as .graph")
+        raise file.error(
+            line, "a file of METIS, neighbours of node after node: give the format graph"
+        )
 
 
 def _direction_in_comments(

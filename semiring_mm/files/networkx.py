@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import ParseError, iterparse
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,11 +74,11 @@ def _parse(file: File) -> Any:
 
     data = file.read()
     try:
-        if file.kind == ".graphml":
-            return nx.read_graphml(io.BytesIO(data))
-        if file.kind == ".gexf":
-            return nx.read_gexf(io.BytesIO(_known_version(data)))
-        return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+        if file.kind == ".gml":
+            return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+        read = nx.read_graphml if file.kind == ".graphml" else nx.read_gexf
+        graph = read(io.BytesIO(_known_version(data)))
+        there, found = _edges(data), graph.number_of_edges()
     except ParseError as error:
         raise file.error(error.position[0], f"not XML ({error})") from None
     except UnicodeDecodeError as error:
@@ -93,6 +93,20 @@ def _parse(file: File) -> Any:
             ) from None
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise file.error(None, f"not a {file.kind} graph ({reason})") from None
+    if found < there:
+        raise file.error(
+            None,
+            f"NetworkX reads {found} of the file's {there} edges, not those of nested graphs, of a "
+            "second graph, or of an id that others have; write one plain graph",
+        )
+    return graph
+
+
+def _edges(data: bytes) -> int:
+    """How many elements of XML are edges."""
+    return sum(
+        element.tag.rpartition("}")[2] == "edge" for _, element in iterparse(io.BytesIO(data))
+    )
 
 
 def _known_version(data: bytes) -> bytes:
@@ -111,7 +125,8 @@ def _labels(
 ) -> tuple[list[str], list[str] | None]:
     """Labels and, where they are not the labels, names of the nodes."""
     labels = [str(node) for node in ids]
-    own = ["" if (word := known.get("label")) is None else str(word) for known in attributes]
+    words = [known.get("label", known.get("name")) for known in attributes]  # name is igraph's
+    own = ["" if word is None else str(word) for word in words]
     if not all(own):
         return labels, None
     # GML names its nodes by label and numbers them by id, where the labels tell them apart.
