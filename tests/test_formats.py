@@ -1,5 +1,6 @@
 """Graph files as they are found in public collections, each read whole or refused in one line."""
 
+import gzip
 import random
 import subprocess
 import sys
@@ -160,14 +161,15 @@ READ = [
     ("plskz.mtx", "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 3\n",
      [("2", "1", 3), ("1", "2", -3)], True, "values of the entries"),
     ("USA-road-d.XX.gr", "c 9th DIMACS\nc\np sp 3 2\nc graph contains 3 nodes and 2 arcs\nc\n"
-     "a 1 2 803\na 2 1 803\n", [("1", "2", 803), ("2", "1", 803)], True, "weight of each arc"),
+     "a 1 2 803\na 2 1 803\n",
+     [("1", "2", 803), ("2", "1", 803)], True, "third number of each arc"),
     ("pace.gr", "c\np tw 3 2\n1 2\n2 3\n", [("1", "2", 1), ("2", "3", 1)], False, LEGS),
     ("pace2019.gr", "p td 3 1\n3 2\n", [("3", "2", 1)], False, LEGS),
     # METIS, Chaco
     ("manual.graph", "% a comment\n3 2 001\n2 5\n1 5 3 0.5\n2 0.5\n",
-     [("1", "2", 5), ("2", "3", 0.5)], False, "weight of each edge"),
+     [("1", "2", 5), ("2", "3", 0.5)], False, "number behind each neighbour"),
     ("sizes.graph", "3 2 111 2\n7 8 9 2 1\n7 8 9 1 1 3 4\n7 8 9 2 4\n",
-     [("1", "2", 1), ("2", "3", 4)], False, "weight of each edge"),
+     [("1", "2", 1), ("2", "3", 4)], False, "number behind each neighbour"),
     ("nodes.graph", "3 1 10\n9 2\n9 1\n9\n", [("1", "2", 1)], False, LEGS),
     ("chaco.graph", "3 1 100\n1 2\n2 1\n3\n", [("1", "2", 1)], False, LEGS),
     ("isolated.graph", "4 1\n\n4\n\n2\n", [("2", "4", 1)], False, LEGS),
@@ -231,6 +233,17 @@ def test_read_as_collections_write(tmp_path, name, text, arcs, directed, source)
         assert sorted(edges(graph)) == sorted(arcs)
         assert (graph.directed, graph.weight_source) == (directed, source)
         assert graph.direction_source
+    if not name.startswith("out."):
+        packed = read_graph(write(tmp_path, f"{name}.gz", gzip.compress(text.encode())))
+        assert edges(packed) == edges(graph)
+    if "gexf.net" in text:
+        for version in (
+            "http://www.gexf.net/1.1draft",
+            "http://gexf.net/1.3",
+            "http://gexf.net/1.2",
+        ):
+            other = text.replace("http://www.gexf.net/1.3", version)
+            assert edges(read_graph(write(tmp_path, name, other))) == edges(graph)
 
 
 REFUSED = [

@@ -69,7 +69,7 @@ def read(file: File, weight: str | None) -> Reading:
         end[kept],
         np.array(values, dtype=np.float64)[kept],
         directed=False,
-        weight_source="weight of each edge",
+        weight_source="number behind each neighbour",
         direction_source="a METIS file lists edges",
     )
     return Reading(graph, header.weighted)

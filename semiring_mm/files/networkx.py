@@ -20,10 +20,12 @@ __all__ = ["read"]
 
 #: What says in a file of each format whether the graph is directed.
 _DIRECTION = {
-    ".graphml": "edgedefault of the file",
-    ".gml": "directed of the file",
-    ".gexf": "defaultedgetype of the file",
+    ".graphml": "attribute edgedefault",
+    ".gml": "attribute directed",
+    ".gexf": "attribute defaultedgetype",
 }
+
+_GEXF = b"http://www.gexf.net/1.2draft"
 
 
 def read(file: File, weight: str | None) -> Reading:
@@ -110,8 +112,8 @@ def _edges(data: bytes) -> int:
 
 
 def _known_version(data: bytes) -> bytes:
-    """GEXF under the name of a version that NetworkX knows: Gephi writes several others."""
-    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", b"http://gexf.net/1.3", data)
+    """GEXF under a name that NetworkX knows: Gephi has written its version in several ways."""
+    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 
 def _multigraph(data: bytes) -> bytes:
