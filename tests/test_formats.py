@@ -161,8 +161,8 @@ READ = [
     ("plskz.mtx", "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 3\n",
      [("2", "1", 3), ("1", "2", -3)], True, "values of the entries"),
     ("USA-road-d.XX.gr", "c 9th DIMACS\nc\np sp 3 2\nc graph contains 3 nodes and 2 arcs\nc\n"
-     "a 1 2 803\na 2 1 803\n", [("1", "2", 803), ("2", "1", 803)], True,
-     "third number of each arc"),
+     "a 1 2 803\na 2 1 803\n",
+     [("1", "2", 803), ("2", "1", 803)], True, "third number of each arc"),
     ("pace.gr", "c\np tw 3 2\n1 2\n2 3\n", [("1", "2", 1), ("2", "3", 1)], False, LEGS),
     ("pace2019.gr", "p td 3 1\n3 2\n", [("3", "2", 1)], False, LEGS),
     # METIS, Chaco
