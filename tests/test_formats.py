@@ -388,7 +388,7 @@ def test_one_missing_coordinate_is_harmless(tmp_path, form, names):
         for *_, known in source.edges(data=True):
             del known["weight"]
         getattr(nx, f"write_{form}")(source, tmp_path / f"g.{form}")
-        with pytest.raises(GraphFileError, match="node 'c' no coordinates .* or count legs"):
+        with pytest.raises(GraphFileError, match=r"node 'c' no coordinates .* or count legs"):
             read_graph(tmp_path / f"g.{form}")
         assert read_graph(tmp_path / f"g.{form}", weight=None).weight.tolist() == [1, 1]
 
