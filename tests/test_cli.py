@@ -976,25 +976,6 @@ def test_bench_passes_its_arguments_on(run, tmp_path, monkeypatch):
     sys.modules.pop("bench.__main__", None)
 
 
-def test_progress_bar(monkeypatch, capsys):
-    clock = [100.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock[0])
-    bar = ProgressBar(transient=True)
-    bar(1e9, 4e9)
-    assert capsys.readouterr().err == ""  # nothing within the first second
-    clock[0] += 2
-    bar(2e9, 4e9)
-    line = capsys.readouterr().err
-    assert "50 %" in line
-    assert "1 G/s" in line
-    assert "0:02 left" in line
-    assert "cuda:0" not in line
-    clock[0] += 2
-    bar(3e9, 4e9, parts={"cuda:0": 1e9, "cuda:1": 2e9})
-    assert "cuda:0 250 M/s  cuda:1 500 M/s" in capsys.readouterr().err.replace("0.25 G", "250 M")
-    bar.close()
-
-
 def test_who_asks_is_told_what_each_device_did():
     told = []
 

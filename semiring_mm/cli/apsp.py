@@ -111,6 +111,9 @@ def _write(
     result, written = report.result, {}
     if args.plot and not (result.done and os.path.exists(args.plot)):
         report.plot()
+        written[args.plot] = ""
+    if result.done:  # what the same work has written already
+        return written
     if args.predecessors and not result.stored:
         save(args.predecessors, result.predecessors)
     if is_matrix(args.output):
@@ -127,8 +130,6 @@ def _write(
         written[str(labels)] = ""
     if args.predecessors:
         written[args.predecessors] = _shape(result.predecessors)
-    if args.plot:
-        written[args.plot] = ""
     return written
 
 

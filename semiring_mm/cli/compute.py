@@ -120,8 +120,10 @@ def solve(
         if rest := _resumable(args):
             end.add_note(f"--resume goes on with what is in {rest}")
         raise
-    if done and not args.quiet:
-        print(f"semiring-mm: note: nothing to do: {args.output} is finished", file=sys.stderr)
+    if done:
+        work.method, work.unit = "nothing was left to compute", ""
+        if not args.quiet:
+            print(f"semiring-mm: note: nothing to do: {args.output} is finished", file=sys.stderr)
     seconds = time.perf_counter() - start
     if bar is not None:
         bar.close()

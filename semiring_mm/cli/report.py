@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import itertools
 import json
 import math
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..closures.progress import format_rate
 from ..plot import draw
+from ..signs import exact
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
@@ -117,7 +119,9 @@ class Report:
         if asked:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
-            write_csv(sys.stdout, self.result, some_pairs(self.result, pairs))
+            text = io.StringIO()
+            write_csv(text, self.result, some_pairs(self.result, pairs))
+            print(exact(text.getvalue()), end="")
 
     def remarks(self, asked: bool, there_is: bool) -> None:
         """Tell on standard error what goes with a result, if there is one that does not tell it."""
