@@ -76,7 +76,9 @@ numpydoc_validation_checks = {
     "SS05",  # "All-pairs ..." is no verb in the third person
 }  # fmt: skip
 #: Made by the library, not by its users: they have attributes, not parameters.
-numpydoc_validation_exclude = {r"\.(NegativeCycleError|SemiringLawError|Graph)$"}
+MADE = r"\.(NegativeCycleError|SemiringLawError|Graph|LabelledArray)$"
+numpydoc_validation_exclude = {MADE, r"\.LabelledArray\.(copy|sort|partition)$"}  # these as NumPy's
+toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True
 
 # What is shown with its prompt is copied without it.
@@ -141,6 +143,11 @@ def setup(app):
             source[0] = f"{head}{semiring_mm.semirings._repr_markdown_()}\n{rest}"
 
     app.connect("source-read", tables)
+
+    def signatures(app, what, name, *_):
+        return ("", "") if re.search(MADE, name) else None
+
+    app.connect("autodoc-process-signature", signatures)
 
     def pictures(app, page, source):
         if page.startswith("gallery/"):

@@ -211,7 +211,7 @@ def test_edge_list_without_weights_weighs_one(tmp_path):
     assert graph.unit == ""
 
 
-UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one as the weight"
+UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one by weight='NAME'"
 LEGS = "none: legs are counted"
 
 
@@ -291,6 +291,9 @@ def test_legs_of_any_format(tmp_path, name, text):
         ("% sym unweighted\n% 2 3 3\nA B\nB C", "AB BA BC CB", "line 1: sym"),
         ("% asym positive\nA B 1 1082008561\nB C 1 1082008561", "AB BC", "line 1: asym"),
         ("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 1\n2 1", "12 21", ""),
+        ("%%MatrixMarket matrix coordinate pattern symmetric\n%3 3 1\n2 1", "12 21",
+         "line 1: symmetric"),
+        ("%%MatrixMarket matrix coordinate pattern general\n%3 3 1\n2 1", "21", "line 1: general"),
     ],
 )  # fmt: skip
 def test_what_the_file_says_of_directions(tmp_path, text, ways, why):
@@ -323,6 +326,14 @@ def test_what_the_file_says_of_directions(tmp_path, text, ways, why):
         ("a.edges", "% asym unweighted\n% 2 3 3\n1,2\n2,3\n", {},
          [("1", "2", 1.0), ("2", "3", 1.0)]),
         ("a.el", "1 2 5\n", {}, [("1", "2", 5.0)]),
+        ("a.csv", "id_1,id_2\n1,2\n", {}, [("1", "2", 1.0)]),
+        ("a.csv", "x1,x2\nAnn,Bob\n", {}, [("Ann", "Bob", 1.0)]),
+        ("a.csv", "node1,node2,km\nnode3,node4,5\n", {}, [("node3", "node4", 5.0)]),
+        ("a.txt", "n1 n2\nn2 n3\n", {}, [("n1", "n2", 1.0), ("n2", "n3", 1.0)]),
+        ("a.txt", "n1 n2 5\nn2 n3 7\n", {}, [("n1", "n2", 5.0), ("n2", "n3", 7.0)]),
+        ("a.txt", "n1 n2\n", {}, [("n1", "n2", 1.0)]),
+        ("a.txt", "u v\nv w\n", {}, [("u", "v", 1.0), ("v", "w", 1.0)]),
+        ("a.txt", "u v\na b\n", {}, [("a", "b", 1.0)]),
         ("out.wiki", "% asym positive\n33 28 1\t1138206644\n", {}, [("33", "28", 1.0)]),
         ("a.tsv", "1\t\t2\t5\n", {"source": 1, "target": 3, "weight": 4}, [("1", "2", 5.0)]),
         ("a.edgelist", "a b {'weight': 3, 'color': 'red, blue'}\nb c {'weight': 2.5}\n", {},
@@ -386,7 +397,8 @@ def test_streams(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_is_a_stream(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    threading.Thread(target=lambda: (tmp_path / "pipe").write_text("A B 2\n")).start()
+    write_text = (tmp_path / "pipe").write_text  # waits until the pipe is read
+    threading.Thread(target=write_text, args=["A B 2\n"], daemon=True).start()
     assert edges(read_graph(tmp_path / "pipe", format="txt")) == [("A", "B", 2.0)]
 
 

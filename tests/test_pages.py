@@ -34,6 +34,7 @@ NEEDS = {
     "docs/jax.md": ("jax",),
     "docs/networkx.md": ("networkx",),
     "docs/scipy.md": ("scipy",),
+    "docs/shortest-paths.md": ("pandas",),
     "docs/sparse.md": ("scipy",),
     "docs/torch.md": ("torch",),
 }

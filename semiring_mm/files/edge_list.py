@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..naming import named
 from .columns import (
     CITY,
     FROM,
@@ -34,15 +35,12 @@ from .graph import Graph
 
 __all__ = ["read"]
 
+_Rows = list[tuple[int, list[str]]]
 #: Words of a column `directed`; Gephi's column `Type` has the first two.
 _DIRECTIONS = {
     **dict.fromkeys(["directed", "true", "1", "yes"], True),
     **dict.fromkeys(["undirected", "false", "0", "no"], False),
 }
-_HEADER_ADVICE = (
-    "; if the line has names of columns, call the ends from and to, or choose them (source= and "
-    "target=, --columns)"
-)
 
 
 def read(
@@ -51,13 +49,14 @@ def read(
     """The directed graph of a table of edges; nodes in the order in which they are named."""
     comments: list[tuple[int, str]] = []
     table = rows(file, comments)
-    start, fields = next(table, (1, []))
+    sample = list(itertools.islice(table, 1 + SAMPLE))
+    start, fields = sample[0] if sample else (1, [])
     said = _direction_in_comments(file, comments)
-    columns = _columns(file, start, fields, weight, source, target, bool(said and said[2]))
-    if not columns.header:
-        table = itertools.chain([(start, fields)], table)
+    konect = bool(said and said[2])
+    columns = _columns(file, start, fields, sample[1:], weight, source, target, konect)
+    if columns.header:
+        del sample[0]
 
-    sample = list(itertools.islice(table, SAMPLE))
     index: dict[str, int] = {}
     first: list[int] = []
     row, col, values, lines = array("q"), array("q"), array("d"), array("q")
@@ -155,6 +154,7 @@ def _columns(
     file: File,
     number: int,
     fields: list[str],
+    others: _Rows,
     weight: str | None,
     source: str | None,
     target: str | None,
@@ -164,8 +164,7 @@ def _columns(
     chosen = source is not None or target is not None
     wanted = [x for x in (source, target, weight) if x is not None and x != "weight"]
     words = [word for word in wanted if not word.isdigit()]
-    start = find_column(file, number, fields, FROM)
-    end = find_column(file, number, fields, TO)
+    start, end = _ends(file, number, fields, others)
     header = (start is not None and end is not None) or (chosen and bool(words))
     numbers = [f"column {k + 1}" for k in range(len(fields))]
     if chosen and not header and weight is not None and weight in wanted:  # all by number
@@ -200,8 +199,9 @@ def _columns(
         raise file.error(
             number,
             "expected FROM, TO and perhaps WEIGHT, or a header line with columns from and "
-            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; without such a line choose "
-            "the weight by the number of its column, or none",
+            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; choose the columns of the "
+            f"ends as {named('source and target')}, or the weight's as {named('weight')}, by name "
+            "or number",
         )
     if len({start, end, column}) < 3:
         last = "" if column is None else f", weight {names[column]}"
@@ -212,13 +212,39 @@ def _columns(
     return _Columns(names, None if header else number, start, end, column, way)
 
 
+def _ends(
+    file: File, number: int, fields: list[str], others: _Rows
+) -> tuple[int | None, int | None]:
+    """The columns of the ends where the first row are names: from and to, or id_1 and id_2."""
+    start = find_column(file, number, fields, FROM)
+    end = find_column(file, number, fields, TO)
+    nodes = "[uv]" if (start, end) != (None, None) and {"u", "v"} <= set(fields) else ""
+    for k, name in enumerate(fields if (start, end) == (None, None) else ()):
+        if re.fullmatch(r".*\D1", name) and f"{name[:-1]}2" in fields:
+            start, end, nodes = k, fields.index(f"{name[:-1]}2"), f"{re.escape(name[:-1])}\\d+"
+            break
+    if nodes and all(is_real(x) for k, x in enumerate(fields) if k not in (start, end)):
+        # They could as well be nodes, such as those of the other edges.
+        labels = {
+            row[k] for _, row in others for k in (start, end) if k is not None and k < len(row)
+        }
+        if not labels or any(re.fullmatch(nodes, label) for label in labels):
+            return None, None
+    return start, end
+
+
 def _weight(file: File, number: int, columns: _Columns, word: str) -> float:
     try:
         value = real(word)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        advice = _HEADER_ADVICE if number == columns.first else ""
+        advice = ""
+        if number == columns.first:
+            advice = (
+                "; if the line has names of columns, call the ends from and to, or choose them as "
+                f"{named('source and target')}"
+            )
         raise file.error(number, f"expected a finite number as weight, got {quote(word)}{advice}")
     return value
 
@@ -232,7 +258,7 @@ def _check_not_nodes(file: File, number: int, fields: list[str]) -> None:
         raise file.error(
             number,
             f"{quote(', '.join(fields))} are the columns of a table of nodes, not of edges: give "
-            "it beside the file of the edges (nodes=, --nodes)",
+            f"it as {named('nodes')}, beside the file of the edges",
         )
 
 
@@ -243,8 +269,8 @@ def _check_not_header(file: File, line: int, labels: list[str]) -> None:
         raise file.error(
             line,
             f"{quote(', '.join(labels[:2]))} are the only nodes that are no numbers: if they are "
-            "names of columns, call these from and to, or choose them (source= and target=, "
-            "--columns)",
+            f"names of columns, call these from and to, or choose them as "
+            f"{named('source and target')}",
         )
 
 
@@ -266,8 +292,11 @@ def _check_not_metis(file: File, line: int, first: list[str], edges: int, lines:
 def _direction_in_comments(
     file: File, comments: list[tuple[int, str]]
 ) -> tuple[bool, str, bool] | None:
-    """What comments of SNAP or KONECT say: directed, where, and whether it is KONECT."""
+    """What a comment of SNAP or KONECT says: directed, where, and whether it is KONECT."""
     for number, comment in comments:
+        banner = comment.casefold().split()
+        if banner[:1] == ["%%matrixmarket"] and banner[-1] in ("general", "symmetric"):
+            return banner[-1] == "general", f"line {number}: {banner[-1]}", False
         words = comment.strip("#% \t").casefold()
         if comment.startswith("%") and (match := re.match(r"(a?sym|bip)\b", words)):
             if match[1] == "bip":

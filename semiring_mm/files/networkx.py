@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import ParseError, iterparse
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ __all__ = ["read"]
 
 #: What says in a file of each format whether the graph is directed.
 _DIRECTION = {
-    ".graphml": "edgedefault of the file",
-    ".gml": "directed of the file",
-    ".gexf": "defaultedgetype of the file",
+    ".graphml": "attribute edgedefault",
+    ".gml": "attribute directed",
+    ".gexf": "attribute defaultedgetype",
 }
+
+_GEXF = b"http://www.gexf.net/1.2draft"
 
 
 def read(file: File, weight: str | None) -> Reading:
@@ -33,7 +35,8 @@ def read(file: File, weight: str | None) -> Reading:
     attributes = [source.nodes[node] for node in ids]
     labels, names = _labels(file, ids, attributes)
     index = {node: k for k, node in enumerate(ids)}
-    edges = [(index[u], index[v], known) for u, v, known in source.edges(data=True)]
+    defaults = _defaults(file, source)
+    edges = [(index[u], index[v], defaults | known) for u, v, known in source.edges(data=True)]
 
     present = sorted({name for *_, known in edges for name in known})
     column = _column(file, present, weight, bool(edges))
@@ -74,11 +77,11 @@ def _parse(file: File) -> Any:
 
     data = file.read()
     try:
-        if file.kind == ".graphml":
-            return nx.read_graphml(io.BytesIO(data))
-        if file.kind == ".gexf":
-            return nx.read_gexf(io.BytesIO(_known_version(data)))
-        return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+        if file.kind == ".gml":
+            return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+        read = nx.read_graphml if file.kind == ".graphml" else nx.read_gexf
+        graph = read(io.BytesIO(_known_version(data)))
+        there, found = _edges(data), graph.number_of_edges()
     except ParseError as error:
         raise file.error(error.position[0], f"not XML ({error})") from None
     except UnicodeDecodeError as error:
@@ -93,11 +96,25 @@ def _parse(file: File) -> Any:
             ) from None
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise file.error(None, f"not a {file.kind} graph ({reason})") from None
+    if found < there:
+        raise file.error(
+            None,
+            f"NetworkX reads {found} of the file's {there} edges, not those of nested graphs, of a "
+            "second graph, or of an id that others have; write one plain graph",
+        )
+    return graph
+
+
+def _edges(data: bytes) -> int:
+    """How many elements of XML are edges."""
+    return sum(
+        element.tag.rpartition("}")[2] == "edge" for _, element in iterparse(io.BytesIO(data))
+    )
 
 
 def _known_version(data: bytes) -> bytes:
-    """GEXF under the name of a version that NetworkX knows: Gephi writes several others."""
-    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", b"http://gexf.net/1.3", data)
+    """GEXF under a name that NetworkX knows: Gephi has written its version in several ways."""
+    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 
 def _multigraph(data: bytes) -> bytes:
@@ -111,7 +128,8 @@ def _labels(
 ) -> tuple[list[str], list[str] | None]:
     """Labels and, where they are not the labels, names of the nodes."""
     labels = [str(node) for node in ids]
-    own = ["" if (word := known.get("label")) is None else str(word) for known in attributes]
+    words = [known.get("label", known.get("name")) for known in attributes]  # name is igraph's
+    own = ["" if word is None else str(word) for word in words]
     if not all(own):
         return labels, None
     # GML names its nodes by label and numbers them by id, where the labels tell them apart.
@@ -143,10 +161,18 @@ def _number(value: Any) -> float:
         return math.nan
 
 
+def _defaults(file: File, source: Any) -> dict[str, Any]:
+    """What an edge has where the file leaves it out, which NetworkX does not fill in."""
+    found = None if file.kind == ".gml" else source.graph.get("edge_default")
+    defaults: dict[str, Any] = found if isinstance(found, dict) else {}
+    # Gephi writes no weight of 1.
+    if file.kind == ".gexf" and any("weight" in known for *_, known in source.edges(data=True)):
+        return {"weight": 1.0} | defaults
+    return defaults
+
+
 def _attribute(file: File, known: dict[str, Any], name: str, owner: str) -> float:
     if name not in known:
-        if (file.kind, name) == (".gexf", "weight"):  # Gephi leaves it out where it is 1
-            return 1.0
         there = ", ".join(sorted(known)) or "none"
         raise file.error(None, f"{owner} has no attribute {name!r}; it has: {there}")
     value = _number(known[name])
