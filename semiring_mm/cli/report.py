@@ -48,9 +48,7 @@ def warn(given: GivenGraph, chosen: bool) -> list[str]:
     Whether the semiring was `chosen`, or is the default.
     """
     graph, kind = given.graph, given.kind
-    # The graph's own advice is for callers of Python, too.
-    advice = "choose one as the weight"
-    texts = [f"{x} with --weight" if x.endswith(advice) else x for x in graph.warnings]
+    texts = [*graph.warnings]
     words = re.split(r"[^a-z]+", graph.weight_source.casefold())
     for (what, semiring), names in _NOT_SUMMED.items():
         if not chosen and not {*names.split()}.isdisjoint(words):
