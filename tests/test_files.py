@@ -397,7 +397,8 @@ def test_streams(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_is_a_stream(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    threading.Thread(target=lambda: (tmp_path / "pipe").write_text("A B 2\n")).start()
+    write_text = (tmp_path / "pipe").write_text  # waits until the pipe is read
+    threading.Thread(target=write_text, args=["A B 2\n"], daemon=True).start()
     assert edges(read_graph(tmp_path / "pipe", format="txt")) == [("A", "B", 2.0)]
 
 
