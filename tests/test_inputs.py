@@ -191,6 +191,7 @@ def test_weight_where_there_are_no_attributes():
     for graph, words in (
         (np.eye(2), "a matrix has one number for each edge and no attributes; leave weight out"),
         (pair, "a sparse matrix has one number for each edge"),
+        ({"a": {"b": 5}}, "the edge 'a' - 'b' has no attributes, it is 5; leave weight out"),
         (edges(), r"chosen when the graph was read; write read_graph\(path, weight='km'\)"),
     ):
         with pytest.raises(ValueError, match=words):
