@@ -1,5 +1,6 @@
 """Graph files as they are found in public collections, each read whole or refused in one line."""
 
+import gzip
 import random
 import subprocess
 import sys
@@ -160,14 +161,14 @@ READ = [
     ("plskz.mtx", "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 3\n",
      [("2", "1", 3), ("1", "2", -3)], True, "values of the entries"),
     ("USA-road-d.XX.gr", "c 9th DIMACS\nc\np sp 3 2\nc graph contains 3 nodes and 2 arcs\nc\n"
-     "a 1 2 803\na 2 1 803\n", [("1", "2", 803), ("2", "1", 803)], True, "weight of each arc"),
+     "a 1 2 803\na 2 1 803\n", [("1", "2", 803), ("2", "1", 803)], True, "third number of each arc"),
     ("pace.gr", "c\np tw 3 2\n1 2\n2 3\n", [("1", "2", 1), ("2", "3", 1)], False, LEGS),
     ("pace2019.gr", "p td 3 1\n3 2\n", [("3", "2", 1)], False, LEGS),
     # METIS, Chaco
     ("manual.graph", "% a comment\n3 2 001\n2 5\n1 5 3 0.5\n2 0.5\n",
-     [("1", "2", 5), ("2", "3", 0.5)], False, "weight of each edge"),
+     [("1", "2", 5), ("2", "3", 0.5)], False, "number behind each neighbour"),
     ("sizes.graph", "3 2 111 2\n7 8 9 2 1\n7 8 9 1 1 3 4\n7 8 9 2 4\n",
-     [("1", "2", 1), ("2", "3", 4)], False, "weight of each edge"),
+     [("1", "2", 1), ("2", "3", 4)], False, "number behind each neighbour"),
     ("nodes.graph", "3 1 10\n9 2\n9 1\n9\n", [("1", "2", 1)], False, LEGS),
     ("chaco.graph", "3 1 100\n1 2\n2 1\n3\n", [("1", "2", 1)], False, LEGS),
     ("isolated.graph", "4 1\n\n4\n\n2\n", [("2", "4", 1)], False, LEGS),
@@ -186,6 +187,8 @@ READ = [
     ("some.net", "*Vertices 3\n*Edges\n1 2 7\n2 3\n", [("1", "2", 7), ("2", "3", 1)], False,
      "value of each line"),
     ("matrix.net", "*Vertices 2\n*Matrix\n0 2\n0 0\n", [("1", "2", 2)], True, "value of each line"),
+    ("modes.net", "Two kinds of nodes\n\n*Vertices 5 2\n*Matrix\n0 2 0\n1 0 4\n",
+     [("1", "4", 2), ("2", "3", 1), ("2", "5", 4)], False, "value of each line"),
     ("same.net", '*Vertices 2\n1 "a"\n2 "a"\n*Edges\n1 2 3\n', [("1", "2", 3)], False,
      "value of each line"),
     # igraph
@@ -229,6 +232,17 @@ def test_read_as_collections_write(tmp_path, name, text, arcs, directed, source)
         assert sorted(edges(graph)) == sorted(arcs)
         assert (graph.directed, graph.weight_source) == (directed, source)
         assert graph.direction_source
+    if not name.startswith("out."):
+        packed = read_graph(write(tmp_path, f"{name}.gz", gzip.compress(text.encode())))
+        assert edges(packed) == edges(graph)
+    if "gexf.net" in text:
+        for version in (
+            "http://www.gexf.net/1.1draft",
+            "http://gexf.net/1.3",
+            "http://gexf.net/1.2",
+        ):
+            other = text.replace("http://www.gexf.net/1.3", version)
+            assert edges(read_graph(write(tmp_path, name, other))) == edges(graph)
 
 
 REFUSED = [
@@ -251,7 +265,7 @@ REFUSED = [
     ("a.graph", "2 1\n2 x\n1\n", ":2: expected neighbours, for node 1; got '2 x'"),
     ("a.graph", "2 1 11\n1 2\n1 1 1\n", ":2: expected 1 whole number and then neighbours each "),
     ("a.graph", "2 1 1\n2 inf\n1 inf\n", ":2: weight inf; expected a finite number"),
-    ("a.net", "1 2\n", ":1: expected '*Vertices NODES' first, got '1 2'"),
+    ("a.net", "1 2\n", ":1: no line '*Vertices NODES' in the file"),
     ("a.net", "*Edges\n1 2\n", ":1: expected '*Vertices NODES' first"),
     ("a.net", "*Network\n", ":1: no line '*Vertices NODES' in the file"),
     ("a.net", "*Vertices x\n", ":1: expected a number of nodes, got 'x'"),
@@ -272,6 +286,11 @@ REFUSED = [
     ("a.gexf", GEPHI_GEXF.replace('target="11"', 'target="11" type="directed"'),
      ": directed and undirected edges in one graph; write edges of one kind"),
     ("a.graphml", GRAPHML.format("directed", ' directed="false"'), ": directed and undirected "),
+    ("a.graphml", GRAPHML.format("directed", "").replace("/></graph>", '><graph edgedefault='
+     '"directed"><edge source="b" target="a"/></graph></edge></graph>'),
+     "NetworkX reads 1 of the file's 2 edges, not those of nested graphs"),
+    ("a.gexf", GEPHI_GEXF.replace('id="1" source="9"', 'id="0" source="48"'),
+     "NetworkX reads 1 of the file's 2 edges"),
     ("a.graphml", "<graphml></graphml>", "not a .graphml graph (NetworkXError: file not success"),
     ("a.gml", b'graph [\n node [ id 0 label "caf\xe9" ]\n]', ":2: byte 0xe9 is not UTF-8"),
     ("a.gml", "Creator 1\n", "not a .gml graph (NetworkXError: input contains no graph)"),

@@ -185,7 +185,7 @@ def test_land_is_land_and_sea_is_sea(projection):
 # --- what is drawn -------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_a_node_without_coordinates_is_left_out():
     pytest.importorskip("matplotlib")
     graph = network(["$a", "b$", "名"], [(0, 1), (1, 2)], [(0, 0), (1, 2), (np.nan, np.nan)])
@@ -288,6 +288,11 @@ def test_the_average_has_the_digits_of_the_summary():
     result = np.array([[0, 1.25, 7.5], [np.inf, 0, 10 / 3], [2, np.inf, 0]])
     made = page(network("abc", [], unit="km"), result=result, what=["histogram"])
     assert "average 3.5208 km" in texts(made)
+
+
+def test_a_graph_without_nodes_is_refused():
+    with pytest.raises(ValueError, match="no nodes"):
+        draw(io.BytesIO(), np.zeros((0, 0)), network("", []))
 
 
 # --- graphs without coordinates ------------------------------------------------------------------

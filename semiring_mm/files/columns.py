@@ -21,9 +21,9 @@ __all__ = [
 
 _UNITS = "km m mi miles s min h".split()
 FROM = """from source src u tail origin start from_node fromnode fromnodeid init_node bus0 from_id
-    source_id src_id node_1 node1 id_1 id1""".split()
+    source_id src_id""".split()
 TO = """to target dst v head destination dest end to_node tonode tonodeid term_node bus1 to_id
-    target_id dst_id node_2 node2 id_2 id2""".split()
+    target_id dst_id""".split()
 #: What adds up along a path. A capacity or a probability does not, and is chosen by its name.
 WEIGHT = "weight distance dist length cost w time duration".split() + _UNITS
 NODE = "id iata node code label name".split()

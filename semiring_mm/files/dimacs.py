@@ -85,6 +85,6 @@ def _problem(file: File, number: int, line: str) -> tuple[NumberedEdges, bool]:
 def _known(arcs: bool) -> dict[str, Any]:
     return {
         "directed": arcs,
-        "weight_source": "weight of each arc",
+        "weight_source": "third number of each arc",
         "direction_source": "a .gr file lists arcs" if arcs else "a PACE file lists edges",
     }

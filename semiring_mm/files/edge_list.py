@@ -34,6 +34,7 @@ from .graph import Graph
 
 __all__ = ["read"]
 
+_Rows = list[tuple[int, list[str]]]
 #: Words of a column `directed`; Gephi's column `Type` has the first two.
 _DIRECTIONS = {
     **dict.fromkeys(["directed", "true", "1", "yes"], True),
@@ -51,13 +52,14 @@ def read(
     """The directed graph of a table of edges; nodes in the order in which they are named."""
     comments: list[tuple[int, str]] = []
     table = rows(file, comments)
-    start, fields = next(table, (1, []))
+    sample = list(itertools.islice(table, 1 + SAMPLE))
+    start, fields = sample[0] if sample else (1, [])
     said = _direction_in_comments(file, comments)
-    columns = _columns(file, start, fields, weight, source, target, bool(said and said[2]))
-    if not columns.header:
-        table = itertools.chain([(start, fields)], table)
+    konect = bool(said and said[2])
+    columns = _columns(file, start, fields, sample[1:], weight, source, target, konect)
+    if columns.header:
+        del sample[0]
 
-    sample = list(itertools.islice(table, SAMPLE))
     index: dict[str, int] = {}
     first: list[int] = []
     row, col, values, lines = array("q"), array("q"), array("d"), array("q")
@@ -155,6 +157,7 @@ def _columns(
     file: File,
     number: int,
     fields: list[str],
+    others: _Rows,
     weight: str | None,
     source: str | None,
     target: str | None,
@@ -164,8 +167,7 @@ def _columns(
     chosen = source is not None or target is not None
     wanted = [x for x in (source, target, weight) if x is not None and x != "weight"]
     words = [word for word in wanted if not word.isdigit()]
-    start = find_column(file, number, fields, FROM)
-    end = find_column(file, number, fields, TO)
+    start, end = _ends(file, number, fields, others)
     header = (start is not None and end is not None) or (chosen and bool(words))
     numbers = [f"column {k + 1}" for k in range(len(fields))]
     if chosen and not header and weight is not None and weight in wanted:  # all by number
@@ -200,8 +202,8 @@ def _columns(
         raise file.error(
             number,
             "expected FROM, TO and perhaps WEIGHT, or a header line with columns from and "
-            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; without such a line choose "
-            "the weight by the number of its column, or none",
+            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; choose the columns of "
+            "the ends (source= and target=, --columns) or of the weight, by name or number",
         )
     if len({start, end, column}) < 3:
         last = "" if column is None else f", weight {names[column]}"
@@ -210,6 +212,27 @@ def _columns(
         )
     way = find_column(file, number, fields, ("directed", "type")) if header else None
     return _Columns(names, None if header else number, start, end, column, way)
+
+
+def _ends(
+    file: File, number: int, fields: list[str], others: _Rows
+) -> tuple[int | None, int | None]:
+    """The columns of the ends where the first row are names: from and to, or id_1 and id_2."""
+    start = find_column(file, number, fields, FROM)
+    end = find_column(file, number, fields, TO)
+    nodes = "[uv]" if (start, end) != (None, None) and {"u", "v"} <= set(fields) else ""
+    for k, name in enumerate(fields if (start, end) == (None, None) else ()):
+        if re.fullmatch(r".*\D1", name) and f"{name[:-1]}2" in fields:
+            start, end, nodes = k, fields.index(f"{name[:-1]}2"), f"{re.escape(name[:-1])}\\d+"
+            break
+    if nodes and all(is_real(x) for k, x in enumerate(fields) if k not in (start, end)):
+        # They could as well be nodes, such as those of the other edges.
+        labels = {
+            row[k] for _, row in others for k in (start, end) if k is not None and k < len(row)
+        }
+        if not labels or any(re.fullmatch(nodes, label) for label in labels):
+            return None, None
+    return start, end
 
 
 def _weight(file: File, number: int, columns: _Columns, word: str) -> float:
@@ -266,8 +289,11 @@ def _check_not_metis(file: File, line: int, first: list[str], edges: int, lines:
 def _direction_in_comments(
     file: File, comments: list[tuple[int, str]]
 ) -> tuple[bool, str, bool] | None:
-    """What comments of SNAP or KONECT say: directed, where, and whether it is KONECT."""
+    """What a comment of SNAP or KONECT says: directed, where, and whether it is KONECT."""
     for number, comment in comments:
+        banner = comment.casefold().split()
+        if banner[:1] == ["%%matrixmarket"] and banner[-1] in ("general", "symmetric"):
+            return banner[-1] == "general", f"line {number}: {banner[-1]}", False
         words = comment.strip("#% \t").casefold()
         if comment.startswith("%") and (match := re.match(r"(a?sym|bip)\b", words)):
             if match[1] == "bip":

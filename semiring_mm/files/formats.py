@@ -233,6 +233,10 @@ def _reader(
 
 
 def _is_matrix_market(file: File) -> bool:
-    """Whether a table begins as MatrixMarket does, as in the files of Network Repository."""
-    with file.open() as stream:
-        return stream.read(14).lower() == b"%%matrixmarket"
+    """Whether a table is MatrixMarket by another name: in Network Repository the sizes may lack."""
+    lines = file.lines()
+    banner = next(lines)[1].lower().split()
+    if banner[:1] != ["%%matrixmarket"]:
+        return False
+    first = next((line.split() for _, line in lines if line.strip() and line[0] != "%"), [])
+    return "coordinate" not in banner or len(first) != 2

@@ -69,7 +69,7 @@ def read(file: File, weight: str | None) -> Reading:
         end[kept],
         np.array(values, dtype=np.float64)[kept],
         directed=False,
-        weight_source="weight of each edge",
+        weight_source="number behind each neighbour",
         direction_source="a METIS file lists edges",
     )
     return Reading(graph, header.weighted)
@@ -111,12 +111,12 @@ def _neighbours(
         raise file.error(
             number, f"expected {' '.join(what)}, for node {node}; got {quote(line)}"
         ) from None
-    for end in ends:
-        if not 0 < end <= header.n:
-            raise file.error(number, f"node {end} is out of range: nodes are 1 to {header.n}")
-    for value in weights:
-        if not math.isfinite(value):
-            raise file.error(number, f"weight {value}; expected a finite number")
+    if ends and not (min(ends) > 0 and max(ends) <= header.n):
+        end = next(end for end in ends if not 0 < end <= header.n)
+        raise file.error(number, f"node {end} is out of range: nodes are 1 to {header.n}")
+    if not all(map(math.isfinite, weights)):
+        value = next(value for value in weights if not math.isfinite(value))
+        raise file.error(number, f"weight {value}; expected a finite number")
     return ends, weights if header.weighted else [1.0] * len(ends)
 
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import ParseError, iterparse
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ __all__ = ["read"]
 
 #: What says in a file of each format whether the graph is directed.
 _DIRECTION = {
-    ".graphml": "edgedefault of the file",
-    ".gml": "directed of the file",
-    ".gexf": "defaultedgetype of the file",
+    ".graphml": "attribute edgedefault",
+    ".gml": "attribute directed",
+    ".gexf": "attribute defaultedgetype",
 }
+
+_GEXF = b"http://www.gexf.net/1.2draft"
 
 
 def read(file: File, weight: str | None) -> Reading:
@@ -74,11 +76,11 @@ def _parse(file: File) -> Any:
 
     data = file.read()
     try:
-        if file.kind == ".graphml":
-            return nx.read_graphml(io.BytesIO(data))
-        if file.kind == ".gexf":
-            return nx.read_gexf(io.BytesIO(_known_version(data)))
-        return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+        if file.kind == ".gml":
+            return nx.read_gml(io.BytesIO(_multigraph(data)), label=None)
+        read = nx.read_graphml if file.kind == ".graphml" else nx.read_gexf
+        graph = read(io.BytesIO(_known_version(data)))
+        there, found = _edges(data), graph.number_of_edges()
     except ParseError as error:
         raise file.error(error.position[0], f"not XML ({error})") from None
     except UnicodeDecodeError as error:
@@ -93,11 +95,25 @@ def _parse(file: File) -> Any:
             ) from None
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise file.error(None, f"not a {file.kind} graph ({reason})") from None
+    if found < there:
+        raise file.error(
+            None,
+            f"NetworkX reads {found} of the file's {there} edges, not those of nested graphs, of a "
+            "second graph, or of an id that others have; write one plain graph",
+        )
+    return graph
+
+
+def _edges(data: bytes) -> int:
+    """How many elements of XML are edges."""
+    return sum(
+        element.tag.rpartition("}")[2] == "edge" for _, element in iterparse(io.BytesIO(data))
+    )
 
 
 def _known_version(data: bytes) -> bytes:
-    """GEXF under the name of a version that NetworkX knows: Gephi writes several others."""
-    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", b"http://gexf.net/1.3", data)
+    """GEXF under a name that NetworkX knows: Gephi has written its version in several ways."""
+    return re.sub(rb"http://(?:www\.)?gexf\.net/1\.\d(?:draft)?", _GEXF, data)
 
 
 def _multigraph(data: bytes) -> bytes:

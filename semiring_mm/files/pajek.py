@@ -40,11 +40,12 @@ def read(file: File, weight: str | None) -> Reading:
                     number, f"a second *Vertices, after that on line {network.promised}"
                 )
             n = file.count(number, " ".join(words[1:2]), "nodes")
-            network = _Network(file, n, number)
+            first = file.count(number, words[2], "nodes") if len(words) > 2 else 0
+            network = _Network(file, n, first if first < n else 0, number)
             section = network.vertex
-        elif network is None:
+        elif network is None and name.startswith("*"):
             raise file.error(number, f"expected '*Vertices NODES' first, got {quote(line)}")
-        elif name.startswith("*"):
+        elif network is not None and name.startswith("*"):
             if (section := network.section(name)) is None:
                 raise file.error(number, f"{_EXPECTED}, got {quote(line)}")
         elif section is not None:
@@ -57,8 +58,9 @@ def read(file: File, weight: str | None) -> Reading:
 class _Network:
     """What the lines of a file give, one after the other."""
 
-    def __init__(self, file: File, n: int, promised: int) -> None:
+    def __init__(self, file: File, n: int, first: int, promised: int) -> None:
         self.file, self.n, self.promised = file, n, promised
+        self.first = first  # how many nodes are of the first kind, where there are two
         self.vertices: dict[int, tuple[str, float, float]] = {}
         self.row, self.col, self.weight = array("q"), array("q"), array("d")
         self.two_way = array("b")  # of each line, whether it is an edge and no arc
@@ -112,19 +114,20 @@ class _Network:
         self.bare += len(ends)
 
     def matrix_row(self, number: int, line: str) -> None:
-        """A row of numbers, 0 for no line."""
+        """A row of numbers, 0 for no line; its columns are the second kind of nodes, if any."""
         assert self.matrix is not None
+        rows, columns = self.first or self.n, self.n - self.first
         try:
             values = [real(word) for word in line.split()]
         except ValueError:
             values = []
-        if len(values) != self.n or self.matrix == self.n:
+        if len(values) != columns or self.matrix == rows:
             raise self.file.error(
-                number, f"expected {self.n} rows of {self.n} numbers, got {quote(line)}"
+                number, f"expected {rows} rows of {columns} numbers, got {quote(line)}"
             )
-        for end, value in enumerate(values):
+        for end, value in enumerate(values, self.first):
             if value:
-                self.add(number, self.matrix, end, value, False)
+                self.add(number, self.matrix, end, value, bool(self.first))
         self.matrix += 1
 
     def node(self, number: int, word: str, line: str) -> int:
@@ -147,8 +150,8 @@ class _Network:
 
     def reading(self, last: int, weight: str | None) -> Reading:
         """The graph, after the last line of the file."""
-        if self.matrix is not None and self.matrix < self.n:
-            raise self.file.error(last, f"the file ends after {self.matrix} of {self.n} rows")
+        if self.matrix is not None and self.matrix < (rows := self.first or self.n):
+            raise self.file.error(last, f"the file ends after {self.matrix} of {rows} rows")
         two_way = np.array(self.two_way, dtype=bool)
         m = len(two_way)
         mixed = two_way.any() and not two_way.all()

@@ -65,7 +65,8 @@ def draw(
     ModuleNotFoundError
         Matplotlib is not installed.
     ValueError
-        The extension is none that Matplotlib writes, or `what` names something else.
+        The extension is none that Matplotlib writes, `what` names something else, or the graph has
+        no nodes.
 
     Examples
     --------
@@ -76,6 +77,8 @@ def draw(
     unknown = [panel for panel in what if panel not in PANELS]
     if isinstance(what, str) or unknown or not len(what):
         raise ValueError(f"what: expected a list of some of {', '.join(PANELS)}, got {what!r}")
+    if not len(graph.nodes):
+        raise ValueError("the graph has no nodes to draw")
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:

@@ -79,6 +79,7 @@ def place(
         )  # fmt: skip
         extent = label.get_window_extent()
         half = np.array([extent.width, extent.height]) / 2 + 1.5 * point
+        others = np.delete(marks, rank, axis=0)
         best, found = 1e6 if rank < must else 25.0, None
         for step, gap in enumerate(_GAPS):
             for turn, direction in enumerate(_DIRECTIONS):
@@ -91,14 +92,12 @@ def place(
                 if any((low < b).all() and (high > a).all() for a, b in _pairs(taken)):
                     continue
                 cost = 0.4 * turn + 4 * step
-                for obstacles, each in (
-                    (strokes, 3.0),
-                    (threads, 0.4),
-                    (spots, 2.0),
-                    (marks, 12.0),
-                ):
+                for obstacles, each in ((strokes, 3.0), (threads, 0.4), (spots, 2.0)):
                     inside = (obstacles > low) & (obstacles < high)
                     cost += each * np.count_nonzero(inside.all(axis=1))
+                # A label that is nearer to another labelled point would be read as that one's.
+                beside = np.hypot(*np.maximum(np.maximum(low - others, others - high), 0).T)
+                cost += 12.0 * np.count_nonzero(beside < 1.5 * gap * point)
                 if cost < best:
                     best, found = cost, (middle, gap, away, (*low, *high))
         if found is None:

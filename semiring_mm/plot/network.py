@@ -74,13 +74,12 @@ def view_of(graph: Graph, path: Sequence[int]) -> View:
         source, path = layout(graph, path)
         shown = n - int(np.isnan(source[:, 0]).sum())
         if shown < n:
-            around = (
-                "the path and what is near to it" if path else "around the node with the most edges"
-            )
-            notes.append(f"{around}: {shown:,} of {n:,} nodes")
+            part = "the path and its neighbourhood" if path else "around the node with most edges"
+            notes.append(f"{part}: {shown:,} of {n:,} nodes")
     else:
-        source = graph.coordinates
+        source = graph.coordinates.copy()
         absent = np.flatnonzero(np.isnan(source).any(axis=1))
+        source[absent] = np.nan
         if len(absent):
             which = _name(graph, int(absent[0])) if len(absent) == 1 else f"{len(absent):,} nodes"
             notes.append(f"without coordinates, so not drawn: {which}")
@@ -155,8 +154,8 @@ def draw_network(axes: Axes, graph: Graph, view: View) -> None:
     axes.set_yticks([])
     for side in axes.spines.values():
         side.set(color="#d8dee3", linewidth=0.6)
-    if isinstance(view.projection, Azimuthal | EqualEarth):
-        _draw_land(axes, view)
+    if not isinstance(view.projection, Plane):
+        _draw_land(axes, view, view.projection)
     edges = _draw_edges(axes, graph, view)
     known = view.places[view.known]
     # A dot is smaller the more there are, so that a dense network stays legible.
@@ -170,49 +169,52 @@ def draw_network(axes: Axes, graph: Graph, view: View) -> None:
         axes.add_collection(
             LineCollection(lines, colors=colour, linewidths=width, capstyle="round", zorder=zorder)
         )
-    _draw_labels(axes, graph, view, lines, edges if len(edges) < 1000 else [])
+    _draw_labels(axes, graph, view, lines, edges if len(edges) < 200 else [])
 
 
-def _draw_land(axes: Axes, view: View) -> None:
+def _draw_land(axes: Axes, view: View, projection: Azimuthal | EqualEarth) -> None:
+    """Sea and land; of the whole world within the map's edge, with meridians and parallels."""
     from matplotlib.collections import LineCollection
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    def compound(rings: list[NDArray[np.float64]]) -> Path:
-        return Path.make_compound_path(
-            *(Path(np.concatenate([ring, ring[:1]]), closed=True) for ring in rings)
-        )
-
-    world = isinstance(view.projection, EqualEarth)
-    edge = None
-    if isinstance(view.projection, EqualEarth):
-        edge = PathPatch(Path(view.projection.edge()), fc=_SEA, ec="none", zorder=0)
-        axes.add_patch(edge)
-        axes.set_frame_on(False)
-        lon, lat = np.arange(-180, 540, 30.0), np.arange(-60, 61, 30.0)
-        lon = lon[np.abs(lon - view.projection.longitude) < 180]
-        across = np.linspace(-180, 180, 181) + view.projection.longitude
-        up = np.linspace(-90, 90, 91)
-        grid = [np.stack([np.full(91, x), up], 1) for x in lon]
-        grid += [np.stack([across, np.full(181, y)], 1) for y in lat]
-        axes.add_collection(
-            LineCollection(
-                [view.projection(line) for line in grid], colors="white", linewidths=0.6, zorder=0.1
-            ),
-            autolim=False,
-        )
-    elif _has_land(view):
-        axes.set_facecolor(_SEA)
     if not _has_land(view):
         return
-    assert isinstance(view.projection, Azimuthal | EqualEarth)
-    land = PathPatch(
-        compound(outlines(view.projection)), fc=_LAND, ec=_COAST, lw=0.35 if world else 0.6,
-        zorder=0.5, joinstyle="round",
-    )  # fmt: skip
-    axes.add_patch(land)
-    if edge is not None:
-        land.set_clip_path(edge)
+    edge = None
+    if isinstance(projection, EqualEarth):
+        edge = PathPatch(Path(projection.edge()), fc=_SEA, ec="none", zorder=0)
+        axes.add_patch(edge)
+        axes.set_frame_on(False)
+        lines = [projection(line) for line in _graticule(projection.longitude)]
+        axes.add_collection(
+            LineCollection(lines, colors="white", linewidths=0.6, zorder=0.1), autolim=False
+        )
+    else:
+        axes.set_facecolor(_SEA)
+    low, high = (np.array(corner) for corner in zip(axes.get_xlim(), axes.get_ylim(), strict=True))
+    rings = [
+        Path(np.concatenate([ring, ring[:1]]), closed=True)
+        for ring in outlines(projection)
+        if (ring.max(axis=0) > low).all() and (ring.min(axis=0) < high).all()
+    ]
+    if rings:
+        land = PathPatch(
+            Path.make_compound_path(*rings), fc=_LAND, ec=_COAST, lw=0.35 if edge else 0.6,
+            joinstyle="round", zorder=0.5,
+        )  # fmt: skip
+        axes.add_patch(land)
+        if edge is not None:
+            land.set_clip_path(edge)
+
+
+def _graticule(middle: float) -> list[NDArray[np.float64]]:
+    """Every 30th meridian and parallel of a map of the world."""
+    lon, lat = np.linspace(-180, 180, 181) + middle, np.linspace(-90, 90, 91)
+    meridians = 30 * np.arange(np.ceil(lon[0] / 30), np.floor(lon[-1] / 30) + 1)
+    return [
+        *(np.stack([np.full(91, x), lat], axis=1) for x in meridians),
+        *(np.stack([lon, np.full(181, y)], axis=1) for y in (-60.0, -30.0, 0.0, 30.0, 60.0)),
+    ]
 
 
 def _draw_edges(axes: Axes, graph: Graph, view: View) -> list[NDArray[np.float64]]:
@@ -228,7 +230,7 @@ def _draw_edges(axes: Axes, graph: Graph, view: View) -> list[NDArray[np.float64
     if not m:
         return []
     if m > _MOST_EDGES:
-        view.notes.append(f"{_MOST_EDGES:,} of {m:,} edges, by chance")
+        view.notes.append(f"{_MOST_EDGES:,} of {m:,} edges, a random sample")
         pair = np.random.default_rng(0).choice(pair, _MOST_EDGES, replace=False)
     row, col = np.divmod(pair, len(graph.nodes))
     width = float(np.clip(10 / m**0.5, 0.4, 1.1))  # points
@@ -269,7 +271,7 @@ def _draw_labels(
     nodes = [*marked, *others]
     place(
         axes, view.places[nodes], [_name(graph, k) for k in nodes], path, edges, view.places[known],
-        must=len([k for k in ends if known[k]]), strong=len(marked), zorder=6,
+        must=len(marked), strong=len(marked), zorder=6,
         path_effects=[withStroke(linewidth=2.2, foreground="white")],
     )  # fmt: skip
 

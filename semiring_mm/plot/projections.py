@@ -156,7 +156,7 @@ def _arcs(start: Points, end: Points) -> tuple[Points, Points]:
     """Short edges as straight lines of two points each, and the others as arcs of many."""
     apart = np.linalg.norm(_vectors(start) - _vectors(end), axis=-1)
     far = apart > np.radians(_STRAIGHT)
-    points = int(np.clip(_POINTS // max(int(far.sum()), 1), 8, 90))
+    points = int(np.clip(_POINTS // max(int(far.sum()), 1), 8, 50))
     arcs = great_circle_arcs(start[far], end[far], points)
     arcs[..., 0] += (start[far, 0] - arcs[:, 0, 0])[:, None]
     return np.stack([start[~far], end[~far]], axis=1), arcs
