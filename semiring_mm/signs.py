@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TextIO
 
-__all__ = ["fitting", "fitting_streams"]
+__all__ = ["exact", "fitting", "fitting_streams"]
 
 # What stands in columns has forms of one character, so that they stay aligned.
 _FORMS = {
@@ -46,6 +46,25 @@ def fitting(text: str, stream: TextIO | None = None) -> str:
     """
     encoding = getattr(sys.stdout if stream is None else stream, "encoding", None) or "utf-8"
     return text.encode(encoding, _ERRORS).decode(encoding)
+
+
+def exact(text: str) -> str:
+    """The text, if standard output can encode it as it is: for data, not for reading.
+
+    Raises
+    ------
+    ValueError
+        If it cannot.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"standard output is in {encoding}, which cannot hold {text[error.start]!a}: write to "
+            f"a file with -o, or set PYTHONIOENCODING=utf-8"
+        ) from None
+    return text
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from optional import igraph, nx, pd
 
 import semiring_mm as sm
 from semiring_mm.files import Graph
+from semiring_mm.graphs import inputs
 
 scipy = pytest.importorskip("scipy")
 from semiring_mm import csgraph  # noqa: E402
@@ -304,6 +305,15 @@ def test_infinite_widths_are_warned_of(call):
         call()
     assert len(found) == 1
     assert found[0].filename == __file__
+
+
+def test_the_place_of_an_infinite_width(monkeypatch):
+    monkeypatch.setattr(inputs, "_PIECE", 20)  # in pieces of two rows, and of one matrix
+    w = np.diag([np.inf] * 9)
+    w[7, 2] = np.inf
+    for x, place in ((w, "[7, 2]"), (np.stack([np.eye(9), w]), "[1, 7, 2]")):
+        with pytest.warns(UserWarning, match=re.escape(f"the weight at {place} is inf")):
+            sm.closure(x, "max_min")
 
 
 @pytest.mark.parametrize(

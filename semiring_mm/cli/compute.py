@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import itertools
 import os
-import re
 import shutil
 import sys
 import time
@@ -120,8 +119,10 @@ def solve(
         if rest := _resumable(args):
             end.add_note(f"--resume goes on with what is in {rest}")
         raise
-    if done and not args.quiet:
-        print(f"semiring-mm: note: nothing to do: {args.output} is finished", file=sys.stderr)
+    if done:
+        work.method, work.unit = "nothing was left to compute", ""
+        if not args.quiet:
+            print(f"semiring-mm: note: nothing to do: {args.output} is finished", file=sys.stderr)
     seconds = time.perf_counter() - start
     if bar is not None:
         bar.close()
@@ -240,17 +241,11 @@ def _call(
         common = common | {"overwrite": True, "device": args.device}
         if args.semiring == "min_plus":
             common |= {"method": args.method, "max_hops": args.max_hops}
-    try:
-        if args.scheduler:
-            return _on_workers(args, work, common, stack)
-        if args.semiring == "min_plus":
-            return sm.apsp(work, **common)
-        return sm.closure(work, args.semiring, **common)
-    except (OSError, ValueError) as error:  # about the output's files
-        if isinstance(error, ValueError) and not str(error).startswith(("out: ", "resume: ")):
-            raise
-        text = re.sub(r"(?<![\w/-])resume(=True)?(?![\w/-])", "--resume", str(error))
-        raise Refusal(text.removeprefix("out: ")) from None
+    if args.scheduler:
+        return _on_workers(args, work, common, stack)
+    if args.semiring == "min_plus":
+        return sm.apsp(work, **common)
+    return sm.closure(work, args.semiring, **common)
 
 
 def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Any]:

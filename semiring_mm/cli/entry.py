@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["apsp", "absent.gr"])
     2
     """
-    with fitting_streams(), _ended_by_signals():
+    with fitting_streams(), _ended_by_signals(process=argv is None):
         return _main(list(sys.argv[1:] if argv is None else argv))
 
 
@@ -89,10 +89,11 @@ class _Ended(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _ended_by_signals(*, process: bool) -> Iterator[None]:
     """Raise :class:`_Ended` at the first signal; a second one leaves the cleaning up alone.
 
-    Job schedulers send SIGTERM more than once, some seconds before SIGKILL.
+    Job schedulers send SIGTERM more than once, some seconds before SIGKILL. Where the process ends
+    with the block, it keeps its exit code whatever comes until then.
     """
     seen: list[int] = []
 
@@ -116,7 +117,7 @@ def _ended_by_signals() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if seen and process else handler)
 
 
 def _name(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import itertools
 import json
 import math
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..closures.progress import format_rate
 from ..plot import draw
+from ..signs import exact
 from ..storage import atomic_write
 from ..text import NumberFormat
 from .compute import Result
@@ -46,9 +48,7 @@ def warn(given: GivenGraph, chosen: bool) -> list[str]:
     Whether the semiring was `chosen`, or is the default.
     """
     graph, kind = given.graph, given.kind
-    # The graph's own advice is for callers of Python, too.
-    advice = "choose one as the weight"
-    texts = [f"{x} with --weight" if x.endswith(advice) else x for x in graph.warnings]
+    texts = [*graph.warnings]
     words = re.split(r"[^a-z]+", graph.weight_source.casefold())
     for (what, semiring), names in _NOT_SUMMED.items():
         if not chosen and not {*names.split()}.isdisjoint(words):
@@ -117,7 +117,9 @@ class Report:
         if asked:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
-            write_csv(sys.stdout, self.result, some_pairs(self.result, pairs))
+            text = io.StringIO()
+            write_csv(text, self.result, some_pairs(self.result, pairs))
+            print(exact(text.getvalue()), end="")
 
     def remarks(self, asked: bool, there_is: bool) -> None:
         """Tell on standard error what goes with a result, if there is one that does not tell it."""

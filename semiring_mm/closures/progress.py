@@ -1,9 +1,9 @@
-"""Progress of long work: callbacks, and a bar on the terminal."""
+"""Progress of long work: callbacks, and a bar on the terminal or in a notebook."""
 
 from __future__ import annotations
 
 import inspect
-import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -59,6 +59,8 @@ def reporter(
         return None
     if progress is True:
         progress = ProgressBar()
+    if isinstance(progress, ProgressBar):
+        progress.begin(method, unit)
     if not callable(progress):
         raise TypeError(
             f"progress is True, False or a callable progress(done, total), got {progress!r}"
@@ -86,44 +88,84 @@ def format_rate(pairs: float) -> str:
 
 
 class ProgressBar:
-    """A progress bar on standard error for work of more than a second.
+    """A bar of tqdm's on standard error, or in a notebook, for work of more than a second.
+
+    A rate is shown where what is counted is what is done: pairs, or entries of the result. Where
+    standard error is no terminal there is a line every ten seconds.
 
     Parameters
     ----------
     transient : bool, default False
-        Whether :meth:`close` erases the bar, so that results follow; else the full bar stays.
+        Whether the bar is erased at the end, so that results follow; else the full bar stays.
     """
 
     def __init__(self, *, transient: bool = False) -> None:
         self._transient = transient
-        self._terminal = sys.stderr.isatty()
-        self._start = self._last = time.perf_counter()
-        self._open = False  # whether the terminal's cursor is behind the bar
+        self._bar: Any = None
+        self.begin("", "pairs")
+
+    def begin(self, method: str, unit: str) -> None:
+        """Other work begins, of which a unit is counted."""
+        self.close()
+        self._method, self._unit = method, unit
+        self._start = time.perf_counter()
+        self._first: tuple[float, float, Mapping[str, float]] | None = None
+        self._full = False
 
     def __call__(self, done: float, total: float, parts: Mapping[str, float] | None = None) -> None:
         now = time.perf_counter()
-        elapsed, since = now - self._start, now - self._last
-        full = done >= total
-        if elapsed < 1 or not total or (since < (0.1 if self._terminal else 1) and not full):
+        if self._first is None:  # what was done by an earlier run is not of this one's rate
+            self._first = now, done, dict(parts or {})
+        if self._full or now - self._start < 1 or not total:
             return
-        self._last = now
-        share = min(done / total, 1.0)
-        rate = done / elapsed
-        left = math.ceil((total - done) / rate) if rate else 0
-        filled = round(30 * share)
-        line = (
-            f"{'█' * filled}{'░' * (30 - filled)} {100 * share:3.0f} %  {format_rate(rate)}  "
-            f"{left // 60}:{left % 60:02d} left"
-        )
-        line += "".join(f"  {who} {format_rate(x / elapsed)}" for who, x in (parts or {}).items())
-        self._open = self._terminal and (self._transient or not full)
-        print(
-            f"\r{line}\x1b[K" if self._terminal else line,
-            end="" if self._open else "\n", file=sys.stderr, flush=True,
+        since, initial, before = self._first
+        if self._bar is None:
+            self._bar = self._open(total, initial, now - since)
+        if parts:
+            each = (
+                (who, (x - before.get(who, 0)) / (now - since or 1)) for who, x in parts.items()
+            )
+            text = "  ".join(f"{who} {format_rate(rate)}" for who, rate in each)
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(done - self._bar.n)
+        if done >= total:
+            self._full = True
+            self.close()
+
+    def _open(self, total: float, initial: float, elapsed: float) -> Any:
+        from tqdm.auto import tqdm  # a quarter of a second, for what takes longer
+
+        notebook = any(x.__module__ == "tqdm.notebook" for x in tqdm.__mro__)
+        still = not (notebook or sys.stderr.isatty())
+        what = f"{self._method}: " if self._method else ""
+        rate = "{rate_fmt}, " if self._unit in ("pairs", "entries") else ""
+        # tqdm shows nothing on a terminal that does not tell its size; this has a default.
+        columns, lines = shutil.get_terminal_size()
+        bar = tqdm(
+            total=total, initial=initial, unit=f" {self._unit}", unit_scale=True, smoothing=0,
+            miniters=0, mininterval=10 if still else 0.1, delay=1e-9,  # not at once
+            leave=still or not self._transient, file=_Lines() if still else None,
+            ncols=None if still or notebook else columns - 1, nrows=lines,
+            bar_format=what + "{percentage:3.0f}%|{bar}| " + rate + "{remaining} left{postfix}",
         )  # fmt: skip
+        bar.start_t -= elapsed
+        return bar
 
     def close(self) -> None:
-        """Erase the bar."""
-        if self._open:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        self._open = False
+        """End the bar: erase it, or leave its last line."""
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
+
+
+class _Lines:
+    """Standard error that is no terminal: a line for each state of a bar."""
+
+    encoding = property(lambda self: sys.stderr.encoding)
+
+    def write(self, text: str) -> None:
+        if text := text.strip():
+            sys.stderr.write(f"{text}\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()

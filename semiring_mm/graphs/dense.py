@@ -317,7 +317,7 @@ def _from_sources(problem: Problem, rows: Index, limit: int | None) -> Solved:
         same = bool(xp.array_equal(following, x))
         x, p = following, arg
         if tick is not None:
-            tick(float(step + 1))
+            tick(math.inf if same else float(step + 1))
         if same:
             break
     else:

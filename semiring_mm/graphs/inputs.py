@@ -21,6 +21,7 @@ from .packages import from_dict, from_frame, from_igraph, from_networkx, is_fram
 __all__ = ["adjacency", "as_graph", "has_labels", "warn_of_infinities"]
 
 Array = Any  # of the engine's library
+_PIECE = 1 << 16  # entries of a matrix that are looked at together
 
 
 def adjacency(
@@ -179,7 +180,7 @@ def _edge_list(
         return edges if weight else _unweighted(edges)
     if hasattr(graph, "vs") and hasattr(graph, "es"):
         return from_igraph(graph, weight)
-    if hasattr(graph, "is_directed") and hasattr(graph, "edges"):
+    if hasattr(graph, "adj") and hasattr(graph, "edges"):
         return from_networkx(graph, weight)
     return None
 
@@ -207,14 +208,18 @@ def warn_of_infinities(s: Semiring, matrix: Any) -> None:
     """Warn if a matrix on the host has inf where -inf means no edge: one pass, up to the first."""
     if s.zero != -math.inf or type(matrix) is not np.ndarray or matrix.dtype.kind != "f":
         return
-    n = matrix.shape[-1]
-    stack = matrix.reshape(-1, n, n) if n else ()
-    for k, i in ((k, i) for k in range(len(stack)) for i in range(0, n, 64)):
-        row, col = np.nonzero(stack[k][i : i + 64] == np.inf)
-        off = np.flatnonzero(row + i != col)
-        if off.size:
-            _warn_of_infinity(s, f"the weight at [{i + row[off[0]]}, {col[off[0]]}]")
-            return
+    if matrix.ndim not in (2, 3) or not matrix.size:
+        return
+    step = max(1, _PIECE // matrix[0].size)  # rows, or matrices of a stack
+    for first in range(0, len(matrix), step):
+        part = matrix[first : first + step]
+        if part.max() == np.inf:
+            at = np.argwhere(part == np.inf)
+            at[:, 0] += first
+            off = at[at[:, -2] != at[:, -1]]
+            if len(off):
+                _warn_of_infinity(s, f"the weight at {off[0].tolist()}")
+                return
 
 
 def _warn_of_edges(s: Semiring, edges: EdgeList) -> None:
