@@ -211,7 +211,7 @@ def test_edge_list_without_weights_weighs_one(tmp_path):
     assert graph.unit == ""
 
 
-UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one as the weight"
+UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one by weight='NAME'"
 LEGS = "none: legs are counted"
 
 
