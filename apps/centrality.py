@@ -27,12 +27,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
-from matplotlib.collections import LineCollection
-from matplotlib.patheffects import withStroke
 
 import semiring_mm as sm
 from semiring_mm.files import Graph, great_circle, read_graph
-from semiring_mm.plot import great_circle_arcs
+from semiring_mm.plot import draw_network, view_of
 
 examples = Path(sys.argv[0]).resolve().parents[1] / "examples"
 parser = argparse.ArgumentParser(description="Closeness, diameter and average distance.")
@@ -166,44 +164,16 @@ figure, (axes, beside) = plt.subplots(
     1, 2, figsize=(12.5, 3.9), width_ratios=[2.7, 1], layout="constrained"
 )
 route = sm.reconstruct_path(P, kept[start], kept[end])
-edges, legs = (graph.row, graph.col), (route[:-1], route[1:])
-if graph.geographic:
-    places = graph.coordinates
-
-    def lines(row, col):
-        arcs = great_circle_arcs(places[row], places[col], 60)
-        return [arc + np.array([turn, 0]) for arc in arcs for turn in (-360, 0, 360)]
-
-    axes.set(xlim=(-180, 180), ylim=(-60, 84), xticks=[], yticks=[], facecolor="#f7f9fa")
-else:
-    places = graph.coordinates
-    if places is None:
-        layout = nx.spring_layout(piece, seed=1)
-        places = np.array([layout.get(k, (np.nan, np.nan)) for k in range(len(graph.nodes))])
-
-    def lines(row, col):
-        return places[np.stack([row, col], axis=1)]
-
-    axes.set(xticks=[], yticks=[])
-thin = (85 / n) ** 0.5
-axes.add_collection(
-    LineCollection(lines(*edges), colors="#9fb3c2", linewidths=0.6 * thin, alpha=0.6)
-)
-axes.add_collection(LineCollection(lines(*legs), colors="#d1362f", linewidths=2, zorder=3))
+view = view_of(graph, route)
 seen = np.argsort(-mean)  # the closest on top
+thin = (85 / n) ** 0.5
 dots = axes.scatter(
-    *places[kept[seen]].T, c=mean[seen], s=60 * thin, vmax=np.quantile(mean, 0.99),
-    cmap="plasma", ec="white", lw=0.6 * thin, zorder=4,
+    *view.places[kept[seen]].T, c=mean[seen], s=60 * thin, vmax=np.quantile(mean, 0.99),
+    cmap="plasma", ec="white", lw=0.6 * thin, zorder=3.5,
 )  # fmt: skip
-for k in (start, end, seen[-1]):
-    axes.annotate(
-        names[k], places[kept[k]], (7, 7), textcoords="offset points", weight="bold", zorder=5,
-        path_effects=[withStroke(linewidth=3, foreground="white")],
-    )  # fmt: skip
 figure.colorbar(dots, ax=axes, label=f"average distance ({graph.unit})", extend="max", shrink=0.8)
 axes.set_title(f"{names[seen[-1]]} is the closest to all others")
-for side in axes.spines.values():
-    side.set_color("#d8dee3")
+draw_network(axes, graph, view)
 
 beside.hist(D[~np.eye(n, dtype=bool)], bins=60, color="#9fb3c2")
 beside.axvline(average, color="#22303c", lw=1.6)

@@ -7,7 +7,13 @@
 array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
+
+The modules `csgraph`, `dask`, `files`, `jax` and `torch` are imported when they are first used:
+``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
+
+import importlib
+from typing import Any
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
 from .closures.labelled import LabelledArray, reconstruct_path
@@ -47,3 +53,23 @@ __all__ = [
     "show_config",
     "strassen",
 ]
+
+#: Modules that are imported when they are first used, and the packages they are for.
+_LATER = {
+    "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
+    "torch": ("torch",),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is for users; of the modules for other packages those whose package is installed."""
+    from importlib.util import find_spec
+
+    there = (name for name, packages in _LATER.items() if all(map(find_spec, packages)))
+    return sorted([*__all__, *there])

@@ -18,6 +18,7 @@ import numpy as np
 
 from .cpu import engine as cpu
 from .engine import Engine
+from .naming import named
 
 __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "where"]
 
@@ -171,7 +172,7 @@ def gpu_engine() -> Engine:
     from .gpu import device
 
     if reason := device.why_not():
-        raise ValueError(f"device='cuda': {reason}")
+        raise ValueError(f"{named('device', 'cuda')}: {reason}")
     from .gpu import engine
 
     return engine

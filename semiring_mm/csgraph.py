@@ -59,6 +59,17 @@ _MANY = 1 / 16
 class _NegativeCycle(_NamedCycleError, NegativeCycleError):  # type: ignore[misc]
     """A NegativeCycleError of this library that is also SciPy's."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _negative_cycle, (self.cycle, self.weight), {"args": self.args}
+
+
+# As tracebacks show it; in this module SciPy's class has that name.
+_NegativeCycle.__name__ = _NegativeCycle.__qualname__ = "NegativeCycleError"
+
+
+def _negative_cycle(cycle: list[int], weight: float) -> _NegativeCycle:
+    return _NegativeCycle(cycle, weight)
+
 
 def shortest_path(
     csgraph: Any,

@@ -28,7 +28,8 @@ try:
     from jax.interpreters import batching, mlir
 except ImportError as error:
     raise ImportError(
-        "semiring_mm.jax works with JAX, which is not here: python -m pip install jax"
+        "semiring_mm.jax works with JAX, which is not here: python -m pip install "
+        "'semiring-mm[jax]'"
     ) from error
 
 __all__ = ["apsp", "closure", "matmul"]

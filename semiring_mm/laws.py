@@ -27,10 +27,15 @@ class SemiringLawError(ValueError):
         The a, b, c for which the two sides differ (a and b where a result is not a bool).
     """
 
+    __module__ = "semiring_mm"  # where users import it from
+
     def __init__(self, message: str, law: str, values: tuple[Any, ...]) -> None:
         super().__init__(message)
         self.law = law
         self.values = values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SemiringLawError, (str(self), self.law, self.values)
 
 
 #: Small numbers, so that sums and products of three are exact in every dtype.

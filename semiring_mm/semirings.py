@@ -58,6 +58,8 @@ class Semiring:
     array([[3.]])
     """
 
+    __module__ = "semiring_mm"  # where users import it from
+
     name: str
     add: str
     mul: str

@@ -27,7 +27,8 @@ try:
     import torch
 except ImportError as error:
     raise ImportError(
-        "semiring_mm.torch works with PyTorch, which is not here: python -m pip install torch"
+        "semiring_mm.torch works with PyTorch, which is not here: python -m pip install "
+        "'semiring-mm[torch]'"
     ) from error
 
 __all__ = ["apsp", "closure", "matmul"]

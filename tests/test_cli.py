@@ -21,9 +21,12 @@ from optional import csgraph, nx, sp
 import semiring_mm as sm
 from semiring_mm import cli
 from semiring_mm.cli import compute, tables
+from semiring_mm.cli.options import OPTIONS
 from semiring_mm.closures import progress
 from semiring_mm.closures.progress import ProgressBar, reporter
 from semiring_mm.files import Graph, read_graph
+from semiring_mm.gpu import device
+from semiring_mm.naming import named
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
@@ -522,7 +525,7 @@ def test_what_was_measured(run, tmp_path, name, text, options, weight, edges):
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("from,to,price\na,b,3\n", [], "price; choose one as the weight with --weight"),
+        ("from,to,price\na,b,3\n", [], "price; choose one by --weight NAME"),
         ("from,to,capacity\na,b,3\n", ["--weight", "capacity"],
          "weight: capacity (column 3, summed); for the path of the largest capacity write "
          "--semiring widest"),
@@ -650,12 +653,13 @@ def test_resuming(run, edges, calls, monkeypatch):
     assert calls[0][2]["out"] == "D.npy"
 
     def unfinished(*_, **__):
-        raise FileExistsError("out: D.npy.part is left; resume=True goes on with it")
+        ways = f"{named('out')}: D.npy.part is left; {named('resume', True)} goes on with it"
+        raise FileExistsError(ways)
 
     monkeypatch.setattr(sm, "apsp", unfinished)
     code, _, err = run("apsp", edges, "-o", "D.npy", "--checkpoint", "2", "--force")
     assert code == 2
-    assert err == "semiring-mm: error: D.npy.part is left; --resume goes on with it\n"
+    assert err == "semiring-mm: error: --output: D.npy.part is left; --resume goes on with it\n"
 
 
 def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
@@ -665,7 +669,7 @@ def test_an_old_result_stays_until_there_is_a_new_one(run, edges, tmp_path):
     words = ["apsp", edges, "-o", "D.npy", "--force", "--memory-limit"]
     code, _, err = run(*words, "1")
     assert code == 2
-    assert "use a larger memory_limit" in err
+    assert "use a larger --memory-limit" in err
     assert_array_equal(np.load(old), np.eye(2))
     (tmp_path / "D.npy.old").touch()
     assert "the old result of an earlier run is there" in run(*words, "9MB")[2]
@@ -782,7 +786,10 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "edges.csv", "--semiring", "max_min", "--max-hops", "2"], "are for min_plus"),
         (["apsp", "edges.csv", "--semiring", "lor_land", "--dtype", "float32"], "of dtype bool"),
         (["apsp", "-"], "say what it is, with --format csv for instance"),
-        (["apsp", "edges.csv", "--format", "xyz"], "unknown extension '.xyz'"),
+        (["apsp", "edges.csv", "--format", "xyz"], "name one of these by --format EXT"),
+        (["apsp", "places.csv"], "give it as --nodes, beside"),
+        (["apsp", "wide.csv"], "as --columns, or the weight's as --weight, by name"),
+        (["apsp", "edges.csv", "--device", "gpu"], "expected cpu, cuda or cuda:N, got 'gpu'"),
         (["apsp", "edges.csv", "--columns", "1"], "expected two columns such as"),
         (["apsp", "edges.csv", "--weight", "9"], "edges.csv:1: no column 9"),
         (["apsp", "edges.csv", "--weight", "a", "--unweighted"], "not allowed with argument"),
@@ -838,6 +845,8 @@ def test_refused(run, edges, tmp_path, arguments, words):
     (tmp_path / "empty.gr").write_text("p sp 0 0\n")
     (tmp_path / "two.gr").write_text("p sp 2 1\na 1 2 3\n")
     (tmp_path / "pairs.csv").write_text("A,B\nQ,A\n")
+    (tmp_path / "places.csv").write_text("id,name\n1,A\n")
+    (tmp_path / "wide.csv").write_text("1,2,3,4,5\n")
     np.save(tmp_path / "single.npy", np.zeros((2, 2), "f4"))
     (tmp_path / "folder.npy").mkdir()
     (tmp_path / "folder.zarr").mkdir()
@@ -848,6 +857,21 @@ def test_refused(run, edges, tmp_path, arguments, words):
     assert err.count("\n") == 1
     assert words in err
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_messages_name_options(run, edges, monkeypatch, capsys):
+    """The library's own, too; Python's arguments are in those for callers from Python."""
+    monkeypatch.setattr(device, "why_not", lambda: "there is none")
+    for words in (["--device", "cuda"], ["--devices", "all"], ["--devices", "0"]):
+        code, _, err = run("apsp", edges, *words)
+        option = " ".join(words[:1] if words[0] == "--devices" else words)
+        assert (code, err) == (2, f"semiring-mm: error: {option}: there is none\n")
+    with pytest.raises(ValueError, match="device='cuda': there is none"):
+        sm.apsp(np.ones((2, 2)), device="cuda")
+    with pytest.raises(SystemExit):
+        run("apsp", "--help")
+    shown = capsys.readouterr().out
+    assert all(f"{option} " in shown for option in OPTIONS.values())
 
 
 def test_no_path_is_1(run, edges):

@@ -127,6 +127,26 @@ def test_closures_with_predecessors(client, name, dtype, zero):
     trees(sm.semirings[name], w, d.compute(), p.compute())
 
 
+def test_graphs_and_weights_as_for_apsp(client, tmp_path):
+    roads = {"a": {"b": {"km": 3}}, "b": {"c": {"km": 4}}}
+    with pytest.warns(UserWarning, match="no edge has 'weight'.*edges have 'km'") as found:
+        same(sd.apsp(client, roads), sm.apsp(roads, weight=None))
+    assert found[0].filename == __file__
+    same(sd.apsp(client, roads, weight="km"), sm.apsp(roads, weight="km"))
+    widest = sm.closure(roads, "max_min", weight="km")
+    same(sd.closure(client, roads, "max_min", weight="km"), widest)
+    path = tmp_path / "roads.csv"
+    path.write_text("from,to,price\na,b,3\nb,c,4\n")
+    same(sd.apsp(client, path, weight="price"), sm.apsp(roads, weight="km"))
+    w = np.where(np.eye(3), 0, INF)
+    with pytest.warns(UserWarning, match="is inf, .* where inf means no edge, write -inf"):
+        sd.closure(client, w, "max_min")
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'semiring'"):
+        sd.closure(client, w)
+    with pytest.raises(TypeError, match="got set"):
+        sd.apsp(client, {1, 2})
+
+
 def trees(s, w, d, p):
     """Each row of p is a tree of edges that explains d."""
     n = len(w)

@@ -211,7 +211,7 @@ def test_edge_list_without_weights_weighs_one(tmp_path):
     assert graph.unit == ""
 
 
-UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one as the weight"
+UNUSED = "weight {}; numbers of the edges that are not used: {}; choose one by weight='NAME'"
 LEGS = "none: legs are counted"
 
 
@@ -397,7 +397,8 @@ def test_streams(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_is_a_stream(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    threading.Thread(target=lambda: (tmp_path / "pipe").write_text("A B 2\n")).start()
+    write_text = (tmp_path / "pipe").write_text  # waits until the pipe is read
+    threading.Thread(target=write_text, args=["A B 2\n"], daemon=True).start()
     assert edges(read_graph(tmp_path / "pipe", format="txt")) == [("A", "B", 2.0)]
 
 

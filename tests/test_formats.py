@@ -203,6 +203,9 @@ READ = [
     # Gephi, yEd, OGDF
     ("miserables.gexf", GEPHI_GEXF, [("11", "48", 4), ("11", "9", 1)], False, ATTRIBUTE),
     ("yed.graphml", YED, [("n0", "n1", 95.5)], True, "length (attribute)"),
+    ("default.graphml", GRAPHML.format("directed", "").replace("<graph ", '<key id="k" for="edge" '
+     'attr.name="weight" attr.type="double"><default>2.5</default></key><graph '),
+     [("a", "b", 2.5)], True, ATTRIBUTE),
     ("ogdf.gml", 'Creator "ogdf::GraphIO::writeGML"\ngraph [\n  directed 1\n'
      '  node [ id 0 label "0"\n'
      "    graphics [ x 1.5 y 2 w 20 h 20 ] ]\n  node [ id 1 label \"1\" ]\n"
@@ -381,6 +384,13 @@ def test_one_missing_coordinate_is_harmless(tmp_path, form, names):
     np.testing.assert_array_equal(graph.coordinates, [[8.5, 47], [9.5, 47], [np.nan, np.nan]])
     assert graph.geographic == (names[0] == "lon")
     assert graph.weight.tolist() == [2, 3]
+    if graph.geographic:
+        for *_, known in source.edges(data=True):
+            del known["weight"]
+        getattr(nx, f"write_{form}")(source, tmp_path / f"g.{form}")
+        with pytest.raises(GraphFileError, match=r"node 'c' no coordinates .* or count legs"):
+            read_graph(tmp_path / f"g.{form}")
+        assert read_graph(tmp_path / f"g.{form}", weight=None).weight.tolist() == [1, 1]
 
 
 def test_coordinates_and_names_of_other_programs(tmp_path):

@@ -14,6 +14,7 @@ from optional import igraph, nx, pd
 
 import semiring_mm as sm
 from semiring_mm.files import Graph
+from semiring_mm.graphs import inputs
 
 scipy = pytest.importorskip("scipy")
 from semiring_mm import csgraph  # noqa: E402
@@ -58,7 +59,7 @@ REFUSED = [
     (network(np.nan), ValueError, "has weight NaN"),
     (sparse(1 + 2j), TypeError, "edge weights are real numbers, got dtype complex128"),
     (np.full((2, 2), 1j), TypeError, "a graph's weights are real numbers, got dtype complex128"),
-    ([["1", "2"], ["3", "4"]], TypeError, "got dtype <U1|has dtype <U1"),
+    ([["1", "2"], ["3", "4"]], TypeError, "got an array of dtype <U1"),
     (edges(col=[5]), ValueError, "an edge at node 5, and nodes are 0 to 1"),
     (edges(row=[-1]), ValueError, "an edge at node -1, and nodes are 0 to 1"),
     (edges(row=[0.5]), TypeError, "row and col are numbers of nodes, got dtype float64"),
@@ -190,6 +191,7 @@ def test_weight_where_there_are_no_attributes():
     for graph, words in (
         (np.eye(2), "a matrix has one number for each edge and no attributes; leave weight out"),
         (pair, "a sparse matrix has one number for each edge"),
+        ({"a": {"b": 5}}, "the edge 'a' - 'b' has no attributes, it is 5; leave weight out"),
         (edges(), r"chosen when the graph was read; write read_graph\(path, weight='km'\)"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -275,6 +277,21 @@ def test_what_is_no_graph_is_told_what_is(function, graph):
         function(graph)
 
 
+@pytest.mark.parametrize(
+    ("edges", "error"),
+    [
+        ([("a", "b", 3), ("b", "c", 4)], TypeError),
+        ([("a", "b")], TypeError),
+        ([(0, 1, 3.0), (1, 2, 4.0)], ValueError),
+        (np.zeros((5, 2)), ValueError),
+    ],
+)
+@pytest.mark.parametrize("function", [sm.apsp, widest, sm.adjacency])
+def test_a_list_of_edges_is_told_what_to_be(function, edges, error):
+    with pytest.raises(error, match=r"a list of edges is a table: pandas.DataFrame\(edges, col"):
+        function(edges)
+
+
 def test_directed_leaves_an_undirected_graph_as_it_is():
     """Each of its edges leads both ways: there is no direction to keep."""
     graph = network(3)
@@ -304,6 +321,15 @@ def test_infinite_widths_are_warned_of(call):
         call()
     assert len(found) == 1
     assert found[0].filename == __file__
+
+
+def test_the_place_of_an_infinite_width(monkeypatch):
+    monkeypatch.setattr(inputs, "_PIECE", 20)  # in pieces of two rows, and of one matrix
+    w = np.diag([np.inf] * 9)
+    w[7, 2] = np.inf
+    for x, place in ((w, "[7, 2]"), (np.stack([np.eye(9), w]), "[1, 7, 2]")):
+        with pytest.warns(UserWarning, match=re.escape(f"the weight at {place} is inf")):
+            sm.closure(x, "max_min")
 
 
 @pytest.mark.parametrize(

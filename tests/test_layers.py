@@ -13,7 +13,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version warn cache forks storage signs expressions laws semirings plan engine
+    version naming warn cache forks storage signs expressions laws semirings plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
     cpu.sweep cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.engine

@@ -8,9 +8,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..naming import naming_options
 from .compute import Result, save, solve
 from .graph import Finder, GivenGraph, read, read_pairs
 from .options import (
+    OPTIONS,
     Refusal,
     check_outputs,
     check_paths,
@@ -37,7 +39,12 @@ def run(args: argparse.Namespace) -> int:
     if args.threads:
         # Before the engine is loaded: it starts its threads once.
         os.environ["SEMIRING_MM_NUM_THREADS"] = str(args.threads)
+    with naming_options(OPTIONS):
+        return _run(args, chosen)
 
+
+def _run(args: argparse.Namespace, chosen: bool) -> int:
+    """The same, once the options are in order; whether the semiring was chosen."""
     given = read(args)
     graph = given.graph
     if graph.n == 0:

@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import itertools
 import os
-import re
 import shutil
 import sys
 import time
@@ -242,26 +241,20 @@ def _call(
         common = common | {"overwrite": True, "device": args.device}
         if args.semiring == "min_plus":
             common |= {"method": args.method, "max_hops": args.max_hops}
-    try:
-        if args.scheduler:
-            try:
-                return _on_workers(args, work, common, stack)
-            except Exception as error:
-                if not type(error).__module__.startswith("distributed"):
-                    raise
-                rest = _resumable(args)
-                raise Refusal(
-                    f"the workers of {args.scheduler}: {str(error) or type(error).__name__}"
-                    f"{f'; --resume goes on with what is in {rest}' if rest else ''}"
-                ) from None
-        if args.semiring == "min_plus":
-            return sm.apsp(work, **common)
-        return sm.closure(work, args.semiring, **common)
-    except (OSError, ValueError) as error:  # about the output's files
-        if isinstance(error, ValueError) and not str(error).startswith(("out: ", "resume: ")):
-            raise
-        text = re.sub(r"(?<![\w/-])resume(=True)?(?![\w/-])", "--resume", str(error))
-        raise Refusal(text.removeprefix("out: ")) from None
+    if args.scheduler:
+        try:
+            return _on_workers(args, work, common, stack)
+        except Exception as error:
+            if not type(error).__module__.startswith("distributed"):
+                raise
+            rest = _resumable(args)
+            raise Refusal(
+                f"the workers of {args.scheduler}: {str(error) or type(error).__name__}"
+                f"{f'; --resume goes on with what is in {rest}' if rest else ''}"
+            ) from None
+    if args.semiring == "min_plus":
+        return sm.apsp(work, **common)
+    return sm.closure(work, args.semiring, **common)
 
 
 def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import csv
 import difflib
 import functools
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from ..files import Graph, read_graph, read_matrix
 from ..files.file import File
 from ..files.graph import NumberLabels
 from ..files.npy import map_matrix, zero_warnings
+from ..naming import named
 from .options import KINDS, Kind, Refusal, in_tiles
 
 __all__ = ["Finder", "GivenGraph", "read", "read_pairs"]
@@ -100,8 +101,6 @@ def read(args: argparse.Namespace) -> GivenGraph:
         [_source(args, name) for name in args.graph], weight=args.weight, source=source,
         target=target, nodes=args.nodes, directed=args.directed, format=args.format,
     )  # fmt: skip
-    if args.directed is not None:
-        graph = replace(graph, direction_source=_option(args.directed))
     return GivenGraph(graph, None, kind)
 
 
@@ -112,10 +111,6 @@ def _source(args: argparse.Namespace, name: str) -> str | BinaryIO:
     if not args.format:
         raise Refusal("- reads standard input: say what it is, with --format csv for instance")
     return sys.stdin.buffer
-
-
-def _option(directed: bool) -> str:
-    return "--directed" if directed else "--undirected"
 
 
 def _read_matrix(args: argparse.Namespace, kind: Kind) -> GivenGraph:
@@ -138,7 +133,7 @@ def _read_matrix(args: argparse.Namespace, kind: Kind) -> GivenGraph:
         directed=args.directed is not False,
         warnings=zero_warnings(matrix),
         weight_source=_ENTRIES if stored.dtype != np.bool_ else "none: legs are counted",
-        direction_source=_ENTRIES if args.directed is None else _option(args.directed),
+        direction_source=_ENTRIES if args.directed is None else named("directed", args.directed),
     )  # fmt: skip
     return GivenGraph(graph, matrix, kind)
 

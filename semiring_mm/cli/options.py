@@ -18,7 +18,7 @@ from ..semirings import as_semiring
 from ..tiled.sizes import parse_size
 
 __all__ = [
-    "KINDS", "Kind", "Parser", "Refusal", "add_options", "check_outputs", "check_paths",
+    "KINDS", "OPTIONS", "Kind", "Parser", "Refusal", "add_options", "check_outputs", "check_paths",
     "check_tiles", "given_files", "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr",
 ]  # fmt: skip
 
@@ -49,6 +49,14 @@ KINDS = {
     "max_plus": Kind("longest", "length", "least", operator.add, max, "summed"),
     "lor_land": Kind("any", "reachability", "", min, max, "", unit=False),
 }
+#: The options for the library's arguments, by which its messages name them.
+OPTIONS = {
+    "checkpoint": "--checkpoint", "device": "--device", "devices": "--devices",
+    "directed=False": "--undirected", "directed=True": "--directed", "dtype": "--dtype",
+    "format": "--format", "memory_limit": "--memory-limit", "method": "--method",
+    "nodes": "--nodes", "out": "--output", "resume": "--resume", "resume=True": "--resume",
+    "source and target": "--columns", "weight": "--weight", "weight=None": "--unweighted",
+}  # fmt: skip
 _MATRICES, _TABLES = (".npy", ".zarr"), (".csv", ".csv.gz", ".parquet")
 
 
@@ -125,7 +133,9 @@ def add_options(apsp: Parser) -> None:
     work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
     where = work.add_mutually_exclusive_group()
     where.add_argument(
-        "--device", help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one"
+        "--device",
+        type=_device,
+        help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one",
     )
     where.add_argument(
         "--devices", type=_devices, metavar="LIST", help="GPUs that share the work: all, or 0,1"
@@ -247,6 +257,12 @@ def _devices(word: str) -> str | list[int]:
     if not all(x.isascii() and x.isdigit() for x in numbers) or len({*numbers}) < len(numbers):
         raise argparse.ArgumentTypeError(f"expected all, or GPUs such as 0,1, got {word!r}")
     return [int(x) for x in numbers]
+
+
+def _device(word: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", word):
+        raise argparse.ArgumentTypeError(f"expected cpu, cuda or cuda:N, got {word!r}")
+    return word
 
 
 def _address(word: str) -> str:

@@ -48,9 +48,7 @@ def warn(given: GivenGraph, chosen: bool) -> list[str]:
     Whether the semiring was `chosen`, or is the default.
     """
     graph, kind = given.graph, given.kind
-    # The graph's own advice is for callers of Python, too.
-    advice = "choose one as the weight"
-    texts = [f"{x} with --weight" if x.endswith(advice) else x for x in graph.warnings]
+    texts = [*graph.warnings]
     words = re.split(r"[^a-z]+", graph.weight_source.casefold())
     for (what, semiring), names in _NOT_SUMMED.items():
         if not chosen and not {*names.split()}.isdisjoint(words):
@@ -314,7 +312,8 @@ class Report:
         """Draw the network with the path, or with that of the worst pair where none is asked."""
         kind, path, result = self.given.kind, self.path, self.result
         title = f"{self.name}: {self._paths()}"
-        if not path and self.ends is None and result.predecessors is not None:
+        ranked = kind.path != "any" and result.predecessors is not None
+        if not path and self.ends is None and ranked:
             path = result.path(*self._statistics.ends)
         if len(path) > 1:
             title = self._title(path, self._legs if self.path else self._legs_of(path))

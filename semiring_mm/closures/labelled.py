@@ -108,6 +108,8 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
     2    b  c       1.0     1
     """
 
+    __module__ = "semiring_mm"  # where users import it from
+
     # What makes a view or a new array of the type copies no attributes, so these hold for it.
     _columns: Labels | None = None
     _rows: Labels | None = None

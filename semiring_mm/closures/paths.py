@@ -30,6 +30,8 @@ class NegativeCycleError(ValueError):
         Its weight.
     """
 
+    __module__ = "semiring_mm"  # where users import it from
+
     def __init__(
         self, cycle: list[int], weight: float, labels: Sequence[Any] | None = None
     ) -> None:
@@ -43,7 +45,7 @@ class NegativeCycleError(ValueError):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (NegativeCycleError, (self.cycle, self.weight))
+        return NegativeCycleError, (self.cycle, self.weight), {"args": self.args}
 
 
 def leg_counts(predecessors: NDArray[np.integer[Any]], sources: Any) -> NDArray[np.int32]:

@@ -19,7 +19,14 @@ from ..semirings import semirings
 from .progress import Progress, reporter
 from .sources import Source
 from .steps import Improves, Steps
-from .weights import Weights, as_numbers, check_predecessors, improved, with_margins
+from .weights import (
+    Weights,
+    as_numbers,
+    check_dtype,
+    check_predecessors,
+    improved,
+    with_margins,
+)  # fmt: skip
 
 __all__ = ["Problem", "restore"]
 
@@ -62,7 +69,10 @@ class Problem:
         ------
         ValueError
             If ⊕ does not choose one of its operands.
+        TypeError
+            If the semiring makes no sense in the graph's dtype.
         """
+        check_dtype(source.s, source.dtype)
         if predecessors:
             check_predecessors(source.s, source.dtype)
         return cls(source, directed, predecessors, labels, progress)
@@ -126,10 +136,11 @@ class Problem:
     def _attempt(self, run: Callable[[Problem], T]) -> T:
         try:
             return run(self)
-        except Improves as found:
-            source = self.source
-            edges = source.edges if self.weights.improving else None
-            improved(source.s, source.n, found.first, found.diagonal, edges, self.labels)
+        except Improves as improves:
+            found = improves.first, improves.diagonal
+        # out here, so that tracebacks end with the error that follows
+        source, edges = self.source, self.source.edges if self.weights.improving else None
+        improved(source.s, source.n, *found, edges, self.labels)
 
     def restore(self, d: Array) -> Array:
         """Entries of the closure in the type of the result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan import Facts
+from ..plan import Facts, make_plan
 from ..semirings import Semiring
 from .paths import NegativeCycleError, epsilon, find_negative_cycle
 
 __all__ = [
-    "Rounding", "Weights", "as_numbers", "check_idempotent", "check_predecessors", "edges_of",
-    "first_margins", "improved", "with_margins", "worsened",
+    "Rounding", "Weights", "as_numbers", "check_dtype", "check_idempotent", "check_predecessors",
+    "edges_of", "first_margins", "improved", "with_margins", "worsened",
 ]  # fmt: skip
 
 Array = Any
@@ -118,9 +119,13 @@ class Weights:
 
     @property
     def improving(self) -> bool:
-        """Whether a cycle of real edges may be better than none, and can be named."""
+        """Whether a cycle of real edges may be better than none, and it or an edge can be named."""
+        if not self.s.selective:
+            return False
+        if self.s.mul_kind == "*":
+            return bool(self.look(1))
         least = self.facts.lo if self.s.add_kind == "min" else -self.facts.hi
-        return self.s.add_kind in ("min", "max") and self.s.mul_kind == "+" and least < 0
+        return self.s.mul_kind == "+" and least < 0
 
     def wide(self) -> np.dtype[Any]:
         """The type in which no path's weight can overflow: the graph's, or int64."""
@@ -225,6 +230,13 @@ def check_idempotent(s: Semiring, instead: str) -> None:
         )
 
 
+@functools.lru_cache(maxsize=256)
+def check_dtype(s: Semiring, dtype: np.dtype[Any]) -> None:
+    """Raise TypeError, as a product does, if the semiring makes no sense in a dtype."""
+    bits = Facts(0, 1, False)
+    make_plan(s, dtype, bits, bits, 1)
+
+
 def check_predecessors(s: Semiring, dtype: np.dtype[Any]) -> None:
     """Raise ValueError if ⊕ does not choose one of its operands, so that none has a predecessor."""
     if not (s.selective or dtype.kind == "b"):
@@ -312,6 +324,8 @@ def improved(
             )
         if epsilon(weight.dtype) and value == value:
             raise Rounding(first_margins(row, col, sign * weight, found))
+    if s.mul_kind == "*" and s.selective and edges is not None:
+        raise ValueError(_beyond_one(s, at, value, edges(), labels))
     if value != value:
         raise ValueError(
             f"{s.name}: paths through node {at} leave the range of {diagonal.dtype}; a closure "
@@ -321,3 +335,26 @@ def improved(
         f"{s.name}: a cycle through node {at} improves itself (its value "
         f"{value:g} is better than one = {s.one:g}), so no closure exists"
     )
+
+
+def _beyond_one(
+    s: Semiring, node: int, value: Any, edges: Edges, labels: Sequence[Any] | None
+) -> str:
+    """The message that names, of weights that are factors, the one furthest beyond one."""
+    row, col, weight = edges
+    above = s.add_kind == "max" and weight.max() > s.one
+    i = int(weight.argmax() if above else weight.argmin())
+    ends = [int(row[i]), int(col[i])]
+    where, through = f"at {ends}", node
+    if labels is not None:
+        where, through = f"from {labels[ends[0]]} to {labels[ends[1]]}", labels[node]
+    wanted = f"from 0 to {s.one:g}" if s.add_kind == "max" else f"of at least {s.one:g}"
+    entry = f"the weight {where} is {weight[i]:g}"
+    if value != value:
+        problem = f"paths through node {through} leave the range of {weight.dtype}, as {entry}"
+    else:
+        problem = (
+            f"{entry}, and a cycle through node {through} multiplies to {value:g}, better than "
+            f"one = {s.one:g}, so no closure exists"
+        )
+    return f"{s.name}: {problem}; give weights {wanted}"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..closures.schedule import Grid
 from ..closures.solve import Problem
+from ..naming import named
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
 from .cluster import positive
@@ -56,8 +57,8 @@ class State:
         there = self._file.exists()
         if there and not resume:
             raise FileExistsError(
-                f"there is a checkpoint in {self.path}: pass resume=True to go on from it, or "
-                f"remove it"
+                f"there is a checkpoint in {self.path}: {named('resume', True)} goes on from it, "
+                f"or remove it"
             )
         return self._read() if there else {}
 
@@ -74,7 +75,8 @@ class State:
         except (ValueError, KeyError, TypeError):
             raise ValueError(
                 f"{self._file} is no state of a run that this version can read, or it has changed "
-                f"since it was written; remove {self.path}, and leave out resume to begin again"
+                f"since it was written; remove {self.path}, and leave out {named('resume')} to "
+                f"begin again"
             ) from None
         return run
 

@@ -106,8 +106,7 @@ def load(at: At, *, folder: Path, steps: Steps, worker: Worker) -> Tile:
         raise
     except Exception as error:
         raise ValueError(
-            f"{path} has changed since it was written: remove the checkpoint, and leave out resume "
-            f"to begin again"
+            f"{path} has changed since it was written: remove the checkpoint to begin again"
         ) from error
     with worker.engine(*at) as engine:
         return engine.from_host(d), None if p is None else engine.from_host(p)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..naming import named
 from .columns import (
     CITY,
     FROM,
@@ -40,10 +41,6 @@ _DIRECTIONS = {
     **dict.fromkeys(["directed", "true", "1", "yes"], True),
     **dict.fromkeys(["undirected", "false", "0", "no"], False),
 }
-_HEADER_ADVICE = (
-    "; if the line has names of columns, call the ends from and to, or choose them (source= and "
-    "target=, --columns)"
-)
 
 
 def read(
@@ -202,8 +199,9 @@ def _columns(
         raise file.error(
             number,
             "expected FROM, TO and perhaps WEIGHT, or a header line with columns from and "
-            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; choose the columns of "
-            "the ends (source= and target=, --columns) or of the weight, by name or number",
+            f"to, got {len(fields)} fields: {quote(', '.join(fields))}; choose the columns of the "
+            f"ends as {named('source and target')}, or the weight's as {named('weight')}, by name "
+            "or number",
         )
     if len({start, end, column}) < 3:
         last = "" if column is None else f", weight {names[column]}"
@@ -241,7 +239,12 @@ def _weight(file: File, number: int, columns: _Columns, word: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        advice = _HEADER_ADVICE if number == columns.first else ""
+        advice = ""
+        if number == columns.first:
+            advice = (
+                "; if the line has names of columns, call the ends from and to, or choose them as "
+                f"{named('source and target')}"
+            )
         raise file.error(number, f"expected a finite number as weight, got {quote(word)}{advice}")
     return value
 
@@ -255,7 +258,7 @@ def _check_not_nodes(file: File, number: int, fields: list[str]) -> None:
         raise file.error(
             number,
             f"{quote(', '.join(fields))} are the columns of a table of nodes, not of edges: give "
-            "it beside the file of the edges (nodes=, --nodes)",
+            f"it as {named('nodes')}, beside the file of the edges",
         )
 
 
@@ -266,8 +269,8 @@ def _check_not_header(file: File, line: int, labels: list[str]) -> None:
         raise file.error(
             line,
             f"{quote(', '.join(labels[:2]))} are the only nodes that are no numbers: if they are "
-            "names of columns, call these from and to, or choose them (source= and target=, "
-            "--columns)",
+            f"names of columns, call these from and to, or choose them as "
+            f"{named('source and target')}",
         )
 
 

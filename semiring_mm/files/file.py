@@ -37,6 +37,8 @@ PACKINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "Zstandard"}
 class GraphFileError(ValueError):
     """A file that is not the graph it should be; the text starts with path and line number."""
 
+    __module__ = "semiring_mm.files"  # where users import it from
+
 
 @dataclass(frozen=True)
 class File:

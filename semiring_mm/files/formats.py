@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from ..naming import named
 from . import (
     dimacs,
     edge_list,
@@ -188,12 +189,12 @@ def _read(
             graph = replace(graph, notes=(*graph.notes, f"other numbers of the edges: {names}"))
         else:
             warning = (
-                f"weight {kind}; numbers of the edges that are not used: {names}; choose one as "
-                "the weight"
+                f"weight {kind}; numbers of the edges that are not used: {names}; choose one "
+                f"by {named('weight', 'NAME')}"
             )
             graph = replace(graph, warnings=(*graph.warnings, warning))
     if directed is not None:
-        graph = replace(graph, direction_source=f"directed={directed}")
+        graph = replace(graph, direction_source=named("directed", directed))
     if directed is False:
         return replace(graph, directed=False)
     if not graph.directed and directed:
@@ -214,7 +215,7 @@ def _reader(
         raise file.error(
             None,
             f"unknown extension {kind!r}; accepted: {', '.join(FORMATS)}, and {packings} of the "
-            "text formats; or name one of these as the format",
+            f"text formats; or name one of these by {named('format', 'EXT')}",
         )
     if weight not in ("weight", None) and not form.columns:
         choices = ", ".join(kind for kind, form in FORMATS.items() if form.columns)

@@ -50,6 +50,8 @@ class Graph(EdgeList):
         Why edges lead one way or both: ``column Type``, ``the default of an edge list``.
     """
 
+    __module__ = "semiring_mm.files"  # where users import it from
+
     coordinates: NDArray[np.float64] | None = None
     geographic: bool = False
     names: list[str] | None = None

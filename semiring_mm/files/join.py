@@ -48,7 +48,7 @@ def _check_alike(before: File, one: Graph, file: File, other: Graph) -> None:
         raise file.error(
             None,
             f"its edges lead {_ways(other)}, those of {before.path} {_ways(one)}: choose one for "
-            "all",
+            "all (directed=, --directed, --undirected)",
         )
     if _kind(one) != _kind(other):
         raise file.error(

@@ -35,7 +35,8 @@ def read(file: File, weight: str | None) -> Reading:
     attributes = [source.nodes[node] for node in ids]
     labels, names = _labels(file, ids, attributes)
     index = {node: k for k, node in enumerate(ids)}
-    edges = [(index[u], index[v], known) for u, v, known in source.edges(data=True)]
+    defaults = _defaults(file, source)
+    edges = [(index[u], index[v], defaults | known) for u, v, known in source.edges(data=True)]
 
     present = sorted({name for *_, known in edges for name in known})
     column = _column(file, present, weight, bool(edges))
@@ -160,10 +161,18 @@ def _number(value: Any) -> float:
         return math.nan
 
 
+def _defaults(file: File, source: Any) -> dict[str, Any]:
+    """What an edge has where the file leaves it out, which NetworkX does not fill in."""
+    found = None if file.kind == ".gml" else source.graph.get("edge_default")
+    defaults: dict[str, Any] = found if isinstance(found, dict) else {}
+    # Gephi writes no weight of 1.
+    if file.kind == ".gexf" and any("weight" in known for *_, known in source.edges(data=True)):
+        return {"weight": 1.0} | defaults
+    return defaults
+
+
 def _attribute(file: File, known: dict[str, Any], name: str, owner: str) -> float:
     if name not in known:
-        if (file.kind, name) == (".gexf", "weight"):  # Gephi leaves it out where it is 1
-            return 1.0
         there = ", ".join(sorted(known)) or "none"
         raise file.error(None, f"{owner} has no attribute {name!r}; it has: {there}")
     value = _number(known[name])

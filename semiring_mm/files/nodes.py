@@ -54,7 +54,8 @@ def great_circle_weights(file: File, graph: Graph) -> Graph:
         label = graph.nodes[int(used[bare.argmax()])]
         raise file.error(
             None,
-            f"the file has no weights and node {label!r} no coordinates to measure its edges by",
+            f"the file has no weights and node {label!r} no coordinates to measure its edges by: "
+            "add them, or count legs (weight=None, --unweighted)",
         )
     return replace(graph, weight=great_circle(points[graph.row], points[graph.col]), unit="km")
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..expressions import joins
+from ..naming import named
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
@@ -108,7 +109,7 @@ def closure_block(
     if not _close(semiring, a, known, a, predecessors, fresh=False):
         raise MemoryError(
             f"a block of {a.shape[-1]} rows in {a.dtype} does not fit the shared memory of this "
-            f"device; use device='cpu', or a narrower dtype"
+            f"device; use {named('device', 'cpu')}, or a narrower dtype"
         )
 
 

@@ -22,7 +22,7 @@ from .choice import Choice, Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
 from .dijkstra import search_edges
-from .inputs import adjacency, as_graph, warn_of_infinities
+from .inputs import adjacency, as_graph, edges_hint, warn_of_infinities
 
 __all__ = ["apsp", "closure"]
 
@@ -436,7 +436,7 @@ def _check_graph(x: Array) -> None:
     if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
         raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
     if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+        raise ValueError(f"a graph's matrix is square, got shape {x.shape}{edges_hint(x.shape)}")
     if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
         raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
 

@@ -18,9 +18,10 @@ from ..semirings import Semiring, as_semiring
 from ..warn import warn
 from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
 
-__all__ = ["adjacency", "as_graph", "has_labels", "warn_of_infinities"]
+__all__ = ["adjacency", "as_graph", "edges_hint", "warn_of_infinities"]
 
 Array = Any  # of the engine's library
+_PIECE = 1 << 16  # entries of a matrix that are looked at together
 
 
 def adjacency(
@@ -108,7 +109,7 @@ def as_graph(
         if directed is False:
             edges = replace(edges, directed=False)
         edges = _checked(edges)
-        return edges, edges.nodes if has_labels(edges.nodes) else None
+        return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
     nodes: Sequence[Any] | None = None
@@ -119,11 +120,13 @@ def as_graph(
         graph = graph.view(np.ndarray)
     elif isinstance(graph, (list, tuple)):
         graph = np.asarray(graph)
-    if not (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__")):
+    words = isinstance(graph, np.ndarray) and graph.dtype.kind in "OUS"
+    if words or not (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__")):
+        came = f"an array of dtype {graph.dtype}" if words else type(graph).__name__
         raise TypeError(
-            f"a graph is a square array, a SciPy sparse matrix, a graph of NetworkX or igraph, a "
-            f"pandas table of edges, a dict of dicts, a semiring_mm.files.Graph or a path to a "
-            f"file, got {type(graph).__name__}"
+            f"a graph is a square array of numbers, a SciPy sparse matrix, a graph of NetworkX or "
+            f"igraph, a pandas table of edges, a dict of dicts, a semiring_mm.files.Graph or a "
+            f"path to a file, got {came}{edges_hint(np.shape(graph)) if words else ''}"
         )
     if weight != "weight":
         raise ValueError(
@@ -134,9 +137,12 @@ def as_graph(
     return graph, nodes
 
 
-def has_labels(nodes: Sequence[Any] | None) -> bool:
-    """Whether nodes have other names than their positions as numbers."""
-    return nodes is not None and not isinstance(nodes, range)
+def edges_hint(shape: Sequence[int]) -> str:
+    """What to write for what may be a list of edges, as the end of a message."""
+    if len(shape) != 2 or shape[1] not in (2, 3):
+        return ""
+    names = ["source", "target", "weight"][: shape[1]]
+    return f"; a list of edges is a table: pandas.DataFrame(edges, columns={names})"
 
 
 def _edge_list(
@@ -179,7 +185,7 @@ def _edge_list(
         return edges if weight else _unweighted(edges)
     if hasattr(graph, "vs") and hasattr(graph, "es"):
         return from_igraph(graph, weight)
-    if hasattr(graph, "is_directed") and hasattr(graph, "edges"):
+    if hasattr(graph, "adj") and hasattr(graph, "edges"):
         return from_networkx(graph, weight)
     return None
 
@@ -207,14 +213,18 @@ def warn_of_infinities(s: Semiring, matrix: Any) -> None:
     """Warn if a matrix on the host has inf where -inf means no edge: one pass, up to the first."""
     if s.zero != -math.inf or type(matrix) is not np.ndarray or matrix.dtype.kind != "f":
         return
-    n = matrix.shape[-1]
-    stack = matrix.reshape(-1, n, n) if n else ()
-    for k, i in ((k, i) for k in range(len(stack)) for i in range(0, n, 64)):
-        row, col = np.nonzero(stack[k][i : i + 64] == np.inf)
-        off = np.flatnonzero(row + i != col)
-        if off.size:
-            _warn_of_infinity(s, f"the weight at [{i + row[off[0]]}, {col[off[0]]}]")
-            return
+    if matrix.ndim not in (2, 3) or not matrix.size:
+        return
+    step = max(1, _PIECE // matrix[0].size)  # rows, or matrices of a stack
+    for first in range(0, len(matrix), step):
+        part = matrix[first : first + step]
+        if part.max() == np.inf:
+            at = np.argwhere(part == np.inf)
+            at[:, 0] += first
+            off = at[at[:, -2] != at[:, -1]]
+            if len(off):
+                _warn_of_infinity(s, f"the weight at {off[0].tolist()}")
+                return
 
 
 def _warn_of_edges(s: Semiring, edges: EdgeList) -> None:
@@ -301,4 +311,4 @@ def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
 
 def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError(f"a graph's matrix is square, got shape {shape}")
+        raise ValueError(f"a graph's matrix is square, got shape {shape}{edges_hint(shape)}")

@@ -33,6 +33,11 @@ class _Edges:
         value = 1.0
         if self.weight is not None:
             if not isinstance(known, Mapping):
+                if self.weight != "weight":
+                    raise ValueError(
+                        f"weight={self.weight!r}: the edge {u!r} - {v!r} has no attributes, it is "
+                        f"{known!r:.60}; leave weight out"
+                    )
                 value, self._weighted = _real(known, u, v), True
             elif self.weight in known:
                 value, self._weighted = _real(known[self.weight], u, v), True

@@ -144,7 +144,17 @@ def _scale(view: View) -> tuple[float, str] | None:
 
 
 def draw_network(axes: Axes, graph: Graph, view: View) -> None:
-    """Draw the land, the edges, the nodes, and a path with its labels."""
+    """Draw the land, the edges, the nodes, and a path with its labels.
+
+    Parameters
+    ----------
+    axes : Axes
+        Empty, or with what is to be drawn over the nodes; nothing beside them is added afterwards,
+        for labels are placed by the pixel.
+    graph : Graph
+    view : View
+        Of this graph.
+    """
     from matplotlib.collections import LineCollection
 
     axes.set_xlim(view.left, view.left + view.width)
@@ -154,6 +164,9 @@ def draw_network(axes: Axes, graph: Graph, view: View) -> None:
     axes.set_yticks([])
     for side in axes.spines.values():
         side.set(color="#d8dee3", linewidth=0.6)
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.canvas.figure.draw_without_rendering()  # puts the axes where they stay
     if not isinstance(view.projection, Plane):
         _draw_land(axes, view, view.projection)
     edges = _draw_edges(axes, graph, view)

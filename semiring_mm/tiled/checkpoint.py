@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..closures.schedule import Grid
+from ..naming import named
 from ..storage import atomic_write
 from .results import part_of, work_of
 
@@ -117,9 +118,9 @@ class Checkpoint:
     def unusable(self) -> ValueError:
         """The error for a state that cannot be used."""
         return ValueError(
-            f"resume: {self.file} is no state of an unfinished run that this version can read, or "
-            f"it has changed since it was written; remove it and what begins with {self.path.name}"
-            f".part beside it, and leave out resume to begin again"
+            f"{named('resume')}: {self.file} is no state of an unfinished run that this version "
+            f"can read, or it has changed since it was written; remove it and what begins with "
+            f"{self.path.name}.part beside it, and leave out {named('resume')} to begin again"
         )
 
     def check(self, task: dict[str, Any], steps: int) -> None:
@@ -127,10 +128,10 @@ class Checkpoint:
         for key, value in task.items():
             if self.task.get(key) != value:
                 raise ValueError(
-                    f"resume: {self.file} is the state of a run with {key} = "
+                    f"{named('resume')}: {self.file} is the state of a run with {key} = "
                     f"{self.task.get(key)!r}, and this one has {value!r}; give the same graph and "
                     f"options, or remove it and what begins with {self.path.name}.part beside it, "
-                    f"and leave out resume"
+                    f"and leave out {named('resume')}"
                 )
         if self.step > steps:
             raise self.unusable()
@@ -151,17 +152,19 @@ def find_state(
         state.check(task, Grid(rows, state.tile).count)
     for path in paths:
         if os.path.lexists(path) and (state is None or state.phase != "publish"):
-            raise FileExistsError(f"out: {path} is there already; give another path, or remove it")
+            raise FileExistsError(
+                f"{named('out')}: {path} is there already; give another path, or remove it"
+            )
         if state is not None:
             continue
         for rest in (Checkpoint(path, {}, 1).file, part_of(path), part_of(work_of(path))):
             if rest.exists():
                 way = (
                     "and its state is not there, so that no run can go on: remove it" if resume
-                    else "resume=True goes on with it, or remove it"
+                    else f"{named('resume', True)} goes on with it, or remove it"
                 )  # fmt: skip
                 raise FileExistsError(
-                    f"out: {rest} is left from a run that did not end; {way} (and "
+                    f"{named('out')}: {rest} is left from a run that did not end; {way} (and "
                     f"{leftovers([path])}, what there is of them) to begin again"
                 )
     return state
@@ -209,28 +212,30 @@ def is_finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[],
         found, marks = dict(fields["task"]), dict(fields["files"])
     except (OSError, ValueError, KeyError, TypeError):
         raise FileExistsError(
-            f"resume: {first} is there already, and no {file.name} by which to know that it is the "
-            f"result of this work{ways}"
+            f"{named('resume')}: {first} is there already, and no {file.name} by which to know "
+            f"that it is the result of this work{ways}"
         ) from None
     for key, value in task.items():
         if found.get(key) != value:
             raise FileExistsError(
-                f"resume: {first} is the result of a run with {key} = {found.get(key)!r}, and this "
-                f"one has {value!r}{ways}"
+                f"{named('resume')}: {first} is the result of a run with {key} = "
+                f"{found.get(key)!r}, and this one has {value!r}{ways}"
             )
     for path in paths:
         if path not in there:
             raise FileExistsError(
-                f"resume: {first} is there already, and {path}, which the same run made, is not"
-                f"{ways}"
+                f"{named('resume')}: {first} is there already, and {path}, which the same run "
+                f"made, is not{ways}"
             )
         if _stamp(path) != marks.get(path.name):
             raise FileExistsError(
-                f"resume: {path} has changed since the run that made it ended (its time says so)"
-                f"{ways}"
+                f"{named('resume')}: {path} has changed since the run that made it ended (its time "
+                f"says so){ways}"
             )
     if fields["graph"] != graph():
-        raise FileExistsError(f"resume: {first} is the result of a run on another graph{ways}")
+        raise FileExistsError(
+            f"{named('resume')}: {first} is the result of a run on another graph{ways}"
+        )
     return True
 
 

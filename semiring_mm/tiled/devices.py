@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..arrays import gpu_engine
 from ..cpu import engine as cpu
 from ..engine import Engine
+from ..naming import named
 
 __all__ = ["CpuDevice", "CudaDevice", "Device", "Span", "cuda_devices", "device_list"]
 
@@ -244,7 +245,7 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
     from ..gpu import device
 
     if why := device.why_not():
-        raise RuntimeError(f"{name}: {why}")
+        raise RuntimeError(f"{named(name)}: {why}")
     import cupy
 
     count = int(cupy.cuda.runtime.getDeviceCount())
@@ -257,7 +258,9 @@ def device_list(devices: Any, name: str = "devices") -> list[int]:
             f"devices is 'all' or a sequence of device numbers, got {devices!r}"
         ) from None
     if not found or len(set(found)) < len(found) or not all(0 <= x < count for x in found):
-        raise ValueError(f"{name}: some of 0 to {count - 1}, each once, got {list(devices)!r}")
+        raise ValueError(
+            f"{named(name)}: some of 0 to {count - 1}, each once, got {list(devices)!r}"
+        )
     return found
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.schedule import Grid
+from ..naming import named
 from ..storage import sync_folder
 from .stores import NpyStore, Shape, ZarrStore, open_zarr
 
@@ -134,9 +135,10 @@ class SumStore:
 def _damaged(path: Path, what: str) -> ValueError:
     part, sums = part_of(path), _sums_of(path)
     return ValueError(
-        f"resume: {what} of {part} has changed since it was written, or {sums} has: remove what is "
-        f"left of the run, and leave out resume to begin again. (If the machine lost power during "
-        f"the run and nothing else happened, remove {sums} only, and resume without this check.)"
+        f"{named('resume')}: {what} of {part} has changed since it was written, or {sums} has: "
+        f"remove what is left of the run, and leave out {named('resume')} to begin again. (If the "
+        f"machine lost power during the run and nothing else happened, remove {sums} only, and "
+        f"resume without this check.)"
     )
 
 
@@ -167,7 +169,7 @@ def _sums_of(path: Path) -> Path:
 def check_suffix(path: Path) -> None:
     """Raise ValueError for a path that names no kind of store."""
     if path.suffix not in SUFFIXES:
-        raise ValueError(f"out: {path} ends in neither {' nor '.join(SUFFIXES)}")
+        raise ValueError(f"{named('out')}: {path} ends in neither {' nor '.join(SUFFIXES)}")
 
 
 def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> SumStore:
@@ -221,8 +223,8 @@ def open_part(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> SumS
     if store.shape != shape or store.dtype != dtype:
         store.close()
         raise ValueError(
-            f"resume: {part} holds {store.dtype} of shape {store.shape}, and {dtype} of shape "
-            f"{shape} is what its state speaks of; remove both"
+            f"{named('resume')}: {part} holds {store.dtype} of shape {store.shape}, and {dtype} of "
+            f"shape {shape} is what its state speaks of; remove both"
         )
     return SumStore(store, path, tile, _new_sums(path, shape, tile) if sums is None else sums)
 
@@ -232,7 +234,9 @@ def publish(path: Path) -> None:
     part = part_of(path)
     if part.exists():
         if path.exists():
-            raise FileExistsError(f"out: {path} appeared during the run; the result is {part}")
+            raise FileExistsError(
+                f"{named('out')}: {path} appeared during the run; the result is {part}"
+            )
         part.rename(path)
         sync_folder(path.parent)
     _sums_of(path).unlink(missing_ok=True)

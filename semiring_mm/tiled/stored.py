@@ -19,6 +19,7 @@ from ..closures.schedule import Grid, eliminate
 from ..closures.solve import Problem
 from ..closures.sources import Operand
 from ..closures.steps import Improves
+from ..naming import named
 from ..semirings import Semiring
 from .budget import Plan, make_plan
 from .checkpoint import Checkpoint, find_state, is_finished, keep_record, leftovers
@@ -114,8 +115,8 @@ def solve_streamed(
         found = source.fingerprint()
         if state.extra.get("fingerprint") != found:
             raise ValueError(
-                f"resume: {state.file} is the state of a run on another graph; give that one, or "
-                f"remove it and {leftovers(paths)}, and leave out resume"
+                f"{named('resume')}: {state.file} is the state of a run on another graph; give "
+                f"that one, or remove it and {leftovers(paths)}, and leave out {named('resume')}"
             )
     size = steps.dtype.itemsize + 4 * steps.predecessors
     plan = make_plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
@@ -298,18 +299,18 @@ def _paths(out: tuple[Out, Out], problem: Problem) -> list[Path]:
         if isinstance(x, Path):
             check_suffix(x)
             if dtype.kind not in "biuf":
-                raise TypeError(f"out: files hold no {dtype}; give the graph in float32")
+                raise TypeError(f"{named('out')}: files hold no {dtype}; give the graph in float32")
         elif x is None or x.shape != (source.n, source.n) or x.dtype != dtype:
             came = "None" if x is None else f"{x.dtype} of shape {x.shape}"
             raise ValueError(
-                f"out: a path or an array of {dtype} and shape {(source.n, source.n)} is needed, "
-                f"got {came}"
+                f"{named('out')}: a path or an array of {dtype} and shape {(source.n, source.n)} "
+                f"is needed, got {came}"
             )
     paths = [x for x, _ in wanted if isinstance(x, Path)]
     if paths and len(paths) < len(wanted):
         raise ValueError("out: distances and predecessors both go to paths, or both to arrays")
     if len({x.resolve() for x in paths}) < len(paths):
-        raise ValueError(f"out: {paths[0]} cannot hold distances and predecessors both")
+        raise ValueError(f"{named('out')}: {paths[0]} cannot hold distances and predecessors both")
     return paths
 
 
@@ -328,7 +329,7 @@ def _full(paths: Sequence[Path]) -> OSError:
     return OSError(
         errno.ENOSPC,
         f"the disk is full; what has been computed is kept in {part_of(paths[0])}: make room and "
-        f"go on with resume=True",
+        f"go on with {named('resume', True)}",
     )
 
 

@@ -1,0 +1,45 @@
+"""Arguments in messages: as Python writes them, or as the options of the command line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+__all__ = ["named", "naming_options"]
+
+_options: dict[str, str] = {}
+
+
+def named(argument: str, *value: object) -> str:
+    """An argument, or what to write for a value of it.
+
+    Examples
+    --------
+    >>> def message():
+    ...     return f"use a larger {named('memory_limit')}, or {named('device', 'cpu')}"
+    >>> message()
+    "use a larger memory_limit, or device='cpu'"
+    >>> with naming_options({"memory_limit": "--memory-limit", "device": "--device"}):
+    ...     message()
+    'use a larger --memory-limit, or --device cpu'
+    """
+    if not value:
+        return _options.get(argument, argument)
+    written = f"{argument}={value[0]!r}"
+    option = _options.get(argument)
+    return _options.get(written) or (f"{option} {value[0]}" if option else written)
+
+
+@contextlib.contextmanager
+def naming_options(options: Mapping[str, str]) -> Iterator[None]:
+    """Let messages name options in place of arguments, in all threads of the process.
+
+    Keys are arguments, or such with a value: ``"resume=True"``.
+    """
+    before = dict(_options)
+    _options.update(options)
+    try:
+        yield
+    finally:
+        _options.clear()
+        _options.update(before)

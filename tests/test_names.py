@@ -1,0 +1,143 @@
+"""The names of the package: what users see, what is loaded when, and how errors are called."""
+
+import importlib.util
+import inspect
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import semiring_mm as sm
+from semiring_mm import files
+
+#: Modules that are loaded when they are first used, and the packages that they are for.
+LATER = {
+    "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
+    "torch": ("torch",),
+}  # fmt: skip
+
+
+def run(script):
+    """What a fresh interpreter prints, and its error output."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    return done.stdout.split(), done.stderr
+
+
+def installed(packages):
+    return all(map(importlib.util.find_spec, packages))
+
+
+# --- what is there ------------------------------------------------------------------------------
+
+
+def test_what_users_see():
+    later = [name for name, packages in LATER.items() if installed(packages)]
+    assert dir(sm) == sorted([*sm.__all__, *later])
+    for name in sm.__all__:
+        assert not inspect.ismodule(getattr(sm, name)), name
+
+
+def test_the_packages_that_are_absent_are_not_shown():
+    names, _ = run(
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name: None if name in ('torch', 'dask') else find(name)\n"
+        "import semiring_mm as sm; print(*dir(sm))"
+    )
+    assert "torch" not in names
+    assert "dask" not in names
+    assert "files" in names
+    _, error = run("import sys; sys.modules['torch'] = None\nimport semiring_mm as sm; sm.torch")
+    assert "ImportError: semiring_mm.torch works with PyTorch" in error
+    assert "'semiring-mm[torch]'" in error
+
+
+def test_modules_are_loaded_when_they_are_first_used():
+    loaded, error = run(
+        "import sys, semiring_mm as sm\n"
+        "dir(sm)\n"
+        f"print(*(x for x in {sorted(LATER)} if 'semiring_mm.' + x in sys.modules))\n"
+        "sm.files.read_graph\n"
+        "print('semiring_mm.files' in sys.modules, callable(sm.einsum), callable(sm.strassen))"
+    )
+    assert (loaded, error) == (["True", "True", "True"], "")
+
+
+@pytest.mark.parametrize("name", sorted(LATER))
+def test_each_way_to_a_module(name):
+    for package in LATER[name]:
+        pytest.importorskip(package)
+    printed, error = run(
+        f"import semiring_mm as sm; found = sm.{name}\n"
+        f"import semiring_mm.{name}\n"
+        f"from semiring_mm import {name}\n"
+        f"print(found is {name} is semiring_mm.{name})"
+    )
+    assert (printed, error) == (["True"], "")
+
+
+def test_a_function_is_not_hidden_by_its_module():
+    printed, _ = run(
+        "import semiring_mm as sm, semiring_mm.einsum, semiring_mm.strassen\n"
+        "print(callable(sm.einsum), callable(sm.strassen))"
+    )
+    assert printed == ["True", "True"]
+
+
+def test_a_name_that_is_none():
+    with pytest.raises(AttributeError, match="module 'semiring_mm' has no attribute 'nothing'"):
+        _ = sm.nothing
+    assert not hasattr(sm, "nothing")
+
+
+# --- what things are called ---------------------------------------------------------------------
+
+CLASSES = [(sm, name) for name in sm.__all__ if isinstance(getattr(sm, name), type)]
+CLASSES += [(files, name) for name in files.__all__ if isinstance(getattr(files, name), type)]
+
+
+@pytest.mark.parametrize(("module", "name"), CLASSES, ids=[name for _, name in CLASSES])
+def test_classes_are_called_as_they_are_imported(module, name):
+    kind = getattr(module, name)
+    assert (kind.__module__, kind.__qualname__) == (module.__name__, name)
+
+
+def test_tracebacks_have_the_names_that_users_import():
+    _, error = run("import semiring_mm as sm; sm.apsp([[0, -1.0], [-1.0, 0]])")
+    assert error.splitlines()[-1].startswith("semiring_mm.NegativeCycleError: the graph has")
+    assert "Improves" not in error
+    _, error = run("import semiring_mm as sm; sm.semirings.plus_min.check_laws()")
+    assert error.splitlines()[-1].startswith("semiring_mm.SemiringLawError: plus_min on float64")
+    _, error = run("import semiring_mm as sm; raise sm.files.GraphFileError('roads.csv:3: what?')")
+    assert error.splitlines()[-1] == "semiring_mm.files.GraphFileError: roads.csv:3: what?"
+
+
+def test_errors_are_pickled_whole():
+    cycle = sm.NegativeCycleError([0, 2], -1.5, ["here", "", "there"])
+    with pytest.raises(sm.SemiringLawError) as caught:
+        sm.semirings.plus_min.check_laws()
+    law = caught.value
+    file = files.GraphFileError("roads.csv:3: no number")
+    for error in (cycle, law, file):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert (str(again), vars(again)) == (str(error), vars(error))
+    s = sm.semirings.max_min
+    assert pickle.loads(pickle.dumps(s)) == s
+
+
+def test_the_error_of_two_libraries():
+    csgraph = pytest.importorskip("scipy.sparse.csgraph")
+    with pytest.raises(sm.NegativeCycleError) as caught:
+        sm.csgraph.shortest_path(np.array([[0.0, -1.0], [-1.0, 0.0]]))
+    error = caught.value
+    for found in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(found, csgraph.NegativeCycleError)
+        assert isinstance(found, sm.NegativeCycleError)
+        assert (type(found).__module__, type(found).__qualname__) == (
+            "semiring_mm.csgraph", "NegativeCycleError",
+        )  # fmt: skip
+        assert (str(found), found.cycle) == (str(error), error.cycle)
