@@ -85,8 +85,9 @@ def apsp(
         (over 16 edges a node, where it might else be eliminated as a sparse one), and all pairs are
         wanted.
     progress : bool or callable, optional
-        True shows a line on the terminal for work over a second; a callable is called with
-        (pairs done, pairs in all), and may raise to stop the work.
+        True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
+        callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
+        and may raise to stop the work.
     devices : {None, "all"} or sequence of int, optional
         CUDA devices of this machine to share the work. If all of them together cannot hold the
         matrix, it stays on the host and streams through them.
