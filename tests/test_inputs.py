@@ -170,6 +170,11 @@ def test_weight_names_an_attribute_or_counts_edges(kind):
         sm.apsp(graph, weight="no")
 
 
+def test_a_usual_name_is_proposed_before_others():
+    with pytest.warns(UserWarning, match="edges have 'id', 'km': write weight='km', or"):
+        sm.apsp({"a": {"b": {"id": 7, "km": 3}}})
+
+
 def test_some_edges_without_the_weight():
     """They count as 1, as for NetworkX; if they have other numbers that is hardly meant."""
     graph = attributes(("a", "b", {"weight": 3}), ("b", "c", {}))

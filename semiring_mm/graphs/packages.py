@@ -187,10 +187,13 @@ def _tell(weight: str | int | None, found: bool, others: Iterable[Any]) -> None:
     if not found and weight not in (None, "weight"):
         raise ValueError(f"weight={weight!r}: no edge has it; edges have {shown or 'no numbers'}")
     if names:
+        from ..files.columns import WEIGHT
+
+        likely = next((x for x in WEIGHT if x in names), names[0])
         which = "not every edge has" if found else "no edge has"
         warn(
             f"{which} {weight!r}, and without it an edge counts as 1, although edges have {shown}: "
-            f"write weight={names[0]!r}, or weight=None to count edges"
+            f"write weight={likely!r}, or weight=None to count edges"
         )
 
 
