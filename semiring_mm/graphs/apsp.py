@@ -22,7 +22,7 @@ from .choice import Choice, Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
 from .dijkstra import search_edges
-from .inputs import adjacency, as_graph, warn_of_infinities
+from .inputs import adjacency, as_graph, edges_hint, warn_of_infinities
 
 __all__ = ["apsp", "closure"]
 
@@ -85,8 +85,9 @@ def apsp(
         (over 16 edges a node, where it might else be eliminated as a sparse one), and all pairs are
         wanted.
     progress : bool or callable, optional
-        True shows a line on the terminal for work over a second; a callable is called with
-        (pairs done, pairs in all), and may raise to stop the work.
+        True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
+        callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
+        and may raise to stop the work.
     devices : {None, "all"} or sequence of int, optional
         CUDA devices of this machine to share the work. If all of them together cannot hold the
         matrix, it stays on the host and streams through them.
@@ -435,7 +436,7 @@ def _check_graph(x: Array) -> None:
     if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
         raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
     if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+        raise ValueError(f"a graph's matrix is square, got shape {x.shape}{edges_hint(x.shape)}")
     if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
         raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
 
