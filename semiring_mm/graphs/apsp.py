@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_memory
-from ..closures.edges import EdgeList, symmetrize
+from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
 from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
-from .choice import Choice, Request, choose, machine_for
+from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
-from .dijkstra import search_edges
 from .inputs import adjacency, as_graph, edges_hint, warn_of_infinities
 
 __all__ = ["apsp", "closure"]
@@ -294,7 +293,7 @@ def _solve(
         if edges is not None:
             rows = _sources(sources, edges.n, nodes)
             if choice.sparse:
-                found = _from_edges(edges, request, choice, rows, progress)
+                found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
                 choice = replace(choice, sparse=0.0)  # refused
@@ -338,6 +337,7 @@ def _request(
         known = {
             "n": graph.n, "itemsize": size, "edges": len(graph.row),
             "undirected": not graph.directed,
+            "selective": s.selective and edge_dtype(s, graph.weight).kind == "f",
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
@@ -350,17 +350,6 @@ def _request(
     if not asked.overwrite:  # before a matrix is read that may be one number, broadcast
         check_memory(graph.size * graph.itemsize, _matrix_of(graph))
     return asked.counted(graph, s.identities(graph.dtype)[0])
-
-
-def _from_edges(
-    edges: EdgeList, request: Request, choice: Choice, rows: Index | None, progress: Progress
-) -> tuple[Array, Array | None] | None:
-    """By sparse elimination or by searches; None where both are refused."""
-    trees = request.predecessors
-    found = solve_edges(edges, request.method, rows, trees, progress, choice.sparse)
-    if found is None and choice.search:
-        found = search_edges(edges, rows, trees, progress)
-    return found
 
 
 def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:
