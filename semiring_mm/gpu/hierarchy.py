@@ -1,0 +1,562 @@
+"""Sweeps over a customized elimination on the device: distances, and statistics of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import JOIN
+from ..expressions import joins
+from ..hierarchy.regions import Regions, Limits, regions
+from ..hierarchy.structure import Index
+from ..hierarchy.sweeps import Metric
+from ..plan import Plan, bytewise, scalar_bits
+from . import device
+from .memory import free_memory, from_host, to_host
+from .product import product
+from .source import algebra, pack, word_size
+from .views import address
+
+__all__ = ["KINDS", "PARAMS", "DeviceMetric", "Shape", "sweep_source"]
+
+Array = Any
+
+#: The fields of sr::SweepParams, in order.
+_LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
+    parts results where lines rows zero one radius columns room pitch""".split()
+_INTS = "groups fringe core count each begin part targets node_room edge_room".split()
+PARAMS = (*_LONGS, *_INTS)
+
+#: The statistics of a source's labels, as bits of sr::Statistics.
+KINDS = {"farthest": 1, "reached": 2, "total": 4, "harmonic": 8, "within": 16}
+
+_LANES = 256  # threads of sr::Finish
+_SIDE, _ROWS = 32, 256  # sr::Rows's tile, and its threads
+_FRAGMENT, _NODE = 8, 4  # words
+_BLOCKS = 24  # for each multiprocessor, of one launch: the last ones to end weigh little
+_SOURCES = 8192  # of a batch: few enough that the upper labels of some are in the cache
+_SHARE = 0.6  # of the free memory
+_OWN = 1024  # bytes of a block's shared memory that the system keeps
+
+
+class Shape(NamedTuple):
+    """Blocks of the sweeps, and the sizes of regions.
+
+    Parameters
+    ----------
+    threads, each : int
+        Threads of a block, and sources of each: an access has ``each`` words.
+    nodes, rows, edges : int
+        Of a leaf region: nodes; labels in shared memory; edges.
+    upper : int
+        Nodes of another region.
+    """
+
+    threads: int = 128
+    each: int = 2
+    nodes: int = 64
+    rows: int = 64
+    edges: int = 512
+    upper: int = 96
+
+    @property
+    def width(self) -> int:
+        """Sources of a block."""
+        return self.threads * self.each
+
+    def limits(self, size: int, shared: int) -> tuple[Limits, Limits]:
+        """Of leaf regions and others, for words of that size and so much shared memory."""
+        edges, record = 4 * self.edges, _record(size)
+        room = (shared - _OWN - 16 * self.upper - edges * record) // (self.width * size)
+        upper = Limits(self.upper, room, edges)
+        return Limits(self.nodes, min(self.rows, room), self.edges), upper
+
+
+def _record(size: int) -> int:
+    """Bytes of an edge: a weight and a row."""
+    return 2 * size
+
+
+@functools.lru_cache(maxsize=1024)
+def sweep_source(plan: Plan, body: str, bounds: int) -> str:
+    """The text of a kernel: a struct of ``kernels/sweep.cuh`` with its arguments."""
+    return f"""#include "sweep.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({bounds})
+kernel(const __grid_constant__ sr::SweepParams p) {{
+  {body}::run(p);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Regions of one launch of sr::Fall, and what their blocks take of shared memory."""
+
+    begin: int
+    count: int
+    rows: int
+    nodes: int
+    edges: int
+
+
+class _View(NamedTuple):
+    """Which labels a sweep stores, and what it computes of the others.
+
+    Parameters
+    ----------
+    nodes : array of int32, (fringe, 4)
+        sr::SweepNode.
+    slots : int
+        Labels that are stored.
+    names : array of int32, (slots,)
+    order : array of int32
+        Regions by launches.
+    upper : list of _Launch
+        One after the other, from the top.
+    leaf : _Launch
+        The last one.
+    """
+
+    nodes: Array
+    slots: int
+    names: Array
+    order: Array
+    upper: list[_Launch]
+    leaf: _Launch
+
+
+class DeviceMetric:
+    """A metric on the current device.
+
+    Parameters
+    ----------
+    metric : Metric
+        Its predecessors are not taken over.
+    shape : Shape
+        The sizes of blocks and regions.
+    """
+
+    def __init__(self, metric: Metric, *, shape: Shape | None = None) -> None:
+        here = device.current()
+        self.here, self.shape = here, shape or Shape()
+        self.plan = _plan(metric)
+        self.size = word_size(self.plan)
+        if shape is None and self.size == 8:
+            self.shape = Shape(each=1)
+        x = metric.structure
+        self.pieces: Regions = regions(x, *self.shape.limits(self.size, here.shared_limit))
+        f = self.pieces
+        words = np.zeros((len(f.leaf), _FRAGMENT), np.int32)
+        words[:, 0], words[:, 1] = f.first[:-1], np.diff(f.first)
+        words[:, 2], words[:, 3] = f.outer_first[:-1], np.diff(f.outer_first)
+        words[:, 4], words[:, 5] = f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0)
+        words[:, 6], words[:, 7] = f.leaf, f.held
+        self.words = words
+        self.place = f.place[x.position]  # of each node
+        near = np.where(f.held[f.of_place], f.end, _ends_before(f))
+        self._near_end = near, f.end
+        self._edges, self._rows = here.xp.asarray(f.edge), here.xp.asarray(f.row)
+        self._regions, self._outer = here.xp.asarray(words), here.xp.asarray(f.outer)
+        self._views: dict[str, _View] = {}
+        self.weigh(metric)
+
+    def weigh(self, metric: Metric) -> None:
+        """Take the weights of a metric, of the same structure and dtype."""
+        self.metric, xp = metric, self.here.xp
+        self.plan = _plan(metric)
+        self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
+        zero, one = metric.identities
+        self.zero, self.one = (_masked(self.plan, x) for x in (zero, one))
+        self.down, self.up = (self._records(x) for x in (metric.back, metric.out))
+        self.core = xp.asarray(metric.core)
+
+    def _records(self, weight: NDArray[Any]) -> Array:
+        """sr::Sweep::Edge for each edge of the regions."""
+        xp, words = self.here.xp, self.size // 4
+        weight = np.append(_masked(self.plan, weight), self.zero).astype(self.compute)
+        found = xp.zeros((len(self._edges), 2 * words), np.int32)
+        found[:, :words] = xp.asarray(weight)[self._edges].view(np.int32).reshape(-1, words)
+        found[:, words] = self._rows
+        return found
+
+    # --- what is stored -------------------------------------------------------------------------
+
+    def _view(self, targets: Index | None, names: NDArray[np.int32]) -> _View:
+        """A sweep that stores the labels of upper regions and of `targets`, which are places.
+
+        Only the regions that the targets need are swept, or all.
+        """
+        x, f = self.metric.structure, self.pieces
+        upper = ~f.leaf[f.of_place]
+        stored = upper.copy()
+        needed = np.ones(len(f.leaf), bool)
+        if targets is not None:
+            inside = targets[targets < x.fringe]
+            stored[inside] = True
+            needed[:] = False
+            at = np.unique(f.of_place[inside])
+            while len(at):
+                needed[at] = True
+                at = np.unique(f.parent[at])
+                at = at[at >= 0]
+        slot = np.full(x.fringe, -1, np.int32)
+        slot[stored] = x.core + np.arange(np.count_nonzero(stored))
+        nodes = np.stack([*self._near_end, slot, names[: x.fringe]], axis=1).astype(np.int32)
+        slots = x.core + int(np.count_nonzero(stored))
+        order, upper_launches = [], []
+        above = needed & ~f.leaf
+        for depth in range(int(f.depth[above].max(initial=-1)) + 1):
+            chosen = np.flatnonzero(above & (f.depth == depth))
+            upper_launches.append(self._launch(sum(map(len, order)), chosen))
+            order.append(chosen)
+        chosen = np.flatnonzero(needed & f.leaf)
+        leaf = self._launch(sum(map(len, order)), chosen)
+        order.append(chosen)
+        xp = self.here.xp
+        of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
+        return _View(
+            xp.asarray(nodes), slots, xp.asarray(of_slot.astype(np.int32)),
+            xp.asarray(np.concatenate(order).astype(np.int32)), upper_launches, leaf,
+        )  # fmt: skip
+
+    def _launch(self, begin: int, chosen: NDArray[Any]) -> _Launch:
+        words = self.words[chosen]
+        rows = (words[:, 1] + words[:, 3]).max(initial=1)
+        nodes, edges = (words[:, k].max(initial=0) for k in (1, 5))
+        return _Launch(begin, len(chosen), int(rows), int(nodes), int(edges))
+
+    def _names(self, counted: NDArray[np.bool_] | None) -> NDArray[np.int32]:
+        """The node at each place, -1 for those that do not count."""
+        x = self.metric.structure
+        names = x.node[self.pieces.position]
+        return names if counted is None else np.where(counted[names], names, -1).astype(np.int32)
+
+    # --- sweeps ---------------------------------------------------------------------------------
+
+    def rows(
+        self, sources: Index, *, targets: Index | None = None, out: Array | None = None,
+        batch: int | None = None,
+    ) -> Array:  # fmt: skip
+        """Best paths from some nodes to all or some, on the device.
+
+        Parameters
+        ----------
+        sources, targets : array of int64
+            Nodes.
+        out : device array, optional
+            Of the metric's dtype; rows are contiguous.
+        batch : int, optional
+            Sources at a time.
+        """
+        x, xp = self.metric.structure, self.here.xp
+        n = x.n if targets is None else len(targets)
+        if out is None:
+            out = xp.empty((len(sources), n), self.metric.steps.dtype)
+        places = self.place if targets is None else self.place[targets]
+        if "rows" not in self._views or targets is not None:
+            names = self._names(None)
+            view = self._view(places.astype(np.int64), names)
+            if targets is None:
+                self._views["rows"] = view
+        else:
+            view = self._views["rows"]
+        slot = np.concatenate([to_host(view.nodes)[:, 2], np.arange(x.core, dtype=np.int32)])
+        where = xp.asarray(slot[places])
+        if not n or not len(sources):
+            return out
+        for run in self._batches(sources, view, 0, batch):
+            run.sweep(0)
+            run.launch(
+                "sr::Rows<Algebra>", _ROWS, run.columns // _SIDE * -(-n // _SIDE),
+                _SIDE * (_SIDE + 1) * self.size,
+                where=address(where), lines=run.lines, rows=address(out), targets=n,
+                pitch=out.strides[0] // out.itemsize,
+            )  # fmt: skip
+        return out
+
+    def statistics(
+        self, sources: Index, kinds: Sequence[str], *, radius: float | int | None = None,
+        counted: NDArray[np.bool_] | None = None, batch: int | None = None,
+    ) -> dict[str, NDArray[Any]]:  # fmt: skip
+        """Statistics of the labels from each source; no label of a leaf region is stored.
+
+        Parameters
+        ----------
+        sources : array of int64
+        kinds : sequence of str
+            ``"farthest"``: the worst label of a node that is reached, and (``"farthest_node"``) the
+            first node that has it, -1 if none is reached; ``"reached"``: how many are reached, the
+            source among them; ``"total"``: the sum of their labels, of int64 or float64;
+            ``"harmonic"``: the sum of 1 / label where that is not 0; ``"within"``: how many are
+            reached with a label as good as `radius`.
+        counted : array of bool, (n,), optional
+            The nodes that count.
+        """
+        x, xp = self.metric.structure, self.here.xp
+        mask = sum(KINDS[kind] for kind in kinds)
+        names = self._names(counted)
+        if counted is None:
+            view = self._views.get("statistics") or self._view(None, names)
+            self._views["statistics"] = view
+        else:
+            view = self._view(None, names)
+        fields = len(kinds) + ("farthest" in kinds)
+        width = self.shape.width
+        room = -(-len(sources) // width) * width
+        results = xp.zeros((fields, room), np.int64)
+        order = np.arange(0)
+        for run in self._batches(sources, view, fields, batch):
+            order = run.order
+            bits = scalar_bits(self.plan, radius)
+            parts = run.sweep(mask, radius=bits)
+            begin, each = parts, run.share(view.slots)
+            stored = -(-view.slots // each) if view.slots else 0
+            if stored:
+                run.launch(
+                    f"sr::Stored<Algebra, {self._shape}, {mask}>", self.shape.threads,
+                    stored * run.groups, 0, each=each, count=view.slots, part=begin, radius=bits,
+                )  # fmt: skip
+            run.launch(
+                f"sr::Finish<Algebra, {mask}>", _LANES, -(-run.columns // _LANES), 0,
+                count=begin + stored, results=address(results) + 8 * run.begin, room=room,
+            )  # fmt: skip
+        found = to_host(results)
+        sums: Any = np.float64 if self.compute.kind == "f" else np.int64
+        wide = {"farthest": sums, "total": sums, "harmonic": np.float64}
+        answer: dict[str, NDArray[Any]] = {}
+        lines = iter(found)
+        for kind in KINDS:
+            if kind not in kinds:
+                continue
+            for name in (kind, "farthest_node")[: 1 + (kind == "farthest")]:
+                values = np.empty(len(sources), wide.get(name, np.int64))
+                values[order] = next(lines)[: len(sources)].view(values.dtype)
+                answer[name] = values
+        if "farthest_node" in answer:
+            none = answer["farthest_node"] == np.iinfo(np.int32).max
+            answer["farthest_node"][none] = -1
+            answer["farthest"][none] = self.zero
+        return answer
+
+    @property
+    def _shape(self) -> str:
+        return f"{self.shape.threads}, {self.shape.each}"
+
+    def _batches(
+        self, sources: Index, view: _View, fields: int, batch: int | None
+    ) -> Iterator[_Batch]:
+        """The sources by ascending places, so that those of a group share their ancestors."""
+        if not len(sources):
+            return
+        x, width = self.metric.structure, self.shape.width
+        place = self.place[sources]
+        order = np.argsort(place, kind="stable")
+        groups = -(-len(sources) // width)
+        columns = min(batch or self._columns(view), groups * width) // width * width
+        columns = max(columns, width)
+        padded = np.full(groups * width, -1, np.int32)
+        padded[: len(sources)] = place[order]
+        first, visits = self._visits(padded.reshape(groups, width))
+        state = _State(self, view, order, columns, fields, padded, first, visits)
+        assert x.n
+        for begin in range(0, groups * width, columns):
+            yield _Batch(state, begin, min(columns, groups * width - begin))
+
+    def _columns(self, view: _View) -> int:
+        """How many sources there is memory for at a time."""
+        if self.here.index < 0:  # no device of its own memory
+            return _SOURCES
+        free = _SHARE * (free_memory() or 0)
+        return int(min(_SOURCES, free // (self.size * view.slots + 8 * 6 * _BLOCKS)))
+
+    def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The regions of each group's sources and those above them, ascending."""
+        f, count = self.pieces, len(self.pieces.leaf)
+        group, _ = np.nonzero((places >= 0) & (places < self.metric.structure.fringe))
+        inside = places[(places >= 0) & (places < self.metric.structure.fringe)]
+        key = np.unique(group.astype(np.int64) * count + f.of_place[inside])
+        found = [key]
+        while len(key):
+            group, at = np.divmod(key, max(count, 1))
+            above = f.parent[at]
+            key = np.unique((group * count + above)[above >= 0])
+            found.append(key)
+        keys = np.unique(np.concatenate(found))
+        group, at = np.divmod(keys, max(count, 1))
+        first = np.searchsorted(group, np.arange(len(places) + 1)).astype(np.int32)
+        return first, at.astype(np.int32)
+
+
+class _State:
+    """What the batches of one call share."""
+
+    def __init__(
+        self, metric: DeviceMetric, view: _View, order: Index, columns: int, fields: int,
+        sources: NDArray[np.int32], first: NDArray[np.int32], visits: NDArray[np.int32],
+    ) -> None:  # fmt: skip
+        xp, x = metric.here.xp, metric.metric.structure
+        self.metric, self.view, self.order, self.columns = metric, view, order, columns
+        groups = columns // metric.shape.width
+        lines = np.full(len(sources), -1, np.int32)
+        lines[: len(order)] = order
+        self.sources, self.lines, self.first, self.visits = (
+            from_host(a) for a in (sources, lines, first, visits)
+        )
+        self.labels = xp.empty((view.slots, columns), metric.compute)
+        self.visited = xp.empty((len(metric.words), groups), np.uint8)
+        blocks = _BLOCKS * metric.here.sms // groups + 2
+        self.parts = xp.empty((2 * blocks, fields, columns), np.int64)
+        chosen = metric.words[: max(1, len(metric.words))]
+        self.rise = metric._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
+            0, 0, 1, 0, 0
+        )  # fmt: skip
+        zero, one = metric.zero, metric.one
+        self.fields: dict[str, int] = {
+            "down": address(metric.down), "up": address(metric.up),
+            "regions": address(metric._regions), "nodes": address(view.nodes),
+            "outer": address(metric._outer), "order": address(view.order),
+            "visits": address(self.visits), "visited": address(self.visited),
+            "labels": address(self.labels), "names": address(view.names),
+            "parts": address(self.parts), "zero": _bits(metric.compute, zero),
+            "one": _bits(metric.compute, one), "fringe": x.fringe, "core": x.core,
+        }  # fmt: skip
+
+
+class _Batch:
+    """Some sources, from the first one on, in one matrix of labels."""
+
+    def __init__(self, state: _State, begin: int, columns: int) -> None:
+        self.state, self.metric, self.order = state, state.metric, state.order
+        self.begin, self.columns = begin, columns
+        self.groups = columns // self.metric.shape.width
+        self.lines = address(state.lines) + 4 * begin
+        group = begin // self.metric.shape.width
+        self.fields = state.fields | {
+            "sources": address(state.sources) + 4 * begin, "columns": columns,
+            "visit_first": address(state.first) + 4 * group, "groups": self.groups,
+        }  # fmt: skip
+
+    def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
+        """Run a struct of ``kernels/sweep.cuh``."""
+        given = self.fields | fields
+        values = [int(given.get(name, 0)) for name in PARAMS]
+        kernel = self.metric.here.kernel(sweep_source(self.metric.plan, body, threads))
+        params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+        kernel.launch(blocks, threads, shared, params)
+
+    def share(self, count: int) -> int:
+        """Of so many regions or slots those of a block."""
+        return max(1, -(-count * self.groups // (_BLOCKS * self.metric.here.sms)))
+
+    def sweep(self, kinds: int, *, radius: int = 0) -> int:
+        """Compute all labels, and statistics of leaf regions; the number of their parts."""
+        state, metric = self.state, self.metric
+        x, view = metric.metric.structure, state.view
+        state.visited[...] = 0
+        self._regions("Rise", state.rise, self.groups)
+        if x.core:
+            self._close(state.labels.reshape(-1)[: view.slots * self.columns])
+        for launch in view.upper:
+            each = self.share(launch.count)
+            self._regions(
+                "Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each
+            )
+        launch = view.leaf
+        each = self.share(launch.count)
+        blocks = -(-launch.count // each)
+        if blocks:
+            self._regions(
+                "Fall", launch, blocks * self.groups, f", {kinds}", each=each, radius=radius
+            )
+        return blocks if kinds else 0
+
+    def _regions(
+        self, name: str, launch: _Launch, blocks: int, kinds: str = "", **fields: int
+    ) -> None:
+        metric = self.metric
+        shared = (
+            16 * launch.nodes + _record(metric.size) * launch.edges
+            + launch.rows * metric.shape.width * metric.size
+        )  # fmt: skip
+        self.launch(
+            f"sr::{name}<Algebra, {metric._shape}{kinds}>", metric.shape.threads, blocks, shared,
+            order=self.fields["order"] + 4 * launch.begin, count=launch.count,
+            node_room=launch.nodes, edge_room=launch.edges, **fields,
+        )  # fmt: skip
+
+    def _close(self, labels: Array) -> None:
+        """The labels of the core: what has risen to it, times its closure."""
+        metric = self.metric
+        xp, steps, x = metric.here.xp, metric.metric.steps, metric.metric.structure
+        core = labels.reshape(-1, self.columns)[: x.core]
+        risen = _stored(xp, metric.plan, core, steps.dtype)
+        closed = xp.full((x.core, self.columns), steps.identities[0], steps.dtype)
+        product(
+            steps.s, risen.T[np.newaxis], metric.core[np.newaxis], closed.T[np.newaxis], JOIN,
+            known=steps.known,
+        )  # fmt: skip
+        core[...] = _computed(xp, metric.plan, closed, metric.compute)
+
+
+_COMPUTE = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "i64": np.int64,
+            "u64": np.uint64}  # fmt: skip
+
+
+def _plan(metric: Metric) -> Plan:
+    """How the device computes: as the CPU does, without a test that finds nothing."""
+    plan = metric.plan
+    if plan.codec == "bits":
+        return bytewise(plan)
+    if plan.codec == "sentinel" and plan.annihilate and joins(plan.mul) == "+":
+        # Infinity plus what makes it no smaller stays infinite, and is far from the type's end.
+        bits = int(plan.compute[1:])
+        least = all((x >= 0).all() if plan.infinite > 0 else (x <= 0).all()
+                    for x in (metric.out, metric.back))  # fmt: skip
+        if least and abs(plan.infinite) < 1 << (bits - 2):
+            return replace(plan, annihilate=False)
+    return plan
+
+
+def _ends_before(f: Regions) -> NDArray[np.int32]:
+    """Where the edges of each place begin, from the first edge of its region on."""
+    begins = np.zeros_like(f.end)
+    begins[1:] = f.end[:-1]
+    begins[f.first[:-1]] = 0
+    return begins
+
+
+def _bits(dtype: np.dtype[Any], value: Any) -> int:
+    """A value in the type computed in, as the low bytes of 64 bits."""
+    text = np.asarray(value, dtype).tobytes()
+    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
+
+
+def _masked(plan: Plan, x: Any) -> Any:
+    """Truth values as the device has them: true is -1."""
+    return -(np.asarray(x) != 0).astype(np.int32) if plan.codec == "mask" else x
+
+
+def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
+    """Values of the type computed in as they are stored."""
+    if plan.codec == "mask":
+        return x != 0
+    found = x.astype(dtype)
+    return found if plan.missing is None else xp.where(
+        x == plan.infinite, dtype.type(plan.missing), found
+    )  # fmt: skip
+
+
+def _computed(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
+    """The reverse of :func:`_stored`."""
+    if plan.codec == "mask":
+        return -(x.astype(dtype))
+    found = x.astype(dtype)
+    return found if plan.missing is None else xp.where(
+        x == plan.missing, dtype.type(plan.infinite), found
+    )  # fmt: skip
