@@ -26,7 +26,7 @@ struct SweepParams {
   const void* up;           // [records] of Edge: from the tail to the head
   const void* regions;    // [regions] of Region
   const void* nodes;        // [fringe] of SweepNode
-  const int* outer;         // places of the heads above each region
+  const int* outer;         // slots of the heads above each region
   const int* order;         // [count]: the regions of this launch of Fall
   const int* visit_first;   // [groups + 1]
   const int* visits;        // the regions on the way from a group's sources, children first
@@ -40,8 +40,8 @@ struct SweepParams {
   const int* lines;         // [columns]: rows of `rows`; -1: none
   void* rows;               // [...][targets] of Storage
   i64 zero, one, radius;    // the low bytes are a Compute
-  i64 columns, room, pitch; // columns of labels and of `results`; entries between rows of `rows`
-  int groups, fringe, core, count;
+  i64 room, pitch;          // columns of `results`; entries from one row of `rows` to the next
+  int columns, groups, fringe, core, count;
   int each;                 // regions (Fall) or slots (Stored) of a block
   int begin, part;          // the first slot of Stored; the first of its parts
   int targets, node_room, edge_room;  // of a block's shared memory
@@ -181,7 +181,7 @@ struct Sweep {
   }
   SR_FN i64 column() const { return i64(group) * WIDTH + int(threadIdx.x) * EACH; }
   SR_FN Piece& label(int slot) const {
-    return *reinterpret_cast<Piece*>(static_cast<Compute*>(p.labels) + slot * p.columns + column());
+    return *reinterpret_cast<Piece*>(static_cast<Compute*>(p.labels) + column() + i64(slot) * p.columns);
   }
   SR_FN int slot(int place) const {
     return place < p.fringe ? static_cast<const SweepNode*>(p.nodes)[place].slot : place - p.fringe;
@@ -196,27 +196,38 @@ struct Sweep {
     return acc;
   }
 
-  // The nodes and edges of a region to shared memory, by all threads; the last to use those before
-  // is behind the first barrier.
-  SR_FN void stage(const Region& f, const void* weighted) const {
+  // Begin to copy labels to the row of a node.
+  SR_FN void fetch(int row, int slot) const {
+    copy_async<int(sizeof(Piece))>(&rows[row * THREADS], &label(slot));
+  }
+  // A region's nodes and edges to shared memory, by all threads, and the labels of the heads above
+  // it. OWN: and what its nodes have in memory.
+  SR_FN void stage(const Region& f, const void* weighted, bool own) const {
     using Words = Pack<u32, 4>;
-    __syncthreads();  // between reading the last region's and writing this one's
+    __syncthreads();  // between reading the last region's nodes and edges and writing these
     const Words* from = static_cast<const Words*>(p.nodes) + f.node;
     Words* to = reinterpret_cast<Words*>(nodes);
-    for (int i = int(threadIdx.x); i < f.nodes; i += THREADS) to[i] = from[i];
+    for (int i = int(threadIdx.x); i < f.nodes; i += THREADS) copy_async<16>(to + i, from + i);
     constexpr int WORDS = int(sizeof(Edge)) / 4;
     from = reinterpret_cast<const Words*>(static_cast<const Edge*>(weighted) + f.edge);
     to = reinterpret_cast<Words*>(edges);
-    for (int i = int(threadIdx.x); i < f.edges * WORDS / 4; i += THREADS) to[i] = from[i];
+#pragma unroll 1
+    for (int i = int(threadIdx.x); i < f.edges * WORDS / 4; i += THREADS)
+      copy_async<16>(to + i, from + i);
+#pragma unroll 4
+    for (int i = 0; i < f.outers; ++i) fetch(f.nodes + i, p.outer[f.outer + i]);
+    if (own) {
+#pragma unroll 4
+      for (int i = 0; i < f.nodes; ++i) fetch(i, slot(f.node + i));
+    }
+    copy_commit();
+    copy_wait<0>();
     __syncthreads();  // between writing the nodes and edges and reading them
   }
-  SR_FN void load_outers(const Region& f) const {
+  // Labels of a leaf's nodes that hold sources only.
+  SR_FN void begin_leaf(const Region& f) const {
 #pragma unroll 4
-    for (int i = 0; i < f.outers; ++i)
-      rows[(f.nodes + i) * THREADS] = label(slot(p.outer[f.outer + i]));
-  }
-  // The source's own label is one.
-  SR_FN void set_sources(const Region& f) const {
+    for (int i = 0; i < f.nodes; ++i) rows[i * THREADS] = all(zero);
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
       const int at = p.sources[column() + i] - f.node;
@@ -225,8 +236,9 @@ struct Sweep {
   }
   // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= its label ⊗ the
   // weight. They are different, so that four are under way at once.
-  SR_FN void push(const Piece& x, const Edge* from, int begin, int end, int limit) const {
+  SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
     int e = begin;
+#pragma unroll 1
     for (; e + 4 <= end; e += 4) {
       Edge edge[4];  // [4]
       Piece head[4]; // [4]
@@ -240,6 +252,7 @@ struct Sweep {
         if (edge[i].row < limit)
           rows[edge[i].row * THREADS] = fold(head[i], x, edge[i].weight);
     }
+#pragma unroll 1
     for (; e < end; ++e) {
       const Edge edge = from[e];
       if (edge.row < limit)
@@ -267,11 +280,8 @@ struct Sweep {
     for (int k = first; k < last; ++k) rise(region(p.visits[k]));
   }
   SR_FN void rise(const Region& f) const {
-    stage(f, p.up);
-    for (int i = 0; i < f.nodes; ++i)
-      rows[i * THREADS] = f.leaf ? all(zero) : label(nodes[i].slot);
-    load_outers(f);
-    if (f.leaf) set_sources(f);
+    stage(f, p.up, !f.leaf);
+    if (f.leaf) begin_leaf(f);
     const Edge* far = static_cast<const Edge*>(p.up) + f.edge;
     for (int i = f.nodes - 1; i >= 0; --i) {
       const SweepNode node = nodes[i];
@@ -285,30 +295,25 @@ struct Sweep {
     if (!f.leaf && f.held)
       for (int i = 0; i < f.nodes; ++i) label(nodes[i].slot) = rows[i * THREADS];
     for (int i = 0; i < f.outers; ++i)
-      label(slot(p.outer[f.outer + i])) = rows[(f.nodes + i) * THREADS];
+      label(p.outer[f.outer + i]) = rows[(f.nodes + i) * THREADS];
   }
 
   // --- down --------------------------------------------------------------------------------------
 
-  // The labels that sources below gave to the nodes of a region.
-  SR_FN void load_own(const Region& f) const {
-    if (!f.leaf) {
-      for (int i = 0; i < f.nodes; ++i) rows[i * THREADS] = label(nodes[i].slot);
-      return;
-    }
-    for (int i = 0; i < f.nodes; ++i) rows[i * THREADS] = all(zero);
-    set_sources(f);
+  // The labels that a leaf's own sources give to its nodes.
+  SR_FN void rise_again(const Region& f) const {
+    begin_leaf(f);
     const Edge* from = static_cast<const Edge*>(p.up) + f.edge;
+#pragma unroll 1
     for (int i = f.nodes - 1; i > 0; --i)
       push(rows[i * THREADS], from, nodes[i - 1].end, nodes[i].near, f.nodes);
   }
   template <class Take>
   SR_FN void fall(int at, Take take) const {
     const Region f = region(at);
-    stage(f, p.down);
-    load_outers(f);
     const bool own = mark(at) != 0;
-    if (own) load_own(f);
+    stage(f, p.down, own && !f.leaf);
+    if (own && f.leaf) rise_again(f);
     const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
     int e = 0;
     for (int i = 0; i < f.nodes; ++i) {
@@ -426,13 +431,13 @@ struct Rows {
   SR_FN static void run(const SweepParams& p) {
     Compute* tile = shared_memory<Compute>();  // [SIDE][SIDE + 1]
     const int lane = int(threadIdx.x) % SIDE, warp = int(threadIdx.x) / SIDE;
-    const u32 strips = u32(p.columns / SIDE);
+    const u32 strips = u32(p.columns) / SIDE;
     const i64 column = i64(blockIdx.x % strips) * SIDE, target = i64(blockIdx.x / strips) * SIDE;
 #pragma unroll
     for (int i = warp; i < SIDE; i += WARPS)
       if (target + i < p.targets)
         tile[i * (SIDE + 1) + lane] = static_cast<const Compute*>(
-            p.labels)[p.where[target + i] * p.columns + column + lane];
+            p.labels)[i64(p.where[target + i]) * p.columns + column + lane];
     __syncthreads();  // between storing the tile and reading it
 #pragma unroll
     for (int i = warp; i < SIDE; i += WARPS) {

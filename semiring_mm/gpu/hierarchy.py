@@ -28,8 +28,8 @@ Array = Any
 
 #: The fields of sr::SweepParams, in order.
 _LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
-    parts results where lines rows zero one radius columns room pitch""".split()
-_INTS = "groups fringe core count each begin part targets node_room edge_room".split()
+    parts results where lines rows zero one radius room pitch""".split()
+_INTS = "columns groups fringe core count each begin part targets node_room edge_room".split()
 PARAMS = (*_LONGS, *_INTS)
 
 #: The statistics of a source's labels, as bits of sr::Statistics.
@@ -112,6 +112,8 @@ class _View(NamedTuple):
     ----------
     nodes : array of int32, (fringe, 4)
         sr::SweepNode.
+    outer : array of int32
+        Slots of the heads above the regions.
     slots : int
         Labels that are stored.
     names : array of int32, (slots,)
@@ -124,6 +126,7 @@ class _View(NamedTuple):
     """
 
     nodes: Array
+    outer: Array
     slots: int
     names: Array
     order: Array
@@ -162,7 +165,7 @@ class DeviceMetric:
         near = np.where(f.held[f.of_place], f.end, _ends_before(f))
         self._near_end = near, f.end
         self._edges, self._rows = here.xp.asarray(f.edge), here.xp.asarray(f.row)
-        self._regions, self._outer = here.xp.asarray(words), here.xp.asarray(f.outer)
+        self._regions = here.xp.asarray(words)
         self._views: dict[str, _View] = {}
         self.weigh(metric)
 
@@ -221,7 +224,8 @@ class DeviceMetric:
         xp = self.here.xp
         of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
         return _View(
-            xp.asarray(nodes), slots, xp.asarray(of_slot.astype(np.int32)),
+            xp.asarray(nodes), xp.asarray(np.append(slot, np.arange(x.core))[f.outer].astype(np.int32)),
+            slots, xp.asarray(of_slot.astype(np.int32)),
             xp.asarray(np.concatenate(order).astype(np.int32)), upper_launches, leaf,
         )  # fmt: skip
 
@@ -420,7 +424,7 @@ class _State:
         self.fields: dict[str, int] = {
             "down": address(metric.down), "up": address(metric.up),
             "regions": address(metric._regions), "nodes": address(view.nodes),
-            "outer": address(metric._outer), "order": address(view.order),
+            "outer": address(view.outer), "order": address(view.order),
             "visits": address(self.visits), "visited": address(self.visited),
             "labels": address(self.labels), "names": address(view.names),
             "parts": address(self.parts), "zero": _bits(metric.compute, zero),
