@@ -50,12 +50,12 @@ struct SweepParams {
 struct Region {
   int node, nodes;    // its places
   int outer, outers;  // the heads above it, whose labels have rows
-  int edge, edges;    // a multiple of 4; only those that go to shared memory are counted
+  int edge, edges;    // both even; only those that go to shared memory are counted
   int leaf;
   int held;           // whether all heads have rows in shared memory; else none has
 };
-// The edges of a node: up to `near` (from the last node's `end` on) their heads are rows in shared
-// memory; up to `end` they are places.
+// The edges of a node begin at the first even number from the last node's `end` on. Up to `near`
+// their heads are in shared memory; up to `end` they are places.
 struct SweepNode {
   int near, end;
   int slot;  // where its label is stored; -1: nowhere
@@ -156,15 +156,16 @@ struct Sweep {
   static constexpr int WIDTH = THREADS * EACH;
   struct Edge {
     Compute weight;
-    int row;
+    int row;  // times THREADS; or a place
   };
-  static_assert(4 * sizeof(Edge) % 16 == 0, "a region's edges are copied 16 bytes at a time");
+  static constexpr int AHEAD = 4;  // edges that are under way at once
+  static_assert(2 * sizeof(Edge) % 16 == 0, "two edges are read at once");
 
   const SweepParams& p;
   const int group;
   const Compute zero, one;
-  SweepNode* const nodes;  // [node_room]
-  Edge* const edges;       // [edge_room]
+  SweepNode* const nodes;  // [node_room], of which one is not the region's
+  Edge* const edges;       // [edge_room], of which AHEAD are not the region's
   Piece* const rows;       // [nodes + outers][THREADS], of which a column is this thread's
 
   SR_FN Sweep(const SweepParams& params, int g)
@@ -234,29 +235,33 @@ struct Sweep {
       if (at >= 0 && at < f.nodes) rows[at * THREADS].x[i] = one;
     }
   }
-  // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= its label ⊗ the
-  // weight. They are different, so that four are under way at once.
-  SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
-    int e = begin;
-#pragma unroll 1
-    for (; e + 4 <= end; e += 4) {
-      Edge edge[4];  // [4]
-      Piece head[4]; // [4]
+  SR_FN static int after(int end) { return (end + 1) & ~1; }
+  SR_FN static void read(Edge (&edge)[AHEAD], const Edge* from) {
+    struct alignas(16) Two { Edge x[2]; };
 #pragma unroll
-      for (int i = 0; i < 4; ++i) edge[i] = from[e + i];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (edge[i].row < limit) head[i] = rows[edge[i].row * THREADS];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (edge[i].row < limit)
-          rows[edge[i].row * THREADS] = fold(head[i], x, edge[i].weight);
+    for (int i = 0; i < AHEAD; i += 2) {
+      const Two two = *reinterpret_cast<const Two*>(from + i);
+      edge[i] = two.x[0];
+      edge[i + 1] = two.x[1];
     }
+  }
+  // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= the node's label ⊗
+  // the weight. They are different, so that some are under way at once.
+  SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
 #pragma unroll 1
-    for (; e < end; ++e) {
-      const Edge edge = from[e];
-      if (edge.row < limit)
-        rows[edge.row * THREADS] = fold(rows[edge.row * THREADS], x, edge.weight);
+    for (int e = begin; e < end; e += AHEAD) {
+      Edge edge[AHEAD];   // [AHEAD]
+      Piece head[AHEAD];  // [AHEAD]
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i)
+        if (e + i < end) edge[i] = from[e + i];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i)
+        if (e + i < end && edge[i].row < limit) head[i] = rows[edge[i].row];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i)
+        if (e + i < end && edge[i].row < limit)
+          rows[edge[i].row] = fold(head[i], x, edge[i].weight);
     }
   }
 
@@ -286,8 +291,10 @@ struct Sweep {
     for (int i = f.nodes - 1; i >= 0; --i) {
       const SweepNode node = nodes[i];
       const Piece x = f.held ? rows[i * THREADS] : label(node.slot);
-      push(x, edges, i ? nodes[i - 1].end : 0, node.near, f.nodes + f.outers);
-      for (int e = node.near; e < node.end; ++e) {
+      const int begin = i ? after(nodes[i - 1].end) : 0;
+      push(x, edges, begin, node.near, (f.nodes + f.outers) * THREADS);
+#pragma unroll 1
+      for (int e = f.held ? node.end : begin; e < node.end; ++e) {
         Piece& head = label(slot(far[e].row));
         head = fold(head, x, far[e].weight);
       }
@@ -306,7 +313,18 @@ struct Sweep {
     const Edge* from = static_cast<const Edge*>(p.up) + f.edge;
 #pragma unroll 1
     for (int i = f.nodes - 1; i > 0; --i)
-      push(rows[i * THREADS], from, nodes[i - 1].end, nodes[i].near, f.nodes);
+      push(rows[i * THREADS], from, after(nodes[i - 1].end), nodes[i].near, f.nodes * THREADS);
+  }
+  // x ⊕ the first `count` edges' heads ⊗ their weights.
+  SR_FN Piece join(Piece x, const Edge (&edge)[AHEAD], int count) const {
+    Piece head[AHEAD];  // [AHEAD]
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i)
+      if (i < count) head[i] = rows[edge[i].row];
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i)
+      if (i < count) x = fold(x, head[i], edge[i].weight);
+    return x;
   }
   template <class Take>
   SR_FN void fall(int at, Take take) const {
@@ -315,16 +333,24 @@ struct Sweep {
     stage(f, p.down, own && !f.leaf);
     if (own && f.leaf) rise_again(f);
     const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
-    int e = 0;
-    for (int i = 0; i < f.nodes; ++i) {
-      const SweepNode node = nodes[i];
+    SweepNode node = nodes[0];
+    Edge edge[AHEAD];  // [AHEAD]
+    read(edge, edges);
+    for (int i = 0, e = 0; i < f.nodes; ++i) {
+      const SweepNode next = nodes[i + 1];
       Piece x = own ? rows[i * THREADS] : all(zero);
-#pragma unroll 4
-      for (; e < node.near; ++e) {
-        const Edge edge = edges[e];
-        x = fold(x, rows[edge.row * THREADS], edge.weight);
+#pragma unroll 1
+      for (; e + AHEAD < node.near; e += AHEAD) {
+        x = join(x, edge, AHEAD);
+        read(edge, edges + e + AHEAD);
       }
-      for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
+      x = join(x, edge, node.near - e);
+      if (!f.held) {
+#pragma unroll 1
+        for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
+      }
+      e = after(node.end);
+      if (f.held) read(edge, edges + e);
       if (own) {  // rounding in a cycle of weight 0 must not show on the diagonal
 #pragma unroll
         for (int v = 0; v < EACH; ++v)
@@ -333,6 +359,7 @@ struct Sweep {
       rows[i * THREADS] = x;
       if (node.slot >= 0) label(node.slot) = x;
       take(x, node.name);
+      node = next;
     }
   }
 };

@@ -41,6 +41,7 @@ _FRAGMENT, _NODE = 8, 4  # words
 _BLOCKS = 24  # for each multiprocessor, of one launch: the last ones to end weigh little
 _SOURCES = 8192  # of a batch: few enough that the upper labels of some are in the cache
 _SHARE = 0.6  # of the free memory
+_AHEAD = 4  # edges that are read ahead
 _OWN = 1024  # bytes of a block's shared memory that the system keeps
 
 
@@ -72,7 +73,7 @@ class Shape(NamedTuple):
     def limits(self, size: int, shared: int) -> tuple[Limits, Limits]:
         """Of leaf regions and others, for words of that size and so much shared memory."""
         edges, record = 4 * self.edges, _record(size)
-        room = (shared - _OWN - 16 * self.upper - edges * record) // (self.width * size)
+        room = (shared - _OWN - 16 * (self.upper + 1) - (edges + _AHEAD) * record) // (self.width * size)
         upper = Limits(self.upper, room, edges)
         return Limits(self.nodes, min(self.rows, room), self.edges), upper
 
@@ -83,7 +84,7 @@ def _record(size: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def sweep_source(plan: Plan, body: str, bounds: int) -> str:
+def sweep_source(plan: Plan, body: str, bounds: str) -> str:
     """The text of a kernel: a struct of ``kernels/sweep.cuh`` with its arguments."""
     return f"""#include "sweep.cuh"
 {algebra(plan)}
@@ -162,9 +163,10 @@ class DeviceMetric:
         words[:, 6], words[:, 7] = f.leaf, f.held
         self.words = words
         self.place = f.place[x.position]  # of each node
-        near = np.where(f.held[f.of_place], f.end, _ends_before(f))
-        self._near_end = near, f.end
-        self._edges, self._rows = here.xp.asarray(f.edge), here.xp.asarray(f.row)
+        self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
+        self._edges, self._rows = here.xp.asarray(f.edge), here.xp.asarray(
+            np.where(np.repeat(f.held, np.diff(f.edge_first)), f.row * self.shape.threads, f.row)
+        )
         self._regions = here.xp.asarray(words)
         self._views: dict[str, _View] = {}
         self.weigh(metric)
@@ -450,7 +452,8 @@ class _Batch:
         """Run a struct of ``kernels/sweep.cuh``."""
         given = self.fields | fields
         values = [int(given.get(name, 0)) for name in PARAMS]
-        kernel = self.metric.here.kernel(sweep_source(self.metric.plan, body, threads))
+        bounds = f"{threads}, 4" if threads < _LANES else str(threads)  # room for 128 registers
+        kernel = self.metric.here.kernel(sweep_source(self.metric.plan, body, bounds))
         params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
         kernel.launch(blocks, threads, shared, params)
 
@@ -485,13 +488,13 @@ class _Batch:
     ) -> None:
         metric = self.metric
         shared = (
-            16 * launch.nodes + _record(metric.size) * launch.edges
+            16 * (launch.nodes + 1) + _record(metric.size) * (launch.edges + _AHEAD)
             + launch.rows * metric.shape.width * metric.size
         )  # fmt: skip
         self.launch(
             f"sr::{name}<Algebra, {metric._shape}{kinds}>", metric.shape.threads, blocks, shared,
             order=self.fields["order"] + 4 * launch.begin, count=launch.count,
-            node_room=launch.nodes, edge_room=launch.edges, **fields,
+            node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
         )  # fmt: skip
 
     def _close(self, labels: Array) -> None:
@@ -525,14 +528,6 @@ def _plan(metric: Metric) -> Plan:
         if least and abs(plan.infinite) < 1 << (bits - 2):
             return replace(plan, annihilate=False)
     return plan
-
-
-def _ends_before(f: Regions) -> NDArray[np.int32]:
-    """Where the edges of each place begin, from the first edge of its region on."""
-    begins = np.zeros_like(f.end)
-    begins[1:] = f.end[:-1]
-    begins[f.first[:-1]] = 0
-    return begins
 
 
 def _bits(dtype: np.dtype[Any], value: Any) -> int:

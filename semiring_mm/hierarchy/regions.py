@@ -12,7 +12,7 @@ from .structure import Index, Node, Structure
 
 __all__ = ["Regions", "Limits", "regions"]
 
-_ALIGNED = 4  # edges; a region begins at a multiple
+_ALIGNED = 2  # edges; those of a node begin at a multiple
 
 
 class Limits(NamedTuple):
@@ -56,14 +56,15 @@ class Regions:
     outer : int32
         Places of the heads above each region that is held.
     edge_first : (count + 1,) int64
-        The edges of each region begin here, at a multiple of four.
+        The edges of each region begin here.
     edge : int64
         The structure's edge; -1 in the gaps.
     row : int32
         The head of each edge: its number among the nodes of the region and the heads above it;
         in a region that is not held, its place.
     end : (fringe,) int32
-        Where the edges of each place end, from the first edge of its region on.
+        Where the edges of each place end, from the first edge of its region on; those of the next
+        one begin at the next even number.
     """
 
     place: Node
@@ -106,7 +107,8 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
             depth[f] = depth[above[f]] + 1
     nodes, rows = np.diff(first), np.diff(first) + degree[roots]
     held = rows <= upper.rows
-    total = np.bincount(of, weights=degree, minlength=count).astype(np.int64)
+    room = -(-degree // _ALIGNED) * _ALIGNED
+    total = np.bincount(of, weights=room, minlength=count).astype(np.int64)
     is_leaf = (rows <= min(leaf.rows, upper.rows)) & (total <= leaf.edges)
     is_leaf[above[above >= 0]] = False
     outers = np.where(held, degree[roots], 0)
@@ -116,7 +118,6 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     key = np.repeat(roots.astype(np.int64), outers) * x.n + above_head  # ascending
 
     sizes = degree[order]
-    ends = np.cumsum(sizes)
     source = _ranges(x.first[order], sizes)
     tail = np.repeat(np.arange(x.fringe), sizes)  # places
     head, piece = x.head[source], of[order][tail]
@@ -131,15 +132,15 @@ def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
     row[staged] = found - outer_first[piece[staged]] + nodes[piece[staged]]
 
     edge_first = np.zeros(count + 1, np.int64)
-    np.cumsum(-(-total // _ALIGNED) * _ALIGNED, out=edge_first[1:])
-    dense_first = np.concatenate([[0], np.cumsum(total)])
-    where = np.arange(len(head)) + (edge_first[:-1] - dense_first[:-1])[piece]
+    np.cumsum(total, out=edge_first[1:])
+    begin = np.cumsum(room[order]) - room[order]
+    where = _ranges(begin, sizes)
     edge, numbered = np.full(edge_first[-1], -1, np.int64), np.zeros(edge_first[-1], np.int32)
     edge[where], numbered[where] = source, row
-    start = dense_first[of[order]]
+    end = begin + sizes - edge_first[of[order]]
     return Regions(
         place, position, first, above, depth, is_leaf, held, outer_first, place[above_head],
-        edge_first, edge, numbered, (ends - start).astype(np.int32),
+        edge_first, edge, numbered, end.astype(np.int32),
     )  # fmt: skip
 
 
