@@ -82,8 +82,9 @@ template <class A, int KINDS>
 struct Statistics {
   using Compute = typename A::Compute;
   static constexpr bool FLOATING = Is<Compute>::floating;
+  static constexpr bool LONG = !FLOATING && sizeof(Compute) == 8;  // sums may exceed 64 bits
   static constexpr int FIELDS = (KINDS & FARTHEST ? 2 : 0) + (KINDS & REACHED ? 1 : 0) +
-                                (KINDS & TOTAL ? 1 : 0) + (KINDS & HARMONIC ? 1 : 0) +
+                                (KINDS & TOTAL ? 1 + LONG : 0) + (KINDS & HARMONIC ? 1 : 0) +
                                 (KINDS & WITHIN ? 1 : 0);
   template <bool F, class X, class Y>
   struct Choose { using Type = X; };
@@ -94,14 +95,14 @@ struct Statistics {
   Compute worst;
   int farthest;  // the first of those with the worst label
   int reached, within;
-  Sum total;
+  Sum total, upper;  // LONG: of the lower 32 bits and of the others
   double harmonic;
 
   SR_FN void clear() {
     worst = A::LEAST ? least_of<Compute>() : greatest_of<Compute>();
     farthest = 0x7fffffff;
     reached = within = 0;
-    total = Sum(0);
+    total = upper = Sum(0);
     harmonic = 0;
   }
   SR_FN void worsen(Compute x, int name) {
@@ -113,7 +114,14 @@ struct Statistics {
     if (x == zero) return;
     if constexpr (KINDS & FARTHEST) worsen(x, name);
     if constexpr (KINDS & REACHED) ++reached;
-    if constexpr (KINDS & TOTAL) total += Sum(x);
+    if constexpr (KINDS & TOTAL) {
+      if constexpr (LONG) {
+        total += i64(u32(x));
+        upper += i64(x >> 32);
+      } else {
+        total += Sum(x);
+      }
+    }
     if constexpr (KINDS & HARMONIC) harmonic += x == Compute(0) ? 0.0 : 1.0 / double(x);
     if constexpr (KINDS & WITHIN) within += A::better(radius, x) ? 0 : 1;
   }
@@ -133,6 +141,7 @@ struct Statistics {
     }
     if constexpr (KINDS & REACHED) *to = reached, to += step;
     if constexpr (KINDS & TOTAL) *to = word(total), to += step;
+    if constexpr ((KINDS & TOTAL) && LONG) *to = word(upper), to += step;
     if constexpr (KINDS & HARMONIC) *to = word(harmonic), to += step;
     if constexpr (KINDS & WITHIN) *to = within;
   }
@@ -143,6 +152,7 @@ struct Statistics {
     }
     if constexpr (KINDS & REACHED) reached += int(*from), from += step;
     if constexpr (KINDS & TOTAL) total += value<Sum>(*from), from += step;
+    if constexpr ((KINDS & TOTAL) && LONG) upper += value<Sum>(*from), from += step;
     if constexpr (KINDS & HARMONIC) harmonic += value<double>(*from), from += step;
     if constexpr (KINDS & WITHIN) within += int(*from);
   }

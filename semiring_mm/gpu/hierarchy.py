@@ -42,7 +42,7 @@ _BLOCKS = 24  # for each multiprocessor, of one launch: the last ones to end wei
 _SOURCES = 8192  # of a batch: few enough that the upper labels of some are in the cache
 _SHARE = 0.6  # of the free memory
 _AHEAD = 4  # edges that are read ahead
-_OWN = 1024  # bytes of a block's shared memory that the system keeps
+_CLASSES = (0.4, 0.6, 1.0)  # of leaf regions, by rows: the smaller, the more blocks at once
 
 
 class Shape(NamedTuple):
@@ -73,7 +73,8 @@ class Shape(NamedTuple):
     def limits(self, size: int, shared: int) -> tuple[Limits, Limits]:
         """Of leaf regions and others, for words of that size and so much shared memory."""
         edges, record = 4 * self.edges, _record(size)
-        room = (shared - _OWN - 16 * (self.upper + 1) - (edges + _AHEAD) * record) // (self.width * size)
+        lists = 16 * (self.upper + 1) + (edges + self.upper + _AHEAD) * record
+        room = (shared - lists) // (self.width * size)
         upper = Limits(self.upper, room, edges)
         return Limits(self.nodes, min(self.rows, room), self.edges), upper
 
@@ -122,8 +123,8 @@ class _View(NamedTuple):
         Regions by launches.
     upper : list of _Launch
         One after the other, from the top.
-    leaf : _Launch
-        The last one.
+    leaves : list of _Launch
+        The last ones.
     """
 
     nodes: Array
@@ -132,7 +133,7 @@ class _View(NamedTuple):
     names: Array
     order: Array
     upper: list[_Launch]
-    leaf: _Launch
+    leaves: list[_Launch]
 
 
 class DeviceMetric:
@@ -176,15 +177,23 @@ class DeviceMetric:
         self.metric, xp = metric, self.here.xp
         self.plan = _plan(metric)
         self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
-        zero, one = metric.identities
-        self.zero, self.one = (_masked(self.plan, x) for x in (zero, one))
+        self.zero, self.one = (self._computed(x).item() for x in metric.identities)
         self.down, self.up = (self._records(x) for x in (metric.back, metric.out))
         self.core = xp.asarray(metric.core)
+
+    def _computed(self, x: Any) -> NDArray[Any]:
+        """What the CPU computes with in the type of the device."""
+        if self.plan.codec == "mask":
+            return -(np.asarray(x) != 0).astype(self.compute)  # true is -1
+        found = np.asarray(x)
+        if self.plan.missing is not None:
+            found = np.where(found == self.metric.plan.infinite, self.plan.infinite, found)
+        return found.astype(self.compute)
 
     def _records(self, weight: NDArray[Any]) -> Array:
         """sr::Sweep::Edge for each edge of the regions."""
         xp, words = self.here.xp, self.size // 4
-        weight = np.append(_masked(self.plan, weight), self.zero).astype(self.compute)
+        weight = np.append(self._computed(weight), self.compute.type(self.zero))
         found = xp.zeros((len(self._edges), 2 * words), np.int32)
         found[:, :words] = xp.asarray(weight)[self._edges].view(np.int32).reshape(-1, words)
         found[:, words] = self._rows
@@ -220,15 +229,19 @@ class DeviceMetric:
             chosen = np.flatnonzero(above & (f.depth == depth))
             upper_launches.append(self._launch(sum(map(len, order)), chosen))
             order.append(chosen)
-        chosen = np.flatnonzero(needed & f.leaf)
-        leaf = self._launch(sum(map(len, order)), chosen)
-        order.append(chosen)
+        leaves = []
+        rows = self.words[:, 1] + self.words[:, 3]
+        sizes = np.searchsorted(np.array(_CLASSES) * rows[f.leaf].max(initial=0), rows)
+        for size in range(len(_CLASSES)):
+            chosen = np.flatnonzero(needed & f.leaf & (sizes == size))
+            leaves.append(self._launch(sum(map(len, order)), chosen))
+            order.append(chosen)
         xp = self.here.xp
         of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
         return _View(
             xp.asarray(nodes), xp.asarray(np.append(slot, np.arange(x.core))[f.outer].astype(np.int32)),
             slots, xp.asarray(of_slot.astype(np.int32)),
-            xp.asarray(np.concatenate(order).astype(np.int32)), upper_launches, leaf,
+            xp.asarray(np.concatenate(order).astype(np.int32)), upper_launches, leaves,
         )  # fmt: skip
 
     def _launch(self, begin: int, chosen: NDArray[Any]) -> _Launch:
@@ -305,14 +318,15 @@ class DeviceMetric:
             The nodes that count.
         """
         x, xp = self.metric.structure, self.here.xp
-        mask = sum(KINDS[kind] for kind in kinds)
+        mask = sum(KINDS[kind] for kind in set(kinds))
         names = self._names(counted)
         if counted is None:
             view = self._views.get("statistics") or self._view(None, names)
             self._views["statistics"] = view
         else:
             view = self._view(None, names)
-        fields = len(kinds) + ("farthest" in kinds)
+        split = "total" in kinds and self.size == 8 and self.compute.kind != "f"
+        fields = len(set(kinds)) + ("farthest" in kinds) + split
         width = self.shape.width
         room = -(-len(sources) // width) * width
         results = xp.zeros((fields, room), np.int64)
@@ -332,22 +346,26 @@ class DeviceMetric:
                 f"sr::Finish<Algebra, {mask}>", _LANES, -(-run.columns // _LANES), 0,
                 count=begin + stored, results=address(results) + 8 * run.begin, room=room,
             )  # fmt: skip
-        found = to_host(results)
+        found = iter(to_host(results)[:, : len(sources)])
         sums: Any = np.float64 if self.compute.kind == "f" else np.int64
-        wide = {"farthest": sums, "total": sums, "harmonic": np.float64}
+        types = {"farthest": sums, "total": sums, "harmonic": np.float64}
         answer: dict[str, NDArray[Any]] = {}
-        lines = iter(found)
+
+        def read(name: str) -> NDArray[Any]:
+            values = np.empty(len(sources), types.get(name, np.int64))
+            values[order] = next(found).view(values.dtype)
+            return values
+
         for kind in KINDS:
-            if kind not in kinds:
-                continue
-            for name in (kind, "farthest_node")[: 1 + (kind == "farthest")]:
-                values = np.empty(len(sources), wide.get(name, np.int64))
-                values[order] = next(lines)[: len(sources)].view(values.dtype)
-                answer[name] = values
-        if "farthest_node" in answer:
-            none = answer["farthest_node"] == np.iinfo(np.int32).max
-            answer["farthest_node"][none] = -1
-            answer["farthest"][none] = self.zero
+            if kind in kinds:
+                answer[kind] = read(kind)
+            if kind == "farthest" and kind in kinds:
+                node = answer["farthest_node"] = read("farthest_node")
+                none = node == np.iinfo(np.int32).max
+                node[none] = -1
+                answer[kind][none] = self.metric.steps.identities[0]
+            if kind == "total" and split:
+                answer[kind] = _joined(answer[kind], read("upper"))
         return answer
 
     @property
@@ -364,7 +382,7 @@ class DeviceMetric:
         place = self.place[sources]
         order = np.argsort(place, kind="stable")
         groups = -(-len(sources) // width)
-        columns = min(batch or self._columns(view), groups * width) // width * width
+        columns = min(batch or self._columns(view, fields), groups * width) // width * width
         columns = max(columns, width)
         padded = np.full(groups * width, -1, np.int32)
         padded[: len(sources)] = place[order]
@@ -374,12 +392,14 @@ class DeviceMetric:
         for begin in range(0, groups * width, columns):
             yield _Batch(state, begin, min(columns, groups * width - begin))
 
-    def _columns(self, view: _View) -> int:
+    def _columns(self, view: _View, fields: int) -> int:
         """How many sources there is memory for at a time."""
         if self.here.index < 0:  # no device of its own memory
             return _SOURCES
-        free = _SHARE * (free_memory() or 0)
-        return int(min(_SOURCES, free // (self.size * view.slots + 8 * 6 * _BLOCKS)))
+        parts = 8 * fields * (1 + len(_CLASSES)) * (_BLOCKS * self.here.sms + 2 * _SOURCES)
+        core = 3 * self.size * self.metric.structure.core
+        free = _SHARE * (free_memory() or 0) - parts
+        return int(min(_SOURCES, max(free, 0) // (self.size * view.slots + core + 1)))
 
     def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The regions of each group's sources and those above them, ascending."""
@@ -417,7 +437,7 @@ class _State:
         self.labels = xp.empty((view.slots, columns), metric.compute)
         self.visited = xp.empty((len(metric.words), groups), np.uint8)
         blocks = _BLOCKS * metric.here.sms // groups + 2
-        self.parts = xp.empty((2 * blocks, fields, columns), np.int64)
+        self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
         chosen = metric.words[: max(1, len(metric.words))]
         self.rise = metric._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
             0, 0, 1, 0, 0
@@ -474,14 +494,17 @@ class _Batch:
             self._regions(
                 "Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each
             )
-        launch = view.leaf
-        each = self.share(launch.count)
-        blocks = -(-launch.count // each)
-        if blocks:
-            self._regions(
-                "Fall", launch, blocks * self.groups, f", {kinds}", each=each, radius=radius
-            )
-        return blocks if kinds else 0
+        part = 0
+        for launch in view.leaves:
+            each = self.share(launch.count)
+            blocks = -(-launch.count // each)
+            if blocks:
+                self._regions(
+                    "Fall", launch, blocks * self.groups, f", {kinds}", each=each, part=part,
+                    radius=radius,
+                )  # fmt: skip
+            part += blocks
+        return part
 
     def _regions(
         self, name: str, launch: _Launch, blocks: int, kinds: str = "", **fields: int
@@ -516,29 +539,48 @@ _COMPUTE = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "i64": np.in
 
 
 def _plan(metric: Metric) -> Plan:
-    """How the device computes: as the CPU does, without a test that finds nothing."""
-    plan = metric.plan
+    """How the device computes: as the CPU does, but in words and without tests where it can."""
+    plan, x = metric.plan, metric.structure
     if plan.codec == "bits":
         return bytewise(plan)
-    if plan.codec == "sentinel" and plan.annihilate and joins(plan.mul) == "+":
-        # Infinity plus what makes it no smaller stays infinite, and is far from the type's end.
-        bits = int(plan.compute[1:])
-        least = all((x >= 0).all() if plan.infinite > 0 else (x <= 0).all()
-                    for x in (metric.out, metric.back))  # fmt: skip
-        if least and abs(plan.infinite) < 1 << (bits - 2):
-            return replace(plan, annihilate=False)
+    if plan.codec != "sentinel" or joins(plan.mul) != "+" or not metric.steps.s.selective:
+        return plan
+    sign = 1 if plan.infinite > 0 else -1
+    largest = 0
+    for weight, infinite in (
+        (metric.out, plan.infinite), (metric.back, plan.infinite), (metric.core, plan.missing),
+    ):  # fmt: skip
+        finite = weight[weight != infinite]
+        if finite.size == 0:
+            continue
+        if sign * finite.min() < 0 or sign * finite.max() < 0:
+            return plan  # infinity plus a weight may lie on either side of infinity
+        edges = 1 if weight is metric.core else int(x.level.max(initial=0)) + 1
+        largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
+    # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed.
+    for bits in (32, 64):
+        far = (1 << (bits - 2)) - 1
+        if largest < far:
+            return replace(
+                plan, compute=f"i{bits}", infinite=sign * far, start=sign * far, annihilate=False
+            )
     return plan
+
+
+def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    """low + 2³² high."""
+    high = high + (low >> 32)
+    if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
+        raise OverflowError(
+            "a sum of distances does not fit int64: take weights of float64, or scale them down"
+        )
+    return (high << 32) + (low & 0xFFFFFFFF)
 
 
 def _bits(dtype: np.dtype[Any], value: Any) -> int:
     """A value in the type computed in, as the low bytes of 64 bits."""
     text = np.asarray(value, dtype).tobytes()
     return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
-
-
-def _masked(plan: Plan, x: Any) -> Any:
-    """Truth values as the device has them: true is -1."""
-    return -(np.asarray(x) != 0).astype(np.int32) if plan.codec == "mask" else x
 
 
 def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
