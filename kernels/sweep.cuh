@@ -77,7 +77,7 @@ SR_FN T greatest_of() {
   else return T(~least_of<T>());
 }
 
-// Statistics of the labels from one source to the nodes that it reaches.
+// Statistics of the labels from one source to the other nodes that it reaches.
 template <class A, int KINDS>
 struct Statistics {
   using Compute = typename A::Compute;
@@ -361,14 +361,18 @@ struct Sweep {
       }
       e = after(node.end);
       if (f.held) read(edge, edges + e);
-      if (own) {  // rounding in a cycle of weight 0 must not show on the diagonal
+      Piece seen = x;
+      if (own) {
 #pragma unroll
         for (int v = 0; v < EACH; ++v)
-          if (p.sources[column() + v] == f.node + i) x.x[v] = one;
+          if (p.sources[column() + v] == f.node + i) {
+            x.x[v] = one;  // rounding in a cycle of weight 0 must not show on the diagonal
+            seen.x[v] = zero;
+          }
       }
       rows[i * THREADS] = x;
       if (node.slot >= 0) label(node.slot) = x;
-      take(x, node.name);
+      take(seen, node.name);
       node = next;
     }
   }
@@ -434,9 +438,20 @@ struct Stored {
     const int last = first + p.each < p.count ? first + p.each : p.count;
     Tally<A, THREADS, EACH, KINDS> tally;
     tally.clear();
+    int own[EACH];  // [EACH]: the slots of the sources
+#pragma unroll
+    for (int v = 0; v < EACH; ++v) {
+      const int source = p.sources[sweep.column() + v];
+      own[v] = source < 0 ? -1 : sweep.slot(source);
+    }
 #pragma unroll 4
-    for (int i = first; i < last; ++i)
-      tally.take(sweep.label(i), p.names[i], sweep.zero, sweep.scalar(p.radius));
+    for (int i = first; i < last; ++i) {
+      auto seen = sweep.label(i);
+#pragma unroll
+      for (int v = 0; v < EACH; ++v)
+        if (own[v] == i) seen.x[v] = sweep.zero;
+      tally.take(seen, p.names[i], sweep.zero, sweep.scalar(p.radius));
+    }
     tally.store(p, p.part + share, sweep.column());
   }
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..hierarchy.regions import Regions, Limits, regions
+from ..hierarchy.regions import Limits, Regions, regions
 from ..hierarchy.structure import Index
 from ..hierarchy.sweeps import Metric
-from ..plan import Plan, bytewise, scalar_bits
+from ..plan import Plan, bytewise
 from . import device
 from .memory import free_memory, from_host, to_host
 from .product import product
@@ -37,7 +38,6 @@ KINDS = {"farthest": 1, "reached": 2, "total": 4, "harmonic": 8, "within": 16}
 
 _LANES = 256  # threads of sr::Finish
 _SIDE, _ROWS = 32, 256  # sr::Rows's tile, and its threads
-_FRAGMENT, _NODE = 8, 4  # words
 _BLOCKS = 24  # for each multiprocessor, of one launch: the last ones to end weigh little
 _SOURCES = 8192  # of a batch: few enough that the upper labels of some are in the cache
 _SHARE = 0.6  # of the free memory
@@ -148,34 +148,34 @@ class DeviceMetric:
     """
 
     def __init__(self, metric: Metric, *, shape: Shape | None = None) -> None:
-        here = device.current()
-        self.here, self.shape = here, shape or Shape()
-        self.plan = _plan(metric)
-        self.size = word_size(self.plan)
-        if shape is None and self.size == 8:
-            self.shape = Shape(each=1)
-        x = metric.structure
-        self.pieces: Regions = regions(x, *self.shape.limits(self.size, here.shared_limit))
-        f = self.pieces
-        words = np.zeros((len(f.leaf), _FRAGMENT), np.int32)
-        words[:, 0], words[:, 1] = f.first[:-1], np.diff(f.first)
-        words[:, 2], words[:, 3] = f.outer_first[:-1], np.diff(f.outer_first)
-        words[:, 4], words[:, 5] = f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0)
-        words[:, 6], words[:, 7] = f.leaf, f.held
-        self.words = words
-        self.place = f.place[x.position]  # of each node
-        self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
-        self._edges, self._rows = here.xp.asarray(f.edge), here.xp.asarray(
-            np.where(np.repeat(f.held, np.diff(f.edge_first)), f.row * self.shape.threads, f.row)
-        )
-        self._regions = here.xp.asarray(words)
-        self._views: dict[str, _View] = {}
+        self.here, self._given, self.size = device.current(), shape, 0
         self.weigh(metric)
 
+    def _lay_out(self, metric: Metric, size: int) -> None:
+        """The regions for labels of that size."""
+        x, xp = metric.structure, self.here.xp
+        self.size, self.shape = size, self._given or Shape(each=8 // size)
+        f: Regions = regions(x, *self.shape.limits(size, self.here.shared_limit))
+        self.pieces = f
+        words = [
+            f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
+            f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0), f.leaf, f.held,
+        ]  # fmt: skip
+        self.words = np.stack([x.astype(np.int32) for x in words], axis=1)
+        self.place = f.place[x.position]  # of each node
+        self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
+        held = np.repeat(f.held, np.diff(f.edge_first))
+        self._edges = xp.asarray(f.edge)
+        self._rows = xp.asarray(np.where(held, f.row * self.shape.threads, f.row))
+        self._regions = xp.asarray(self.words)
+        self._views: dict[str, _View] = {}
+
     def weigh(self, metric: Metric) -> None:
-        """Take the weights of a metric, of the same structure and dtype."""
-        self.metric, xp = metric, self.here.xp
-        self.plan = _plan(metric)
+        """Take the weights of another metric of the same structure."""
+        plan = _plan(metric)
+        if word_size(plan) != self.size:
+            self._lay_out(metric, word_size(plan))
+        self.metric, self.plan, xp = metric, plan, self.here.xp
         self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
         self.zero, self.one = (self._computed(x).item() for x in metric.identities)
         self.down, self.up = (self._records(x) for x in (metric.back, metric.out))
@@ -184,11 +184,26 @@ class DeviceMetric:
     def _computed(self, x: Any) -> NDArray[Any]:
         """What the CPU computes with in the type of the device."""
         if self.plan.codec == "mask":
-            return -(np.asarray(x) != 0).astype(self.compute)  # true is -1
-        found = np.asarray(x)
+            truth: NDArray[Any] = -(np.asarray(x) != 0).astype(self.compute)  # true is -1
+            return truth
+        found: NDArray[Any] = np.asarray(x)
         if self.plan.missing is not None:
             found = np.where(found == self.metric.plan.infinite, self.plan.infinite, found)
-        return found.astype(self.compute)
+        computed: NDArray[Any] = found.astype(self.compute)
+        return computed
+
+    def _radius(self, radius: float) -> float:
+        """A radius in the type computed in, with the same labels within it."""
+        if self.compute.kind == "f":
+            return radius
+        ends: Any = np.iinfo(self.compute.name)
+        radius = min(max(radius, int(ends.min)), int(ends.max))
+        return math.floor(radius) if self.metric.steps.s.add_kind == "min" else math.ceil(radius)
+
+    def _bits(self, value: float) -> int:
+        """A value in the type computed in, as the low bytes of 64 bits."""
+        text = np.asarray(value, self.compute).tobytes()
+        return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
     def _records(self, weight: NDArray[Any]) -> Array:
         """sr::Sweep::Edge for each edge of the regions."""
@@ -207,8 +222,7 @@ class DeviceMetric:
         Only the regions that the targets need are swept, or all.
         """
         x, f = self.metric.structure, self.pieces
-        upper = ~f.leaf[f.of_place]
-        stored = upper.copy()
+        stored = ~f.leaf[f.of_place]
         needed = np.ones(len(f.leaf), bool)
         if targets is not None:
             inside = targets[targets < x.fringe]
@@ -223,25 +237,27 @@ class DeviceMetric:
         slot[stored] = x.core + np.arange(np.count_nonzero(stored))
         nodes = np.stack([*self._near_end, slot, names[: x.fringe]], axis=1).astype(np.int32)
         slots = x.core + int(np.count_nonzero(stored))
-        order, upper_launches = [], []
-        above = needed & ~f.leaf
-        for depth in range(int(f.depth[above].max(initial=-1)) + 1):
-            chosen = np.flatnonzero(above & (f.depth == depth))
-            upper_launches.append(self._launch(sum(map(len, order)), chosen))
+        order = list[NDArray[Any]]()
+
+        def launch(chosen: NDArray[Any]) -> _Launch:
             order.append(chosen)
-        leaves = []
-        rows = self.words[:, 1] + self.words[:, 3]
+            return self._launch(sum(len(x) for x in order[:-1]), chosen)
+
+        above, rows = needed & ~f.leaf, self.words[:, 1] + self.words[:, 3]
+        depths = range(int(f.depth[above].max(initial=-1)) + 1)
+        upper = [launch(np.flatnonzero(above & (f.depth == depth))) for depth in depths]
         sizes = np.searchsorted(np.array(_CLASSES) * rows[f.leaf].max(initial=0), rows)
-        for size in range(len(_CLASSES)):
-            chosen = np.flatnonzero(needed & f.leaf & (sizes == size))
-            leaves.append(self._launch(sum(map(len, order)), chosen))
-            order.append(chosen)
+        leaves = [
+            launch(np.flatnonzero(needed & f.leaf & (sizes == size)))
+            for size in range(len(_CLASSES))
+        ]
         xp = self.here.xp
+        outer = np.append(slot, np.arange(x.core))[f.outer]
         of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
         return _View(
-            xp.asarray(nodes), xp.asarray(np.append(slot, np.arange(x.core))[f.outer].astype(np.int32)),
-            slots, xp.asarray(of_slot.astype(np.int32)),
-            xp.asarray(np.concatenate(order).astype(np.int32)), upper_launches, leaves,
+            xp.asarray(nodes), xp.asarray(outer.astype(np.int32)), slots,
+            xp.asarray(of_slot.astype(np.int32)),
+            xp.asarray(np.concatenate(order).astype(np.int32)), upper, leaves,
         )  # fmt: skip
 
     def _launch(self, begin: int, chosen: NDArray[Any]) -> _Launch:
@@ -303,21 +319,23 @@ class DeviceMetric:
         self, sources: Index, kinds: Sequence[str], *, radius: float | int | None = None,
         counted: NDArray[np.bool_] | None = None, batch: int | None = None,
     ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Statistics of the labels from each source; no label of a leaf region is stored.
+        """Statistics of the labels from each source to the other nodes.
+
+        No label of a leaf region is stored, and no two floats are added in an order that changes.
 
         Parameters
         ----------
         sources : array of int64
         kinds : sequence of str
             ``"farthest"``: the worst label of a node that is reached, and (``"farthest_node"``) the
-            first node that has it, -1 if none is reached; ``"reached"``: how many are reached, the
-            source among them; ``"total"``: the sum of their labels, of int64 or float64;
+            first node that has it, -1 if none is reached; ``"reached"``: how many are reached;
+            ``"total"``: the sum of their labels, of int64 or float64;
             ``"harmonic"``: the sum of 1 / label where that is not 0; ``"within"``: how many are
             reached with a label as good as `radius`.
         counted : array of bool, (n,), optional
             The nodes that count.
         """
-        x, xp = self.metric.structure, self.here.xp
+        xp = self.here.xp
         mask = sum(KINDS[kind] for kind in set(kinds))
         names = self._names(counted)
         if counted is None:
@@ -333,7 +351,7 @@ class DeviceMetric:
         order = np.arange(0)
         for run in self._batches(sources, view, fields, batch):
             order = run.order
-            bits = scalar_bits(self.plan, radius)
+            bits = self._bits(0 if radius is None else self._radius(radius))
             parts = run.sweep(mask, radius=bits)
             begin, each = parts, run.share(view.slots)
             stored = -(-view.slots // each) if view.slots else 0
@@ -449,8 +467,8 @@ class _State:
             "outer": address(view.outer), "order": address(view.order),
             "visits": address(self.visits), "visited": address(self.visited),
             "labels": address(self.labels), "names": address(view.names),
-            "parts": address(self.parts), "zero": _bits(metric.compute, zero),
-            "one": _bits(metric.compute, one), "fringe": x.fringe, "core": x.core,
+            "parts": address(self.parts), "zero": metric._bits(zero),
+            "one": metric._bits(one), "fringe": x.fringe, "core": x.core,
         }  # fmt: skip
 
 
@@ -491,9 +509,7 @@ class _Batch:
             self._close(state.labels.reshape(-1)[: view.slots * self.columns])
         for launch in view.upper:
             each = self.share(launch.count)
-            self._regions(
-                "Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each
-            )
+            self._regions("Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each)
         part = 0
         for launch in view.leaves:
             each = self.share(launch.count)
@@ -575,12 +591,6 @@ def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64
             "a sum of distances does not fit int64: take weights of float64, or scale them down"
         )
     return (high << 32) + (low & 0xFFFFFFFF)
-
-
-def _bits(dtype: np.dtype[Any], value: Any) -> int:
-    """A value in the type computed in, as the low bytes of 64 bits."""
-    text = np.asarray(value, dtype).tobytes()
-    return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
 
 def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:

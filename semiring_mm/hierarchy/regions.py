@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from .structure import Index, Node, Structure
 
-__all__ = ["Regions", "Limits", "regions"]
+__all__ = ["Limits", "Regions", "regions"]
 
 _ALIGNED = 2  # edges; those of a node begin at a multiple
 
@@ -152,7 +153,7 @@ def _pieces(
     size = np.ones(n, np.int64)
     by_level = np.argsort(x.level, kind="stable")
     cuts = np.searchsorted(x.level[by_level], np.arange(x.level.max(initial=-1) + 2))
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, end in itertools.pairwise(cuts.tolist()):
         nodes = by_level[begin:end]
         nodes = nodes[parent[nodes] >= 0]
         np.add.at(size, parent[nodes], size[nodes])
@@ -193,4 +194,7 @@ def _ranges(first: Index, counts: Index) -> Index:
     """The numbers of some ranges, one after the other."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(np.asarray(first, np.int64) - (ends - counts), counts)
+    found: Index = np.arange(total) + np.repeat(
+        np.asarray(first, np.int64) - (ends - counts), counts
+    )
+    return found
