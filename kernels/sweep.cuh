@@ -105,25 +105,26 @@ struct Statistics {
     total = upper = Sum(0);
     harmonic = 0;
   }
-  SR_FN void worsen(Compute x, int name) {
-    const bool worse = A::better(worst, x) || (x == worst && name < farthest);
+  SR_FN void worsen(Compute x, int name, bool counts) {
+    const bool worse = counts && (A::better(worst, x) || (x == worst && name < farthest));
     worst = worse ? x : worst;
     farthest = worse ? name : farthest;
   }
   SR_FN void take(Compute x, int name, Compute zero, Compute radius) {
-    if (x == zero) return;
-    if constexpr (KINDS & FARTHEST) worsen(x, name);
-    if constexpr (KINDS & REACHED) ++reached;
+    const bool counts = x != zero;
+    if constexpr (KINDS & FARTHEST) worsen(x, name, counts);
+    if constexpr (KINDS & REACHED) reached += counts ? 1 : 0;
     if constexpr (KINDS & TOTAL) {
       if constexpr (LONG) {
-        total += i64(u32(x));
-        upper += i64(x >> 32);
+        total += counts ? i64(u32(x)) : 0;
+        upper += counts ? i64(x >> 32) : 0;
       } else {
-        total += Sum(x);
+        total += Sum(counts ? x : Compute(0));
       }
     }
-    if constexpr (KINDS & HARMONIC) harmonic += x == Compute(0) ? 0.0 : 1.0 / double(x);
-    if constexpr (KINDS & WITHIN) within += A::better(radius, x) ? 0 : 1;
+    if constexpr (KINDS & HARMONIC)
+      harmonic += counts && x != Compute(0) ? 1.0 / double(x) : 0.0;
+    if constexpr (KINDS & WITHIN) within += counts && !A::better(radius, x) ? 1 : 0;
   }
 
   // One word of a field for each source; from one field to the next there are `step`.
@@ -147,7 +148,7 @@ struct Statistics {
   }
   SR_FN void join(const i64* from, i64 step) {
     if constexpr (KINDS & FARTHEST) {
-      worsen(value<Compute>(from[0]), int(from[step]));
+      worsen(value<Compute>(from[0]), int(from[step]), true);
       from += 2 * step;
     }
     if constexpr (KINDS & REACHED) reached += int(*from), from += step;
@@ -336,33 +337,42 @@ struct Sweep {
       if (i < count) x = fold(x, head[i], edge[i].weight);
     return x;
   }
-  template <class Take>
+  // STORE: labels with a slot are stored.
+  template <bool STORE, class Take>
   SR_FN void fall(int at, Take take) const {
     const Region f = region(at);
     const bool own = mark(at) != 0;
     stage(f, p.down, own && !f.leaf);
     if (own && f.leaf) rise_again(f);
-    const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
+    if (own || !f.held) walk<STORE, true>(f, own, take);
+    else walk<STORE, false>(f, false, take);
+  }
+  // RARE: nodes may have labels of their own already; heads may have no rows.
+  template <bool STORE, bool RARE, class Take>
+  SR_FN void walk(const Region& f, bool own, Take take) const {
+    [[maybe_unused]] const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
     SweepNode node = nodes[0];
     Edge edge[AHEAD];  // [AHEAD]
     read(edge, edges);
-    for (int i = 0, e = 0; i < f.nodes; ++i) {
+    Piece* row = rows;
+    for (int i = 0, e = 0; i < f.nodes; ++i, row += THREADS) {
       const SweepNode next = nodes[i + 1];
-      Piece x = own ? rows[i * THREADS] : all(zero);
+      Piece x = RARE && own ? *row : all(zero);
 #pragma unroll 1
       for (; e + AHEAD < node.near; e += AHEAD) {
         x = join(x, edge, AHEAD);
         read(edge, edges + e + AHEAD);
       }
       x = join(x, edge, node.near - e);
-      if (!f.held) {
+      if constexpr (RARE) {
+        if (!f.held)
 #pragma unroll 1
-        for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
+          for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
       }
-      e = after(node.end);
-      if (f.held) read(edge, edges + e);
+      e = after(RARE ? node.end : node.near);
+      if (!RARE || f.held) read(edge, edges + e);
       Piece seen = x;
-      if (own) {
+      if (RARE && own) {
 #pragma unroll
         for (int v = 0; v < EACH; ++v)
           if (p.sources[column() + v] == f.node + i) {
@@ -370,8 +380,8 @@ struct Sweep {
             seen.x[v] = zero;
           }
       }
-      rows[i * THREADS] = x;
-      if (node.slot >= 0) label(node.slot) = x;
+      *row = x;
+      if (STORE && node.slot >= 0) label(node.slot) = x;
       take(seen, node.name);
       node = next;
     }
@@ -417,13 +427,15 @@ struct Fall {
     const Sweep<A, THREADS, EACH> sweep(p, group);
     const int first = share * p.each, last = first + p.each < p.count ? first + p.each : p.count;
     if constexpr (KINDS == 0) {
-      for (int k = first; k < last; ++k) sweep.fall(p.order[k], [](const auto&, int) {});
+      for (int k = first; k < last; ++k) sweep.template fall<true>(p.order[k], [](const auto&, int) {});
     } else {
       Tally<A, THREADS, EACH, KINDS> tally;
       tally.clear();
       const auto zero = sweep.zero, radius = sweep.scalar(p.radius);
       for (int k = first; k < last; ++k)
-        sweep.fall(p.order[k], [&](const auto& x, int name) { tally.take(x, name, zero, radius); });
+        sweep.template fall<false>(p.order[k], [&](const auto& x, int name) {
+          tally.take(x, name, zero, radius);
+        });
       tally.store(p, p.part + share, sweep.column());
     }
   }
