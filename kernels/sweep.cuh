@@ -106,14 +106,15 @@ struct Statistics {
     harmonic = 0;
   }
   SR_FN void worsen(Compute x, int name, bool counts) {
-    const bool worse = counts && (A::better(worst, x) || (x == worst && name < farthest));
+    // & and |: predicates, no branches
+    const bool worse = counts & (A::better(worst, x) | ((x == worst) & (name < farthest)));
     worst = worse ? x : worst;
     farthest = worse ? name : farthest;
   }
   SR_FN void take(Compute x, int name, Compute zero, Compute radius) {
     const bool counts = x != zero;
     if constexpr (KINDS & FARTHEST) worsen(x, name, counts);
-    if constexpr (KINDS & REACHED) reached += counts ? 1 : 0;
+    if constexpr (KINDS & REACHED) reached += int(counts);
     if constexpr (KINDS & TOTAL) {
       if constexpr (LONG) {
         total += counts ? i64(u32(x)) : 0;
@@ -123,8 +124,8 @@ struct Statistics {
       }
     }
     if constexpr (KINDS & HARMONIC)
-      harmonic += counts && x != Compute(0) ? 1.0 / double(x) : 0.0;
-    if constexpr (KINDS & WITHIN) within += counts && !A::better(radius, x) ? 1 : 0;
+      harmonic += counts & (x != Compute(0)) ? 1.0 / double(x) : 0.0;
+    if constexpr (KINDS & WITHIN) within += int(counts & !A::better(radius, x));
   }
 
   // One word of a field for each source; from one field to the next there are `step`.
