@@ -382,7 +382,7 @@ struct Sweep {
           }
       }
       *row = x;
-      if (STORE && node.slot >= 0) label(node.slot) = x;
+      if (STORE && node.slot >= 0) label(node.slot) = *row;  // of `x` the compiler makes words
       take(seen, node.name);
       node = next;
     }

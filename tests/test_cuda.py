@@ -296,10 +296,11 @@ def test_sweeps_keep_their_words_in_registers(dtype, sources_of, tmp_path, nvdis
         found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
         for instruction in FOLDS[dtype]:
             assert found[instruction] >= 4, (instruction, found)
-        assert found["LDGSTS.E.BYPASS.128"] > 0  # edges
-        assert found["LDGSTS.E.64"] > 0  # labels
+        assert found["LDGSTS.E.BYPASS.128"] >= 6  # nodes, edges, labels
+        if "sr::Rise" in text or ", 0>" in text:
+            assert found["STG.E.128"] >= 2
         assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
-        assert int(re.search(r"Used (\d+) registers", report)[1]) <= 96
+        assert int(re.search(r"Used (\d+) registers", report)[1]) <= 128
 
 
 @needs_nvrtc

@@ -58,11 +58,11 @@ class Shape(NamedTuple):
         Nodes of another region.
     """
 
-    threads: int = 128
-    each: int = 2
-    nodes: int = 64
-    rows: int = 64
-    edges: int = 512
+    threads: int = 64
+    each: int = 4
+    nodes: int = 48
+    rows: int = 56
+    edges: int = 448
     upper: int = 96
 
     @property
@@ -154,7 +154,7 @@ class DeviceMetric:
     def _lay_out(self, metric: Metric, size: int) -> None:
         """The regions for labels of that size."""
         x, xp = metric.structure, self.here.xp
-        self.size, self.shape = size, self._given or Shape(each=8 // size)
+        self.size, self.shape = size, self._given or Shape(each=16 // size)
         f: Regions = regions(x, *self.shape.limits(size, self.here.shared_limit))
         self.pieces = f
         words = [
