@@ -178,7 +178,8 @@ class DeviceMetric:
         self.metric, self.plan, xp = metric, plan, self.here.xp
         self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
         self.zero, self.one = (self._computed(x).item() for x in metric.identities)
-        self.down, self.up = (self._records(x) for x in (metric.back, metric.out))
+        self.down = self._records(metric.back)
+        self.up = self.down if metric.out is metric.back else self._records(metric.out)
         self.core = xp.asarray(metric.core)
 
     def _computed(self, x: Any) -> NDArray[Any]:
