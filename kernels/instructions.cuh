@@ -95,8 +95,10 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 // them are in flight at once.
 SR_FN void compiler_fence() { asm volatile("" ::: "memory"); }
 
-// *word |= bits, where other blocks write the same word.
+// *word |= bits and *word += x, where other threads write the same word.
 SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
+SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
+SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
 
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>

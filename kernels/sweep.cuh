@@ -39,12 +39,15 @@ struct SweepParams {
   const int* where;         // [targets]: slots of the columns of `rows`
   const int* lines;         // [columns]: rows of `rows`; -1: none
   void* rows;               // [...][targets] of Storage
+  const void* limits;       // [bins + 1] of Compute: where bins begin, and the last one ends
+  u64* bins;                // [bin_count]: labels in each
   i64 zero, one, radius;    // the low bytes are a Compute
   i64 room, pitch;          // columns of `results`; entries from one row of `rows` to the next
   int columns, groups, fringe, core, count;
   int each;                 // regions (Fall) or slots (Stored) of a block
   int begin, part;          // the first slot of Stored; the first of its parts
-  int targets, node_room, edge_room;  // of a block's shared memory
+  int targets;
+  int bin_count, node_room, edge_room;  // of a block's shared memory
 };
 
 struct Region {
@@ -63,7 +66,7 @@ struct SweepNode {
 };
 
 // What statistics there are, as bits: as in semiring_mm/gpu/hierarchy.py.
-enum { FARTHEST = 1, REACHED = 2, TOTAL = 4, HARMONIC = 8, WITHIN = 16 };
+enum { FARTHEST = 1, REACHED = 2, TOTAL = 4, HARMONIC = 8, WITHIN = 16, HISTOGRAM = 32 };
 
 template <class T>
 SR_FN T least_of() {
@@ -160,6 +163,46 @@ struct Statistics {
   }
 };
 
+// A block's histogram, first in its shared memory.
+template <class T>
+struct Bins {
+  const int count;
+  T* const limits;    // [count + 1], if there are any
+  u32* const counts;  // [count]
+
+  SR_FN static int aligned(int bytes) { return (bytes + 15) & ~15; }
+  SR_FN explicit Bins(const SweepParams& p)
+      : count(p.bin_count), limits(shared_memory<T>()),
+        counts(reinterpret_cast<u32*>(shared_memory<unsigned char>() +
+                                      (count ? aligned((count + 1) * int(sizeof(T))) : 0))) {}
+  SR_FN SweepNode* end() const {
+    return reinterpret_cast<SweepNode*>(reinterpret_cast<unsigned char*>(counts) +
+                                        aligned(4 * count));
+  }
+  SR_FN void clear(const SweepParams& p) const {
+    for (int i = int(threadIdx.x); i <= count; i += int(blockDim.x)) {
+      limits[i] = static_cast<const T*>(p.limits)[i];
+      if (i < count) counts[i] = 0;
+    }
+    __syncthreads();  // between writing limits and counts and using them
+  }
+  SR_FN void take(T x) const {
+    int low = 0, high = count;
+    if (x < limits[0] || !(x < limits[high])) return;
+    while (high - low > 1) {  // limits[low] <= x < limits[high]
+      const int middle = (low + high) / 2;
+      if (x < limits[middle]) high = middle;
+      else low = middle;
+    }
+    atomic_add(counts + low, 1u);
+  }
+  SR_FN void store(const SweepParams& p) const {
+    __syncthreads();  // between counting and reading the counts
+    for (int i = int(threadIdx.x); i < count; i += int(blockDim.x))
+      if (counts[i]) atomic_add(p.bins + i, u64(counts[i]));
+  }
+};
+
 // A block of THREADS, with EACH adjacent sources of a thread.
 template <class A, int THREADS, int EACH>
 struct Sweep {
@@ -182,7 +225,7 @@ struct Sweep {
 
   SR_FN Sweep(const SweepParams& params, int g)
       : p(params), group(g), zero(scalar(p.zero)), one(scalar(p.one)),
-        nodes(shared_memory<SweepNode>()), edges(reinterpret_cast<Edge*>(nodes + p.node_room)),
+        nodes(Bins<Compute>(params).end()), edges(reinterpret_cast<Edge*>(nodes + p.node_room)),
         rows(reinterpret_cast<Piece*>(edges + p.edge_room) + threadIdx.x) {}
 
   SR_FN static Compute scalar(const i64& bits) { return *reinterpret_cast<const Compute*>(&bits); }
@@ -403,21 +446,28 @@ struct Tally {
   using Block = Sweep<A, THREADS, EACH>;
   using Found = Statistics<A, KINDS>;
   Found found[EACH];  // [EACH]
+  const Bins<typename A::Compute> bins;
 
-  SR_FN void clear() {
+  SR_FN explicit Tally(const SweepParams& p) : bins(p) {
 #pragma unroll
     for (int v = 0; v < EACH; ++v) found[v].clear();
+    if constexpr (KINDS & HISTOGRAM) bins.clear(p);
   }
   SR_FN void take(const typename Block::Piece& x, int name, typename A::Compute zero,
                   typename A::Compute radius) {
     if (name < 0) return;
 #pragma unroll
-    for (int v = 0; v < EACH; ++v) found[v].take(x.x[v], name, zero, radius);
+    for (int v = 0; v < EACH; ++v) {
+      found[v].take(x.x[v], name, zero, radius);
+      if constexpr (KINDS & HISTOGRAM)
+        if (x.x[v] != zero) bins.take(x.x[v]);
+    }
   }
   SR_FN void store(const SweepParams& p, i64 part, i64 column) const {
 #pragma unroll
     for (int v = 0; v < EACH; ++v)
       found[v].store(p.parts + part * Found::FIELDS * p.columns + column + v, p.columns);
+    if constexpr (KINDS & HISTOGRAM) bins.store(p);
   }
 };
 
@@ -430,8 +480,7 @@ struct Fall {
     if constexpr (KINDS == 0) {
       for (int k = first; k < last; ++k) sweep.template fall<true>(p.order[k], [](const auto&, int) {});
     } else {
-      Tally<A, THREADS, EACH, KINDS> tally;
-      tally.clear();
+      Tally<A, THREADS, EACH, KINDS> tally(p);
       const auto zero = sweep.zero, radius = sweep.scalar(p.radius);
       for (int k = first; k < last; ++k)
         sweep.template fall<false>(p.order[k], [&](const auto& x, int name) {
@@ -449,8 +498,7 @@ struct Stored {
     const Sweep<A, THREADS, EACH> sweep(p, group);
     const int first = p.begin + share * p.each;
     const int last = first + p.each < p.count ? first + p.each : p.count;
-    Tally<A, THREADS, EACH, KINDS> tally;
-    tally.clear();
+    Tally<A, THREADS, EACH, KINDS> tally(p);
     int own[EACH];  // [EACH]: the slots of the sources
 #pragma unroll
     for (int v = 0; v < EACH; ++v) {

@@ -278,7 +278,7 @@ def sweeps(dtype, name="min_plus"):
     there = DeviceMetric(metric_of(name, n, row, col, np.ones(len(row), dtype), directed=False))
     there.rows(np.arange(n))
     there.statistics(np.arange(n), ["farthest", "reached", "total"])
-    there.statistics(np.arange(n), list(KINDS), radius=3)
+    there.statistics(np.arange(n), list(KINDS), radius=3, edges=np.arange(9))
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

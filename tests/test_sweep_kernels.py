@@ -105,7 +105,7 @@ WEIGHTS = {
 DTYPES = ["float32", "float64", "int32", "int64"]
 
 
-def figures(d, sources, kinds, metric, radius, counted=None):
+def figures(d, sources, kinds, metric, radius, counted=None, edges=(0, 1)):
     """The statistics by NumPy on the full matrix."""
     zero = metric.steps.identities[0]
     reached = (d != zero) & (np.arange(d.shape[1]) != sources[:, np.newaxis])
@@ -126,6 +126,7 @@ def figures(d, sources, kinds, metric, radius, counted=None):
         "total": np.where(reached, wide, 0).sum(1).astype(wide.dtype if least else float),
         "harmonic": inverse,
         "within": (reached & good).sum(1),
+        "histogram": np.histogram(d[reached], edges)[0],
     }
     return {k: x for k, x in all_of.items() if k.split("_")[0] in kinds}
 
@@ -134,8 +135,12 @@ def check(metric, there, sources, **options):
     expected = swept(metric, sources)
     assert_array_equal(there.rows(sources, **options), expected)
     radius = expected[0, 0] + 9
-    found = there.statistics(sources, list(KINDS), radius=radius, **options)
-    for key, value in figures(expected, sources, KINDS, metric, radius).items():
+    edges = np.array([-3.5, 0, 0.1, 0.7, 2, 5, 8.25, 1000])
+    if expected.dtype.kind == "f":
+        edges[-2] = expected[0, -1]  # an edge that a label has
+    edges.sort()
+    found = there.statistics(sources, list(KINDS), radius=radius, edges=edges, **options)
+    for key, value in figures(expected, sources, KINDS, metric, radius, edges=edges).items():
         if key in ("total", "harmonic"):
             assert_array_equal(np.isclose(found[key], value.astype(float), rtol=1e-5), True)
         else:
@@ -269,7 +274,7 @@ def test_parameters_are_the_fields_of_the_struct():
         name.strip(" *")
         for line in body.split(";")
         if line.strip()
-        for name in re.sub(r"^\s*(const )?(void|int|i64|u8)\*? ", "", line.strip()).split(",")
+        for name in re.sub(r"^\s*(const )?(void|int|i64|u8|u64)\*? ", "", line.strip()).split(",")
     ]
     assert tuple(fields) == hierarchy.PARAMS
 

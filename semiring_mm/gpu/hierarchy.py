@@ -29,12 +29,15 @@ Array = Any
 
 #: The fields of sr::SweepParams, in order.
 _LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
-    parts results where lines rows zero one radius room pitch""".split()
-_INTS = "columns groups fringe core count each begin part targets node_room edge_room".split()
+    parts results where lines rows limits bins zero one radius room pitch""".split()
+_INTS = (
+    "columns groups fringe core count each begin part targets bin_count node_room edge_room".split()
+)
 PARAMS = (*_LONGS, *_INTS)
 
 #: The statistics of a source's labels, as bits of sr::Statistics.
-KINDS = {"farthest": 1, "reached": 2, "total": 4, "harmonic": 8, "within": 16}
+KINDS = {"farthest": 1, "reached": 2, "total": 4, "harmonic": 8, "within": 16,
+         "histogram": 32}  # fmt: skip
 
 _LANES = 256  # threads of sr::Finish
 _SIDE, _ROWS = 32, 256  # sr::Rows's tile, and its threads
@@ -201,6 +204,23 @@ class DeviceMetric:
         radius = min(max(radius, int(ends.min)), int(ends.max))
         return math.floor(radius) if self.metric.steps.s.add_kind == "min" else math.ceil(radius)
 
+    def _limits(self, edges: NDArray[Any]) -> Array:
+        """The edges of a histogram in the type computed in, the last one beyond its bin."""
+        if self.compute.kind == "f":
+            limits = edges.astype(self.compute)
+            limits[limits < edges] = np.nextafter(limits[limits < edges], self.compute.type(np.inf))
+            if limits[-1] == edges[-1]:
+                limits[-1] = np.nextafter(limits[-1], self.compute.type(np.inf))
+        else:
+            ends: Any = np.iinfo(self.compute.name)
+            whole = [*map(math.ceil, edges.tolist()[:-1]), math.floor(edges[-1]) + 1]
+            limits = np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
+        return self.here.xp.asarray(limits)
+
+    def _bin_room(self, bins: int) -> int:
+        """Bytes of sr::Bins in shared memory."""
+        return -(-(bins + 1) * self.size // 16) * 16 + -(-4 * bins // 16) * 16 if bins else 0
+
     def _bits(self, value: float) -> int:
         """A value in the type computed in, as the low bytes of 64 bits."""
         text = np.asarray(value, self.compute).tobytes()
@@ -318,7 +338,8 @@ class DeviceMetric:
 
     def statistics(
         self, sources: Index, kinds: Sequence[str], *, radius: float | int | None = None,
-        counted: NDArray[np.bool_] | None = None, batch: int | None = None,
+        edges: NDArray[Any] | None = None, counted: NDArray[np.bool_] | None = None,
+        batch: int | None = None,
     ) -> dict[str, NDArray[Any]]:  # fmt: skip
         """Statistics of the labels from each source to the other nodes.
 
@@ -332,7 +353,8 @@ class DeviceMetric:
             first node that has it, -1 if none is reached; ``"reached"``: how many are reached;
             ``"total"``: the sum of their labels, of int64 or float64;
             ``"harmonic"``: the sum of 1 / label where that is not 0; ``"within"``: how many are
-            reached with a label as good as `radius`.
+            reached with a label as good as `radius`; ``"histogram"``: as ``numpy.histogram`` of all
+            labels by `edges`, for all sources together.
         counted : array of bool, (n,), optional
             The nodes that count.
         """
@@ -344,8 +366,11 @@ class DeviceMetric:
             self._views["statistics"] = view
         else:
             view = self._view(None, names)
+        limits = self._limits(np.zeros(1) if edges is None else edges)
+        bins = xp.zeros(len(limits) - 1, np.uint64)
+        histogram = {"limits": address(limits), "bins": address(bins), "bin_count": len(bins)}
         split = "total" in kinds and self.size == 8 and self.compute.kind != "f"
-        fields = len(set(kinds)) + ("farthest" in kinds) + split
+        fields = len(set(kinds) - {"histogram"}) + ("farthest" in kinds) + split
         width = self.shape.width
         room = -(-len(sources) // width) * width
         results = xp.zeros((fields, room), np.int64)
@@ -353,13 +378,14 @@ class DeviceMetric:
         for run in self._batches(sources, view, fields, batch):
             order = run.order
             bits = self._bits(0 if radius is None else self._radius(radius))
-            parts = run.sweep(mask, radius=bits)
+            parts = run.sweep(mask, radius=bits, **histogram)
             begin, each = parts, run.share(view.slots)
             stored = -(-view.slots // each) if view.slots else 0
             if stored:
                 run.launch(
                     f"sr::Stored<Algebra, {self._shape}, {mask}>", self.shape.threads,
-                    stored * run.groups, 0, each=each, count=view.slots, part=begin, radius=bits,
+                    stored * run.groups, self._bin_room(len(bins)), each=each, count=view.slots,
+                    part=begin, radius=bits, **histogram,
                 )  # fmt: skip
             run.launch(
                 f"sr::Finish<Algebra, {mask}>", _LANES, -(-run.columns // _LANES), 0,
@@ -376,7 +402,9 @@ class DeviceMetric:
             return values
 
         for kind in KINDS:
-            if kind in kinds:
+            if kind == "histogram" and kind in kinds:
+                answer[kind] = to_host(bins).astype(np.int64)
+            elif kind in kinds:
                 answer[kind] = read(kind)
             if kind == "farthest" and kind in kinds:
                 node = answer["farthest_node"] = read("farthest_node")
@@ -500,7 +528,7 @@ class _Batch:
         """Of so many regions or slots those of a block."""
         return max(1, -(-count * self.groups // (_BLOCKS * self.metric.here.sms)))
 
-    def sweep(self, kinds: int, *, radius: int = 0) -> int:
+    def sweep(self, kinds: int, **fields: int) -> int:
         """Compute all labels, and statistics of leaf regions; the number of their parts."""
         state, metric = self.state, self.metric
         x, view = metric.metric.structure, state.view
@@ -518,7 +546,7 @@ class _Batch:
             if blocks:
                 self._regions(
                     "Fall", launch, blocks * self.groups, f", {kinds}", each=each, part=part,
-                    radius=radius,
+                    **fields,
                 )  # fmt: skip
             part += blocks
         return part
@@ -530,6 +558,7 @@ class _Batch:
         shared = (
             16 * (launch.nodes + 1) + _record(metric.size) * (launch.edges + _AHEAD)
             + launch.rows * metric.shape.width * metric.size
+            + metric._bin_room(fields.get("bin_count", 0))
         )  # fmt: skip
         self.launch(
             f"sr::{name}<Algebra, {metric._shape}{kinds}>", metric.shape.threads, blocks, shared,
