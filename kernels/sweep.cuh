@@ -471,6 +471,22 @@ struct Tally {
   }
 };
 
+// What is done with the labels of a position. Functors: NVRTC takes no generic lambda here.
+struct Ignore {
+  template <class Labels>
+  SR_FN void operator()(const Labels&, int) const {}
+};
+
+template <class Counts, class Compute>
+struct Count {
+  Counts& tally;
+  Compute zero, radius;
+  template <class Labels>
+  SR_FN void operator()(const Labels& x, int name) const {
+    tally.take(x, name, zero, radius);
+  }
+};
+
 template <class A, int THREADS, int EACH, int KINDS>
 struct Fall {
   SR_FN static void run(const SweepParams& p) {
@@ -478,14 +494,12 @@ struct Fall {
     const Sweep<A, THREADS, EACH> sweep(p, group);
     const int first = share * p.each, last = first + p.each < p.count ? first + p.each : p.count;
     if constexpr (KINDS == 0) {
-      for (int k = first; k < last; ++k) sweep.template fall<true>(p.order[k], [](const auto&, int) {});
+      for (int k = first; k < last; ++k) sweep.template fall<true>(p.order[k], Ignore{});
     } else {
-      Tally<A, THREADS, EACH, KINDS> tally(p);
-      const auto zero = sweep.zero, radius = sweep.scalar(p.radius);
-      for (int k = first; k < last; ++k)
-        sweep.template fall<false>(p.order[k], [&](const auto& x, int name) {
-          tally.take(x, name, zero, radius);
-        });
+      using Counts = Tally<A, THREADS, EACH, KINDS>;
+      Counts tally(p);
+      const Count<Counts, typename A::Compute> take{tally, sweep.zero, sweep.scalar(p.radius)};
+      for (int k = first; k < last; ++k) sweep.template fall<false>(p.order[k], take);
       tally.store(p, p.part + share, sweep.column());
     }
   }
