@@ -223,9 +223,9 @@ class _Labels:
     def edge(self, way: str, e: Value) -> list[Value]:
         """The weight of an edge, and its predecessor, in all lanes."""
         t = self.algebra.compute
-        found = [_load(self.f, self.x[way], e, t).splat(self.lanes)]
+        found = [load_item(self.f, self.x[way], e, t).splat(self.lanes)]
         if len(self.kinds) > 1:
-            found.append(_load(self.f, self.x[f"{way}_pred"].base, e, I32).splat(self.lanes))
+            found.append(load_item(self.f, self.x[f"{way}_pred"].base, e, I32).splat(self.lanes))
         return found
 
     def relax(self, tail: list[Value], w: list[Value], old: list[Value]) -> list[Value]:

@@ -36,7 +36,7 @@ def queries(plan: Plan, zero: float | int, one: float | int) -> dict[str, Any]:
 
     ``route``: the same for a structure without a core and, in `found`, the positions after the
     source on a walk along real edges; ``count[0]`` is their number, or -1 if `room` is too little.
-    `stack` is scratch of `capacity` pairs: four for each level of the tree are enough.
+    `stack` is scratch of `capacity` pairs; three for each level of the tree are enough.
     `rise_tail` and `fall_tail` are scratch, too.
     """
     target = host_target()
@@ -92,12 +92,12 @@ class _Climb:
             u, w = x["head"][e], load_item(f, x[way], e, self.type)
             through = algebra.mul(own, w) if which == "rise" else algebra.mul(w, own)
             old = self.label(which, u)
-            if not tails:
+            if tails:
+                with f.if_(algebra.better(through, old)):
+                    self.put(which, u, through)
+                    x[f"{which}_tail"][u] = v
+            else:
                 self.put(which, u, algebra.add(old, through))
-                continue
-            with f.if_(algebra.better(through, old)):
-                self.put(which, u, through)
-                x[f"{which}_tail"][u] = v
 
     def climb(self, *, tails: bool) -> tuple[Var, Var]:
         """The best label where the ways meet in the fringe, and its position."""
@@ -185,6 +185,9 @@ def _route_function(plan: Plan, zero: float | int, one: float | int) -> Function
         count = f.var(f.const(0, I64))
         with f.while_() as walked:
             f.break_if(top.get().cmp("<=", 0), walked)
+            with f.if_((top.get() + 1).cmp(">", x["capacity"])):
+                count.set(x["room"] + 1)
+            f.break_if(count.get().cmp(">", x["room"]), walked)
             top.set(top.get() - 1)
             code, a = stack[top.get() * 2], stack[top.get() * 2 + 1]
             e, down = code >> 1, (code & 1).cmp("!=", 0)
@@ -195,15 +198,13 @@ def _route_function(plan: Plan, zero: float | int, one: float | int) -> Function
             to_a, to_b = f.var(f.const(0, I64)), f.var(f.const(0, I64))
             with f.while_() as searched:
                 f.break_if(k.get().cmp(">=", x["low_first"][a + 1]), searched)
-                f.break_if((top.get() + 2).cmp(">", x["capacity"]), searched)
                 u, near = x["low_tail"][k.get()], x["low_edge"][k.get()]
                 far = edge(u, b)
                 with f.if_(head[far].cmp("==", b)):
                     # from one end down to u by `back`, and up to the other by `out`
                     falls, rises = f.select(down, far, near), f.select(down, near, far)
                     left, right = (
-                        load_item(f, x[way], g, t)
-                        for way, g in (("back", falls), ("out", rises))
+                        load_item(f, x[way], g, t) for way, g in (("back", falls), ("out", rises))
                     )
                     with f.if_(algebra.mul(left, right).cmp("==", wanted)):
                         through.set(u)
@@ -219,10 +220,8 @@ def _route_function(plan: Plan, zero: float | int, one: float | int) -> Function
                 push(top.get() + 1, u, falls, 1)
                 top.set(top.get() + 2)
                 with original():
-                    with f.if_(count.get().cmp("<", x["room"])):
-                        x["found"][count.get()] = f.select(down, a, b)
+                    x["found"][f.low(count.get(), x["room"] - 1)] = f.select(down, a, b)
                     count.set(count.get() + 1)
-            f.break_if(count.get().cmp(">", x["room"]), walked)
         enough = count.get().cmp("<=", x["room"])
         x["count"][0] = f.select(enough, count.get(), f.const(-1, I64))
     return f

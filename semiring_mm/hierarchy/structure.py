@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..cpu import elimination as code
 from ..cpu import threads
 
-__all__ = ["Structure", "eliminate", "prepare"]
+__all__ = ["Structure", "eliminate", "prepare_structure"]
 
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
@@ -69,6 +69,17 @@ class Structure:
     low_first: Index
     low_tail: Node
     low_edge: Index
+
+    @classmethod
+    def restored(
+        cls, fringe: int, node: Node, parent: Node, level: Node, first: Index, head: Node
+    ) -> Structure:
+        """The structure with what follows from some of its arrays."""
+        n = len(node)
+        position = np.empty(n, np.int32)
+        position[node] = np.arange(n, dtype=np.int32)
+        low = _transposed(n, fringe, first, head)
+        return cls(fringe, position, node, parent, level, first, head, *low)
 
     @property
     def n(self) -> int:
@@ -161,7 +172,7 @@ class Structure:
         return slot
 
 
-def prepare(n: int, row: Index, col: Index, order: str) -> Structure:
+def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
     """The structure for any use, by minimum degree or, for order "nested_dissection", by METIS.
 
     All nodes are eliminated one by one, unless a core of more than some remains after the order by
@@ -329,14 +340,10 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
     head = head[: row_first[-1]]
-    # Twice by ascending tails: first the lower neighbours of each position, then the higher ones.
+    # By ascending tails: first the lower neighbours of each position, then the higher ones.
     low_first, low_tail, _ = _transposed(n, fringe, row_first, head)
-    _, head, from_low = _transposed(fringe, n, low_first, low_tail)
-    low_edge = np.empty(len(head), np.int64)
-    low_edge[from_low] = np.arange(len(head))
-    return Structure(
-        fringe, position, node, parent, by_position, row_first, head, low_first, low_tail, low_edge
-    )
+    _, head, _ = _transposed(fringe, n, low_first, low_tail)
+    return Structure.restored(fringe, node, parent, by_position, row_first, head)
 
 
 def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:

@@ -88,6 +88,13 @@ class Metric:
             "back_pred": self.back_pred,
         }  # fmt: skip
 
+    def above(self, positions: Index) -> Metric:
+        """What sweeps between these positions need."""
+        structure, edges = self.structure.part(self.structure.above(positions))
+        out = self.out[edges]
+        back = out if self.back is self.out else self.back[edges]
+        return replace(self, structure=structure, out=out, back=back)
+
     def sweep(
         self, sources: Index, d: Array, p: NDArray[np.int32] | None,
         tick: Callable[[float], None] | None = None, *, targets: Index | None = None,
@@ -195,9 +202,7 @@ class _Chunk:
         if pred is not None:
             self.pred[fringe:] = pred[lanes].T
 
-    def write(
-        self, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None
-    ) -> None:
+    def write(self, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None) -> None:
         """Write the labels of positions to the rows of the sources."""
         rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
         fields = self.fields | {"n": len(columns), "where": columns}
