@@ -79,8 +79,8 @@ def best_edges(s, g):
     return found
 
 
-def check(net, g, expected):
-    """Every question to a prepared graph has the answer of the closure."""
+def check(net, g, expected, most=400):
+    """Questions to a prepared graph have the answers of the closure."""
     s, n = net.semiring, g.n
     np.testing.assert_array_equal(net.distances(), expected)
     some = np.arange(n)[::2]
@@ -88,7 +88,8 @@ def check(net, g, expected):
     np.testing.assert_array_equal(net.distances(some, some[::-1]), expected[some][:, some[::-1]])
     edges, zero = best_edges(s, g), s.identities(net.dtype)[0]
     along = {"+": sum, "min": min, "max": max, "*": math.prod}[s.mul_kind]
-    for u, v in itertools.product(range(n), repeat=2):
+    pairs = np.array([*itertools.product(range(n), repeat=2)], int).reshape(-1, 2)
+    for u, v in np.random.default_rng(n).permutation(pairs)[:most].tolist():
         assert net.distance(u, v) == expected[u, v]
         if u != v and expected[u, v] == zero:
             with pytest.raises(ValueError, match=f"there is no path from {u} to {v}"):
@@ -113,13 +114,13 @@ def test_all_questions_over_semirings(name, semiring, monkeypatch):
         net = sm.prepare(g, semiring=s, dtype=dtype)
         assert net.dtype == dtype
         expected = sm.closure(sm.adjacency(g, s, dtype=dtype)[0], s)
-        check(net, g, expected)
+        check(net, g, expected, 40 if core else 400)
         g = graph(name, WEIGHTS[semiring], np.random.default_rng(seed), directed=directed)
         weight = WEIGHTS[semiring](rng, len(g.row)).astype(dtype)
         g = EdgeList(g.nodes, g.row, g.col, weight, directed)
         net.customize(weight)
         expected = sm.closure(sm.adjacency(g, s, dtype=dtype)[0], s)
-        check(net, g, expected)
+        check(net, g, expected, 40 if core else 400)
 
 
 @pytest.mark.parametrize("core", [True, False])

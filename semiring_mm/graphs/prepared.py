@@ -421,8 +421,9 @@ class _State:
         metric.sweep(rows, d, p)
         if has_ties(problem):
             row, col, weight = problem.source.edges()
-            edges = Edges.by_end(n, row, col, weight)
-            repair_trees(engine, problem.source.s, d, p, lambda: edges, rows)
+            repair_trees(
+                engine, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
+            )
         path: list[int] = reconstruct_path(p, i, j)
         return path
 
