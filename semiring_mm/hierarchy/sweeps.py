@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..closures.edges import join_edges
 from ..closures.solve import Problem
+from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.steps import Improves, Steps
 from ..closures.weights import worsened
 from ..cpu import engine, threads
@@ -279,9 +280,8 @@ class Arcs:
 
     @classmethod
     def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
-        apart: Index | slice = np.flatnonzero(row != col)
-        if len(apart) == len(row):
-            apart = slice(None)
+        loops = row == col
+        apart = np.flatnonzero(~loops) if loops.any() else slice(None)
         return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
 
 
@@ -291,6 +291,7 @@ def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric
     Of an undirected graph whose ⊗ commutes ``back`` is ``out``.
     """
     source, steps = problem.source, problem.steps
+    assert isinstance(source, EdgeSource | WorsenedEdges)
     weight = source.given[2]
     if source.margins is not None:
         weight = worsened(source.s, weight, source.margins[arcs.row], source.margins[arcs.col])
