@@ -27,7 +27,8 @@ _TRIANGLE = 20.0
 _DEGREE = 100.0
 #: Squared degrees, a node and edge, beyond which a graph has no small separators.
 _WORK = 5000
-#: Largest core of a prepared graph that is eliminated, too: then a path is unpacked by triangles.
+#: Core of a prepared graph up to which it is eliminated, too (a larger one only if it has no more
+#: edges than the rest): then a path is unpacked by triangles.
 _CORE = 1024
 #: Largest graph for which an order by minimum degree is good enough.
 _SMALL = 1000
@@ -180,8 +181,8 @@ class Structure:
 def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
     """The structure for any use, by minimum degree or, on top of it, nested dissection.
 
-    All nodes are eliminated one by one, unless a large core remains after the order by minimum
-    degree has stopped; then separators are large, too.
+    All nodes are eliminated one by one, unless the order by minimum degree stops at a large core;
+    then separators are large.
 
     Parameters
     ----------
@@ -194,7 +195,8 @@ def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
     """
     first, near = _neighbours(n, row, col)
     ranked, degree = _minimum_degree(n, first, near, min(_WORK * (n + len(near)), 1 << 62))
-    if n - len(degree) > _CORE:
+    core = n - len(degree)
+    if core > _CORE and core**2 > 2 * degree.sum(dtype=np.int64):
         return _structure(n, first, near, ranked, int(np.argmin(_costs(n, degree, n))))
     if order == "auto":
         there = n > _SMALL and importlib.util.find_spec("pymetis") is not None
