@@ -28,7 +28,7 @@ from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write
 from .contraction import has_ties
-from .inputs import as_graph, has_labels, positions, warn_of_edges
+from .inputs import as_graph, positions, warn_of_edges
 
 __all__ = ["PreparedGraph", "load", "prepare"]
 
@@ -76,7 +76,8 @@ class PreparedGraph:
         self.semiring, self.nodes, self.directed = s, edges.nodes, edges.directed
         self.dtype = np.dtype(edges.weight.dtype)
         self._structure, self._weight = structure, weight
-        self._labels = Labels(edges.nodes).unique() if has_labels(edges.nodes) else None
+        numbered = isinstance(edges.nodes, range)
+        self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._state = self._customized(edges)
 

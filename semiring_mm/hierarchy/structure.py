@@ -23,6 +23,8 @@ Node = NDArray[np.int32]
 _SWEEP = 4.0
 #: Costs of a triangle of the contraction, in pairs of a dense product.
 _TRIANGLE = 20.0
+#: Costs of a node in the order and the structure, on one thread, in pairs of a dense product on it.
+_NODE = 5e4
 #: Costs of the order, a squared degree on one thread, in pairs of a dense product on it.
 _DEGREE = 100.0
 #: Squared degrees, a node and edge, beyond which a graph has no small separators.
@@ -263,8 +265,11 @@ def eliminate(
     Structure
         O(Σ degree²) time, the degrees being those of the elimination.
     """
+    share = limit / threads.get_num_threads()
+    if _NODE * n > share:
+        return None
     first, near = _neighbours(n, row, col)
-    work = min(_WORK * (n + len(near)), limit / (_DEGREE * threads.get_num_threads()))
+    work = min(_WORK * (n + len(near)), share / (8 * _DEGREE))  # no more is lost if it fails
     order, degree = _minimum_degree(n, first, near, int(min(work, 1 << 62)))
     count = n if sources is None else sources
     costs = _costs(n, degree, count)
