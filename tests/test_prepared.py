@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -176,6 +178,17 @@ def test_orders(order):
         g = graph(name, WEIGHTS["min_plus"], np.random.default_rng(3), directed=False)
         net = sm.prepare(g, order=order)
         np.testing.assert_array_equal(net.distances(), sm.apsp(sm.adjacency(g)[0]))
+
+
+def test_an_order_without_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(ImportError, match=r"pip install 'semiring-mm\[metis\]'"):
+        sm.prepare(NAMED, order="nested_dissection")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    g = large()
+    x = prepare_structure(g.n, g.row, g.col, "auto")
+    other = prepare_structure(g.n, g.row, g.col, "minimum_degree")
+    np.testing.assert_array_equal(x.node, other.node)
 
 
 def test_nested_dissection_is_flat():
@@ -405,6 +418,14 @@ def test_a_large_graph_and_a_semiring_of_the_user_saved_and_loaded(tmp_path):
     rows = np.arange(0, g.n, 400)
     np.testing.assert_array_equal(again.distances(rows), net.distances(rows))
     assert again.path(3, 4100) == net.path(3, 4100)
+
+
+def test_a_copy_for_another_process():
+    net = sm.prepare(NAMED)
+    again = pickle.loads(pickle.dumps(net))
+    net.customize([9, 9, 9])
+    assert again.path("a", "c") == ["a", "b", "c"]
+    assert again.distance("a", "c") == 4
 
 
 def damaged(path, how):

@@ -36,6 +36,8 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _VERSION = 1
+#: Rows, and entries, of a result that are narrowed at a time.
+_ROWS, _PIECE = 64, 1 << 22
 #: Arrays of a file beside the weights.
 _STRUCTURE = ("node", "parent", "level", "first", "head")
 
@@ -87,6 +89,10 @@ class PreparedGraph:
             f"<PreparedGraph: {len(self.nodes)} nodes, {len(self._arcs.row)} {kind} edges, "
             f"{self.semiring.name}, {self.dtype}>"
         )
+
+    def __reduce__(self) -> Any:
+        own = (self.semiring, self._state.edges, self._structure, self._weight)
+        return PreparedGraph, own
 
     def customize(self, weights: Any) -> None:
         """Give the edges new weights; what follows uses them.
@@ -242,17 +248,22 @@ class PreparedGraph:
         count, width = (n if x is None else len(x) for x in (rows, columns))
         steps = state.metric.steps
         check_memory(
-            count * width * steps.dtype.itemsize, f"the result of {count} x {width} entries"
+            count * width * self.dtype.itemsize, f"the result of {count} x {width} entries"
         )
-        d = np.empty((count, width), steps.dtype)
         chosen = np.arange(n) if rows is None else rows
-        metric = state.metric
-        if columns is not None and d.size:
+        metric, found = state.metric, np.empty((count, width), self.dtype)
+        if columns is not None and found.size:
             ends = metric.structure.position[np.concatenate([chosen, columns])]
             metric = metric.above(ends.astype(np.int64))
-        if d.size:
-            metric.sweep(chosen, d, None, targets=columns)
-        found = state.problem.restore(d)
+        if found.size and steps.dtype == self.dtype:
+            metric.sweep(chosen, found, None, targets=columns)
+        elif found.size:  # computed in a wider type, some rows at a time
+            batch = max(_ROWS, _PIECE // width)
+            for begin in range(0, count, batch):
+                some = slice(begin, begin + batch)
+                d = np.empty((len(chosen[some]), width), steps.dtype)
+                metric.sweep(chosen[some], d, None, targets=columns)
+                found[some] = state.problem.restore(d)
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
