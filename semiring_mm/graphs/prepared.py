@@ -250,19 +250,19 @@ class PreparedGraph:
         check_memory(
             count * width * self.dtype.itemsize, f"the result of {count} x {width} entries"
         )
-        chosen = np.arange(n) if rows is None else rows
+        start, end = np.arange(n) if rows is None else rows, columns
         metric, found = state.metric, np.empty((count, width), self.dtype)
-        if columns is not None and found.size:
-            ends = metric.structure.position[np.concatenate([chosen, columns])]
-            metric = metric.above(ends.astype(np.int64))
+        if end is not None and found.size:
+            start, end = (metric.structure.position[x].astype(np.int64) for x in (start, end))
+            metric = metric.above(np.concatenate([start, end]))
         if found.size and steps.dtype == self.dtype:
-            metric.sweep(chosen, found, None, targets=columns)
+            metric.sweep(start, found, None, targets=end)
         elif found.size:  # computed in a wider type, some rows at a time
             batch = max(_ROWS, _PIECE // width)
             for begin in range(0, count, batch):
                 some = slice(begin, begin + batch)
-                d = np.empty((len(chosen[some]), width), steps.dtype)
-                metric.sweep(chosen[some], d, None, targets=columns)
+                d = np.empty((len(start[some]), width), steps.dtype)
+                metric.sweep(start[some], d, None, targets=end)
                 found[some] = state.problem.restore(d)
         if self._labels is None:
             return found

@@ -144,7 +144,7 @@ class Structure:
     def part(self, kept: Index) -> tuple[Structure, Index]:
         """The structure of positions that are :meth:`above` some, and its edges among all.
 
-        It has no lower neighbours.
+        What are positions here are its nodes. It has no lower neighbours.
         """
         n, inner = len(kept), kept[: len(kept) - self.core]
         place = np.full(self.n + 1, n, np.int32)
@@ -155,7 +155,7 @@ class Structure:
         edges = np.arange(first[-1]) + np.repeat(self.first[inner] - first[:-1], counts)
         none = np.empty(0, np.int32)
         found = Structure(
-            len(inner), place[self.position], self.node[kept], place[self.parent[inner]],
+            len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
             self.level[inner], first, place[self.head[edges]], first, none, none.astype(np.int64),
         )  # fmt: skip
         return found, edges
