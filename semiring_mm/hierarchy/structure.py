@@ -139,7 +139,7 @@ class Structure:
             "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
             "mark": mark,
         })  # fmt: skip
-        return np.flatnonzero(mark)
+        return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
     def part(self, kept: Index) -> tuple[Structure, Index]:
         """The structure of positions that are :meth:`above` some, and its edges among all.
@@ -147,8 +147,8 @@ class Structure:
         What are positions here are its nodes. It has no lower neighbours.
         """
         n, inner = len(kept), kept[: len(kept) - self.core]
-        place = np.full(self.n + 1, n, np.int32)
-        place[kept] = np.arange(n, dtype=np.int32)
+        place = np.empty(self.n + 1, np.int32)  # others are not looked up
+        place[kept], place[self.n] = np.arange(n, dtype=np.int32), n
         counts = self.first[inner + 1] - self.first[inner]
         first = np.zeros(len(inner) + 1, np.int64)
         np.cumsum(counts, out=first[1:])
