@@ -234,6 +234,20 @@ def test_against_scipy_with_threads():
         sm.set_num_threads(limit)
 
 
+def test_integers_in_pieces(monkeypatch):
+    """int16 is computed in int64, and narrowed some rows at a time."""
+    g = large()
+    net, rows = sm.prepare(g, dtype="int16"), np.arange(0, g.n, 90)
+    expected = sm.prepare(g).distances(rows)
+    for name, value in (("_ROWS", 9), ("_PIECE", 1), ("_LINE", 2 * g.n)):
+        monkeypatch.setattr(f"semiring_mm.graphs.prepared.{name}", value)
+    found = net.distances(rows)
+    assert found.dtype == np.int16
+    assert net._state.metric.steps.dtype != found.dtype
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(net.distances(rows, rows[:5]), expected[:, rows[:5]])
+
+
 def test_subtrees_for_threads_are_disjoint_and_whole():
     g = large()
     x = prepare_structure(g.n, g.row, g.col, "minimum_degree")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..cpu import engine
+from ..cpu import engine, threads
 from ..cpu.elimination import block
 from ..cpu.queries import BLOCKS, queries
 from ..hierarchy.structure import Structure, prepare_structure
@@ -36,8 +37,9 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _VERSION = 1
-#: Rows, and entries, of a result that are narrowed at a time.
-_ROWS, _PIECE = 64, 1 << 22
+#: Rows, and entries, of a result that are computed at a time where they are narrowed, and entries
+#: that a thread narrows at a time.
+_ROWS, _PIECE, _LINE = 64, 1 << 22, 1 << 16
 #: Arrays of a file beside the weights.
 _STRUCTURE = ("node", "parent", "level", "first", "head")
 
@@ -258,12 +260,18 @@ class PreparedGraph:
         if found.size and steps.dtype == self.dtype:
             metric.sweep(start, found, None, targets=end)
         elif found.size:  # computed in a wider type, some rows at a time
-            batch = max(_ROWS, _PIECE // width)
-            for begin in range(0, count, batch):
-                some = slice(begin, begin + batch)
-                d = np.empty((len(start[some]), width), steps.dtype)
-                metric.sweep(start[some], d, None, targets=end)
-                found[some] = state.problem.restore(d)
+            wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
+            for begin in range(0, count, len(wide)):
+                d = wide[: count - begin]
+                metric.sweep(start[begin : begin + len(d)], d, None, targets=end)
+
+                def narrow(lines: slice, d: Array = d, begin: int = begin) -> None:
+                    rows = slice(begin + lines.start, begin + lines.start + len(d[lines]))
+                    found[rows] = state.problem.restore(d[lines])
+
+                lines = max(1, _LINE // width)
+                parts = (slice(i, i + lines) for i in range(0, len(d), lines))
+                threads.run([functools.partial(narrow, part) for part in parts])
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
