@@ -100,7 +100,8 @@ class Weights:
         """Whether there is an entry that is no weight: NaN, or the opposite of no edge."""
         if self.dtype.kind in "iub" or not self.n:
             return False
-        return self.facts.special or self._worst in (self.facts.lo, self.facts.hi)
+        some = self.facts.lo <= self.facts.hi
+        return self.facts.special or (some and self._worst in (self.facts.lo, self.facts.hi))
 
     @property
     def _worst(self) -> float:
