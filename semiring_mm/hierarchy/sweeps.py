@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 
 from ..closures.edges import join_edges
 from ..closures.solve import Problem
-from ..closures.steps import Improves, Steps
+from ..closures.sources import EdgeSource, WorsenedEdges
+from ..closures.steps import Improves, Steps, computed, path_plan, stored
 from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width
 from ..cpu.memory import workspace
 from ..engine import JOIN
 from ..expressions import evaluate
-from ..plan import Plan, make_plan
+from ..plan import Plan
 from .structure import Index, Structure
 
-__all__ = ["Metric", "customize"]
+__all__ = ["Arcs", "Metric", "customize", "customize_arcs"]
 
 Array = NDArray[Any]
 
 _FLAGS = 64  # bytes of a workspace at its begin that products read
-_LEVEL = 2048  # nodes of a level from which threads share it
 _BATCH = 1024  # sources whose labels of the core are computed at once
 
 
@@ -70,12 +70,13 @@ class Metric:
     def identities(self) -> tuple[Any, Any]:
         """zero and one in the type computed in."""
         zero, one = self.steps.identities
-        return _computed(self.plan, zero), _computed(self.plan, one)
+        return computed(self.plan, zero), computed(self.plan, one)
 
     @functools.cached_property
     def code(self) -> Code:
         """The compiled functions."""
-        return Code(self.plan, *self.identities, self.trees)
+        same = self.back is self.out
+        return Code(self.plan, *self.identities, self.trees, symmetric=same)
 
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
@@ -85,18 +86,30 @@ class Metric:
             "fringe": x.fringe, "core": x.core, "n": x.n, "first": x.first, "head": x.head,
             "low_first": x.low_first, "low_tail": x.low_tail, "low_edge": x.low_edge,
             "parent": x.parent, "out": self.out, "back": self.back, "out_pred": self.out_pred,
-            "back_pred": self.back_pred, "where": x.position.astype(np.int64),
+            "back_pred": self.back_pred,
         }  # fmt: skip
+
+    def above(self, positions: Index) -> Metric:
+        """What sweeps between these positions need, which become its nodes."""
+        structure, edges = self.structure.part(self.structure.above(positions))
+        out = self.out[edges]
+        back = out if self.back is self.out else self.back[edges]
+        return replace(self, structure=structure, out=out, back=back)
 
     def sweep(
         self, sources: Index, d: Array, p: NDArray[np.int32] | None,
-        tick: Callable[[float], None] | None = None,
+        tick: Callable[[float], None] | None = None, *, targets: Index | None = None,
     ) -> None:  # fmt: skip
-        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source."""
+        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
+
+        Columns are all nodes, or the `targets`.
+        """
+        where = self.structure.position if targets is None else self.structure.position[targets]
+        columns = where.astype(np.int64)
         order = np.argsort(self.structure.position[sources], kind="stable")
         batch = max(_BATCH, 4 * self.width * threads.get_num_threads())
         for begin in range(0, len(order), batch):
-            self._batch(sources, order[begin : begin + batch], d, p)
+            self._batch(sources, order[begin : begin + batch], columns, d, p)
             if tick is not None:
                 tick(float(min(begin + batch, len(order))) * self.structure.n)
 
@@ -105,7 +118,9 @@ class Metric:
         """Sources of a chunk."""
         return chunk_width(self.out.dtype.itemsize)
 
-    def _batch(self, sources: Index, rows: Index, d: Array, p: NDArray[np.int32] | None) -> None:
+    def _batch(
+        self, sources: Index, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None
+    ) -> None:
         """Rows of sources by ascending positions."""
         x, steps = self.structure, self.steps
         position = x.position[sources[rows]].astype(np.int64)
@@ -128,7 +143,7 @@ class Metric:
             chunk.rise()
             chunk.take(core[some], None if pred is None else pred[some])
             chunk.fall()
-            chunk.write(rows[some], d, p)
+            chunk.write(rows[some], columns, d, p)
 
         if x.core:
             each(rise, outside)
@@ -176,7 +191,7 @@ class _Chunk:
     def give(self, core: Array, pred: NDArray[np.int32] | None) -> None:
         """Store the labels of the core, a row for each source."""
         some = slice(self.metric.structure.fringe, None), slice(0, len(core))
-        core[...] = _stored(self.metric.plan, self.label[some].T, core.dtype)
+        core[...] = stored(self.metric.plan, self.label[some].T, core.dtype)
         if pred is not None:
             pred[...] = self.pred[some].T
 
@@ -184,14 +199,15 @@ class _Chunk:
         """Load the labels of the core; lanes that repeat the last source take those of it."""
         fringe = self.metric.structure.fringe
         lanes = np.minimum(np.arange(self.metric.width), len(core) - 1)
-        self.label[fringe:] = _computed(self.metric.plan, core)[lanes].T
+        self.label[fringe:] = computed(self.metric.plan, core)[lanes].T
         if pred is not None:
             self.pred[fringe:] = pred[lanes].T
 
-    def write(self, rows: Index, d: Array, p: NDArray[np.int32] | None) -> None:
-        """Write the labels of all nodes to the rows of the sources."""
+    def write(self, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None) -> None:
+        """Write the labels of positions to the rows of the sources."""
         rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
-        fields = self.fields | {"offsets": rows * d.strides[0], "rows": d}
+        fields = self.fields | {"n": len(columns), "where": columns}
+        fields |= {"offsets": rows * d.strides[0], "rows": d}
         self.metric.code("write_values", fields)
         if p is not None:
             fields |= {"offsets": rows * p.strides[0], "rows": p, "label": self.pred}
@@ -216,11 +232,7 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
     row, col, weight = row[apart], col[apart], weight[apart]
     slot = structure.slots(row, col)
 
-    zero = steps.identities[0]
-    a, b, c = steps.known or (None, None, None)
-    plan = replace(make_plan(source.s, steps.dtype, a, b, structure.n, c=c), check=False)
-    if plan.codec == "sentinel":
-        plan = replace(plan, annihilate=True)
+    zero, plan = steps.identities[0], path_plan(steps, structure.n)
 
     def joined(size: int, at: Index, arcs: NDArray[np.bool_]) -> tuple[Array, Any]:
         entries = np.full((1, size), zero, steps.dtype)
@@ -238,33 +250,95 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
     core, core_pred = joined(structure.core**2, -1 - slot[inside], inside)
     square = (structure.core, structure.core)
     metric = Metric(
-        structure, steps, plan, _computed(plan, out), _computed(plan, back), core.reshape(square),
+        structure, steps, plan, computed(plan, out), computed(plan, back), core.reshape(square),
         out_pred, back_pred, core_pred if core_pred is None else core_pred.reshape(square),
     )  # fmt: skip
     _contract(metric)
     return metric
 
 
+@dataclass(frozen=True)
+class Arcs:
+    """Where the edges of a list go in a structure, found once for all weights.
+
+    Attributes
+    ----------
+    row, col : (m,) int64
+    undirected : bool
+        Whether each stands for both directions.
+    apart : (a,) int64 or slice
+        The edges that are no loops.
+    slot : (a,) int64
+        As :meth:`Structure.slots`.
+    """
+
+    row: Index
+    col: Index
+    undirected: bool
+    apart: Index | slice
+    slot: Index
+
+    @classmethod
+    def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
+        loops = row == col
+        apart = np.flatnonzero(~loops) if loops.any() else slice(None)
+        return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
+
+
+def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric:
+    """As :func:`customize`, without predecessors, for the edges of an :class:`EdgeSource`.
+
+    Of an undirected graph whose ⊗ commutes ``back`` is ``out``.
+    """
+    source, steps = problem.source, problem.steps
+    assert isinstance(source, EdgeSource | WorsenedEdges)
+    weight = source.given[2]
+    if source.margins is not None:
+        weight = worsened(source.s, weight, source.margins[arcs.row], source.margins[arcs.col])
+    weight = problem.weights.widen(weight)
+    if not isinstance(arcs.apart, slice):
+        loop = np.ones(len(weight), bool)
+        loop[arcs.apart] = False
+        _check_loops(steps, arcs.row[loop], weight[loop])
+        weight = weight[arcs.apart]
+    plan = path_plan(steps, structure.n)
+    size, core = len(structure.head), structure.core
+    infinite = computed(plan, steps.identities[0])
+    out = np.full(size, infinite, f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    symmetric = arcs.undirected and source.s.commutes
+    back = out if symmetric else out.copy()
+    matrix = np.full((core, core), steps.identities[0], steps.dtype)
+    metric = Metric(structure, steps, plan, out, back, matrix)
+    slot = arcs.slot
+    if core:
+        inside = slot < 0
+        i, j = np.divmod(-1 - slot[inside], core)
+        join_edges(source.s, matrix, i, j, weight[inside])
+        if arcs.undirected:
+            join_edges(source.s, matrix, j, i, weight[inside])
+        slot, weight = slot[~inside], weight[~inside]
+    fields = {"m": len(slot), "slot": slot, "out": out, "back": back}
+    fields["weight"] = np.ascontiguousarray(weight)
+    metric.code("place", fields)
+    if arcs.undirected and not symmetric:
+        metric.code("place", fields | {"out": back, "back": out})
+    _contract(metric)
+    return metric
+
+
 def _contract(metric: Metric) -> None:
-    """Join the ways through lower neighbours to all edges, level by level; close the core."""
+    """Join the ways through lower neighbours to all edges, subtrees first; close the core."""
     x, steps = metric.structure, metric.steps
-    nodes = np.argsort(x.level, kind="stable").astype(np.int32)
-    levels = np.searchsorted(x.level[nodes], np.arange(x.level.max(initial=-1) + 2))
+    nodes, cuts = x.schedule
     fields = metric.fields | {"nodes": nodes, "matrix": metric.core, "core_pred": metric.core_pred}
 
     def some(begin: int, end: int) -> None:
         place = workspace(_FLAGS + 8 * x.n)[_FLAGS : _FLAGS + 8 * x.n].view(np.int64)
         metric.code("customize", fields | {"begin": begin, "end": end, "place": place})
 
-    begin = 0
-    for first, last in itertools.pairwise(levels.tolist()):
-        if last - first < _LEVEL:
-            continue  # with the levels after it
-        if begin < first:
-            some(begin, first)
-        _in_parts(some, first, last)
-        begin = last
-    some(begin, x.fringe)
+    *parts, last = itertools.pairwise(cuts.tolist())
+    threads.run([functools.partial(some, *part) for part in parts])
+    some(*last)
     if steps.look:
         _check_edges(metric)
     if x.core:
@@ -302,19 +376,3 @@ def _check_edges(metric: Metric) -> None:
         edge = int(np.flatnonzero(there)[better[0]])
         tail = int(np.searchsorted(x.first, edge, side="right")) - 1
         raise Improves(int(x.node[tail]), around[better[:1]])
-
-
-def _computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in."""
-    found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
-    if plan.missing is not None:
-        found[np.asarray(x) == plan.missing] = plan.infinite
-    return found if found.ndim else found.item()
-
-
-def _stored(plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """The reverse of :func:`_computed`."""
-    found: Array = x.astype(dtype)
-    if plan.missing is not None:
-        found[x == plan.infinite] = plan.missing
-    return found
