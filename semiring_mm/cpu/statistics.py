@@ -15,12 +15,12 @@ from typing import Any
 
 from .compiler import KEPT, Target, compile_functions, host_target
 from .elimination import Items, block
-from .ir import F64, I32, I64, PTR, Function, Type, Value
+from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 
 __all__ = ["KINDS", "SEGMENT", "Code", "chunk_width", "depths", "far_of", "vectors"]
 
 #: What can be collected of the labels of a source.
-KINDS = ("largest", "count", "sum", "inverse", "bins", "edges", "within")
+KINDS = ("largest", "count", "sum", "inverse", "bins", "edges", "even", "within")
 
 #: Distances that are added up before they join a sum with compensation.
 SEGMENT = 64
@@ -255,20 +255,33 @@ class _Sums:
                     for part, lo in self.wide(finite, g):
                         self.join(x["part"], lo, F64, part.to(F64))
             if "inverse" in kinds:
-                for part, lo in self.wide(value, g):
-                    d = part.to(F64)
-                    zero = f.const(0.0, d.type)
-                    counts = d.cmp(">", zero)
-                    if self.whole:
-                        counts = counts & part.cmp("!=", rows.far)
-                    else:
-                        counts = counts | d.cmp("<", zero)
-                    inverse = f.const(1.0, d.type) / d
-                    self.join(x["inverse_part"], lo, F64, f.select(counts, inverse, zero))
+                self._invert(g, value)
             if "within" in kinds:
                 self._within(v, g, value)
-            for kind in {"bins", "edges"} & kinds:
-                self._bin(value, there, even=kind == "bins")
+            for kind in sorted({"bins", "edges", "even"} & kinds):
+                self._bin(value, there, kind)
+
+    def _invert(self, g: int, value: Value) -> None:
+        """Add up the inverse distances to other places."""
+        f, rows = self.f, self.rows
+        rough = None
+        if rows.type == I32:  # Newton's method from there is faster than a division in 64 bits
+            rough = f.const(1.0, F32.vector(rows.lanes)) / value.to(F32)
+        for h, (part, lane) in enumerate(self.wide(value, g)):
+            d = part.to(F64)
+            zero, one = (f.const(c, d.type) for c in (0.0, 1.0))
+            counts = d.cmp(">", zero)
+            if self.whole:
+                counts = counts & part.cmp("!=", rows.far)
+            else:
+                counts = counts | d.cmp("<", zero)
+            if rough is None:
+                inverse = one / d
+            else:
+                inverse = self.wide(rough, g)[h][0].to(F64)
+                for _ in range(2):
+                    inverse = f.fma(inverse, f.fma(-d, inverse, one), inverse)
+            self.join(self.x["inverse_part"], lane, F64, f.select(counts, inverse, zero))
 
     def _within(self, v: Value, g: int, value: Value) -> None:
         f, x, rows = self.f, self.x, self.rows
@@ -293,11 +306,14 @@ class _Sums:
                 lane = g * rows.lanes + h * self.lanes
                 self.join(base, lane, t, f.select(part, amount, none))
 
-    def _bin(self, value: Value, there: Value, *, even: bool) -> None:
+    def _bin(self, value: Value, there: Value, kind: str) -> None:
         """Count each label in row i + 1 of a table, i being its bin; row 0 is for those outside."""
         f, x, lanes = self.f, self.x, self.rows.lanes
         index = I32.vector(lanes)
-        row = self._quotient(value, there) if even else self._search(value)
+        if kind == "edges":
+            row = self._search(value)
+        else:
+            row = self._quotient(value, there, exact=kind == "even")
         row = f.select(there, row, f.const(0, index))
         place = row * lanes + f.iota(index)
         old = self._gather(x["table"].base, place, I32)
@@ -315,27 +331,29 @@ class _Sums:
             row.set(f.select(value.cmp(">=", edge), row.get() + by, row.get()))
         return row.get()
 
-    def _quotient(self, value: Value, there: Value) -> Value:
-        """The same of edges at even distances: by division, and then by the edges around."""
+    def _quotient(self, value: Value, there: Value, *, exact: bool) -> Value:
+        """The same of edges at even distances: by division and, unless that is exact, the edges.
+
+        ``scale`` has what is added to a label, by what the sum is multiplied, and the last row.
+        """
         f, x, rows = self.f, self.x, self.rows
         t, lanes = rows.type, rows.lanes
         real = t if t.kind == "f" else Type("f", t.bits)
-        size = real.size
-        scale = f.load(x["scale"], real, size).splat(lanes)
-        start = f.load(x["scale"].at(size), real, size).splat(lanes)
-        last = f.load(x["scale"].at(2 * size), real, size).splat(lanes)
+        shift, scale, last = (
+            f.load(x["scale"].at(i * real.size), real, real.size).splat(lanes) for i in range(3)
+        )
         zero = f.const(0, real.vector(lanes))
-        at = (f.select(there, value, f.const(0, rows.vector)).to(real) - start) * scale
+        if exact:  # the last bin has its upper edge, which is one less than in the list
+            top = f.load(x["edges"].at((x["bins"] + 1) * t.size), t, t.size).splat(lanes) - 1
+            value = f.select(value.cmp("==", top), value - 1, value)
+        at = (f.select(there, value, f.const(0, rows.vector)).to(real) + shift) * scale
         at = f.select(at.cmp(">", zero), at, zero)
-        guess = f.select(at.cmp("<", last), at, last).to(I32)
-
-        def edge(i: Value) -> Value:
-            return self._gather(x["edges"], i, t)
-
-        # Bin i lies from edge i to edge i + 1; the quotient may be off by one.
-        guess = f.select(value.cmp("<", edge(guess)), guess - 1, guess)
-        guess = f.select(value.cmp(">=", edge(guess + 1)), guess + 1, guess)
-        return guess + 1
+        row = f.select(at.cmp("<", last), at, last).to(I32)
+        if exact:
+            return row
+        # Row i is from edge i - 1 to edge i, with one more before the first; it may be off by one.
+        row = f.select(value.cmp("<", self._gather(x["edges"], row, t)), row - 1, row)
+        return f.select(value.cmp(">=", self._gather(x["edges"], row + 1, t)), row + 1, row)
 
     def _pointers(self, base: Value, index: Value, size: int) -> Value:
         f, lanes = self.f, index.type.lanes

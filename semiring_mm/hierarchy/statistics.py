@@ -133,10 +133,20 @@ class Collector:
         self.rows = bins + 2
         if even:
             real = np.float32 if self.dtype.itemsize == 4 else np.float64
+            width, start = gaps.mean(), float(edges[0])
+            # Whole distances plus a half are so far from all edges that no rounding matters.
+            most = 2.0 ** (21 if real == np.float32 else 50)
+            exact = bool(
+                self.dtype.kind == "i" and edges.dtype.kind == "i" and gaps.max() == gaps.min()
+                and max(abs(start), abs(float(edges[-1]))) + width < most
+            )  # fmt: skip
+            ends = np.concatenate([[-self.far], limits, [self.far]])
             self.fields |= {
-                "edges": limits, "bins": bins,
-                "scale": np.array([1 / gaps.mean(), float(edges[0]), bins - 1], real),
+                "edges": ends.astype(self.dtype), "bins": bins,
+                "scale": np.array([width - start + 0.5 * exact, 1 / width, bins + 1], real),
             }  # fmt: skip
+            if exact:
+                self.kinds = self.kinds - {"bins"} | {"even"}
             return
         self.kinds = self.kinds - {"bins"} | {"edges"}
         size = 1 << (bins + 1).bit_length()
@@ -259,7 +269,7 @@ class _Chunk:
         place = place.view(np.int32)
         place[x.fringe :] = np.arange(x.core)
         self.count = len(position)
-        self.table = table.view(np.int32).reshape(c.rows, -1)
+        self.table = table.view(np.int32).reshape(c.rows, c.width // code.vectors())
         source = np.concatenate([position, np.full(width + 1 - len(position), x.n)])
         self.fields = c.fields | {
             "source": source, "visits": np.array([0, x.core], np.int64), "place": place,
