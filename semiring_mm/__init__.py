@@ -23,6 +23,7 @@ from .cpu.threads import get_num_threads, set_num_threads
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
+from .graphs.prepared import PreparedGraph, load, prepare
 from .laws import SemiringLawError
 from .semirings import Semiring, semirings
 from .strassen import strassen
@@ -31,6 +32,7 @@ from .version import __version__
 __all__ = [
     "LabelledArray",
     "NegativeCycleError",
+    "PreparedGraph",
     "Semiring",
     "SemiringLawError",
     "__version__",
@@ -43,8 +45,10 @@ __all__ = [
     "gemm",
     "gemv",
     "get_num_threads",
+    "load",
     "matmul",
     "matrix_power",
+    "prepare",
     "reconstruct_path",
     "semirings",
     "set_num_threads",

@@ -15,7 +15,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
-    cpu.elimination cpu.hierarchy cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine
+    cpu.elimination cpu.hierarchy cpu.queries cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine
     cpu.quick cpu.product cpu.vector cpu.sparse cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.product gpu.engine gpu.clock
@@ -30,7 +30,7 @@ ROOMS = """
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.structure hierarchy.sweeps
     graphs.packages graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
-    graphs.apsp graphs.search
+    graphs.apsp graphs.search graphs.prepared
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text

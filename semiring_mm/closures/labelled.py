@@ -190,19 +190,21 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
                 for x, word in ((rows, "from"), (columns, "to"))
             ]
             return pd.DataFrame(values, *labels)
-        sources = np.array([columns.place(x) for x in rows.nodes], np.int64)
+        found = [columns._find(x) for x in rows.nodes]  # a source of a table may be no target
+        sources = np.array([-1 if k is None else k for k in found], np.int64)
         if self._semiring is None:
             there = np.asarray(self) >= 0
         else:
             there = values != self._semiring.identities(values.dtype)[0]
-            there[np.arange(len(sources)), sources] = False
+            own = np.flatnonzero(sources >= 0)
+            there[own, sources[own]] = False
         row, col = np.nonzero(there)
-        found = {"from": _objects(rows.nodes)[row], "to": _objects(columns.nodes)[col]}
-        found = {word: pd.Series(x).infer_objects() for word, x in found.items()}
-        found[name] = values[row, col]
+        table = {"from": _objects(rows.nodes)[row], "to": _objects(columns.nodes)[col]}
+        table = {word: pd.Series(x).infer_objects() for word, x in table.items()}
+        table[name] = values[row, col]
         if tree is not None:
-            found["legs"] = leg_counts(np.asarray(tree), sources)[row, col]
-        return pd.DataFrame(found)
+            table["legs"] = leg_counts(np.asarray(tree), sources)[row, col]
+        return pd.DataFrame(table)
 
     def _own(self) -> tuple[Labels, Labels]:
         if self._columns is None or self._rows is None:
@@ -251,7 +253,7 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
 
 def labelled(
     distances: Any, predecessors: Any, s: Semiring, nodes: Sequence[Any],
-    sources: Iterable[int] | None = None,
+    sources: Iterable[int] | None = None, targets: Iterable[int] | None = None,
 ) -> tuple[LabelledArray, LabelledArray | None]:  # fmt: skip
     """NumPy arrays of distances, and of predecessors or None, under the labels of nodes.
 
@@ -259,9 +261,12 @@ def labelled(
     ----------
     sources : iterable of int, optional
         Positions of the nodes of the rows; None: all nodes.
+    targets : iterable of int, optional
+        Of the columns; then there are no predecessors.
     """
-    columns = Labels(nodes)
-    rows = columns if sources is None else Labels([nodes[i] for i in sources])
+    columns = Labels(nodes if targets is None else [nodes[j] for j in targets])
+    whole = columns if targets is None else Labels(nodes)
+    rows = whole if sources is None else Labels([nodes[i] for i in sources])
     tree = None if predecessors is None else _array(predecessors, columns, rows, None, None)
     return _array(distances, columns, rows, s, tree), tree
 

@@ -151,42 +151,70 @@ class DenseSource(_Readable):
 
 
 class EdgeSource(_Readable):
-    """A graph given by its edges."""
+    """A graph given by its edges.
+
+    Attributes
+    ----------
+    given : (row, col, weight)
+        The edges in their order, those of an undirected graph once.
+    """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
         self.s, self.n, self.dtype = s, edges.n, np.dtype(dtype)
-        row, col = edges.row, edges.col
         truth = self.dtype.kind == "b"
-        weight = np.ones(len(row), bool) if truth else edges.weight.astype(self.dtype)
-        if not edges.directed:
+        weight = np.ones(len(edges.row), bool) if truth else edges.weight.astype(self.dtype)
+        self.given, self._labels = (edges.row, edges.col, weight), edges.nodes
+        self._undirected = not edges.directed
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        row, col, weight = self.given
+        if self._undirected:
             row, col = np.concatenate([row, col]), np.concatenate([col, row])
             weight = np.concatenate([weight, weight])
         order = np.lexsort((col, row))
-        self._row, self._col, self._weight = row[order], col[order], weight[order]
-        self._undirected = not edges.directed
+        return row[order], col[order], weight[order]
 
     def read(self, rows: slice, columns: slice) -> Array:
         zero = self.s.identities(self.dtype)[0]
         part = np.full((rows.stop - rows.start, columns.stop - columns.start), zero, self.dtype)
-        lo, hi = np.searchsorted(self._row, [rows.start, rows.stop])
-        here = (self._col[lo:hi] >= columns.start) & (self._col[lo:hi] < columns.stop)
-        row, col, weight = (x[lo:hi][here] for x in (self._row, self._col, self._weight))
+        lo, hi = np.searchsorted(self._sorted[0], [rows.start, rows.stop])
+        row, col, weight = (x[lo:hi] for x in self._sorted)
+        here = (col >= columns.start) & (col < columns.stop)
+        row, col, weight = row[here], col[here], weight[here]
         join_edges(self.s, part, row - rows.start, col - columns.start, weight)
         return part
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self._weight[:, np.newaxis])
+        return cpu.facts(self.s, self.given[2][:, np.newaxis])
 
     def symmetric(self) -> bool:
         return self._undirected
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        return self._row, self._col, self._weight
+        return self._sorted
+
+    def worsened(self, margins: NDArray[np.float64]) -> Source:
+        return _WorsenedEdges(self, margins)
+
+    def numbers(self, s: Semiring) -> EdgeSource:
+        row, col, weight = self.given
+        return EdgeSource(s, EdgeList(self._labels, row, col, weight, not self._undirected), "u1")
+
+    def refuse(self, weights: Weights) -> None:
+        row, col, weight = self.given
+        wrong = np.isnan(weight) if weights.facts.special else weight == -self.s.zero
+        for e in np.flatnonzero(wrong)[:1]:
+            u, v = self._labels[row[e]], self._labels[col[e]]
+            raise ValueError(
+                f"the edge from node {u} to node {v} has weight {weight[e]:g}; use "
+                f"{self.s.zero:g} for no edge"
+            )
 
     def fingerprint(self) -> str:
         mark = hashlib.sha256(f"{self.s} {self.n} {self.dtype}".encode())
-        for x in (self._row, self._col, self._weight):
+        for x in self._sorted:
             mark.update(x.tobytes())
         return mark.hexdigest()
 
@@ -278,6 +306,24 @@ class _WorsenedSource(_Readable):
 
     def fingerprint(self) -> str:
         return str(self.source.fingerprint())
+
+
+class _WorsenedEdges(_WorsenedSource):
+    """The same of a list of edges, of which no matrix is read."""
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        x = self.margins
+        assert x is not None
+        row, col, weight = self.source.given
+        weight = worsened(self.s, weight, x[row], x[col])
+        return cpu.facts(self.s, weight[:, np.newaxis])
+
+    @property
+    def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """As of :class:`EdgeSource`, not worsened."""
+        edges: tuple[NDArray[np.int64], NDArray[np.int64], Array] = self.source.given
+        return edges
 
 
 class _NumbersSource(_Readable):

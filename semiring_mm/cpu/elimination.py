@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiler import compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Type, Value
+from .ir import I8, I32, I64, PTR, Function, Type, Value
 
 __all__ = [
-    "Items", "adjacency", "block", "elimination_tree", "locate", "minimum_degree", "postorder",
-    "symbolic", "transpose",
+    "Items", "adjacency", "block", "climb", "elimination_tree", "locate", "minimum_degree",
+    "postorder", "symbolic", "totals", "transpose",
 ]  # fmt: skip
 
-#: Parameter blocks: numbers, then int64 arrays, then int32 arrays.
+#: Parameter blocks: numbers, then int64 arrays, int32 arrays, and int8 arrays.
 _BLOCKS = {
     "adjacency": "n m : first place : row col near mark",
     "minimum_degree": "n capacity : state begin mark : size room pool bucket next before order "
@@ -29,6 +29,8 @@ _BLOCKS = {
     "head parent",
     "transpose": "n : first place edge : head tail",
     "locate": "m : first slot : row col head",
+    "totals": "n : work size : parent",
+    "climb": "m fringe : start : parent : mark",
 }
 
 
@@ -81,6 +83,16 @@ def locate(fields: Mapping[str, Any]) -> None:
     _call("locate", fields)
 
 
+def totals(fields: Mapping[str, Any]) -> None:
+    """``work`` and ``size`` summed over the descendants of each position; n and more: no parent."""
+    _call("totals", fields)
+
+
+def climb(fields: Mapping[str, Any]) -> None:
+    """``mark`` 1 at some positions and their ancestors below ``fringe``."""
+    _call("climb", fields)
+
+
 def _call(name: str, fields: Mapping[str, Any]) -> None:
     values = block([x for x in _BLOCKS[name].split() if x != ":"], fields)
     _compiled()[name](values.ctypes.data)
@@ -99,6 +111,7 @@ def _compiled() -> dict[str, Any]:
     functions = [
         _adjacency_function(), _minimum_degree_function(), _elimination_tree_function(),
         _postorder_function(), _symbolic_function(), _transpose_function(), _locate_function(),
+        _totals_function(), _climb_function(),
     ]  # fmt: skip
     library = compile_functions(functions, host_target())
     return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
@@ -123,15 +136,13 @@ class Items:
 
 def _block(f: Function) -> tuple[Sequence[Value], Sequence[Items]]:
     """The numbers and the arrays of the parameter block of a function."""
-    numbers, wide, narrow = (part.split() for part in _BLOCKS[f.name].split(":"))
+    numbers, *kinds = (part.split() for part in _BLOCKS[f.name].split(":"))
+    types = [t for names, t in zip(kinds, (I64, I32, I8), strict=False) for _ in names]
     loaded = [
         f.load(f.args[0].at(8 * i), PTR if i >= len(numbers) else I64, 8)
-        for i in range(len(numbers) + len(wide) + len(narrow))
+        for i in range(len(numbers) + len(types))
     ]
-    arrays = [
-        Items(f, base, I64 if i < len(wide) else I32)
-        for i, base in enumerate(loaded[len(numbers) :])
-    ]
+    arrays = [Items(f, base, t) for base, t in zip(loaded[len(numbers) :], types, strict=True)]
     return loaded[: len(numbers)], arrays
 
 
@@ -387,4 +398,29 @@ def _locate_function() -> Function:
             lo.set(f.select(below, middle, lo.get()))
             hi.set(f.select(below, hi.get(), middle))
         slot[e] = lo.get() * 2 + (up ^ 1).to(I64)
+    return f
+
+
+def _totals_function() -> Function:
+    f = Function("totals", [PTR])
+    (n,), (work, size, parent) = _block(f)
+    with f.loop(0, n) as v:
+        up = parent[v]
+        with f.if_(up.cmp("<", n)):
+            work[up] = work[up] + work[v]
+            size[up] = size[up] + size[v]
+    return f
+
+
+def _climb_function() -> Function:
+    f = Function("climb", [PTR])
+    (m, fringe), (start, parent, mark) = _block(f)
+    with f.loop(0, m) as i:
+        at = f.var(start[i])
+        with f.while_() as risen:
+            v = at.get()
+            f.break_if(v.cmp(">=", fringe), risen)
+            f.break_if(mark[v].cmp("!=", 0), risen)
+            mark[v] = 1
+            at.set(parent[v])
     return f

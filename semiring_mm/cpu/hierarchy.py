@@ -21,7 +21,7 @@ from .elimination import Items, block
 from .ir import I32, I64, PTR, Function, Type, Value
 from .product_code import _transposed
 
-__all__ = ["UNREACHED", "Code", "chunk_width"]
+__all__ = ["UNREACHED", "Code", "chunk_width", "load_block", "load_item"]
 
 #: The predecessor of what has none.
 UNREACHED = -9999
@@ -29,6 +29,7 @@ _VECTORS = 2  # of sources: they hide the latency of ⊕, but more labels leave 
 
 #: Parameter blocks: numbers, then int64 arrays, int32 arrays, and others.
 _BLOCKS = {
+    "place": "m : slot : : out back weight",
     "customize": "begin end : first low_first low_edge place : nodes head low_tail out_pred "
     "back_pred : out back",
     "join_core": "begin end fringe core : first low_first low_edge : head low_tail out_pred "
@@ -55,13 +56,20 @@ class Code:
         The identities in the type computed in.
     trees : bool
         Whether labels have predecessors.
+    symmetric : bool
+        Whether ``back`` is ``out``.
     """
 
-    def __init__(self, plan: Plan, zero: float | int, one: float | int, trees: bool) -> None:
-        self._functions = _compiled(plan, zero, one, trees)
+    def __init__(
+        self, plan: Plan, zero: float | int, one: float | int, trees: bool, *,
+        symmetric: bool = False,
+    ) -> None:  # fmt: skip
+        self._functions = _compiled(plan, zero, one, trees, symmetric)
 
     def __call__(self, name: str, fields: Mapping[str, Any]) -> None:
         """Call a function by the names of its parameter block.
+
+        ``place``: out[slot / 2], or back where that is odd, ⊕= each stored weight.
 
         ``customize``: for ``nodes[begin:end]``, whose lower neighbours are done, ``out`` and
         ``back`` of their edges ⊕= the ways down to a lower neighbour and up again. ``place`` is
@@ -82,10 +90,13 @@ class Code:
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _compiled(plan: Plan, zero: float | int, one: float | int, trees: bool) -> dict[str, Any]:
+def _compiled(
+    plan: Plan, zero: float | int, one: float | int, trees: bool, symmetric: bool
+) -> dict[str, Any]:
     target = host_target()
     functions = [
-        _customize_function(plan, trees), _join_core_function(plan, trees),
+        _place_function(plan), _customize_function(plan, trees, symmetric),
+        _join_core_function(plan, trees),
         _rise_function(plan, zero, one, target, trees),
         _fall_function(plan, zero, one, target, trees),
         _write_function("write_values", plan, target), _write_function("write_nodes", plan, target),
@@ -94,24 +105,38 @@ def _compiled(plan: Plan, zero: float | int, one: float | int, trees: bool) -> d
     return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
 
 
-def _block(f: Function) -> dict[str, Any]:
+def load_block(f: Function, blocks: Mapping[str, str]) -> dict[str, Any]:
     """Numbers, integer arrays, and the addresses of other arrays of a parameter block."""
     found: dict[str, Any] = {}
-    for k, names in enumerate(_BLOCKS[f.name].split(":")):
+    for k, names in enumerate(blocks[f.name].split(":")):
         for name in names.split():
             value = f.load(f.args[0].at(8 * len(found)), PTR if k else I64, 8)
             found[name] = Items(f, value, (I64, I32)[k - 1]) if k in (1, 2) else value
     return found
 
 
-def _load(f: Function, base: Value, index: Value, t: Type) -> Value:
+def load_item(f: Function, base: Value, index: Value, t: Type) -> Value:
+    """The item of an array of a type at an address."""
     return f.load(base.at(index * t.size), t, t.size)
 
 
-def _customize_function(plan: Plan, trees: bool) -> Function:
+def _place_function(plan: Plan) -> Function:
+    f = Function("place", [PTR])
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    t, s = algebra.compute, algebra.storage
+    with f.loop(0, x["m"]) as i:
+        slot = x["slot"][i]
+        down = (slot & 1).cmp("!=", 0)
+        at = f.select(down, x["back"], x["out"]).at((slot >> 1) * t.size)
+        new = algebra.decode(load_item(f, x["weight"], i, s))
+        f.store(algebra.add(f.load(at, t, t.size), new), at, t.size)
+    return f
+
+
+def _customize_function(plan: Plan, trees: bool, symmetric: bool) -> Function:
     """W[v, b] ← W[v, b] ⊕ W[v, u] ⊗ W[u, b] for the lower neighbours u of v, either way."""
     f = Function("customize", [PTR])
-    algebra, x = Algebra(f, plan), _block(f)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
     t = algebra.compute
     first, head, place = x["first"], x["head"], x["place"]
 
@@ -131,30 +156,31 @@ def _customize_function(plan: Plan, trees: bool) -> Function:
             place[head[e]] = e
         with f.loop(x["low_first"][v], x["low_first"][v + 1]) as k:
             down = x["low_edge"][k]
-            from_v, to_v = _load(f, x["back"], down, t), _load(f, x["out"], down, t)
+            from_v, to_v = load_item(f, x["back"], down, t), load_item(f, x["out"], down, t)
             v_pred = x["out_pred"][down] if trees else None
             with f.loop(down + 1, first[x["low_tail"][k] + 1]) as g:
                 e = place[head[g]]
                 ahead = x["out_pred"][g] if trees else None
-                join("out", e, algebra.mul(from_v, _load(f, x["out"], g, t)), ahead)
-                join("back", e, algebra.mul(_load(f, x["back"], g, t), to_v), v_pred)
+                join("out", e, algebra.mul(from_v, load_item(f, x["out"], g, t)), ahead)
+                if not symmetric:
+                    join("back", e, algebra.mul(load_item(f, x["back"], g, t), to_v), v_pred)
     return f
 
 
 def _join_core_function(plan: Plan, trees: bool) -> Function:
     """The same between nodes of the core, in rows `begin` to `end` of its matrix."""
     f = Function("join_core", [PTR])
-    algebra, x = Algebra(f, plan), _block(f)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
     t, s = algebra.compute, algebra.storage
     with f.loop(x["begin"], x["end"]) as i:
         v = i + x["fringe"]
         with f.loop(x["low_first"][v], x["low_first"][v + 1]) as k:
             down, u = x["low_edge"][k], x["low_tail"][k]
-            from_v = _load(f, x["back"], down, t)
+            from_v = load_item(f, x["back"], down, t)
             with f.loop(x["first"][u], x["first"][u + 1]) as g:
                 b = x["head"][g] - x["fringe"]
                 with f.if_(b.cmp(">=", 0) & b.cmp("!=", i)):
-                    through = algebra.mul(from_v, _load(f, x["out"], g, t))
+                    through = algebra.mul(from_v, load_item(f, x["out"], g, t))
                     entry = i * x["core"] + b
                     at = x["matrix"].at(entry * s.size)
                     old = algebra.decode(f.load(at, s, s.size))
@@ -197,9 +223,9 @@ class _Labels:
     def edge(self, way: str, e: Value) -> list[Value]:
         """The weight of an edge, and its predecessor, in all lanes."""
         t = self.algebra.compute
-        found = [_load(self.f, self.x[way], e, t).splat(self.lanes)]
+        found = [load_item(self.f, self.x[way], e, t).splat(self.lanes)]
         if len(self.kinds) > 1:
-            found.append(_load(self.f, self.x[f"{way}_pred"].base, e, I32).splat(self.lanes))
+            found.append(load_item(self.f, self.x[f"{way}_pred"].base, e, I32).splat(self.lanes))
         return found
 
     def relax(self, tail: list[Value], w: list[Value], old: list[Value]) -> list[Value]:
@@ -223,7 +249,7 @@ def _rise_function(
     plan: Plan, zero: float | int, one: float | int, target: Target, trees: bool
 ) -> Function:
     f = Function("rise", [PTR])
-    algebra, x = Algebra(f, plan), _block(f)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
     labels = _Labels(f, algebra, target, x, trees)
     source, visited, first, head = x["source"], x["visited"], x["first"], x["head"]
     count, lane = f.var(f.const(0, I64)), f.var(f.const(0, I64))
@@ -256,7 +282,7 @@ def _fall_function(
     plan: Plan, zero: float | int, one: float | int, target: Target, trees: bool
 ) -> Function:
     f = Function("fall", [PTR])
-    algebra, x = Algebra(f, plan), _block(f)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
     labels = _Labels(f, algebra, target, x, trees)
     visited, first, head = x["visited"], x["first"], x["head"]
     left = f.var(x["visits"][0])
@@ -283,7 +309,7 @@ def _fall_function(
 def _write_function(name: str, plan: Plan, target: Target) -> Function:
     """Labels, turned a block of vectors at a time."""
     f = Function(name, [PTR])
-    algebra, x = Algebra(f, plan), _block(f)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
     nodes = name == "write_nodes"
     t, s = (I32, I32) if nodes else (algebra.compute, algebra.storage)
     width = _VECTORS * (target.vector_bytes // algebra.compute.size)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from .choice import Choice, Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
 from .dijkstra import search_edges
-from .inputs import adjacency, as_graph, warn_of_infinities
+from .inputs import adjacency, as_graph, index, positions, warn_of_infinities
 
 __all__ = ["apsp", "closure"]
 
@@ -168,7 +167,7 @@ def apsp(
             f"method is 'auto', 'floyd_warshall', 'squaring' or 'sparse', got {method!r}"
         )
     if max_hops is not None:
-        max_hops = _index(max_hops, "max_hops")
+        max_hops = index(max_hops, "max_hops")
         if max_hops < 0:
             raise ValueError(f"max_hops must be at least 0, got {max_hops}")
         if return_predecessors:
@@ -291,7 +290,7 @@ def _solve(
                 "to the host first"
             )
         if edges is not None:
-            rows = _sources(sources, edges.n, nodes)
+            rows = positions(sources, edges.n, _labels(nodes))
             if choice.sparse:
                 found = _from_edges(edges, request, choice, rows, progress)
                 if found is not None:
@@ -304,7 +303,7 @@ def _solve(
             source = ArraySource(call.engine, s, d, undirected=not edges.directed)
         else:
             source = _own(call, s, directed)
-            rows = _sources(sources, source.n, nodes)
+            rows = positions(sources, source.n, _labels(nodes))
             warn_of_infinities(s, graph)
             if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
                 request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
@@ -444,25 +443,5 @@ def _matrix_of(d: Array) -> str:
     return f"the {' x '.join(map(str, d.shape))} matrix in {d.dtype}"
 
 
-def _index(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
-
-
-def _sources(sources: Any, n: int, nodes: Sequence[Any] | None) -> Index | None:
-    """The rows of the nodes from which paths are wanted; None: all."""
-    if sources is None:
-        return None
-    if nodes is not None:
-        labels = Labels(nodes)
-        single = isinstance(sources, str) or not isinstance(sources, Iterable) or sources in labels
-        chosen = [sources] if single else sources
-        return np.array([labels.unique().place(x) for x in chosen], np.int64)
-    chosen = [sources] if np.ndim(sources) == 0 else list(sources)
-    rows = np.array([_index(x, "sources") for x in chosen], np.int64)
-    if ((rows < 0) | (rows >= n)).any():
-        bad = int(rows[(rows < 0) | (rows >= n)][0])
-        raise ValueError(f"sources: there is no node {bad}, they are 0 to {n - 1}")
-    return rows
+def _labels(nodes: Sequence[Any] | None) -> Labels | None:
+    return None if nodes is None else Labels(nodes)

@@ -29,7 +29,7 @@ from ..hierarchy.sweeps import customize
 from ..semirings import semirings
 from .choice import dense_pairs
 
-__all__ = ["solve", "solve_edges"]
+__all__ = ["has_ties", "solve", "solve_edges"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -72,14 +72,14 @@ def solve(
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
     metric.sweep(chosen, d, p, tick)
-    if p is not None and _ties(problem):
+    if p is not None and has_ties(problem):
         repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, row, col, weight), chosen)
     if tick is not None:
         tick(total)
     return d, p
 
 
-def _ties(problem: Problem) -> bool:
+def has_ties(problem: Problem) -> bool:
     """Whether a predecessor may be no nearer than the node that follows it, so that rings close."""
     facts, s, n = problem.weights.facts, problem.source.s, problem.source.n
     if s.name != "min_plus":

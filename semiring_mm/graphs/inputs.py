@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype, join_edges, symmetrize
-from ..closures.labelled import LabelledArray
+from ..closures.labelled import LabelledArray, Labels
 from ..cpu import engine as cpu
 from ..semirings import Semiring, as_semiring
 from ..warn import warn
 from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
 
-__all__ = ["adjacency", "as_graph", "has_labels", "warn_of_infinities"]
+__all__ = [
+    "adjacency", "as_graph", "has_labels", "index", "positions", "warn_of_edges",
+    "warn_of_infinities",
+]  # fmt: skip
 
 Array = Any  # of the engine's library
 _PIECE = 1 << 16  # entries of a matrix that are looked at together
@@ -85,7 +90,7 @@ def adjacency(
     s = as_semiring(semiring)
     graph, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
     if isinstance(graph, EdgeList):
-        _warn_of_edges(s, graph)
+        warn_of_edges(s, graph)
         return _from_edges(s, graph, dtype, out), list(graph.nodes)
     matrix, known = _from_dense(s, np.asarray(graph), dtype, directed is False, out)
     warn_of_infinities(s, graph)
@@ -222,7 +227,8 @@ def warn_of_infinities(s: Semiring, matrix: Any) -> None:
                 return
 
 
-def _warn_of_edges(s: Semiring, edges: EdgeList) -> None:
+def warn_of_edges(s: Semiring, edges: EdgeList) -> None:
+    """Warn if the weight of an edge is inf where -inf means no edge."""
     if s.zero == -math.inf and edges.weight.dtype.kind == "f":
         at = np.flatnonzero((edges.weight == np.inf) & (edges.row != edges.col))
         if at.size:
@@ -307,3 +313,38 @@ def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
 def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"a graph's matrix is square, got shape {shape}")
+
+
+def index(value: Any, name: str) -> int:
+    """An integer, or TypeError."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+
+
+def positions(
+    chosen: Any, n: int, labels: Labels | None, name: str = "sources"
+) -> NDArray[np.int64] | None:
+    """The positions of one or several of n nodes, of their labels where they have any; None: all.
+
+    Raises
+    ------
+    ValueError
+        If there is no such node.
+    """
+    if chosen is None:
+        return None
+    if labels is not None:
+        single = isinstance(chosen, str) or not isinstance(chosen, Iterable) or chosen in labels
+        chosen = [chosen] if single else chosen
+        return np.array([labels.unique().place(x) for x in chosen], np.int64)
+    if isinstance(chosen, np.ndarray) and chosen.ndim == 1 and chosen.dtype.kind in "iu":
+        rows = chosen.astype(np.int64)
+    else:
+        chosen = [chosen] if np.ndim(chosen) == 0 else list(chosen)
+        rows = np.array([index(x, name) for x in chosen], np.int64)
+    if ((rows < 0) | (rows >= n)).any():
+        bad = int(rows[(rows < 0) | (rows >= n)][0])
+        raise ValueError(f"{name}: there is no node {bad}, they are 0 to {n - 1}")
+    return rows

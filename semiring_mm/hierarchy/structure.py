@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ..cpu import elimination as code
 from ..cpu import threads
 
-__all__ = ["Structure", "eliminate"]
+__all__ = ["Structure", "eliminate", "prepare_structure"]
 
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
@@ -25,6 +26,10 @@ _TRIANGLE = 20.0
 _DEGREE = 100.0
 #: Squared degrees, a node and edge, beyond which a graph has no small separators.
 _WORK = 5000
+#: Largest core of a prepared graph that is eliminated, too: then a path is unpacked by triangles.
+_CORE = 1024
+#: Parts of about the same work in which weights are joined by threads.
+_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,21 @@ class Structure:
     low_tail: Node
     low_edge: Index
 
+    @classmethod
+    def restored(
+        cls, fringe: int, node: Node, parent: Node, level: Node, first: Index, head: Node
+    ) -> Structure:
+        """The structure with what follows from some of its arrays."""
+        n = len(node)
+        position = np.empty(n, np.int32)
+        position[node] = np.arange(n, dtype=np.int32)
+        low = _transposed(n, fringe, first, head)
+        return cls(fringe, position, node, parent, level, first, head, *low)
+
     @property
     def n(self) -> int:
         """Number of nodes."""
-        return len(self.position)
+        return len(self.node)
 
     @property
     def core(self) -> int:
@@ -82,6 +98,59 @@ class Structure:
         core = 2 * self.core**2 * each
         labels = threads.get_num_threads() * width * self.n * each
         return 2 * edges * each + 8 * edges + core + labels
+
+    @functools.cached_property
+    def schedule(self) -> tuple[Node, Index]:
+        """The fringe in an order for threads, and where its parts begin and end.
+
+        The parts are disjoint subtrees, in any order, but for the last, which comes after them.
+        """
+        degree = np.diff(self.first)
+        work, size = degree * degree + 8, np.ones(self.fringe, np.int64)
+        code.totals({"n": self.fringe, "work": work, "size": size, "parent": self.parent})
+        most = work[self.parent >= self.fringe].sum() // _PARTS
+        above = np.append(work, most + 1)[np.minimum(self.parent, self.fringe)]
+        roots = np.flatnonzero((work <= most) & (above > most))
+        mark = np.zeros(self.fringe + 1, np.int8)  # +1 where a subtree begins, -1 behind it
+        np.add.at(mark, roots + 1 - size[roots], 1)
+        np.add.at(mark, roots + 1, -1)
+        below = np.cumsum(mark[:-1], dtype=np.int8) > 0
+        nodes = np.concatenate([np.flatnonzero(below), np.flatnonzero(~below)])
+        done = np.cumsum(work[roots])
+        ends = np.cumsum(size[roots])
+        parts = np.searchsorted(done, np.arange(1, _PARTS) * (done[-1:].sum() / _PARTS))
+        inner = ends[np.minimum(parts, max(0, len(ends) - 1))] if len(ends) else ends
+        cuts = np.unique(np.concatenate([[0], inner, ends[-1:]]))
+        return nodes.astype(np.int32), np.append(cuts, self.fringe).astype(np.int64)
+
+    def above(self, positions: Index) -> Index:
+        """These positions and all their ancestors, and the core; ascending."""
+        mark = np.zeros(self.n, np.int8)
+        mark[self.fringe :] = 1
+        code.climb({
+            "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
+            "mark": mark,
+        })  # fmt: skip
+        return np.flatnonzero(mark)
+
+    def part(self, kept: Index) -> tuple[Structure, Index]:
+        """The structure of positions that are :meth:`above` some, and its edges among all.
+
+        It has no lower neighbours.
+        """
+        n, inner = len(kept), kept[: len(kept) - self.core]
+        place = np.full(self.n + 1, n, np.int32)
+        place[kept] = np.arange(n, dtype=np.int32)
+        counts = self.first[inner + 1] - self.first[inner]
+        first = np.zeros(len(inner) + 1, np.int64)
+        np.cumsum(counts, out=first[1:])
+        edges = np.arange(first[-1]) + np.repeat(self.first[inner] - first[:-1], counts)
+        none = np.empty(0, np.int32)
+        found = Structure(
+            len(inner), place[self.position], self.node[kept], place[self.parent[inner]],
+            self.level[inner], first, place[self.head[edges]], first, none, none.astype(np.int64),
+        )  # fmt: skip
+        return found, edges
 
     def slots(self, row: Index, col: Index) -> Index:
         """Where arcs between different nodes go.
@@ -101,6 +170,35 @@ class Structure:
         )
         slot[~inside] = other
         return slot
+
+
+def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
+    """The structure for any use, by minimum degree or, for order "nested_dissection", by METIS.
+
+    All nodes are eliminated one by one, unless a core of more than some remains after the order by
+    minimum degree has stopped.
+    """
+    first, near = _neighbours(n, row, col)
+    if order == "nested_dissection":
+        return _structure(n, first, near, _nested_dissection(first, near), n)
+    work = min(_WORK * (n + len(near)), 1 << 62)
+    ranked, degree = _minimum_degree(n, first, near, work)
+    small = n - len(degree) <= _CORE
+    fringe = n if small else int(np.argmin(_costs(n, degree, n)))
+    return _structure(n, first, near, ranked, fringe)
+
+
+def _nested_dissection(first: Index, near: Node) -> Node:
+    try:
+        import pymetis
+    except ImportError:
+        raise ImportError(
+            "order='nested_dissection' is found by METIS: pip install 'semiring-mm[metis]'"
+        ) from None
+    if not len(near):
+        return np.arange(len(first) - 1, dtype=np.int32)
+    graph = pymetis.CSRAdjacency(adj_starts=first, adjacent=near)
+    return np.asarray(pymetis.nested_dissection(graph)[0], np.int32)
 
 
 def eliminate(
@@ -242,14 +340,10 @@ def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> St
         if state[1]:
             head = np.concatenate([head, np.empty(len(head), np.int32)])
     head = head[: row_first[-1]]
-    # Twice by ascending tails: first the lower neighbours of each position, then the higher ones.
+    # By ascending tails: first the lower neighbours of each position, then the higher ones.
     low_first, low_tail, _ = _transposed(n, fringe, row_first, head)
-    _, head, from_low = _transposed(fringe, n, low_first, low_tail)
-    low_edge = np.empty(len(head), np.int64)
-    low_edge[from_low] = np.arange(len(head))
-    return Structure(
-        fringe, position, node, parent, by_position, row_first, head, low_first, low_tail, low_edge
-    )
+    _, head, _ = _transposed(fringe, n, low_first, low_tail)
+    return Structure.restored(fringe, node, parent, by_position, row_first, head)
 
 
 def _transposed(n: int, rows: int, first: Index, head: Node) -> tuple[Index, Node, Index]:

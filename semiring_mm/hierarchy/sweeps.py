@@ -23,12 +23,11 @@ from ..expressions import evaluate
 from ..plan import Plan, make_plan
 from .structure import Index, Structure
 
-__all__ = ["Metric", "customize"]
+__all__ = ["Arcs", "Metric", "customize", "customize_arcs"]
 
 Array = NDArray[Any]
 
 _FLAGS = 64  # bytes of a workspace at its begin that products read
-_LEVEL = 2048  # nodes of a level from which threads share it
 _BATCH = 1024  # sources whose labels of the core are computed at once
 
 
@@ -75,7 +74,8 @@ class Metric:
     @functools.cached_property
     def code(self) -> Code:
         """The compiled functions."""
-        return Code(self.plan, *self.identities, self.trees)
+        same = self.back is self.out
+        return Code(self.plan, *self.identities, self.trees, symmetric=same)
 
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
@@ -85,18 +85,30 @@ class Metric:
             "fringe": x.fringe, "core": x.core, "n": x.n, "first": x.first, "head": x.head,
             "low_first": x.low_first, "low_tail": x.low_tail, "low_edge": x.low_edge,
             "parent": x.parent, "out": self.out, "back": self.back, "out_pred": self.out_pred,
-            "back_pred": self.back_pred, "where": x.position.astype(np.int64),
+            "back_pred": self.back_pred,
         }  # fmt: skip
+
+    def above(self, positions: Index) -> Metric:
+        """What sweeps between these positions need."""
+        structure, edges = self.structure.part(self.structure.above(positions))
+        out = self.out[edges]
+        back = out if self.back is self.out else self.back[edges]
+        return replace(self, structure=structure, out=out, back=back)
 
     def sweep(
         self, sources: Index, d: Array, p: NDArray[np.int32] | None,
-        tick: Callable[[float], None] | None = None,
+        tick: Callable[[float], None] | None = None, *, targets: Index | None = None,
     ) -> None:  # fmt: skip
-        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source."""
+        """Fill a row of `d` (and of `p`, with trees), contiguous, for each source.
+
+        Columns are all nodes, or the `targets`.
+        """
+        where = self.structure.position if targets is None else self.structure.position[targets]
+        columns = where.astype(np.int64)
         order = np.argsort(self.structure.position[sources], kind="stable")
         batch = max(_BATCH, 4 * self.width * threads.get_num_threads())
         for begin in range(0, len(order), batch):
-            self._batch(sources, order[begin : begin + batch], d, p)
+            self._batch(sources, order[begin : begin + batch], columns, d, p)
             if tick is not None:
                 tick(float(min(begin + batch, len(order))) * self.structure.n)
 
@@ -105,7 +117,9 @@ class Metric:
         """Sources of a chunk."""
         return chunk_width(self.out.dtype.itemsize)
 
-    def _batch(self, sources: Index, rows: Index, d: Array, p: NDArray[np.int32] | None) -> None:
+    def _batch(
+        self, sources: Index, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None
+    ) -> None:
         """Rows of sources by ascending positions."""
         x, steps = self.structure, self.steps
         position = x.position[sources[rows]].astype(np.int64)
@@ -128,7 +142,7 @@ class Metric:
             chunk.rise()
             chunk.take(core[some], None if pred is None else pred[some])
             chunk.fall()
-            chunk.write(rows[some], d, p)
+            chunk.write(rows[some], columns, d, p)
 
         if x.core:
             each(rise, outside)
@@ -188,10 +202,11 @@ class _Chunk:
         if pred is not None:
             self.pred[fringe:] = pred[lanes].T
 
-    def write(self, rows: Index, d: Array, p: NDArray[np.int32] | None) -> None:
-        """Write the labels of all nodes to the rows of the sources."""
+    def write(self, rows: Index, columns: Index, d: Array, p: NDArray[np.int32] | None) -> None:
+        """Write the labels of positions to the rows of the sources."""
         rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
-        fields = self.fields | {"offsets": rows * d.strides[0], "rows": d}
+        fields = self.fields | {"n": len(columns), "where": columns}
+        fields |= {"offsets": rows * d.strides[0], "rows": d}
         self.metric.code("write_values", fields)
         if p is not None:
             fields |= {"offsets": rows * p.strides[0], "rows": p, "label": self.pred}
@@ -216,11 +231,7 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
     row, col, weight = row[apart], col[apart], weight[apart]
     slot = structure.slots(row, col)
 
-    zero = steps.identities[0]
-    a, b, c = steps.known or (None, None, None)
-    plan = replace(make_plan(source.s, steps.dtype, a, b, structure.n, c=c), check=False)
-    if plan.codec == "sentinel":
-        plan = replace(plan, annihilate=True)
+    zero, plan = steps.identities[0], _plan(structure, problem)
 
     def joined(size: int, at: Index, arcs: NDArray[np.bool_]) -> tuple[Array, Any]:
         entries = np.full((1, size), zero, steps.dtype)
@@ -245,26 +256,96 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
     return metric
 
 
+@dataclass(frozen=True)
+class Arcs:
+    """Where the edges of a list go in a structure, found once for all weights.
+
+    Attributes
+    ----------
+    row, col : (m,) int64
+    undirected : bool
+        Whether each stands for both directions.
+    apart : (a,) int64 or slice
+        The edges that are no loops.
+    slot : (a,) int64
+        As :meth:`Structure.slots`.
+    """
+
+    row: Index
+    col: Index
+    undirected: bool
+    apart: Index | slice
+    slot: Index
+
+    @classmethod
+    def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
+        apart: Index | slice = np.flatnonzero(row != col)
+        if len(apart) == len(row):
+            apart = slice(None)
+        return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
+
+
+def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric:
+    """As :func:`customize`, without predecessors, for the edges of an :class:`EdgeSource`.
+
+    Of an undirected graph whose ⊗ commutes ``back`` is ``out``.
+    """
+    source, steps = problem.source, problem.steps
+    weight = source.given[2]
+    if source.margins is not None:
+        weight = worsened(source.s, weight, source.margins[arcs.row], source.margins[arcs.col])
+    weight = problem.weights.widen(weight)
+    if not isinstance(arcs.apart, slice):
+        loop = np.ones(len(weight), bool)
+        loop[arcs.apart] = False
+        _check_loops(steps, arcs.row[loop], weight[loop])
+        weight = weight[arcs.apart]
+    plan = _plan(structure, problem)
+    size, core = len(structure.head), structure.core
+    infinite = _computed(plan, steps.identities[0])
+    out = np.full(size, infinite, f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    symmetric = arcs.undirected and source.s.commutes
+    back = out if symmetric else out.copy()
+    matrix = np.full((core, core), steps.identities[0], steps.dtype)
+    metric = Metric(structure, steps, plan, out, back, matrix)
+    slot = arcs.slot
+    if core:
+        inside = slot < 0
+        i, j = np.divmod(-1 - slot[inside], core)
+        join_edges(source.s, matrix, i, j, weight[inside])
+        if arcs.undirected:
+            join_edges(source.s, matrix, j, i, weight[inside])
+        slot, weight = slot[~inside], weight[~inside]
+    fields = {"m": len(slot), "slot": slot, "out": out, "back": back}
+    fields["weight"] = np.ascontiguousarray(weight)
+    metric.code("place", fields)
+    if arcs.undirected and not symmetric:
+        metric.code("place", fields | {"out": back, "back": out})
+    _contract(metric)
+    return metric
+
+
+def _plan(structure: Structure, problem: Problem) -> Plan:
+    """The semiring's operations on entries, of which no result leaves the type computed in."""
+    s, steps = problem.source.s, problem.steps
+    a, b, c = steps.known or (None, None, None)
+    plan = replace(make_plan(s, steps.dtype, a, b, structure.n, c=c), check=False)
+    return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
+
+
 def _contract(metric: Metric) -> None:
-    """Join the ways through lower neighbours to all edges, level by level; close the core."""
+    """Join the ways through lower neighbours to all edges, subtrees first; close the core."""
     x, steps = metric.structure, metric.steps
-    nodes = np.argsort(x.level, kind="stable").astype(np.int32)
-    levels = np.searchsorted(x.level[nodes], np.arange(x.level.max(initial=-1) + 2))
+    nodes, cuts = x.schedule
     fields = metric.fields | {"nodes": nodes, "matrix": metric.core, "core_pred": metric.core_pred}
 
     def some(begin: int, end: int) -> None:
         place = workspace(_FLAGS + 8 * x.n)[_FLAGS : _FLAGS + 8 * x.n].view(np.int64)
         metric.code("customize", fields | {"begin": begin, "end": end, "place": place})
 
-    begin = 0
-    for first, last in itertools.pairwise(levels.tolist()):
-        if last - first < _LEVEL:
-            continue  # with the levels after it
-        if begin < first:
-            some(begin, first)
-        _in_parts(some, first, last)
-        begin = last
-    some(begin, x.fringe)
+    *parts, last = itertools.pairwise(cuts.tolist())
+    threads.run([functools.partial(some, *part) for part in parts])
+    some(*last)
     if steps.look:
         _check_edges(metric)
     if x.core:

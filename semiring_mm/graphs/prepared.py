@@ -1,0 +1,702 @@
+"""Prepared graphs: a structure found once, weights that may change, and questions answered fast."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import check_memory
+from ..closures.edges import EdgeList, edge_dtype
+from ..closures.labelled import Labels, labelled, reconstruct_path
+from ..closures.solve import Problem
+from ..closures.sources import EdgeSource
+from ..closures.trees import Edges, repair_trees
+from ..closures.weights import as_numbers, edges_of
+from ..cpu import engine
+from ..cpu.elimination import block
+from ..cpu.queries import BLOCKS, queries
+from ..hierarchy.structure import Structure, prepare_structure
+from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
+from ..semirings import Semiring, as_semiring, semirings
+from ..storage import atomic_write
+from .contraction import has_ties
+from .inputs import as_graph, has_labels, positions, warn_of_edges
+
+__all__ = ["PreparedGraph", "load", "prepare"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+
+_VERSION = 1
+#: Arrays of a file beside the weights.
+_STRUCTURE = ("node", "parent", "level", "first", "head")
+
+
+class PreparedGraph:
+    """A graph prepared for many questions about best paths: a customizable contraction hierarchy.
+
+    :func:`prepare` and :func:`load` make it. It is safe to ask from several threads.
+
+    Attributes
+    ----------
+    nodes : sequence
+        The labels of the nodes, or ``range(n)``.
+    semiring : Semiring
+    dtype : dtype
+        Of the results.
+    directed : bool
+
+    Examples
+    --------
+    >>> import semiring_mm as sm
+    >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+    >>> net.distance("a", "c"), net.path("a", "c")
+    (4.0, ['a', 'b', 'c'])
+    >>> net.distances(["a", "b"], targets=["c"])
+    LabelledArray([[4.],
+                   [1.]])
+    >>> net.customize([3, 2, 1])
+    >>> net.distance("a", "c")
+    2.0
+    """
+
+    __module__ = "semiring_mm"  # where users import it from
+
+    def __init__(
+        self, s: Semiring, edges: EdgeList, structure: Structure, weight: str | int | None
+    ) -> None:
+        self.semiring, self.nodes, self.directed = s, edges.nodes, edges.directed
+        self.dtype = np.dtype(edges.weight.dtype)
+        self._structure, self._weight = structure, weight
+        self._labels = Labels(edges.nodes).unique() if has_labels(edges.nodes) else None
+        self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
+        self._state = self._customized(edges)
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return (
+            f"<PreparedGraph: {len(self.nodes)} nodes, {len(self._arcs.row)} {kind} edges, "
+            f"{self.semiring.name}, {self.dtype}>"
+        )
+
+    def customize(self, weights: Any) -> None:
+        """Give the edges new weights; what follows uses them.
+
+        Parameters
+        ----------
+        weights : array_like of shape (m,), or a graph
+            A number for each edge, in the order of the edges of the prepared graph; the semiring's
+            zero (inf for min_plus) closes an edge. Or a graph with the same nodes and edges in any
+            order.
+
+        Raises
+        ------
+        ValueError
+            If there are more or fewer weights than edges, the graph has other edges, or a cycle
+            improves itself (over min_plus as :class:`NegativeCycleError`). The weights are as
+            before then.
+
+        Notes
+        -----
+        Triangles are joined in O(Σ degree²) time, the degrees being those of the elimination;
+        disjoint subtrees on all threads. Dibbelt, Strasser and Wagner (2016).
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({0: {1: 5.0}, 1: {2: 5.0}})
+        >>> net.customize([1, 2])
+        >>> net.distances(0)
+        LabelledArray([[0., 1., 3.]])
+        """
+        if self.dtype.kind == "b":
+            raise ValueError(
+                f"over {self.semiring.name} in bool an edge has no weight: prepare the graph "
+                f"without the edges that are closed"
+            )
+        row, col = self._arcs.row, self._arcs.col
+        values = self._as_weights(weights)
+        if values.shape != row.shape:
+            raise ValueError(
+                f"the prepared graph has {len(row)} edges, one weight each, got {len(values)}"
+            )
+        edges = EdgeList(self.nodes, row, col, values, self.directed)
+        warn_of_edges(self.semiring, edges)
+        self._state = self._customized(_typed(self.semiring, edges, self.dtype))
+
+    def _as_weights(self, weights: Any) -> Array:
+        """One for each edge."""
+        plain = isinstance(weights, (list, tuple)) and not any(
+            isinstance(x, (str, os.PathLike, list, tuple, np.ndarray)) for x in weights
+        )
+        if plain or (hasattr(weights, "__array__") and getattr(weights, "ndim", 0) == 1):
+            values = np.asarray(weights)
+            if values.dtype.kind not in "biuf":
+                raise TypeError(f"weights are real numbers, got dtype {values.dtype}")
+            if values.dtype.kind == "f" and np.isnan(values).any():
+                e = int(np.flatnonzero(np.isnan(values))[0])
+                raise ValueError(f"the weight of {self._edge(e)} is NaN")
+            return values
+        other = _edges_of(self.semiring, weights, self._weight, None)
+        return self._matched(other)
+
+    def _edge(self, e: int) -> str:
+        u, v = self.nodes[self._arcs.row[e]], self.nodes[self._arcs.col[e]]
+        return f"edge {e}, from {u!r} to {v!r},"
+
+    def _matched(self, other: EdgeList) -> Array:
+        """The weights of another graph's edges, in the order of the edges here."""
+        row, col, n = other.row, other.col, len(self.nodes)
+        same = other.n == n and other.directed == self.directed and len(row) == len(self._arcs.row)
+        if same and list(other.nodes) != list(self.nodes):
+            names = self._labels or Labels(list(self.nodes))
+            places = np.array([names.place(x) for x in other.nodes if x in names], np.int64)
+            same = len(np.unique(places)) == n
+            if same:
+                row, col = places[row], places[col]
+        if same:
+            mine, theirs = (
+                _sorted_ends(n, *ends, self.directed)
+                for ends in ((self._arcs.row, self._arcs.col), (row, col))
+            )
+            same = np.array_equal(mine[0], theirs[0])
+        if not same:
+            kind = "directed" if other.directed else "undirected"
+            own = "directed" if self.directed else "undirected"
+            raise ValueError(
+                f"the weights are of another graph: it has {other.n} nodes and {len(row)} {kind} "
+                f"edges, the prepared one {n} nodes and {len(self._arcs.row)} {own} edges"
+                + (", between other nodes" if len(row) == len(self._arcs.row) else "")
+                + "; prepare it anew"
+            )
+        values = np.empty(len(row), other.weight.dtype)
+        values[mine[1]] = other.weight[theirs[1]]
+        return values
+
+    def _customized(self, edges: EdgeList) -> _State:
+        problem = Problem.of(
+            EdgeSource(self.semiring, edges, self.dtype),
+            None if self.semiring.commutes else True, labels=edges.nodes,
+        )  # fmt: skip
+        if as_numbers(self.semiring, self.dtype):
+            numbers = problem.source.numbers(semirings["max_min"])
+            problem = replace(problem, source=numbers, truth=True)
+        metric = problem.solve(lambda x: customize_arcs(self._structure, x, self._arcs))
+        return _State(edges, problem, metric)
+
+    def distances(self, sources: Any = None, targets: Any = None) -> Any:
+        """The weights of best paths from some nodes to all others, or to some.
+
+        Parameters
+        ----------
+        sources : node, or sequence of nodes, optional
+            Default: all nodes.
+        targets : node, or sequence of nodes, optional
+            Default: all nodes. A table between chosen nodes takes only what they need.
+
+        Returns
+        -------
+        ndarray, shape (sources, targets)
+            The semiring's zero (inf for min_plus) where there is no path. Of a graph with labels a
+            :class:`LabelledArray`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such node.
+
+        Notes
+        -----
+        O(f) for each source, f being the edges of the elimination, or those above a target: PHAST
+        and RPHAST (Delling, Goldberg, Nowatzyk and Werneck, 2013).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import semiring_mm as sm
+        >>> inf = np.inf
+        >>> net = sm.prepare(np.array([[0, 3, 8], [inf, 0, 1], [2, inf, 0]]))
+        >>> net.distances(0)
+        array([[0., 3., 4.]])
+        >>> net.distances([1, 2], targets=[0, 1])
+        array([[3., 0.],
+               [2., 5.]])
+        """
+        n, state = len(self.nodes), self._state
+        rows = positions(sources, n, self._labels)
+        columns = positions(targets, n, self._labels, "targets")
+        count, width = (n if x is None else len(x) for x in (rows, columns))
+        steps = state.metric.steps
+        check_memory(
+            count * width * steps.dtype.itemsize, f"the result of {count} x {width} entries"
+        )
+        d = np.empty((count, width), steps.dtype)
+        chosen = np.arange(n) if rows is None else rows
+        metric = state.metric
+        if columns is not None and d.size:
+            ends = metric.structure.position[np.concatenate([chosen, columns])]
+            metric = metric.above(ends.astype(np.int64))
+        if d.size:
+            metric.sweep(chosen, d, None, targets=columns)
+        found = state.problem.restore(d)
+        if self._labels is None:
+            return found
+        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+
+    def distance(self, source: Any, target: Any) -> Any:
+        """The weight of a best path between two nodes.
+
+        Parameters
+        ----------
+        source, target : node
+
+        Returns
+        -------
+        float, int or bool
+            The semiring's zero (inf for min_plus) where there is no path.
+
+        Notes
+        -----
+        Both ends climb the elimination tree, and meet.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> net = sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}})
+        >>> net.distance("a", "c"), net.distance("c", "a")
+        (4.0, inf)
+        """
+        i, j = self._place(source), self._place(target)
+        return self._state.meet(i, j)
+
+    def path(self, source: Any, target: Any) -> list[Any]:
+        """The nodes on a best path, along edges of the graph.
+
+        Parameters
+        ----------
+        source, target : node
+
+        Returns
+        -------
+        list
+            From `source` to `target`, both included; ``[source]`` if they are the same.
+
+        Raises
+        ------
+        ValueError
+            If there is no path, or no such node.
+
+        Examples
+        --------
+        >>> import semiring_mm as sm
+        >>> sm.prepare({"a": {"b": 3, "c": 8}, "b": {"c": 1}}).path("a", "c")
+        ['a', 'b', 'c']
+        """
+        found = self._state.route(self._place(source), self._place(target))
+        if found is None:
+            raise ValueError(f"there is no path from {source!r} to {target!r}")
+        return found if self._labels is None else [self.nodes[v] for v in found]
+
+    def _place(self, node: Any) -> int:
+        if self._labels is not None:
+            return self._labels.place(node)
+        if type(node) is int and 0 <= node < len(self.nodes):
+            return node
+        found = positions([node], len(self.nodes), None, "nodes")
+        assert found is not None
+        return int(found[0])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the prepared graph to a file, for :func:`load`.
+
+        Parameters
+        ----------
+        path : path
+            A name that ends in ``.npz``. The file is replaced as a whole or not at all.
+
+        Raises
+        ------
+        ValueError
+            If the name has another ending, or a label is no string, number, or tuple of them.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import semiring_mm as sm
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "net.npz")
+        >>> sm.prepare({"a": {"b": 3}}).save(path)
+        >>> sm.load(path).distance("a", "b")
+        3.0
+        """
+        name = os.fspath(path)
+        if not name.endswith(".npz"):
+            raise ValueError(f"a prepared graph is saved as .npz: save({name + '.npz'!r})")
+        s, x, edges = self.semiring, self._structure, self._state.edges
+        about = {
+            "version": _VERSION, "directed": self.directed, "dtype": self.dtype.name,
+            "fringe": x.fringe, "weight": self._weight,
+            "semiring": [s.name, s.add, s.mul, repr(s.zero), repr(s.one), s.domain, s.use],
+        }  # fmt: skip
+        arrays = {word: getattr(x, word) for word in _STRUCTURE}
+        arrays |= {"row": edges.row.astype(np.int32), "col": edges.col.astype(np.int32)}
+        arrays["weights"] = edges.weight
+        if self._labels is not None:
+            arrays["labels"] = _text(_encoded(self.nodes))
+        arrays["about"] = _text(about)
+        arrays["digest"] = np.frombuffer(_digest(arrays), np.uint8)
+        with atomic_write(name) as part:
+            np.savez(part, **arrays)
+
+
+class _State:
+    """What customization has computed, and scratch for queries."""
+
+    def __init__(self, edges: EdgeList, problem: Problem, metric: Metric) -> None:
+        self.edges, self.problem, self.metric = edges, problem, metric
+        x, self._plan = metric.structure, metric.plan
+        self._position = x.position
+        self._functions = queries(metric.plan, *metric.identities)
+        self._zero, self._one = (y.item() for y in self._identities())
+        info = np.iinfo(problem.dtype) if problem.dtype.kind in "iu" else None
+        self._reach = (info.min, info.max) if info and metric.plan.missing is not None else None
+        self._free: list[_Scratch] = []  # one for each thread that asks
+        self._trees: tuple[Metric, Problem] | None = None
+
+    def _identities(self) -> list[Any]:
+        stored = np.array(self.metric.steps.identities, self.metric.steps.dtype)
+        return list(self.problem.restore(stored))
+
+    def meet(self, i: int, j: int) -> Any:
+        """The weight between two nodes."""
+        if i == j:
+            return self._one
+        scratch = self._free.pop() if self._free else _Scratch(self.metric)
+        value = scratch.meet(self._functions, self._position[i], self._position[j])
+        self._free.append(scratch)
+        if value == self.metric.identities[0]:
+            return self._zero
+        if self.problem.truth:
+            return value != 0
+        if self._reach is not None and not self._reach[0] <= value <= self._reach[1]:
+            self.problem.restore(np.array([value], self.metric.steps.dtype))  # raises
+        return value
+
+    def route(self, i: int, j: int) -> list[int] | None:
+        """The nodes on a best path, or None."""
+        if i == j:
+            return [i]
+        if not self.metric.structure.core:
+            scratch = self._free.pop() if self._free else _Scratch(self.metric)
+            value, found = scratch.route(self._functions, self._position[i], self._position[j])
+            self._free.append(scratch)
+            if value == self.metric.identities[0]:
+                return None
+            if found is not None:
+                return _simple([i, *self.metric.structure.node[found].tolist()])
+        elif self.meet(i, j) == self._zero:
+            return None
+        return self._walk(i, j)
+
+    def _walk(self, i: int, j: int) -> list[int]:
+        """The path by the predecessors of a sweep: through a core, or where ties close rings."""
+        if self._trees is None:
+            with_trees = replace(self.problem, predecessors=True)
+
+            def run(problem: Problem) -> tuple[Metric, Problem]:
+                return customize(self.metric.structure, problem, trees=True), problem
+
+            self._trees = with_trees.solve(run)
+        metric, problem = self._trees
+        n = metric.structure.n
+        d, p = np.empty((1, n), metric.steps.dtype), np.empty((1, n), np.int32)
+        rows = np.array([i])
+        metric.sweep(rows, d, p)
+        if has_ties(problem):
+            row, col, weight = problem.source.edges()
+            edges = Edges.by_end(n, row, col, weight)
+            repair_trees(engine, problem.source.s, d, p, lambda: edges, rows)
+        path: list[int] = reconstruct_path(p, i, j)
+        return path
+
+
+class _Scratch:
+    """Parameter blocks and memory of one query at a time."""
+
+    def __init__(self, metric: Metric) -> None:
+        x = metric.structure
+        levels = int(x.level.max(initial=0)) + 1
+        room, kind = 3 * levels + 8, metric.out.dtype
+        self.value = np.empty(1, kind)
+        self.found, self.count = np.empty(x.n, np.int32), np.empty(1, np.int64)
+        fields = metric.fields | {
+            "matrix": metric.core, "value": self.value, "found": self.found, "count": self.count,
+            "rise": np.empty(x.n, kind), "fall": np.empty(x.n, kind),
+            "rise_tail": np.empty(x.n, np.int32), "fall_tail": np.empty(x.n, np.int32),
+            "capacity": room, "stack": np.empty(2 * room, np.int64), "room": x.n,
+        }  # fmt: skip
+        self._fields = fields  # keeps the memory
+        self._blocks, self._ends = {}, {}
+        for name, words in BLOCKS.items():
+            words = [word for word in words.split() if word != ":"]
+            self._blocks[name] = block(words, fields)
+            begin = words.index("source")
+            self._ends[name] = self._blocks[name][begin : begin + 2]
+        self._address = {name: x.ctypes.data for name, x in self._blocks.items()}
+
+    def meet(self, functions: dict[str, Any], i: int, j: int) -> Any:
+        ends = self._ends["meet"]
+        ends[0], ends[1] = i, j
+        functions["meet"](self._address["meet"])
+        return self.value[0].item()
+
+    def route(self, functions: dict[str, Any], i: int, j: int) -> tuple[Any, Array | None]:
+        ends = self._ends["route"]
+        ends[0], ends[1] = i, j
+        functions["route"](self._address["route"])
+        count = int(self.count[0])
+        return self.value[0].item(), None if count < 0 else self.found[:count].copy()
+
+
+def prepare(
+    graph: Any,
+    *,
+    semiring: str | Semiring = "min_plus",
+    weight: str | int | None = "weight",
+    directed: bool | None = None,
+    order: str = "auto",
+    dtype: Any = None,
+) -> PreparedGraph:
+    """Prepare a sparse graph for many questions about best paths.
+
+    Parameters
+    ----------
+    graph : any graph that :func:`adjacency` takes
+    semiring : str or Semiring, default "min_plus"
+        Whose ⊕ chooses one of its operands (min, max), or works on truth values.
+    weight : str or None, default "weight"
+        As for :func:`adjacency`.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
+    order : {"auto", "minimum_degree", "nested_dissection"}
+        In which nodes are eliminated. Nested dissection is METIS's (``pip install
+        'semiring-mm[metis]'``): its elimination tree is flatter, but it takes longer and fills in
+        more edges of road networks. "auto" is minimum degree.
+    dtype : dtype, optional
+        Of the weights and the results: default float32 for float32 weights and
+        float64 for others; bool where the semiring works on truth values.
+
+    Returns
+    -------
+    PreparedGraph
+
+    Raises
+    ------
+    ValueError
+        If ⊕ does not choose, or a cycle improves itself (over min_plus as
+        :class:`NegativeCycleError`).
+
+    Notes
+    -----
+    Nodes are eliminated one after the other, and their neighbours joined. Where separators are
+    small, as in road networks, few edges are filled in; then every question is answered from them.
+    Where they are large, what is left becomes a dense core. Planken, de Weerdt and van der Krogt
+    (2012); Dibbelt, Strasser and Wagner (2016).
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import semiring_mm as sm
+    >>> net = sm.prepare(nx.path_graph(5))
+    >>> net.distance(0, 4), net.path(1, 3)
+    (4.0, [1, 2, 3])
+    """
+    s = as_semiring(semiring)
+    if order not in ("auto", "minimum_degree", "nested_dissection"):
+        raise ValueError(f"order is 'auto', 'minimum_degree' or 'nested_dissection', got {order!r}")
+    edges = _edges_of(s, graph, weight, directed)
+    warn_of_edges(s, edges)
+    wanted = edge_dtype(s, edges.weight) if dtype is None else np.dtype(dtype)
+    if not (s.selective or wanted.kind == "b"):
+        raise ValueError(
+            f"a prepared graph needs a semiring whose ⊕ chooses one of its operands (min or max), "
+            f"and {s.name} has ⊕ = {s.add}"
+        )
+    edges = _typed(s, edges, wanted)
+    structure = prepare_structure(edges.n, edges.row, edges.col, order)
+    return PreparedGraph(s, edges, structure, weight)
+
+
+def _edges_of(s: Semiring, graph: Any, weight: str | int | None, directed: bool | None) -> EdgeList:
+    """The edges of any graph."""
+    if isinstance(graph, PreparedGraph):
+        raise TypeError("the graph is prepared already; customize() takes new weights")
+    found, nodes = as_graph(graph, weight=weight, directed=directed)
+    if isinstance(found, EdgeList):
+        return found
+    matrix = np.asarray(found)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"a graph's matrix is square, got shape {matrix.shape}")
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"a graph's weights are real numbers, got dtype {matrix.dtype}")
+    row, col, values = edges_of(s, matrix)
+    nodes = range(len(matrix)) if nodes is None else nodes
+    return EdgeList(nodes, row, col, values, directed is not False)
+
+
+def _typed(s: Semiring, edges: EdgeList, dtype: np.dtype[Any]) -> EdgeList:
+    """The edges with weights of a dtype, without loss."""
+    weight = edges.weight
+    if dtype.kind == "b":
+        return replace(edges, weight=np.ones(len(weight), bool))
+    if dtype.kind not in "iu" or weight.dtype == dtype:
+        return replace(edges, weight=weight.astype(dtype))
+    missing = weight == s.zero
+    with np.errstate(invalid="ignore"):
+        values = weight.astype(dtype)
+    wrong = np.flatnonzero((values != weight) & ~missing)
+    if wrong.size:
+        e = wrong[0]
+        u, v = edges.nodes[edges.row[e]], edges.nodes[edges.col[e]]
+        raise ValueError(
+            f"the edge from {u!r} to {v!r} has weight {weight[e]:g}, which {dtype} does not hold"
+        )
+    values[missing] = s.identities(dtype)[0]
+    return replace(edges, weight=values)
+
+
+def _simple(walk: list[int]) -> list[int]:
+    """A walk without the rings that ties close."""
+    if len(set(walk)) == len(walk):
+        return walk
+    path: list[int] = []
+    place: dict[int, int] = {}
+    for node in walk:
+        if node in place:
+            for other in path[place[node] + 1 :]:
+                del place[other]
+            del path[place[node] + 1 :]
+        else:
+            place[node] = len(path)
+            path.append(node)
+    return path
+
+
+def _sorted_ends(n: int, row: Index, col: Index, directed: bool) -> tuple[Index, Index]:
+    """The ends of edges as numbers, ascending, and the edges in this order."""
+    if not directed:
+        row, col = np.minimum(row, col), np.maximum(row, col)
+    ends = row * n + col
+    order = np.argsort(ends, kind="stable")
+    return ends[order], order
+
+
+# Files
+
+
+def load(path: str | os.PathLike[str]) -> PreparedGraph:
+    """A prepared graph from a file that :meth:`PreparedGraph.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    PreparedGraph
+
+    Raises
+    ------
+    ValueError
+        If the file holds no prepared graph, is damaged, or was written by a version whose files are
+        different.
+
+    Notes
+    -----
+    Nothing in the file is run; a digest tells whether it is as it was written.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import semiring_mm as sm
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "net.npz")
+    >>> sm.prepare({"a": {"b": 3}, "b": {"c": 1}}).save(path)
+    >>> sm.load(path).path("a", "c")
+    ['a', 'b', 'c']
+    """
+    name = os.fspath(path)
+    try:
+        with np.load(name, allow_pickle=False) as file:
+            if "about" not in file.files or "digest" not in file.files:
+                raise ValueError(f"{name!r} is no prepared graph: net.save(path) writes one")
+            about = json.loads(bytes(file["about"]))
+            if about["version"] != _VERSION:
+                raise ValueError(
+                    f"{name!r} was saved in version {about['version']} of the format, and this is "
+                    f"version {_VERSION}: prepare the graph anew"
+                )
+            arrays = {word: file[word] for word in file.files}
+    except (zipfile.BadZipFile, KeyError, TypeError, EOFError, json.JSONDecodeError) as error:
+        raise ValueError(f"{name!r} is no prepared graph, or damaged: {error}") from None
+    except (ValueError, AttributeError) as error:
+        if repr(name) in str(error):
+            raise
+        raise ValueError(f"{name!r} is no prepared graph, or damaged: {error}") from None
+    digest = bytes(arrays.pop("digest"))
+    if digest != _digest(arrays):
+        raise ValueError(f"{name!r} is damaged: its contents are not what was saved")
+    title, add, mul, zero, one, domain, use = about["semiring"]
+    s = Semiring(title, add, mul, float(zero), float(one), domain, use)
+    if title in list(semirings) and semirings[title] == s:
+        s = semirings[title]
+    x = {word: arrays[word] for word in _STRUCTURE}
+    structure = Structure.restored(about["fringe"], **x)
+    nodes: Sequence[Any] = range(structure.n)
+    if "labels" in arrays:
+        nodes = _decoded(json.loads(bytes(arrays["labels"])))
+    row, col = (arrays[word].astype(np.int64) for word in ("row", "col"))
+    edges = EdgeList(nodes, row, col, arrays["weights"], about["directed"])
+    return PreparedGraph(s, edges, structure, about["weight"])
+
+
+def _digest(arrays: dict[str, Any]) -> bytes:
+    mark = hashlib.sha256()
+    for word, x in sorted(arrays.items()):
+        mark.update(f"{word} {x.dtype.str} {x.shape}".encode())
+        mark.update(np.ascontiguousarray(x).data)
+    return mark.digest()
+
+
+def _text(x: Any) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(x).encode(), np.uint8)
+
+
+def _encoded(labels: Sequence[Any]) -> list[Any]:
+    """Labels as JSON has them: tuples as lists."""
+
+    def one(x: Any) -> Any:
+        x = x.item() if isinstance(x, np.generic) else x
+        if isinstance(x, tuple):
+            return [one(y) for y in x]
+        if x is None or type(x) in (str, int, float, bool):
+            return x
+        raise ValueError(
+            f"labels are saved as text, and {x!r} is a {type(x).__name__}: use strings, numbers, "
+            f"or tuples of them"
+        )
+
+    return [one(x) for x in labels]
+
+
+def _decoded(labels: list[Any]) -> list[Any]:
+    def one(x: Any) -> Any:
+        return tuple(map(one, x)) if isinstance(x, list) else x
+
+    return [one(x) for x in labels]
