@@ -24,17 +24,20 @@ from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
 from .graphs.prepared import PreparedGraph, load, prepare
+from .graphs.statistics import Histogram, Statistics, statistics
 from .laws import SemiringLawError
 from .semirings import Semiring, semirings
 from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "Histogram",
     "LabelledArray",
     "NegativeCycleError",
     "PreparedGraph",
     "Semiring",
     "SemiringLawError",
+    "Statistics",
     "__version__",
     "adjacency",
     "apsp",
@@ -55,6 +58,7 @@ __all__ = [
     "sgemm",
     "sgemv",
     "show_config",
+    "statistics",
     "strassen",
 ]
 

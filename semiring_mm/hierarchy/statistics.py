@@ -19,7 +19,7 @@ from ..engine import JOIN
 from .structure import Index
 from .sweeps import Metric
 
-__all__ = ["Collector", "Wanted", "reversed_metric"]
+__all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric"]
 
 Array = NDArray[Any]
 
@@ -68,19 +68,24 @@ class Collector:
     Attributes
     ----------
     bound : int or float
-        No distance is larger; inf where that is not known.
+        No distance is larger.
+    tight : bool
+        Whether it is at most twice the largest one.
+    whole : bool
+        Whether distances are whole numbers, so that sums are exact.
     """
 
     def __init__(self, metric: Metric, wanted: Wanted) -> None:
         x = metric.structure
-        self.metric, self.wanted = metric, wanted
+        self.metric = metric
         far = metric.identities[0]
         finite = [w[w != far] for w in (metric.out, metric.back)]
         finite.append(metric.core[metric.core != metric.steps.identities[0]])
         self.negative = any(bool((w < 0).any()) for w in finite)
         largest = max((abs(w).max().item() for w in finite if w.size), default=0)
-        self.bound = _bound(metric, largest)
-        self.dtype = _label_type(metric, self.bound, largest, self.negative)
+        self.bound, self.tight = _bound(metric, largest)
+        self.dtype = _label_type(metric, self.bound, largest, self.negative, finite)
+        self.whole = self.dtype.kind == "i"
         self.far = code.far_of(self.dtype.name)
         out, back = (self._labels(w, far) for w in (metric.out, metric.back))
         depth = np.empty(x.fringe, np.int32)
@@ -89,9 +94,8 @@ class Collector:
         row = np.concatenate([own, np.arange(x.core, dtype=np.int32)])
         self.depth = int(depth.max(initial=-1)) + 1
         self.width = code.chunk_width(self.dtype.itemsize)
-        whole = self.dtype.kind == "i"
         segment = code.SEGMENT
-        if whole:
+        if self.whole:
             most = (1 << (8 * self.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(self.bound), 1), 1 << 16))
             if x.n * int(self.bound) >= 1 << 63:
@@ -99,12 +103,16 @@ class Collector:
                     f"{x.n} distances of up to {self.bound} may add up to more than 64 bits hold; "
                     f"give the weights as floating-point numbers"
                 )
-        self.fields: dict[str, Any] = {
+        self._graph: dict[str, Any] = {
             "fringe": x.fringe, "core": x.core, "segment": segment, "first": x.first,
             "parent": x.parent, "head": x.head, "slot": row[x.head], "own": own, "out": out,
             "back": back,
         }  # fmt: skip
-        self.kinds = wanted.kinds
+        self.want(wanted)
+
+    def want(self, wanted: Wanted) -> None:
+        """Collect something else from now on."""
+        self.wanted, self.kinds, self.fields = wanted, wanted.kinds, dict(self._graph)
         self._histogram()
         self._radii()
         mass = "" if wanted.mass is None else wanted.mass.dtype.name
@@ -115,13 +123,14 @@ class Collector:
 
     def _histogram(self) -> None:
         """The edges as labels are compared with them, and how a bin is guessed."""
-        edges = self.wanted.edges
-        self.rows = 0
+        self.rows, edges = 0, self.wanted.edges
         if edges is None:
             return
+        if self.whole and bool((edges == np.trunc(edges)).all()) and abs(edges).max() < 1 << 53:
+            edges = edges.astype(np.int64)
         bins = len(edges) - 1
         gaps = np.diff(edges.astype(np.float64))
-        if self.dtype.kind == "i":
+        if self.whole:
             limits = np.ceil(edges.astype(np.float64)) if edges.dtype.kind == "f" else edges
             limits = np.clip(limits, -self.far + 1, self.far - 1).astype(self.dtype)
             last = math.floor(float(edges[-1])) + 1 if edges.dtype.kind == "f" else edges[-1] + 1
@@ -137,7 +146,7 @@ class Collector:
             # Whole distances plus a half are so far from all edges that no rounding matters.
             most = 2.0 ** (21 if real == np.float32 else 50)
             exact = bool(
-                self.dtype.kind == "i" and edges.dtype.kind == "i" and gaps.max() == gaps.min()
+                self.whole and edges.dtype.kind == "i" and gaps.max() == gaps.min()
                 and max(abs(start), abs(float(edges[-1]))) + width < most
             )  # fmt: skip
             ends = np.concatenate([[-self.far], limits, [self.far]])
@@ -150,7 +159,7 @@ class Collector:
             return
         self.kinds = self.kinds - {"bins"} | {"edges"}
         size = 1 << (bins + 1).bit_length()
-        top = np.inf if self.dtype.kind == "f" else np.iinfo(self.dtype).max
+        top = np.iinfo(self.dtype).max if self.whole else np.inf
         self.fields |= {
             "edges": np.concatenate([limits, np.full(size - 1 - len(limits), top, self.dtype)]),
             "bins": size,
@@ -161,7 +170,7 @@ class Collector:
         self.radii = 0
         if radii is None:
             return
-        if self.dtype.kind == "i":
+        if self.whole:
             radii = np.floor(np.clip(radii.astype(np.float64), -self.far, self.far - 1))
         else:
             radii = np.minimum(radii, np.finfo(self.dtype).max)
@@ -174,9 +183,9 @@ class Collector:
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
-        kinds, whole = self.wanted.kinds, self.dtype.kind == "i"
-        number = np.dtype(np.int64 if whole else np.float64)
-        distance = number if whole else self.dtype
+        kinds = self.wanted.kinds
+        number = np.dtype(np.int64 if self.whole else np.float64)
+        distance = number if self.whole else self.dtype
         found: dict[str, Array] = {}
         if "largest" in kinds:
             found["largest"] = np.zeros(count, distance)
@@ -294,8 +303,8 @@ class _Chunk:
 
     def fall(self, at: Index, found: dict[str, Array], tables: list[Array]) -> None:
         c, kinds, count = self.c, self.c.wanted.kinds, self.count
-        number = np.int64 if c.dtype.kind == "i" else np.float64
-        part = c.dtype if c.dtype.kind == "i" else np.dtype(np.float64)
+        number = np.int64 if c.whole else np.float64
+        part = c.dtype if c.whole else np.dtype(np.float64)
         acc: dict[str, Array] = {
             "largest": np.zeros(c.width, c.dtype), "counts": np.zeros(c.width, np.int32),
             "part": np.zeros(c.width, part), "total": np.zeros(c.width, number),
@@ -310,7 +319,7 @@ class _Chunk:
         if "count" in kinds:
             found["count"][at] = acc["counts"][:count]
         if "sum" in kinds:
-            total = acc["total"] if c.dtype.kind == "i" else acc["total"] + acc["rest"]
+            total = acc["total"] if c.whole else acc["total"] + acc["rest"]
             found["sum"][at] = total[:count]
         if "inverse" in kinds:
             found["inverse"][at] = (acc["inverse"] + acc["inverse_rest"])[:count]
@@ -320,30 +329,36 @@ class _Chunk:
             tables.append(self.table[1:-1].sum(axis=1, dtype=np.int64))
 
 
-def _label_type(metric: Metric, bound: float, largest: float, negative: bool) -> np.dtype[Any]:
-    """The narrowest type that holds all distances and weights."""
-    dtype = metric.out.dtype
+def _label_type(
+    metric: Metric, bound: float, largest: float, negative: bool, finite: list[Array]
+) -> np.dtype[Any]:
+    """The narrowest type that holds all distances and weights, whole numbers where they are."""
+    dtype, far = metric.out.dtype, code.far_of("int32")
+    small = not negative and max(bound, largest) < far
     if dtype.kind == "f":
-        return dtype
-    far = code.far_of("int32")
-    narrow = not negative and max(bound, largest) < far
-    return np.dtype(np.int32 if narrow or dtype.itemsize == 4 else np.int64)
+        exact = max(bound, largest) < 2 ** np.finfo(dtype).nmant
+        whole = small and exact and all(bool((w == np.trunc(w)).all()) for w in finite)
+        return np.dtype(np.int32) if whole else dtype
+    return np.dtype(np.int32 if small or dtype.itemsize == 4 else np.int64)
 
 
-def _bound(metric: Metric, largest: float) -> float:
-    """A number that no distance exceeds: twice the largest one from a node in the middle."""
+def _bound(metric: Metric, largest: float) -> tuple[float, bool]:
+    """A number that no distance exceeds, and whether it is near the largest one.
+
+    That is at most twice the largest distance from any one node.
+    """
     x, far = metric.structure, metric.steps.identities[0]
     plain = largest * max(x.n - 1, 0)
-    if x.n < 2 or not x.fringe:
-        return plain
+    if x.n < 2:
+        return plain, True
     back = reversed_metric(metric)
-    symmetric = np.array_equal(metric.out, metric.back) and np.array_equal(metric.core, back.core)
+    symmetric = is_symmetric(metric)
     row = np.empty((1, x.n), metric.steps.dtype)
     left, bound = np.ones(x.n, bool), 0.0
     for _ in range(_ROOTS):
         rest = np.flatnonzero(left[x.node])
         if len(rest) == 0 or largest * (len(rest) - 1) <= bound:
-            return bound
+            break
         root = x.node[rest[-1:]].astype(np.int64)
         metric.sweep(root, row, None)
         there = row[0] != far
@@ -353,8 +368,18 @@ def _bound(metric: Metric, largest: float) -> float:
         else:
             back.sweep(root, row, None)
             if not (there.all() and (row[0] != far).all()):
-                return plain
+                return plain, False
             wide += row[0].max().item()
         bound = max(bound, wide)
         left &= ~there
-    return max(bound, largest * int(left.sum())) if symmetric else plain
+    else:
+        return max(bound, largest * int(left.sum())), False
+    if metric.out.dtype.kind == "f":
+        bound *= 1 + 1e-6  # roundings
+    return bound, True
+
+
+def is_symmetric(metric: Metric) -> bool:
+    """Whether distances are the same both ways."""
+    same = metric.back is metric.out or np.array_equal(metric.out, metric.back)
+    return same and np.array_equal(metric.core, metric.core.T)
