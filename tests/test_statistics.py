@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from optional import nx, pd
 
 import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
-
-from optional import nx, pd
 
 
 def edges_of(kind, rng, n):
@@ -86,7 +85,9 @@ def test_types_of_weights(dtype):
     given = sm.files.Graph(range(given.n), given.row, given.col, given.weight.astype(dtype), False)
     found = sm.statistics(given)
     d = np.asarray(sm.apsp(given))
-    np.testing.assert_array_equal(found.eccentricity, d.max(axis=1, where=np.isfinite(d), initial=0))
+    np.testing.assert_array_equal(
+        found.eccentricity, d.max(axis=1, where=np.isfinite(d), initial=0)
+    )
     assert found.eccentricity.dtype == (dtype if dtype[0] == "f" else np.int64)
 
 
@@ -110,18 +111,18 @@ def test_whole_numbers_of_all_sizes():
     for scale in (1, 1 << 20, 1 << 40):
         given = {i: {i + 1: scale, i + 2: 3 * scale} for i in range(100)}
         found = sm.statistics(given, ["mean", "eccentricity"], directed=False)
-        d = abs(np.subtract.outer(np.arange(102), np.arange(102)))
-        d[100:, 101] = d[101, 100:] = 0  # from 100 to 101 there is the way back over 99
-        assert found.eccentricity[0] == 101 * scale - (scale * 0)
+        # from 0 to 99 by 99 short edges, and then by a long one
+        assert found.eccentricity[0] == 102 * scale
+        assert found.mean[0] == (100 * 101 // 2 + 102) * scale / 101
 
 
 def test_no_sum_wraps():
-    big = 1 << 57
+    big = 1 << 54
     found = sm.statistics(sm.files.Graph(range(9), *_path(9), np.full(8, big), False), "mean")
     total = 2 * sum(k * (9 - k) for k in range(1, 9)) * big
     assert found.mean_distance == total / 72
     with pytest.raises(OverflowError, match="floating-point"):
-        sm.statistics(sm.files.Graph(range(30), *_path(30), np.full(29, 1 << 53), False), "mean")
+        sm.statistics(sm.files.Graph(range(64), *_path(64), np.full(63, 1 << 51), False), "mean")
 
 
 def _path(n):
@@ -154,7 +155,10 @@ def test_sources_have_the_entries_of_all():
     every, some = sm.statistics(given), sm.statistics(given, sources=[7, 3, 3, 140])
     assert some.nodes == [7, 3, 3, 140]
     for name in ("eccentricity", "closeness", "harmonic", "mean", "reached"):
-        np.testing.assert_array_equal(getattr(some, name), getattr(every, name)[[7, 3, 3, 140]])
+        # another core is left for few sources: sums of weights have other brackets
+        np.testing.assert_allclose(
+            getattr(some, name), getattr(every, name)[[7, 3, 3, 140]], rtol=1e-14
+        )
     none = sm.statistics(given, sources=[])
     assert len(none.closeness) == 0
     assert none.diameter is None

@@ -25,9 +25,7 @@ KINDS = ("largest", "count", "sum", "inverse", "bins", "edges", "even", "within"
 #: Distances that are added up before they join a sum with compensation.
 SEGMENT = 64
 
-_CLIMB = (
-    "fringe : source first visits : parent head place visited : risen out"
-)
+_CLIMB = "fringe : source first visits : parent head place visited : risen out"
 _FALL = (
     "fringe core segment bins radii : source first visits : slot own visited counts table : "
     "label risen back largest part total rest inverse_part inverse inverse_rest "
@@ -42,7 +40,7 @@ def far_of(dtype: str) -> float | int:
 
 
 def _type(dtype: str) -> Type:
-    return Type(dtype[0], int(dtype.lstrip("intfloat")))
+    return Type(dtype[0], int(dtype[-2:]))
 
 
 def chunk_width(itemsize: int) -> int:
@@ -271,10 +269,8 @@ class _Sums:
             d = part.to(F64)
             zero, one = (f.const(c, d.type) for c in (0.0, 1.0))
             counts = d.cmp(">", zero)
-            if self.whole:
-                counts = counts & part.cmp("!=", rows.far)
-            else:
-                counts = counts | d.cmp("<", zero)
+            other = part.cmp("!=", rows.far) if self.whole else d.cmp("<", zero)
+            counts = counts & other if self.whole else counts | other
             if rough is None:
                 inverse = one / d
             else:
@@ -297,11 +293,7 @@ class _Sums:
                 if self.halves == 2:
                     lanes = range(h * self.lanes, (h + 1) * self.lanes)
                     part = f.shuffle(inside, inside, lanes)
-                amount = f.const(0, t.vector(self.lanes))
-                if self.mass:
-                    amount = one.splat(self.lanes)
-                else:
-                    amount = f.const(1, t.vector(self.lanes))
+                amount = one.splat(self.lanes)
                 none = f.const(0, t.vector(self.lanes))
                 lane = g * rows.lanes + h * self.lanes
                 self.join(base, lane, t, f.select(part, amount, none))

@@ -544,7 +544,9 @@ def prepare(
     return PreparedGraph(s, edges, structure, weight)
 
 
-def edges_of_graph(s: Semiring, graph: Any, weight: str | int | None, directed: bool | None) -> EdgeList:
+def edges_of_graph(
+    s: Semiring, graph: Any, weight: str | int | None, directed: bool | None
+) -> EdgeList:
     """The edges of any graph."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")

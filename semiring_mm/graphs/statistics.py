@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import math
 import os
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..cpu import threads
+from ..cpu.memory import free_memory
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
@@ -29,8 +32,11 @@ from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
 from .choice import SEARCH
+from .dijkstra import search, searchable
+from .hops import HopCollector, Hops
 from .inputs import has_labels, positions
 from .prepared import PreparedGraph, edges_of_graph
+from .rows import RowCollector
 
 __all__ = ["Histogram", "Statistics", "statistics"]
 
@@ -47,6 +53,10 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
+#: Pairs of a dense product in whose time a breadth-first search follows an edge, at worst.
+_HOPS = 64.0
+#: Pairs of an elimination, and bytes, that are nothing to speak of.
+_SMALL, _ROOM = 1e8, 1 << 28
 _FORMAT = 1
 _EVERY = 30.0  # seconds between checkpoints
 
@@ -228,9 +238,8 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if checkpoint is None else _State(Path(checkpoint), work)
-    if metric is None:
-        metric = _metric(work)
-    found = work.run(metric, state, progress)
+    way = _way(work) if metric is None else _Sweeps(metric)
+    found = work.run(way, state, progress)
     if state is not None:
         state.remove()
     return found
@@ -285,8 +294,103 @@ def _wanted(
     return count, edges, radii, mass
 
 
-def _metric(work: _Work) -> Metric:
-    """The weights of an elimination of all nodes."""
+class _Sweeps:
+    """Distances by sweeps over an elimination."""
+
+    method = "sweeps"
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric, self.symmetric = metric, is_symmetric(metric)
+        self.dtype = metric.out.dtype
+
+    def order(self, rows: Index) -> Index:
+        """An order in which sources are near each other."""
+        return np.argsort(self.metric.structure.position[rows], kind="stable")
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+        return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
+
+    def row(self, source: int) -> Array:
+        """The distances from a node; -1 where there is no path."""
+        row = np.empty((1, self.metric.structure.n), self.metric.steps.dtype)
+        self.metric.sweep(np.array([source]), row, None)
+        row[row == self.metric.steps.identities[0]] = -1
+        found: Array = row[0]
+        return found
+
+
+class _Hops:
+    """Numbers of edges by breadth-first searches."""
+
+    method = "breadth-first searches"
+
+    def __init__(self, edges: EdgeList) -> None:
+        self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
+        self.symmetric, self.dtype = self.graph.symmetric, edges.weight.dtype
+
+    def order(self, rows: Index) -> Index:
+        return np.arange(len(rows))
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> HopCollector:
+        return HopCollector(self.graph.reverse() if backward else self.graph, wanted)
+
+    def row(self, source: int) -> Array:
+        row: Array = self.graph.distances(np.array([source]))[0]
+        return row
+
+
+class _Searches:
+    """Distances by searches of Dijkstra's, whose rows are added up."""
+
+    method = "Dijkstra from each node"
+
+    def __init__(self, edges: EdgeList) -> None:
+        row, col, weight = edges.row, edges.col, edges.weight
+        kept = ~np.isinf(weight)
+        row, col, weight = row[kept], col[kept], weight[kept]
+        self.symmetric, self.dtype, self.n = not edges.directed, weight.dtype, edges.n
+        if not edges.directed:
+            row, col = np.concatenate([row, col]), np.concatenate([col, row])
+            weight = np.concatenate([weight, weight])
+        self.graph = row, col, weight.astype(np.float64)
+
+    def order(self, rows: Index) -> Index:
+        return np.arange(len(rows))
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> RowCollector:
+        row, col, weight = self.graph
+        return RowCollector(self.n, *((col, row) if backward else (row, col)), weight, wanted)
+
+    def row(self, source: int) -> Array:
+        d = search(self.n, *self.graph, sources=np.array([source]), predecessors=False)[0][0]
+        found: Array = np.where(np.isinf(d), -1, d)
+        return found
+
+
+_Way = _Sweeps | _Hops | _Searches
+_Collector = Collector | HopCollector | RowCollector
+
+
+def _way(work: _Work) -> _Way:
+    """The fastest of them."""
+    x, count = work.edges, len(work.rows)
+    arcs = float(len(x.row) * (1 if x.directed else 2))
+    hops = bool((x.weight == 1).all()) and work.mass is None
+    if hops:
+        limit = _HOPS * count * arcs
+    elif searchable(x.weight, x.n) and importlib.util.find_spec("scipy"):
+        steps = arcs + x.n * math.log2(max(x.n, 2))
+        limit = threads.get_num_threads() * SEARCH * count * steps
+    else:
+        limit = math.inf
+    metric = _metric(work, limit)
+    if metric is not None:
+        return _Sweeps(metric)
+    return _Hops(x) if hops else _Searches(x)
+
+
+def _metric(work: _Work, limit: float) -> Metric | None:
+    """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     graph = work.edges
     weight = graph.weight
     kind = np.float32 if weight.dtype == np.float32 else np.float64
@@ -304,9 +408,12 @@ def _metric(work: _Work) -> Metric:
     edges = EdgeList(graph.nodes, row, col, weight, graph.directed)
     source = EdgeSource(semirings["min_plus"], edges, dtype)
     problem = Problem.of(source, None, False, graph.nodes)
-    structure = eliminate(edges.n, row, col, sources=len(work.rows))
-    assert structure is not None
+    structure = eliminate(edges.n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    if structure is None:
+        return None
     needed = structure.bytes(dtype.itemsize, trees=False)
+    if math.isfinite(limit) and needed > max(_ROOM, free_memory() or 0):
+        return None
     check_memory(needed, f"the elimination of {edges.n} nodes")
     return problem.solve(lambda given: customize(structure, given, trees=False))
 
@@ -331,62 +438,46 @@ class _Work:
                 mark.update(np.ascontiguousarray(array).tobytes())
         return mark.hexdigest()
 
-    def run(self, metric: Metric, state: _State | None, progress: Progress) -> Statistics:
-        both = is_symmetric(metric)
+    def run(self, way: _Way, state: _State | None, progress: Progress) -> Statistics:
         kinds: dict[str, set[str]] = {"out": set(), "in": set()}
         for name in self.asked:
-            way, needed = _KINDS[name]
-            kinds["out" if both else way] |= needed
+            side, needed = _KINDS[name]
+            kinds["out" if way.symmetric else side] |= needed
         radii, mass, limits = self.radii, self.mass, self.limits
         wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass)
-        first, later = wanted, None
-        collector = None
+        collector, later = way.collector(wanted), False
         if "bins" in wanted.kinds and limits is None:
             # The range of the histogram has to be known: by a bound, or after a first pass.
-            plain = Wanted(wanted.kinds - {"bins"}, None, radii, mass)
-            collector = Collector(metric, plain)
             if collector.negative:
                 raise ValueError("bins: some weights are negative; give the edges of the bins")
             if collector.tight:
                 limits = _round_bins(collector.bound, self.bins, collector.whole)
-                first = Wanted(wanted.kinds, limits, radii, mass)
-                collector.want(first)
+                collector.want(Wanted(wanted.kinds, limits, radii, mass))
             else:
-                first = Wanted(plain.kinds | {"largest"}, None, radii, mass)
-                collector.want(first)
-                later = "bins"
-        passes = [("out", metric, first, collector)]
-        if later:
-            passes.append(("bins", metric, first, collector))
-        if kinds["in"]:
-            wanted = Wanted(frozenset(kinds["in"]))
-            passes.append(("in", metric, wanted, None))
-        if not kinds["out"]:
-            passes = passes[1:]
-        order = np.argsort(metric.structure.position[self.rows], kind="stable")
+                later = True
+                collector.want(Wanted(wanted.kinds - {"bins"} | {"largest"}, None, radii, mass))
+        passes = (["out"] if kinds["out"] else []) + ["bins"] * later + ["in"] * bool(kinds["in"])
+        order = way.order(self.rows)
         total = float(len(passes)) * len(order) * self.edges.n
-        tick = reporter(progress, total, "sweeps", "entries")
+        tick = reporter(progress, total, way.method, "entries")
         found: dict[str, dict[str, Array]] = {}
-        for number, (name, used, wanted, collector) in enumerate(passes):
+        for number, name in enumerate(passes):
             if name == "in":
-                used = reversed_metric(metric)
+                collector = way.collector(Wanted(frozenset(kinds["in"])), backward=True)
             if name == "bins":
-                assert collector is not None
-                limits = _round_bins(
-                    found["out"]["largest"].max(initial=0).item(), self.bins, collector.whole
-                )
+                most = found["out"]["largest"].max(initial=0).item()
+                limits = _round_bins(most, self.bins, collector.whole)
                 collector.want(Wanted(frozenset({"bins"}), limits))
-            collector = collector or Collector(used, wanted)
-            check_memory(collector.bytes(), f"sweeps over {self.edges.n} nodes")
+            check_memory(collector.bytes(), f"{way.method} over {self.edges.n} nodes")
             found[name] = self._pass(
                 collector, order, name, state,
                 None if tick is None else _shifted(tick, number * len(order), self.edges.n),
             )  # fmt: skip
-        return self._result(metric, both, found, limits)
+        return self._result(way, found, limits)
 
     def _pass(
-        self, collector: Collector, order: Index, name: str, state: _State | None,
-        tick: Callable[[int], None] | None,
+        self, collector: _Collector, order: Index, name: str,
+        state: _State | None, tick: Callable[[int], None] | None,
     ) -> dict[str, Array]:  # fmt: skip
         done, found = 0, collector.empty(len(order))
         if state is not None:
@@ -402,12 +493,13 @@ class _Work:
         return found
 
     def _result(
-        self, metric: Metric, both: bool, found: dict[str, dict[str, Array]], limits: Array | None
-    ) -> Statistics:
+        self, way: _Way, found: dict[str, dict[str, Array]],
+        limits: Array | None,
+    ) -> Statistics:  # fmt: skip
         x, n, rows, asked = self.edges, self.edges.n, self.rows, self.asked
         out = found.get("out", {})
-        inward = out if both else found.get("in", {})
-        kind = metric.out.dtype.type if metric.out.dtype.kind == "f" else np.int64
+        inward = out if way.symmetric else found.get("in", {})
+        kind = way.dtype.type if way.dtype.kind == "f" else np.int64
         nodes: Sequence[Any] = x.nodes
         if not (len(rows) == n and (rows == np.arange(n)).all()):
             nodes = [x.nodes[i] for i in rows.tolist()]
@@ -420,7 +512,10 @@ class _Work:
                 top = int(np.argmax(far))
                 most = out["count"] == out["count"].max()
                 fields |= {"diameter": far[top].item(), "radius": far[most].min().item()}
-                fields["ends"] = x.nodes[rows[top]], x.nodes[_farthest(metric, rows[top])]
+                fields["ends"] = (
+                    x.nodes[rows[top]],
+                    x.nodes[int(np.argmax(way.row(int(rows[top]))))],
+                )
         if "mean" in asked:
             others = out["count"] - 1
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -456,19 +551,11 @@ def _shifted(tick: Any, sources: int, n: int) -> Callable[[int], None]:
     return lambda done: tick(float(sources + done) * n)
 
 
-def _total(sums: Array) -> float:
+def _total(sums: Array) -> Any:
     """Without wrapping, and rounded once."""
     if sums.dtype.kind == "i":
         return sum(sums.tolist())
     return math.fsum(sums.tolist())
-
-
-def _farthest(metric: Metric, source: int) -> int:
-    """The node that is farthest from one."""
-    row = np.empty((1, metric.structure.n), metric.steps.dtype)
-    metric.sweep(np.array([source]), row, None)
-    there = row[0] != metric.steps.identities[0]
-    return int(np.flatnonzero(there)[np.argmax(row[0][there])])
 
 
 def _round_bins(bound: float, bins: int, whole: bool) -> Array:
@@ -502,7 +589,7 @@ class _State:
             if fields["format"] != _FORMAT or fields["arrays"] != _digest(arrays):
                 raise ValueError("another version's, or damaged")
             task, done = fields["task"], dict(fields["done"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError):
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
             raise ValueError(
                 f"checkpoint: {self.path} is no state of an unfinished run that this version can "
                 f"read, or it has changed since it was written; remove it to begin again"
@@ -527,13 +614,16 @@ class _State:
         self.passes[name] = done, found
         if not last and time.monotonic() - self.last < _EVERY:
             return
-        arrays = {f"{p}.{x}": a for p, (_, results) in self.passes.items() for x, a in results.items()}
+        arrays = {
+            f"{p}.{x}": a for p, (_, results) in self.passes.items() for x, a in results.items()
+        }
         fields = {
             "format": _FORMAT, "task": self.task, "arrays": _digest(arrays),
             "done": {p: count for p, (count, _) in self.passes.items()},
         }  # fmt: skip
         held = io.BytesIO()
-        np.savez(held, state=np.array(seal(fields)), **arrays)
+        everything: dict[str, Any] = arrays | {"state": np.array(seal(fields))}
+        np.savez(held, **everything)
         with atomic_write(self.path) as part:
             part.write_bytes(held.getbuffer())
         self.last = time.monotonic()

@@ -119,7 +119,10 @@ class Collector:
         self.code = code.Code(self.dtype.name, self.kinds, self.negative, mass)
 
     def _labels(self, w: Array, far: Any) -> Array:
-        return np.where(w == far, self.far, w).astype(self.dtype)
+        missing = w == far
+        found = np.where(missing, 0, w).astype(self.dtype)
+        found[missing] = self.far
+        return found
 
     def _histogram(self) -> None:
         """The edges as labels are compared with them, and how a bin is guessed."""
@@ -177,9 +180,7 @@ class Collector:
         self.radii = len(radii)
         self.fields |= {"radii": len(radii), "radius": radii.astype(self.dtype)}
         if self.wanted.mass is not None:
-            self.fields["mass"] = np.ascontiguousarray(
-                self.wanted.mass[self.metric.structure.node]
-            )
+            self.fields["mass"] = np.ascontiguousarray(self.wanted.mass[self.metric.structure.node])
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
@@ -197,7 +198,9 @@ class Collector:
             found["inverse"] = np.zeros(count)
         if "within" in kinds:
             mass = self.wanted.mass
-            found["within"] = np.zeros((count, self.radii), np.int64 if mass is None else mass.dtype)
+            found["within"] = np.zeros(
+                (count, self.radii), np.int64 if mass is None else mass.dtype
+            )
         if "bins" in kinds:
             found["bins"] = np.zeros(max(self.rows - 2, 0), np.int64)
         return found
