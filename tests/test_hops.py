@@ -130,19 +130,19 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
     np.testing.assert_array_equal(swept.histogram.counts, searched.histogram.counts)
 
 
-def test_the_way_follows_from_the_graph():
+@pytest.mark.parametrize(
+    ("kind", "weight", "expected"),
+    [("grid", 2.5, "_Sweeps"), ("grid", 1, "_Sweeps"), ("random", 1, "_Hops"),
+     ("random", 2.5, "_Searches")],
+)  # fmt: skip
+def test_the_way_follows_from_the_graph(kind, weight, expected):
     """Sweeps where separators are small; else searches, without n² memory."""
-    i = np.arange(10_000).reshape(100, 100)
-    grid = (
-        np.concatenate([i[:, 1:].ravel(), i[1:].ravel()]),
-        np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()]),
-    )
-    random = np.random.default_rng(0).integers(0, 10_000, (2, 80_000))
-    for ends, weight, expected in (
-        (grid, 2.5, "_Sweeps"), (grid, 1, "_Sweeps"),
-        (random, 1, "_Hops"), (random, 2, "_Searches"),
-    ):  # fmt: skip
-        weights = np.full(len(ends[0]), weight) + (weight == 2) * (np.arange(len(ends[0])) % 3)
-        given = sm.files.Graph(range(10_000), *ends, weights, False)
-        work = module._Work(given, np.arange(500), (), 0, None, None, None)
-        assert type(module._way(work)).__name__ == expected
+    i = np.arange(3600).reshape(60, 60)
+    ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
+    if kind == "grid":
+        ends = [np.concatenate(x) for x in zip(*((a.ravel(), b.ravel()) for a, b in (
+            (i[:, 1:], i[:, :-1]), (i[1:], i[:-1])
+        )), strict=True)]  # fmt: skip
+    given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
+    work = module._Work(given, np.arange(200), (), 0, None, None, None)
+    assert type(module._way(work)).__name__ == expected

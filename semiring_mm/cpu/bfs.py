@@ -32,20 +32,20 @@ _FIELDS = (
 )
 
 
-def levels(fields: Mapping[str, Any], *, labels: bool = False) -> None:
+def levels(fields: Mapping[str, Any], *, labels: int = 0) -> None:
     """Search from ``source``, `count` nodes; ``seen``, ``frontier`` and ``next`` are zeros.
 
     For each search: ``reached`` nodes beside its source, the ``total`` of their distances and of
     the inverse distances, the largest, ``far``, and the number ``within`` each radius. ``table``
-    has the number of pairs for each distance. With `labels` (a row of bytes for each node) the
-    distances themselves, if none is larger than ``mark``; what is farther is left as it is.
+    has the number of pairs for each distance. With `labels`, 1 or 4 bytes each, ``label`` (a row
+    for each node) receives the distances themselves; what is farther than ``mark`` is left out.
     """
     values = block([x for x in _FIELDS.split() if x != ":"], fields)
     _compiled(labels)(values.ctypes.data)
 
 
 @functools.cache
-def _compiled(labels: bool) -> Any:
+def _compiled(labels: int) -> Any:
     counts = _count_function()
     functions = [counts, _levels_function(counts, labels)]
     return compile_functions(functions, host_target()).function("levels", ctypes.c_void_p)
@@ -67,7 +67,7 @@ def _count_function() -> Function:
     return f
 
 
-def _levels_function(counts: Function, labels: bool) -> Function:
+def _levels_function(counts: Function, labels: int) -> Function:
     f = Function("levels", [PTR])
     x: dict[str, Any] = {}
     for k, names in enumerate(_FIELDS.split(":")):
@@ -108,11 +108,12 @@ def _levels_function(counts: Function, labels: bool) -> Function:
         number.set(number.get() + 1)
         work.set(work.get() + degree(v))
         if labels:
-            mark = (level.get()).to(I8).splat(64)
-            with f.if_(level.get().cmp("<=", x["mark"])), f.loop(0, LANES // 64) as i:
-                bits = f.load(following.get().at(v * _BYTES).at(i * 8), I64, 8)
-                at = x["label"].at((v * (LANES // 64) + i) * 64)
-                f.store_masked(mark, at, bits.bits_as(I1.vector(64)))
+            lanes = _BYTES // labels
+            mark = level.get().to(Type("i", 8 * labels)).splat(lanes)
+            with f.if_(level.get().cmp("<=", x["mark"])), f.loop(0, LANES // lanes) as i:
+                own = f.load(following.get().at(v * _BYTES).at(i * (lanes // 8)), Type("i", lanes))
+                at = x["label"].at((v * (LANES // lanes) + i) * _BYTES)
+                f.store_masked(mark, at, own.bits_as(I1.vector(lanes)), labels)
         carry = new
         for plane in planes:
             old = plane.get()

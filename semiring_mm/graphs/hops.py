@@ -54,10 +54,11 @@ class Hops:
     ) -> dict[str, Array]:
         """Results of :func:`..cpu.bfs.levels` for at most 512 sources.
 
-        `labels`, of n rows of 512 bytes, receives distances of up to 254.
+        `labels`, n rows of 512 bytes or int32, receives distances, as bytes those of up to 254.
         """
         n, lanes = self.n, bfs.LANES
         count = len(sources)
+        mark = _BYTE if labels is None or labels.itemsize == 1 else n
         radii = np.empty(0, np.int64) if radii is None else radii
         bits = np.zeros(lanes, np.uint8)
         bits[:count] = 1
@@ -68,7 +69,7 @@ class Hops:
             "within": np.zeros((len(radii), lanes), np.int64), "table": np.zeros(n + 2, np.int64),
         }  # fmt: skip
         fields = found | {
-            "n": n, "arcs": self.arcs, "count": count, "radii": len(radii), "mark": _BYTE,
+            "n": n, "arcs": self.arcs, "count": count, "radii": len(radii), "mark": mark,
             "source": sources, "first": self.out[0], "near": self.out[1], "radius": radii,
             "back_first": self.back[0], "back_near": self.back[1],
             "active": np.empty(n + 1, np.int32), "touched": np.empty(n + 1, np.int32),
@@ -76,7 +77,7 @@ class Hops:
             "next": words[2], "slices": np.zeros((8, lanes // 64), np.uint64),
             "full": np.packbits(bits, bitorder="little"), "label": labels,
         }  # fmt: skip
-        bfs.levels(fields, labels=labels is not None)
+        bfs.levels(fields, labels=0 if labels is None else labels.itemsize)
         return found
 
     def distances(self, sources: Index) -> Array:
@@ -86,32 +87,19 @@ class Hops:
         def some(begin: int) -> None:
             part = sources[begin : begin + bfs.LANES]
             labels = np.full((self.n, bfs.LANES), 255, np.uint8)
-            found = self.search(part, labels=labels)
-            rows = d[begin : begin + bfs.LANES]
+            if self.search(part, labels=labels)["far"].max() > _BYTE:
+                labels = np.full(labels.shape, -1, np.int32)
+                self.search(part, labels=labels)
             labels[part, np.arange(len(part))] = 0
+            rows = d[begin : begin + bfs.LANES]
             for i in range(0, self.n, 256):  # a piece is turned in the cache
                 rows[:, i : i + 256] = labels[i : i + 256, : len(part)].T
-            rows[rows == 255] = -1
-            for lane in np.flatnonzero(found["far"][: len(part)] > _BYTE):
-                self._farther(rows[lane])
+            if labels.itemsize == 1:
+                rows[rows == 255] = -1
 
         starts = range(0, len(sources), bfs.LANES)
         threads.run([functools.partial(some, i) for i in starts])
         return d
-
-    def _farther(self, row: NDArray[np.int32]) -> None:
-        """Go on from what is as far as a byte holds."""
-        first, near = self.out
-        level = _BYTE
-        last = np.flatnonzero(row == level)
-        while len(last):
-            counts = first[last + 1] - first[last]
-            ends = np.cumsum(counts)
-            edges = np.arange(ends[-1]) + np.repeat(first[last] - ends + counts, counts)
-            level += 1
-            last = np.unique(near[edges])
-            last = last[row[last] < 0]
-            row[last] = level
 
 
 def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
