@@ -38,7 +38,7 @@ from .inputs import has_labels, positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
 
-__all__ = ["Histogram", "Statistics", "statistics"]
+__all__ = ["Histogram", "Statistics", "statistics", "sweeps_or_search"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -371,11 +371,11 @@ _Way = _Sweeps | _Hops | _Searches
 _Collector = Collector | HopCollector | RowCollector
 
 
-def _way(work: _Work) -> _Way:
+def _way(work: _Work, *, hops: bool = True) -> _Way:
     """The fastest of them."""
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
-    hops = bool((x.weight == 1).all()) and work.mass is None
+    hops = hops and bool((x.weight == 1).all()) and work.mass is None
     if hops:
         limit = _HOPS * count * arcs
     elif searchable(x.weight, x.n) and importlib.util.find_spec("scipy"):
@@ -387,6 +387,13 @@ def _way(work: _Work) -> _Way:
     if metric is not None:
         return _Sweeps(metric)
     return _Hops(x) if hops else _Searches(x)
+
+
+def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | tuple[Index, Index, Array]:
+    """A metric for weighted distances from some nodes, or the edges for a search from each."""
+    way = _way(_Work(edges, sources, (), 0, None, None, None), hops=False)
+    assert not isinstance(way, _Hops)
+    return way.metric if isinstance(way, _Sweeps) else way.graph
 
 
 def _metric(work: _Work, limit: float) -> Metric | None:
