@@ -20,7 +20,7 @@ from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 __all__ = ["KINDS", "SEGMENT", "Code", "chunk_width", "depths", "far_of", "vectors"]
 
 #: What can be collected of the labels of a source.
-KINDS = ("largest", "count", "sum", "inverse", "bins", "edges", "even", "within")
+KINDS = ("largest", "count", "sum", "inverse", "bins", "within")
 
 #: Distances that are added up before they join a sum with compensation.
 SEGMENT = 64
@@ -79,6 +79,8 @@ class Code:
     ----------
     dtype : {"int32", "int64", "float32", "float64"}
     kinds : frozenset of str
+        Of a histogram "bins" stand for even distances, "even" for those of whole numbers, "edges"
+        for others; with "half" each source counts only what has a lower position.
     negative : bool
         Whether there are negative weights.
     mass : {"", "int64", "float64"}
@@ -257,7 +259,12 @@ class _Sums:
             if "within" in kinds:
                 self._within(v, g, value)
             for kind in sorted({"bins", "edges", "even"} & kinds):
-                self._bin(value, there, kind)
+                if "half" not in kinds:
+                    self._bin(value, there, kind)
+                    continue
+                with f.if_(v.cmp("<", x["source"][lane + rows.lanes - 1])):
+                    own = f.load(x["source"].base.at(lane * 8), I64.vector(rows.lanes), 8)
+                    self._bin(value, there & own.cmp(">", v.splat(rows.lanes)), kind)
 
     def _invert(self, g: int, value: Value) -> None:
         """Add up the inverse distances to other places."""

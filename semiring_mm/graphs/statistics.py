@@ -10,7 +10,7 @@ import os
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..cpu import threads
 from ..cpu.memory import free_memory
-from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric
+from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
@@ -451,7 +451,8 @@ class _Work:
             side, needed = _KINDS[name]
             kinds["out" if way.symmetric else side] |= needed
         radii, mass, limits = self.radii, self.mass, self.limits
-        wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass)
+        every = len(self.rows) == self.edges.n and len(np.unique(self.rows)) == self.edges.n
+        wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass, every)
         collector, later = way.collector(wanted), False
         if "bins" in wanted.kinds and limits is None:
             # The range of the histogram has to be known: by a bound, or after a first pass.
@@ -459,10 +460,10 @@ class _Work:
                 raise ValueError("bins: some weights are negative; give the edges of the bins")
             if collector.tight:
                 limits = _round_bins(collector.bound, self.bins, collector.whole)
-                collector.want(Wanted(wanted.kinds, limits, radii, mass))
+                collector.want(replace(wanted, edges=limits))
             else:
                 later = True
-                collector.want(Wanted(wanted.kinds - {"bins"} | {"largest"}, None, radii, mass))
+                collector.want(replace(wanted, kinds=wanted.kinds - {"bins"} | {"largest"}))
         passes = (["out"] if kinds["out"] else []) + ["bins"] * later + ["in"] * bool(kinds["in"])
         order = way.order(self.rows)
         total = float(len(passes)) * len(order) * self.edges.n
@@ -474,7 +475,7 @@ class _Work:
             if name == "bins":
                 most = found["out"]["largest"].max(initial=0).item()
                 limits = _round_bins(most, self.bins, collector.whole)
-                collector.want(Wanted(frozenset({"bins"}), limits))
+                collector.want(Wanted(frozenset({"bins"}), limits, every=every))
             check_memory(collector.bytes(), f"{way.method} over {self.edges.n} nodes")
             found[name] = self._pass(
                 collector, order, name, state,
@@ -543,9 +544,8 @@ class _Work:
         if "histogram" in asked:
             assert limits is not None
             counts = (found.get("bins") or out)["bins"].copy()
-            own = int(np.searchsorted(limits, 0, side="right")) - 1
-            own -= own == len(counts) and limits[-1] == 0
-            if 0 <= own < len(counts):
+            own = zero_bin(limits)
+            if own is not None:
                 counts[own] -= len(rows)  # of each node to itself
             if self.limits is None:
                 kept = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1

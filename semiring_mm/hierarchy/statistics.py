@@ -19,7 +19,7 @@ from ..engine import JOIN
 from .structure import Index
 from .sweeps import Metric
 
-__all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric"]
+__all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
 
 Array = NDArray[Any]
 
@@ -41,12 +41,22 @@ class Wanted:
     radii : (k,) array, optional
     mass : (n,) array of int64 or float64, optional
         What is added up within a radius in place of the number of nodes.
+    every : bool
+        Whether the sources are all nodes, each once.
     """
 
     kinds: frozenset[str]
     edges: Array | None = None
     radii: Array | None = None
     mass: Array | None = None
+    every: bool = False
+
+
+def zero_bin(edges: Array) -> int | None:
+    """The bin of distance 0."""
+    place = int(np.searchsorted(edges, 0, side="right")) - 1
+    place -= place == len(edges) - 1 and edges[-1] == 0
+    return place if 0 <= place < len(edges) - 1 else None
 
 
 def reversed_metric(metric: Metric) -> Metric:
@@ -114,9 +124,11 @@ class Collector:
         """Collect something else from now on."""
         self.wanted, self.kinds, self.fields = wanted, wanted.kinds, dict(self._graph)
         self._histogram()
+        self.half = bool(wanted.every and self.whole and self.rows and is_symmetric(self.metric))
         self._radii()
         mass = "" if wanted.mass is None else wanted.mass.dtype.name
-        self.code = code.Code(self.dtype.name, self.kinds, self.negative, mass)
+        kinds = self.kinds | {"half"} if self.half else self.kinds
+        self.code = code.Code(self.dtype.name, kinds, self.negative, mass)
 
     def _labels(self, w: Array, far: Any) -> Array:
         missing = w == far
@@ -247,7 +259,10 @@ class Collector:
             core[outside:] = metric.core[inside]
         each(fall, len(sources))
         for table in tables:
-            found["bins"] += table
+            found["bins"] += 2 * table if self.half else table
+        own = zero_bin(self.wanted.edges) if self.half and self.wanted.edges is not None else None
+        if own is not None:
+            found["bins"][own] += len(sources)
 
     def bytes(self) -> int:
         """Memory of the passes of all threads."""
