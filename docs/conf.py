@@ -92,7 +92,6 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"^_",
     "backreferences_dir": "gallery/uses",
     "doc_module": ("semiring_mm",),
-    "reference_url": {"semiring_mm": None},
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_signature": False,

@@ -30,8 +30,9 @@ from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
 from .cpu import threads
 from .graphs.apsp import apsp
-from .graphs.choice import SEARCH, dense_pairs
+from .graphs.choice import SEARCH, SPARSE_FROM, Choice
 from .graphs.contraction import solve_edges
+from .semirings import semirings
 
 try:
     import scipy.sparse.csgraph as _scipy
@@ -52,8 +53,6 @@ Result = Any  # distances, or (distances, predecessors)
 
 # Cost of a call of this library, in pairs of a dense elimination on one thread.
 _CALL = 2e7
-#: Fraction of all nodes as sources from which searching for a sparse elimination pays.
-_MANY = 1 / 16
 
 
 class _NegativeCycle(_NamedCycleError, NegativeCycleError):  # type: ignore[misc]
@@ -491,14 +490,13 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         return (d, p) if predecessors else d
     work = threads.get_num_threads()
     dense = (3.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
-    search = work * SEARCH * k * (count + n * math.log2(n + 1))
+    search = SEARCH * max(k, work) * (count + n * math.log2(n + 1))
     try:
-        if k >= _MANY * n and dense_pairs(n, count, "auto", None if rows is None else k):
+        if n >= SPARSE_FROM:
             g = graph.sparse()
-            heads = g.indices.astype(np.int64)
-            edges = EdgeList(range(n), graph.tails(), heads, g.data, directed)
-            limit = min(dense, search) / 8  # the search may waste an eighth
-            solved = solve_edges(edges, "auto", rows, predecessors, None, limit)
+            edges = EdgeList(range(n), graph.tails(), g.indices.astype(np.int64), g.data, directed)
+            choice = Choice(None, False, "elimination", dense, search)
+            solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
             if solved is not None:
                 return solved if predecessors else solved[0]
         if search < dense:

@@ -561,7 +561,7 @@ def test_rounded_potentials_on_many_nodes():
         (nx.DiGraph([(1, 2, {"weight": "x"})]), TypeError, "must be numbers, got 'x'"),
         (nx.DiGraph([(1, 2, {"weight": None})]), TypeError, "must be numbers, got None between 1"),
         (None, TypeError, "or a path to a file, got NoneType"),
-        (3, TypeError, "a graph is a square array, .* got int"),
+        (3, TypeError, "a graph is a square array of numbers, .* got int"),
         ("absent.gr", OSError, "No such file"),
     ],
 )  # fmt: skip

@@ -463,6 +463,17 @@ def test_existing_output_needs_force(run, edges, tmp_path):
         assert (tmp_path / name).read_bytes() != b"mine"
 
 
+def test_a_rate_is_of_work_that_was_done(run, tmp_path):
+    (tmp_path / "ring.csv").write_text("".join(f"{k},{(k + 1) % 1100}\n" for k in range(1100)))
+    np.save(tmp_path / "dense.npy", np.random.default_rng(0).random((1100, 1100)))
+    sparse, dense = (
+        run("apsp", name, "--summary", *options)[1].splitlines()[-1].split(" s, ")[1]
+        for name, options in (("ring.csv", []), ("dense.npy", ["--device", "cpu"]))
+    )
+    assert sparse == "sparse elimination"
+    assert dense.startswith("elimination in blocks: 1.33e+09 pairs (⊗, ⊕) at ")
+
+
 def test_the_path_the_summary_and_the_values_agree(run, tmp_path):
     """One number of one result: the same digits wherever it is shown, also in float32."""
     (tmp_path / "g.csv").write_text("from,to,km\nA,B,0.1\nB,C,0.7\nC,D,2.2\nD,E,-1\n")
@@ -794,7 +805,8 @@ def test_a_package_that_is_absent_is_named(run, edges, monkeypatch, option):
         (["apsp", "edges.csv", "--weight", "9"], "edges.csv:1: no column 9"),
         (["apsp", "edges.csv", "--weight", "a", "--unweighted"], "not allowed with argument"),
         (["apsp", "edges.csv", "--plot-what", "map,pie"], "expected some of map,histogram,matrix"),
-        (["apsp", "edges.csv", "--semiring", "widst"], "did you mean 'widest'"),
+        (["apsp", "edges.csv", "--semiring", "widst"], "no semiring 'widst': did you mean widest?"),
+        (["apsp", "edges.csv", "--semiring", "qqq"], "choose one of boolean, bottleneck, "),
         (["apsp", "edges.csv", "--max-hops", "2", "--method", "sparse"], "--method squaring"),
         (["apsp", "edges.csv", "--max-hops", "2", "--from", "A", "--to", "B"], "leave out --pred"),
         (["apsp", "edges.csv", "--method", "sparse", "--device", "cuda"], "leave out --device"),

@@ -172,6 +172,10 @@ BEYOND = {
         "max_times", [[0, -2, 0], [-1, 0, 0], [0, 0, 0]],
         "the weight at [0, 1] is -2, and a cycle through node 0 multiplies to 2",
     ),
+    "infinite": (
+        "max_times", [[0, inf, 0], [0, 0, 0.5], [0, 0, 0]],
+        "paths through node 0 leave the range of float64, as the weight at [0, 1] is inf; give",
+    ),
     "below one": (
         "min_times", [[inf, 0.25, inf], [2, inf, inf], [inf, inf, inf]],
         "the weight at [0, 1] is 0.25, and a cycle through node 0 multiplies to 0.5, better than "
@@ -188,7 +192,7 @@ def test_a_factor_beyond_one_is_named(case):
     large = np.full((150, 150), float(sm.semirings[semiring].zero))
     large[:3, :3] = small
     for given in (
-        {"a": small}, {"a": large}, {"a": large.astype("f4"), "overwrite": True},
+        {"a": small}, {"a": large}, {"a": large.copy(), "overwrite": True},
         {"a": np.stack([small, small])}, {"a": large, "memory_limit": "64MB"},
         {"a": small, "return_predecessors": True},
     ):  # fmt: skip

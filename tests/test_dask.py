@@ -329,7 +329,7 @@ def test_an_interrupted_run_goes_on(client, predecessors, tmp_path, kill_seed):
 
     options = {"tile": 20, "return_predecessors": predecessors, "checkpoint": (path, 1)}
     with pytest.raises(Stop):
-        sd.apsp(client, w, progress=stop, **options)
+        sd.apsp(client, w, progress=stop, resume=True, **options)  # there is nothing yet
     soon(lambda: not updates(client) - before)
     state = json.loads((path / "run.json").read_text())
     # what a client that died just then may have left

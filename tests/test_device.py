@@ -521,3 +521,10 @@ def test_jax(where):
         sm.apsp(w, overwrite=True)
     with pytest.raises(TypeError, match=r"traced by JAX .* semiring_mm\.jax"):
         jax.jit(lambda x: sm.matmul(x, x.T))(a)
+
+
+def test_labels_come_back_from_a_device(moves):
+    roads = {"a": {"b": 3, "c": 8}, "b": {"c": 1}}
+    d, p = sm.apsp(roads, device="cuda", return_predecessors=True)
+    assert_array_equal(d, [[0, 3, 4], [inf, 0, 1], [inf, inf, 0]])
+    assert d.path("a", "c") == sm.reconstruct_path(p, "a", "c") == [*"abc"]

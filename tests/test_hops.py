@@ -123,7 +123,9 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
     mass = rng.random(90)
     options = {"radius": [0.3, 1], "attribute": mass, "bins": np.linspace(0, 2, 9)}
     swept = sm.statistics(graph, **options)
-    monkeypatch.setattr(module, "_way", lambda work: module._Searches(work.edges))
+    monkeypatch.setattr(
+        module, "_way", lambda work: module._Searches(module.problem_of(work.edges))
+    )
     searched = sm.statistics(graph, **options)
     for name in ("eccentricity", "mean", "closeness", "harmonic", "within", "mean_distance"):
         np.testing.assert_allclose(getattr(swept, name), getattr(searched, name), rtol=1e-12)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -222,3 +223,9 @@ def test_large_sparse_graphs_are_searched_with_labels():
     path = d.path((0, 0), (29, 29))
     assert len(path) == 59
     assert path[-1] == (29, 29)
+
+
+def test_a_table_needs_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r'pip install "semiring-mm\[pandas\]"'):
+        sm.apsp({"a": {"b": 3}}).to_frame()

@@ -15,9 +15,9 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
-    cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries cpu.search
-    cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick cpu.product cpu.vector
-    cpu.sparse cpu.engine
+    cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries cpu.dijkstra
+    cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick cpu.product
+    cpu.vector cpu.sparse cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.product gpu.engine gpu.clock
     gpu.ceiling gpu.rungs gpu.about
@@ -30,7 +30,7 @@ ROOMS = """
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.structure hierarchy.sweeps hierarchy.statistics
-    graphs.packages graphs.inputs graphs.choice graphs.contraction graphs.dijkstra graphs.dense
+    graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction graphs.dense
     graphs.apsp graphs.search graphs.prepared graphs.hops graphs.rows graphs.statistics
     graphs.nearest
     gradients torch jax csgraph
@@ -56,8 +56,8 @@ NEIGHBOURS = {
     ("dask", "dask"), ("dask", "distributed"),
 }  # fmt: skip
 OPTIONAL = set(
-    """cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum scipy torch
-    zarr""".split()
+    """cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum pymetis
+    scipy torch zarr""".split()
 )  # fmt: skip
 
 

@@ -112,27 +112,29 @@ def test_a_second_signal_does_not_disturb_the_cleaning(graph, second):
 
 
 @posix
-def test_a_job_script_has_one_line(graph):
+def test_a_job_script_has_one_line(graph, capsys):
     """It is ended, started again, and started once more than needed."""
-    graph = graph[:2000, :2000]
+    graph = graph[:1500, :1500]
     np.save("g.npy", graph)
-    line = ("apsp", "g.npy", "-o", "D.npy", "--memory-limit", "40MB", "--resume")
+    line = ("apsp", "g.npy", "-o", "D.npy", "--memory-limit", "20MB", "--resume")
     process = started(*line)
     until(lambda: b'"steps"' in read("D.npy.part.json"), process)
     assert ended(process, signal.SIGTERM)[0] == 143
     code, out, err = run(*line)
     assert (code, out) == (0, "")
-    assert err.endswith("semiring-mm: wrote D.npy (2,000 × 2,000, float64)\n")
+    assert err.endswith("semiring-mm: wrote D.npy (1,500 × 1,500, float64)\n")
     assert left() == ["D.npy", "D.npy.done.json"]
     expected = sm.apsp(graph)
     assert_array_equal(np.load("D.npy"), expected)
     note = "semiring-mm: note: nothing to do: D.npy is finished\n"
     assert run(*line) == (0, "", note)
-    assert run(*line, "--quiet") == (0, "", "")
-    assert re.search(r"time +[\d.]+ s, nothing was left to compute\n", run(*line, "--summary")[1])
-    code, out, err = run(*line, "--semiring", "min_max")
-    assert (code, out) == (2, "")
-    assert err.startswith("semiring-mm: error: --resume: D.npy is the result of a run with semi")
+    assert cli.main([*line, "--summary", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert re.search(r"time +[\d.]+ s, nothing was left to compute\n", out)
+    assert cli.main([*line, "--semiring", "min_max"]) == 2
+    words = "semiring-mm: error: --resume: D.npy is the result of a run with semiring"
+    assert words in capsys.readouterr().err
     assert_array_equal(np.load("D.npy"), expected)
 
 
@@ -141,6 +143,23 @@ def read(name):
         return Path(name).read_bytes()
     except FileNotFoundError:
         return b""
+
+
+def test_a_lost_scheduler_is_one_line(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    Path("g.csv").write_text("a,b,1\n")
+
+    def lost(*_):
+        Path("D.npy.steps").mkdir()
+        Path("D.npy.steps/run.json").touch()
+        raise type("Lost", (Exception,), {"__module__": "distributed.client"})
+
+    monkeypatch.setattr(cli.compute, "_on_workers", lost)
+    line = ["apsp", "g.csv", "--scheduler", "tcp://h:1", "-o", "D.npy", "--resume"]
+    assert cli.main(line) == 2
+    words = "the workers of tcp://h:1: Lost; --resume goes on with what is in D.npy.steps\n"
+    assert capsys.readouterr().err.endswith(words)
 
 
 # --- nothing large unasked ----------------------------------------------------------------------

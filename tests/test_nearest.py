@@ -6,6 +6,7 @@ from optional import pd
 
 import semiring_mm as sm
 from semiring_mm.graphs import nearest as module
+from semiring_mm.graphs.statistics import problem_of
 
 
 def graph(seed, *, directed, whole, density=1.5):
@@ -32,7 +33,7 @@ def check(found, given, places, k, d):
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
     if way == "search":
-        monkeypatch.setattr(module, "sweeps_or_search", lambda edges, _: module_searches(edges))
+        monkeypatch.setattr(module, "sweeps_or_search", lambda edges, _: problem_of(edges))
     for seed in range(12):
         given = graph(seed, directed=directed, whole=whole, density=(0.8, 1.5, 6)[seed % 3])
         rng = np.random.default_rng(seed)
@@ -42,12 +43,6 @@ def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
             for outward in (False, True):
                 found = sm.nearest(given, places, k, outward=outward)
                 check(found, given, places, k, d[places] if outward else d[:, places].T)
-
-
-def module_searches(edges):
-    from semiring_mm.graphs.statistics import _Searches
-
-    return _Searches(edges).graph
 
 
 def test_negative_weights_and_a_prepared_graph():

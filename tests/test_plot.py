@@ -273,7 +273,10 @@ def test_the_map_alone_unless_more_is_asked_for():
     graph = cities("Berlin", "Munich", "Hamburg")
     assert len(page(graph).axes) == 1
     assert len(page(graph, what=["histogram"]).axes) == 1
-    assert len(page(graph, what=["histogram", "matrix", "map"]).axes) == 4  # with the colour bar
+    result = np.arange(9.0).reshape(3, 3)
+    made = page(graph, what=["histogram", "matrix", "map"], result=result)
+    assert len(made.axes) == 4  # with the colour bar
+    assert len(page(graph, what=["matrix"], result=result >= 0).axes) == 1  # one value: without
 
 
 @pytest.mark.parametrize("what", ["map", [], ["map", "chart"]])
@@ -401,6 +404,12 @@ def test_a_path_without_coordinates_is_drawn(command, tmp_path, directed):
         _, drawn = command("edges.csv", directed, "--weight", "minutes", *ends)
         assert drawn["path"] == [0, 1, 2, 3]
         assert {"a", "b", "c", "d"} <= set(drawn["texts"])
+
+
+def test_of_reachability_no_path_is_the_worst(command):
+    _, drawn = command(*EXAMPLE, "--semiring", "lor_land", "--plot-what", "map,matrix")
+    assert drawn["path"] == []
+    assert "routes.csv: reachability" in drawn["texts"]
 
 
 def test_a_map_of_one_path_needs_no_matrix(command):

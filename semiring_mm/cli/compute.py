@@ -242,7 +242,16 @@ def _call(
         if args.semiring == "min_plus":
             common |= {"method": args.method, "max_hops": args.max_hops}
     if args.scheduler:
-        return _on_workers(args, work, common, stack)
+        try:
+            return _on_workers(args, work, common, stack)
+        except Exception as error:
+            if not type(error).__module__.startswith("distributed"):
+                raise
+            rest = _resumable(args)
+            raise Refusal(
+                f"the workers of {args.scheduler}: {str(error) or type(error).__name__}"
+                f"{f'; --resume goes on with what is in {rest}' if rest else ''}"
+            ) from None
     if args.semiring == "min_plus":
         return sm.apsp(work, **common)
     return sm.closure(work, args.semiring, **common)

@@ -100,6 +100,8 @@ def _ended_by_signals(*, process: bool) -> Iterator[None]:
     def ended(number: int, _: object) -> None:
         seen.append(number)
         if len(seen) == 1:
+            if process:  # half-made objects would complain when they are collected
+                sys.unraisablehook = lambda _: None
             raise _Ended(number)
         if len(seen) > 2:
             os._exit(128 + number)

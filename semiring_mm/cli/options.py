@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib.util
 import operator
 import re
@@ -14,7 +15,7 @@ from typing import NoReturn
 from ..files.file import PACKINGS
 from ..files.formats import FORMATS
 from ..plot import PANELS
-from ..semirings import as_semiring
+from ..semirings import as_semiring, semirings
 from ..tiled.sizes import parse_size
 
 __all__ = [
@@ -211,8 +212,13 @@ def _semiring(word: str) -> str:
     """The name of the semiring that a word stands for."""
     try:
         name = as_semiring(word).name
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except ValueError:
+        words = [x for x in dir(semirings) if x in semirings and semirings[x].name in KINDS]
+        close = difflib.get_close_matches(word.casefold(), words, n=2)
+        advice = (
+            f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(words)}"
+        )
+        raise argparse.ArgumentTypeError(f"there is no semiring {word!r}: {advice}") from None
     if name not in KINDS:
         raise argparse.ArgumentTypeError(
             f"{name} has no best paths: choose one of {', '.join(KINDS)}"

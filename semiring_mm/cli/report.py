@@ -312,7 +312,8 @@ class Report:
         """Draw the network with the path, or with that of the worst pair where none is asked."""
         kind, path, result = self.given.kind, self.path, self.result
         title = f"{self.name}: {self._paths()}"
-        if not path and self.ends is None and result.predecessors is not None:
+        ranked = kind.path != "any" and result.predecessors is not None
+        if not path and self.ends is None and ranked:
             path = result.path(*self._statistics.ends)
         if len(path) > 1:
             title = self._title(path, self._legs if self.path else self._legs_of(path))

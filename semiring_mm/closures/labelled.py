@@ -177,7 +177,9 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
         try:
             import pandas as pd
         except ImportError:
-            raise ImportError("to_frame() makes a table of pandas: pip install pandas") from None
+            raise ImportError(
+                'to_frame() makes a table of pandas: pip install "semiring-mm[pandas]"'
+            ) from None
         (columns, rows), tree = self._own(), self.predecessors
         values, name = np.asarray(self), "distance"
         if self._semiring is None:

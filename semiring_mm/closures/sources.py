@@ -21,7 +21,8 @@ from .trees import Edges
 from .weights import Weights, edges_of, worsened
 
 __all__ = [
-    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "best_edges", "source_of",
+    "ArraySource", "DenseSource", "EdgeSource", "Operand", "Source", "WorsenedEdges", "best_edges",
+    "source_of",
 ]  # fmt: skip
 
 Array = Any
@@ -196,7 +197,7 @@ class EdgeSource(_Readable):
         return self._sorted
 
     def worsened(self, margins: NDArray[np.float64]) -> Source:
-        return _WorsenedEdges(self, margins)
+        return WorsenedEdges(self, margins)
 
     def numbers(self, s: Semiring) -> EdgeSource:
         row, col, weight = self.given
@@ -308,7 +309,7 @@ class _WorsenedSource(_Readable):
         return str(self.source.fingerprint())
 
 
-class _WorsenedEdges(_WorsenedSource):
+class WorsenedEdges(_WorsenedSource):
     """The same of a list of edges, of which no matrix is read."""
 
     @functools.cached_property

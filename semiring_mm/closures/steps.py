@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..engine import JOIN, Engine
 from ..expressions import evaluate
-from ..plan import Facts
+from ..plan import Facts, Plan, make_plan
 from ..semirings import Semiring
 from .kleene import Closure
 from .paths import NO_PREDECESSOR
 from .progress import Tick
 from .weights import Weights
 
-__all__ = ["Improves", "Steps"]
+__all__ = ["Improves", "Steps", "computed", "path_plan", "stored"]
 
 Array = Any  # of an engine's library
 _ROWS = 1024  # compared at a time: no second matrix
@@ -145,3 +145,26 @@ class Steps:
     ) -> None:  # fmt: skip
         """D ← D ⊕ D[i, k] ⊗ D[k, j] for blocks that are not in row or column k."""
         engine.product(self.s, left, right, d, JOIN, arg=p, gather=p_right, known=self.known)
+
+
+def path_plan(steps: Steps, n: int) -> Plan:
+    """How labels are computed along paths of up to n edges, whose weights the plan holds."""
+    a, b, c = steps.known or (None, None, None)
+    plan = replace(make_plan(steps.s, steps.dtype, a, b, n, c=c), check=False)
+    return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
+
+
+def computed(plan: Plan, x: Any) -> Any:
+    """Stored values in the type computed in."""
+    found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    if plan.missing is not None:
+        found[np.asarray(x) == plan.missing] = plan.infinite
+    return found if found.ndim else found.item()
+
+
+def stored(plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
+    """Computed values as they are stored."""
+    found = x.astype(dtype)
+    if plan.missing is not None:
+        found[x == plan.infinite] = plan.missing
+    return found

@@ -349,8 +349,12 @@ def _beyond_one(
     if labels is not None:
         where, through = f"from {labels[ends[0]]} to {labels[ends[1]]}", labels[node]
     wanted = f"from 0 to {s.one:g}" if s.add_kind == "max" else f"of at least {s.one:g}"
-    return (
-        f"{s.name}: the weight {where} is {weight[i]:g}, and a cycle through node {through} "
-        f"multiplies to {value:g}, better than one = {s.one:g}, so no closure exists; give "
-        f"weights {wanted}"
-    )
+    entry = f"the weight {where} is {weight[i]:g}"
+    if value != value:
+        problem = f"paths through node {through} leave the range of {weight.dtype}, as {entry}"
+    else:
+        problem = (
+            f"{entry}, and a cycle through node {through} multiplies to {value:g}, better than "
+            f"one = {s.one:g}, so no closure exists"
+        )
+    return f"{s.name}: {problem}; give weights {wanted}"

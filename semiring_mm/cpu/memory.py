@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from . import threads
 
-__all__ = ["free_memory", "from_host", "local", "mirror", "on", "to_host", "wait", "workspace"]
+__all__ = [
+    "free_memory",
+    "from_host",
+    "local",
+    "mirror",
+    "on",
+    "scratch",
+    "to_host",
+    "wait",
+    "workspace",
+]
 
 Array = NDArray[Any]
 
@@ -107,3 +117,8 @@ def workspace(size: int) -> NDArray[np.uint8]:
         buffer = local.buffer = raw[first : first + size]
         buffer[:64] = 0
     return buffer
+
+
+def scratch(size: int) -> NDArray[np.uint8]:
+    """Some bytes of :func:`workspace`, behind those that products read."""
+    return workspace(64 + size)[64 : 64 + size]

@@ -249,14 +249,16 @@ def gemv_functions(plan: Plan, target: Target, *, scaled: bool) -> list[Function
                 for state, sum_ in zip(tails, single, strict=True):
                     state.set(algebra.add(state.get(), sum_.value()))
         elif compensated:
-            ends = [vmath.Sum(f, algebra.start(1)) for _ in range(rows)]
-            with f.loop(whole, depth, _BLOCK * _UNROLL) as k:
-                rest(k, f.low(k + _BLOCK * _UNROLL, depth), lambda r, x, y: fold(tails[r], x, y))
+            ends, block = [vmath.Sum(f, algebra.start(1)) for _ in tails], _BLOCK * _UNROLL
+            with f.loop(whole, depth, block) as k:
+                with f.if_(k.cmp(">", whole)):  # short rows have one block, and no sum of blocks
+                    for end, tail in zip(ends, tails, strict=True):
+                        end.add(tail.get())
+                        tail.set(algebra.start(1))
+                rest(k, f.low(k + block, depth), lambda r, x, y: fold(tails[r], x, y))
+            with f.if_((depth - whole).cmp(">", block)):
                 for end, tail in zip(ends, tails, strict=True):
-                    end.add(tail.get())
-                    tail.set(algebra.start(1))
-            for end, tail in zip(ends, tails, strict=True):
-                tail.set(end.value())
+                    tail.set(algebra.add(end.value(), tail.get()))
         else:
             rest(whole, depth, lambda r, x, y: fold(tails[r], x, y))
         for r in range(rows):

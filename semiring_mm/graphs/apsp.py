@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_memory
-from ..closures.edges import EdgeList, symmetrize
+from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
 from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
-from .choice import Choice, Request, choose, machine_for
+from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
-from .dijkstra import search_edges
-from .inputs import adjacency, as_graph, index, positions, warn_of_infinities
+from .inputs import adjacency, as_graph, edges_hint, index, positions, warn_of_infinities
 
 __all__ = ["apsp", "closure"]
 
@@ -84,8 +83,9 @@ def apsp(
         (over 16 edges a node, where it might else be eliminated as a sparse one), and all pairs are
         wanted.
     progress : bool or callable, optional
-        True shows a line on the terminal for work over a second; a callable is called with
-        (pairs done, pairs in all), and may raise to stop the work.
+        True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
+        callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
+        and may raise to stop the work.
     devices : {None, "all"} or sequence of int, optional
         CUDA devices of this machine to share the work. If all of them together cannot hold the
         matrix, it stays on the host and streams through them.
@@ -292,7 +292,7 @@ def _solve(
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
             if choice.sparse:
-                found = _from_edges(edges, request, choice, rows, progress)
+                found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
                 choice = replace(choice, sparse=0.0)  # refused
@@ -336,6 +336,7 @@ def _request(
         known = {
             "n": graph.n, "itemsize": size, "edges": len(graph.row),
             "undirected": not graph.directed,
+            "selective": s.selective and edge_dtype(s, graph.weight).kind == "f",
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
@@ -348,17 +349,6 @@ def _request(
     if not asked.overwrite:  # before a matrix is read that may be one number, broadcast
         check_memory(graph.size * graph.itemsize, _matrix_of(graph))
     return asked.counted(graph, s.identities(graph.dtype)[0])
-
-
-def _from_edges(
-    edges: EdgeList, request: Request, choice: Choice, rows: Index | None, progress: Progress
-) -> tuple[Array, Array | None] | None:
-    """By sparse elimination or by searches; None where both are refused."""
-    trees = request.predecessors
-    found = solve_edges(edges, request.method, rows, trees, progress, choice.sparse)
-    if found is None and choice.search:
-        found = search_edges(edges, rows, trees, progress)
-    return found
 
 
 def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:
@@ -434,7 +424,7 @@ def _check_graph(x: Array) -> None:
     if len(x.shape) == 3 and x.shape[1] != x.shape[2]:
         raise ValueError(f"a batch of graphs has shape (b, n, n), got {x.shape}")
     if len(x.shape) not in (2, 3) or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"a graph's matrix is square, got shape {x.shape}")
+        raise ValueError(f"a graph's matrix is square, got shape {x.shape}{edges_hint(x.shape)}")
     if x.dtype.kind not in "biuf" and x.dtype.name != "bfloat16":
         raise TypeError(f"a graph's weights are real numbers, got dtype {x.dtype}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,6 @@ __all__ = [
     "Machine",
     "Request",
     "choose",
-    "dense_pairs",
 ]  # fmt: skip
 
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
@@ -30,20 +28,11 @@ __all__ = [
 GPU_FROM = 2048
 #: Nodes from which, and edges a node up to which, other than dense methods are tried.
 SPARSE_FROM, DENSE = 500, 16
-#: Pairs of a dense elimination in float64 that one thread does in the time that SciPy's Dijkstra
-#: takes for an edge, or for a step in its queue: 14 ns and 14 pairs per ns.
+#: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of
+#: them takes for an edge, or for a step in its queue.
 SEARCH = 200.0
 #: Time of a pair beside one in float64: with predecessors, and in types of at most four bytes.
 _PREDECESSORS, _NARROW = 1.6, 0.5
-
-
-def dense_pairs(n: int, edges: int, method: str, sources: int | None) -> float:
-    """The pairs of a dense method, which sparse elimination must not exceed; 0: not to be tried."""
-    if method == "sparse":
-        return math.inf
-    if n < SPARSE_FROM or edges > DENSE * n:
-        return 0.0
-    return float(n) ** 2 * (n if sources is None else min(n, 128 + 32 * sources))
 
 
 @dataclass(frozen=True)
@@ -54,6 +43,8 @@ class Request:
     ----------
     semiring : str
         Its name.
+    selective : bool
+        Whether ⊕ chooses one of its operands, in the type of the weights.
     n, itemsize : int
         Nodes, and bytes of an entry of the matrix.
     edges : int, optional
@@ -88,6 +79,7 @@ class Request:
     device: str | None = None
     host: bool = True
     tiles: bool = False
+    selective: bool = True
 
     def refused_by_tiles(self) -> list[str]:
         """The arguments for which there is no method over tiles."""
@@ -101,10 +93,16 @@ class Request:
     @functools.cached_property
     def sparse(self) -> float:
         """Pairs above which a sparse elimination is refused; 0: it is not tried."""
-        if self.semiring != "min_plus" or self.hops or self.method not in ("auto", "sparse"):
+        if self.hops or self.method not in ("auto", "sparse"):
             return 0.0
-        edges = self.n**2 if self.edges is None else self.edges
-        return dense_pairs(self.n, edges, self.method, self.sources)
+        if not self.selective or (self.semiring != "min_plus" and self.edges is None):
+            return 0.0
+        if self.method == "sparse":
+            return math.inf
+        if self.edges is None or self.n < SPARSE_FROM:
+            return 0.0
+        n, count = self.n, self.sources
+        return float(n) ** 2 * (n if count is None else min(n, 128 + 32 * count))
 
     @functools.cached_property
     def may_use_gpu(self) -> bool:
@@ -137,13 +135,10 @@ class Machine:
     gpu : int, optional
         Bytes free on the CUDA device that is asked for, or else the current one; None: no device.
     threads : int
-    scipy : bool
-        Whether SciPy is installed.
     """
 
     gpu: int | None = None
     threads: int = 1
-    scipy: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,15 +155,15 @@ class Choice:
         On the dense matrix.
     sparse : float
         Pairs of a dense method above which a sparse elimination is refused; 0: it is not tried.
-    search : bool
-        Whether a search from each source follows where that is refused and no weight is negative.
+    search : float
+        Pairs of searches from each source, where no weight is negative.
     """
 
     device: str | None
     tiles: bool
     method: str
     sparse: float = 0.0
-    search: bool = False
+    search: float = math.inf
 
 
 def choose(asked: Request, machine: Machine) -> Choice:
@@ -190,18 +185,17 @@ def choose(asked: Request, machine: Machine) -> Choice:
         method = "sources"
     if tiles or device not in (None, "cpu"):
         return Choice(device, tiles, method)
-    search = False
-    if 0 < sparse < math.inf and machine.scipy and asked.edges is not None:
-        dense = sparse / 2 if asked.undirected and not asked.predecessors else sparse
-        if asked.predecessors:
-            dense *= _PREDECESSORS
-        elif asked.itemsize <= 4:
-            dense *= _NARROW
-        count = n if asked.sources is None else asked.sources
-        each = (1 + asked.undirected) * asked.edges + n * math.log2(n)
-        searches = machine.threads * SEARCH * count * each
-        search = searches < dense
-        sparse = min(sparse, searches) if search else sparse
+    if not sparse or asked.edges is None:
+        return Choice(device, tiles, method, sparse)
+    count = n if asked.sources is None else asked.sources
+    each = (1 + asked.undirected) * asked.edges + n * math.log2(n + 1)
+    search = math.inf if asked.method == "sparse" else SEARCH * max(count, machine.threads) * each
+    if asked.undirected and not asked.predecessors:
+        sparse /= 2
+    if asked.predecessors:
+        sparse *= _PREDECESSORS
+    elif asked.itemsize <= 4:
+        sparse *= _NARROW
     return Choice(device, tiles, method, sparse, search)
 
 
@@ -229,10 +223,4 @@ def machine_for(asked: Request) -> Machine:
         index, engine = device_index(asked.device), gpu_engine()
         with engine.on(-1 if index is None else index):
             gpu = engine.free_memory() or 1 << 62
-    scipy = 0 < asked.sparse < math.inf and _scipy()
-    return Machine(gpu, threads.get_num_threads(), scipy)
-
-
-@functools.cache
-def _scipy() -> bool:
-    return importlib.util.find_spec("scipy") is not None
+    return Machine(gpu, threads.get_num_threads())

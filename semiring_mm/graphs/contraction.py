@@ -26,10 +26,11 @@ from ..closures.trees import Edges, repair_trees
 from ..cpu import engine
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import customize
-from ..semirings import semirings
-from .choice import dense_pairs
+from ..semirings import Semiring
+from .choice import Choice
+from .dijkstra import search, searchable
 
-__all__ = ["has_ties", "solve", "solve_edges"]
+__all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -93,27 +94,25 @@ def has_ties(problem: Problem) -> bool:
 
 
 def solve_edges(
-    edges: EdgeList,
-    method: str,
-    rows: Index | None,
-    predecessors: bool,
+    s: Semiring, edges: EdgeList, choice: Choice, rows: Index | None, predecessors: bool,
     progress: Progress,
-    limit: float = math.inf,
-) -> Solved | None:
-    """As :func:`solve`, for a list of edges; None also where `limit` pairs would take less time."""
-    n = edges.n
-    pairs = dense_pairs(n, len(edges.row), method, None if rows is None else len(rows))
-    if not pairs:
-        return None
+) -> Solved | None:  # fmt: skip
+    """Paths of a list of edges by the sparse methods of a choice; None where they are refused."""
     weight = edges.weight.astype(np.float32 if edges.weight.dtype == np.float32 else np.float64)
-    if (lowest := np.flatnonzero(weight == -np.inf)).size:
-        i, j = edges.row[lowest[0]], edges.col[lowest[0]]
-        raise ValueError(f"the weight at [{i}, {j}] is -inf; use inf for no edge")
-    kept = weight < np.inf
+    kept = weight != s.zero
     graph = EdgeList(edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed)
-    problem = Problem.of(
-        EdgeSource(semirings["min_plus"], graph, weight.dtype), None, predecessors, edges.nodes,
-        progress,
-    )  # fmt: skip
-    pairs = min(pairs if edges.directed else pairs / 2, limit)
-    return problem.solve(lambda given: solve(given, sources=rows, pairs=pairs))
+    source = EdgeSource(s, graph, weight.dtype)
+    problem = Problem.of(source, None, predecessors, edges.nodes, progress)
+    return solve_sparse(problem, choice, rows)
+
+
+def solve_sparse(
+    problem: Problem, choice: Choice, rows: Index | None, out: Array | None = None
+) -> Solved | None:
+    """An elimination where it takes less time than the choice's other methods, or searches."""
+    searches = choice.search if searchable(problem) else math.inf
+    pairs = min(choice.sparse, searches)
+    found = problem.solve(lambda given: solve(given, sources=rows, pairs=pairs, out=out))
+    if found is None and searches <= choice.sparse:
+        found = search(problem, sources=rows, out=out)
+    return found

@@ -25,8 +25,7 @@ from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
 from .choice import Choice, Machine, Request, choose, machine_for
-from .contraction import solve as contract
-from .dijkstra import search, searchable
+from .contraction import solve_sparse
 
 __all__ = ["Dense"]
 
@@ -206,13 +205,8 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
     weight = d[row, col].astype(d.dtype if d.dtype.itemsize >= 4 else small)
     whole = rows is None and weight.dtype == d.dtype and d.strides[1] == d.itemsize
     edges = EdgeSource(source.s, EdgeList(range(n), row, col, weight, True), weight.dtype)
-    out = d if whole else None
-    solved = contract(replace(problem, source=edges), sources=rows, pairs=choice.sparse, out=out)
-    if solved is None and choice.search and searchable(weight, n):
-        solved = search(
-            n, row, col, weight, sources=rows, predecessors=problem.predecessors, out=out,
-            progress=problem.progress,
-        )  # fmt: skip
+    given = replace(problem, source=edges)
+    solved = solve_sparse(given, choice, rows, d if whole else None)
     if solved is None or whole:
         return solved
     distances, p = solved

@@ -1,108 +1,82 @@
-"""Shortest paths of sparse graphs without negative weights by SciPy's search from each source."""
+"""Best paths of sparse graphs whose weights improve nothing, by a search from each source."""
 
 from __future__ import annotations
+
+import functools
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.edges import EdgeList
-from ..closures.progress import Progress, reporter
-from ..semirings import semirings
+from ..closures.progress import reporter
+from ..closures.solve import Problem
+from ..closures.steps import computed, path_plan, stored
+from ..cpu import threads
+from ..cpu.dijkstra import search as code
+from ..cpu.memory import scratch
 
-__all__ = ["search", "search_edges", "searchable"]
+__all__ = ["search", "searchable"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
-_ROWS = 64  # sources of one call
 
 
-def searchable(weight: Array, n: int) -> bool:
-    """Whether a search in float64 finds the exact paths of these weights."""
-    if not weight.size:
-        return True
-    if not weight.min() >= 0:
-        return False
-    return weight.dtype.kind == "f" or n * int(weight.max()) <= 1 << 53
+def searchable(problem: Problem) -> bool:
+    """Whether a search finds best paths: ⊕ chooses, and no weight is better than one."""
+    return problem.source.s.selective and not problem.weights.look(1)
 
 
 def search(
-    n: int,
-    row: Index,
-    col: Index,
-    weight: Array,
-    *,
-    sources: Index | None,
-    predecessors: bool,
-    out: Array | None = None,
-    progress: Progress = None,
+    problem: Problem, *, sources: Index | None, out: Array | None = None
 ) -> tuple[Array, NDArray[np.int32] | None]:
-    """Distances, and predecessors if they are wanted, from all or some sources.
+    """Paths, and predecessors if the problem has them, from all or some sources.
+
+    O((m + n) log n) a source; the sources are spread over all threads.
 
     Parameters
     ----------
-    n : int
-        Nodes of the graph.
-    row, col, weight : (m,) arrays
-        The edges, in one direction each, of weights that are :func:`searchable`.
+    problem : Problem
+        It is :func:`searchable`, and its source has its edges at hand.
     out : (n, n) array, optional
-        Filled in place of a new array of the type of the weights.
+        Filled in place of a new array; rows are contiguous.
     """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import dijkstra
-
-    dtype = weight.dtype
+    source, steps, n = problem.source, problem.steps, problem.source.n
     chosen = np.arange(n) if sources is None else sources
-    shape = (len(chosen), n)
-    each = 4 * predecessors + (dtype.itemsize if out is None else 0)
+    count, dtype, trees = len(chosen), steps.dtype, problem.predecessors
     check_memory(
-        shape[0] * n * each + min(_ROWS, len(chosen)) * n * 12,
-        f"the result of {shape[0]} x {n} entries",
+        count * n * ((0 if out is not None else dtype.itemsize) + 4 * trees),
+        f"the result of {count} x {n} entries",
     )
-    d = np.empty(shape, dtype) if out is None else out
-    p = np.empty(shape, np.int32) if predecessors else None
-    # of parallel edges SciPy would take the sum
-    order = np.lexsort((weight, col, row))
-    row, col, weight = row[order], col[order], weight[order]
-    first = np.ones(len(row), bool)
-    first[1:] = (row[1:] != row[:-1]) | (col[1:] != col[:-1])
-    row, col, weight = row[first], col[first], weight[first]
-    starts = np.searchsorted(row, np.arange(n + 1))
-    graph = csr_array((weight.astype(np.float64), col, starts), shape=(n, n))
-    unreachable = semirings["min_plus"].identities(dtype)[0]
-    total = float(len(chosen)) * n
-    tick = reporter(progress, total, "Dijkstra from each node", "entries")
-    for i in range(0, len(chosen), _ROWS):
-        part = slice(i, i + _ROWS)
-        found = dijkstra(graph, indices=chosen[part], return_predecessors=predecessors)
-        distances = found[0] if predecessors else found
-        if p is not None:
-            p[part] = found[1]
-        if dtype.kind in "iu":
-            far = np.isinf(distances)
-            distances[far] = 0
-            d[part] = distances
-            d[part][far] = unreachable
-        else:
-            d[part] = distances
+    row, col, weight = source.edges()
+    order = np.argsort(row, kind="stable")
+    plan = path_plan(steps, n)
+    weight = computed(plan, problem.weights.widen(weight[order]))
+    first = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=n), out=first[1:])
+    fields = {"n": n, "first": first, "head": col[order].astype(np.int32), "weight": weight}
+    zero, one = (computed(plan, x) for x in steps.identities)
+    d = np.empty((count, n), dtype) if out is None else out
+    p = np.empty((count, n), np.int32) if trees else None
+    tick = reporter(problem.progress, float(count) * n, "a search from each source", "entries")
+
+    def some(begin: int, end: int) -> None:
+        direct = d.dtype == weight.dtype and d.strides[1] == d.itemsize and plan.missing is None
+        for i in range(begin, end):
+            label = d[i] if direct else np.empty(n, weight.dtype)
+            heap = scratch(8 * n).view(np.int32)
+            own = {"heap": heap[:n], "place": heap[n:], "label": label, "rows": 1}
+            own |= {"source": np.array(chosen[i : i + 1], np.int64)}
+            code(plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]})
+            if not direct:
+                d[i] = stored(plan, label, d.dtype)
+
+    parts = max(1, min(count, 64 * threads.get_num_threads()))
+    cuts = np.linspace(0, count, parts + 1).astype(int).tolist()
+
+    def done(part: int) -> None:
         if tick is not None:
-            tick(min(total, float(i + _ROWS) * n))
+            tick(float(cuts[part]) * n)
+
+    threads.run([functools.partial(some, *x) for x in itertools.pairwise(cuts)], done)
     return d, p
-
-
-def search_edges(
-    edges: EdgeList, sources: Index | None, predecessors: bool, progress: Progress
-) -> tuple[Array, NDArray[np.int32] | None] | None:
-    """:func:`search` of an edge list, or None if its weights are not :func:`searchable`."""
-    row, col, weight = edges.row, edges.col, edges.weight
-    weight = weight.astype(np.float32 if weight.dtype == np.float32 else np.float64)
-    if not searchable(weight, edges.n):
-        return None
-    kept = weight < np.inf
-    row, col, weight = row[kept], col[kept], weight[kept]
-    if not edges.directed:
-        row, col = np.concatenate([row, col]), np.concatenate([col, row])
-        weight = np.concatenate([weight, weight])
-    return search(
-        edges.n, row, col, weight, sources=sources, predecessors=predecessors, progress=progress
-    )  # fmt: skip

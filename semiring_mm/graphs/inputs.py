@@ -21,7 +21,7 @@ from ..warn import warn
 from .packages import from_dict, from_frame, from_igraph, from_networkx, is_frame, is_square
 
 __all__ = [
-    "adjacency", "as_graph", "has_labels", "index", "positions", "warn_of_edges",
+    "adjacency", "as_graph", "edges_hint", "index", "positions", "warn_of_edges",
     "warn_of_infinities",
 ]  # fmt: skip
 
@@ -114,7 +114,7 @@ def as_graph(
         if directed is False:
             edges = replace(edges, directed=False)
         edges = _checked(edges)
-        return edges, edges.nodes if has_labels(edges.nodes) else None
+        return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError("the graph is a masked array: use graph.filled(inf)")
     nodes: Sequence[Any] | None = None
@@ -125,11 +125,13 @@ def as_graph(
         graph = graph.view(np.ndarray)
     elif isinstance(graph, (list, tuple)):
         graph = np.asarray(graph)
-    if not (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__")):
+    words = isinstance(graph, np.ndarray) and graph.dtype.kind in "OUS"
+    if words or not (hasattr(graph, "__array__") or hasattr(graph, "__dlpack__")):
+        came = f"an array of dtype {graph.dtype}" if words else type(graph).__name__
         raise TypeError(
-            f"a graph is a square array, a SciPy sparse matrix, a graph of NetworkX or igraph, a "
-            f"pandas table of edges, a dict of dicts, a semiring_mm.files.Graph or a path to a "
-            f"file, got {type(graph).__name__}"
+            f"a graph is a square array of numbers, a SciPy sparse matrix, a graph of NetworkX or "
+            f"igraph, a pandas table of edges, a dict of dicts, a semiring_mm.files.Graph or a "
+            f"path to a file, got {came}{edges_hint(np.shape(graph)) if words else ''}"
         )
     if weight != "weight":
         raise ValueError(
@@ -140,9 +142,12 @@ def as_graph(
     return graph, nodes
 
 
-def has_labels(nodes: Sequence[Any] | None) -> bool:
-    """Whether nodes have other names than their positions as numbers."""
-    return nodes is not None and not isinstance(nodes, range)
+def edges_hint(shape: Sequence[int]) -> str:
+    """What to write for what may be a list of edges, as the end of a message."""
+    if len(shape) != 2 or shape[1] not in (2, 3):
+        return ""
+    names = ["source", "target", "weight"][: shape[1]]
+    return f"; a list of edges is a table: pandas.DataFrame(edges, columns={names})"
 
 
 def _edge_list(
@@ -312,7 +317,7 @@ def _target(out: Array | None, n: int, dtype: np.dtype[Any]) -> Array:
 
 def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError(f"a graph's matrix is square, got shape {shape}")
+        raise ValueError(f"a graph's matrix is square, got shape {shape}{edges_hint(shape)}")
 
 
 def index(value: Any, name: str) -> int:

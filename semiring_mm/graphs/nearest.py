@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..closures.labelled import Labels
+from ..closures.solve import Problem
 from ..cpu.nearest import NOWHERE, rise_and_fall
 from ..hierarchy.statistics import reversed_metric
 from ..hierarchy.sweeps import Metric
 from ..semirings import semirings
 from .dijkstra import search
-from .inputs import has_labels, positions
+from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
-from .statistics import sweeps_or_search
+from .statistics import reversed_problem, sweeps_or_search
 
 __all__ = ["Nearest", "nearest"]
 
@@ -124,7 +125,7 @@ def nearest(
     else:
         edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
     n = edges.n
-    labels = Labels(edges.nodes).unique() if has_labels(edges.nodes) else None
+    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
     given = positions(facilities, n, labels, "facilities")
     if given is None:
         raise TypeError("facilities: a node or several, got None")
@@ -136,8 +137,7 @@ def nearest(
     if isinstance(way, Metric):
         d, who = _by_lists(way if outward else reversed_metric(way), places, kept)
     else:
-        row, col, weights = way
-        d, who = _by_rows(n, *((row, col) if outward else (col, row)), weights, places, kept)
+        d, who = _by_rows(way if outward else reversed_problem(way), places, kept)
     facility = np.append(places, -1)[who]
     if kept < k:
         room = ((0, 0), (0, k - kept))
@@ -168,17 +168,16 @@ def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
     return d, np.where(none, len(places), who).astype(np.int64)
 
 
-def _by_rows(
-    n: int, row: Index, col: Index, weight: Array, places: Index, k: int
-) -> tuple[Array, Index]:
+def _by_rows(problem: Problem, places: Index, k: int) -> tuple[Array, Index]:
     """The same by a search from each place."""
-    d, who = np.full((k, n), np.inf), np.full((k, n), len(places))
-    for i in range(0, len(places), _ROWS):
-        some = np.arange(i, min(i + _ROWS, len(places)))
-        rows = search(n, row, col, weight, sources=places[some], predecessors=False)[0]
-        d = np.concatenate([d, rows])
-        found = np.where(np.isinf(rows), len(places), some[:, np.newaxis])
-        who = np.concatenate([who, found])
+    n, none = problem.source.n, len(places)
+    d, who = np.full((k, n), np.inf), np.full((k, n), none)
+    for i in range(0, none, _ROWS):
+        some = np.arange(i, min(i + _ROWS, none))
+        rows = search(problem, sources=places[some])[0]
+        missing = rows == problem.steps.identities[0]
+        d = np.concatenate([d, np.where(missing, np.inf, rows)])
+        who = np.concatenate([who, np.where(missing, none, some[:, np.newaxis])])
         order = np.argsort(d, axis=0, kind="stable")[:k]  # earlier places come first
         d, who = np.take_along_axis(d, order, 0), np.take_along_axis(who, order, 0)
     return np.ascontiguousarray(d.T), np.ascontiguousarray(who.T)

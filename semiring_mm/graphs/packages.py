@@ -33,6 +33,11 @@ class _Edges:
         value = 1.0
         if self.weight is not None:
             if not isinstance(known, Mapping):
+                if self.weight != "weight":
+                    raise ValueError(
+                        f"weight={self.weight!r}: the edge {u!r} - {v!r} has no attributes, it is "
+                        f"{known!r:.60}; leave weight out"
+                    )
                 value, self._weighted = _real(known, u, v), True
             elif self.weight in known:
                 value, self._weighted = _real(known[self.weight], u, v), True
@@ -182,10 +187,13 @@ def _tell(weight: str | int | None, found: bool, others: Iterable[Any]) -> None:
     if not found and weight not in (None, "weight"):
         raise ValueError(f"weight={weight!r}: no edge has it; edges have {shown or 'no numbers'}")
     if names:
+        from ..files.columns import WEIGHT
+
+        likely = next((x for x in WEIGHT if x in names), names[0])
         which = "not every edge has" if found else "no edge has"
         warn(
             f"{which} {weight!r}, and without it an edge counts as 1, although edges have {shown}: "
-            f"write weight={names[0]!r}, or weight=None to count edges"
+            f"write weight={likely!r}, or weight=None to count edges"
         )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.solve import Problem
+from ..cpu import threads
 from ..hierarchy.statistics import Wanted
 from .dijkstra import search
 
@@ -23,17 +25,22 @@ class RowCollector:
 
     Parameters
     ----------
-    n : int
-    row, col, weight : (m,) arrays
-        Edges in one direction each, of weights that are not negative, float64.
+    problem : Problem
+        Of weights that are not negative.
     wanted : Wanted
     """
 
-    whole, negative, tight, batch = False, False, False, _ROWS
+    negative, tight = False, False
 
-    def __init__(self, n: int, row: Index, col: Index, weight: Array, wanted: Wanted) -> None:
-        self.n, self.graph, self.bound = n, (row, col, weight), np.inf
+    def __init__(self, problem: Problem, wanted: Wanted) -> None:
+        self.problem, self.n, self.bound = problem, problem.source.n, np.inf
+        self.whole = problem.steps.dtype.kind == "i"
         self.want(wanted)
+
+    @property
+    def batch(self) -> int:
+        """Sources of a call of :meth:`run` that keep all threads at work."""
+        return _ROWS * threads.get_num_threads()
 
     def want(self, wanted: Wanted) -> None:
         """Collect something else from now on."""
@@ -41,14 +48,17 @@ class RowCollector:
 
     def bytes(self) -> int:
         """Memory of the rows of one call."""
-        return 6 * _ROWS * self.n * 8
+        return 6 * self.batch * self.n * 8
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
         kinds, wanted = self.wanted.kinds, self.wanted
+        number = np.dtype(np.int64 if self.whole else np.float64)
         found: dict[str, Array] = {
-            x: np.zeros(count) for x in ("largest", "sum", "inverse") if x in kinds
+            x: np.zeros(count, number) for x in ("largest", "sum") if x in kinds
         }
+        if "inverse" in kinds:
+            found["inverse"] = np.zeros(count)
         if "count" in kinds:
             found["count"] = np.zeros(count, np.int64)
         if "within" in kinds:
@@ -63,9 +73,14 @@ class RowCollector:
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""
         kinds, wanted = self.wanted.kinds, self.wanted
-        d = search(self.n, *self.graph, sources=sources, predecessors=False)[0]
-        there = np.isfinite(d)
-        finite = np.where(there, d, 0)
+        d = search(self.problem, sources=sources)[0]
+        there = d != self.problem.steps.identities[0]
+        finite = np.where(there, d, 0).astype(found["sum"].dtype if "sum" in kinds else d.dtype)
+        if self.whole and int(finite.max(initial=0)) * self.n >= 1 << 63:
+            raise OverflowError(
+                f"{self.n} distances of up to {finite.max()} may add up to more than 64 bits hold; "
+                f"give the weights as floating-point numbers"
+            )
         if "largest" in kinds:
             found["largest"][at] = finite.max(axis=1, initial=0)
         if "count" in kinds:
@@ -73,12 +88,12 @@ class RowCollector:
         if "sum" in kinds:
             found["sum"][at] = finite.sum(axis=1)  # by pairs, as NumPy adds up what is contiguous
         if "inverse" in kinds:
-            inverse = np.divide(1.0, finite, out=np.zeros_like(finite), where=finite > 0)
+            inverse = np.divide(1.0, finite, out=np.zeros(finite.shape), where=finite > 0)
             found["inverse"][at] = inverse.sum(axis=1)
         if "within" in kinds:
             assert wanted.radii is not None
             for i, r in enumerate(wanted.radii):
-                near = d <= r
+                near = there & (finite <= r)
                 if wanted.mass is None:
                     found["within"][at, i] = near.sum(axis=1)
                 else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
 import math
 import os
@@ -23,7 +22,6 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..cpu import threads
 from ..cpu.memory import free_memory
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
@@ -34,7 +32,7 @@ from ..tiled.checkpoint import seal, unseal
 from .choice import SEARCH
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
-from .inputs import has_labels, positions
+from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
 
@@ -232,7 +230,7 @@ def statistics(
         edges, metric = graph.edges, graph.metric
     else:
         edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
-    labels = Labels(edges.nodes).unique() if has_labels(edges.nodes) else None
+    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
     rows = positions(sources, edges.n, labels)
     rows = np.arange(edges.n) if rows is None else rows
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
@@ -344,27 +342,27 @@ class _Searches:
 
     method = "Dijkstra from each node"
 
-    def __init__(self, edges: EdgeList) -> None:
-        row, col, weight = edges.row, edges.col, edges.weight
-        kept = ~np.isinf(weight)
-        row, col, weight = row[kept], col[kept], weight[kept]
-        self.symmetric, self.dtype, self.n = not edges.directed, weight.dtype, edges.n
-        if not edges.directed:
-            row, col = np.concatenate([row, col]), np.concatenate([col, row])
-            weight = np.concatenate([weight, weight])
-        self.graph = row, col, weight.astype(np.float64)
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.symmetric = problem, problem.source.symmetric()
+        self.dtype = problem.source.dtype
 
     def order(self, rows: Index) -> Index:
         return np.arange(len(rows))
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> RowCollector:
-        row, col, weight = self.graph
-        return RowCollector(self.n, *((col, row) if backward else (row, col)), weight, wanted)
+        return RowCollector(reversed_problem(self.problem) if backward else self.problem, wanted)
 
     def row(self, source: int) -> Array:
-        d = search(self.n, *self.graph, sources=np.array([source]), predecessors=False)[0][0]
-        found: Array = np.where(np.isinf(d), -1, d)
+        d = search(self.problem, sources=np.array([source]))[0][0]
+        found: Array = np.where(d == self.problem.steps.identities[0], -1, d)
         return found
+
+
+def reversed_problem(problem: Problem) -> Problem:
+    """That of the graph whose edges lead the other way."""
+    row, col, weight = problem.source.edges()
+    edges = EdgeList(range(problem.source.n), col, row, weight, True)
+    return Problem.of(EdgeSource(problem.source.s, edges, problem.source.dtype))
 
 
 _Way = _Sweeps | _Hops | _Searches
@@ -376,29 +374,40 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
+    problem, limit = problem_of(x), math.inf
     if hops:
         limit = _HOPS * count * arcs
-    elif searchable(x.weight, x.n) and importlib.util.find_spec("scipy"):
-        steps = arcs + x.n * math.log2(max(x.n, 2))
-        limit = threads.get_num_threads() * SEARCH * count * steps
-    else:
-        limit = math.inf
-    metric = _metric(work, limit)
+    elif searchable(problem):
+        limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
+    metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
-    return _Hops(x) if hops else _Searches(x)
+    return _Hops(x) if hops else _Searches(problem)
 
 
-def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | tuple[Index, Index, Array]:
-    """A metric for weighted distances from some nodes, or the edges for a search from each."""
+def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
+    """What finds weighted distances from some nodes: sweeps of a metric, or a search from each."""
     way = _way(_Work(edges, sources, (), 0, None, None, None), hops=False)
     assert not isinstance(way, _Hops)
-    return way.metric if isinstance(way, _Sweeps) else way.graph
+    return way.metric if isinstance(way, _Sweeps) else way.problem
 
 
-def _metric(work: _Work, limit: float) -> Metric | None:
+def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
-    graph = work.edges
+    n, itemsize = work.edges.n, problem.steps.dtype.itemsize
+    row, col, _ = problem.source.edges()
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    if structure is None:
+        return None
+    needed = structure.bytes(itemsize, trees=False)
+    if math.isfinite(limit) and needed > max(_ROOM, free_memory() or 0):
+        return None
+    check_memory(needed, f"the elimination of {n} nodes")
+    return problem.solve(lambda given: customize(structure, given, trees=False))
+
+
+def problem_of(graph: EdgeList) -> Problem:
+    """The shortest paths of a graph, of whole numbers where its weights are of such a type."""
     weight = graph.weight
     kind = np.float32 if weight.dtype == np.float32 else np.float64
     dtype = np.dtype(np.int64 if weight.dtype.kind in "biu" else kind)
@@ -413,16 +422,7 @@ def _metric(work: _Work, limit: float) -> Metric | None:
         kept = weight < np.inf
         row, col, weight = row[kept], col[kept], weight[kept]
     edges = EdgeList(graph.nodes, row, col, weight, graph.directed)
-    source = EdgeSource(semirings["min_plus"], edges, dtype)
-    problem = Problem.of(source, None, False, graph.nodes)
-    structure = eliminate(edges.n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
-    if structure is None:
-        return None
-    needed = structure.bytes(dtype.itemsize, trees=False)
-    if math.isfinite(limit) and needed > max(_ROOM, free_memory() or 0):
-        return None
-    check_memory(needed, f"the elimination of {edges.n} nodes")
-    return problem.solve(lambda given: customize(structure, given, trees=False))
+    return Problem.of(EdgeSource(semirings["min_plus"], edges, dtype), labels=graph.nodes)
 
 
 class _Work:

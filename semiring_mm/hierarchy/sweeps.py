@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from ..closures.edges import join_edges
 from ..closures.solve import Problem
-from ..closures.steps import Improves, Steps
+from ..closures.sources import EdgeSource, WorsenedEdges
+from ..closures.steps import Improves, Steps, computed, path_plan, stored
 from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width
 from ..cpu.memory import workspace
 from ..engine import JOIN
 from ..expressions import evaluate
-from ..plan import Plan, make_plan
+from ..plan import Plan
 from .structure import Index, Structure
 
 __all__ = ["Arcs", "Metric", "customize", "customize_arcs"]
@@ -69,7 +70,7 @@ class Metric:
     def identities(self) -> tuple[Any, Any]:
         """zero and one in the type computed in."""
         zero, one = self.steps.identities
-        return _computed(self.plan, zero), _computed(self.plan, one)
+        return computed(self.plan, zero), computed(self.plan, one)
 
     @functools.cached_property
     def code(self) -> Code:
@@ -190,7 +191,7 @@ class _Chunk:
     def give(self, core: Array, pred: NDArray[np.int32] | None) -> None:
         """Store the labels of the core, a row for each source."""
         some = slice(self.metric.structure.fringe, None), slice(0, len(core))
-        core[...] = _stored(self.metric.plan, self.label[some].T, core.dtype)
+        core[...] = stored(self.metric.plan, self.label[some].T, core.dtype)
         if pred is not None:
             pred[...] = self.pred[some].T
 
@@ -198,7 +199,7 @@ class _Chunk:
         """Load the labels of the core; lanes that repeat the last source take those of it."""
         fringe = self.metric.structure.fringe
         lanes = np.minimum(np.arange(self.metric.width), len(core) - 1)
-        self.label[fringe:] = _computed(self.metric.plan, core)[lanes].T
+        self.label[fringe:] = computed(self.metric.plan, core)[lanes].T
         if pred is not None:
             self.pred[fringe:] = pred[lanes].T
 
@@ -231,7 +232,7 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
     row, col, weight = row[apart], col[apart], weight[apart]
     slot = structure.slots(row, col)
 
-    zero, plan = steps.identities[0], _plan(structure, problem)
+    zero, plan = steps.identities[0], path_plan(steps, structure.n)
 
     def joined(size: int, at: Index, arcs: NDArray[np.bool_]) -> tuple[Array, Any]:
         entries = np.full((1, size), zero, steps.dtype)
@@ -249,7 +250,7 @@ def customize(structure: Structure, problem: Problem, *, trees: bool) -> Metric:
     core, core_pred = joined(structure.core**2, -1 - slot[inside], inside)
     square = (structure.core, structure.core)
     metric = Metric(
-        structure, steps, plan, _computed(plan, out), _computed(plan, back), core.reshape(square),
+        structure, steps, plan, computed(plan, out), computed(plan, back), core.reshape(square),
         out_pred, back_pred, core_pred if core_pred is None else core_pred.reshape(square),
     )  # fmt: skip
     _contract(metric)
@@ -279,9 +280,8 @@ class Arcs:
 
     @classmethod
     def of(cls, structure: Structure, row: Index, col: Index, *, undirected: bool) -> Arcs:
-        apart: Index | slice = np.flatnonzero(row != col)
-        if len(apart) == len(row):
-            apart = slice(None)
+        loops = row == col
+        apart = np.flatnonzero(~loops) if loops.any() else slice(None)
         return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
 
 
@@ -291,6 +291,7 @@ def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric
     Of an undirected graph whose ⊗ commutes ``back`` is ``out``.
     """
     source, steps = problem.source, problem.steps
+    assert isinstance(source, EdgeSource | WorsenedEdges)
     weight = source.given[2]
     if source.margins is not None:
         weight = worsened(source.s, weight, source.margins[arcs.row], source.margins[arcs.col])
@@ -300,9 +301,9 @@ def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric
         loop[arcs.apart] = False
         _check_loops(steps, arcs.row[loop], weight[loop])
         weight = weight[arcs.apart]
-    plan = _plan(structure, problem)
+    plan = path_plan(steps, structure.n)
     size, core = len(structure.head), structure.core
-    infinite = _computed(plan, steps.identities[0])
+    infinite = computed(plan, steps.identities[0])
     out = np.full(size, infinite, f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
     symmetric = arcs.undirected and source.s.commutes
     back = out if symmetric else out.copy()
@@ -323,14 +324,6 @@ def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric
         metric.code("place", fields | {"out": back, "back": out})
     _contract(metric)
     return metric
-
-
-def _plan(structure: Structure, problem: Problem) -> Plan:
-    """The semiring's operations on entries, of which no result leaves the type computed in."""
-    s, steps = problem.source.s, problem.steps
-    a, b, c = steps.known or (None, None, None)
-    plan = replace(make_plan(s, steps.dtype, a, b, structure.n, c=c), check=False)
-    return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
 
 
 def _contract(metric: Metric) -> None:
@@ -383,19 +376,3 @@ def _check_edges(metric: Metric) -> None:
         edge = int(np.flatnonzero(there)[better[0]])
         tail = int(np.searchsorted(x.first, edge, side="right")) - 1
         raise Improves(int(x.node[tail]), around[better[:1]])
-
-
-def _computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in."""
-    found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
-    if plan.missing is not None:
-        found[np.asarray(x) == plan.missing] = plan.infinite
-    return found if found.ndim else found.item()
-
-
-def _stored(plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
-    """The reverse of :func:`_computed`."""
-    found: Array = x.astype(dtype)
-    if plan.missing is not None:
-        found[x == plan.infinite] = plan.missing
-    return found

@@ -239,7 +239,7 @@ def _matrix(axes: Axes, result: NDArray[Any], label: str, missing: float) -> Non
         side.set_visible(False)
     figure = axes.get_figure()
     assert figure is not None
-    if shown.count():
+    if shown.count() and shown.min() < shown.max():  # of reachability all are 1
         bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, label=label)
         bar.outline.set_visible(False)
         bar.ax.yaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")

@@ -1,0 +1,468 @@
+"""Prepared graphs: all questions against closures, SciPy and brute force, new weights, files."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from optional import csgraph, nx, pd, sp
+
+import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.hierarchy.structure import prepare_structure
+
+
+def family(name, rng):
+    """The number of nodes and the ends of edges of a graph of some kind."""
+    pick = rng.integers
+    match name:
+        case "none":
+            return 0, np.empty((2, 0), int)
+        case "one":
+            return 1, np.empty((2, 0), int)
+        case "loop":
+            return 1, np.zeros((2, 2), int)
+        case "no edges":
+            return 6, np.empty((2, 0), int)
+        case "tree":
+            child = np.arange(1, 40)
+            return 40, np.stack([child, (child * rng.random(39)).astype(int)])
+        case "star":
+            return 30, np.stack([np.zeros(29, int), np.arange(1, 30)])
+        case "caterpillar":
+            spine = np.stack([np.arange(9), np.arange(1, 10)])
+            return 40, np.concatenate(
+                [spine, np.stack([np.arange(10, 40) % 10, np.arange(10, 40)])], 1
+            )
+        case "grid":
+            i = np.arange(42).reshape(6, 7)
+            pairs = [(i[:, 1:], i[:, :-1]), (i[1:], i[:-1])]
+            return 42, np.concatenate([np.stack([x.ravel(), y.ravel()]) for x, y in pairs], 1)
+        case "small world":
+            ring = np.stack([np.arange(40), (np.arange(40) + 1) % 40])
+            return 40, np.concatenate([ring, pick(0, 40, (2, 8))], 1)
+        case "parallel":
+            return 12, np.concatenate([pick(0, 12, (2, 20))] * 2, 1)
+        case "disconnected":
+            return 45, np.concatenate([pick(0, 15, (2, 20)), pick(20, 40, (2, 25))], 1)
+        case "dense":
+            return 20, np.stack([*np.nonzero(~np.eye(20, dtype=bool))])
+
+
+FAMILIES = [
+    "none", "one", "loop", "no edges", "tree", "star", "caterpillar", "grid", "small world",
+    "parallel", "disconnected", "dense",
+]  # fmt: skip
+WEIGHTS = {
+    "min_plus": lambda rng, m: rng.integers(0, 9, m),
+    "max_min": lambda rng, m: rng.integers(-5, 9, m),
+    "min_max": lambda rng, m: rng.integers(-5, 9, m),
+    "max_times": lambda rng, m: 2.0 ** -rng.integers(0, 4, m),
+}
+
+
+def graph(name, weights, rng, *, directed, dtype=float):
+    n, (row, col) = family(name, rng)
+    row, col = row.astype(np.int64), col.astype(np.int64)
+    return EdgeList(range(n), row, col, weights(rng, len(row)).astype(dtype), directed)
+
+
+def best_edges(s, g):
+    """The best weight of the edges between two nodes."""
+    found = {}
+    ends = [*zip(g.row.tolist(), g.col.tolist(), g.weight.tolist(), strict=True)]
+    ends += [] if g.directed else [(v, u, w) for u, v, w in ends]
+    better = min if s.add_kind == "min" else max
+    for u, v, w in ends:
+        found[u, v] = better(w, found[u, v]) if (u, v) in found else w
+    return found
+
+
+def check(net, g, expected, most=400):
+    """Questions to a prepared graph have the answers of the closure."""
+    s, n = net.semiring, g.n
+    np.testing.assert_array_equal(net.distances(), expected)
+    some = np.arange(n)[::2]
+    np.testing.assert_array_equal(net.distances(some), expected[some])
+    np.testing.assert_array_equal(net.distances(some, some[::-1]), expected[some][:, some[::-1]])
+    edges, zero = best_edges(s, g), s.identities(net.dtype)[0]
+    along = {"+": sum, "min": min, "max": max, "*": math.prod}[s.mul_kind]
+    pairs = np.array([*itertools.product(range(n), repeat=2)], int).reshape(-1, 2)
+    for u, v in np.random.default_rng(n).permutation(pairs)[:most].tolist():
+        assert net.distance(u, v) == expected[u, v]
+        if u != v and expected[u, v] == zero:
+            with pytest.raises(ValueError, match=f"there is no path from {u} to {v}"):
+                net.path(u, v)
+            continue
+        path = net.path(u, v)
+        assert (path[0], path[-1]) == (u, v)
+        assert len(set(path)) == len(path)
+        if u != v:
+            assert along(edges[x] for x in itertools.pairwise(path)) == expected[u, v]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("semiring", WEIGHTS)
+def test_all_questions_over_semirings(name, semiring, monkeypatch):
+    s = sm.semirings[semiring]
+    for seed, (directed, core) in enumerate(itertools.product([True, False], [True, False])):
+        rng = np.random.default_rng(seed)
+        dtype = np.int32 if semiring != "max_times" and seed % 2 else np.float64
+        g = graph(name, WEIGHTS[semiring], rng, directed=directed, dtype=dtype)
+        monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 0 if core else 1024)
+        net = sm.prepare(g, semiring=s, dtype=dtype)
+        assert net.dtype == dtype
+        expected = sm.closure(sm.adjacency(g, s, dtype=dtype)[0], s)
+        check(net, g, expected, 40 if core else 400)
+        g = graph(name, WEIGHTS[semiring], np.random.default_rng(seed), directed=directed)
+        weight = WEIGHTS[semiring](rng, len(g.row)).astype(dtype)
+        g = EdgeList(g.nodes, g.row, g.col, weight, directed)
+        net.customize(weight)
+        expected = sm.closure(sm.adjacency(g, s, dtype=dtype)[0], s)
+        check(net, g, expected, 40 if core else 400)
+
+
+@pytest.mark.parametrize("core", [True, False])
+def test_reachability(core, monkeypatch):
+    monkeypatch.setattr("semiring_mm.hierarchy.structure._CORE", 0 if core else 1024)
+    for name in FAMILIES:
+        g = graph(name, WEIGHTS["min_plus"], np.random.default_rng(1), directed=True)
+        net = sm.prepare(g, semiring="lor_land")
+        expected = sm.closure(sm.adjacency(g, "lor_land")[0], "lor_land")
+        assert net.distances().dtype == bool
+        np.testing.assert_array_equal(net.distances(), expected)
+        edges = best_edges(sm.semirings["max_min"], g)
+        for u, v in itertools.product(range(min(g.n, 12)), repeat=2):
+            found = net.distance(u, v)
+            assert isinstance(found, bool)
+            assert found == expected[u, v]
+            if found:
+                path = net.path(u, v)
+                assert (path[0], path[-1]) == (u, v)
+                assert set(itertools.pairwise(path)) <= set(edges)
+    with pytest.raises(ValueError, match="an edge has no weight"):
+        net.customize(np.ones(net._arcs.row.size))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64"])
+def test_negative_weights_and_cycles_of_weight_zero(dtype):
+    """Potentials make edges negative, and the circles of weight zero stay."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        g = graph("small world", lambda rng, m: rng.integers(0, 3, m), rng, directed=True)
+        h = rng.integers(-9, 9, g.n)
+        weight = (g.weight + h[g.row] - h[g.col]).astype(dtype)
+        g = EdgeList(g.nodes, g.row, g.col, weight, True)
+        check(
+            sm.prepare(g, dtype=dtype), g, sm.closure(sm.adjacency(g, dtype=dtype)[0], "min_plus")
+        )
+
+
+def test_a_semiring_of_the_user_that_does_not_commute():
+    """The last edge's weight where the first is at most 3: an undirected graph has two ways."""
+    s = sm.Semiring("min_last", "min(a, b)", "b if a < inf else inf", np.inf, -np.inf)
+    g = EdgeList(range(3), np.array([0, 1]), np.array([1, 2]), np.array([5.0, 7.0]), False)
+    found = sm.prepare(g, semiring=s).distances()
+    assert found[0, 2] == 7
+    assert found[2, 0] == 5
+
+
+@pytest.mark.parametrize("order", ["minimum_degree", "nested_dissection"])
+def test_orders(order):
+    if order == "nested_dissection":
+        pytest.importorskip("pymetis")
+    for name in FAMILIES:
+        g = graph(name, WEIGHTS["min_plus"], np.random.default_rng(3), directed=False)
+        net = sm.prepare(g, order=order)
+        np.testing.assert_array_equal(net.distances(), sm.apsp(sm.adjacency(g)[0]))
+
+
+def test_nested_dissection_is_flat():
+    pytest.importorskip("pymetis")
+    i = np.arange(50 * 50).reshape(50, 50)
+    row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel()])
+    col = np.concatenate([i[:, :-1].ravel(), i[:-1].ravel()])
+    found = prepare_structure(i.size, row, col, "nested_dissection")
+    assert found.fringe == i.size
+    assert found.level.max() < 250
+    other = prepare_structure(i.size, row, col, "minimum_degree")
+    assert len(found.head) < 1.3 * len(other.head)
+    assert found.level.max() < other.level.max()
+
+
+def large(seed=0):
+    rng = np.random.default_rng(seed)
+    i = np.arange(60 * 70).reshape(60, 70)
+    row = np.concatenate([i[:, 1:].ravel(), i[1:].ravel(), [0, 5]])
+    col = np.concatenate([i[:, :-1].ravel(), i[:-1].ravel(), [9, 4000]])
+    return EdgeList(range(i.size), row, col, rng.integers(1, 100, len(row)), False)
+
+
+def test_against_scipy_with_threads():
+    g = large()
+    rows = np.random.default_rng(1).integers(0, g.n, 70)
+    row, col = np.concatenate([g.row, g.col]), np.concatenate([g.col, g.row])
+    matrix = sp.csr_array((np.concatenate([g.weight, g.weight]).astype(float), (row, col)))
+    expected = csgraph.dijkstra(matrix, indices=rows)
+    for dtype in ("float32", "float64", "int32", "int64"):
+        net = sm.prepare(g, dtype=dtype)
+        found = net.distances(rows)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(net.distances(rows, rows[:9]), found[:, rows[:9]])
+    from_matrix = sm.prepare(matrix)
+    assert from_matrix.directed
+    np.testing.assert_array_equal(from_matrix.distances(rows), expected)
+    limit = sm.get_num_threads()
+    try:
+        sm.set_num_threads(1)
+        np.testing.assert_array_equal(sm.prepare(g).distances(rows), expected)
+    finally:
+        sm.set_num_threads(limit)
+
+
+def test_subtrees_for_threads_are_disjoint_and_whole():
+    g = large()
+    x = prepare_structure(g.n, g.row, g.col, "minimum_degree")
+    nodes, cuts = x.schedule
+    assert (np.sort(nodes) == np.arange(x.fringe)).all()
+    assert (cuts[0], cuts[-1], (np.diff(cuts) >= 0).all()) == (0, x.fringe, True)
+    assert len(cuts) > 10
+    part = np.empty(x.n + 1, int)
+    for k, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        part[nodes[begin:end]] = k
+        assert (np.diff(nodes[begin:end]) > 0).all()
+    last = len(cuts) - 2
+    inner = np.flatnonzero(x.parent < x.fringe)
+    above = part[x.parent[inner]]
+    assert ((above == part[inner]) | (above == last)).all()
+    assert cuts[-1] - cuts[-2] < g.n / 4
+
+
+def test_threads_ask_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    g = large()
+    net = sm.prepare(g)
+    pairs = np.random.default_rng(2).integers(0, g.n, (300, 2)).tolist()
+    expected = [net.distance(*x) for x in pairs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda x: net.distance(*x), pairs)) == expected
+
+
+NAMED = {"a": {"b": 3, "c": 8}, "b": {"c": 1}, "c": {}}
+
+
+def test_labels():
+    net = sm.prepare(NAMED)
+    assert repr(net) == "<PreparedGraph: 3 nodes, 3 directed edges, min_plus, float64>"
+    found = net.distances()
+    assert isinstance(found, sm.LabelledArray)
+    assert found.nodes == found.sources == ["a", "b", "c"]
+    table = net.distances("a", targets=["c", "b"])
+    assert (table.sources, table.nodes) == (["a"], ["c", "b"])
+    np.testing.assert_array_equal(table, [[4, 3]])
+    assert net.path("a", "c") == ["a", "b", "c"]
+    columns = net.distances(targets="c")
+    assert (columns.sources, columns.nodes) == (["a", "b", "c"], ["c"])
+    frame = pd.DataFrame(net.distances(["a", "b"], ["b", "c"]).to_frame(long=True))
+    assert frame.values.tolist() == [["a", "b", 3.0], ["a", "c", 4.0], ["b", "c", 1.0]]
+
+
+def test_graphs_of_other_packages():
+    G = nx.karate_club_graph()
+    net = sm.prepare(G)
+    expected = dict(nx.all_pairs_dijkstra_path_length(G))
+    for u, v in itertools.product(G, repeat=2):
+        assert net.distance(u, v) == expected[u][v]
+    hops = sm.prepare(G, weight=None)
+    assert hops.distance(0, 33) == nx.shortest_path_length(G, 0, 33)
+    matrix = np.array([[0, 3.0, np.inf], [np.inf, 0, 1], [2, np.inf, 0]])
+    frame = pd.DataFrame(matrix, index=list("xyz"), columns=list("xyz"))
+    assert sm.prepare(frame).path("x", "z") == ["x", "y", "z"]
+    np.testing.assert_array_equal(sm.prepare(matrix).distances(), sm.apsp(matrix))
+    one_way = sm.prepare(matrix, directed=False)
+    np.testing.assert_array_equal(one_way.distances(), sm.apsp(matrix, directed=False))
+
+
+def test_weights_of_another_order():
+    g = large()
+    net = sm.prepare(g)
+    weight = np.random.default_rng(5).integers(1, 9, len(g.row))
+    expected = sm.prepare(EdgeList(g.nodes, g.row, g.col, weight, False)).distances(range(9))
+    order = np.random.default_rng(6).permutation(len(g.row))
+    ends = np.where(order % 2, [g.row[order], g.col[order]], [g.col[order], g.row[order]])
+    net.customize(EdgeList(range(g.n), *ends, weight[order], False))
+    np.testing.assert_array_equal(net.distances(range(9)), expected)
+    named = sm.prepare(NAMED)
+    named.customize({"b": {"c": 10}, "c": {}, "a": {"c": 8, "b": 3}})
+    assert named.path("a", "c") == ["a", "c"]
+    named.customize(pd.Series([1, 9, 2]))
+    assert named.distance("a", "c") == 3
+    named.customize([1, np.inf, np.inf])
+    assert named.distances("a").tolist() == [[0, 1, np.inf]]
+
+
+CUSTOMIZE_ERRORS = {
+    "length": ([1, 2], "the prepared graph has 3 edges, one weight each, got 2"),
+    "NaN": ([1, np.nan, 2], "the weight of edge 1, from 'a' to 'c', is NaN"),
+    "other edges": ({"a": {"b": 3, "c": 8}, "b": {"a": 1}, "c": {}}, "between other nodes"),
+    "other nodes": ({"a": {"b": 3, "x": 8}, "b": {"x": 1}}, "the weights are of another graph"),
+    "fewer edges": ({"a": {"b": 3}, "c": {}}, "3 nodes and 1 directed edges, the prepared one"),
+    "-inf": ([1, 2, -np.inf], "the edge from node b to node c has weight -inf; use inf for no"),
+}
+
+
+@pytest.mark.parametrize("case", CUSTOMIZE_ERRORS)
+def test_weights_that_do_not_fit(case):
+    net = sm.prepare(NAMED)
+    weights, message = CUSTOMIZE_ERRORS[case]
+    with pytest.raises(ValueError, match=message):
+        net.customize(weights)
+    assert net.distance("a", "c") == 4  # as before
+
+
+def test_negative_cycles_are_named():
+    net = sm.prepare({"a": {"b": 3}, "b": {"c": 1}, "c": {"a": 1}})
+    with pytest.raises(sm.NegativeCycleError, match="negative weight -1: ") as caught:
+        net.customize([3, 1, -5])
+    assert sorted(caught.value.cycle) == [0, 1, 2]
+    with pytest.raises(sm.NegativeCycleError, match=r"a → b → a|b → a → b"):
+        sm.prepare({"a": {"b": -1}, "b": {"a": 0.5}})
+    with pytest.raises(sm.NegativeCycleError, match="1 → 1"):
+        sm.prepare(EdgeList(range(2), np.array([0, 1]), np.array([1, 1]), np.array([1, -2]), True))
+    assert net.distance("a", "c") == 4
+
+
+ERRORS = {
+    "semiring": (lambda: sm.prepare(NAMED, semiring="plus_times"), "⊕ chooses one of its operands"),
+    "order": (lambda: sm.prepare(NAMED, order="amd"), "order is 'auto', 'minimum_degree' or"),
+    "source": (lambda: sm.prepare(NAMED).distance("x", "a"), "'x' is not a node of the graph"),
+    "target": (lambda: sm.prepare(NAMED).path("a", "x"), "'x' is not a node of the graph"),
+    "table": (lambda: sm.prepare(NAMED).distances(["a"], ["b", "x"]), "'x' is not a node"),
+    "number": (lambda: sm.prepare(large()).distance(0, 9999), "there is no node 9999, they are 0"),
+    "numbers": (
+        lambda: sm.prepare(large()).distances([0], [7, -1]), "targets: there is no node -1"),
+    "fraction": (
+        lambda: sm.prepare({0: {1: 1.5}}, dtype="int32"), "weight 1.5, which int32 does not hold"),
+    "shape": (lambda: sm.prepare(np.zeros((2, 3))), "square, got shape"),
+    "suffix": (lambda: sm.prepare(NAMED).save("net.bin"), r"saved as .npz: save\('net.bin.npz'\)"),
+    "label": (
+        lambda: sm.prepare({frozenset("a"): {1: 2}}).save("net.npz"), "is a frozenset"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(case):
+    call, message = ERRORS[case]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_integers_that_do_not_fit():
+    net = sm.prepare(
+        EdgeList(range(3), np.arange(2), np.arange(1, 3), np.array([90, 90]), True), dtype="int8"
+    )
+    assert net.distance(0, 1) == 90
+    for ask in (lambda: net.distance(0, 2), lambda: net.distances(0)):
+        with pytest.raises(OverflowError, match="a distance of 180 does not fit int8"):
+            ask()
+    assert net.path(0, 2) == [0, 1, 2]
+
+
+LABELS = {
+    "numbers": [4, 7, 9], "strings": ["a", "ü", "\n"], "tuples": [(0, 1), (1, (2, "x")), (3,)],
+    "mixed": [None, 1.5, "1.5"], "NumPy": list(np.array([3, 4, 5])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_saved_and_loaded(case, tmp_path):
+    labels = LABELS[case]
+    g = EdgeList(labels, np.array([0, 1]), np.array([1, 2]), np.array([3.0, 4.0]), case != "tuples")
+    path = tmp_path / "net.npz"
+    net = sm.prepare(g, semiring="min_max" if case == "mixed" else "min_plus")
+    net.customize([5, 6])
+    net.save(path)
+    again = sm.load(path)
+    assert list(again.nodes) == labels
+    assert (again.semiring, again.dtype, again.directed) == (net.semiring, net.dtype, net.directed)
+    np.testing.assert_array_equal(again.distances(), net.distances())
+    assert again.path(labels[0], labels[2]) == labels
+    again.customize([1, 1])
+    again.save(path)
+    assert sm.load(path).distance(*labels[:2]) == 1
+
+
+def test_a_large_graph_and_a_semiring_of_the_user_saved_and_loaded(tmp_path):
+    s = sm.Semiring("min_plus_2", "min(a, b)", "a + b", np.inf, 0)
+    g = large()
+    net = sm.prepare(g, semiring=s, dtype="int32")
+    net.save(tmp_path / "net.npz")
+    again = sm.load(tmp_path / "net.npz")
+    assert again.semiring == s
+    assert isinstance(again.nodes, range)
+    rows = np.arange(0, g.n, 400)
+    np.testing.assert_array_equal(again.distances(rows), net.distances(rows))
+    assert again.path(3, 4100) == net.path(3, 4100)
+
+
+def damaged(path, how):
+    data = bytearray(path.read_bytes())
+    if how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "text":
+        path.write_text("no archive")
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "array":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    elif how == "other":
+        np.savez(path, x=np.zeros(3))
+    elif how == "bit":
+        middle = data.index(b"weights.npy") + 200
+        data[middle] ^= 1
+        path.write_bytes(data)
+    else:
+        with np.load(path) as file:
+            arrays = dict(file)
+        if how == "version":
+            about = json.loads(bytes(arrays["about"])) | {"version": 99}
+            arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        elif how == "pickle":
+            arrays["about"] = np.array([{}], object)
+        elif how == "weights":
+            arrays["weights"] = arrays["weights"] + 1
+        else:
+            del arrays[how]
+        np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    {
+        "cut": "or damaged", "text": "or damaged", "empty": "or damaged", "bit": "damaged",
+        "array": "is no prepared graph", "other": "net.save", "pickle": "or damaged",
+        "version": "version 99 of the format, and this is version 1: prepare the graph anew",
+        "weights": "its contents are not what was saved", "head": "its contents are not",
+    }.items(),
+)  # fmt: skip
+def test_files_that_are_none(how, message, tmp_path):
+    path = tmp_path / "net.npz"
+    sm.prepare(large()).save(path)
+    damaged(path, how)
+    with pytest.raises(ValueError, match=message) as caught:
+        sm.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"net\.npz"):
+        sm.load(tmp_path / "net.npz")
+
+
+def test_a_prepared_graph_is_no_graph():
+    with pytest.raises(TypeError, match="prepared already; customize"):
+        sm.prepare(sm.prepare(NAMED))
