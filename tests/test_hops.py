@@ -88,13 +88,15 @@ def test_counters_of_many_nodes_in_a_level():
 @pytest.fixture(params=["_Sweeps", "_Hops", "_Searches"])
 def way(request, monkeypatch):
     """Statistics in one of the three ways, whatever is the fastest."""
-    if request.param == "_Sweeps":
-        return monkeypatch.setattr(
-            module, "_way", lambda work: module._Sweeps(module._metric(work, np.inf))
-        )
-    return monkeypatch.setattr(
-        module, "_way", lambda work: getattr(module, request.param)(work.edges)
-    )
+    kind = getattr(module, request.param)
+
+    def chosen(work):
+        if kind is module._Hops:
+            return kind(work.edges)
+        problem = module.problem_of(work.edges)
+        return kind(problem if kind is module._Searches else module._metric(work, problem, np.inf))
+
+    monkeypatch.setattr(module, "_way", chosen)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -146,5 +148,6 @@ def test_the_way_follows_from_the_graph(kind, weight, expected):
             (i[:, 1:], i[:, :-1]), (i[1:], i[:-1])
         )), strict=True)]  # fmt: skip
     given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
-    work = module._Work(given, np.arange(200), (), 0, None, None, None)
+    sources = np.arange(i.size if kind == "grid" else 200)
+    work = module._Work(given, sources, (), 0, None, None, None)
     assert type(module._way(work)).__name__ == expected
