@@ -70,6 +70,8 @@ class Histogram:
         Bin i has distances d with ``edges[i] <= d < edges[i + 1]``; the last has both its edges.
     """
 
+    __module__ = "semiring_mm"  # where users import it from
+
     counts: NDArray[np.int64]
     edges: Array
 
