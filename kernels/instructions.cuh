@@ -54,17 +54,17 @@ SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask);
 
 // --- memory ------------------------------------------------------------------------------------
 
-// Asynchronous copies of 4 or 16 bytes from global to shared memory. They form groups in the order
+// Asynchronous copies of 4, 8 or 16 bytes from global to shared memory. They form groups in the order
 // of copy_commit; copy_wait<N> returns when all but the last N groups have arrived.
 template <int BYTES>
 SR_FN void copy_async(void* shared, const void* global) {
-  static_assert(BYTES == 4 || BYTES == 16, "cp.async copies one word or four");
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies one, two or four words");
 #if __CUDA_ARCH__ >= 800
   u32 to = u32(__cvta_generic_to_shared(shared));
   if constexpr (BYTES == 16)  // past L1: the block reads each word once
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(BYTES));
 #else
   for (int i = 0; i < BYTES / 4; ++i)
     static_cast<u32*>(shared)[i] = static_cast<const u32*>(global)[i];
@@ -95,8 +95,10 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 // them are in flight at once.
 SR_FN void compiler_fence() { asm volatile("" ::: "memory"); }
 
-// *word |= bits, where other blocks write the same word.
+// *word |= bits and *word += x, where other threads write the same word.
 SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
+SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
+SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
 
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>

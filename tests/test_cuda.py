@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from metrics import grid, metric_of
 from reference import BFLOAT16
 
 import semiring_mm as sm
 from semiring_mm.engine import PLAIN, Scaling
 from semiring_mm.gpu import device, engine, product, source, tiles
 from semiring_mm.gpu.facts import flags_of
+from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric
 from semiring_mm.plan import Facts, make_plan
 
 HERE = Path(__file__).parent
@@ -268,6 +270,37 @@ def small_launches():
     engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
     engine.combine(((2, 0, -1, 1),), (a, b, c))
     engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
+    sweeps("i4")
+
+
+def sweeps(dtype, name="min_plus"):
+    n, row, col = grid(20)
+    there = DeviceMetric(metric_of(name, n, row, col, np.ones(len(row), dtype), directed=False))
+    there.rows(np.arange(n))
+    there.statistics(np.arange(n), ["farthest", "reached", "total"])
+    there.statistics(np.arange(n), list(KINDS), radius=3, edges=np.arange(9))
+
+
+#: Of sweeps, in statistics or not: what folds an edge.
+FOLDS = {"i4": ["VIADDMNMX"], "i8": ["VIADDMNMX"], "f4": ["FADD", "FMNMX.NAN"], "f8": ["DADD"]}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", FOLDS)
+def test_sweeps_keep_their_words_in_registers(dtype, sources_of, tmp_path, nvdisasm):
+    recorder = sources_of(lambda: sweeps(dtype))
+    texts = sorted({x for x in recorder.sources if re.search("sr::(Rise|Fall)<", x)})
+    assert len(texts) == 4
+    for text in texts:
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        for instruction in FOLDS[dtype]:
+            assert found[instruction] >= 4, (instruction, found)
+        assert found["LDGSTS.E.BYPASS.128"] >= 6  # nodes, edges, labels
+        if "sr::Rise" in text or ", 0>" in text:
+            assert found["STG.E.128"] >= 2
+        assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+        assert int(re.search(r"Used (\d+) registers", report)[1]) <= 128
 
 
 @needs_nvrtc

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -178,6 +180,17 @@ def test_orders(order):
         np.testing.assert_array_equal(net.distances(), sm.apsp(sm.adjacency(g)[0]))
 
 
+def test_an_order_without_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(ImportError, match=r"pip install 'semiring-mm\[metis\]'"):
+        sm.prepare(NAMED, order="nested_dissection")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    g = large()
+    x = prepare_structure(g.n, g.row, g.col, "auto")
+    other = prepare_structure(g.n, g.row, g.col, "minimum_degree")
+    np.testing.assert_array_equal(x.node, other.node)
+
+
 def test_nested_dissection_is_flat():
     pytest.importorskip("pymetis")
     i = np.arange(50 * 50).reshape(50, 50)
@@ -219,6 +232,20 @@ def test_against_scipy_with_threads():
         np.testing.assert_array_equal(sm.prepare(g).distances(rows), expected)
     finally:
         sm.set_num_threads(limit)
+
+
+def test_integers_in_pieces(monkeypatch):
+    """int16 is computed in int64, and narrowed some rows at a time."""
+    g = large()
+    net, rows = sm.prepare(g, dtype="int16"), np.arange(0, g.n, 90)
+    expected = sm.prepare(g).distances(rows)
+    for name, value in (("_ROWS", 9), ("_PIECE", 1), ("_LINE", 2 * g.n)):
+        monkeypatch.setattr(f"semiring_mm.graphs.prepared.{name}", value)
+    found = net.distances(rows)
+    assert found.dtype == np.int16
+    assert net._state.metric.steps.dtype != found.dtype
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(net.distances(rows, rows[:5]), expected[:, rows[:5]])
 
 
 def test_subtrees_for_threads_are_disjoint_and_whole():
@@ -405,6 +432,14 @@ def test_a_large_graph_and_a_semiring_of_the_user_saved_and_loaded(tmp_path):
     rows = np.arange(0, g.n, 400)
     np.testing.assert_array_equal(again.distances(rows), net.distances(rows))
     assert again.path(3, 4100) == net.path(3, 4100)
+
+
+def test_a_copy_for_another_process():
+    net = sm.prepare(NAMED)
+    again = pickle.loads(pickle.dumps(net))
+    net.customize([9, 9, 9])
+    assert again.path("a", "c") == ["a", "b", "c"]
+    assert again.distance("a", "c") == 4
 
 
 def damaged(path, how):

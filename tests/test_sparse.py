@@ -215,7 +215,7 @@ def test_auto(kind, monkeypatch):
     """A road-like graph goes by elimination, a random one does not, and both come out the same."""
     graph = {
         "grid": lambda: undirected(nx.grid_2d_graph(15, 80)),
-        "random": lambda: random_graph(900, 12),
+        "random": lambda: random_graph(600, 300),
         "path": lambda: undirected(nx.path_graph(1000)),
     }[kind]()
     # many threads do small graphs densely in the time that one takes to find an order

@@ -100,7 +100,8 @@ class Weights:
         """Whether there is an entry that is no weight: NaN, or the opposite of no edge."""
         if self.dtype.kind in "iub" or not self.n:
             return False
-        return self.facts.special or self._worst in (self.facts.lo, self.facts.hi)
+        some = self.facts.lo <= self.facts.hi
+        return self.facts.special or (some and self._worst in (self.facts.lo, self.facts.hi))
 
     @property
     def _worst(self) -> float:
@@ -162,19 +163,19 @@ class Weights:
         """A matrix of the wide type in the graph's again, or OverflowError."""
         if d.dtype == self.dtype:
             return d
-        info = np.iinfo(self.dtype)
+        info, inside = np.iinfo(self.dtype), self.s.zero > 0
         missing = d == self.s.identities(d.dtype)[0]
-        finite = d[~missing]
-        inside = self.s.zero > 0
-        lowest, highest = info.min + (not inside), info.max - inside
-        if finite.size and not (lowest <= finite.min() and finite.max() <= highest):
+        # What is missing lies beyond the range, and its end stands for it: few passes are enough.
+        end, clip = (info.max, np.minimum) if inside else (info.min, np.maximum)
+        beyond = d >= end if inside else d <= end
+        fits = not d.size or (d.min() >= info.min if inside else d.max() <= info.max)
+        if not (fits and (beyond == missing).all()):
+            finite, lowest = d[~missing], info.min + (not inside)
             raise OverflowError(
                 f"a distance of {finite.min() if finite.min() < lowest else finite.max()} does "
                 f"not fit {self.dtype}; use int64"
             )
-        result = d.astype(self.dtype)
-        result[missing] = self.s.identities(self.dtype)[0]
-        return result
+        return clip(d, end).astype(self.dtype)
 
     def known(self) -> tuple[Facts, Facts, Facts] | None:
         """Ranges of all entries throughout a closure, in the wide type; None: any number."""

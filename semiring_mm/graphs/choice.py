@@ -15,6 +15,7 @@ from ..cpu import threads
 __all__ = [
     "DENSE",
     "GPU_FROM",
+    "NARROW",
     "SEARCH",
     "SPARSE_FROM",
     "Choice",
@@ -32,7 +33,7 @@ SPARSE_FROM, DENSE = 500, 16
 #: them takes for an edge, or for a step in its queue.
 SEARCH = 200.0
 #: Time of a pair beside one in float64: with predecessors, and in types of at most four bytes.
-_PREDECESSORS, _NARROW = 1.6, 0.5
+_PREDECESSORS, NARROW = 1.6, 0.5
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def choose(asked: Request, machine: Machine) -> Choice:
     if asked.predecessors:
         sparse *= _PREDECESSORS
     elif asked.itemsize <= 4:
-        sparse *= _NARROW
+        sparse *= NARROW
     return Choice(device, tiles, method, sparse, search)
 
 

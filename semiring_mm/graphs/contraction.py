@@ -27,13 +27,15 @@ from ..cpu import engine
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import customize
 from ..semirings import Semiring
-from .choice import Choice
+from .choice import NARROW, Choice
 from .dijkstra import search, searchable
 
 __all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
+#: An elimination is taken where its estimate is this much, or less, of the other method's.
+_GAIN = 0.8
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
@@ -62,7 +64,8 @@ def solve(
     result = count * n * ((0 if out is not None else size) + 4 * trees)
     check_memory(result, f"the result of {count} x {n} entries")  # before any work
     row, col, weight = source.edges()
-    structure = eliminate(n, row, col, sources=count, limit=pairs)
+    limit = _GAIN * pairs / (NARROW if size <= 4 else 1.0)
+    structure = eliminate(n, row, col, sources=count, limit=limit)
     if structure is None:
         return None
     needed = structure.bytes(size, trees=trees)

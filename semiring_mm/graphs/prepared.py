@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..cpu import engine
+from ..cpu import engine, threads
 from ..cpu.elimination import block
 from ..cpu.queries import BLOCKS, queries
 from ..hierarchy.structure import Structure, prepare_structure
@@ -36,6 +37,9 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _VERSION = 1
+#: Rows, and entries, of a result that are computed at a time where they are narrowed, and entries
+#: that a thread narrows at a time.
+_ROWS, _PIECE, _LINE = 64, 1 << 22, 1 << 16
 #: Arrays of a file beside the weights.
 _STRUCTURE = ("node", "parent", "level", "first", "head")
 
@@ -97,6 +101,10 @@ class PreparedGraph:
             f"<PreparedGraph: {len(self.nodes)} nodes, {len(self._arcs.row)} {kind} edges, "
             f"{self.semiring.name}, {self.dtype}>"
         )
+
+    def __reduce__(self) -> Any:
+        own = (self.semiring, self._state.edges, self._structure, self._weight)
+        return PreparedGraph, own
 
     def customize(self, weights: Any) -> None:
         """Give the edges new weights; what follows uses them.
@@ -252,17 +260,28 @@ class PreparedGraph:
         count, width = (n if x is None else len(x) for x in (rows, columns))
         steps = state.metric.steps
         check_memory(
-            count * width * steps.dtype.itemsize, f"the result of {count} x {width} entries"
+            count * width * self.dtype.itemsize, f"the result of {count} x {width} entries"
         )
-        d = np.empty((count, width), steps.dtype)
-        chosen = np.arange(n) if rows is None else rows
-        metric = state.metric
-        if columns is not None and d.size:
-            ends = metric.structure.position[np.concatenate([chosen, columns])]
-            metric = metric.above(ends.astype(np.int64))
-        if d.size:
-            metric.sweep(chosen, d, None, targets=columns)
-        found = state.problem.restore(d)
+        start, end = np.arange(n) if rows is None else rows, columns
+        metric, found = state.metric, np.empty((count, width), self.dtype)
+        if end is not None and found.size:
+            start, end = (metric.structure.position[x].astype(np.int64) for x in (start, end))
+            metric = metric.above(np.concatenate([start, end]))
+        if found.size and steps.dtype == self.dtype:
+            metric.sweep(start, found, None, targets=end)
+        elif found.size:  # computed in a wider type, some rows at a time
+            wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)
+            for begin in range(0, count, len(wide)):
+                d = wide[: count - begin]
+                metric.sweep(start[begin : begin + len(d)], d, None, targets=end)
+
+                def narrow(lines: slice, d: Array = d, begin: int = begin) -> None:
+                    rows = slice(begin + lines.start, begin + lines.start + len(d[lines]))
+                    found[rows] = state.problem.restore(d[lines])
+
+                lines = max(1, _LINE // width)
+                parts = (slice(i, i + lines) for i in range(0, len(d), lines))
+                threads.run([functools.partial(narrow, part) for part in parts])
         if self._labels is None:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]

@@ -139,23 +139,23 @@ class Structure:
             "m": len(positions), "fringe": self.fringe, "start": positions, "parent": self.parent,
             "mark": mark,
         })  # fmt: skip
-        return np.flatnonzero(mark)
+        return np.flatnonzero(mark.view(bool))  # a lot faster than of bytes
 
     def part(self, kept: Index) -> tuple[Structure, Index]:
         """The structure of positions that are :meth:`above` some, and its edges among all.
 
-        It has no lower neighbours.
+        What are positions here are its nodes. It has no lower neighbours.
         """
         n, inner = len(kept), kept[: len(kept) - self.core]
-        place = np.full(self.n + 1, n, np.int32)
-        place[kept] = np.arange(n, dtype=np.int32)
+        place = np.empty(self.n + 1, np.int32)  # others are not looked up
+        place[kept], place[self.n] = np.arange(n, dtype=np.int32), n
         counts = self.first[inner + 1] - self.first[inner]
         first = np.zeros(len(inner) + 1, np.int64)
         np.cumsum(counts, out=first[1:])
         edges = np.arange(first[-1]) + np.repeat(self.first[inner] - first[:-1], counts)
         none = np.empty(0, np.int32)
         found = Structure(
-            len(inner), place[self.position], self.node[kept], place[self.parent[inner]],
+            len(inner), place, kept.astype(np.int32), place[self.parent[inner]],
             self.level[inner], first, place[self.head[edges]], first, none, none.astype(np.int64),
         )  # fmt: skip
         return found, edges

@@ -90,7 +90,7 @@ class Metric:
         }  # fmt: skip
 
     def above(self, positions: Index) -> Metric:
-        """What sweeps between these positions need."""
+        """What sweeps between these positions need, which become its nodes."""
         structure, edges = self.structure.part(self.structure.above(positions))
         out = self.out[edges]
         back = out if self.back is self.out else self.back[edges]

@@ -80,6 +80,8 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 SR_FN void compiler_fence() {}
 
 SR_FN void atomic_or(u32* word, u32 bits) { *word |= bits; }  // one thread runs at a time
+SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
+SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
 
 template <class T>
 T* shared_memory() {

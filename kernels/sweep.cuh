@@ -1,0 +1,565 @@
+// Kernels: best paths from many sources over a customized elimination (semiring_mm/hierarchy/). A
+// label is the best way from a source to a node; it settles in a pass up, a product with the closed
+// core, and a pass down.
+//
+//     Rise      labels of the sources' ancestors and of the core, a block for each group of sources
+//     Fall      labels of all nodes below the core, a block for some regions and a group
+//     Stored    statistics of labels in memory
+//     Finish    those of a launch's blocks, joined in their order
+//     Rows      labels to rows of distances
+//
+// A region is a connected piece of the elimination tree. Its nodes come from the top down, so
+// that the heads of a node's edges are before it in the region or above the region's first node
+// (then they are heads of that node, too). A leaf region has no others below it. A block has the
+// labels of a region and of the heads above it in shared memory, a row for each; a thread reads
+// and writes its own sources only, so that no barrier is needed on the way.
+//
+// Nodes are named by places: those of the regions one after the other, then those of the core.
+#pragma once
+#include "base.cuh"
+
+namespace sr {
+
+// The same fields in the same order in semiring_mm/gpu/hierarchy.py.
+struct SweepParams {
+  const void* down;         // [records] of Edge: from the head to the tail
+  const void* up;           // [records] of Edge: from the tail to the head
+  const void* regions;    // [regions] of Region
+  const void* nodes;        // [fringe] of SweepNode
+  const int* outer;         // slots of the heads above each region
+  const int* order;         // [count]: the regions of this launch of Fall
+  const int* visit_first;   // [groups + 1]
+  const int* visits;        // the regions on the way from a group's sources, children first
+  const int* sources;       // [columns]: places
+  u8* visited;              // [regions][groups]
+  void* labels;             // [slots][columns] of Compute, the core's first
+  const int* names;         // [slots]: what Stored calls them; -1: not counted
+  i64* parts;               // [parts][fields][columns]: statistics of each block
+  i64* results;             // [fields][room], from this launch's first column on
+  const int* where;         // [targets]: slots of the columns of `rows`
+  const int* lines;         // [columns]: rows of `rows`; -1: none
+  void* rows;               // [...][targets] of Storage
+  const void* limits;       // [bins + 1] of Compute: where bins begin, and the last one ends
+  u64* bins;                // [bin_count]: labels in each
+  i64 zero, one, radius;    // the low bytes are a Compute
+  i64 room, pitch;          // columns of `results`; entries from one row of `rows` to the next
+  int columns, groups, fringe, core, count;
+  int each;                 // regions (Fall) or slots (Stored) of a block
+  int begin, part;          // the first slot of Stored; the first of its parts
+  int targets;
+  int bin_count, node_room, edge_room;  // of a block's shared memory
+};
+
+struct Region {
+  int node, nodes;    // its places
+  int outer, outers;  // the heads above it, whose labels have rows
+  int edge, edges;    // both even; only those that go to shared memory are counted
+  int leaf;
+  int held;           // whether all heads have rows in shared memory; else none has
+};
+// The edges of a node begin at the first even number from the last node's `end` on. Up to `near`
+// their heads are in shared memory; up to `end` they are places.
+struct SweepNode {
+  int near, end;
+  int slot;  // where its label is stored; -1: nowhere
+  int name;  // of statistics; -1: not counted
+};
+
+// What statistics there are, as bits: as in semiring_mm/gpu/hierarchy.py.
+enum { FARTHEST = 1, REACHED = 2, TOTAL = 4, HARMONIC = 8, WITHIN = 16, HISTOGRAM = 32 };
+
+template <class T>
+SR_FN T least_of() {
+  if constexpr (Is<T>::floating) return -infinity<T>();
+  else if constexpr (T(-1) < T(0)) return T(u64(1) << (8 * sizeof(T) - 1));
+  else return T(0);
+}
+template <class T>
+SR_FN T greatest_of() {
+  if constexpr (Is<T>::floating) return infinity<T>();
+  else return T(~least_of<T>());
+}
+
+// Statistics of the labels from one source to the other nodes that it reaches.
+template <class A, int KINDS>
+struct Statistics {
+  using Compute = typename A::Compute;
+  static constexpr bool FLOATING = Is<Compute>::floating;
+  static constexpr bool LONG = !FLOATING && sizeof(Compute) == 8;  // sums may exceed 64 bits
+  static constexpr int FIELDS = (KINDS & FARTHEST ? 2 : 0) + (KINDS & REACHED ? 1 : 0) +
+                                (KINDS & TOTAL ? 1 + LONG : 0) + (KINDS & HARMONIC ? 1 : 0) +
+                                (KINDS & WITHIN ? 1 : 0);
+  template <bool F, class X, class Y>
+  struct Choose { using Type = X; };
+  template <class X, class Y>
+  struct Choose<false, X, Y> { using Type = Y; };
+  using Sum = typename Choose<FLOATING, double, i64>::Type;
+
+  Compute worst;
+  int farthest;  // the first of those with the worst label
+  int reached, within;
+  Sum total, upper;  // LONG: of the lower 32 bits and of the others
+  double harmonic;
+
+  SR_FN void clear() {
+    worst = A::LEAST ? least_of<Compute>() : greatest_of<Compute>();
+    farthest = 0x7fffffff;
+    reached = within = 0;
+    total = upper = Sum(0);
+    harmonic = 0;
+  }
+  SR_FN void worsen(Compute x, int name, bool counts) {
+    // & and |: predicates, no branches
+    const bool worse = counts & (A::better(worst, x) | ((x == worst) & (name < farthest)));
+    worst = worse ? x : worst;
+    farthest = worse ? name : farthest;
+  }
+  SR_FN void take(Compute x, int name, Compute zero, Compute radius) {
+    const bool counts = x != zero;
+    if constexpr (KINDS & FARTHEST) worsen(x, name, counts);
+    if constexpr (KINDS & REACHED) reached += int(counts);
+    if constexpr (KINDS & TOTAL) {
+      if constexpr (LONG) {
+        total += counts ? i64(u32(x)) : 0;
+        upper += counts ? i64(x >> 32) : 0;
+      } else {
+        total += Sum(counts ? x : Compute(0));
+      }
+    }
+    if constexpr (KINDS & HARMONIC)
+      harmonic += counts & (x != Compute(0)) ? 1.0 / double(x) : 0.0;
+    if constexpr (KINDS & WITHIN) within += int(counts & !A::better(radius, x));
+  }
+
+  // One word of a field for each source; from one field to the next there are `step`.
+  SR_FN static i64 word(i64 x) { return x; }
+  SR_FN static i64 word(double x) { return bits_as<i64>(x); }
+  template <class To>
+  SR_FN static To value(i64 x) {
+    if constexpr (Is<To>::floating) return To(bits_as<double>(x));
+    else return To(x);
+  }
+  SR_FN void store(i64* to, i64 step) const {
+    if constexpr (KINDS & FARTHEST) {
+      *to = word(Sum(worst)), to += step;
+      *to = farthest, to += step;
+    }
+    if constexpr (KINDS & REACHED) *to = reached, to += step;
+    if constexpr (KINDS & TOTAL) *to = word(total), to += step;
+    if constexpr ((KINDS & TOTAL) && LONG) *to = word(upper), to += step;
+    if constexpr (KINDS & HARMONIC) *to = word(harmonic), to += step;
+    if constexpr (KINDS & WITHIN) *to = within;
+  }
+  SR_FN void join(const i64* from, i64 step) {
+    if constexpr (KINDS & FARTHEST) {
+      worsen(value<Compute>(from[0]), int(from[step]), true);
+      from += 2 * step;
+    }
+    if constexpr (KINDS & REACHED) reached += int(*from), from += step;
+    if constexpr (KINDS & TOTAL) total += value<Sum>(*from), from += step;
+    if constexpr ((KINDS & TOTAL) && LONG) upper += value<Sum>(*from), from += step;
+    if constexpr (KINDS & HARMONIC) harmonic += value<double>(*from), from += step;
+    if constexpr (KINDS & WITHIN) within += int(*from);
+  }
+};
+
+// A block's histogram, first in its shared memory.
+template <class T>
+struct Bins {
+  const int count;
+  T* const limits;    // [count + 1], if there are any
+  u32* const counts;  // [count]
+
+  SR_FN static int aligned(int bytes) { return (bytes + 15) & ~15; }
+  SR_FN explicit Bins(const SweepParams& p)
+      : count(p.bin_count), limits(shared_memory<T>()),
+        counts(reinterpret_cast<u32*>(shared_memory<unsigned char>() +
+                                      (count ? aligned((count + 1) * int(sizeof(T))) : 0))) {}
+  SR_FN SweepNode* end() const {
+    return reinterpret_cast<SweepNode*>(reinterpret_cast<unsigned char*>(counts) +
+                                        aligned(4 * count));
+  }
+  SR_FN void clear(const SweepParams& p) const {
+    for (int i = int(threadIdx.x); i <= count; i += int(blockDim.x)) {
+      limits[i] = static_cast<const T*>(p.limits)[i];
+      if (i < count) counts[i] = 0;
+    }
+    __syncthreads();  // between writing limits and counts and using them
+  }
+  SR_FN void take(T x) const {
+    int low = 0, high = count;
+    if (x < limits[0] || !(x < limits[high])) return;
+    while (high - low > 1) {  // limits[low] <= x < limits[high]
+      const int middle = (low + high) / 2;
+      if (x < limits[middle]) high = middle;
+      else low = middle;
+    }
+    atomic_add(counts + low, 1u);
+  }
+  SR_FN void store(const SweepParams& p) const {
+    __syncthreads();  // between counting and reading the counts
+    for (int i = int(threadIdx.x); i < count; i += int(blockDim.x))
+      if (counts[i]) atomic_add(p.bins + i, u64(counts[i]));
+  }
+};
+
+// A block of THREADS, with EACH adjacent sources of a thread.
+template <class A, int THREADS, int EACH>
+struct Sweep {
+  using Compute = typename A::Compute;
+  using Piece = Pack<Compute, EACH>;  // a label of each source
+  static constexpr int WIDTH = THREADS * EACH;
+  struct Edge {
+    Compute weight;
+    int row;  // times THREADS; or a place
+  };
+  static constexpr int AHEAD = 4;  // edges that are under way at once
+  static_assert(2 * sizeof(Edge) % 16 == 0, "two edges are read at once");
+
+  const SweepParams& p;
+  const int group;
+  const Compute zero, one;
+  SweepNode* const nodes;  // [node_room], of which one is not the region's
+  Edge* const edges;       // [edge_room], of which AHEAD are not the region's
+  Piece* const rows;       // [nodes + outers][THREADS], of which a column is this thread's
+
+  SR_FN Sweep(const SweepParams& params, int g)
+      : p(params), group(g), zero(scalar(p.zero)), one(scalar(p.one)),
+        nodes(Bins<Compute>(params).end()), edges(reinterpret_cast<Edge*>(nodes + p.node_room)),
+        rows(reinterpret_cast<Piece*>(edges + p.edge_room) + threadIdx.x) {}
+
+  SR_FN static Compute scalar(const i64& bits) { return *reinterpret_cast<const Compute*>(&bits); }
+  SR_FN static Piece all(Compute x) {
+    Piece piece;
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) piece.x[i] = x;
+    return piece;
+  }
+  SR_FN i64 column() const { return i64(group) * WIDTH + int(threadIdx.x) * EACH; }
+  SR_FN Piece& label(int slot) const {
+    return *reinterpret_cast<Piece*>(static_cast<Compute*>(p.labels) + column() + i64(slot) * p.columns);
+  }
+  SR_FN int slot(int place) const {
+    return place < p.fringe ? static_cast<const SweepNode*>(p.nodes)[place].slot : place - p.fringe;
+  }
+  SR_FN Region region(int f) const { return static_cast<const Region*>(p.regions)[f]; }
+  SR_FN u8& mark(int f) const { return p.visited[i64(f) * p.groups + group]; }
+
+  // acc ⊕ (x ⊗ weight)
+  SR_FN static Piece fold(Piece acc, const Piece& x, Compute weight) {
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) acc.x[i] = A::fold(acc.x[i], x.x[i], weight);
+    return acc;
+  }
+
+  // Begin to copy labels to the row of a node.
+  SR_FN void fetch(int row, int slot) const {
+    copy_async<int(sizeof(Piece))>(&rows[row * THREADS], &label(slot));
+  }
+  // A region's nodes and edges to shared memory, by all threads, and the labels of the heads above
+  // it. OWN: and what its nodes have in memory.
+  SR_FN void stage(const Region& f, const void* weighted, bool own) const {
+    using Words = Pack<u32, 4>;
+    __syncthreads();  // between reading the last region's nodes and edges and writing these
+    const Words* from = static_cast<const Words*>(p.nodes) + f.node;
+    Words* to = reinterpret_cast<Words*>(nodes);
+    for (int i = int(threadIdx.x); i < f.nodes; i += THREADS) copy_async<16>(to + i, from + i);
+    constexpr int WORDS = int(sizeof(Edge)) / 4;
+    from = reinterpret_cast<const Words*>(static_cast<const Edge*>(weighted) + f.edge);
+    to = reinterpret_cast<Words*>(edges);
+#pragma unroll 1
+    for (int i = int(threadIdx.x); i < f.edges * WORDS / 4; i += THREADS)
+      copy_async<16>(to + i, from + i);
+#pragma unroll 4
+    for (int i = 0; i < f.outers; ++i) fetch(f.nodes + i, p.outer[f.outer + i]);
+    if (own) {
+#pragma unroll 4
+      for (int i = 0; i < f.nodes; ++i) fetch(i, slot(f.node + i));
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();  // between writing the nodes and edges and reading them
+  }
+  // Labels of a leaf's nodes that hold sources only.
+  SR_FN void begin_leaf(const Region& f) const {
+#pragma unroll 4
+    for (int i = 0; i < f.nodes; ++i) rows[i * THREADS] = all(zero);
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+      const int at = p.sources[column() + i] - f.node;
+      if (at >= 0 && at < f.nodes) rows[at * THREADS].x[i] = one;
+    }
+  }
+  SR_FN static int after(int end) { return (end + 1) & ~1; }
+  SR_FN static void read(Edge (&edge)[AHEAD], const Edge* from) {
+    struct alignas(16) Two { Edge x[2]; };
+#pragma unroll
+    for (int i = 0; i < AHEAD; i += 2) {
+      const Two two = *reinterpret_cast<const Two*>(from + i);
+      edge[i] = two.x[0];
+      edge[i + 1] = two.x[1];
+    }
+  }
+  // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= the node's label ⊗
+  // the weight. They are different, so that some are under way at once.
+  SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
+#pragma unroll 1
+    for (int e = begin; e < end; e += AHEAD) {
+      Edge edge[AHEAD];   // [AHEAD]
+      Piece head[AHEAD];  // [AHEAD]
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i)
+        if (e + i < end) edge[i] = from[e + i];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i)
+        if (e + i < end && edge[i].row < limit) head[i] = rows[edge[i].row];
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i)
+        if (e + i < end && edge[i].row < limit)
+          rows[edge[i].row] = fold(head[i], x, edge[i].weight);
+    }
+  }
+
+  // --- up ----------------------------------------------------------------------------------------
+
+  SR_FN void rise() const {
+    const int first = p.visit_first[group], last = p.visit_first[group + 1];
+    for (int i = 0; i < p.core; ++i) label(i) = all(zero);
+    for (int k = first; k < last; ++k) {
+      const int at = p.visits[k];
+      const Region f = region(at);
+      if (threadIdx.x == 0) mark(at) = 1;
+      if (f.leaf) continue;
+      for (int i = 0; i < f.nodes; ++i) label(slot(f.node + i)) = all(zero);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {  // sources in a leaf are set there
+      const int at = p.sources[column() + i];
+      if (at >= 0 && slot(at) >= 0) label(slot(at)).x[i] = one;
+    }
+    for (int k = first; k < last; ++k) rise(region(p.visits[k]));
+  }
+  SR_FN void rise(const Region& f) const {
+    stage(f, p.up, !f.leaf);
+    if (f.leaf) begin_leaf(f);
+    const Edge* far = static_cast<const Edge*>(p.up) + f.edge;
+    for (int i = f.nodes - 1; i >= 0; --i) {
+      const SweepNode node = nodes[i];
+      const Piece x = f.held ? rows[i * THREADS] : label(node.slot);
+      const int begin = i ? after(nodes[i - 1].end) : 0;
+      push(x, edges, begin, node.near, (f.nodes + f.outers) * THREADS);
+#pragma unroll 1
+      for (int e = f.held ? node.end : begin; e < node.end; ++e) {
+        Piece& head = label(slot(far[e].row));
+        head = fold(head, x, far[e].weight);
+      }
+    }
+    if (!f.leaf && f.held)
+      for (int i = 0; i < f.nodes; ++i) label(nodes[i].slot) = rows[i * THREADS];
+    for (int i = 0; i < f.outers; ++i)
+      label(p.outer[f.outer + i]) = rows[(f.nodes + i) * THREADS];
+  }
+
+  // --- down --------------------------------------------------------------------------------------
+
+  // The labels that a leaf's own sources give to its nodes.
+  SR_FN void rise_again(const Region& f) const {
+    begin_leaf(f);
+    const Edge* from = static_cast<const Edge*>(p.up) + f.edge;
+#pragma unroll 1
+    for (int i = f.nodes - 1; i > 0; --i)
+      push(rows[i * THREADS], from, after(nodes[i - 1].end), nodes[i].near, f.nodes * THREADS);
+  }
+  // x ⊕ the first `count` edges' heads ⊗ their weights.
+  SR_FN Piece join(Piece x, const Edge (&edge)[AHEAD], int count) const {
+    Piece head[AHEAD];  // [AHEAD]
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i)
+      if (i < count) head[i] = rows[edge[i].row];
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i)
+      if (i < count) x = fold(x, head[i], edge[i].weight);
+    return x;
+  }
+  // STORE: labels with a slot are stored.
+  template <bool STORE, class Take>
+  SR_FN void fall(int at, Take take) const {
+    const Region f = region(at);
+    const bool own = mark(at) != 0;
+    stage(f, p.down, own && !f.leaf);
+    if (own && f.leaf) rise_again(f);
+    if (own || !f.held) walk<STORE, true>(f, own, take);
+    else walk<STORE, false>(f, false, take);
+  }
+  // RARE: nodes may have labels of their own already; heads may have no rows.
+  template <bool STORE, bool RARE, class Take>
+  SR_FN void walk(const Region& f, bool own, Take take) const {
+    [[maybe_unused]] const Edge* far = static_cast<const Edge*>(p.down) + f.edge;
+    SweepNode node = nodes[0];
+    Edge edge[AHEAD];  // [AHEAD]
+    read(edge, edges);
+    Piece* row = rows;
+    for (int i = 0, e = 0; i < f.nodes; ++i, row += THREADS) {
+      const SweepNode next = nodes[i + 1];
+      Piece x = RARE && own ? *row : all(zero);
+#pragma unroll 1
+      for (; e + AHEAD < node.near; e += AHEAD) {
+        x = join(x, edge, AHEAD);
+        read(edge, edges + e + AHEAD);
+      }
+      x = join(x, edge, node.near - e);
+      if constexpr (RARE) {
+        if (!f.held)
+#pragma unroll 1
+          for (; e < node.end; ++e) x = fold(x, label(slot(far[e].row)), far[e].weight);
+      }
+      e = after(RARE ? node.end : node.near);
+      if (!RARE || f.held) read(edge, edges + e);
+      Piece seen = x;
+      if (RARE && own) {
+#pragma unroll
+        for (int v = 0; v < EACH; ++v)
+          if (p.sources[column() + v] == f.node + i) {
+            x.x[v] = one;  // rounding in a cycle of weight 0 must not show on the diagonal
+            seen.x[v] = zero;
+          }
+      }
+      *row = x;
+      if (STORE && node.slot >= 0) label(node.slot) = *row;  // of `x` the compiler makes words
+      take(seen, node.name);
+      node = next;
+    }
+  }
+};
+
+template <class A, int THREADS, int EACH>
+struct Rise {
+  SR_FN static void run(const SweepParams& p) {
+    const Sweep<A, THREADS, EACH> sweep(p, int(blockIdx.x));
+    sweep.rise();
+  }
+};
+
+// Statistics of a thread's sources.
+template <class A, int THREADS, int EACH, int KINDS>
+struct Tally {
+  using Block = Sweep<A, THREADS, EACH>;
+  using Found = Statistics<A, KINDS>;
+  Found found[EACH];  // [EACH]
+  const Bins<typename A::Compute> bins;
+
+  SR_FN explicit Tally(const SweepParams& p) : bins(p) {
+#pragma unroll
+    for (int v = 0; v < EACH; ++v) found[v].clear();
+    if constexpr (KINDS & HISTOGRAM) bins.clear(p);
+  }
+  SR_FN void take(const typename Block::Piece& x, int name, typename A::Compute zero,
+                  typename A::Compute radius) {
+    if (name < 0) return;
+#pragma unroll
+    for (int v = 0; v < EACH; ++v) {
+      found[v].take(x.x[v], name, zero, radius);
+      if constexpr (KINDS & HISTOGRAM)
+        if (x.x[v] != zero) bins.take(x.x[v]);
+    }
+  }
+  SR_FN void store(const SweepParams& p, i64 part, i64 column) const {
+#pragma unroll
+    for (int v = 0; v < EACH; ++v)
+      found[v].store(p.parts + part * Found::FIELDS * p.columns + column + v, p.columns);
+    if constexpr (KINDS & HISTOGRAM) bins.store(p);
+  }
+};
+
+template <class A, int THREADS, int EACH, int KINDS>
+struct Fall {
+  SR_FN static void run(const SweepParams& p) {
+    const int group = int(blockIdx.x % u32(p.groups)), share = int(blockIdx.x / u32(p.groups));
+    const Sweep<A, THREADS, EACH> sweep(p, group);
+    const int first = share * p.each, last = first + p.each < p.count ? first + p.each : p.count;
+    if constexpr (KINDS == 0) {
+      for (int k = first; k < last; ++k) sweep.template fall<true>(p.order[k], [](const auto&, int) {});
+    } else {
+      Tally<A, THREADS, EACH, KINDS> tally(p);
+      const auto zero = sweep.zero, radius = sweep.scalar(p.radius);
+      for (int k = first; k < last; ++k)
+        sweep.template fall<false>(p.order[k], [&](const auto& x, int name) {
+          tally.take(x, name, zero, radius);
+        });
+      tally.store(p, p.part + share, sweep.column());
+    }
+  }
+};
+
+template <class A, int THREADS, int EACH, int KINDS>
+struct Stored {
+  SR_FN static void run(const SweepParams& p) {
+    const int group = int(blockIdx.x % u32(p.groups)), share = int(blockIdx.x / u32(p.groups));
+    const Sweep<A, THREADS, EACH> sweep(p, group);
+    const int first = p.begin + share * p.each;
+    const int last = first + p.each < p.count ? first + p.each : p.count;
+    Tally<A, THREADS, EACH, KINDS> tally(p);
+    int own[EACH];  // [EACH]: the slots of the sources
+#pragma unroll
+    for (int v = 0; v < EACH; ++v) {
+      const int source = p.sources[sweep.column() + v];
+      own[v] = source < 0 ? -1 : sweep.slot(source);
+    }
+#pragma unroll 4
+    for (int i = first; i < last; ++i) {
+      auto seen = sweep.label(i);
+#pragma unroll
+      for (int v = 0; v < EACH; ++v)
+        if (own[v] == i) seen.x[v] = sweep.zero;
+      tally.take(seen, p.names[i], sweep.zero, sweep.scalar(p.radius));
+    }
+    tally.store(p, p.part + share, sweep.column());
+  }
+};
+
+// A thread for each source.
+template <class A, int KINDS>
+struct Finish {
+  SR_FN static void run(const SweepParams& p) {
+    using Found = Statistics<A, KINDS>;
+    const i64 column = i64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (column >= p.columns) return;
+    Found found;
+    found.clear();
+#pragma unroll 4
+    for (int part = 0; part < p.count; ++part)
+      found.join(p.parts + i64(part) * Found::FIELDS * p.columns + column, p.columns);
+    found.store(p.results + column, p.room);
+  }
+};
+
+// A block turns 32 targets of 32 sources.
+template <class A>
+struct Rows {
+  using Storage = typename A::Storage;
+  using Compute = typename A::Compute;
+  static constexpr int SIDE = 32, WARPS = 8, THREADS = SIDE * WARPS;
+  static constexpr int BYTES = SIDE * (SIDE + 1) * int(sizeof(Compute));
+
+  SR_FN static void run(const SweepParams& p) {
+    Compute* tile = shared_memory<Compute>();  // [SIDE][SIDE + 1]
+    const int lane = int(threadIdx.x) % SIDE, warp = int(threadIdx.x) / SIDE;
+    const u32 strips = u32(p.columns) / SIDE;
+    const i64 column = i64(blockIdx.x % strips) * SIDE, target = i64(blockIdx.x / strips) * SIDE;
+#pragma unroll
+    for (int i = warp; i < SIDE; i += WARPS)
+      if (target + i < p.targets)
+        tile[i * (SIDE + 1) + lane] = static_cast<const Compute*>(
+            p.labels)[i64(p.where[target + i]) * p.columns + column + lane];
+    __syncthreads();  // between storing the tile and reading it
+#pragma unroll
+    for (int i = warp; i < SIDE; i += WARPS) {
+      const i64 line = p.lines[column + i];
+      if (line >= 0 && target + lane < p.targets)
+        static_cast<Storage*>(p.rows)[line * p.pitch + target + lane] =
+            A::encode(tile[lane * (SIDE + 1) + i]);
+    }
+  }
+};
+
+}  // namespace sr

@@ -1,0 +1,643 @@
+"""Sweeps over a customized elimination on the device: distances, and statistics of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import JOIN
+from ..expressions import joins
+from ..hierarchy.regions import Limits, Regions, regions
+from ..hierarchy.structure import Index
+from ..hierarchy.sweeps import Metric
+from ..plan import Plan, bytewise
+from . import device
+from .memory import free_memory, from_host, to_host
+from .product import product
+from .source import algebra, pack, word_size
+from .views import address
+
+__all__ = ["KINDS", "PARAMS", "DeviceMetric", "Shape", "sweep_source"]
+
+Array = Any
+
+#: The fields of sr::SweepParams, in order.
+_LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
+    parts results where lines rows limits bins zero one radius room pitch""".split()
+_INTS = (
+    "columns groups fringe core count each begin part targets bin_count node_room edge_room".split()
+)
+PARAMS = (*_LONGS, *_INTS)
+
+#: The statistics of a source's labels, as bits of sr::Statistics.
+KINDS = {"farthest": 1, "reached": 2, "total": 4, "harmonic": 8, "within": 16,
+         "histogram": 32}  # fmt: skip
+
+_LANES = 256  # threads of sr::Finish
+_SIDE, _ROWS = 32, 256  # sr::Rows's tile, and its threads
+_BLOCKS = 24  # for each multiprocessor, of one launch: the last ones to end weigh little
+_SOURCES = 8192  # of a batch: few enough that the upper labels of some are in the cache
+_SHARE = 0.6  # of the free memory
+_AHEAD = 4  # edges that are read ahead
+_CLASSES = (0.4, 0.6, 1.0)  # of leaf regions, by rows: the smaller, the more blocks at once
+
+
+class Shape(NamedTuple):
+    """Blocks of the sweeps, and the sizes of regions.
+
+    Parameters
+    ----------
+    threads, each : int
+        Threads of a block, and sources of each: an access has ``each`` words.
+    nodes, rows, edges : int
+        Of a leaf region: nodes; labels in shared memory; edges.
+    upper : int
+        Nodes of another region.
+    """
+
+    threads: int = 64
+    each: int = 4
+    nodes: int = 48
+    rows: int = 56
+    edges: int = 448
+    upper: int = 96
+
+    @property
+    def width(self) -> int:
+        """Sources of a block."""
+        return self.threads * self.each
+
+    def limits(self, size: int, shared: int) -> tuple[Limits, Limits]:
+        """Of leaf regions and others, for words of that size and so much shared memory."""
+        edges, record = 4 * self.edges, _record(size)
+        lists = 16 * (self.upper + 1) + (edges + self.upper + _AHEAD) * record
+        room = (shared - lists) // (self.width * size)
+        upper = Limits(self.upper, room, edges)
+        return Limits(self.nodes, min(self.rows, room), self.edges), upper
+
+
+def _record(size: int) -> int:
+    """Bytes of an edge: a weight and a row."""
+    return 2 * size
+
+
+@functools.lru_cache(maxsize=1024)
+def sweep_source(plan: Plan, body: str, bounds: str) -> str:
+    """The text of a kernel: a struct of ``kernels/sweep.cuh`` with its arguments."""
+    return f"""#include "sweep.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({bounds})
+kernel(const __grid_constant__ sr::SweepParams p) {{
+  {body}::run(p);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Regions of one launch of sr::Fall, and what their blocks take of shared memory."""
+
+    begin: int
+    count: int
+    rows: int
+    nodes: int
+    edges: int
+
+
+class _View(NamedTuple):
+    """Which labels a sweep stores, and what it computes of the others.
+
+    Parameters
+    ----------
+    nodes : array of int32, (fringe, 4)
+        sr::SweepNode.
+    outer : array of int32
+        Slots of the heads above the regions.
+    slots : int
+        Labels that are stored.
+    names : array of int32, (slots,)
+    order : array of int32
+        Regions by launches.
+    upper : list of _Launch
+        One after the other, from the top.
+    leaves : list of _Launch
+        The last ones.
+    """
+
+    nodes: Array
+    outer: Array
+    slots: int
+    names: Array
+    order: Array
+    upper: list[_Launch]
+    leaves: list[_Launch]
+
+
+class DeviceMetric:
+    """A metric on the current device.
+
+    Parameters
+    ----------
+    metric : Metric
+        Its predecessors are not taken over.
+    shape : Shape
+        The sizes of blocks and regions.
+    """
+
+    def __init__(self, metric: Metric, *, shape: Shape | None = None) -> None:
+        self.here, self._given, self.size = device.current(), shape, 0
+        self.weigh(metric)
+
+    def _lay_out(self, metric: Metric, size: int) -> None:
+        """The regions for labels of that size."""
+        x, xp = metric.structure, self.here.xp
+        self.size, self.shape = size, self._given or Shape(each=16 // size)
+        f: Regions = regions(x, *self.shape.limits(size, self.here.shared_limit))
+        self.pieces = f
+        words = [
+            f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
+            f.edge_first[:-1], np.where(f.held, np.diff(f.edge_first), 0), f.leaf, f.held,
+        ]  # fmt: skip
+        self.words = np.stack([x.astype(np.int32) for x in words], axis=1)
+        self.place = f.place[x.position]  # of each node
+        self._near_end = np.where(f.held[f.of_place], f.end, 0), f.end
+        held = np.repeat(f.held, np.diff(f.edge_first))
+        self._edges = xp.asarray(f.edge)
+        self._rows = xp.asarray(np.where(held, f.row * self.shape.threads, f.row))
+        self._regions = xp.asarray(self.words)
+        self._views: dict[str, _View] = {}
+
+    def weigh(self, metric: Metric) -> None:
+        """Take the weights of another metric of the same structure."""
+        plan = _plan(metric)
+        if word_size(plan) != self.size:
+            self._lay_out(metric, word_size(plan))
+        self.metric, self.plan, xp = metric, plan, self.here.xp
+        self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
+        self.zero, self.one = (self._computed(x).item() for x in metric.identities)
+        self.down = self._records(metric.back)
+        self.up = self.down if metric.out is metric.back else self._records(metric.out)
+        self.core = xp.asarray(metric.core)
+
+    def _computed(self, x: Any) -> NDArray[Any]:
+        """What the CPU computes with in the type of the device."""
+        if self.plan.codec == "mask":
+            truth: NDArray[Any] = -(np.asarray(x) != 0).astype(self.compute)  # true is -1
+            return truth
+        found: NDArray[Any] = np.asarray(x)
+        if self.plan.missing is not None:
+            found = np.where(found == self.metric.plan.infinite, self.plan.infinite, found)
+        computed: NDArray[Any] = found.astype(self.compute)
+        return computed
+
+    def _radius(self, radius: float) -> float:
+        """A radius in the type computed in, with the same labels within it."""
+        if self.compute.kind == "f":
+            return radius
+        ends: Any = np.iinfo(self.compute.name)
+        radius = min(max(radius, int(ends.min)), int(ends.max))
+        return math.floor(radius) if self.metric.steps.s.add_kind == "min" else math.ceil(radius)
+
+    def _limits(self, edges: NDArray[Any]) -> Array:
+        """The edges of a histogram in the type computed in, the last one beyond its bin."""
+        if self.compute.kind == "f":
+            limits = edges.astype(self.compute)
+            limits[limits < edges] = np.nextafter(limits[limits < edges], self.compute.type(np.inf))
+            if limits[-1] == edges[-1]:
+                limits[-1] = np.nextafter(limits[-1], self.compute.type(np.inf))
+        else:
+            ends: Any = np.iinfo(self.compute.name)
+            whole = [*map(math.ceil, edges.tolist()[:-1]), math.floor(edges[-1]) + 1]
+            limits = np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
+        return self.here.xp.asarray(limits)
+
+    def _bin_room(self, bins: int) -> int:
+        """Bytes of sr::Bins in shared memory."""
+        return -(-(bins + 1) * self.size // 16) * 16 + -(-4 * bins // 16) * 16 if bins else 0
+
+    def _bits(self, value: float) -> int:
+        """A value in the type computed in, as the low bytes of 64 bits."""
+        text = np.asarray(value, self.compute).tobytes()
+        return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
+
+    def _records(self, weight: NDArray[Any]) -> Array:
+        """sr::Sweep::Edge for each edge of the regions."""
+        xp, words = self.here.xp, self.size // 4
+        weight = np.append(self._computed(weight), self.compute.type(self.zero))
+        found = xp.zeros((len(self._edges), 2 * words), np.int32)
+        found[:, :words] = xp.asarray(weight)[self._edges].view(np.int32).reshape(-1, words)
+        found[:, words] = self._rows
+        return found
+
+    # --- what is stored -------------------------------------------------------------------------
+
+    def _view(self, targets: Index | None, names: NDArray[np.int32]) -> _View:
+        """A sweep that stores the labels of upper regions and of `targets`, which are places.
+
+        Only the regions that the targets need are swept, or all.
+        """
+        x, f = self.metric.structure, self.pieces
+        stored = ~f.leaf[f.of_place]
+        needed = np.ones(len(f.leaf), bool)
+        if targets is not None:
+            inside = targets[targets < x.fringe]
+            stored[inside] = True
+            needed[:] = False
+            at = np.unique(f.of_place[inside])
+            while len(at):
+                needed[at] = True
+                at = np.unique(f.parent[at])
+                at = at[at >= 0]
+        slot = np.full(x.fringe, -1, np.int32)
+        slot[stored] = x.core + np.arange(np.count_nonzero(stored))
+        nodes = np.stack([*self._near_end, slot, names[: x.fringe]], axis=1).astype(np.int32)
+        slots = x.core + int(np.count_nonzero(stored))
+        order = list[NDArray[Any]]()
+
+        def launch(chosen: NDArray[Any]) -> _Launch:
+            order.append(chosen)
+            return self._launch(sum(len(x) for x in order[:-1]), chosen)
+
+        above, rows = needed & ~f.leaf, self.words[:, 1] + self.words[:, 3]
+        depths = range(int(f.depth[above].max(initial=-1)) + 1)
+        upper = [launch(np.flatnonzero(above & (f.depth == depth))) for depth in depths]
+        sizes = np.searchsorted(np.array(_CLASSES) * rows[f.leaf].max(initial=0), rows)
+        leaves = [
+            launch(np.flatnonzero(needed & f.leaf & (sizes == size)))
+            for size in range(len(_CLASSES))
+        ]
+        xp = self.here.xp
+        outer = np.append(slot, np.arange(x.core))[f.outer]
+        of_slot = np.concatenate([names[x.fringe :], names[: x.fringe][stored]])
+        return _View(
+            xp.asarray(nodes), xp.asarray(outer.astype(np.int32)), slots,
+            xp.asarray(of_slot.astype(np.int32)),
+            xp.asarray(np.concatenate(order).astype(np.int32)), upper, leaves,
+        )  # fmt: skip
+
+    def _launch(self, begin: int, chosen: NDArray[Any]) -> _Launch:
+        words = self.words[chosen]
+        rows = (words[:, 1] + words[:, 3]).max(initial=1)
+        nodes, edges = (words[:, k].max(initial=0) for k in (1, 5))
+        return _Launch(begin, len(chosen), int(rows), int(nodes), int(edges))
+
+    def _names(self, counted: NDArray[np.bool_] | None) -> NDArray[np.int32]:
+        """The node at each place, -1 for those that do not count."""
+        x = self.metric.structure
+        names = x.node[self.pieces.position]
+        return names if counted is None else np.where(counted[names], names, -1).astype(np.int32)
+
+    # --- sweeps ---------------------------------------------------------------------------------
+
+    def rows(
+        self, sources: Index, *, targets: Index | None = None, out: Array | None = None,
+        batch: int | None = None,
+    ) -> Array:  # fmt: skip
+        """Best paths from some nodes to all or some, on the device.
+
+        Parameters
+        ----------
+        sources, targets : array of int64
+            Nodes.
+        out : device array, optional
+            Of the metric's dtype; rows are contiguous.
+        batch : int, optional
+            Sources at a time.
+        """
+        x, xp = self.metric.structure, self.here.xp
+        n = x.n if targets is None else len(targets)
+        if out is None:
+            out = xp.empty((len(sources), n), self.metric.steps.dtype)
+        places = self.place if targets is None else self.place[targets]
+        if "rows" not in self._views or targets is not None:
+            names = self._names(None)
+            view = self._view(places.astype(np.int64), names)
+            if targets is None:
+                self._views["rows"] = view
+        else:
+            view = self._views["rows"]
+        slot = np.concatenate([to_host(view.nodes)[:, 2], np.arange(x.core, dtype=np.int32)])
+        where = xp.asarray(slot[places])
+        if not n or not len(sources):
+            return out
+        for run in self._batches(sources, view, 0, batch):
+            run.sweep(0)
+            run.launch(
+                "sr::Rows<Algebra>", _ROWS, run.columns // _SIDE * -(-n // _SIDE),
+                _SIDE * (_SIDE + 1) * self.size,
+                where=address(where), lines=run.lines, rows=address(out), targets=n,
+                pitch=out.strides[0] // out.itemsize,
+            )  # fmt: skip
+        return out
+
+    def statistics(
+        self, sources: Index, kinds: Sequence[str], *, radius: float | int | None = None,
+        edges: NDArray[Any] | None = None, counted: NDArray[np.bool_] | None = None,
+        batch: int | None = None,
+    ) -> dict[str, NDArray[Any]]:  # fmt: skip
+        """Statistics of the labels from each source to the other nodes.
+
+        No label of a leaf region is stored, and no two floats are added in an order that changes.
+
+        Parameters
+        ----------
+        sources : array of int64
+        kinds : sequence of str
+            ``"farthest"``: the worst label of a node that is reached, and (``"farthest_node"``) the
+            first node that has it, -1 if none is reached; ``"reached"``: how many are reached;
+            ``"total"``: the sum of their labels, of int64 or float64;
+            ``"harmonic"``: the sum of 1 / label where that is not 0; ``"within"``: how many are
+            reached with a label as good as `radius`; ``"histogram"``: as ``numpy.histogram`` of all
+            labels by `edges`, for all sources together.
+        counted : array of bool, (n,), optional
+            The nodes that count.
+        """
+        xp = self.here.xp
+        mask = sum(KINDS[kind] for kind in set(kinds))
+        names = self._names(counted)
+        if counted is None:
+            view = self._views.get("statistics") or self._view(None, names)
+            self._views["statistics"] = view
+        else:
+            view = self._view(None, names)
+        limits = self._limits(np.zeros(1) if edges is None else edges)
+        bins = xp.zeros(len(limits) - 1, np.uint64)
+        histogram = {"limits": address(limits), "bins": address(bins), "bin_count": len(bins)}
+        split = "total" in kinds and self.size == 8 and self.compute.kind != "f"
+        fields = len(set(kinds) - {"histogram"}) + ("farthest" in kinds) + split
+        width = self.shape.width
+        room = -(-len(sources) // width) * width
+        results = xp.zeros((fields, room), np.int64)
+        order = np.arange(0)
+        for run in self._batches(sources, view, fields, batch):
+            order = run.order
+            bits = self._bits(0 if radius is None else self._radius(radius))
+            parts = run.sweep(mask, radius=bits, **histogram)
+            begin, each = parts, run.share(view.slots)
+            stored = -(-view.slots // each) if view.slots else 0
+            if stored:
+                run.launch(
+                    f"sr::Stored<Algebra, {self._shape}, {mask}>", self.shape.threads,
+                    stored * run.groups, self._bin_room(len(bins)), each=each, count=view.slots,
+                    part=begin, radius=bits, **histogram,
+                )  # fmt: skip
+            run.launch(
+                f"sr::Finish<Algebra, {mask}>", _LANES, -(-run.columns // _LANES), 0,
+                count=begin + stored, results=address(results) + 8 * run.begin, room=room,
+            )  # fmt: skip
+        found = iter(to_host(results)[:, : len(sources)])
+        sums: Any = np.float64 if self.compute.kind == "f" else np.int64
+        types = {"farthest": sums, "total": sums, "harmonic": np.float64}
+        answer: dict[str, NDArray[Any]] = {}
+
+        def read(name: str) -> NDArray[Any]:
+            values = np.empty(len(sources), types.get(name, np.int64))
+            values[order] = next(found).view(values.dtype)
+            return values
+
+        for kind in KINDS:
+            if kind == "histogram" and kind in kinds:
+                answer[kind] = to_host(bins).astype(np.int64)
+            elif kind in kinds:
+                answer[kind] = read(kind)
+            if kind == "farthest" and kind in kinds:
+                node = answer["farthest_node"] = read("farthest_node")
+                none = node == np.iinfo(np.int32).max
+                node[none] = -1
+                answer[kind][none] = self.metric.steps.identities[0]
+            if kind == "total" and split:
+                answer[kind] = _joined(answer[kind], read("upper"))
+        return answer
+
+    @property
+    def _shape(self) -> str:
+        return f"{self.shape.threads}, {self.shape.each}"
+
+    def _batches(
+        self, sources: Index, view: _View, fields: int, batch: int | None
+    ) -> Iterator[_Batch]:
+        """The sources by ascending places, so that those of a group share their ancestors."""
+        if not len(sources):
+            return
+        x, width = self.metric.structure, self.shape.width
+        place = self.place[sources]
+        order = np.argsort(place, kind="stable")
+        groups = -(-len(sources) // width)
+        columns = min(batch or self._columns(view, fields), groups * width) // width * width
+        columns = max(columns, width)
+        padded = np.full(groups * width, -1, np.int32)
+        padded[: len(sources)] = place[order]
+        first, visits = self._visits(padded.reshape(groups, width))
+        state = _State(self, view, order, columns, fields, padded, first, visits)
+        assert x.n
+        for begin in range(0, groups * width, columns):
+            yield _Batch(state, begin, min(columns, groups * width - begin))
+
+    def _columns(self, view: _View, fields: int) -> int:
+        """How many sources there is memory for at a time."""
+        if self.here.index < 0:  # no device of its own memory
+            return _SOURCES
+        parts = 8 * fields * (1 + len(_CLASSES)) * (_BLOCKS * self.here.sms + 2 * _SOURCES)
+        core = 3 * self.size * self.metric.structure.core
+        free = _SHARE * (free_memory() or 0) - parts
+        return int(min(_SOURCES, max(free, 0) // (self.size * view.slots + core + 1)))
+
+    def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The regions of each group's sources and those above them, ascending."""
+        f, count = self.pieces, len(self.pieces.leaf)
+        group, _ = np.nonzero((places >= 0) & (places < self.metric.structure.fringe))
+        inside = places[(places >= 0) & (places < self.metric.structure.fringe)]
+        key = np.unique(group.astype(np.int64) * count + f.of_place[inside])
+        found = [key]
+        while len(key):
+            group, at = np.divmod(key, max(count, 1))
+            above = f.parent[at]
+            key = np.unique((group * count + above)[above >= 0])
+            found.append(key)
+        keys = np.unique(np.concatenate(found))
+        group, at = np.divmod(keys, max(count, 1))
+        first = np.searchsorted(group, np.arange(len(places) + 1)).astype(np.int32)
+        return first, at.astype(np.int32)
+
+
+class _State:
+    """What the batches of one call share."""
+
+    def __init__(
+        self, metric: DeviceMetric, view: _View, order: Index, columns: int, fields: int,
+        sources: NDArray[np.int32], first: NDArray[np.int32], visits: NDArray[np.int32],
+    ) -> None:  # fmt: skip
+        xp, x = metric.here.xp, metric.metric.structure
+        self.metric, self.view, self.order, self.columns = metric, view, order, columns
+        groups = columns // metric.shape.width
+        lines = np.full(len(sources), -1, np.int32)
+        lines[: len(order)] = order
+        self.sources, self.lines, self.first, self.visits = (
+            from_host(a) for a in (sources, lines, first, visits)
+        )
+        self.labels = xp.empty((view.slots, columns), metric.compute)
+        self.visited = xp.empty((len(metric.words), groups), np.uint8)
+        blocks = _BLOCKS * metric.here.sms // groups + 2
+        self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
+        chosen = metric.words[: max(1, len(metric.words))]
+        self.rise = metric._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
+            0, 0, 1, 0, 0
+        )  # fmt: skip
+        zero, one = metric.zero, metric.one
+        self.fields: dict[str, int] = {
+            "down": address(metric.down), "up": address(metric.up),
+            "regions": address(metric._regions), "nodes": address(view.nodes),
+            "outer": address(view.outer), "order": address(view.order),
+            "visits": address(self.visits), "visited": address(self.visited),
+            "labels": address(self.labels), "names": address(view.names),
+            "parts": address(self.parts), "zero": metric._bits(zero),
+            "one": metric._bits(one), "fringe": x.fringe, "core": x.core,
+        }  # fmt: skip
+
+
+class _Batch:
+    """Some sources, from the first one on, in one matrix of labels."""
+
+    def __init__(self, state: _State, begin: int, columns: int) -> None:
+        self.state, self.metric, self.order = state, state.metric, state.order
+        self.begin, self.columns = begin, columns
+        self.groups = columns // self.metric.shape.width
+        self.lines = address(state.lines) + 4 * begin
+        group = begin // self.metric.shape.width
+        self.fields = state.fields | {
+            "sources": address(state.sources) + 4 * begin, "columns": columns,
+            "visit_first": address(state.first) + 4 * group, "groups": self.groups,
+        }  # fmt: skip
+
+    def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
+        """Run a struct of ``kernels/sweep.cuh``."""
+        given = self.fields | fields
+        values = [int(given.get(name, 0)) for name in PARAMS]
+        bounds = f"{threads}, 4" if threads < _LANES else str(threads)  # room for 128 registers
+        kernel = self.metric.here.kernel(sweep_source(self.metric.plan, body, bounds))
+        params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+        kernel.launch(blocks, threads, shared, params)
+
+    def share(self, count: int) -> int:
+        """Of so many regions or slots those of a block."""
+        return max(1, -(-count * self.groups // (_BLOCKS * self.metric.here.sms)))
+
+    def sweep(self, kinds: int, **fields: int) -> int:
+        """Compute all labels, and statistics of leaf regions; the number of their parts."""
+        state, metric = self.state, self.metric
+        x, view = metric.metric.structure, state.view
+        state.visited[...] = 0
+        self._regions("Rise", state.rise, self.groups)
+        if x.core:
+            self._close(state.labels.reshape(-1)[: view.slots * self.columns])
+        for launch in view.upper:
+            each = self.share(launch.count)
+            self._regions("Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each)
+        part = 0
+        for launch in view.leaves:
+            each = self.share(launch.count)
+            blocks = -(-launch.count // each)
+            if blocks:
+                self._regions(
+                    "Fall", launch, blocks * self.groups, f", {kinds}", each=each, part=part,
+                    **fields,
+                )  # fmt: skip
+            part += blocks
+        return part
+
+    def _regions(
+        self, name: str, launch: _Launch, blocks: int, kinds: str = "", **fields: int
+    ) -> None:
+        metric = self.metric
+        shared = (
+            16 * (launch.nodes + 1) + _record(metric.size) * (launch.edges + _AHEAD)
+            + launch.rows * metric.shape.width * metric.size
+            + metric._bin_room(fields.get("bin_count", 0))
+        )  # fmt: skip
+        self.launch(
+            f"sr::{name}<Algebra, {metric._shape}{kinds}>", metric.shape.threads, blocks, shared,
+            order=self.fields["order"] + 4 * launch.begin, count=launch.count,
+            node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
+        )  # fmt: skip
+
+    def _close(self, labels: Array) -> None:
+        """The labels of the core: what has risen to it, times its closure."""
+        metric = self.metric
+        xp, steps, x = metric.here.xp, metric.metric.steps, metric.metric.structure
+        core = labels.reshape(-1, self.columns)[: x.core]
+        risen = _stored(xp, metric.plan, core, steps.dtype)
+        closed = xp.full((x.core, self.columns), steps.identities[0], steps.dtype)
+        product(
+            steps.s, risen.T[np.newaxis], metric.core[np.newaxis], closed.T[np.newaxis], JOIN,
+            known=steps.known,
+        )  # fmt: skip
+        core[...] = _computed(xp, metric.plan, closed, metric.compute)
+
+
+_COMPUTE = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "i64": np.int64,
+            "u64": np.uint64}  # fmt: skip
+
+
+def _plan(metric: Metric) -> Plan:
+    """How the device computes: as the CPU does, but in words and without tests where it can."""
+    plan, x = metric.plan, metric.structure
+    if plan.codec == "bits":
+        return bytewise(plan)
+    if plan.codec != "sentinel" or joins(plan.mul) != "+" or not metric.steps.s.selective:
+        return plan
+    sign = 1 if plan.infinite > 0 else -1
+    largest = 0
+    for weight, infinite in (
+        (metric.out, plan.infinite), (metric.back, plan.infinite), (metric.core, plan.missing),
+    ):  # fmt: skip
+        finite = weight[weight != infinite]
+        if finite.size == 0:
+            continue
+        if sign * finite.min() < 0 or sign * finite.max() < 0:
+            return plan  # infinity plus a weight may lie on either side of infinity
+        edges = 1 if weight is metric.core else int(x.level.max(initial=0)) + 1
+        largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
+    # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed.
+    for bits in (32, 64):
+        far = (1 << (bits - 2)) - 1
+        if largest < far:
+            return replace(
+                plan, compute=f"i{bits}", infinite=sign * far, start=sign * far, annihilate=False
+            )
+    return plan
+
+
+def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    """low + 2³² high."""
+    high = high + (low >> 32)
+    if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
+        raise OverflowError(
+            "a sum of distances does not fit int64: take weights of float64, or scale them down"
+        )
+    return (high << 32) + (low & 0xFFFFFFFF)
+
+
+def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
+    """Values of the type computed in as they are stored."""
+    if plan.codec == "mask":
+        return x != 0
+    found = x.astype(dtype)
+    return found if plan.missing is None else xp.where(
+        x == plan.infinite, dtype.type(plan.missing), found
+    )  # fmt: skip
+
+
+def _computed(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:
+    """The reverse of :func:`_stored`."""
+    if plan.codec == "mask":
+        return -(x.astype(dtype))
+    found = x.astype(dtype)
+    return found if plan.missing is None else xp.where(
+        x == plan.missing, dtype.type(plan.infinite), found
+    )  # fmt: skip

@@ -1,0 +1,200 @@
+"""An elimination tree in connected pieces, each of which a block of threads can hold."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .structure import Index, Node, Structure
+
+__all__ = ["Limits", "Regions", "regions"]
+
+_ALIGNED = 2  # edges; those of a node begin at a multiple
+
+
+class Limits(NamedTuple):
+    """How large a region may be.
+
+    Parameters
+    ----------
+    nodes, edges : int
+        At most, unless it is a single node.
+    rows : int
+        Nodes, and heads of edges above the region, of one that is held.
+    """
+
+    nodes: int
+    rows: int
+    edges: int
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Regions by ascending positions of their highest nodes, so that children come first.
+
+    Nodes are named by places: those of the regions one after the other, in each by descending
+    positions; the core's keep their positions.
+
+    Attributes
+    ----------
+    place : (n,) int32
+        Of each position.
+    position : (n,) int32
+        At each place.
+    first : (count + 1,) int32
+        The places of each region begin here.
+    parent, depth : (count,) int32
+        The region above it, -1 where there is none; how many are above it.
+    leaf : (count,) bool
+        Whether none is below it, and it is as small as a leaf may be.
+    held : (count,) bool
+        Whether the heads of its edges are numbered.
+    outer_first : (count + 1,) int32
+    outer : int32
+        Places of the heads above each region that is held.
+    edge_first : (count + 1,) int64
+        The edges of each region begin here.
+    edge : int64
+        The structure's edge; -1 in the gaps.
+    row : int32
+        The head of each edge: its number among the nodes of the region and the heads above it;
+        in a region that is not held, its place.
+    end : (fringe,) int32
+        Where the edges of each place end, from the first edge of its region on; those of the next
+        one begin at the next even number.
+    """
+
+    place: Node
+    position: Node
+    first: Node
+    parent: Node
+    depth: Node
+    leaf: NDArray[np.bool_]
+    held: NDArray[np.bool_]
+    outer_first: Node
+    outer: Node
+    edge_first: Index
+    edge: Index
+    row: Node
+    end: Node
+
+    @property
+    def of_place(self) -> Node:
+        """The region of each place of the fringe."""
+        return np.repeat(np.arange(len(self.leaf), dtype=np.int32), np.diff(self.first))
+
+
+def regions(x: Structure, leaf: Limits, upper: Limits) -> Regions:
+    """Whole subtrees as large as `leaf` allows, and pieces as `upper` allows of what is above."""
+    degree = np.diff(x.first)
+    parent = np.where(x.parent < x.fringe, x.parent, -1).astype(np.int32)
+    of, roots = _pieces(x, parent, degree, leaf, upper)
+    count = len(roots)
+    order = np.lexsort((-np.arange(x.fringe), of))
+    position = np.concatenate([order, np.arange(x.fringe, x.n)]).astype(np.int32)
+    place = np.empty(x.n, np.int32)
+    place[position] = np.arange(x.n, dtype=np.int32)
+    first = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(of, minlength=count), out=first[1:])
+
+    above = np.where(parent[roots] >= 0, of[parent[roots]], -1).astype(np.int32)
+    depth = np.zeros(count, np.int32)
+    for f in range(count - 1, -1, -1):
+        if above[f] >= 0:
+            depth[f] = depth[above[f]] + 1
+    nodes, rows = np.diff(first), np.diff(first) + degree[roots]
+    held = rows <= upper.rows
+    room = -(-degree // _ALIGNED) * _ALIGNED
+    total = np.bincount(of, weights=room, minlength=count).astype(np.int64)
+    is_leaf = (rows <= min(leaf.rows, upper.rows)) & (total <= leaf.edges)
+    is_leaf[above[above >= 0]] = False
+    outers = np.where(held, degree[roots], 0)
+    outer_first = np.zeros(count + 1, np.int32)
+    np.cumsum(outers, out=outer_first[1:])
+    above_head = x.head[_ranges(x.first[roots], outers)]
+    key = np.repeat(roots.astype(np.int64), outers) * x.n + above_head  # ascending
+
+    sizes = degree[order]
+    source = _ranges(x.first[order], sizes)
+    tail = np.repeat(np.arange(x.fringe), sizes)  # places
+    head, piece = x.head[source], of[order][tail]
+    row = place[head]
+    inside = np.zeros(len(head), bool)
+    fringe = head < x.fringe
+    inside[fringe] = of[head[fringe]] == piece[fringe]
+    inside &= held[piece]
+    row[inside] -= first[piece[inside]]
+    staged = ~inside & held[piece]
+    found = np.searchsorted(key, roots[piece[staged]].astype(np.int64) * x.n + head[staged])
+    row[staged] = found - outer_first[piece[staged]] + nodes[piece[staged]]
+
+    edge_first = np.zeros(count + 1, np.int64)
+    np.cumsum(total, out=edge_first[1:])
+    begin = np.cumsum(room[order]) - room[order]
+    where = _ranges(begin, sizes)
+    edge, numbered = np.full(edge_first[-1], -1, np.int64), np.zeros(edge_first[-1], np.int32)
+    edge[where], numbered[where] = source, row
+    end = begin + sizes - edge_first[of[order]]
+    return Regions(
+        place, position, first, above, depth, is_leaf, held, outer_first, place[above_head],
+        edge_first, edge, numbered, end.astype(np.int32),
+    )  # fmt: skip
+
+
+def _pieces(
+    x: Structure, parent: Node, degree: Index, leaf: Limits, upper: Limits
+) -> tuple[Node, Node]:
+    """The region of each position, and the highest node of each region."""
+    n = x.fringe
+    size = np.ones(n, np.int64)
+    by_level = np.argsort(x.level, kind="stable")
+    cuts = np.searchsorted(x.level[by_level], np.arange(x.level.max(initial=-1) + 2))
+    for begin, end in itertools.pairwise(cuts.tolist()):
+        nodes = by_level[begin:end]
+        nodes = nodes[parent[nodes] >= 0]
+        np.add.at(size, parent[nodes], size[nodes])
+    low = np.arange(n) - size + 1  # subtrees are ranges of positions
+    fits = (
+        (size <= leaf.nodes)
+        & (size + degree <= leaf.rows)
+        & (x.first[1:] - x.first[low] <= leaf.edges)
+    )
+    # A subtree that fits and is in no other one: no later one that fits begins before it.
+    begins = np.where(fits, low, n)
+    later = np.full(n, n, np.int64)
+    later[:-1] = np.minimum.accumulate(begins[:0:-1])[::-1]
+    top = np.flatnonzero(fits & (later > np.arange(n)))
+    of = np.full(n, -1, np.int64)
+    for_leaf = _ranges(low[top], size[top])
+    of[for_leaf] = np.repeat(top, size[top])
+
+    rest = np.flatnonzero(of < 0)[::-1]
+    piece = of.tolist()
+    above, degrees = parent.tolist(), degree.tolist()
+    nodes_in, edges_in = dict[int, int](), dict[int, int]()
+    for v in rest.tolist():
+        root = piece[above[v]] if above[v] >= 0 else -1
+        edges = degrees[v]
+        if root >= 0:
+            taken, sums = nodes_in[root] + 1, edges_in[root] + edges
+            outers = degrees[root] if degrees[root] < upper.rows else 0
+            if taken <= upper.nodes and taken + outers <= upper.rows and sums <= upper.edges:
+                piece[v], nodes_in[root], edges_in[root] = root, taken, sums
+                continue
+        piece[v], nodes_in[v], edges_in[v] = v, 1, edges
+    roots, found = np.unique(np.array(piece, np.int64), return_inverse=True)
+    return found.astype(np.int32), roots.astype(np.int32)
+
+
+def _ranges(first: Index, counts: Index) -> Index:
+    """The numbers of some ranges, one after the other."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Index = np.arange(total) + np.repeat(
+        np.asarray(first, np.int64) - (ends - counts), counts
+    )
+    return found

@@ -1,0 +1,69 @@
+"""Sweeps on a CUDA device, as they are on the CPU: full blocks, many batches, every word."""
+
+import numpy as np
+import pytest
+from metrics import grid, metric_of, swept
+from numpy.testing import assert_array_equal
+from test_sweep_kernels import WEIGHTS, check, figures
+
+from semiring_mm.gpu import device
+from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(device.why_not()), reason=device.why_not() or "there is a device"),
+]
+
+
+def with_rows(there):
+    """The device's rows as the host's."""
+    rows = there.rows
+    there.rows = lambda *args, **options: rows(*args, **options).get()
+    return there
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_sweeps_over_semirings(name, dtype):
+    if name == "max_times" and dtype[0] != "f":
+        pytest.skip("its weights are fractions")
+    n, row, col = grid(70)
+    rng = np.random.default_rng(1)
+    weight = WEIGHTS[name](rng, 2 * len(row)).astype(dtype)
+    metric = metric_of(name, n, np.append(row, col), np.append(col, row), weight, sources=300)
+    assert metric.structure.fringe > 2000
+    for shape in (None, Shape(64, 4), Shape(32, 1, 5, 9, 30, 4)):
+        there = with_rows(DeviceMetric(metric, shape=shape))
+        check(metric, there, rng.permutation(n)[:700], batch=512)
+        check(metric, there, rng.permutation(n)[:33])
+
+
+@pytest.mark.parametrize("side", [300])
+def test_a_large_grid(side):
+    n, row, col = grid(side)
+    rng = np.random.default_rng(2)
+    weight = rng.integers(1, 1000, len(row)).astype("int32")
+    metric = metric_of("min_plus", n, row, col, weight, directed=False, sources=n)
+    there = DeviceMetric(metric)
+    sources = rng.permutation(n)[:5000]
+    some = rng.permutation(5000)[:40]
+    expected = swept(metric, sources[some])
+    assert_array_equal(there.rows(sources, batch=2048)[some].get(), expected)
+    kinds = [kind for kind in KINDS if kind != "histogram"]
+    found = there.statistics(sources, kinds, radius=9000)
+    again = there.statistics(sources[::-1], kinds, radius=9000, batch=768)
+    for key, value in found.items():  # to the last bit, whoever is in a batch
+        if key != "harmonic":
+            assert_array_equal(value, again[key][::-1])
+    edges = np.linspace(0, found["farthest"].max(), 101)
+    bins = there.statistics(sources[some], ["histogram"], edges=edges)["histogram"]
+    bins[0] += len(some)  # the sources themselves
+    assert_array_equal(bins, np.histogram(expected, edges)[0])
+    for key, value in figures(expected, sources[some], kinds, metric, 9000).items():
+        if key == "harmonic":
+            assert_array_equal(np.isclose(found[key][some], value, rtol=1e-12), True)
+        else:
+            assert_array_equal(found[key][some], value)
+    targets = rng.permutation(n)[:50]
+    table = there.rows(sources, targets=targets)
+    assert_array_equal(table[some].get(), expected[:, targets])

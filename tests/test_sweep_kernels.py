@@ -1,0 +1,285 @@
+"""Sweeps of a customized elimination: regions by brute force, and the CUDA kernels on the host."""
+
+import re
+
+import numpy as np
+import pytest
+from host_device import KERNELS, HostDevice
+from metrics import grid, metric_of, swept
+from numpy.testing import assert_array_equal
+
+from semiring_mm.gpu import device, hierarchy
+from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric, Shape
+from semiring_mm.hierarchy.regions import Limits, regions
+from semiring_mm.hierarchy.structure import eliminate
+
+
+class Soiled:
+    """NumPy, but that new memory is not clean: what is read before it is written shows."""
+
+    def empty(self, shape, dtype=float):
+        found = np.empty(shape, dtype)
+        found.view(np.uint8)[...] = 0x9D
+        return found
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+HOST = HostDevice()
+HOST.xp = Soiled()
+#: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.
+SMALL = Shape(threads=32, each=2, nodes=6, rows=14, edges=40, upper=5)
+SINGLE = Shape(threads=32, each=1, nodes=1, rows=4, edges=8, upper=1)
+
+
+@pytest.fixture
+def host(monkeypatch):
+    monkeypatch.setattr(device, "current", lambda: HOST)
+    monkeypatch.setattr(HOST, "shared_limit", 232448)
+    return HOST
+
+
+def random_graph(seed, largest=60):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, largest))
+    return rng, n, *rng.integers(0, n, (2, int(rng.integers(0, 3 * n))))
+
+
+# --- regions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "limits",
+    [(Limits(6, 14, 40), Limits(5, 20, 60)), (Limits(1, 3, 9), Limits(2, 4, 9))],
+    ids=["some", "few"],
+)
+def test_regions(seed, limits):
+    _, n, row, col = random_graph(seed)
+    x = eliminate(n, row, col, sources=1)
+    f = regions(x, *limits)
+    leaf, upper = limits
+    assert_array_equal(np.sort(f.place), np.arange(n))
+    assert_array_equal(f.position[f.place], np.arange(n))
+    assert f.first[-1] == x.fringe
+    begin = 0
+    for r in range(len(f.leaf)):
+        nodes = f.position[f.first[r] : f.first[r + 1]]
+        top = nodes[0]
+        assert (np.diff(nodes) < 0).all()
+        inside = set(nodes.tolist())
+        assert all(x.parent[v] in inside for v in nodes[1:])  # it is connected
+        above = x.parent[top] if x.parent[top] < x.fringe else -1
+        assert f.parent[r] == (f.of_place[f.place[above]] if above >= 0 else -1)
+        assert f.depth[r] == (f.depth[f.parent[r]] + 1 if above >= 0 else 0)
+        heads = x.head[x.first[top] : x.first[top + 1]]
+        assert f.held[r] == (len(nodes) + len(heads) <= upper.rows)
+        outer = f.outer[f.outer_first[r] : f.outer_first[r + 1]]
+        assert_array_equal(outer, f.place[heads] if f.held[r] else [])
+        rows = np.concatenate([np.arange(f.first[r], f.first[r + 1]), outer])
+        for v in nodes:
+            edges = np.arange(x.first[v], x.first[v + 1])
+            begin += begin % 2
+            end = f.edge_first[r] + f.end[f.place[v]]
+            assert_array_equal(f.edge[begin:end], edges)
+            found = f.row[begin:end]
+            assert_array_equal(rows[found] if f.held[r] else found, f.place[x.head[edges]])
+            begin = end
+        begin += begin % 2
+        assert begin == f.edge_first[r + 1]
+        if f.leaf[r]:
+            assert r not in f.parent
+            assert len(nodes) + len(heads) <= leaf.rows
+        assert len(nodes) <= max(leaf.nodes, upper.nodes)
+
+
+# --- sweeps -------------------------------------------------------------------------------------
+
+WEIGHTS = {
+    "min_plus": lambda rng, m: rng.integers(1, 20, m),
+    "max_min": lambda rng, m: rng.integers(-5, 9, m),
+    "min_max": lambda rng, m: rng.integers(-5, 9, m),
+    "max_times": lambda rng, m: rng.random(m),
+}
+DTYPES = ["float32", "float64", "int32", "int64"]
+
+
+def figures(d, sources, kinds, metric, radius, counted=None, edges=(0, 1)):
+    """The statistics by NumPy on the full matrix."""
+    zero = metric.steps.identities[0]
+    reached = (d != zero) & (np.arange(d.shape[1]) != sources[:, np.newaxis])
+    if counted is not None:
+        reached &= counted
+    least = metric.steps.s.add_kind == "min"
+    wide = d.astype(np.float64 if d.dtype.kind == "f" else object)
+    worst = np.where(reached, wide, -np.inf if least else np.inf)
+    worst = worst if least else -worst
+    farthest = np.where(reached.any(1), worst.argmax(1), -1)
+    with np.errstate(divide="ignore"):
+        inverse = np.where(reached & (d != 0), 1 / d.astype(float), 0).sum(1)
+    good = d <= radius if least else d >= radius
+    all_of = {
+        "farthest": np.where(farthest >= 0, d[np.arange(len(d)), farthest], zero),
+        "farthest_node": farthest,
+        "reached": reached.sum(1),
+        "total": np.where(reached, wide, 0).sum(1).astype(wide.dtype if least else float),
+        "harmonic": inverse,
+        "within": (reached & good).sum(1),
+        "histogram": np.histogram(d[reached], edges)[0],
+    }
+    return {k: x for k, x in all_of.items() if k.split("_")[0] in kinds}
+
+
+def check(metric, there, sources, **options):
+    expected = swept(metric, sources)
+    assert_array_equal(there.rows(sources, **options), expected)
+    radius = expected[0, 0] + 9
+    edges = np.array([-3.5, 0, 0.1, 0.7, 2, 5, 8.25, 1000])
+    if expected.dtype.kind == "f":
+        edges[-2] = expected[0, -1]  # an edge that a label has
+    edges.sort()
+    found = there.statistics(sources, list(KINDS), radius=radius, edges=edges, **options)
+    for key, value in figures(expected, sources, KINDS, metric, radius, edges=edges).items():
+        if key in ("total", "harmonic"):
+            assert_array_equal(np.isclose(found[key], value.astype(float), rtol=1e-5), True)
+        else:
+            assert_array_equal(found[key], value, err_msg=key)
+
+
+@pytest.mark.usefixtures("gxx")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_sweeps_over_semirings(name, dtype, host):
+    if name == "max_times" and dtype[0] != "f":
+        pytest.skip("its weights are fractions")
+    n, row, col = grid(9)
+    rng = np.random.default_rng(3)
+    weight = WEIGHTS[name](rng, 2 * len(row)).astype(dtype)
+    row, col = np.concatenate([row, col]), np.concatenate([col, row])
+    metric = metric_of(name, n, row, col, weight)
+    assert metric.structure.fringe > 40
+    check(metric, DeviceMetric(metric, shape=SMALL), rng.permutation(n)[:75], batch=64)
+
+
+FAMILIES = {
+    "one node": (1, [], []),
+    "no edges": (70, [], []),
+    "path": (50, range(49), range(1, 50)),
+    "star": (40, [0] * 39, range(1, 40)),
+    "clique": (12, *np.nonzero(~np.eye(12, dtype=bool))),
+    "two parts": (30, [*range(14), *range(15, 29)], [*range(1, 15), *range(16, 30)]),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("gxx")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shape", [SMALL, SINGLE], ids=["small", "single"])
+def test_sweeps_over_families(family, shape, host):
+    n, row, col = FAMILIES[family]
+    row, col = np.array(row, np.int64), np.array(col, np.int64)
+    rng = np.random.default_rng(4)
+    metric = metric_of("min_plus", n, row, col, rng.integers(0, 9, len(row)))
+    there = DeviceMetric(metric, shape=shape)
+    check(metric, there, np.concatenate([np.arange(n), [0, 0]]))
+    assert there.rows(np.arange(0)).shape == (0, n)
+
+
+@pytest.mark.usefixtures("gxx")
+@pytest.mark.parametrize("seed", range(6))
+def test_regions_that_shared_memory_does_not_hold(seed, host, monkeypatch):
+    """Their labels stay in memory, where the device has little else."""
+    rng, n, row, col = random_graph(seed + 100, 150)
+    weight = rng.integers(1, 99, len(row)).astype("float32")
+    metric = metric_of("min_plus", n, row, col, weight)
+    with monkeypatch.context() as small:  # not for the product with the core
+        small.setattr(host, "shared_limit", 3 << 10)
+        there = DeviceMetric(metric, shape=Shape(32, 2, 3, 8, 10, 3))
+    assert seed or not there.pieces.held.all()
+    check(metric, there, np.arange(n))
+
+
+@pytest.mark.usefixtures("gxx")
+def test_negative_weights_and_long_words(host):
+    n, row, col = grid(7)
+    rng = np.random.default_rng(5)
+    height = rng.integers(0, 50, n)
+    uphill = rng.integers(1, 9, len(row)) + height[col] - height[row]  # no cycle is negative
+    check(*with_device(metric_of("min_plus", n, row, col, uphill.astype("int32"))))
+    far = rng.integers(1 << 40, 1 << 50, len(row))
+    metric, there, sources = with_device(metric_of("min_plus", n, row, col, far, directed=False))
+    assert there.compute == np.int64
+    check(metric, there, sources)
+    narrow = metric_of("min_plus", n, row, col, far >> 40, directed=False)
+    assert DeviceMetric(narrow, shape=SMALL).compute == np.int32
+
+
+def with_device(metric):
+    return metric, DeviceMetric(metric, shape=SMALL), np.arange(metric.structure.n)
+
+
+@pytest.mark.usefixtures("gxx")
+def test_sums_that_do_not_fit_are_refused(host):
+    n, far = 200, 1 << 50
+    path = np.arange(n - 1), np.arange(1, n), np.full(n - 1, far)
+    metric, there, sources = with_device(metric_of("min_plus", n, *path, directed=False))
+    near = np.arange(n) < 8
+    found = there.statistics(sources, ["total"], counted=near)["total"]
+    assert_array_equal(found, swept(metric, sources)[:, near].sum(1))
+    with pytest.raises(OverflowError, match="a sum of distances does not fit int64"):
+        there.statistics(sources, ["total"])
+
+
+@pytest.mark.usefixtures("gxx")
+def test_targets_and_nodes_that_count(host):
+    n, row, col = grid(10)
+    rng = np.random.default_rng(6)
+    metric = metric_of("min_plus", n, row, col, rng.random(len(row)), directed=False)
+    there = DeviceMetric(metric, shape=SMALL)
+    sources, targets = rng.permutation(n)[:40], rng.permutation(n)[:7]
+    expected = swept(metric, sources)
+    assert_array_equal(there.rows(sources, targets=targets), expected[:, targets])
+    assert there.rows(sources, targets=targets[:0]).shape == (40, 0)
+    counted = np.zeros(n, bool)
+    counted[targets] = True
+    found = there.statistics(sources, ["farthest", "reached"], counted=counted)
+    assert found.keys() == {"farthest", "farthest_node", "reached"}
+    for key, value in figures(
+        expected, sources, ("farthest", "reached"), metric, 0, counted
+    ).items():
+        assert_array_equal(found[key], value)
+    nothing = there.statistics(sources, ["farthest"], counted=np.zeros(n, bool))
+    assert_array_equal(nothing["farthest_node"], -1)
+    assert_array_equal(nothing["farthest"], np.inf)
+
+
+@pytest.mark.usefixtures("gxx")
+def test_new_weights(host):
+    n, row, col = grid(8)
+    rng = np.random.default_rng(7)
+    first, second, large = rng.integers(1, 9, (3, len(row))) * [[1], [1], [1 << 45]]
+    metrics = [
+        metric_of("min_plus", n, row, col, w, directed=False) for w in (first, second, large)
+    ]
+    there = DeviceMetric(metrics[0], shape=SMALL)
+    for metric in metrics[1:]:
+        there.weigh(metric)
+        check(metric, there, np.arange(n))
+
+
+def test_parameters_are_the_fields_of_the_struct():
+    text = (KERNELS / "sweep.cuh").read_text()
+    body = re.sub(r"//.*", "", re.search(r"struct SweepParams \{(.*?)\n\};", text, re.S)[1])
+    fields = [
+        name.strip(" *")
+        for line in body.split(";")
+        if line.strip()
+        for name in re.sub(r"^\s*(const )?(void|int|i64|u8|u64)\*? ", "", line.strip()).split(",")
+    ]
+    assert tuple(fields) == hierarchy.PARAMS
+
+
+def test_kinds_are_those_of_the_kernels():
+    text = (KERNELS / "sweep.cuh").read_text()
+    names = dict(re.findall(r"([A-Z]+) = (\d+)", re.search(r"enum \{(.*?)\}", text)[1]))
+    assert names == {kind.upper(): str(bit) for kind, bit in KINDS.items()}
