@@ -23,18 +23,23 @@ from .cpu.threads import get_num_threads, set_num_threads
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
+from .graphs.nearest import Nearest, nearest
 from .graphs.prepared import PreparedGraph, load, prepare
+from .graphs.statistics import Histogram, Statistics, statistics
 from .laws import SemiringLawError
 from .semirings import Semiring, semirings
 from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "Histogram",
     "LabelledArray",
+    "Nearest",
     "NegativeCycleError",
     "PreparedGraph",
     "Semiring",
     "SemiringLawError",
+    "Statistics",
     "__version__",
     "adjacency",
     "apsp",
@@ -48,6 +53,7 @@ __all__ = [
     "load",
     "matmul",
     "matrix_power",
+    "nearest",
     "prepare",
     "reconstruct_path",
     "semirings",
@@ -55,6 +61,7 @@ __all__ = [
     "sgemm",
     "sgemv",
     "show_config",
+    "statistics",
     "strassen",
 ]
 

@@ -31,7 +31,7 @@ from ..storage import atomic_write
 from .contraction import has_ties
 from .inputs import as_graph, positions, warn_of_edges
 
-__all__ = ["PreparedGraph", "load", "prepare"]
+__all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -84,6 +84,16 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._state = self._customized(edges)
+
+    @property
+    def edges(self) -> EdgeList:
+        """The graph's edges with the weights of now."""
+        return self._state.edges
+
+    @property
+    def metric(self) -> Metric:
+        """The weights of the elimination, for what is computed from it."""
+        return self._state.metric
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
@@ -154,7 +164,7 @@ class PreparedGraph:
                 e = int(np.flatnonzero(np.isnan(values))[0])
                 raise ValueError(f"the weight of {self._edge(e)} is NaN")
             return values
-        other = _edges_of(self.semiring, weights, self._weight, None)
+        other = edges_of_graph(self.semiring, weights, self._weight, None)
         return self._matched(other)
 
     def _edge(self, e: int) -> str:
@@ -549,7 +559,7 @@ def prepare(
     s = as_semiring(semiring)
     if order not in ("auto", "minimum_degree", "nested_dissection"):
         raise ValueError(f"order is 'auto', 'minimum_degree' or 'nested_dissection', got {order!r}")
-    edges = _edges_of(s, graph, weight, directed)
+    edges = edges_of_graph(s, graph, weight, directed)
     warn_of_edges(s, edges)
     wanted = edge_dtype(s, edges.weight) if dtype is None else np.dtype(dtype)
     if not (s.selective or wanted.kind == "b"):
@@ -562,7 +572,9 @@ def prepare(
     return PreparedGraph(s, edges, structure, weight)
 
 
-def _edges_of(s: Semiring, graph: Any, weight: str | int | None, directed: bool | None) -> EdgeList:
+def edges_of_graph(
+    s: Semiring, graph: Any, weight: str | int | None, directed: bool | None
+) -> EdgeList:
     """The edges of any graph."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")

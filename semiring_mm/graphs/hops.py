@@ -1,0 +1,191 @@
+"""Numbers of edges on shortest paths, by searches from 512 sources at once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cpu import bfs, threads
+from ..hierarchy.statistics import Wanted
+
+__all__ = ["HopCollector", "Hops"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+
+_BYTE = 254  # the largest distance that a byte holds beside 255 for no path
+
+
+class Hops:
+    """A graph whose edges all count 1.
+
+    Parameters
+    ----------
+    n : int
+    row, col : (m,) int64
+    directed : bool
+        Whether edges lead one way only.
+    """
+
+    negative = False
+
+    def __init__(self, n: int, row: Index, col: Index, *, directed: bool) -> None:
+        self.n, self.symmetric = n, not directed
+        apart = row != col
+        row, col = row[apart], col[apart]
+        if not directed:
+            row, col = np.concatenate([row, col]), np.concatenate([col, row])
+        self.arcs = len(row)
+        self.out = _lists(n, row, col)
+        self.back = _lists(n, col, row) if directed else self.out
+
+    def reverse(self) -> Hops:
+        """The graph whose edges lead the other way."""
+        other = object.__new__(Hops)
+        other.n, other.symmetric, other.arcs = self.n, self.symmetric, self.arcs
+        other.out, other.back = self.back, self.out
+        return other
+
+    def search(
+        self, sources: Index, *, radii: Index | None = None, labels: Array | None = None
+    ) -> dict[str, Array]:
+        """Results of :func:`..cpu.bfs.levels` for at most 512 sources.
+
+        `labels`, n rows of 512 bytes or int32, receives distances, as bytes those of up to 254.
+        """
+        n, lanes = self.n, bfs.LANES
+        count = len(sources)
+        mark = _BYTE if labels is None or labels.itemsize == 1 else n
+        radii = np.empty(0, np.int64) if radii is None else radii
+        bits = np.zeros(lanes, np.uint8)
+        bits[:count] = 1
+        words = np.zeros((3, n + 1, lanes // 64), np.uint64)
+        found: dict[str, Array] = {
+            "reached": np.zeros(lanes, np.int64), "total": np.zeros(lanes, np.int64),
+            "far": np.zeros(lanes, np.int64), "inverse": np.zeros(lanes),
+            "within": np.zeros((len(radii), lanes), np.int64), "table": np.zeros(n + 2, np.int64),
+        }  # fmt: skip
+        fields = found | {
+            "n": n, "arcs": self.arcs, "count": count, "radii": len(radii), "mark": mark,
+            "source": sources, "first": self.out[0], "near": self.out[1], "radius": radii,
+            "back_first": self.back[0], "back_near": self.back[1],
+            "active": np.empty(n + 1, np.int32), "touched": np.empty(n + 1, np.int32),
+            "counts": np.zeros(lanes, np.int32), "seen": words[0], "frontier": words[1],
+            "next": words[2], "slices": np.zeros((8, lanes // 64), np.uint64),
+            "full": np.packbits(bits, bitorder="little"), "label": labels,
+        }  # fmt: skip
+        bfs.levels(fields, labels=0 if labels is None else labels.itemsize)
+        return found
+
+    def distances(self, sources: Index) -> Array:
+        """A row for each source: int32, -1 where there is no path."""
+        d = np.empty((len(sources), self.n), np.int32)
+
+        def some(begin: int) -> None:
+            part = sources[begin : begin + bfs.LANES]
+            labels = np.full((self.n, bfs.LANES), 255, np.uint8)
+            if self.search(part, labels=labels)["far"].max() > _BYTE:
+                labels = np.full(labels.shape, -1, np.int32)
+                self.search(part, labels=labels)
+            labels[part, np.arange(len(part))] = 0
+            rows = d[begin : begin + bfs.LANES]
+            for i in range(0, self.n, 256):  # a piece is turned in the cache
+                rows[:, i : i + 256] = labels[i : i + 256, : len(part)].T
+            if labels.itemsize == 1:
+                rows[rows == 255] = -1
+
+        starts = range(0, len(sources), bfs.LANES)
+        threads.run([functools.partial(some, i) for i in starts])
+        return d
+
+
+def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
+    """The heads of the edges from each node."""
+    first = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=n), out=first[1:])
+    order = np.argsort(row * n + col if n < 1 << 31 else row, kind="stable")
+    return first, col[order].astype(np.int32)
+
+
+class HopCollector:
+    """Passes over sources, as :class:`..hierarchy.statistics.Collector`."""
+
+    whole, negative, tight = True, False, False
+
+    def __init__(self, graph: Hops, wanted: Wanted) -> None:
+        self.graph, self.bound = graph, max(graph.n - 1, 0)
+        self.want(wanted)
+
+    def want(self, wanted: Wanted) -> None:
+        """Collect something else from now on."""
+        self.wanted = wanted
+
+    @property
+    def batch(self) -> int:
+        """Sources of a call of :meth:`run` that keep all threads at work."""
+        return bfs.LANES * threads.get_num_threads()
+
+    def bytes(self) -> int:
+        """Memory of the searches of all threads."""
+        return threads.get_num_threads() * self.graph.n * (3 * bfs.LANES // 8 + 16)
+
+    def empty(self, count: int) -> dict[str, Array]:
+        """Arrays of results for some sources."""
+        found: dict[str, Array] = {}
+        kinds, wanted = self.wanted.kinds, self.wanted
+        for name in ("largest", "count", "sum"):
+            if name in kinds:
+                found[name] = np.zeros(count, np.int64)
+        if "inverse" in kinds:
+            found["inverse"] = np.zeros(count)
+        if "within" in kinds:
+            assert wanted.radii is not None
+            found["within"] = np.zeros((count, len(wanted.radii)), np.int64)
+        if "bins" in kinds:
+            assert wanted.edges is not None
+            found["bins"] = np.zeros(len(wanted.edges) - 1, np.int64)
+        return found
+
+    def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
+        """Fill entries `at` of results, and join to the histogram, from some sources."""
+        kinds, wanted = self.wanted.kinds, self.wanted
+        radii = None
+        if wanted.radii is not None:
+            clipped = np.clip(wanted.radii.astype(np.float64), -1, self.graph.n)
+            radii = np.floor(clipped).astype(np.int64)
+        tables: list[Array] = []
+
+        def some(begin: int) -> None:
+            part = sources[begin : begin + bfs.LANES]
+            here, count = at[begin : begin + bfs.LANES], len(part)
+            mine = self.graph.search(part, radii=radii)
+            for name, own in (("largest", "far"), ("sum", "total"), ("inverse", "inverse")):
+                if name in kinds:
+                    found[name][here] = mine[own][:count]
+            if "count" in kinds:
+                found["count"][here] = mine["reached"][:count] + 1
+            if radii is not None and "within" in kinds:
+                found["within"][here] = mine["within"][:, :count].T + (radii >= 0)
+            mine["table"][0] = count
+            tables.append(mine["table"])
+
+        threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+        if "bins" in kinds:
+            for table in tables:
+                distances = np.flatnonzero(table)
+                found["bins"] += _binned(distances, table[distances], wanted.edges)
+
+
+def _binned(distances: Index, counts: Index, edges: Array | None) -> Index:
+    """Exact sums of counts in the bins of NumPy's histogram."""
+    assert edges is not None
+    bins = len(edges) - 1
+    place = np.searchsorted(edges, distances, side="right") - 1
+    place[distances == edges[-1]] = bins - 1
+    inside = (place >= 0) & (place < bins)
+    found = np.zeros(bins, np.int64)
+    np.add.at(found, place[inside], counts[inside])
+    return found

@@ -1,0 +1,183 @@
+"""The nearest of some facilities to every node of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import check_memory
+from ..closures.labelled import Labels
+from ..closures.solve import Problem
+from ..cpu.nearest import NOWHERE, rise_and_fall
+from ..hierarchy.statistics import reversed_metric
+from ..hierarchy.sweeps import Metric
+from ..semirings import semirings
+from .dijkstra import search
+from .inputs import positions
+from .prepared import PreparedGraph, edges_of_graph
+from .statistics import reversed_problem, sweeps_or_search
+
+__all__ = ["Nearest", "nearest"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+
+_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The nearest facilities of every node.
+
+    Attributes
+    ----------
+    nodes : sequence
+        All nodes of the graph.
+    facility : (n, k) int64
+        The positions of the facilities in `nodes`, the nearest first; -1 where there are fewer.
+    distance : (n, k) array
+        The distances to them, inf where there are fewer.
+    """
+
+    __module__ = "semiring_mm"  # where users import it from
+
+    nodes: Sequence[Any]
+    facility: Index
+    distance: Array
+
+    def to_frame(self) -> Any:
+        """A table of pandas with a row for each node and facility.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns node, rank (from 1), facility and distance.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame() makes a table of pandas: pip install pandas") from None
+        node, rank = np.nonzero(self.facility >= 0)
+        names = np.empty(len(self.nodes), object)
+        names[:] = list(self.nodes)
+        return pd.DataFrame({
+            "node": names[node], "rank": rank + 1, "facility": names[self.facility[node, rank]],
+            "distance": self.distance[node, rank],
+        })  # fmt: skip
+
+
+def nearest(
+    graph: Any,
+    facilities: Any,
+    k: int = 1,
+    *,
+    weight: str | int | None = "weight",
+    directed: bool | None = None,
+    outward: bool = False,
+) -> Nearest:
+    """The k nearest of some facilities to every node.
+
+    Parameters
+    ----------
+    graph : any graph that :func:`adjacency` takes, or a prepared one of :func:`prepare`
+    facilities : node, or sequence of nodes
+    k : int, default 1
+    weight : str or None, default "weight"
+        As for :func:`adjacency`; None: each edge counts 1.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
+    outward : bool, default False
+        In a directed graph: the distances from the facilities, not to them.
+
+    Returns
+    -------
+    Nearest
+        Of equally near facilities the one given first.
+
+    Raises
+    ------
+    ValueError
+        If there is no such node, or a cycle has negative weight (:class:`NegativeCycleError`).
+
+    Notes
+    -----
+    O(k f) in all on a sparse graph, f being the edges of an elimination (see :func:`prepare`),
+    however many facilities there are.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import semiring_mm as sm
+    >>> found = sm.nearest(nx.path_graph(6), [0, 4], k=2)
+    >>> found.facility[:, 0], found.distance[3]
+    (array([0, 0, 0, 4, 4, 4]), array([1., 3.]))
+    """
+    if type(k) is not int or k < 1:
+        raise ValueError(f"k: a positive number of facilities, got {k!r}")
+    if isinstance(graph, PreparedGraph):
+        if graph.semiring.name != "min_plus":
+            raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+        edges, metric = graph.edges, graph.metric
+    else:
+        edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
+    n = edges.n
+    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
+    given = positions(facilities, n, labels, "facilities")
+    if given is None:
+        raise TypeError("facilities: a node or several, got None")
+    _, at = np.unique(given, return_index=True)
+    places = given[np.sort(at)]
+    kept = min(k, max(1, len(places)))
+    check_memory(n * kept * 24, f"the {kept} nearest of {n} nodes")
+    way = sweeps_or_search(edges, places) if metric is None else metric
+    if isinstance(way, Metric):
+        d, who = _by_lists(way if outward else reversed_metric(way), places, kept)
+    else:
+        d, who = _by_rows(way if outward else reversed_problem(way), places, kept)
+    facility = np.append(places, -1)[who]
+    if kept < k:
+        room = ((0, 0), (0, k - kept))
+        d = np.pad(d, room, constant_values=np.inf)
+        facility = np.pad(facility, room, constant_values=-1)
+    return Nearest(edges.nodes, facility, d)
+
+
+def _by_lists(metric: Metric, places: Index, k: int) -> tuple[Array, Index]:
+    """Distances, inf for none, and numbers of places, of which there is one more for none."""
+    x, far = metric.structure, metric.identities[0]
+    label = np.full((x.n, k), far, metric.out.dtype)
+    who = np.full((x.n, k), NOWHERE, np.int32)
+    at = x.position[places]
+    label[at, 0], who[at, 0] = 0, np.arange(len(places))
+    core = metric.core.astype(metric.out.dtype)
+    core[metric.core == metric.steps.identities[0]] = far
+    rise_and_fall(metric.out.dtype.name, far, {
+        "fringe": x.fringe, "core": x.core, "k": k, "first": x.first, "head": x.head,
+        "place": who, "own_place": np.empty((x.core, k), np.int32), "label": label,
+        "own": np.empty((x.core, k), label.dtype), "matrix": np.ascontiguousarray(core),
+        "out": metric.out, "back": metric.back,
+    })  # fmt: skip
+    who, label = who[x.position], label[x.position]
+    none = who == NOWHERE
+    d = label.astype(label.dtype if label.dtype.kind == "f" else np.float64)
+    d[none] = np.inf
+    return d, np.where(none, len(places), who).astype(np.int64)
+
+
+def _by_rows(problem: Problem, places: Index, k: int) -> tuple[Array, Index]:
+    """The same by a search from each place."""
+    n, none = problem.source.n, len(places)
+    d, who = np.full((k, n), np.inf), np.full((k, n), none)
+    for i in range(0, none, _ROWS):
+        some = np.arange(i, min(i + _ROWS, none))
+        rows = search(problem, sources=places[some])[0]
+        missing = rows == problem.steps.identities[0]
+        d = np.concatenate([d, np.where(missing, np.inf, rows)])
+        who = np.concatenate([who, np.where(missing, none, some[:, np.newaxis])])
+        order = np.argsort(d, axis=0, kind="stable")[:k]  # earlier places come first
+        d, who = np.take_along_axis(d, order, 0), np.take_along_axis(who, order, 0)
+    return np.ascontiguousarray(d.T), np.ascontiguousarray(who.T)

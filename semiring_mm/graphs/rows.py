@@ -1,0 +1,103 @@
+"""Statistics of rows of distances, where a search finds them one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.solve import Problem
+from ..cpu import threads
+from ..hierarchy.statistics import Wanted
+from .dijkstra import search
+
+__all__ = ["RowCollector"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+
+_ROWS = 64
+
+
+class RowCollector:
+    """Passes over sources, as :class:`..hierarchy.statistics.Collector`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of weights that are not negative.
+    wanted : Wanted
+    """
+
+    negative, tight = False, False
+
+    def __init__(self, problem: Problem, wanted: Wanted) -> None:
+        self.problem, self.n, self.bound = problem, problem.source.n, np.inf
+        self.whole = problem.steps.dtype.kind == "i"
+        self.want(wanted)
+
+    @property
+    def batch(self) -> int:
+        """Sources of a call of :meth:`run` that keep all threads at work."""
+        return _ROWS * threads.get_num_threads()
+
+    def want(self, wanted: Wanted) -> None:
+        """Collect something else from now on."""
+        self.wanted = wanted
+
+    def bytes(self) -> int:
+        """Memory of the rows of one call."""
+        return 6 * self.batch * self.n * 8
+
+    def empty(self, count: int) -> dict[str, Array]:
+        """Arrays of results for some sources."""
+        kinds, wanted = self.wanted.kinds, self.wanted
+        number = np.dtype(np.int64 if self.whole else np.float64)
+        found: dict[str, Array] = {
+            x: np.zeros(count, number) for x in ("largest", "sum") if x in kinds
+        }
+        if "inverse" in kinds:
+            found["inverse"] = np.zeros(count)
+        if "count" in kinds:
+            found["count"] = np.zeros(count, np.int64)
+        if "within" in kinds:
+            assert wanted.radii is not None
+            dtype = np.dtype(np.int64) if wanted.mass is None else wanted.mass.dtype
+            found["within"] = np.zeros((count, len(wanted.radii)), dtype)
+        if "bins" in kinds:
+            assert wanted.edges is not None
+            found["bins"] = np.zeros(len(wanted.edges) - 1, np.int64)
+        return found
+
+    def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
+        """Fill entries `at` of results, and join to the histogram, from some sources."""
+        kinds, wanted = self.wanted.kinds, self.wanted
+        d = search(self.problem, sources=sources)[0]
+        there = d != self.problem.steps.identities[0]
+        finite = np.where(there, d, 0).astype(found["sum"].dtype if "sum" in kinds else d.dtype)
+        if self.whole and int(finite.max(initial=0)) * self.n >= 1 << 63:
+            raise OverflowError(
+                f"{self.n} distances of up to {finite.max()} may add up to more than 64 bits hold; "
+                f"give the weights as floating-point numbers"
+            )
+        if "largest" in kinds:
+            found["largest"][at] = finite.max(axis=1, initial=0)
+        if "count" in kinds:
+            found["count"][at] = there.sum(axis=1)
+        if "sum" in kinds:
+            found["sum"][at] = finite.sum(axis=1)  # by pairs, as NumPy adds up what is contiguous
+        if "inverse" in kinds:
+            inverse = np.divide(1.0, finite, out=np.zeros(finite.shape), where=finite > 0)
+            found["inverse"][at] = inverse.sum(axis=1)
+        if "within" in kinds:
+            assert wanted.radii is not None
+            for i, r in enumerate(wanted.radii):
+                near = there & (finite <= r)
+                if wanted.mass is None:
+                    found["within"][at, i] = near.sum(axis=1)
+                else:
+                    found["within"][at, i] = np.where(near, wanted.mass, 0).sum(axis=1)
+        if "bins" in kinds:
+            assert wanted.edges is not None
+            found["bins"] += np.histogram(d[there], wanted.edges)[0]

@@ -1,0 +1,649 @@
+"""Statistics of all distances of a graph: eccentricity, closeness, histogram, and so on."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import check_memory
+from ..closures.edges import EdgeList
+from ..closures.labelled import Labels
+from ..closures.progress import Progress, reporter
+from ..closures.solve import Problem
+from ..closures.sources import EdgeSource
+from ..cpu.memory import free_memory
+from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
+from ..hierarchy.structure import eliminate
+from ..hierarchy.sweeps import Metric, customize
+from ..semirings import semirings
+from ..storage import atomic_write
+from ..tiled.checkpoint import seal, unseal
+from .choice import SEARCH
+from .dijkstra import search, searchable
+from .hops import HopCollector, Hops
+from .inputs import positions
+from .prepared import PreparedGraph, edges_of_graph
+from .rows import RowCollector
+
+__all__ = ["Histogram", "Statistics", "statistics", "sweeps_or_search"]
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+
+#: What there is, and of which pass it is: over distances from a node, or to it.
+_KINDS = {
+    "eccentricity": ("out", {"largest", "count"}),
+    "mean": ("out", {"sum", "count"}),
+    "closeness": ("in", {"sum", "count"}),
+    "harmonic": ("in", {"inverse"}),
+    "histogram": ("out", {"bins"}),
+    "within": ("out", {"within"}),
+}
+_DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
+#: Pairs of a dense product in whose time a breadth-first search follows an edge, at worst.
+_HOPS = 64.0
+#: Pairs of an elimination, and bytes, that are nothing to speak of.
+_SMALL, _ROOM = 1e8, 1 << 28
+_FORMAT = 1
+_EVERY = 30.0  # seconds between checkpoints
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many pairs of different nodes are how far apart.
+
+    Attributes
+    ----------
+    counts : (bins,) int64
+    edges : (bins + 1,) array
+        Bin i has distances d with ``edges[i] <= d < edges[i + 1]``; the last has both its edges.
+    """
+
+    __module__ = "semiring_mm"  # where users import it from
+
+    counts: NDArray[np.int64]
+    edges: Array
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of the distances of a graph; None is what was not asked for.
+
+    Distances are from each of the `nodes` to all others, but closeness and harmonic closeness are
+    of the distances to it, as in NetworkX. Pairs without a path do not count.
+
+    Attributes
+    ----------
+    nodes : sequence
+        The nodes of which the arrays are, in their order.
+    n : int
+        Nodes of the graph.
+    reached : (nodes,) int64
+        To how many nodes there is a path, itself included.
+    eccentricity : (nodes,) array
+        The distance to the farthest node that is reached.
+    mean : (nodes,) float64
+        The mean distance to the other nodes reached; NaN where there are none.
+    closeness : (nodes,) float64
+        ``(r - 1) / total * (r - 1) / (n - 1)`` of the r nodes from which there is a path, and of
+        the total of their distances: as ``networkx.closeness_centrality``.
+    harmonic : (nodes,) float64
+        The sum of the inverse distances that are not zero, as ``networkx.harmonic_centrality``.
+    within : (nodes, radii) array
+        Number of nodes at most so far away, itself included, or the sum of their attribute.
+    histogram : Histogram
+    radius, diameter : int or float
+        The least and the largest eccentricity; the least of those nodes that reach the most.
+    ends : tuple
+        Two nodes that are the diameter apart.
+    mean_distance : float
+        Over all pairs of different nodes with a path.
+    """
+
+    __module__ = "semiring_mm"  # where users import it from
+
+    nodes: Sequence[Any]
+    n: int
+    reached: NDArray[np.int64] | None = None
+    eccentricity: Array | None = None
+    mean: NDArray[np.float64] | None = None
+    closeness: NDArray[np.float64] | None = None
+    harmonic: NDArray[np.float64] | None = None
+    within: Array | None = None
+    histogram: Histogram | None = None
+    radius: Any = None
+    diameter: Any = None
+    ends: tuple[Any, Any] | None = None
+    mean_distance: float | None = None
+    radii: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def connected(self) -> bool | None:
+        """Whether each of the nodes reaches all; None if that was not asked for."""
+        return None if self.reached is None else bool((self.reached == self.n).all())
+
+    def to_frame(self) -> Any:
+        """A table of pandas with a row for each node.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns reached, eccentricity, mean, closeness, harmonic and, for each radius r,
+            ``within r``, what there is of them.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame() makes a table of pandas: pip install pandas") from None
+        return pd.DataFrame(self.columns(), pd.Index(list(self.nodes), tupleize_cols=False))
+
+    def columns(self) -> dict[str, Array]:
+        """The arrays with a number for each node, by name."""
+        names = ("reached", "eccentricity", "mean", "closeness", "harmonic")
+        found = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.within is not None:
+            found |= {f"within {r:g}": self.within[:, i] for i, r in enumerate(self.radii)}
+        return found
+
+
+def statistics(
+    graph: Any,
+    what: str | Sequence[str] | None = None,
+    *,
+    weight: str | int | None = "weight",
+    directed: bool | None = None,
+    sources: Any = None,
+    bins: int | Sequence[Any] = 50,
+    radius: Any = None,
+    attribute: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress = None,
+) -> Statistics:
+    """Statistics of the distances between all nodes, none of which are kept.
+
+    Parameters
+    ----------
+    graph : any graph that :func:`adjacency` takes, or a prepared one of :func:`prepare`
+    what : str or sequence of str, optional
+        Of "eccentricity" (with radius and diameter), "mean", "closeness", "harmonic", "histogram"
+        and "within". Default: all, the last one if a `radius` is given.
+    weight : str or None, default "weight"
+        As for :func:`adjacency`; None: each edge counts 1.
+    directed : bool, optional
+        False also reads every edge backwards. Default: what the graph says of itself.
+    sources : node, or sequence of nodes, optional
+        Whose statistics are wanted; default: of all nodes.
+    bins : int or sequence, default 50
+        Of the histogram: the edges, ascending; or about how many bins, of a round width from 0 on.
+    radius : number or sequence of them, optional
+        For "within".
+    attribute : array_like of shape (n,), optional
+        A number for each node, such as inhabitants, of which the sum within the radius is taken.
+        Default: nodes are counted.
+    checkpoint : path, optional
+        An .npz file where the state of the run is kept from time to time. If it is there, the run
+        goes on from it. It is removed at the end.
+    progress : bool or callable, optional
+        As for :func:`apsp`.
+
+    Returns
+    -------
+    Statistics
+
+    Raises
+    ------
+    ValueError
+        If there is no such node or statistic, a cycle has negative weight
+        (:class:`NegativeCycleError`), or the checkpoint is of other work.
+
+    Notes
+    -----
+    O(f) a source on a sparse graph, f being the edges of an elimination (see :func:`prepare`), by
+    sweeps from many sources at once whose labels stay in the cache (PHAST: Delling, Goldberg,
+    Nowatzyk and Werneck, 2013). Whole numbers are added up exactly, others with compensation.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> import semiring_mm as sm
+    >>> found = sm.statistics(nx.path_graph(5))
+    >>> found.radius, found.diameter, found.ends, found.mean_distance
+    (2.0, 4.0, (0, 4), 2.0)
+    >>> found.closeness.round(2)
+    array([0.4 , 0.57, 0.67, 0.57, 0.4 ])
+    >>> found.histogram.counts
+    array([0, 8, 6, 4, 2])
+    """
+    asked = _asked(what, radius)
+    if isinstance(graph, PreparedGraph):
+        if graph.semiring.name != "min_plus":
+            raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
+        edges, metric = graph.edges, graph.metric
+    else:
+        edges, metric = edges_of_graph(semirings["min_plus"], graph, weight, directed), None
+    labels = None if isinstance(edges.nodes, range) else Labels(edges.nodes).unique()
+    rows = positions(sources, edges.n, labels)
+    rows = np.arange(edges.n) if rows is None else rows
+    work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
+    reporter(progress, 1.0)  # the argument's own errors come first
+    state = None if checkpoint is None else _State(Path(checkpoint), work)
+    way = _way(work) if metric is None else _Sweeps(metric)
+    found = work.run(way, state, progress)
+    if state is not None:
+        state.remove()
+    return found
+
+
+def _asked(what: str | Sequence[str] | None, radius: Any) -> tuple[str, ...]:
+    if what is None:
+        return (*_DEFAULT, *(("within",) if radius is not None else ()))
+    names = (what,) if isinstance(what, str) else tuple(what)
+    for name in names:
+        if name not in _KINDS:
+            raise ValueError(f"what: statistics are {', '.join(_KINDS)}, got {name!r}")
+    if ("within" in names) != (radius is not None):
+        raise ValueError("'within' takes a radius, and a radius is for 'within': give both")
+    return names
+
+
+def _wanted(
+    asked: tuple[str, ...], n: int, bins: int | Sequence[Any], radius: Any, attribute: Any
+) -> tuple[int, Array | None, Array | None, Array | None]:
+    """The number of bins, or their edges, the radii, and the attribute of the nodes."""
+    count, edges, radii, mass = 0, None, None, None
+    if "histogram" in asked:
+        if isinstance(bins, (int, np.integer)) and not isinstance(bins, bool):
+            count = int(bins)
+            if not 1 <= count <= 1 << 20:
+                raise ValueError(f"bins: a number from 1 to {1 << 20}, got {count}")
+        else:
+            edges = np.asarray(bins)
+            good = edges.ndim == 1 and len(edges) >= 2 and edges.dtype.kind in "iuf"
+            if not good or not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
+                raise ValueError(
+                    f"bins: a number of them, or at least two finite edges in ascending order, got "
+                    f"{bins!r}"
+                )
+    if radius is not None:
+        radii = np.atleast_1d(np.asarray(radius))
+        if radii.ndim != 1 or radii.dtype.kind not in "iuf" or np.isnan(radii).any():
+            raise ValueError(f"radius: a number or several, got {radius!r}")
+    if attribute is not None:
+        if radius is None:
+            raise ValueError("attribute: its sum is taken within a radius: give radius, too")
+        mass = np.asarray(attribute)
+        if mass.shape != (n,) or mass.dtype.kind not in "biuf":
+            raise ValueError(
+                f"attribute: a number for each of the {n} nodes, got shape {mass.shape} and dtype "
+                f"{mass.dtype}"
+            )
+        mass = mass.astype(np.float64 if mass.dtype.kind == "f" else np.int64)
+        if mass.dtype.kind == "i" and sum(map(abs, mass.tolist())) >= 1 << 63:
+            raise OverflowError("attribute: its sum does not fit 64 bits; give floats")
+    return count, edges, radii, mass
+
+
+class _Sweeps:
+    """Distances by sweeps over an elimination."""
+
+    method = "sweeps"
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric, self.symmetric = metric, is_symmetric(metric)
+        self.dtype = metric.out.dtype
+
+    def order(self, rows: Index) -> Index:
+        """An order in which sources are near each other."""
+        return np.argsort(self.metric.structure.position[rows], kind="stable")
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+        return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
+
+    def row(self, source: int) -> Array:
+        """The distances from a node; -1 where there is no path."""
+        row = np.empty((1, self.metric.structure.n), self.metric.steps.dtype)
+        self.metric.sweep(np.array([source]), row, None)
+        row[row == self.metric.steps.identities[0]] = -1
+        found: Array = row[0]
+        return found
+
+
+class _Hops:
+    """Numbers of edges by breadth-first searches."""
+
+    method = "breadth-first searches"
+
+    def __init__(self, edges: EdgeList) -> None:
+        self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
+        self.symmetric, self.dtype = self.graph.symmetric, edges.weight.dtype
+
+    def order(self, rows: Index) -> Index:
+        return np.arange(len(rows))
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> HopCollector:
+        return HopCollector(self.graph.reverse() if backward else self.graph, wanted)
+
+    def row(self, source: int) -> Array:
+        row: Array = self.graph.distances(np.array([source]))[0]
+        return row
+
+
+class _Searches:
+    """Distances by searches of Dijkstra's, whose rows are added up."""
+
+    method = "Dijkstra from each node"
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.symmetric = problem, problem.source.symmetric()
+        self.dtype = problem.source.dtype
+
+    def order(self, rows: Index) -> Index:
+        return np.arange(len(rows))
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> RowCollector:
+        return RowCollector(reversed_problem(self.problem) if backward else self.problem, wanted)
+
+    def row(self, source: int) -> Array:
+        d = search(self.problem, sources=np.array([source]))[0][0]
+        found: Array = np.where(d == self.problem.steps.identities[0], -1, d)
+        return found
+
+
+def reversed_problem(problem: Problem) -> Problem:
+    """That of the graph whose edges lead the other way."""
+    row, col, weight = problem.source.edges()
+    edges = EdgeList(range(problem.source.n), col, row, weight, True)
+    return Problem.of(EdgeSource(problem.source.s, edges, problem.source.dtype))
+
+
+_Way = _Sweeps | _Hops | _Searches
+_Collector = Collector | HopCollector | RowCollector
+
+
+def _way(work: _Work, *, hops: bool = True) -> _Way:
+    """The fastest of them."""
+    x, count = work.edges, len(work.rows)
+    arcs = float(len(x.row) * (1 if x.directed else 2))
+    hops = hops and bool((x.weight == 1).all()) and work.mass is None
+    problem, limit = problem_of(x), math.inf
+    if hops:
+        limit = _HOPS * count * arcs
+    elif searchable(problem):
+        limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
+    metric = _metric(work, problem, limit)
+    if metric is not None:
+        return _Sweeps(metric)
+    return _Hops(x) if hops else _Searches(problem)
+
+
+def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
+    """What finds weighted distances from some nodes: sweeps of a metric, or a search from each."""
+    way = _way(_Work(edges, sources, (), 0, None, None, None), hops=False)
+    assert not isinstance(way, _Hops)
+    return way.metric if isinstance(way, _Sweeps) else way.problem
+
+
+def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
+    """The weights of an elimination of all nodes; None: a search takes less time or memory."""
+    n, itemsize = work.edges.n, problem.steps.dtype.itemsize
+    row, col, _ = problem.source.edges()
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    if structure is None:
+        return None
+    needed = structure.bytes(itemsize, trees=False)
+    if math.isfinite(limit) and needed > max(_ROOM, free_memory() or 0):
+        return None
+    check_memory(needed, f"the elimination of {n} nodes")
+    return problem.solve(lambda given: customize(structure, given, trees=False))
+
+
+def problem_of(graph: EdgeList) -> Problem:
+    """The shortest paths of a graph, of whole numbers where its weights are of such a type."""
+    weight = graph.weight
+    kind = np.float32 if weight.dtype == np.float32 else np.float64
+    dtype = np.dtype(np.int64 if weight.dtype.kind in "biu" else kind)
+    if weight.dtype.kind == "u" and weight.size and int(weight.max()) >= 1 << 62:
+        dtype = np.dtype(np.float64)
+    weight = weight.astype(dtype)
+    row, col = graph.row, graph.col
+    if dtype.kind == "f":
+        if (lowest := np.flatnonzero(weight == -np.inf)).size:
+            u, v = (graph.nodes[x[lowest[0]]] for x in (row, col))
+            raise ValueError(f"the weight of edge {u!r} - {v!r} is -inf; use inf for no edge")
+        kept = weight < np.inf
+        row, col, weight = row[kept], col[kept], weight[kept]
+    edges = EdgeList(graph.nodes, row, col, weight, graph.directed)
+    return Problem.of(EdgeSource(semirings["min_plus"], edges, dtype), labels=graph.nodes)
+
+
+class _Work:
+    """What to compute, of which nodes, and how far that is."""
+
+    def __init__(
+        self, edges: EdgeList, rows: Index, asked: tuple[str, ...], bins: int,
+        limits: Array | None, radii: Array | None, mass: Array | None,
+    ) -> None:  # fmt: skip
+        self.edges, self.rows, self.asked = edges, rows, asked
+        self.bins, self.limits, self.radii, self.mass = bins, limits, radii, mass
+
+    def fingerprint(self) -> str:
+        """A digest of all that decides the result."""
+        x = self.edges
+        mark = hashlib.sha256(f"{_FORMAT} {x.n} {x.directed} {self.asked} {self.bins}".encode())
+        for array in (x.row, x.col, x.weight, self.rows, self.limits, self.radii, self.mass):
+            if array is not None:
+                mark.update(f"{array.dtype} {array.shape}".encode())
+                mark.update(np.ascontiguousarray(array).tobytes())
+        return mark.hexdigest()
+
+    def run(self, way: _Way, state: _State | None, progress: Progress) -> Statistics:
+        kinds: dict[str, set[str]] = {"out": set(), "in": set()}
+        for name in self.asked:
+            side, needed = _KINDS[name]
+            kinds["out" if way.symmetric else side] |= needed
+        radii, mass, limits = self.radii, self.mass, self.limits
+        every = len(self.rows) == self.edges.n and len(np.unique(self.rows)) == self.edges.n
+        wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass, every)
+        collector, later = way.collector(wanted), False
+        if "bins" in wanted.kinds and limits is None:
+            # The range of the histogram has to be known: by a bound, or after a first pass.
+            if collector.negative:
+                raise ValueError("bins: some weights are negative; give the edges of the bins")
+            if collector.tight:
+                limits = _round_bins(collector.bound, self.bins, collector.whole)
+                collector.want(replace(wanted, edges=limits))
+            else:
+                later = True
+                collector.want(replace(wanted, kinds=wanted.kinds - {"bins"} | {"largest"}))
+        passes = (["out"] if kinds["out"] else []) + ["bins"] * later + ["in"] * bool(kinds["in"])
+        order = way.order(self.rows)
+        total = float(len(passes)) * len(order) * self.edges.n
+        tick = reporter(progress, total, way.method, "entries")
+        found: dict[str, dict[str, Array]] = {}
+        for number, name in enumerate(passes):
+            if name == "in":
+                collector = way.collector(Wanted(frozenset(kinds["in"])), backward=True)
+            if name == "bins":
+                most = found["out"]["largest"].max(initial=0).item()
+                limits = _round_bins(most, self.bins, collector.whole)
+                collector.want(Wanted(frozenset({"bins"}), limits, every=every))
+            check_memory(collector.bytes(), f"{way.method} over {self.edges.n} nodes")
+            found[name] = self._pass(
+                collector, order, name, state,
+                None if tick is None else _shifted(tick, number * len(order), self.edges.n),
+            )  # fmt: skip
+        return self._result(way, found, limits)
+
+    def _pass(
+        self, collector: _Collector, order: Index, name: str,
+        state: _State | None, tick: Callable[[int], None] | None,
+    ) -> dict[str, Array]:  # fmt: skip
+        done, found = 0, collector.empty(len(order))
+        if state is not None:
+            done, found = state.begin(name, found)
+        while done < len(order):
+            some = order[done : done + collector.batch]
+            collector.run(self.rows[some], some, found)
+            done += len(some)
+            if state is not None:
+                state.keep(name, done, found, last=done == len(order))
+            if tick is not None:
+                tick(done)
+        return found
+
+    def _result(
+        self, way: _Way, found: dict[str, dict[str, Array]],
+        limits: Array | None,
+    ) -> Statistics:  # fmt: skip
+        x, n, rows, asked = self.edges, self.edges.n, self.rows, self.asked
+        out = found.get("out", {})
+        inward = out if way.symmetric else found.get("in", {})
+        kind = way.dtype.type if way.dtype.kind == "f" else np.int64
+        nodes: Sequence[Any] = x.nodes
+        if not (len(rows) == n and (rows == np.arange(n)).all()):
+            nodes = [x.nodes[i] for i in rows.tolist()]
+        fields: dict[str, Any] = {}
+        if "count" in out:
+            fields["reached"] = out["count"]
+        if "eccentricity" in asked:
+            fields["eccentricity"] = far = out["largest"].astype(kind)
+            if len(rows):
+                top = int(np.argmax(far))
+                most = out["count"] == out["count"].max()
+                fields |= {"diameter": far[top].item(), "radius": far[most].min().item()}
+                fields["ends"] = (
+                    x.nodes[rows[top]],
+                    x.nodes[int(np.argmax(way.row(int(rows[top]))))],
+                )
+        if "mean" in asked:
+            others = out["count"] - 1
+            with np.errstate(invalid="ignore", divide="ignore"):
+                fields["mean"] = out["sum"] / others
+            pairs, total = sum(others.tolist()), _total(out["sum"])
+            fields["mean_distance"] = total / pairs if pairs else math.nan
+        if "closeness" in asked:
+            others, sums = inward["count"] - 1.0, inward["sum"].astype(np.float64)
+            there = (sums > 0) & (n > 1)
+            closeness = np.zeros(len(rows))
+            np.divide(others, sums, out=closeness, where=there)
+            fields["closeness"] = closeness * (others / max(n - 1, 1))
+        if "harmonic" in asked:
+            fields["harmonic"] = inward["inverse"]
+        if "within" in asked:
+            assert self.radii is not None
+            fields |= {"within": out["within"], "radii": tuple(self.radii.tolist())}
+        if "histogram" in asked:
+            assert limits is not None
+            counts = (found.get("bins") or out)["bins"].copy()
+            own = zero_bin(limits)
+            if own is not None:
+                counts[own] -= len(rows)  # of each node to itself
+            if self.limits is None:
+                kept = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1
+                counts, limits = counts[:kept], limits[: kept + 1]
+            fields["histogram"] = Histogram(counts, limits)
+        return Statistics(nodes, n, **fields)
+
+
+def _shifted(tick: Any, sources: int, n: int) -> Callable[[int], None]:
+    return lambda done: tick(float(sources + done) * n)
+
+
+def _total(sums: Array) -> Any:
+    """Without wrapping, and rounded once."""
+    if sums.dtype.kind == "i":
+        return sum(sums.tolist())
+    return math.fsum(sums.tolist())
+
+
+def _round_bins(bound: float, bins: int, whole: bool) -> Array:
+    """Edges from 0 to a bound at a distance of 1, 2 or 5 times a power of ten."""
+    raw = bound / bins if bound > 0 else 1.0
+    scale = 10.0 ** math.floor(math.log10(raw))
+    width = next(f * scale for f in (1, 2, 5, 10) if f * scale >= raw * (1 - 1e-9))
+    if whole:
+        step = max(1, round(width))
+        return np.arange(int(bound) // step + 2, dtype=np.int64) * step
+    return np.arange(int(bound / width) + 2) * width
+
+
+class _State:
+    """The state of an unfinished run in a file that is checked."""
+
+    def __init__(self, path: Path, work: _Work) -> None:
+        if path.suffix != ".npz":
+            raise ValueError(f"checkpoint: a name that ends in .npz, got {str(path)!r}")
+        self.path, self.task = path, work.fingerprint()
+        self.passes: dict[str, tuple[int, dict[str, Array]]] = {}
+        self.last = time.monotonic()
+        if path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            fields = unseal(str(arrays.pop("state")))
+            if fields["format"] != _FORMAT or fields["arrays"] != _digest(arrays):
+                raise ValueError("another version's, or damaged")
+            task, done = fields["task"], dict(fields["done"])
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+            raise ValueError(
+                f"checkpoint: {self.path} is no state of an unfinished run that this version can "
+                f"read, or it has changed since it was written; remove it to begin again"
+            ) from None
+        if task != self.task:
+            raise ValueError(
+                f"checkpoint: {self.path} is the state of other work: of another graph, other "
+                f"sources or other statistics; give the same, or another path"
+            )
+        for name, count in done.items():
+            mine = {x.split(".")[1]: a for x, a in arrays.items() if x.split(".")[0] == name}
+            self.passes[name] = int(count), mine
+
+    def begin(self, name: str, empty: dict[str, Array]) -> tuple[int, dict[str, Array]]:
+        """How many sources are done, and their results."""
+        done, kept = self.passes.get(name, (0, empty))
+        same = kept.keys() == empty.keys() and all(kept[x].shape == empty[x].shape for x in empty)
+        return (done, kept) if same else (0, empty)
+
+    def keep(self, name: str, done: int, found: dict[str, Array], *, last: bool) -> None:
+        """Write the state, but not too often."""
+        self.passes[name] = done, found
+        if not last and time.monotonic() - self.last < _EVERY:
+            return
+        arrays = {
+            f"{p}.{x}": a for p, (_, results) in self.passes.items() for x, a in results.items()
+        }
+        fields = {
+            "format": _FORMAT, "task": self.task, "arrays": _digest(arrays),
+            "done": {p: count for p, (count, _) in self.passes.items()},
+        }  # fmt: skip
+        held = io.BytesIO()
+        everything: dict[str, Any] = arrays | {"state": np.array(seal(fields))}
+        np.savez(held, **everything)
+        with atomic_write(self.path) as part:
+            part.write_bytes(held.getbuffer())
+        self.last = time.monotonic()
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _digest(arrays: dict[str, Array]) -> str:
+    mark = hashlib.sha256()
+    for name in sorted(arrays):
+        mark.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        mark.update(arrays[name].tobytes())
+    return mark.hexdigest()

@@ -1,0 +1,403 @@
+"""Sums, extrema and histograms of the distances from each of many sources, which are not kept."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cpu import engine, threads
+from ..cpu import statistics as code
+from ..cpu.memory import workspace
+from ..engine import JOIN
+from .structure import Index
+from .sweeps import Metric
+
+__all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
+
+Array = NDArray[Any]
+
+_FLAGS = 64  # bytes of a workspace at its begin that products read
+_ROOTS = 8  # components whose widths are bounded by a sweep
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to collect.
+
+    Attributes
+    ----------
+    kinds : frozenset of str
+        Of ``largest``, ``count``, ``sum``, ``inverse``, ``bins`` and ``within``.
+    edges : (bins + 1,) array, optional
+        Of a histogram: ascending; the last bin has both of its edges.
+    radii : (k,) array, optional
+    mass : (n,) array of int64 or float64, optional
+        What is added up within a radius in place of the number of nodes.
+    every : bool
+        Whether the sources are all nodes, each once.
+    """
+
+    kinds: frozenset[str]
+    edges: Array | None = None
+    radii: Array | None = None
+    mass: Array | None = None
+    every: bool = False
+
+
+def zero_bin(edges: Array) -> int | None:
+    """The bin of distance 0."""
+    place = int(np.searchsorted(edges, 0, side="right")) - 1
+    place -= place == len(edges) - 1 and edges[-1] == 0
+    return place if 0 <= place < len(edges) - 1 else None
+
+
+def reversed_metric(metric: Metric) -> Metric:
+    """The metric of the graph whose edges lead the other way."""
+    return replace(
+        metric, out=metric.back, back=metric.out, core=np.ascontiguousarray(metric.core.T),
+        out_pred=None, back_pred=None, core_pred=None,
+    )  # fmt: skip
+
+
+class Collector:
+    """Passes over sources of one metric of min_plus.
+
+    Parameters
+    ----------
+    metric : Metric
+    wanted : Wanted
+
+    Attributes
+    ----------
+    bound : int or float
+        No distance is larger.
+    tight : bool
+        Whether it is at most twice the largest one.
+    whole : bool
+        Whether distances are whole numbers, so that sums are exact.
+    """
+
+    def __init__(self, metric: Metric, wanted: Wanted) -> None:
+        x = metric.structure
+        self.metric = metric
+        far = metric.identities[0]
+        finite = [w[w != far] for w in (metric.out, metric.back)]
+        finite.append(metric.core[metric.core != metric.steps.identities[0]])
+        self.negative = any(bool((w < 0).any()) for w in finite)
+        largest = max((abs(w).max().item() for w in finite if w.size), default=0)
+        self.bound, self.tight = _bound(metric, largest)
+        self.dtype = _label_type(metric, self.bound, largest, self.negative, finite)
+        self.whole = self.dtype.kind == "i"
+        self.far = code.far_of(self.dtype.name)
+        out, back = (self._labels(w, far) for w in (metric.out, metric.back))
+        depth = np.empty(x.fringe, np.int32)
+        code.depths({"n": x.fringe, "parent": x.parent, "depth": depth})
+        own = depth + np.int32(x.core)
+        row = np.concatenate([own, np.arange(x.core, dtype=np.int32)])
+        self.depth = int(depth.max(initial=-1)) + 1
+        self.width = code.chunk_width(self.dtype.itemsize)
+        segment = code.SEGMENT
+        if self.whole:
+            most = (1 << (8 * self.dtype.itemsize - 1)) - 1
+            segment = max(1, min(most // max(int(self.bound), 1), 1 << 16))
+            if x.n * int(self.bound) >= 1 << 63:
+                raise OverflowError(
+                    f"{x.n} distances of up to {self.bound} may add up to more than 64 bits hold; "
+                    f"give the weights as floating-point numbers"
+                )
+        self._graph: dict[str, Any] = {
+            "fringe": x.fringe, "core": x.core, "segment": segment, "first": x.first,
+            "parent": x.parent, "head": x.head, "slot": row[x.head], "own": own, "out": out,
+            "back": back,
+        }  # fmt: skip
+        self.want(wanted)
+
+    def want(self, wanted: Wanted) -> None:
+        """Collect something else from now on."""
+        self.wanted, self.kinds, self.fields = wanted, wanted.kinds, dict(self._graph)
+        self._histogram()
+        self.half = bool(wanted.every and self.whole and self.rows and is_symmetric(self.metric))
+        self._radii()
+        mass = "" if wanted.mass is None else wanted.mass.dtype.name
+        kinds = self.kinds | {"half"} if self.half else self.kinds
+        self.code = code.Code(self.dtype.name, kinds, self.negative, mass)
+
+    def _labels(self, w: Array, far: Any) -> Array:
+        missing = w == far
+        found = np.where(missing, 0, w).astype(self.dtype)
+        found[missing] = self.far
+        return found
+
+    def _histogram(self) -> None:
+        """The edges as labels are compared with them, and how a bin is guessed."""
+        self.rows, edges = 0, self.wanted.edges
+        if edges is None:
+            return
+        if self.whole and bool((edges == np.trunc(edges)).all()) and abs(edges).max() < 1 << 53:
+            edges = edges.astype(np.int64)
+        bins = len(edges) - 1
+        gaps = np.diff(edges.astype(np.float64))
+        if self.whole:
+            limits = np.ceil(edges.astype(np.float64)) if edges.dtype.kind == "f" else edges
+            limits = np.clip(limits, -self.far + 1, self.far - 1).astype(self.dtype)
+            last = math.floor(float(edges[-1])) + 1 if edges.dtype.kind == "f" else edges[-1] + 1
+            limits[-1] = min(int(last), self.far)
+        else:
+            limits = edges.astype(self.dtype)
+            limits[-1] = np.nextafter(limits[-1], self.dtype.type(np.inf))
+        even = bool(gaps.max() - gaps.min() <= 1e-3 * gaps.mean() / bins)
+        self.rows = bins + 2
+        if even:
+            real = np.float32 if self.dtype.itemsize == 4 else np.float64
+            width, start = gaps.mean(), float(edges[0])
+            # Whole distances plus a half are so far from all edges that no rounding matters.
+            most = 2.0 ** (21 if real == np.float32 else 50)
+            exact = bool(
+                self.whole and edges.dtype.kind == "i" and gaps.max() == gaps.min()
+                and max(abs(start), abs(float(edges[-1]))) + width < most
+            )  # fmt: skip
+            ends = np.concatenate([[-self.far], limits, [self.far]])
+            self.fields |= {
+                "edges": ends.astype(self.dtype), "bins": bins,
+                "scale": np.array([width - start + 0.5 * exact, 1 / width, bins + 1], real),
+            }  # fmt: skip
+            if exact:
+                self.kinds = self.kinds - {"bins"} | {"even"}
+            return
+        self.kinds = self.kinds - {"bins"} | {"edges"}
+        size = 1 << (bins + 1).bit_length()
+        top = np.iinfo(self.dtype).max if self.whole else np.inf
+        self.fields |= {
+            "edges": np.concatenate([limits, np.full(size - 1 - len(limits), top, self.dtype)]),
+            "bins": size,
+        }
+
+    def _radii(self) -> None:
+        radii = self.wanted.radii
+        self.radii = 0
+        if radii is None:
+            return
+        if self.whole:
+            radii = np.floor(np.clip(radii.astype(np.float64), -self.far, self.far - 1))
+        else:
+            radii = np.minimum(radii, np.finfo(self.dtype).max)
+        self.radii = len(radii)
+        self.fields |= {"radii": len(radii), "radius": radii.astype(self.dtype)}
+        if self.wanted.mass is not None:
+            self.fields["mass"] = np.ascontiguousarray(self.wanted.mass[self.metric.structure.node])
+
+    def empty(self, count: int) -> dict[str, Array]:
+        """Arrays of results for some sources."""
+        kinds = self.wanted.kinds
+        number = np.dtype(np.int64 if self.whole else np.float64)
+        distance = number if self.whole else self.dtype
+        found: dict[str, Array] = {}
+        if "largest" in kinds:
+            found["largest"] = np.zeros(count, distance)
+        if "count" in kinds:
+            found["count"] = np.zeros(count, np.int64)
+        if "sum" in kinds:
+            found["sum"] = np.zeros(count, number)
+        if "inverse" in kinds:
+            found["inverse"] = np.zeros(count)
+        if "within" in kinds:
+            mass = self.wanted.mass
+            found["within"] = np.zeros(
+                (count, self.radii), np.int64 if mass is None else mass.dtype
+            )
+        if "bins" in kinds:
+            found["bins"] = np.zeros(max(self.rows - 2, 0), np.int64)
+        return found
+
+    @property
+    def batch(self) -> int:
+        """Sources of a call of :meth:`run` that keep all threads at work."""
+        return max(1024, 4 * self.width * threads.get_num_threads())
+
+    def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
+        """Fill entries `at` of results, and join to the histogram, from some sources.
+
+        Sources are nodes by ascending positions.
+        """
+        metric, x = self.metric, self.metric.structure
+        steps, position = metric.steps, x.position[sources].astype(np.int64)
+        outside = int(np.searchsorted(position, x.fringe))
+        core = np.full((len(sources), x.core), steps.identities[0], steps.dtype)
+        tables: list[Array] = []
+
+        def each(work: Callable[[_Chunk, slice], None], count: int) -> None:
+            def task(begin: int) -> None:
+                some = slice(begin, begin + self.width)
+                work(_Chunk(self, position[some]), some)
+
+            threads.run([functools.partial(task, i) for i in range(0, count, self.width)])
+
+        def climb(chunk: _Chunk, some: slice) -> None:
+            chunk.climb()
+            chunk.give(core[some])
+
+        def fall(chunk: _Chunk, some: slice) -> None:
+            chunk.climb()
+            chunk.take(core[some])
+            chunk.fall(at[some], found, tables)
+
+        if x.core:
+            each(climb, outside)
+            risen, inside = core[np.newaxis, :outside].copy(), position[outside:] - x.fringe
+            engine.product(
+                steps.s, risen, metric.core[np.newaxis], core[np.newaxis, :outside], JOIN,
+                known=steps.known,
+            )  # fmt: skip
+            core[outside:] = metric.core[inside]
+        each(fall, len(sources))
+        for table in tables:
+            found["bins"] += 2 * table if self.half else table
+        own = zero_bin(self.wanted.edges) if self.half and self.wanted.edges is not None else None
+        if own is not None:
+            found["bins"][own] += len(sources)
+
+    def bytes(self) -> int:
+        """Memory of the passes of all threads."""
+        return threads.get_num_threads() * sum(self._sizes())
+
+    def _sizes(self) -> list[int]:
+        x = self.metric.structure
+        row = self.width * self.dtype.itemsize
+        ancestors = min(x.fringe, self.width * self.depth)
+        return [
+            (x.core + self.depth) * row, (x.core + ancestors) * row, 4 * x.n, 4 * ancestors,
+            4 * self.rows * self.width // code.vectors(),
+        ]  # fmt: skip
+
+
+class _Chunk:
+    """The labels of the sources of one chunk, in this thread's memory."""
+
+    def __init__(self, collector: Collector, position: Index) -> None:
+        c = self.c = collector
+        x, width = c.metric.structure, c.width
+        sizes = c._sizes()
+        ends = [*itertools.accumulate((-(-s // _LINE) * _LINE for s in sizes), initial=_FLAGS)]
+        memory = workspace(ends[-1])
+        label, risen, place, visited, table = (
+            memory[first : first + size] for first, size in zip(ends, sizes, strict=False)
+        )
+        self.label = label.view(c.dtype).reshape(-1, width)
+        self.risen = risen.view(c.dtype).reshape(-1, width)
+        self.risen[: x.core] = c.far
+        place = place.view(np.int32)
+        place[x.fringe :] = np.arange(x.core)
+        self.count = len(position)
+        self.table = table.view(np.int32).reshape(c.rows, c.width // code.vectors())
+        source = np.concatenate([position, np.full(width + 1 - len(position), x.n)])
+        self.fields = c.fields | {
+            "source": source, "visits": np.array([0, x.core], np.int64), "place": place,
+            "visited": visited.view(np.int32), "label": self.label, "risen": self.risen,
+            "table": self.table,
+        }  # fmt: skip
+
+    def climb(self) -> None:
+        self.c.code("climb", self.fields)
+
+    def give(self, core: Array) -> None:
+        """Store the labels of the core, a row for each source."""
+        labels = self.risen[: core.shape[1], : len(core)].T
+        core[...] = labels
+        core[labels == self.c.far] = self.c.metric.steps.identities[0]
+
+    def take(self, core: Array) -> None:
+        """Load the labels of the core; lanes without a source reach nothing."""
+        c, some = self.c, self.label[: core.shape[1]]
+        some[:, : len(core)] = c._labels(core, c.metric.steps.identities[0]).T
+        some[:, len(core) :] = c.far
+
+    def fall(self, at: Index, found: dict[str, Array], tables: list[Array]) -> None:
+        c, kinds, count = self.c, self.c.wanted.kinds, self.count
+        number = np.int64 if c.whole else np.float64
+        part = c.dtype if c.whole else np.dtype(np.float64)
+        acc: dict[str, Array] = {
+            "largest": np.zeros(c.width, c.dtype), "counts": np.zeros(c.width, np.int32),
+            "part": np.zeros(c.width, part), "total": np.zeros(c.width, number),
+            "within": np.zeros((c.radii, c.width), found["within"].dtype if c.radii else number),
+        }  # fmt: skip
+        for name in ("rest", "inverse_part", "inverse", "inverse_rest"):
+            acc[name] = np.zeros(c.width)
+        self.table[...] = 0
+        c.code("fall", self.fields | acc)
+        if "largest" in kinds:
+            found["largest"][at] = acc["largest"][:count]
+        if "count" in kinds:
+            found["count"][at] = acc["counts"][:count]
+        if "sum" in kinds:
+            total = acc["total"] if c.whole else acc["total"] + acc["rest"]
+            found["sum"][at] = total[:count]
+        if "inverse" in kinds:
+            found["inverse"][at] = (acc["inverse"] + acc["inverse_rest"])[:count]
+        if "within" in kinds:
+            found["within"][at] = acc["within"][:, :count].T
+        if "bins" in kinds:
+            tables.append(self.table[1:-1].sum(axis=1, dtype=np.int64))
+
+
+def _label_type(
+    metric: Metric, bound: float, largest: float, negative: bool, finite: list[Array]
+) -> np.dtype[Any]:
+    """The narrowest type that holds all distances and weights, whole numbers where they are."""
+    dtype, far = metric.out.dtype, code.far_of("int32")
+    small = not negative and max(bound, largest) < far
+    if dtype.kind == "f":
+        exact = max(bound, largest) < 2 ** np.finfo(dtype).nmant
+        whole = small and exact and all(bool((w == np.trunc(w)).all()) for w in finite)
+        return np.dtype(np.int32) if whole else dtype
+    return np.dtype(np.int32 if small or dtype.itemsize == 4 else np.int64)
+
+
+def _bound(metric: Metric, largest: float) -> tuple[float, bool]:
+    """A number that no distance exceeds, and whether it is near the largest one.
+
+    That is at most twice the largest distance from any one node.
+    """
+    x, far = metric.structure, metric.steps.identities[0]
+    plain = largest * max(x.n - 1, 0)
+    if x.n < 2:
+        return plain, True
+    back = reversed_metric(metric)
+    symmetric = is_symmetric(metric)
+    row = np.empty((1, x.n), metric.steps.dtype)
+    left, bound = np.ones(x.n, bool), 0.0
+    for _ in range(_ROOTS):
+        rest = np.flatnonzero(left[x.node])
+        if len(rest) == 0 or largest * (len(rest) - 1) <= bound:
+            break
+        root = x.node[rest[-1:]].astype(np.int64)
+        metric.sweep(root, row, None)
+        there = row[0] != far
+        wide = row[0][there].max().item()
+        if symmetric:
+            wide *= 2
+        else:
+            back.sweep(root, row, None)
+            if not (there.all() and (row[0] != far).all()):
+                return plain, False
+            wide += row[0].max().item()
+        bound = max(bound, wide)
+        left &= ~there
+    else:
+        return max(bound, largest * int(left.sum())), False
+    if metric.out.dtype.kind == "f":
+        bound *= 1 + 1e-6  # roundings
+    return bound, True
+
+
+def is_symmetric(metric: Metric) -> bool:
+    """Whether distances are the same both ways."""
+    same = metric.back is metric.out or np.array_equal(metric.out, metric.back)
+    return same and np.array_equal(metric.core, metric.core.T)

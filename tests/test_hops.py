@@ -1,0 +1,153 @@
+"""Breadth-first searches from many sources at once against SciPy and NumPy."""
+
+import numpy as np
+import pytest
+from optional import csgraph, nx, sp
+
+import semiring_mm as sm
+from semiring_mm.cpu import bfs
+from semiring_mm.graphs import statistics as module
+from semiring_mm.graphs.hops import HopCollector, Hops
+from semiring_mm.hierarchy.statistics import Wanted
+
+EVERYTHING = frozenset(["largest", "count", "sum", "inverse", "within", "bins"])
+
+
+def family(name, n):
+    rng = np.random.default_rng(n)
+    match name:
+        case "path":
+            return np.arange(n - 1), np.arange(1, n)
+        case "star":
+            return np.zeros(n - 1, int), np.arange(1, n)
+        case "none":
+            return np.empty((2, 0), int)
+        case "loops":
+            return rng.integers(0, n, (2, n))[[0, 0]]
+        case "power":  # few nodes have most of the edges
+            return (n * rng.random((2, 5 * n)) ** 4).astype(int)
+        case "sparse":
+            return rng.integers(0, n, (2, n))
+        case "dense":
+            return rng.integers(0, n, (2, 40 * n))
+
+
+def matrix(u, v, n, directed):
+    graph = sp.csr_array((np.ones(len(u)), (u, v)), shape=(n, n))
+    return csgraph.shortest_path(graph, "D", directed=directed, unweighted=True)
+
+
+FAMILIES = ["path", "star", "none", "loops", "power", "sparse", "dense"]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 37, bfs.LANES - 1, bfs.LANES, 700])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_distances_and_their_statistics(name, n, directed):
+    u, v = family(name, n)
+    graph = Hops(n, u, v, directed=directed)
+    d = matrix(u, v, n, directed)
+    there, every = np.isfinite(d), np.arange(n)
+    z = np.where(there, d, 0).astype(int)
+    np.testing.assert_array_equal(graph.distances(every), np.where(there, z, -1))
+    edges, radii = np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9])
+    for way, table in ((graph, z), (graph.reverse(), z.T)):
+        found = (c := HopCollector(way, Wanted(EVERYTHING, edges, radii))).empty(n)
+        c.run(every, every, found)
+        known = there if way is graph else there.T
+        np.testing.assert_array_equal(found["largest"], table.max(axis=1))
+        np.testing.assert_array_equal(found["count"], known.sum(axis=1))
+        np.testing.assert_array_equal(found["sum"], table.sum(axis=1))
+        inverse = np.divide(1, table, out=np.zeros((n, n)), where=table > 0)
+        np.testing.assert_allclose(found["inverse"], inverse.sum(axis=1), rtol=1e-13)
+        np.testing.assert_array_equal(found["bins"], np.histogram(table[known], edges)[0])
+        for i, r in enumerate(radii):
+            np.testing.assert_array_equal(found["within"][:, i], (known & (table <= r)).sum(axis=1))
+
+
+def test_nodes_farther_than_a_byte_holds():
+    n = 1200
+    graph = Hops(n, *family("path", n), directed=True)
+    d = graph.distances(np.array([0, 700, 3]))
+    for row, first in zip(d, (0, 700, 3), strict=True):
+        np.testing.assert_array_equal(row, np.where(np.arange(n) < first, -1, np.arange(n) - first))
+
+
+def test_counters_of_many_nodes_in_a_level():
+    """More nodes than the slices of a counter count before they are added up."""
+    n = 5000
+    c = HopCollector(
+        Hops(n, *family("star", n), directed=False), Wanted(EVERYTHING - {"within"}, np.arange(4))
+    )
+    found = c.empty(2)
+    c.run(np.array([0, 9]), np.arange(2), found)
+    assert found["sum"].tolist() == [n - 1, 1 + 2 * (n - 2)]
+    assert found["bins"].tolist() == [2, n, n - 2]
+
+
+@pytest.fixture(params=["_Sweeps", "_Hops", "_Searches"])
+def way(request, monkeypatch):
+    """Statistics in one of the three ways, whatever is the fastest."""
+    kind = getattr(module, request.param)
+
+    def chosen(work):
+        if kind is module._Hops:
+            return kind(work.edges)
+        problem = module.problem_of(work.edges)
+        return kind(problem if kind is module._Searches else module._metric(work, problem, np.inf))
+
+    monkeypatch.setattr(module, "_way", chosen)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_all_ways_have_the_same_statistics(way, directed):
+    G = nx.gnm_random_graph(60, 90, seed=1, directed=directed)
+    found = sm.statistics(G, weight=None, radius=[1, 3], bins=[1, 2, 3, 30])
+    closeness, harmonic = nx.closeness_centrality(G), nx.harmonic_centrality(G)
+    np.testing.assert_allclose(found.closeness, [closeness[u] for u in G], rtol=1e-13)
+    np.testing.assert_allclose(found.harmonic, [harmonic[u] for u in G], rtol=1e-13)
+    rows = [nx.single_source_shortest_path_length(G, u) for u in G]
+    assert found.eccentricity.tolist() == [max(row.values()) for row in rows]
+    assert found.reached.tolist() == [len(row) for row in rows]
+    pairs = np.concatenate([list(row.values()) for row in rows])
+    assert found.mean_distance == pairs.sum() / (len(pairs) - len(G))
+    np.testing.assert_array_equal(found.histogram.counts, np.histogram(pairs, [1, 2, 3, 30])[0])
+    near = [[sum(x <= r for x in row.values()) for r in (1, 3)] for row in rows]
+    np.testing.assert_array_equal(found.within, near)
+    assert rows[found.ends[0]][found.ends[1]] == found.diameter
+    auto = sm.statistics(G, "histogram", weight=None).histogram
+    np.testing.assert_array_equal(np.histogram(pairs[pairs > 0], auto.edges)[0], auto.counts)
+
+
+def test_searches_add_up_what_sweeps_do(monkeypatch):
+    rng = np.random.default_rng(0)
+    graph = sm.files.Graph(range(90), *rng.integers(0, 90, (2, 300)), rng.random(300), True)
+    mass = rng.random(90)
+    options = {"radius": [0.3, 1], "attribute": mass, "bins": np.linspace(0, 2, 9)}
+    swept = sm.statistics(graph, **options)
+    monkeypatch.setattr(
+        module, "_way", lambda work: module._Searches(module.problem_of(work.edges))
+    )
+    searched = sm.statistics(graph, **options)
+    for name in ("eccentricity", "mean", "closeness", "harmonic", "within", "mean_distance"):
+        np.testing.assert_allclose(getattr(swept, name), getattr(searched, name), rtol=1e-12)
+    np.testing.assert_array_equal(swept.histogram.counts, searched.histogram.counts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "weight", "expected"),
+    [("grid", 2.5, "_Sweeps"), ("grid", 1, "_Sweeps"), ("random", 1, "_Hops"),
+     ("random", 2.5, "_Searches")],
+)  # fmt: skip
+def test_the_way_follows_from_the_graph(kind, weight, expected):
+    """Sweeps where separators are small; else searches, without n² memory."""
+    i = np.arange(3600).reshape(60, 60)
+    ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
+    if kind == "grid":
+        ends = [np.concatenate(x) for x in zip(*((a.ravel(), b.ravel()) for a, b in (
+            (i[:, 1:], i[:, :-1]), (i[1:], i[:-1])
+        )), strict=True)]  # fmt: skip
+    given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
+    sources = np.arange(i.size if kind == "grid" else 200)
+    work = module._Work(given, sources, (), 0, None, None, None)
+    assert type(module._way(work)).__name__ == expected

@@ -1,0 +1,69 @@
+"""The nearest facilities against the matrix of all distances."""
+
+import numpy as np
+import pytest
+from optional import pd
+
+import semiring_mm as sm
+from semiring_mm.graphs import nearest as module
+from semiring_mm.graphs.statistics import problem_of
+
+
+def graph(seed, *, directed, whole, density=1.5):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 120))
+    ends = rng.integers(0, n, (2, int(density * n)))
+    weight = rng.integers(0, 9, len(ends[0])) if whole else rng.random(len(ends[0]))
+    return sm.files.Graph(range(n), *ends, weight, directed)
+
+
+def check(found, given, places, k, d):
+    """`d` has a row for each facility; equally near ones come in their order."""
+    for v in range(given.n):
+        order = np.argsort(d[:, v], kind="stable")[:k]
+        order = order[np.isfinite(d[order, v])]
+        assert found.facility[v, : len(order)].tolist() == [places[i] for i in order]
+        np.testing.assert_allclose(found.distance[v, : len(order)], d[order, v], rtol=1e-12)
+        assert (found.facility[v, len(order) :] == -1).all()
+        assert (found.distance[v, len(order) :] == np.inf).all()
+
+
+@pytest.mark.parametrize("way", ["sweeps", "search"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_nearest_are_those_of_the_matrix(way, directed, whole, monkeypatch):
+    if way == "search":
+        monkeypatch.setattr(module, "sweeps_or_search", lambda edges, _: problem_of(edges))
+    for seed in range(12):
+        given = graph(seed, directed=directed, whole=whole, density=(0.8, 1.5, 6)[seed % 3])
+        rng = np.random.default_rng(seed)
+        places = rng.permutation(given.n)[: rng.integers(0, 70)].tolist()
+        d = np.asarray(sm.apsp(given))
+        for k in (1, 3, 8):
+            for outward in (False, True):
+                found = sm.nearest(given, places, k, outward=outward)
+                check(found, given, places, k, d[places] if outward else d[:, places].T)
+
+
+def test_negative_weights_and_a_prepared_graph():
+    given = {"a": {"b": -2, "c": 4}, "b": {"c": 3}, "c": {"a": 1}}
+    found = sm.nearest(sm.prepare(given), ["c", "b"], 2)
+    assert [found.nodes[i] for i in found.facility[:, 0]] == ["b", "b", "b"]
+    assert found.distance.tolist() == [[-2, 1], [0, 3], [-1, 0]]
+    table = found.to_frame()
+    assert isinstance(table, pd.DataFrame)
+    assert table[table["node"] == "c"]["facility"].tolist() == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("facilities", "k", "error"),
+    [
+        ([0], 0, "k: a positive"),
+        ([0], True, "k: a positive"),
+        ([7], 1, "no node 7"),
+        (None, 1, "facilities"),
+    ],
+)
+def test_errors(facilities, k, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        sm.nearest(np.zeros((2, 2)), facilities, k)
