@@ -32,7 +32,7 @@ def test_sweeps_over_semirings(name, dtype):
     weight = WEIGHTS[name](rng, 2 * len(row)).astype(dtype)
     metric = metric_of(name, n, np.append(row, col), np.append(col, row), weight, sources=300)
     assert metric.structure.fringe > 2000
-    for shape in (None, Shape(64, 4), Shape(32, 1, 5, 9, 30, 4)):
+    for shape in (None, Shape(64, 2), Shape(32, 1, 5, 9, 30, 4)):
         there = with_rows(DeviceMetric(metric, shape=shape))
         check(metric, there, rng.permutation(n)[:700], batch=512)
         check(metric, there, rng.permutation(n)[:33])

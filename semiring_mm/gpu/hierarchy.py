@@ -158,6 +158,11 @@ class DeviceMetric:
         """The regions for labels of that size."""
         x, xp = metric.structure, self.here.xp
         self.size, self.shape = size, self._given or Shape(each=16 // size)
+        if self.shape.each * size not in (4, 8, 16):
+            raise ValueError(
+                f"shape: a thread reads labels of 4, 8 or 16 bytes at once, got each = "
+                f"{self.shape.each} of {size} bytes"
+            )
         f: Regions = regions(x, *self.shape.limits(size, self.here.shared_limit))
         self.pieces = f
         words = [
