@@ -34,6 +34,8 @@ __all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
+#: Bytes that the structure of an elimination takes for a node without edges.
+_NODE = 350
 #: An elimination is taken where its estimate is this much, or less, of the other method's.
 _GAIN = 0.8
 Solved = tuple[Array, NDArray[np.int32] | None]
@@ -59,10 +61,10 @@ def solve(
     """
     source, trees, steps = problem.source, problem.predecessors, problem.steps
     n = source.n
-    chosen = np.arange(n) if sources is None else sources
-    count, size = len(chosen), steps.dtype.itemsize
+    count, size = n if sources is None else len(sources), steps.dtype.itemsize
     result = count * n * ((0 if out is not None else size) + 4 * trees)
     check_memory(result, f"the result of {count} x {n} entries")  # before any work
+    check_memory(result + _NODE * n, f"the elimination of {n} nodes")
     row, col, weight = source.edges()
     limit = _GAIN * pairs / (NARROW if size <= 4 else 1.0)
     structure = eliminate(n, row, col, sources=count, limit=limit)
@@ -71,6 +73,7 @@ def solve(
     needed = structure.bytes(size, trees=trees)
     check_memory(result + needed, f"the result of {count} x {n} entries")
     metric = customize(structure, problem, trees=trees)
+    chosen = np.arange(n) if sources is None else sources
     d = np.empty((count, n), steps.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(count) * n

@@ -42,12 +42,13 @@ def search(
         Filled in place of a new array; rows are contiguous.
     """
     source, steps, n = problem.source, problem.steps, problem.source.n
-    chosen = np.arange(n) if sources is None else sources
-    count, dtype, trees = len(chosen), steps.dtype, problem.predecessors
+    count = n if sources is None else len(sources)
+    dtype, trees = steps.dtype, problem.predecessors
     check_memory(
         count * n * ((0 if out is not None else dtype.itemsize) + 4 * trees),
         f"the result of {count} x {n} entries",
     )
+    chosen = np.arange(n) if sources is None else sources
     row, col, weight = source.edges()
     order = np.argsort(row, kind="stable")
     plan = path_plan(steps, n)
