@@ -76,7 +76,10 @@ numpydoc_validation_checks = {
     "SS05",  # "All-pairs ..." is no verb in the third person
 }  # fmt: skip
 #: Made by the library, not by its users: they have attributes, not parameters.
-MADE = r"\.(NegativeCycleError|SemiringLawError|Graph|LabelledArray)$"
+MADE = (
+    r"\.(NegativeCycleError|SemiringLawError|Graph|LabelledArray|PreparedGraph|Statistics|Histogram"
+    r"|Nearest)$"
+)
 numpydoc_validation_exclude = {MADE, r"\.LabelledArray\.(copy|sort|partition)$"}  # these as NumPy's
 toc_object_entries_show_parents = "hide"
 viewcode_line_numbers = True

@@ -149,7 +149,8 @@ def test_arcs_are_cut_at_the_edge_of_the_map():
     )
     for line in world.lines(start, end):
         assert np.abs(line[:, 0]).max() <= edge[:, 0].max() + 1e-9
-        assert np.abs(np.diff(line[:, 0])).max() < 0.6
+        inside = np.abs(line[:, 1]) < 0.95 * edge[:, 1].max()  # at a pole a line may turn at once
+        assert np.abs(np.diff(line[:, 0]))[inside[1:] & inside[:-1]].max(initial=0) < 0.6
     short = world.lines(np.array([[-169.4, 5.0]]), np.array([[-168.6, 5.0]]))
     assert [len(line) for line in short] == [2, 2]
 

@@ -149,7 +149,12 @@ class Statistics:
         return pd.DataFrame(self.columns(), pd.Index(list(self.nodes), tupleize_cols=False))
 
     def columns(self) -> dict[str, Array]:
-        """The arrays with a number for each node, by name."""
+        """The arrays with a number for each node, by name.
+
+        Returns
+        -------
+        dict of str to (n,) array
+        """
         names = ("reached", "eccentricity", "mean", "closeness", "harmonic")
         found = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.within is not None:
