@@ -62,9 +62,8 @@ def apsp(
         min-plus squaring, at most ⌈log₂ n⌉ products, fewer if nothing changes any more.
         ``"sparse"``: elimination of vertices and a sweep from each source, for graphs with small
         separators such as road networks. ``"auto"``: ``"squaring"`` with `max_hops`; for a graph
-        with few edges ``"sparse"`` where that is faster, or else SciPy's Dijkstra from each source
-        if SciPy is installed, no weight is negative and that is faster; else
-        ``"floyd_warshall"``.
+        with few edges ``"sparse"`` where that is faster, or else Dijkstra's search from each source
+        if no weight is negative and that is faster; else ``"floyd_warshall"``.
     directed : bool, optional
         False reads every edge both ways. Default: what the graph says; a matrix that is symmetric
         is found to be undirected, which halves the work.
