@@ -170,7 +170,11 @@ def test_paths_from_some_nodes():
 
 def test_traced_arrays_are_told_where_to_go():
     (a,) = arrays((3, 3))
-    for call in (lambda x: sm.matmul(x, x), sm.apsp, sm.closure, lambda x: sm.gemv(1, x, x[0])):
+    calls = (
+        lambda x: sm.matmul(x, x), sm.apsp, lambda x: sm.closure(x, "min_plus"),
+        lambda x: sm.gemv(1, x, x[0]),
+    )  # fmt: skip
+    for call in calls:
         for transformed in (jax.jit(call), jax.vmap(call), jax.grad(lambda x: call(x).sum())):  # noqa: B023
             with pytest.raises(TypeError, match=r"traced by JAX .* semiring_mm\.jax there"):
                 transformed(a)
