@@ -18,7 +18,7 @@ ROWS = (
     ("Boolean product of 8,192 × 8,192", "cpu", "or-and bool", "8192"),
     ("min-plus product of 2,048 × 2,048, on a GPU", "gpu", "min-plus f32 ≥ 0", "2048"),
 )  # fmt: skip
-#: Rivals whose names in the results are not those that a newcomer knows.
+#: The usual names of rivals that have a longer one in the results.
 NAMES = {
     "SciPy Floyd-Warshall": "SciPy",
     "networkx": "NetworkX",

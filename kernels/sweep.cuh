@@ -53,7 +53,7 @@ struct SweepParams {
 struct Region {
   int node, nodes;    // its places
   int outer, outers;  // the heads above it, whose labels have rows
-  int edge, edges;    // both even; only those that go to shared memory are counted
+  int edge, edges;    // both even; edges counts the edges that are kept in shared memory
   int leaf;
   int held;           // whether all heads have rows in shared memory; else none has
 };

@@ -52,7 +52,7 @@ def test_a_large_grid(side):
     kinds = [kind for kind in KINDS if kind != "histogram"]
     found = there.statistics(sources, kinds, radius=9000)
     again = there.statistics(sources[::-1], kinds, radius=9000, batch=768)
-    for key, value in found.items():  # to the last bit, whoever is in a batch
+    for key, value in found.items():  # to the last bit, whatever other sources are in a batch
         if key != "harmonic":
             assert_array_equal(value, again[key][::-1])
     edges = np.linspace(0, found["farthest"].max(), 101)

@@ -15,9 +15,9 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
-    cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries cpu.dijkstra
-    cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick cpu.product
-    cpu.vector cpu.sparse cpu.engine
+    cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
+    cpu.dijkstra cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick
+    cpu.product cpu.vector cpu.sparse cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.product gpu.engine gpu.clock
     gpu.ceiling gpu.rungs gpu.about

@@ -14,8 +14,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from .blocks import Items, block, load_block
 from .compiler import compile_functions, host_target
-from .elimination import Items, block
 from .ir import F64, I1, I8, I32, I64, PTR, Function, Type, Value
 
 __all__ = ["LANES", "levels"]
@@ -40,7 +40,7 @@ def levels(fields: Mapping[str, Any], *, labels: int = 0) -> None:
     has the number of pairs for each distance. With `labels`, 1 or 4 bytes each, ``label`` (a row
     for each node) receives the distances themselves; what is farther than ``mark`` is left out.
     """
-    values = block([x for x in _FIELDS.split() if x != ":"], fields)
+    values = block(_FIELDS, fields)
     _compiled(labels)(values.ctypes.data)
 
 
@@ -69,11 +69,7 @@ def _count_function() -> Function:
 
 def _levels_function(counts: Function, labels: int) -> Function:
     f = Function("levels", [PTR])
-    x: dict[str, Any] = {}
-    for k, names in enumerate(_FIELDS.split(":")):
-        for name in names.split():
-            value = f.load(f.args[0].at(8 * len(x)), PTR if k else I64, 8)
-            x[name] = Items(f, value, (I64, I32)[k - 1]) if k in (1, 2) else value
+    x = load_block(f, _FIELDS)
     first, near = x["first"], x["near"]
     frontier, following = f.var(x["frontier"]), f.var(x["next"])
     active, touched = f.var(x["active"].base), f.var(x["touched"].base)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
+from .blocks import Items, block, load_block
 from .compiler import KEPT, compile_functions, host_target
-from .elimination import Items, block
 from .ir import I32, I64, PTR, Function, Value
 
 __all__ = ["search"]
@@ -28,7 +28,7 @@ def search(
     Arcs are those of ``first`` and ``head``; no ``weight`` may be better than one. ``heap`` and
     ``place``, n each, are scratch.
     """
-    values = block([x for x in _FIELDS.split() if x != ":"], fields)
+    values = block(_FIELDS, fields)
     _compiled(plan, zero, one, trees)(values.ctypes.data)
 
 
@@ -41,12 +41,8 @@ def _compiled(plan: Plan, zero: float | int, one: float | int, trees: bool) -> A
 def _search_function(plan: Plan, zero: float | int, one: float | int, trees: bool) -> Function:
     f = Function("search", [PTR])
     algebra = Algebra(f, plan)
-    x: dict[str, Any] = {}
+    x = load_block(f, _FIELDS)
     t = algebra.compute
-    for k, names in enumerate(_FIELDS.split(":")):
-        for name in names.split():
-            value = f.load(f.args[0].at(8 * len(x)), PTR if k else I64, 8)
-            x[name] = Items(f, value, (I64, I32)[k - 1]) if k in (1, 2) else value
     n, head, heap, place = x["n"], x["head"], x["heap"], x["place"]
 
     with f.loop(0, x["rows"]) as row:

@@ -7,14 +7,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from .blocks import Items, block
 from .compiler import compile_functions, host_target
-from .ir import I8, I32, I64, PTR, Function, Type, Value
+from .ir import I8, I32, I64, PTR, Function, Value
 
 __all__ = [
-    "Items", "adjacency", "block", "climb", "elimination_tree", "locate", "minimum_degree",
+    "adjacency", "climb", "elimination_tree", "locate", "minimum_degree",
     "postorder", "symbolic", "totals", "transpose",
 ]  # fmt: skip
 
@@ -94,16 +92,8 @@ def climb(fields: Mapping[str, Any]) -> None:
 
 
 def _call(name: str, fields: Mapping[str, Any]) -> None:
-    values = block([x for x in _BLOCKS[name].split() if x != ":"], fields)
+    values = block(_BLOCKS[name], fields)
     _compiled()[name](values.ctypes.data)
-
-
-def block(names: Sequence[str], fields: Mapping[str, Any]) -> NDArray[np.int64]:
-    """A parameter block: numbers, and the addresses of arrays; 0 for what is not given."""
-    values = (fields.get(name) for name in names)
-    return np.array(
-        [x.ctypes.data if isinstance(x, np.ndarray) else x or 0 for x in values], np.int64
-    )
 
 
 @functools.cache
@@ -115,23 +105,6 @@ def _compiled() -> dict[str, Any]:
     ]  # fmt: skip
     library = compile_functions(functions, host_target())
     return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
-
-
-class Items:
-    """An array of a parameter block: loads widen to int64, stores narrow."""
-
-    def __init__(self, f: Function, base: Value, type_: Type) -> None:
-        self.f, self.base, self.type = f, base, type_
-
-    def __getitem__(self, index: Value | int) -> Value:
-        return self.f.load(self._place(index), self.type, self.type.size).to(I64)
-
-    def __setitem__(self, index: Value | int, value: Value | int) -> None:
-        value = self.f.const(value, I64) if isinstance(value, int) else value
-        self.f.store(value.to(self.type), self._place(index), self.type.size)
-
-    def _place(self, index: Value | int) -> Value:
-        return self.base.at(index * self.type.size)
 
 
 def _block(f: Function) -> tuple[Sequence[Value], Sequence[Items]]:

@@ -16,12 +16,12 @@ from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
+from .blocks import block, load_block, load_item
 from .compiler import KEPT, Target, compile_functions, host_target
-from .elimination import Items, block
-from .ir import I32, I64, PTR, Function, Type, Value
+from .ir import I32, I64, PTR, Function, Value
 from .product_code import _transposed
 
-__all__ = ["UNREACHED", "Code", "chunk_width", "load_block", "load_item"]
+__all__ = ["UNREACHED", "Code", "chunk_width"]
 
 #: The predecessor of what has none.
 UNREACHED = -9999
@@ -85,7 +85,7 @@ class Code:
 
         ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
         """
-        values = block([x for x in _BLOCKS[name].split() if x != ":"], fields)
+        values = block(_BLOCKS[name], fields)
         self._functions[name](values.ctypes.data)
 
 
@@ -105,24 +105,9 @@ def _compiled(
     return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
 
 
-def load_block(f: Function, blocks: Mapping[str, str]) -> dict[str, Any]:
-    """Numbers, integer arrays, and the addresses of other arrays of a parameter block."""
-    found: dict[str, Any] = {}
-    for k, names in enumerate(blocks[f.name].split(":")):
-        for name in names.split():
-            value = f.load(f.args[0].at(8 * len(found)), PTR if k else I64, 8)
-            found[name] = Items(f, value, (I64, I32)[k - 1]) if k in (1, 2) else value
-    return found
-
-
-def load_item(f: Function, base: Value, index: Value, t: Type) -> Value:
-    """The item of an array of a type at an address."""
-    return f.load(base.at(index * t.size), t, t.size)
-
-
 def _place_function(plan: Plan) -> Function:
     f = Function("place", [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     t, s = algebra.compute, algebra.storage
     with f.loop(0, x["m"]) as i:
         slot = x["slot"][i]
@@ -136,7 +121,7 @@ def _place_function(plan: Plan) -> Function:
 def _customize_function(plan: Plan, trees: bool, symmetric: bool) -> Function:
     """W[v, b] ← W[v, b] ⊕ W[v, u] ⊗ W[u, b] for the lower neighbours u of v, either way."""
     f = Function("customize", [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     t = algebra.compute
     first, head, place = x["first"], x["head"], x["place"]
 
@@ -170,7 +155,7 @@ def _customize_function(plan: Plan, trees: bool, symmetric: bool) -> Function:
 def _join_core_function(plan: Plan, trees: bool) -> Function:
     """The same between nodes of the core, in rows `begin` to `end` of its matrix."""
     f = Function("join_core", [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     t, s = algebra.compute, algebra.storage
     with f.loop(x["begin"], x["end"]) as i:
         v = i + x["fringe"]
@@ -249,7 +234,7 @@ def _rise_function(
     plan: Plan, zero: float | int, one: float | int, target: Target, trees: bool
 ) -> Function:
     f = Function("rise", [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     labels = _Labels(f, algebra, target, x, trees)
     source, visited, first, head = x["source"], x["visited"], x["first"], x["head"]
     count, lane = f.var(f.const(0, I64)), f.var(f.const(0, I64))
@@ -282,7 +267,7 @@ def _fall_function(
     plan: Plan, zero: float | int, one: float | int, target: Target, trees: bool
 ) -> Function:
     f = Function("fall", [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     labels = _Labels(f, algebra, target, x, trees)
     visited, first, head = x["visited"], x["first"], x["head"]
     left = f.var(x["visits"][0])
@@ -309,7 +294,7 @@ def _fall_function(
 def _write_function(name: str, plan: Plan, target: Target) -> Function:
     """Labels, turned a block of vectors at a time."""
     f = Function(name, [PTR])
-    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     nodes = name == "write_nodes"
     t, s = (I32, I32) if nodes else (algebra.compute, algebra.storage)
     width = _VECTORS * (target.vector_bytes // algebra.compute.size)

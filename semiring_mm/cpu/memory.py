@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 from typing import Any
@@ -119,6 +120,11 @@ def workspace(size: int) -> NDArray[np.uint8]:
     return buffer
 
 
-def scratch(size: int) -> NDArray[np.uint8]:
-    """Some bytes of :func:`workspace`, behind those that products read."""
-    return workspace(64 + size)[64 : 64 + size]
+def scratch(*sizes: int) -> list[NDArray[np.uint8]]:
+    """Pieces of :func:`workspace`, in bytes, each from a cache line on.
+
+    The first line is left out: products keep their flags there.
+    """
+    ends = [*itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=64)]
+    memory = workspace(ends[-1])
+    return [memory[first : first + size] for first, size in zip(ends, sizes, strict=False)]

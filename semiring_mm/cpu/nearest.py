@@ -12,9 +12,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from .blocks import Items, block, load_block
 from .compiler import compile_functions, host_target
-from .elimination import Items, block
-from .ir import I32, I64, PTR, Function, Type, Value
+from .ir import I64, PTR, Function, Type, Value
 
 __all__ = ["NOWHERE", "rise_and_fall"]
 
@@ -28,7 +28,7 @@ def rise_and_fall(dtype: str, far: float | int, fields: Mapping[str, Any]) -> No
     ``label`` and ``place`` have k entries for each vertex, ``far`` and NOWHERE where there is
     none; ``own`` and ``own_place`` are room for those of the core.
     """
-    values = block([x for x in _FIELDS.split() if x != ":"], fields)
+    values = block(_FIELDS, fields)
     _compiled(dtype, far)(values.ctypes.data)
 
 
@@ -36,11 +36,7 @@ def rise_and_fall(dtype: str, far: float | int, fields: Mapping[str, Any]) -> No
 def _compiled(dtype: str, far: float | int) -> Any:
     f = Function("rise_and_fall", [PTR])
     t = Type(dtype[0], int(dtype[-2:]))
-    x: dict[str, Any] = {}
-    for part, names in enumerate(_FIELDS.split(":")):
-        for name in names.split():
-            value = f.load(f.args[0].at(8 * len(x)), PTR if part else I64, 8)
-            x[name] = Items(f, value, (I64, I32)[part - 1]) if part in (1, 2) else value
+    x = load_block(f, _FIELDS)
     k, fringe, core = x["k"], x["fringe"], x["core"]
     first, head = x["first"], x["head"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
+from .blocks import load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
-from .hierarchy import load_block, load_item
 from .ir import I64, PTR, Function, Value, Var
 
 __all__ = ["BLOCKS", "queries"]
@@ -49,7 +49,7 @@ class _Climb:
     """Labels of the ancestors of both ends."""
 
     def __init__(self, f: Function, plan: Plan, zero: float | int, one: float | int) -> None:
-        self.f, self.algebra, self.x = f, Algebra(f, plan), load_block(f, BLOCKS)
+        self.f, self.algebra, self.x = f, Algebra(f, plan), load_block(f, BLOCKS[f.name])
         self.type = self.algebra.compute
         self.zero, self.one = (f.const(value, self.type) for value in (zero, one))
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .blocks import block
 from .compiler import compile_functions, host_target
-from .elimination import block
 from .ir import F64, I32, I64, PTR, Function, Value
 
 __all__ = ["dependencies", "order", "settle"]
@@ -57,7 +57,7 @@ def dependencies(fields: Mapping[str, Any]) -> None:
 
 def _call(name: str, fields: Mapping[str, Any]) -> None:
     code = _compiled()[name]
-    values: NDArray[Any] = block(_FIELDS, fields)
+    values: NDArray[Any] = block(" ".join(_FIELDS), fields)
     code(values.ctypes.data)
 
 

@@ -13,8 +13,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from .blocks import block, load_block
 from .compiler import KEPT, Target, compile_functions, host_target
-from .elimination import Items, block
 from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 
 __all__ = ["KINDS", "SEGMENT", "Code", "chunk_width", "depths", "far_of", "vectors"]
@@ -55,14 +55,14 @@ def vectors() -> int:
 
 def depths(fields: Mapping[str, Any]) -> None:
     """``depth`` of each of `n` positions whose parents have higher numbers; of roots it is 0."""
-    values = block(["n", "parent", "depth"], fields)
+    values = block(_BLOCKS["depths"], fields)
     _compiled_depths()(values.ctypes.data)
 
 
 @functools.cache
 def _compiled_depths() -> Any:
     f = Function("depths", [PTR])
-    x = _block(f)
+    x = load_block(f, _BLOCKS[f.name])
     with f.loop(0, x["n"]) as i:
         v = x["n"] - 1 - i
         up = x["parent"][v]
@@ -101,7 +101,7 @@ class Code:
 
         ``fall``: from rows of the core in ``label``, and the ancestors, to all vertices.
         """
-        values = block([x for x in _BLOCKS[name].split() if x != ":"], fields)
+        values = block(_BLOCKS[name], fields)
         self._functions[name](values.ctypes.data)
 
 
@@ -114,16 +114,6 @@ def _compiled(dtype: str, kinds: frozenset[str], negative: bool, mass: str) -> d
     ]
     library = compile_functions(functions, target)
     return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
-
-
-def _block(f: Function) -> dict[str, Any]:
-    """Numbers, integer arrays, and the addresses of other arrays of a parameter block."""
-    found: dict[str, Any] = {}
-    for k, names in enumerate(_BLOCKS[f.name].split(":")):
-        for name in names.split():
-            value = f.load(f.args[0].at(8 * len(found)), PTR if k else I64, 8)
-            found[name] = Items(f, value, (I64, I32)[k - 1]) if k in (1, 2) else value
-    return found
 
 
 class _Rows:
@@ -176,7 +166,7 @@ class _Rows:
 
 def _climb_function(dtype: str, negative: bool, target: Target) -> Function:
     f = Function("climb", [PTR])
-    x, rows = _block(f), _Rows(f, dtype, negative, target)
+    x, rows = load_block(f, _BLOCKS[f.name]), _Rows(f, dtype, negative, target)
     source, visited, first, head = x["source"], x["visited"], x["first"], x["head"]
     place, core = x["place"], x["visits"][1]
     count, lane = f.var(f.const(0, I64)), f.var(f.const(0, I64))
@@ -409,7 +399,7 @@ def _fall_function(
     dtype: str, kinds: frozenset[str], negative: bool, mass: str, target: Target
 ) -> Function:
     f = Function("fall", [PTR])
-    x, rows = _block(f), _Rows(f, dtype, negative, target)
+    x, rows = load_block(f, _BLOCKS[f.name]), _Rows(f, dtype, negative, target)
     sums = _Sums(f, rows, x, kinds, mass)
     visited, first, slot, own = x["visited"], x["first"], x["slot"], x["own"]
     core, fringe = x["core"], x["fringe"]

@@ -293,7 +293,7 @@ class DeviceMetric:
         return _Launch(begin, len(chosen), int(rows), int(nodes), int(edges))
 
     def _names(self, counted: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-        """The node at each place, -1 for those that do not count."""
+        """The node at each place, -1 for a node that does not count."""
         x = self.metric.structure
         names = x.node[self.pieces.position]
         return names if counted is None else np.where(counted[names], names, -1).astype(np.int32)

@@ -65,7 +65,7 @@ def search(
         direct = d.dtype == weight.dtype and d.strides[1] == d.itemsize and plan.missing is None
         for i in range(begin, end):
             label = d[i] if direct else np.empty(n, weight.dtype)
-            heap = scratch(8 * n).view(np.int32)
+            heap = scratch(8 * n)[0].view(np.int32)
             own = {"heap": heap[:n], "place": heap[n:], "label": label, "rows": 1}
             own |= {"source": np.array(chosen[i : i + 1], np.int64)}
             code(plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]})

@@ -134,20 +134,8 @@ class HopCollector:
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
-        found: dict[str, Array] = {}
-        kinds, wanted = self.wanted.kinds, self.wanted
-        for name in ("largest", "count", "sum"):
-            if name in kinds:
-                found[name] = np.zeros(count, np.int64)
-        if "inverse" in kinds:
-            found["inverse"] = np.zeros(count)
-        if "within" in kinds:
-            assert wanted.radii is not None
-            found["within"] = np.zeros((count, len(wanted.radii)), np.int64)
-        if "bins" in kinds:
-            assert wanted.edges is not None
-            found["bins"] = np.zeros(len(wanted.edges) - 1, np.int64)
-        return found
+        number = np.dtype(np.int64)
+        return self.wanted.empty(count, number, number)
 
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""

@@ -22,7 +22,7 @@ from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
 from ..cpu import engine, threads
-from ..cpu.elimination import block
+from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
@@ -480,10 +480,9 @@ class _Scratch:
         }  # fmt: skip
         self._fields = fields  # keeps the memory
         self._blocks, self._ends = {}, {}
-        for name, words in BLOCKS.items():
-            each = [word for word in words.split() if word != ":"]
-            self._blocks[name] = block(each, fields)
-            begin = each.index("source")
+        for name, layout in BLOCKS.items():
+            self._blocks[name] = block(layout, fields)
+            begin = layout.split().index("source")  # among the numbers, which come first
             self._ends[name] = self._blocks[name][begin : begin + 2]
         self._address = {name: x.ctypes.data for name, x in self._blocks.items()}
 

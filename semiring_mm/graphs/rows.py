@@ -52,23 +52,8 @@ class RowCollector:
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
-        kinds, wanted = self.wanted.kinds, self.wanted
         number = np.dtype(np.int64 if self.whole else np.float64)
-        found: dict[str, Array] = {
-            x: np.zeros(count, number) for x in ("largest", "sum") if x in kinds
-        }
-        if "inverse" in kinds:
-            found["inverse"] = np.zeros(count)
-        if "count" in kinds:
-            found["count"] = np.zeros(count, np.int64)
-        if "within" in kinds:
-            assert wanted.radii is not None
-            dtype = np.dtype(np.int64) if wanted.mass is None else wanted.mass.dtype
-            found["within"] = np.zeros((count, len(wanted.radii)), dtype)
-        if "bins" in kinds:
-            assert wanted.edges is not None
-            found["bins"] = np.zeros(len(wanted.edges) - 1, np.int64)
-        return found
+        return self.wanted.empty(count, number, number)
 
     def run(self, sources: Index, at: Index, found: dict[str, Array]) -> None:
         """Fill entries `at` of results, and join to the histogram, from some sources."""

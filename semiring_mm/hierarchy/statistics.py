@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..cpu import engine, threads
 from ..cpu import statistics as code
-from ..cpu.memory import workspace
+from ..cpu.memory import scratch
 from ..engine import JOIN
 from .structure import Index
 from .sweeps import Metric
@@ -23,9 +22,7 @@ __all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
 
 Array = NDArray[Any]
 
-_FLAGS = 64  # bytes of a workspace at its begin that products read
 _ROOTS = 8  # components whose widths are bounded by a sweep
-_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,23 @@ class Wanted:
     radii: Array | None = None
     mass: Array | None = None
     every: bool = False
+
+    def empty(self, count: int, distance: np.dtype[Any], number: np.dtype[Any]) -> dict[str, Array]:
+        """Arrays of results for some sources, with the types of distances and of their sums."""
+        types: dict[str, Any] = {
+            "largest": distance, "sum": number, "count": np.int64, "inverse": np.float64,
+        }  # fmt: skip
+        found: dict[str, Array] = {
+            name: np.zeros(count, each) for name, each in types.items() if name in self.kinds
+        }
+        if "within" in self.kinds:
+            assert self.radii is not None
+            mass = np.int64 if self.mass is None else self.mass.dtype
+            found["within"] = np.zeros((count, len(self.radii)), mass)
+        if "bins" in self.kinds:
+            assert self.edges is not None
+            found["bins"] = np.zeros(len(self.edges) - 1, np.int64)
+        return found
 
 
 def zero_bin(edges: Array) -> int | None:
@@ -196,26 +210,8 @@ class Collector:
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""
-        kinds = self.wanted.kinds
         number = np.dtype(np.int64 if self.whole else np.float64)
-        distance = number if self.whole else self.dtype
-        found: dict[str, Array] = {}
-        if "largest" in kinds:
-            found["largest"] = np.zeros(count, distance)
-        if "count" in kinds:
-            found["count"] = np.zeros(count, np.int64)
-        if "sum" in kinds:
-            found["sum"] = np.zeros(count, number)
-        if "inverse" in kinds:
-            found["inverse"] = np.zeros(count)
-        if "within" in kinds:
-            mass = self.wanted.mass
-            found["within"] = np.zeros(
-                (count, self.radii), np.int64 if mass is None else mass.dtype
-            )
-        if "bins" in kinds:
-            found["bins"] = np.zeros(max(self.rows - 2, 0), np.int64)
-        return found
+        return self.wanted.empty(count, number if self.whole else self.dtype, number)
 
     @property
     def batch(self) -> int:
@@ -285,11 +281,7 @@ class _Chunk:
         c = self.c = collector
         x, width = c.metric.structure, c.width
         sizes = c._sizes()
-        ends = [*itertools.accumulate((-(-s // _LINE) * _LINE for s in sizes), initial=_FLAGS)]
-        memory = workspace(ends[-1])
-        label, risen, place, visited, table = (
-            memory[first : first + size] for first, size in zip(ends, sizes, strict=False)
-        )
+        label, risen, place, visited, table = scratch(*sizes)
         self.label = label.view(c.dtype).reshape(-1, width)
         self.risen = risen.view(c.dtype).reshape(-1, width)
         self.risen[: x.core] = c.far

@@ -296,7 +296,7 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
 
 
 def _minimum_degree(n: int, first: Index, near: Node, work: int) -> tuple[Node, Node]:
-    """All nodes by minimum degree, and the degrees of those that `work` is enough to eliminate."""
+    """All nodes by minimum degree, and degrees of the nodes eliminated before `work` is used up."""
     size = np.diff(first).astype(np.int32)
     order, degree = np.empty(n, np.int32), np.empty(n, np.int32)
     by_size = np.argsort(size, kind="stable")

@@ -18,7 +18,7 @@ from ..closures.steps import Improves, Steps, computed, path_plan, stored
 from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.hierarchy import UNREACHED, Code, chunk_width
-from ..cpu.memory import workspace
+from ..cpu.memory import scratch
 from ..engine import JOIN
 from ..expressions import evaluate
 from ..plan import Plan
@@ -28,7 +28,6 @@ __all__ = ["Arcs", "Metric", "customize", "customize_arcs"]
 
 Array = NDArray[Any]
 
-_FLAGS = 64  # bytes of a workspace at its begin that products read
 _BATCH = 1024  # sources whose labels of the core are computed at once
 
 
@@ -167,11 +166,7 @@ class _Chunk:
         self.metric = metric
         entries = x.n * width
         sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe)
-        ends = [*itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=_FLAGS)]
-        memory = workspace(ends[-1])
-        label, pred, visited = (
-            memory[first : first + size] for first, size in zip(ends, sizes, strict=False)
-        )
+        label, pred, visited = scratch(*sizes)
         self.label = label.view(dtype).reshape(x.n, width)
         self.label[x.fringe :] = metric.identities[0]
         self.pred = pred.view(np.int32).reshape(-1, width)
@@ -333,7 +328,7 @@ def _contract(metric: Metric) -> None:
     fields = metric.fields | {"nodes": nodes, "matrix": metric.core, "core_pred": metric.core_pred}
 
     def some(begin: int, end: int) -> None:
-        place = workspace(_FLAGS + 8 * x.n)[_FLAGS : _FLAGS + 8 * x.n].view(np.int64)
+        place = scratch(8 * x.n)[0].view(np.int64)
         metric.code("customize", fields | {"begin": begin, "end": end, "place": place})
 
     *parts, last = itertools.pairwise(cuts.tolist())

@@ -141,7 +141,7 @@ class Search:
     Attributes
     ----------
     arcs : Arcs
-        Those that may lie on shortest paths.
+        The arcs that may lie on shortest paths.
     sources : (k,) int64
     d : (k, n) float64
     order, before : (k, n) int32

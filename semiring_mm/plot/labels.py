@@ -57,7 +57,7 @@ def place(
     Returns
     -------
     list of Annotation
-        Those that were drawn. No two of them touch.
+        The labels that were drawn. No two of them touch.
     """
     figure = axes.get_figure()
     assert figure is not None
