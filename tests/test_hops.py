@@ -140,8 +140,8 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
      ("random", 2.5, "_Searches")],
 )  # fmt: skip
 def test_the_way_follows_from_the_graph(kind, weight, expected):
-    """Sweeps where separators are small; else searches, without n² memory."""
-    i = np.arange(3600).reshape(60, 60)
+    """Sweeps where separators are small and paths long; else searches, without n² memory."""
+    i = np.arange(3600).reshape(12, 300)
     ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
     if kind == "grid":
         ends = [np.concatenate(x) for x in zip(*((a.ravel(), b.ravel()) for a, b in (

@@ -22,6 +22,8 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..cpu import threads
+from ..cpu.bfs import LANES
 from ..cpu.memory import free_memory
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
@@ -36,7 +38,7 @@ from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
 
-__all__ = ["Histogram", "Statistics", "statistics", "sweeps_or_search"]
+__all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -51,10 +53,9 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Pairs of a dense product in whose time a breadth-first search follows an edge, at worst.
-_HOPS = 64.0
-#: Pairs of an elimination, and bytes, that are nothing to speak of.
-_SMALL, _ROOM = 1e8, 1 << 28
+#: Pairs of a dense product in whose time breadth-first searches, 512 on a thread, follow an edge.
+_HOPS = 36.0
+_ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
 _EVERY = 30.0  # seconds between checkpoints
 
@@ -323,6 +324,12 @@ class _Sweeps:
         found: Array = row[0]
         return found
 
+    def rows(self, sources: Index) -> Array:
+        """The distances from nodes, inf where there is no path."""
+        d = np.empty((len(sources), self.metric.structure.n), self.metric.steps.dtype)
+        self.metric.sweep(sources, d, None)
+        return _with_infinity(d, self.metric.steps.identities[0])
+
 
 class _Hops:
     """Numbers of edges by breadth-first searches."""
@@ -342,6 +349,18 @@ class _Hops:
     def row(self, source: int) -> Array:
         row: Array = self.graph.distances(np.array([source]))[0]
         return row
+
+    def rows(self, sources: Index) -> Array:
+        return _with_infinity(self.graph.distances(sources), -1)
+
+    def pairs(self, count: int) -> float:
+        """The work of searches from so many nodes, in pairs of a dense product."""
+        graph, most = self.graph, min(count, LANES)
+        hub = np.argmax(np.diff(graph.out[0]))[np.newaxis] if graph.n else np.empty(0, np.int64)
+        if most > 1:  # on different levels searches meet a node more than once
+            most = min(most, int(1.5 * graph.search(hub)["far"].max()) + 1)
+        batches = max(threads.get_num_threads(), count / LANES)
+        return _HOPS * batches * most * (graph.n + graph.arcs)
 
 
 class _Searches:
@@ -364,6 +383,19 @@ class _Searches:
         found: Array = np.where(d == self.problem.steps.identities[0], -1, d)
         return found
 
+    def rows(self, sources: Index) -> Array:
+        d = search(self.problem, sources=sources)[0]
+        return _with_infinity(d, self.problem.steps.identities[0])
+
+
+def _with_infinity(d: Array, missing: Any) -> Array:
+    """Floating-point distances, inf where there is no path."""
+    if d.dtype.kind == "f":
+        return d
+    found = d.astype(np.float64)
+    found[d == missing] = np.inf
+    return found
+
 
 def reversed_problem(problem: Problem) -> Problem:
     """That of the graph whose edges lead the other way."""
@@ -380,16 +412,30 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     """The fastest of them."""
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
-    hops = hops and bool((x.weight == 1).all()) and work.mass is None
+    searches = _Hops(x) if hops and bool((x.weight == 1).all()) and work.mass is None else None
     problem, limit = problem_of(x), math.inf
-    if hops:
-        limit = _HOPS * count * arcs
+    if searches is not None:
+        limit = searches.pairs(count)
     elif searchable(problem):
         limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
-    return _Hops(x) if hops else _Searches(problem)
+    return _Searches(problem) if searches is None else searches
+
+
+def fastest(edges: EdgeList, sources: Index) -> _Way:
+    """What finds distances from some nodes, and collects their statistics."""
+    return _way(_Work(edges, sources, (), 0, None, None, None))
+
+
+def collect(edges: EdgeList, sources: Index, kinds: set[str]) -> dict[str, Array]:
+    """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
+    work = _Work(edges, sources, (), 0, None, None, None)
+    way = _way(work)
+    collector = way.collector(Wanted(frozenset(kinds)))
+    check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
+    return work._pass(collector, way.order(sources), "out", None, None)
 
 
 def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
@@ -403,7 +449,7 @@ def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     n, itemsize = work.edges.n, problem.steps.dtype.itemsize
     row, col, _ = problem.source.edges()
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit)
     if structure is None:
         return None
     needed = structure.bytes(itemsize, trees=False)
