@@ -100,6 +100,13 @@ SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
 
+// A word that other threads may write at the same time; and `*word = x` if it is still `seen`: what
+// it was.
+template <class Word>
+SR_FN Word load_current(const Word* word) { return *static_cast<const volatile Word*>(word); }
+template <class Word>
+SR_FN Word compare_exchange(Word* word, Word seen, Word x) { return atomicCAS(word, seen, x); }
+
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>
 SR_FN T* shared_memory() {
