@@ -1,0 +1,39 @@
+"""Customization on a CUDA device, as it is on the CPU: many levels, wide and narrow ones."""
+
+import numpy as np
+import pytest
+from metrics import grid
+from numpy.testing import assert_array_equal
+from test_customize_kernels import WEIGHTS, arcs_of, problem_of
+
+from semiring_mm.gpu import device
+from semiring_mm.gpu.customize import Customizer, host_metric
+from semiring_mm.hierarchy.structure import prepare_structure
+from semiring_mm.hierarchy.sweeps import customize_arcs
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(device.why_not()), reason=device.why_not() or "there is a device"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_semirings(name, dtype):
+    if name == "max_times" and dtype[0] != "f":
+        pytest.skip("its weights are fractions")
+    n, row, col = grid(150)
+    rng = np.random.default_rng(1)
+    structure = prepare_structure(n, row, col, "minimum_degree")
+    for directed in (False, True):
+        ends = (np.append(row, col), np.append(col, row)) if directed else (row, col)
+        customizer = None
+        for _ in range(3):
+            weight = WEIGHTS[name](rng, len(ends[0])).astype(dtype)
+            problem = problem_of(name, n, *ends, weight, directed=directed)
+            arcs = arcs_of(structure, problem)
+            customizer = customizer or Customizer(structure, arcs)
+            expected = problem.solve(lambda x, arcs=arcs: customize_arcs(structure, x, arcs))
+            found = host_metric(problem.solve(customizer))
+            assert_array_equal(found.out, expected.out)
+            assert_array_equal(found.back, expected.back)
