@@ -97,7 +97,7 @@ struct Triangles {
     }
     return low;
   }
-  SR_FN static void close(const CustomizeParams& p, const Pairs& pairs, int lane) {
+  SR_FN static void close(const CustomizeParams& p, Pairs pairs, int lane) {
     Compute* const out = static_cast<Compute*>(p.out);
     Compute* const back = static_cast<Compute*>(SAME ? p.out : p.back);
     const Compute from_a = back[pairs.edge], to_a = out[pairs.edge];

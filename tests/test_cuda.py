@@ -230,7 +230,7 @@ HIDDEN = {
     # what others join at the same time is read past the first cache, and exchanged
     "joins": (
         lambda: customized("i8"), "sr::Triangles<",
-        [r"LDG\.E\.64\.STRONG", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
+        [r"LDG\.E\.64\.STRONG\.GPU", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
         [r"LDG\S*CONSTANT"],
     ),
     "rows by warps": (
