@@ -1,5 +1,6 @@
 """Customization on the device: the CUDA kernels on the host give what the CPU's code gives."""
 
+import contextlib
 import re
 
 import numpy as np
@@ -13,8 +14,9 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.gpu import customize, device
+from semiring_mm.gpu import customize, device, engine
 from semiring_mm.gpu.customize import Customizer, host_metric
+from semiring_mm.graphs import prepared
 from semiring_mm.hierarchy.structure import eliminate
 from semiring_mm.hierarchy.sweeps import Arcs, customize_arcs
 
@@ -142,6 +144,53 @@ def test_rounding_begins_again_with_margins():
     weight = (height[col] - height[row]).astype("float32")
     _, runs = check(problem_of("min_plus", n, row, col, weight))
     assert runs > 1
+
+
+@pytest.fixture
+def moves(monkeypatch):
+    """The host for a device: what is asked of one comes here."""
+    monkeypatch.setattr(device, "why_not", lambda: "")
+    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+
+
+@pytest.mark.usefixtures("moves")
+def test_a_prepared_graph_takes_weights_on_a_device(monkeypatch):
+    n, row, col = grid(8)
+    rng = np.random.default_rng(8)
+    edges = EdgeList(range(n), row, col, rng.integers(1, 99, len(row)).astype("int32"), False)
+    net, same = sm.prepare(edges, dtype="int32"), sm.prepare(edges, dtype="int32")
+    for _ in range(2):
+        weight = rng.integers(1, 99, len(row))
+        HOST.launched.clear()
+        net.customize(weight, device="cuda")
+        assert HOST.launched
+        same.customize(weight)
+        assert_array_equal(net.distances(), same.distances())
+        assert_array_equal(net.edges.weight, weight)
+        assert net.distance(3, 60) == same.distance(3, 60)
+        assert net.path(3, 60) == same.path(3, 60)
+    assert len(net._customizers) == 1
+    before = net.distances()
+    weight[0] = -1
+    with pytest.raises(sm.NegativeCycleError):
+        net.customize(weight, device="cuda")
+    assert_array_equal(net.distances(), before)
+    HOST.launched.clear()
+    monkeypatch.setattr(prepared, "where", lambda *_: 0)  # as if the weights were on it
+    net.customize(abs(weight))
+    assert HOST.launched
+    HOST.launched.clear()
+    net.customize(abs(weight), device="cpu")
+    assert not HOST.launched
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    net = sm.prepare({0: {1: 5.0}})
+    with pytest.raises(ValueError, match="device must be None, 'cpu', 'cuda'"):
+        net.customize([1], device="gpu")
+    monkeypatch.setattr(device, "why_not", lambda: "CuPy is not installed")
+    with pytest.raises(ValueError, match="CuPy is not installed"):
+        net.customize([1], device="cuda")
 
 
 def test_parameters_are_the_fields_of_the_struct():

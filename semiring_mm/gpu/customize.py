@@ -1,4 +1,4 @@
-"""Customization of a sparse elimination on the device: weights of its edges from those of a graph."""
+"""Customization on the device: the edges of a sparse elimination get weights from a graph's."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Customizer:
         return self.weigh(problem.steps, weight)
 
     def weigh(self, steps: Steps, weight: Array) -> Metric:
-        """The metric of weights on the device, of the arcs that are no loops, in ``steps.dtype``."""
+        """The metric of weights in ``steps.dtype`` on the device, of the arcs that are no loops."""
         x, xp, arcs = self.structure, self.here.xp, self.arcs
         own = path_plan(steps, x.n)
         plan = bytewise(own) if own.codec == "bits" else own

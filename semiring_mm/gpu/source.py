@@ -16,8 +16,8 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of", "matrix_step", "pack",
-    "pack_fields", "product_source", "steps", "word_size",
+    "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of", "matrix_step",
+    "pack", "pack_fields", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.

@@ -26,7 +26,7 @@ from .structure import Index, Structure
 
 __all__ = ["Arcs", "Metric", "check_edges", "customize", "customize_arcs"]
 
-Array = NDArray[Any]
+Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
 _BATCH = 1024  # sources whose labels of the core are computed at once
 
@@ -34,6 +34,8 @@ _BATCH = 1024  # sources whose labels of the core are computed at once
 @dataclass(frozen=True)
 class Metric:
     """Weights of a structure: those of its edges after the elimination, and the core's closure.
+
+    They are on the host, or (:mod:`..gpu.customize`) on a device, where they are read and not swept.
 
     Attributes
     ----------
@@ -291,9 +293,7 @@ class Arcs:
         assert isinstance(source, EdgeSource | WorsenedEdges)
         weight = source.given[2]
         if source.margins is not None:
-            weight = worsened(
-                source.s, weight, source.margins[self.row], source.margins[self.col]
-            )
+            weight = worsened(source.s, weight, source.margins[self.row], source.margins[self.col])
         weight = problem.weights.widen(weight)
         if isinstance(self.apart, slice):
             return weight
