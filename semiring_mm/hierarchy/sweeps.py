@@ -35,7 +35,7 @@ _BATCH = 1024  # sources whose labels of the core are computed at once
 class Metric:
     """Weights of a structure: those of its edges after the elimination, and the core's closure.
 
-    They are on the host, or those of :mod:`..gpu.customize` on a device, which cannot be swept here.
+    They are on the host, or (:mod:`..gpu.customize`) on a device, and cannot be swept here.
 
     Attributes
     ----------
