@@ -83,8 +83,8 @@ class Customizer:
         levels = int(x.level.max(initial=-1)) + 1
         cuts = xp.searchsorted(level[order], xp.arange(levels + 1))
         self.cuts = cuts.astype(np.int32)
-        before = xp.zeros(len(order) + 1, np.int64)
-        xp.cumsum(self.pairs[:, 1] - self.pairs[:, 0] - 1, out=before[1:])
+        behind = (self.pairs[:, 1] - self.pairs[:, 0] - 1).astype(np.int64)
+        before = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(behind)])
         items, triangles = (np.diff(to_host(y)) for y in (cuts, before[cuts]))
         self.launches: list[tuple[int, int, int, int, int]] = []  # levels, blocks, threads, shift
         begin = 0
