@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def check(problem, *, few="some", sources=1):
     row, col, _ = problem.source.given
     structure = eliminate(problem.source.n, row, col, sources=sources)
     arcs = arcs_of(structure, problem)
-    expected = problem.solve(lambda x: customize_arcs(structure, x, arcs))
+    expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
     customizer, runs = Customizer(structure, arcs, few=FEW[few]), list[Problem]()
     found = problem.solve(lambda x: (runs.append(x), customizer(x))[1])
     assert (found.back is found.out) == (expected.back is expected.out)
@@ -125,7 +126,7 @@ def test_cycles_that_improve_are_named(dtype):
     structure = eliminate(n, *both, sources=1)
     arcs = arcs_of(structure, problem)
     messages = []
-    for run in (lambda x: customize_arcs(structure, x, arcs), Customizer(structure, arcs)):
+    for run in (partial(customize_arcs, structure, arcs=arcs), Customizer(structure, arcs)):
         with pytest.raises(sm.NegativeCycleError) as caught:
             problem.solve(run)
         messages.append(str(caught.value))

@@ -1,5 +1,7 @@
 """Customization on a CUDA device, as it is on the CPU: many levels, wide and narrow ones."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from metrics import grid
@@ -39,7 +41,7 @@ def test_semirings(name, dtype):
                 problem = problem_of(name, n, *ends, weight, directed=directed)
                 arcs = arcs_of(structure, problem)
                 customizer = customizer or Customizer(structure, arcs)
-                expected = problem.solve(lambda x, arcs=arcs: customize_arcs(structure, x, arcs))
+                expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
                 found = host_metric(problem.solve(customizer))
                 assert_array_equal(found.out, expected.out)
                 assert_array_equal(found.back, expected.back)
