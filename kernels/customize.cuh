@@ -28,9 +28,9 @@ struct CustomizeParams {
   i64 zero, one;        // the low bytes are a Compute
   i64 count;            // arcs of Place, edges of Around
   int fringe, core;
+  int both;             // arcs in the core stand for both directions
   int begin, end;       // levels of Triangles: with several blocks there is one
   int shift;            // 2^shift threads take one of Pairs
-  int both;             // arcs in the core stand for both directions
 };
 
 // An edge with each of those behind it of the same tail, up to `end`. The edges of its head, which is

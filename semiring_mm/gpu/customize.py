@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +25,11 @@ Array = Any
 
 #: The fields of sr::CustomizeParams, in order.
 _LONGS = "out back matrix head pairs cuts slot weight improves zero one count".split()
-_INTS = "fringe core begin end shift both".split()
+_INTS = "fringe core both begin end shift".split()
 PARAMS = (*_LONGS, *_INTS)
+_LEVELS = struct.Struct("3i")  # begin, end, shift
 
-_THREADS, _ALONE = 256, 1024  # of a block that is one of many, of one that takes levels alone
+_THREADS, _ALONE = 256, 1024  # of a block that is one of many; of one that takes levels alone
 _BLOCKS = 32  # for each multiprocessor, of one launch
 #: Triangles of a level up to which one block joins them in less time than a launch takes.
 _FEW = 4096
@@ -86,7 +88,7 @@ class Customizer:
         behind = (self.pairs[:, 1] - self.pairs[:, 0] - 1).astype(np.int64)
         before = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(behind)])
         items, triangles = (np.diff(to_host(y)) for y in (cuts, before[cuts]))
-        self.launches: list[tuple[int, int, int, int, int]] = []  # levels, blocks, threads, shift
+        self.launches: list[tuple[int, int, bytes]] = []  # blocks, threads, the last parameters
         begin = 0
         for stop in range(1, levels + 1):
             alone = triangles[stop - 1] <= few
@@ -98,7 +100,7 @@ class Customizer:
             blocks = -(-int(items[stop - 1] << shift) // _THREADS)
             shape = (1, _ALONE) if alone else (min(blocks, _BLOCKS * self.here.sms), _THREADS)
             if mean:
-                self.launches.append((begin, stop, *shape, shift))
+                self.launches.append((*shape, _LEVELS.pack(begin, stop, shift)))
             begin = stop
 
     def __call__(self, problem: Problem) -> Metric:
@@ -132,22 +134,23 @@ class Customizer:
             "both": int(arcs.undirected),
         }  # fmt: skip
 
-        def launch(body: str, blocks: int, threads: int, **more: int) -> None:
+        def params(**more: int) -> bytes:
             values = [int((fields | more).get(name, 0)) for name in PARAMS]
-            params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-            kernel = self.here.kernel(customize_source(plan, body, threads))
-            kernel.launch(blocks, threads, 0, params)
+            return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
 
         def each(body: str, count: int, **more: int) -> None:
             if count:
-                launch(body, -(-count // _THREADS), _THREADS, count=count, **more)
+                kernel = self.here.kernel(customize_source(plan, body))
+                kernel.launch(-(-count // _THREADS), _THREADS, 0, params(count=count, **more))
 
         each("sr::Place<Algebra>", len(weight))
         if arcs.undirected and not symmetric:
             each("sr::Place<Algebra>", len(weight), out=fields["back"], back=fields["out"])
         body = f"sr::Triangles<Algebra, {'true' if symmetric else 'false'}>"
-        for begin, end, blocks, threads, shift in self.launches:
-            launch(body, blocks, threads, begin=begin, end=end, shift=shift)
+        kernel = self.here.kernel(customize_source(plan, body, _ALONE))
+        same = params()[: -_LEVELS.size]  # hundreds of launches differ in little
+        for blocks, threads, levels in self.launches:
+            kernel.launch(blocks, threads, 0, same + levels)
         if steps.look:
             each("sr::Around<Algebra>", len(x.head))
         metric = Metric(x, steps, own, out, back, stored(plan, matrix, steps.dtype))
