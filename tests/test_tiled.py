@@ -376,10 +376,10 @@ def test_as_users_call_it():
     [
         ({"memory_limit": "1kB"}, r"use a larger memory_limit"),
         ({"memory_limit": "much"}, r"expected a size such as '16GB'"),
-        ({"memory_limit": "1GB", "sources": 0}, r"sources is for graphs in one memory"),
+        ({"devices": [0], "sources": 0}, r"sources is for graphs in one memory"),
         ({"memory_limit": "1GB", "max_hops": 2}, r"max_hops is for graphs in one memory"),
         ({"memory_limit": "1GB", "overwrite": True}, r"overwrite is for graphs in one memory"),
-        ({"memory_limit": "1GB", "method": "sparse"}, r"method='sparse' is for graphs in one"),
+        ({"devices": [0, 1], "method": "sparse"}, r"method='sparse' is for graphs in one"),
         ({"memory_limit": "1GB", "checkpoint": 0}, r"checkpoint is a number of steps from 1 on"),
         ({"resume": True}, r"resume goes on with a run that had out=PATH"),
         ({"out": "d.csv"}, r"ends in neither .npy nor .zarr"),
