@@ -32,8 +32,8 @@ ROOMS = """
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions gpu.hierarchy
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction
-    graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared graphs.hops graphs.rows graphs.statistics
-    graphs.nearest
+    graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared graphs.hops
+    graphs.rows graphs.statistics graphs.nearest
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text
