@@ -16,6 +16,7 @@ PARTS = """
     networkx.algorithms.tests.test_dag
     networkx.algorithms.tests.test_distance_measures
     networkx.algorithms.tests.test_efficiency
+    networkx.algorithms.tests.test_voronoi
     networkx.algorithms.tests.test_wiener
 """.split()
 #: In a process of its own: NetworkX dispatches in another way while it tests a backend.

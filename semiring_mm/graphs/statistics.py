@@ -304,6 +304,7 @@ class _Sweeps:
     """Distances by sweeps over an elimination."""
 
     method = "sweeps"
+    along = False  # whether weights are added up from the source on, which rounding depends on
 
     def __init__(self, metric: Metric) -> None:
         self.metric, self.symmetric = metric, is_symmetric(metric)
@@ -335,6 +336,7 @@ class _Hops:
     """Numbers of edges by breadth-first searches."""
 
     method = "breadth-first searches"
+    along = True
 
     def __init__(self, edges: EdgeList) -> None:
         self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
@@ -356,7 +358,9 @@ class _Hops:
     def pairs(self, count: int) -> float:
         """The work of searches from so many nodes, in pairs of a dense product."""
         graph, most = self.graph, min(count, LANES)
-        hub = np.argmax(np.diff(graph.out[0]))[np.newaxis] if graph.n else np.empty(0, np.int64)
+        if not graph.n:
+            return 0.0
+        hub = np.argmax(np.diff(graph.out[0]), keepdims=True)
         if most > 1:  # on different levels searches meet a node more than once
             most = min(most, int(1.5 * graph.search(hub)["far"].max()) + 1)
         batches = max(threads.get_num_threads(), count / LANES)
@@ -367,6 +371,7 @@ class _Searches:
     """Distances by searches of Dijkstra's, whose rows are added up."""
 
     method = "Dijkstra from each node"
+    along = True
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.symmetric = problem, problem.source.symmetric()
