@@ -14,13 +14,23 @@ from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
+from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
 from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
-from .inputs import adjacency, as_graph, edges_hint, index, positions, warn_of_infinities
+from .inputs import (
+    adjacency,
+    as_graph,
+    edges_hint,
+    index,
+    positions,
+    warn_of_edges,
+    warn_of_infinities,
+)
+from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
 
@@ -262,6 +272,8 @@ def _solve(
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
+    if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
+        graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if choice.tiles:
@@ -290,6 +302,11 @@ def _solve(
             )
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
+            if choice.forest and not edges.directed and call.engine.SPARSE:
+                warn_of_edges(s, edges)
+                found = solve_forest(s, edges, asked.predecessors, progress)
+                if found is not None:
+                    return _named(s, found if asked.predecessors else found[0], nodes, None)
             if choice.sparse:
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
@@ -304,9 +321,12 @@ def _solve(
             source = _own(call, s, directed)
             rows = positions(sources, source.n, _labels(nodes))
             warn_of_infinities(s, graph)
-            if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
-                request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
-                if request.countable:
+            if type(graph) is not np.ndarray:  # only now it can be read
+                request = replace(
+                    request, n=source.n, itemsize=source.dtype.itemsize, host=False,
+                    comparing=spans(s, source.dtype),
+                )  # fmt: skip
+                if request.countable and call.engine.SPARSE:
                     request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
         labels = nodes if edges is None else edges.nodes
@@ -336,10 +356,13 @@ def _request(
             "n": graph.n, "itemsize": size, "edges": len(graph.row),
             "undirected": not graph.directed,
             "selective": s.selective and edge_dtype(s, graph.weight).kind == "f",
+            "comparing": spans(s, edge_dtype(s, graph.weight)),
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
-        known = {"n": len(graph), "itemsize": graph.itemsize}
+        known = {
+            "n": len(graph), "itemsize": graph.itemsize, "comparing": spans(s, graph.dtype)
+        }  # fmt: skip
     count = None if sources is None else np.size(sources)
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
@@ -403,8 +426,9 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     engine, x, source = call.engine, call["graph"], None
     _check_graph(x)
     request = replace(
-        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto"
-    )
+        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
+        comparing=spans(s, x.dtype),
+    )  # fmt: skip
     task = replace(task, request=request)
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False

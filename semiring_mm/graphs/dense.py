@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..blas import multiply
-from ..closures import memory
+from ..closures import memory, spanning
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -31,6 +31,8 @@ __all__ = ["Dense"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
+#: Blocks of rows from which a spanning forest takes less time than an elimination.
+_FOREST = 4
 Solved = tuple[Array, Array | None]
 
 
@@ -93,6 +95,9 @@ class Dense:
             return _power(problem, self.hops), None
         if choice.method == "squaring":
             return _squaring(problem)
+        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
+        if choice.forest and large and spanning.applies(problem) and problem.undirected:
+            return spanning.close(problem)
         return memory.close(problem)
 
     def each(self, source: ArraySource, choice: Choice) -> Solved:
