@@ -202,6 +202,7 @@ def closure(
     *,
     weight: str | int | None = "weight",
     return_predecessors: bool = False,
+    sources: Any = None,
     directed: bool | None = None,
     overwrite: bool = False,
     device: str | None = None,
@@ -224,7 +225,7 @@ def closure(
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, return_predecessors, directed, overwrite, device, progress
+    weight, return_predecessors, sources, directed, overwrite, device, progress
         As for :func:`apsp`.
     devices, out, memory_limit, checkpoint, resume
         As for :func:`apsp`, too: over several devices, in files.
@@ -256,7 +257,7 @@ def closure(
     check_idempotent(s, "matrix_power")
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
-    return _solve(s, a, asked, weight, directed, None, None, options, progress)
+    return _solve(s, a, asked, weight, directed, sources, None, options, progress)
 
 
 def _solve(
@@ -350,12 +351,15 @@ def _request(
 ) -> Request:
     """What is asked for, with what is known of the graph before it is converted."""
     known: dict[str, Any] = {"host": False}
+    count = None if sources is None else np.size(sources)
     if isinstance(graph, EdgeList):
         size = 4 if graph.weight.dtype == np.float32 else 8
+        numbers = edge_dtype(s, graph.weight).kind == "f"
         known = {
             "n": graph.n, "itemsize": size, "edges": len(graph.row),
             "undirected": not graph.directed,
-            "selective": s.selective and edge_dtype(s, graph.weight).kind == "f",
+            # all pairs of truth values are 32 columns to a word
+            "selective": s.selective if numbers else count is not None,
             "comparing": spans(s, edge_dtype(s, graph.weight)),
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
@@ -363,7 +367,6 @@ def _request(
         known = {
             "n": len(graph), "itemsize": graph.itemsize, "comparing": spans(s, graph.dtype)
         }  # fmt: skip
-    count = None if sources is None else np.size(sources)
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
     if "edges" in known or tiles or not asked.countable:
