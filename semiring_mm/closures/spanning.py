@@ -130,7 +130,8 @@ def of_matrix(engine: Engine, s: Semiring, a: Array) -> SpanningForest:
     }  # fmt: skip
     while len(rows):
         at, value = xp.empty(len(rows), np.int32), xp.empty(len(rows), a.dtype)
-        engine.best_outside(s, a, *map(engine.from_host, (group, rows)), at, value)
+        groups, chosen = engine.from_host(group), engine.from_host(rows)
+        engine.best_outside(s, a, groups, chosen, at, value)
         near[rows], best[rows] = engine.to_host(at), engine.to_host(value)
         key[rows] = _keys(s, best[rows])
         before = int(state[0])

@@ -74,7 +74,7 @@ def _finder(f: Function, parent: Items) -> Callable[[Value], Value]:
         with f.while_() as rooted:
             above = parent[at.get()]
             f.break_if(above.cmp("==", at.get()), rooted)
-            further = parent[above]
+            further: Value = parent[above]
             parent[at.get()] = further
             at.set(further)
         return at.get()
@@ -125,7 +125,8 @@ def _grow_function() -> Function:
 
     def better(i: Value, j: Value) -> Value:
         """Whether node i has a better edge than node j, if that is one."""
-        return none(j) | key[i].cmp("<", key[f.select(none(j), i, j)])
+        own: Value = key[i]
+        return none(j) | own.cmp("<", key[f.select(none(j), i, j)])
 
     with f.while_() as settled:
         with f.loop(0, n) as c:

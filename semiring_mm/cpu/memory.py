@@ -100,7 +100,8 @@ def mirror(x: Array, tile: int = 64) -> None:
 
 def symmetric(x: Array, tile: int = 256) -> bool:
     """Whether a square matrix equals its transpose: tile by tile, up to the first that differs."""
-    n, differs = x.shape[0], []
+    n = x.shape[0]
+    differs: list[int] = []
 
     def strip(i: int) -> None:
         # rows of a copy begin in different cache sets, which columns of a matrix may not do
