@@ -246,7 +246,7 @@ def test_edges_as_their_matrix(name, family):
     weight = rng.choice([-2.0, 0, 1, 1, 3, 7.5], m)
     edges = EdgeList(range(n), np.array(row, np.int64), np.array(col, np.int64), weight, False)
     a = sm.adjacency(edges, name)[0]
-    found = of_edges.solve_forest(sm.semirings[name], edges, True, None)
+    found = of_edges.solve_forest(sm.semirings[name], edges, None, True, None)
     assert_array_equal(found[0], eliminated(a, name))
     check_trees(a, *found, name)
 

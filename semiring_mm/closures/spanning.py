@@ -155,19 +155,22 @@ def _keys(s: Semiring, x: Host) -> NDArray[np.int64]:
     return keys if s.add_kind in ("min", "&") else ~keys
 
 
-def close(problem: Problem) -> tuple[Array, Array | None]:
-    """The closure of a symmetric matrix, in its memory, and its predecessors."""
+def close(problem: Problem, rows: NDArray[np.int64] | None = None) -> tuple[Array, Array | None]:
+    """The closure of a symmetric matrix and its predecessors: all of it in its memory, or rows."""
     source = memory.source_of(problem)
     engine, xp, n = source.engine, source.engine.xp, source.n
-    tick = reporter(problem.progress, float(n) * n, "a spanning tree", "entries")
+    count = n if rows is None else len(rows)
+    tick = reporter(problem.progress, float(count) * n, "a spanning tree", "entries")
     d = source.take(problem.weights, trees=False)
     # the rows of a symmetric matrix are its columns
     flat = next((x for x in (d, d.T) if x.strides[1] == x.itemsize), None)
     work = xp.ascontiguousarray(d) if flat is None else flat
     tree = of_matrix(engine, source.s, work)
-    p = xp.empty((n, n), np.int32) if problem.predecessors else None
-    tree.write(engine, work, p)
-    if work is not d and flat is None:
+    p = xp.empty((count, n), np.int32) if problem.predecessors else None
+    if rows is not None:
+        d = work = flat = xp.empty((count, n), d.dtype)
+    tree.write(engine, work, p, None if rows is None else rows.astype(np.int32))
+    if flat is None:
         d[...] = work
     if tick is not None:
         tick(math.inf)

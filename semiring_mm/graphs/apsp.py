@@ -29,7 +29,8 @@ from .inputs import (
     positions,
     warn_of_edges,
     warn_of_infinities,
-)
+)  # fmt: skip
+from .out_of_core import solve_rows
 from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
@@ -103,11 +104,11 @@ def apsp(
         ``.npy``, or a directory that ends in ``.zarr``. The matrix is never whole in memory then.
         It has another name until it is finished. What is there already is not overwritten.
     memory_limit : int or str, optional
-        Bytes, or a word such as ``"16GB"``, that tiles may take on the host, beside a result in
-        memory; default half of what is free. The smaller, the more is read and written.
+        Bytes, or a word such as ``"16GB"``, that the work may take on the host, beside a result in
+        memory; default half of what is free. Of tiles: the smaller, the more is read and written.
     checkpoint : int, default 1
-        With `out`: steps (of which there are as many as tiles in a row) from one state on the disk,
-        from which `resume` goes on, to the next.
+        With `out`: steps (strips of rows, or as many as there are tiles in a row) from one state on
+        the disk, from which `resume` goes on, to the next.
     resume : bool, default False
         With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
         and only open the result where the same call has finished.
@@ -147,9 +148,11 @@ def apsp(
     beside the result, and with `sources` none at all. Planken, de Weerdt and van der Krogt (2012);
     the sweeps after Delling, Goldberg, Nowatzyk and Werneck (2013).
 
-    `devices`, `out` and `memory_limit` compute in square tiles, n³ pairs (n³/2 undirected); out of
-    core each step reads and writes the matrix once. A run that was killed at any moment can go on,
-    since a step may be repeated on tiles that it has reached.
+    With `out` and `memory_limit` the rows of a sparse graph, and those from `sources`, are found as
+    in memory and written once, some at a time. Dense graphs, and all with `devices`, are computed
+    in square tiles, n³ pairs (n³/2 undirected); out of core each step reads and writes the matrix
+    once. A run that was killed at any moment can go on: rows that are there stay, and a step may be
+    repeated on tiles that it has reached.
 
     Examples
     --------
@@ -278,15 +281,30 @@ def _solve(
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if choice.tiles:
+        by_rows = options.devices is None and choice.device in (None, "cpu")
         for name in request.refused_by_tiles():
+            if by_rows and name in ("sources", "method='sparse'"):
+                continue
             raise ValueError(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
         warn_of_infinities(s, graph)
+        host: Any = _on_host(graph) if edges is None else edges
+        options = replace(options, device=choice.device)
+        if by_rows and asked.method in ("auto", "sparse"):
+            rows = positions(
+                sources, edges.n if edges is not None else host.shape[0], _labels(nodes)
+            )
+            found = solve_rows(
+                s, host, request, options, rows, directed=directed,
+                predecessors=asked.predecessors, progress=progress,
+            )  # fmt: skip
+            if found is not None:
+                return _named(s, found, nodes, rows)
         found = close(
-            s, _on_host(graph) if edges is None else edges, replace(options, device=choice.device),
-            directed=directed, predecessors=asked.predecessors, progress=progress,
+            s, host, options, directed=directed, predecessors=asked.predecessors,
+            progress=progress,
         )  # fmt: skip
         return _named(s, found, nodes, None)
     dense = graph if edges is None else None
@@ -305,9 +323,9 @@ def _solve(
             rows = positions(sources, edges.n, _labels(nodes))
             if choice.forest and not edges.directed and call.engine.SPARSE:
                 warn_of_edges(s, edges)
-                found = solve_forest(s, edges, asked.predecessors, progress)
+                found = solve_forest(s, edges, rows, asked.predecessors, progress)
                 if found is not None:
-                    return _named(s, found if asked.predecessors else found[0], nodes, None)
+                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
             if choice.sparse:
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:

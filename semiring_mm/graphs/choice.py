@@ -22,6 +22,8 @@ __all__ = [
     "Machine",
     "Request",
     "choose",
+    "count_edges",
+    "machine_for",
 ]  # fmt: skip
 
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
@@ -192,7 +194,7 @@ def choose(asked: Request, machine: Machine) -> Choice:
     )  # fmt: skip
     if asked.hops and asked.sources is not None:
         method = "sources"
-    forest = asked.comparing and method == "elimination"
+    forest = asked.comparing and not asked.hops and asked.method == "auto"
     if tiles or device not in (None, "cpu"):
         return Choice(device, tiles, method, forest=forest)
     if not sparse or asked.edges is None:

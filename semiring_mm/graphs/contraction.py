@@ -31,14 +31,14 @@ from ..semirings import Semiring, semirings
 from .choice import NARROW, Choice
 from .dijkstra import search, searchable
 
-__all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = ["GAIN", "has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
 #: An elimination is taken where its estimate is this much, or less, of the other method's.
-_GAIN = 0.8
+GAIN = 0.8
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
@@ -67,7 +67,7 @@ def solve(
     check_memory(result, f"the result of {count} x {n} entries")  # before any work
     check_memory(result + _NODE * n, f"the elimination of {n} nodes")
     row, col, weight = source.edges()
-    limit = _GAIN * pairs / (NARROW if size <= 4 else 1.0)
+    limit = GAIN * pairs / (NARROW if size <= 4 else 1.0)
     structure = eliminate(n, row, col, sources=count, limit=limit)
     if structure is None:
         return None

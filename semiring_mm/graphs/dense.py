@@ -67,7 +67,7 @@ class Dense:
     def solve(self, source: ArraySource, choice: Choice) -> Solved:
         """Distances, in the memory of the source unless of some rows only, and predecessors."""
         n, engine, rows = source.n, source.engine, None
-        problem = self.problem(source, choice.method)
+        problem = self.problem(source, "elimination" if choice.forest else choice.method)
         extra = 4 * self.request.predecessors if self.sources is None else 0
         if choice.method == "squaring":
             extra += 2 * source.dtype.itemsize
@@ -87,6 +87,9 @@ class Dense:
             solved = _sparse(problem, self.sources, choice)
             if solved is not None:
                 return solved
+        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
+        if choice.forest and large and spanning.applies(problem) and problem.undirected:
+            return spanning.close(problem, self.sources)
         if choice.method == "sources":
             assert self.sources is not None
             return _from_sources(problem, self.sources, self.hops)
@@ -95,9 +98,6 @@ class Dense:
             return _power(problem, self.hops), None
         if choice.method == "squaring":
             return _squaring(problem)
-        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
-        if choice.forest and large and spanning.applies(problem) and problem.undirected:
-            return spanning.close(problem)
         return memory.close(problem)
 
     def each(self, source: ArraySource, choice: Choice) -> Solved:

@@ -41,10 +41,9 @@ def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
 
 
 def forest_of(problem: Problem) -> SpanningForest | None:
-    """The spanning forest of a problem of undirected edges; None if it does not give the paths."""
+    """The spanning forest of a problem; None if it does not give the paths."""
     source = problem.source
-    assert isinstance(source, EdgeSource)
-    if not applies(problem):
+    if not (isinstance(source, EdgeSource) and source.symmetric() and applies(problem)):
         return None
     row, col, weight = source.given
     kept = (weight != source.s.identities(weight.dtype)[0]) & (row != col)
@@ -52,19 +51,22 @@ def forest_of(problem: Problem) -> SpanningForest | None:
 
 
 def solve_forest(
-    s: Semiring, edges: EdgeList, predecessors: bool, progress: Progress
-) -> tuple[NDArray[Any], NDArray[np.int32] | None] | None:
-    """The closure of an undirected graph and its predecessors, or None: see :func:`forest_of`."""
-    n, dtype = edges.n, edge_dtype(s, edges.weight)
-    check_memory(n * n * (dtype.itemsize + 4 * predecessors), f"the result of {n} x {n} entries")
+    s: Semiring, edges: EdgeList, rows: NDArray[np.int64] | None, predecessors: bool,
+    progress: Progress,
+) -> tuple[NDArray[Any], NDArray[np.int32] | None] | None:  # fmt: skip
+    """Rows of the closure of an undirected graph and its predecessors: see :func:`forest_of`."""
+    dtype = edge_dtype(s, edges.weight)
+    shape = edges.n if rows is None else len(rows), edges.n
+    size = shape[0] * shape[1] * (dtype.itemsize + 4 * predecessors)
+    check_memory(size, f"the result of {shape[0]} x {shape[1]} entries")
     problem = Problem.of(EdgeSource(s, edges, dtype), None, predecessors, edges.nodes, progress)
-    tick = reporter(progress, float(n) * n, "a spanning tree", "entries")
+    tick = reporter(progress, float(shape[0]) * shape[1], "a spanning tree", "entries")
     forest = forest_of(problem)
     if forest is None:
         return None
-    d = np.empty((n, n), dtype)
-    p = np.empty((n, n), np.int32) if predecessors else None
-    forest.write(engine, d, p)
+    d = np.empty(shape, dtype)
+    p = np.empty(shape, np.int32) if predecessors else None
+    forest.write(engine, d, p, None if rows is None else rows.astype(np.int32))
     if tick is not None:
         tick(math.inf)
     return d, p
