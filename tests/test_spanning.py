@@ -16,7 +16,7 @@ from semiring_mm.closures import memory, spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.paths import leg_counts
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.graphs import dense
+from semiring_mm.graphs import apsp, dense
 from semiring_mm.graphs import spanning as of_edges
 
 inf = np.inf
@@ -209,7 +209,7 @@ def test_where_it_pays():
     taken = []
     with pytest.MonkeyPatch.context() as patch:
         real = spanning.close
-        patch.setattr(spanning, "close", lambda problem: taken.append(1) or real(problem))
+        patch.setattr(spanning, "close", lambda *x: taken.append(1) or real(*x))
         for n, count in ((100, 0), (300, 1)):
             sm.closure(undirected("max_min", n, np.dtype("f4")), "max_min", device="cpu")
             assert len(taken) == count
@@ -305,6 +305,33 @@ def test_a_way_back_at_another_weight_is_directed():
         same = EdgeList(range(3), edges.row[:3], edges.col[:3], edges.weight[:3], True)
         assert of_edges.as_undirected(edges, least).directed
         assert of_edges.as_undirected(same, least).directed == least
+
+
+@pytest.mark.parametrize("name", [*NAMES, "lor_land"])
+def test_files_and_sources(name, tmp_path, monkeypatch):
+    """Rows go to the file as they are found, without tiles; some rows are those of the whole."""
+    monkeypatch.setattr(apsp, "close", None)
+    rng = np.random.default_rng(9)
+    row, col = rng.integers(0, 90, (2, 80))
+    edges = EdgeList(range(90), row, col, rng.integers(-2, 3, 80).astype("f8"), False)
+    monkeypatch.setattr(apsp, "as_graph", lambda graph, **_: (graph, None))
+    d, p = sm.closure(edges, name, return_predecessors=True)
+    assert_array_equal(d, eliminated(sm.adjacency(edges, name)[0], name))
+    out = tmp_path / "d.npy", tmp_path / "p.npy"
+    found = sm.closure(edges, name, out=out, return_predecessors=True)
+    for x, y in zip(found, (d, p), strict=True):
+        assert type(x) is np.memmap
+        assert_array_equal(x, y)
+    rows = [7, 3, 7]
+    some = sm.closure(edges, name, sources=rows, return_predecessors=True)
+    assert_array_equal(some[0], d[rows])
+    assert_array_equal(some[1], p[rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "_FOREST", 0)
+        patch.setattr(dense, "_from_sources", None)
+        matrix = sm.adjacency(edges, name)[0]
+        monkeypatch.undo()
+        assert_array_equal(sm.closure(matrix, name, sources=rows), d[rows])
 
 
 def test_progress_is_told():

@@ -86,7 +86,7 @@ def solve_rows(
         problem = replace(problem, source=numbers, truth=True)
     state = None if files is None else files.find()
     if state is not None and state.phase == "publish":
-        solver: _Forest | _Sweeps | _Searches | None = _Searches(problem)  # has nothing left to do
+        solver: _Solver | None = _Searches(problem)  # has nothing left to do
     else:
         solver = _solver(problem, request, count, _limit(options), forced)
     if solver is None:
@@ -100,7 +100,7 @@ def solve_rows(
 
 
 def _in_memory(
-    solver: _Forest | _Sweeps | _Searches, rows: Index | None, count: int, height: int,
+    solver: _Solver, rows: Index | None, count: int, height: int,
     tick: Callable[[float], None] | None,
 ) -> tuple[Array, Node | None]:  # fmt: skip
     problem, n = solver.problem, solver.problem.source.n
@@ -156,7 +156,7 @@ def _edges(
 
 def _solver(
     problem: Problem, request: Request, count: int, limit: int, forced: bool
-) -> _Forest | _Sweeps | _Searches | None:
+) -> _Solver | None:
     """What takes the least time, within a limit of memory; None: tiles do."""
     source = problem.source
     assert isinstance(source, EdgeSource)
@@ -206,9 +206,7 @@ def _row_bytes(problem: Problem) -> int:
     return problem.source.n * 2 * (problem.dtype.itemsize + 8 * problem.predecessors)
 
 
-def _height(
-    solver: _Forest | _Sweeps | _Searches, count: int, limit: int, fixed: int | None
-) -> int:
+def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
     """Rows of a strip."""
     problem, each = solver.problem, _row_bytes(solver.problem) + solver.extra
     room = (limit - solver.fixed) // max(1, each)
