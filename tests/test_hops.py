@@ -136,18 +136,18 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "weight", "expected"),
-    [("grid", 2.5, "_Sweeps"), ("grid", 1, "_Sweeps"), ("random", 1, "_Hops"),
-     ("random", 2.5, "_Searches")],
+    [("strip", 2.5, "_Sweeps"), ("strip", 1, "_Sweeps"), ("grid", 2.5, "_Sweeps"),
+     ("grid", 1, "_Hops"), ("random", 1, "_Hops"), ("random", 2.5, "_Searches")],
 )  # fmt: skip
 def test_the_way_follows_from_the_graph(kind, weight, expected):
-    """Sweeps where separators are small; else searches, without n² memory."""
-    i = np.arange(3600).reshape(60, 60)
+    """Sweeps where separators are small and levels are many; else searches, without n² memory."""
+    i = np.arange(3600).reshape((4, 900) if kind == "strip" else (60, 60))
     ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
-    if kind == "grid":
+    if kind != "random":
         ends = [np.concatenate(x) for x in zip(*((a.ravel(), b.ravel()) for a, b in (
             (i[:, 1:], i[:, :-1]), (i[1:], i[:-1])
         )), strict=True)]  # fmt: skip
     given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
-    sources = np.arange(i.size if kind == "grid" else 200)
+    sources = np.arange(200 if kind == "random" else i.size)
     work = module._Work(given, sources, (), 0, None, None, None)
     assert type(module._way(work)).__name__ == expected

@@ -29,6 +29,7 @@ from ..hierarchy.sweeps import customize
 from ..semirings import Semiring
 from .choice import NARROW, Choice
 from .dijkstra import search, searchable
+from .hops import Hops
 
 __all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
 
@@ -117,8 +118,36 @@ def solve_sparse(
 ) -> Solved | None:
     """An elimination where it takes less time than the choice's other methods, or searches."""
     searches = choice.search if searchable(problem) else math.inf
+    hops = _hops(problem) if math.isfinite(searches) else None
+    if hops is not None:
+        searches = hops.pairs(problem.source.n if rows is None else len(rows))
     pairs = min(choice.sparse, searches)
     found = problem.solve(lambda given: solve(given, sources=rows, pairs=pairs, out=out))
     if found is None and searches <= choice.sparse:
+        if hops is not None:
+            return _count(problem, hops, rows, out), None
         found = search(problem, sources=rows, out=out)
     return found
+
+
+def _hops(problem: Problem) -> Hops | None:
+    """The graph where the distances wanted are numbers of edges."""
+    source, facts = problem.source, problem.weights.facts
+    if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
+        return None
+    assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
+    row, col, _ = source.given
+    return Hops(source.n, row, col, directed=not source.symmetric())
+
+
+def _count(problem: Problem, hops: Hops, rows: Index | None, out: Array | None) -> Array:
+    """Distances by breadth-first searches."""
+    n, dtype = hops.n, problem.steps.dtype
+    chosen = np.arange(n) if rows is None else rows
+    if out is None:
+        check_memory(len(chosen) * n * dtype.itemsize, f"the result of {len(chosen)} x {n} entries")
+    tick = reporter(problem.progress, float(len(chosen)) * n, "breadth-first searches", "entries")
+    return hops.distances(
+        chosen, dtype, problem.steps.identities[0], out=out,
+        done=None if tick is None else (lambda count: tick(float(count) * n)),
+    )  # fmt: skip
