@@ -1,17 +1,20 @@
 """Breadth-first searches by the CUDA kernels, on the host, against the CPU's."""
 
+import contextlib
 import re
 
 import numpy as np
 import pytest
 from host_device import KERNELS, HostDevice
 from numpy.testing import assert_array_equal
-from test_hops import FAMILIES, family
+from test_hops import EVERYTHING, FAMILIES, family
 from test_sweep_kernels import Soiled
 
 from semiring_mm.gpu import bfs, device
 from semiring_mm.gpu.bfs import DeviceHops, Shape
-from semiring_mm.graphs.hops import Hops
+from semiring_mm.graphs import hops
+from semiring_mm.graphs.hops import HopCollector, Hops
+from semiring_mm.hierarchy.statistics import Wanted
 
 HOST = HostDevice()
 HOST.xp = Soiled()
@@ -42,50 +45,70 @@ def check(graph, there, sources):
         assert_array_equal(rows, np.where(known, d, far))
 
 
+def there(graph, **shape):
+    return DeviceHops(graph.n, graph.out, graph.back, shape=SMALL._replace(**shape))
+
+
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_searches(host, name, directed):
-    n = 90
+    n = 45
     graph = Hops(n, *family(name, n), directed=directed)
-    there = DeviceHops(n, graph.out, graph.back, shape=SMALL)
-    assert (len(there.heavy) > 0) == (
-        name in ("dense", "power") or (name, directed) == ("star", False)
-    )
-    check(graph, there, np.random.default_rng(0).integers(0, n, 70))
+    device = there(graph)
+    heavy = name in ("dense", "power") or (name, directed) == ("star", False)
+    assert (len(device.heavy) > 0) == heavy
+    check(graph, device, np.random.default_rng(0).integers(0, n, 37))
 
 
-@pytest.mark.parametrize("each", [1, 2, 4])
-def test_many_sources(host, each):
+@pytest.mark.parametrize(("each", "threads"), [(1, 32), (2, 64), (4, 64)])
+def test_many_sources(host, each, threads):
     """Several batches, the last one of few columns, and all shapes of blocks."""
-    n = 40
+    n = 20
     graph = Hops(n, *family("sparse", n), directed=True)
-    for threads in (32, 128):
-        shape = SMALL._replace(each=each, threads=threads)
-        there = DeviceHops(n, graph.out, graph.back, shape=shape)
-        check(graph, there, np.random.default_rng(0).integers(0, n, shape.columns + 37))
+    device = there(graph, each=each, threads=threads)
+    check(graph, device, np.random.default_rng(0).integers(0, n, device.shape.columns + 37))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_few_nodes(host, n):
     graph = Hops(n, *family("path", max(n, 1)), directed=True)
-    check(graph, DeviceHops(n, graph.out, graph.back, shape=SMALL), np.arange(n))
+    check(graph, there(graph), np.arange(n))
 
 
-def test_more_levels_than_are_counted_at_once(host):
-    n = 150
-    graph = Hops(n, *family("path", n), directed=False)
-    check(graph, DeviceHops(n, graph.out, graph.back, shape=SMALL), np.array([0, 70, n - 1]))
+def test_more_levels_than_are_counted_at_once(host, monkeypatch):
+    monkeypatch.setattr(bfs, "_LEVELS", 8)
+    monkeypatch.setattr(bfs, "_FIRST", 3)
+    graph = Hops(40, *family("path", 40), directed=False)
+    check(graph, there(graph), np.array([0, 20, 39]))
 
 
 def test_counters_of_many_nodes(host, monkeypatch):
     """A block counts more nodes than a warp's planes hold."""
     monkeypatch.setattr(HOST, "sms", 1)
-    n = 900
-    star = np.zeros(n - 1, int), np.arange(1, n)
-    graph = Hops(n, *star, directed=False)
-    there = DeviceHops(n, graph.out, graph.back, shape=SMALL._replace(threads=128))
-    assert there.blocks < 3
-    check(graph, there, np.array([5, 0]))
+    n = 450
+    graph = Hops(n, *family("star", n), directed=False)
+    device = there(graph)
+    assert device.blocks == 2
+    check(graph, device, np.array([5, 0]))
+
+
+def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
+    """The collector's results are the same as on the CPU, batch by batch, also backwards."""
+    monkeypatch.setattr(hops, "on", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(hops, "DeviceHops", lambda *given: DeviceHops(*given, shape=SMALL))
+    n = 45
+    graph = Hops(n, *family("sparse", n), directed=True)
+    wanted = Wanted(EVERYTHING, np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9]))
+    for way in (graph, graph.reverse()):
+        collectors = HopCollector(way, wanted), HopCollector(way, wanted, -1)
+        here, away = (c.empty(n) for c in collectors)
+        for collector, found in zip(collectors, (here, away), strict=True):
+            for some in (np.arange(20), np.arange(20, n)):
+                collector.run(some, some, found)
+        assert here.keys() == away.keys()
+        for name, value in here.items():
+            np.testing.assert_allclose(away[name], value, rtol=1e-13)
+    assert collectors[1].bytes() == 0
 
 
 def test_parameters_are_the_fields_of_the_struct():

@@ -27,8 +27,8 @@ PARAMS = (*_LONGS, *_INTS)
 
 _LEVELS = 64  # whose counts there is room for
 _FIRST = 8  # levels of the first batch that are launched before any is looked at
-_CACHE = 24 << 20  # bytes of rows that stay in the cache of an H100, beside all else
-_BLOCKS = ((4, 2), (2, 4), (1, 6))  # words of a thread, and blocks of a multiprocessor
+_CACHE = 50 << 20  # bytes of rows that stay in the cache of an H100
+_BLOCKS = ((4, 2), (2, 4))  # words of a thread, and blocks of a multiprocessor
 _COUNTED = 127  # nodes that a warp may count, and nodes of many edges that a block may
 _LIST, _SUMS = 36, 13  # sr::HopLevel's LIST and SUMS
 _ENTRIES = {"int32": "i32", "int64": "i64", "float32": "float", "float64": "double"}
@@ -49,9 +49,9 @@ class Shape(NamedTuple):
         Edges of a node above which all warps of a block look at them.
     """
 
-    each: int = 1
+    each: int = 2
     threads: int = 256
-    blocks: int = 6
+    blocks: int = 4
     limit: int = 512
 
     @property

@@ -31,7 +31,7 @@ from .choice import NARROW, Choice
 from .dijkstra import search, searchable
 from .hops import Hops
 
-__all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = ["count_hops", "has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -119,13 +119,13 @@ def solve_sparse(
     """An elimination where it takes less time than the choice's other methods, or searches."""
     searches = choice.search if searchable(problem) else math.inf
     hops = _hops(problem) if math.isfinite(searches) else None
-    if hops is not None:
-        searches = hops.pairs(problem.source.n if rows is None else len(rows))
-    pairs = min(choice.sparse, searches)
+    chosen = np.arange(problem.source.n) if rows is None else rows
+    walks = math.inf if hops is None else hops.pairs(len(chosen))
+    pairs = min(choice.sparse, searches, walks)
     found = problem.solve(lambda given: solve(given, sources=rows, pairs=pairs, out=out))
+    if found is None and hops is not None and walks == pairs:
+        return count_hops(problem, hops, chosen, out), None
     if found is None and searches <= choice.sparse:
-        if hops is not None:
-            return _count(problem, hops, rows, out), None
         found = search(problem, sources=rows, out=out)
     return found
 
@@ -140,14 +140,13 @@ def _hops(problem: Problem) -> Hops | None:
     return Hops(source.n, row, col, directed=not source.symmetric())
 
 
-def _count(problem: Problem, hops: Hops, rows: Index | None, out: Array | None) -> Array:
-    """Distances by breadth-first searches."""
-    n, dtype = hops.n, problem.steps.dtype
-    chosen = np.arange(n) if rows is None else rows
+def count_hops(problem: Problem, hops: Hops, sources: Index, out: Array | None) -> Array:
+    """Distances by breadth-first searches, of the types of a problem whose edges all count 1."""
+    n, count, dtype = hops.n, len(sources), problem.steps.dtype
     if out is None:
-        check_memory(len(chosen) * n * dtype.itemsize, f"the result of {len(chosen)} x {n} entries")
-    tick = reporter(problem.progress, float(len(chosen)) * n, "breadth-first searches", "entries")
+        check_memory(count * n * dtype.itemsize, f"the result of {count} x {n} entries")
+    tick = reporter(problem.progress, float(count) * n, "breadth-first searches", "entries")
     return hops.distances(
-        chosen, dtype, problem.steps.identities[0], out=out,
-        done=None if tick is None else (lambda count: tick(float(count) * n)),
+        sources, dtype, problem.steps.identities[0], out=out,
+        done=None if tick is None else (lambda number: tick(float(number) * n)),
     )  # fmt: skip

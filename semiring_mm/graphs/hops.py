@@ -41,14 +41,26 @@ class Hops:
     negative = False
 
     def __init__(self, n: int, row: Index, col: Index, *, directed: bool) -> None:
+        if n > np.iinfo(np.int32).max:
+            raise ValueError(f"a graph for breadth-first searches has less than 2³¹ nodes, got {n}")
         self.n, self.symmetric = n, not directed
         apart = row != col
-        row, col = row[apart], col[apart]
+        row, col = (x[apart].astype(np.int64, copy=False) for x in (row, col))
         if not directed:
             row, col = np.concatenate([row, col]), np.concatenate([col, row])
         self.arcs = len(row)
         self.out = _lists(n, row, col)
         self.back = _lists(n, col, row) if directed else self.out
+
+    @classmethod
+    def of_matrix(cls, there: NDArray[np.bool_], *, symmetric: bool) -> Hops:
+        """The graph of a matrix that is true where an edge leads from its row to its column."""
+        graph: Hops = object.__new__(cls)
+        graph.n, graph.symmetric = len(there), symmetric
+        graph.out = _lists_of_rows(there)
+        graph.back = graph.out if symmetric else _lists_of_rows(there.T)
+        graph.arcs = len(graph.out[1])
+        return graph
 
     def reverse(self) -> Hops:
         """The graph whose edges lead the other way."""
@@ -60,7 +72,9 @@ class Hops:
     def pairs(self, count: int) -> float:
         """Pairs of a dense elimination in whose time there are searches from so many sources."""
         together, calls = min(count, bfs.LANES), -(-count // bfs.LANES)
-        work = _NODE * self.n + _EDGE * (self.n + self.arcs) * min(self.levels, together)
+        if together > _PROBES:
+            together = min(together, self.levels)
+        work = _NODE * self.n + _EDGE * (self.n + self.arcs) * together
         return max(calls, threads.get_num_threads()) * work
 
     @functools.cached_property
@@ -93,9 +107,10 @@ class Hops:
         }  # fmt: skip
         fields = found | {
             "n": n, "arcs": self.arcs, "count": count, "radii": len(radii), "mark": mark,
-            "source": sources, "first": self.out[0], "near": self.out[1], "radius": radii,
-            "back_first": self.back[0], "back_near": self.back[1],
-            "active": np.empty(n + 1, np.int32), "touched": np.empty(n + 1, np.int32),
+            "source": np.ascontiguousarray(sources, np.int64), "radius": radii,
+            "first": self.out[0], "near": self.out[1], "back_first": self.back[0],
+            "back_near": self.back[1], "active": np.empty(n + 1, np.int32),
+            "touched": np.empty(n + 1, np.int32),
             "counts": np.zeros(lanes, np.int32), "seen": words[0], "frontier": words[1],
             "next": words[2], "slices": np.zeros((8, lanes // 64), np.uint64),
             "full": np.packbits(bits, bitorder="little"), "label": labels,
@@ -150,8 +165,20 @@ def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
     """The heads of the edges from each node."""
     first = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n), out=first[1:])
-    order = np.argsort(row * n + col if n < 1 << 31 else row, kind="stable")
-    return first, col[order].astype(np.int32)
+    both = row << 32 | col
+    both.sort()
+    return first, both.astype(np.int32)  # the lower half
+
+
+def _lists_of_rows(there: NDArray[np.bool_]) -> tuple[Index, NDArray[np.int32]]:
+    """The true columns of each row."""
+    first = np.zeros(len(there) + 1, np.int64)
+    near = list[NDArray[np.int32]]()
+    for i in range(0, len(there), 256):  # little memory beside the lists
+        row, col = np.nonzero(np.ascontiguousarray(there[i : i + 256]))
+        first[i + 1 : i + 257] = np.bincount(row, minlength=min(256, len(there) - i))
+        near.append(col.astype(np.int32))
+    return np.cumsum(first), np.concatenate([np.empty(0, np.int32), *near])
 
 
 class HopCollector:
