@@ -22,8 +22,6 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
-from ..cpu import threads
-from ..cpu.bfs import LANES
 from ..cpu.memory import free_memory
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
@@ -53,8 +51,6 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Pairs of a dense product in whose time breadth-first searches, 512 on a thread, follow an edge.
-_HOPS = 36.0
 _ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
 _EVERY = 30.0  # seconds between checkpoints
@@ -353,18 +349,7 @@ class _Hops:
         return row
 
     def rows(self, sources: Index) -> Array:
-        return _with_infinity(self.graph.distances(sources), -1)
-
-    def pairs(self, count: int) -> float:
-        """The work of searches from so many nodes, in pairs of a dense product."""
-        graph, most = self.graph, min(count, LANES)
-        if not graph.n:
-            return 0.0
-        hub = np.argmax(np.diff(graph.out[0]), keepdims=True)
-        if most > 1:  # on different levels searches meet a node more than once
-            most = min(most, int(1.5 * graph.search(hub)["far"].max()) + 1)
-        batches = max(threads.get_num_threads(), count / LANES)
-        return _HOPS * batches * most * (graph.n + graph.arcs)
+        return self.graph.distances(sources, np.float64, np.inf)
 
 
 class _Searches:
@@ -417,16 +402,17 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     """The fastest of them."""
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
-    searches = _Hops(x) if hops and bool((x.weight == 1).all()) and work.mass is None else None
+    hops = hops and bool((x.weight == 1).all()) and work.mass is None
     problem, limit = problem_of(x), math.inf
-    if searches is not None:
-        limit = searches.pairs(count)
+    walks = _Hops(x) if hops else None
+    if walks is not None:
+        limit = walks.graph.pairs(count)
     elif searchable(problem):
         limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
-    return _Searches(problem) if searches is None else searches
+    return _Searches(problem) if walks is None else walks
 
 
 def fastest(edges: EdgeList, sources: Index) -> _Way:
