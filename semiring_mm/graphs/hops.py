@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -188,18 +190,18 @@ class HopCollector:
     ----------
     graph : Hops
     wanted : Wanted
-    device : int, optional
-        A CUDA device, -1 for the current one; None: the CPU.
+    devices : sequence of int, optional
+        CUDA devices that share the sources, -1 for the current one; None: the CPU.
     """
 
     whole, negative, tight = True, False, False
 
-    def __init__(self, graph: Hops, wanted: Wanted, device: int | None = None) -> None:
-        self.graph, self.bound, self.device = graph, max(graph.n - 1, 0), device
-        self.there: DeviceHops | None = None
-        if device is not None:
-            with on(device):
-                self.there = DeviceHops(graph.n, graph.out, graph.back)
+    def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:
+        self.graph, self.bound = graph, max(graph.n - 1, 0)
+        self.there: list[tuple[int, DeviceHops]] = []
+        for index in devices or ():
+            with on(index):
+                self.there.append((index, DeviceHops(graph.n, graph.out, graph.back)))
         self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
@@ -209,11 +211,13 @@ class HopCollector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all threads at work."""
-        return bfs.LANES * threads.get_num_threads() if self.there is None else _DEVICE_BATCH
+        if self.there:
+            return _DEVICE_BATCH * len(self.there)
+        return bfs.LANES * threads.get_num_threads()
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
-        if self.there is not None:
+        if self.there:
             return 0  # of the host
         return threads.get_num_threads() * self.graph.n * (3 * bfs.LANES // 8 + 16)
 
@@ -248,12 +252,18 @@ class HopCollector:
             part = slice(begin, begin + bfs.LANES)
             join(self.graph.search(sources[part], radii=radii), at[part])
 
-        if self.there is None:
-            threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+        def away(index: int, there: DeviceHops, part: slice) -> None:
+            with on(index):
+                join(there.statistics(sources[part], radii), at[part])
+
+        if self.there:
+            cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
+            parts = [slice(*x) for x in itertools.pairwise(cuts)]
+            with ThreadPoolExecutor(len(self.there)) as pool:
+                tasks = zip(self.there, parts, strict=True)
+                list(pool.map(lambda task: away(*task[0], task[1]), tasks))
         else:
-            assert self.device is not None
-            with on(self.device):
-                join(self.there.statistics(sources, radii), at)
+            threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
         if "bins" in kinds:
             for table in tables:
                 distances = np.flatnonzero(table)
