@@ -16,7 +16,7 @@ from ..gpu.bfs import DeviceHops
 from ..gpu.memory import on
 from ..hierarchy.statistics import Wanted
 
-__all__ = ["HopCollector", "Hops"]
+__all__ = ["HopCollector", "Hops", "lists_of_rows"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -26,6 +26,7 @@ _PROBES = 8  # sources whose searches tell how many levels there are
 #: Pairs of a dense elimination in whose time one thread begins a search, for a node, and goes along
 #: an edge, for a level or a source, whatever there are fewer of.
 _NODE, _EDGE = 1500.0, 64.0
+_PIECE = 1 << 24  # entries of a matrix that are looked at together
 _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
 
@@ -59,8 +60,8 @@ class Hops:
         """The graph of a matrix that is true where an edge leads from its row to its column."""
         graph: Hops = object.__new__(cls)
         graph.n, graph.symmetric = len(there), symmetric
-        graph.out = _lists_of_rows(there)
-        graph.back = graph.out if symmetric else _lists_of_rows(there.T)
+        graph.out = lists_of_rows(np, there)
+        graph.back = graph.out if symmetric else lists_of_rows(np, there.T)
         graph.arcs = len(graph.out[1])
         return graph
 
@@ -172,15 +173,16 @@ def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
     return first, both.astype(np.int32)  # the lower half
 
 
-def _lists_of_rows(there: NDArray[np.bool_]) -> tuple[Index, NDArray[np.int32]]:
-    """The true columns of each row."""
-    first = np.zeros(len(there) + 1, np.int64)
-    near = list[NDArray[np.int32]]()
-    for i in range(0, len(there), 256):  # little memory beside the lists
-        row, col = np.nonzero(np.ascontiguousarray(there[i : i + 256]))
-        first[i + 1 : i + 257] = np.bincount(row, minlength=min(256, len(there) - i))
-        near.append(col.astype(np.int32))
-    return np.cumsum(first), np.concatenate([np.empty(0, np.int32), *near])
+def lists_of_rows(xp: Any, there: Array) -> tuple[Array, Array]:
+    """The true columns of each row of a matrix, in the memory of a library."""
+    n = len(there)
+    first, near = xp.zeros(n + 1, np.int64), [xp.empty(0, np.int32)]
+    step = max(1, _PIECE // max(n, 1))
+    for i in range(0, n, step):
+        part = xp.ascontiguousarray(there[i : i + step])
+        first[i + 1 : i + 1 + len(part)] = part.sum(1)
+        near.append(xp.nonzero(part)[1].astype(np.int32))
+    return xp.cumsum(first), xp.concatenate(near)
 
 
 class HopCollector:
