@@ -254,7 +254,8 @@ class HopCollector:
             part = slice(begin, begin + bfs.LANES)
             join(self.graph.search(sources[part], radii=radii), at[part])
 
-        def away(index: int, there: DeviceHops, part: slice) -> None:
+        def away(place: tuple[int, DeviceHops], part: slice) -> None:
+            index, there = place
             with on(index):
                 join(there.statistics(sources[part], radii), at[part])
 
@@ -262,8 +263,7 @@ class HopCollector:
             cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
             parts = [slice(*x) for x in itertools.pairwise(cuts)]
             with ThreadPoolExecutor(len(self.there)) as pool:
-                tasks = zip(self.there, parts, strict=True)
-                list(pool.map(lambda task: away(*task[0], task[1]), tasks))
+                list(pool.map(away, self.there, parts))
         else:
             threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
         if "bins" in kinds:
