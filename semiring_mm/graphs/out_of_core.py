@@ -35,9 +35,9 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
 
-#: Rows for which a product with a core, or a pass of sweeps by all threads, is worthwhile.
-_ROWS = 1024
-_STRIP = 256 << 20  # bytes of more rows
+#: Rows of a strip at least: a product with a core, or sweeps by all threads, are worthwhile then.
+_ROWS = 256
+_STRIP = 256 << 20  # bytes of strips of more rows
 _WIDE = 64  # rows that are converted at a time
 
 
