@@ -100,6 +100,21 @@ SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
 
+// A word that other threads may write at the same time; and `*word = x` if it is still `seen`: what
+// it was.
+SR_FN u32 load_current(const u32* word) {
+  u32 x;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(word) : "memory");
+  return x;
+}
+SR_FN u64 load_current(const u64* word) {
+  u64 x;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(word) : "memory");
+  return x;
+}
+template <class Word>
+SR_FN Word compare_exchange(Word* word, Word seen, Word x) { return atomicCAS(word, seen, x); }
+
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>
 SR_FN T* shared_memory() {

@@ -16,10 +16,16 @@ from metrics import grid, metric_of
 from reference import BFLOAT16
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, Scaling
 from semiring_mm.gpu import device, engine, product, source, tiles
+from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
 from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric
+from semiring_mm.hierarchy.structure import eliminate
+from semiring_mm.hierarchy.sweeps import Arcs
 from semiring_mm.plan import Facts, make_plan
 
 HERE = Path(__file__).parent
@@ -221,6 +227,12 @@ HIDDEN = {
         IN_ORDER, [],
     ),
     "kinds of entries": (flags_of_a_matrix, "sr::Scan<", [r"(RED|ATOM)G\.E\.OR\."], []),
+    # what others join at the same time is read past the first cache, and exchanged
+    "joins": (
+        lambda: customized("i8"), "sr::Triangles<",
+        [r"LDG\.E\.64\.STRONG\.GPU", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
+        [r"LDG\S*CONSTANT"],
+    ),
     "rows by warps": (
         in_compressed_rows, "sr::CsrRows<",
         [rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)], [],
@@ -271,6 +283,18 @@ def small_launches():
     engine.combine(((2, 0, -1, 1),), (a, b, c))
     engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
     sweeps("i4")
+    customized("i8")
+
+
+def customized(dtype):
+    n, row, col = grid(20)
+    source = EdgeSource(
+        sm.semirings["min_plus"],
+        EdgeList(range(n), row, col, np.full(len(row), -1, dtype), True), dtype,
+    )  # fmt: skip
+    structure = eliminate(n, row, col, sources=1)
+    arcs = Arcs.of(structure, row, col, undirected=False)
+    Customizer(structure, arcs)(Problem.of(source))
 
 
 def sweeps(dtype, name="min_plus"):

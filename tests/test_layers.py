@@ -30,7 +30,8 @@ ROOMS = """
     tiled.solve
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
-    hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions gpu.hierarchy
+    hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions gpu.customize
+    gpu.hierarchy
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction
     graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared graphs.hops
     graphs.rows graphs.statistics graphs.nearest

@@ -82,6 +82,14 @@ SR_FN void compiler_fence() {}
 SR_FN void atomic_or(u32* word, u32 bits) { *word |= bits; }  // one thread runs at a time
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
+template <class Word>
+SR_FN Word load_current(const Word* word) { return *word; }
+template <class Word>
+SR_FN Word compare_exchange(Word* word, Word seen, Word x) {
+  const Word found = *word;
+  if (found == seen) *word = x;
+  return found;
+}
 
 template <class T>
 T* shared_memory() {
