@@ -190,7 +190,7 @@ def _sweeps(problem: Problem, count: int, pairs: float, limit: int) -> _Sweeps |
         return needed
 
     def run(given: Problem) -> _Sweeps:
-        return _Sweeps(given, customize(structure, given, trees=problem.predecessors))
+        return _Sweeps(given, customize(structure, given, trees=problem.predecessors), count)
 
     return problem.solve(run)
 
@@ -261,8 +261,11 @@ class _Solver:
 class _Sweeps(_Solver):
     method = "sparse elimination"
 
-    def __init__(self, problem: Problem, metric: Metric) -> None:
+    def __init__(self, problem: Problem, metric: Metric, rows: int) -> None:
         super().__init__(problem)
+        whole = None if problem.truth else metric.whole(problem.dtype, rows)
+        self.plain = self.plain or whole is not None
+        metric = whole or metric
         self.metric, self.width = metric, metric.width
         self.fixed = self.bytes(problem, metric.structure)
         self.extra = 4 * metric.structure.core * (problem.steps.dtype.itemsize + 4 * metric.trees)
