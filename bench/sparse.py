@@ -538,7 +538,148 @@ def _directed(several: Any) -> Any:
     return sm.closure(a, "max_min", overwrite=True)
 
 
-GPU_CASES: list[Case] = []
+# On a CUDA device; results are of the host where nothing else is said, and calls end with it
+
+
+def _there(call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call whose result stays on the device, until it is there."""
+    import cupy
+
+    def run() -> Any:
+        result = call()
+        cupy.cuda.Device().synchronize()
+        return result
+
+    return run
+
+
+def _on_device(x: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(x)
+
+
+def gpu_customize(name: str, _: Options) -> Line:
+    net, weight = prepared(name, "int32"), network(name).weight
+    there = _on_device(weight)
+    return line(
+        _title(name),
+        [
+            part(OURS, _there(lambda: net.customize(weight, device="cuda"))),
+            part("weights on the device", _there(lambda: net.customize(there))),
+            part("on the CPU", lambda: net.customize(weight)),
+        ],
+    )
+
+
+def gpu_stats(name: str, _: Options) -> Line:
+    """Eccentricities and means of all pairs."""
+    x, net = network(name), prepared(name, "int32")
+    few, kinds = x.random(4, 6), ["eccentricity", "mean"]
+    rows = dijkstra(x.csr, indices=few)
+
+    def check(found: Any) -> None:
+        np.testing.assert_array_equal(found.eccentricity[few], rows.max(axis=1))
+        np.testing.assert_allclose(found.mean[few], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
+
+    def whole() -> Any:
+        return sm.statistics(x.edges, kinds, directed=False, device="cuda")
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
+            part("with preparation", whole, check=check),
+            part("all statistics", lambda: sm.statistics(net, device="cuda"), check=check),
+            part(
+                "SciPy on the CPU", lambda: dijkstra(x.csr, indices=few), x.n / 4, told=", 4 rows"
+            ),
+        ],
+        most=3,
+    )
+
+
+def gpu_table(name: str, _: Options) -> Line:
+    x, net = network(name), prepared(name, "int32")
+    count = min(10_000, x.n)
+    ends = x.random(count, 4), x.random(count, 5)
+    there = [_on_device(y) for y in ends]
+    expected = dijkstra(x.csr, indices=ends[0][:2])[:, ends[1]]
+
+    def first(found: Any) -> None:
+        few = found[:2]
+        np.testing.assert_array_equal(few.get() if hasattr(few, "get") else few, expected)
+
+    return line(
+        f"{_title(name)}, {count:,}²",
+        [
+            part(OURS, lambda: net.distances(*ends, device="cuda"), check=first),
+            part("that stays on the device", _there(lambda: net.distances(*there)), check=first),
+            part("on the CPU", lambda: net.distances(*ends, device="cpu"), check=first),
+        ],
+        most=3,
+    )
+
+
+def gpu_matrix(name: str, _: Options) -> Line:
+    x = network(name).of("float32")
+    given, net = x.csr.astype(np.float32), prepared(name, "float32")
+    nodes = _on_device(np.arange(x.n))
+    return line(
+        f"{_title(name)}, float32",
+        [
+            part(OURS, lambda: sm.apsp(given, device="cuda")),
+            part("prepared, stays on the device", _there(lambda: net.distances(nodes))),
+            part("on the CPU", lambda: sm.apsp(given, device="cpu")),
+        ],
+        most=3,
+    )
+
+
+def gpu_hops(size: tuple[int, int], _: Options) -> Line:
+    """Statistics of the hop counts of all pairs."""
+    n, edges = size
+    x = randomly(n, edges)
+    ones = Network(x.n, x.row, x.col, np.ones(len(x.row)))
+    kinds = ["eccentricity", "mean"]
+    few = np.arange(4)
+    return line(
+        f"random, {n:,} nodes, {len(x.row):,} edges",
+        [
+            part(OURS, lambda: sm.statistics(ones.edges, kinds, directed=False, device="cuda")),
+            part(
+                "all statistics", lambda: sm.statistics(ones.edges, directed=False, device="cuda")
+            ),
+            part(
+                "SciPy on the CPU",
+                lambda: dijkstra(ones.csr, indices=few, unweighted=True),
+                n / 4,
+                told=", 4 rows",
+            ),
+        ],
+        most=3,
+    )
+
+
+def gpu_widest(n: int, _: Options) -> Line:
+    """The closure of a dense undirected graph over max_min, on the device."""
+    import cupy
+
+    a = cupy.random.default_rng(1).random((n, n), dtype=np.float32)
+    for i in range(0, n, 4096):  # symmetric, without a copy of it
+        a[i : i + 4096] = cupy.maximum(a[i : i + 4096], a[:, i : i + 4096].T)
+        a[:, i : i + 4096] = a[i : i + 4096].T
+    return line(f"dense, {n:,} nodes", [part(OURS, _there(lambda: sm.closure(a, "max_min")))])
+
+
+GPU_CASES = [
+    Case("customize: new weights", gpu_customize, ("NY", "FLA"), quick=("12",)),
+    Case("statistics of all pairs", gpu_stats, ("NY", "FLA"), quick=("12",)),
+    Case("table", gpu_table, ("FLA",), quick=("12",)),
+    Case("all pairs as a matrix", gpu_matrix, ("Chicago",), quick=("12",)),
+    Case("hop counts of all pairs", gpu_hops, ((100_000, 1_000_000),), quick=((200, 600),)),
+    Case("widest paths, undirected", gpu_widest, (65_536,), quick=(64,)),
+]
 CASES = [
     Case("prepare", prepare, ("NY", "FLA"), quick=("12",)),
     Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),

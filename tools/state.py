@@ -56,16 +56,16 @@ def main(source: str, target: str) -> None:
     assert close is not None
     shade = np.searchsorted(np.sort(close), close[edges.row]) / len(close)
     order = np.argsort(shade)
-    figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 6.4), layout="constrained")
     lines = LineCollection(
         np.stack([at[edges.row], at[edges.col]], axis=1)[order],
-        array=shade[order], cmap=mpl.colormaps["magma"], linewidths=0.12, rasterized=True,
+        array=shade[order], cmap=mpl.colormaps["plasma"], linewidths=0.16, rasterized=True,
     )  # fmt: skip
     axes.add_collection(lines)
     axes.autoscale()
     axes.set_aspect("equal")
     axes.set_axis_off()
-    figure.savefig(Path(target), dpi=110, facecolor="white")
+    figure.savefig(Path(target), dpi=110, facecolor="#101018", bbox_inches="tight", pad_inches=0.1)
 
 
 if __name__ == "__main__":
