@@ -30,6 +30,7 @@ ROOMS = """
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions gpu.hierarchy
+    gpu.collector
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction graphs.dense
     graphs.apsp graphs.search graphs.prepared graphs.hops graphs.rows graphs.statistics
     graphs.nearest

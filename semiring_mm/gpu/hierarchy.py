@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..hierarchy.regions import Limits, Regions, cut, regions
+from ..hierarchy.regions import Cut, Limits, Regions, cut, regions
 from ..hierarchy.structure import Index
 from ..hierarchy.sweeps import Metric
 from ..plan import Plan, bytewise
@@ -156,6 +156,8 @@ class DeviceMetric:
         No distance is larger; for whole numbers that are not negative.
     shape : Shape
         The sizes of blocks and regions.
+    like : DeviceMetric, optional
+        A metric of the same structure on another device, whose regions are taken over.
 
     Attributes
     ----------
@@ -163,10 +165,15 @@ class DeviceMetric:
         The metric's, with more nodes in its core.
     """
 
+    cut: Cut
+    pieces: Regions
+    limits: tuple[Limits, Limits]
+
     def __init__(
-        self, metric: Metric, *, bound: float | None = None, shape: Shape | None = None
-    ) -> None:
-        self.here, self._given, self.size = device.current(), shape, 0
+        self, metric: Metric, *, bound: float | None = None, shape: Shape | None = None,
+        like: DeviceMetric | None = None,
+    ) -> None:  # fmt: skip
+        self.here, self._given, self.size, self._like = device.current(), shape, 0, like
         self.weigh(metric, bound=bound)
 
     def _lay_out(self, metric: Metric, size: int) -> None:
@@ -178,12 +185,16 @@ class DeviceMetric:
                 f"shape: a thread reads labels of 4, 8 or 16 bytes at once, got each = "
                 f"{self.shape.each} of {size} bytes"
             )
-        limits = self.shape.limits(size, self.here.shared_limit)
-        found = cut(metric.structure, limits[1].rows, self.shape.core)
+        limits, like = self.shape.limits(size, self.here.shared_limit), self._like
+        if like is not None and like.size == size and like.limits == limits:
+            found, f = like.cut, like.pieces
+        else:
+            found = cut(metric.structure, limits[1].rows, self.shape.core)
+            f = regions(found.structure, *limits)
+        self.cut, self.limits, self._like = found, limits, None
         x = self.structure = found.structure
         self._old, self._kept = found.old, xp.asarray(found.edges)
         self._inner = tuple(map(xp.asarray, (found.inner, found.tail, found.head)))
-        f: Regions = regions(x, *limits)
         self.pieces = f
         words = [
             f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
@@ -248,8 +259,9 @@ class DeviceMetric:
     def _ends(self, radii: NDArray[Any]) -> NDArray[Any]:
         """Radii in the type computed in, with the same labels within them."""
         if self.compute.kind == "f":
-            found: NDArray[Any] = np.minimum(radii, np.finfo(self.compute).max)
-            return found.astype(self.compute)
+            most = np.finfo(self.compute.name).max  # type: ignore[type-var]
+            found: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
+            return found
         ends: Any = np.iinfo(self.compute.name)
         whole = [math.floor(min(max(x, int(ends.min)), int(ends.max))) for x in radii.tolist()]
         return np.array(whole, self.compute)

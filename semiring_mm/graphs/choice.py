@@ -15,6 +15,7 @@ from ..cpu import threads
 __all__ = [
     "DENSE",
     "GPU_FROM",
+    "GPU_SWEEPS",
     "NARROW",
     "SEARCH",
     "SPARSE_FROM",
@@ -27,6 +28,9 @@ __all__ = [
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
 #: it costs to move and to launch some hundred kernels is small beside the work on few cores.
 GPU_FROM = 2048
+#: Edges of an elimination times sources from which sweeps go to a GPU: where the CPU takes about
+#: as long as it takes to load CuPy and kernels that are compiled already.
+GPU_SWEEPS = 1e10
 #: Nodes from which, and edges a node up to which, other than dense methods are tried.
 SPARSE_FROM, DENSE = 500, 16
 #: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of

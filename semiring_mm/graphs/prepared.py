@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
+from ..arrays import Call, check_memory
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..cpu import engine, threads
+from ..cpu import engine as cpu
+from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
+from ..gpu.collector import Placed, current_index, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
@@ -83,7 +85,7 @@ class PreparedGraph:
         numbered = isinstance(edges.nodes, range)
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
-        self._state = self._customized(edges)
+        self._state = self._customized(edges, None)
 
     @property
     def edges(self) -> EdgeList:
@@ -149,7 +151,7 @@ class PreparedGraph:
             )
         edges = EdgeList(self.nodes, row, col, values, self.directed)
         warn_of_edges(self.semiring, edges)
-        self._state = self._customized(_typed(self.semiring, edges, self.dtype))
+        self._state = self._customized(_typed(self.semiring, edges, self.dtype), self._state)
 
     def _as_weights(self, weights: Any) -> Array:
         """One for each edge."""
@@ -200,7 +202,7 @@ class PreparedGraph:
         values[mine[1]] = other.weight[theirs[1]]
         return values
 
-    def _customized(self, edges: EdgeList) -> _State:
+    def _customized(self, edges: EdgeList, before: _State | None) -> _State:
         problem = Problem.of(
             EdgeSource(self.semiring, edges, self.dtype),
             None if self.semiring.commutes else True, labels=edges.nodes,
@@ -214,9 +216,11 @@ class PreparedGraph:
             what += f", of which {x.core} nodes have no small separators and become a dense core,"
         check_memory(x.bytes(size, trees=False), what)
         metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
-        return _State(edges, problem, metric)
+        return _State(edges, problem, metric, before)
 
-    def distances(self, sources: Any = None, targets: Any = None) -> Any:
+    def distances(
+        self, sources: Any = None, targets: Any = None, *, device: str | None = None
+    ) -> Any:
         """The weights of best paths from some nodes to all others, or to some.
 
         Parameters
@@ -225,12 +229,15 @@ class PreparedGraph:
             Default: all nodes.
         targets : node, or sequence of nodes, optional
             Default: all nodes. A table between chosen nodes takes only what they need.
+        device : {None, "cpu", "cuda", "cuda:N"}
+            Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
+            on a CUDA device, or else on the CPU. The first call brings the graph to the device.
 
         Returns
         -------
         ndarray, shape (sources, targets)
             The semiring's zero (inf for min_plus) where there is no path. Of a graph with labels a
-            :class:`LabelledArray`.
+            :class:`LabelledArray`. For an array on a device one of its library, there.
 
         Raises
         ------
@@ -255,14 +262,55 @@ class PreparedGraph:
                [2., 5.]])
         """
         n, state = len(self.nodes), self._state
-        rows = positions(sources, n, self._labels)
-        columns = positions(targets, n, self._labels, "targets")
-        count, width = (n if x is None else len(x) for x in (rows, columns))
+        given = {"sources": sources, "targets": targets}
+        arrays = {name: x for name, x in given.items() if _is_array(x)}
+        with Call(device, **arrays) as call:
+            given |= {name: call.engine.to_host(call[name]) for name in arrays}
+            rows = positions(given["sources"], n, self._labels)
+            columns = positions(given["targets"], n, self._labels, "targets")
+            count, width = (n if x is None else len(x) for x in (rows, columns))
+            check_memory(
+                count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
+                cpu if call.moved else call.engine,
+            )  # fmt: skip
+            start = np.arange(n) if rows is None else rows
+            if call.engine is not cpu:
+                found = self._on_device(call, state, start, columns)
+            else:
+                found = self._on_cpu(state, start, columns)
+            if call.engine is not cpu and not call.moved:
+                return call.give(found)
+        if self._labels is None:
+            return found
+        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+
+    def placed(self, indices: Sequence[int]) -> Placed:
+        """The metric on CUDA devices, for what is computed there."""
+        return self._state.placed(indices)
+
+    def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
+        """Rows on the current device, or from there."""
+        there, xp = state.placed([-1]).metrics[0][1], call.engine.xp
+        count, width = len(start), len(self.nodes) if end is None else len(end)
+        steps, dtype = state.metric.steps, self.dtype
+        kind = dtype if dtype.kind == "f" else steps.dtype
+        lines = count
+        if call.moved and width:
+            lines = min(count, max(_ROWS, (call.engine.free_memory() or 0) // (8 * width * 4)))
+        parts = []
+        for begin in range(0, count, max(lines, 1)):
+            d = xp.empty((min(lines, count - begin), width), kind)
+            there.rows(start[begin : begin + len(d)], targets=end, out=d)
+            if kind != dtype:
+                d = state.problem.restore(d)
+            parts.append(call.engine.to_host(d) if call.moved else d)
+        if not parts:
+            return np.empty((0, width), dtype) if call.moved else xp.empty((0, width), dtype)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
+        count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
-        check_memory(
-            count * width * self.dtype.itemsize, f"the result of {count} x {width} entries"
-        )
-        start, end = np.arange(n) if rows is None else rows, columns
         metric, found = state.metric, np.empty((count, width), self.dtype)
         if end is not None and found.size:
             start, end = (metric.structure.position[x].astype(np.int64) for x in (start, end))
@@ -282,9 +330,7 @@ class PreparedGraph:
                 lines = max(1, _LINE // width)
                 parts = (slice(i, i + lines) for i in range(0, len(d), lines))
                 threads.run([functools.partial(narrow, part) for part in parts])
-        if self._labels is None:
-            return found
-        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+        return found
 
     def distance(self, source: Any, target: Any) -> Any:
         """The weight of a best path between two nodes.
@@ -394,8 +440,12 @@ class PreparedGraph:
 class _State:
     """What customization has computed, and scratch for queries."""
 
-    def __init__(self, edges: EdgeList, problem: Problem, metric: Metric) -> None:
+    def __init__(
+        self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
+    ) -> None:
         self.edges, self.problem, self.metric = edges, problem, metric
+        self._placed: dict[tuple[int, ...], Placed] = {}
+        self._before = {} if before is None else before._before | before._placed
         x, self._plan = metric.structure, metric.plan
         self._position = x.position
         self._functions = queries(metric.plan, *metric.identities)
@@ -408,6 +458,15 @@ class _State:
     def _identities(self) -> list[Any]:
         stored = np.array(self.metric.steps.identities, self.metric.steps.dtype)
         return list(self.problem.restore(stored))
+
+    def placed(self, indices: Sequence[int]) -> Placed:
+        """The metric on CUDA devices, in the layout of the one before."""
+        where = tuple(current_index() if i < 0 else i for i in indices)
+        found = self._placed.get(where)
+        if found is None:
+            found = place(self.metric, where, self._before.pop(where, None))
+            self._placed[where] = found
+        return found
 
     def meet(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
@@ -457,7 +516,7 @@ class _State:
         if has_ties(problem):
             row, col, weight = problem.source.edges()
             repair_trees(
-                engine, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
+                cpu, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
             )
         path: list[int] = reconstruct_path(p, i, j)
         return path
@@ -569,6 +628,13 @@ def prepare(
     edges = _typed(s, edges, wanted)
     structure = prepare_structure(edges.n, edges.row, edges.col, order)
     return PreparedGraph(s, edges, structure, weight)
+
+
+def _is_array(x: Any) -> bool:
+    """Whether it is an array that may be on a device."""
+    return not isinstance(x, np.ndarray) and (
+        hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
+    )
 
 
 def edges_of_graph(
