@@ -613,7 +613,7 @@ struct Parents {
       for (int e = p.near_first[target]; e < p.near_first[target + 1]; ++e) {
         const Near near = static_cast<const Near*>(p.near)[e];
         const Compute x = A::fold(zero, labels[i64(near.slot) * p.columns], near.weight);
-        if (A::better(best, x)) best = x, node = near.node;
+        if (A::better(x, best)) best = x, node = near.node;
       }
       return node;
     }

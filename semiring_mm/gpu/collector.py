@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,14 @@ from ..hierarchy.sweeps import Metric
 from ..plan import Facts
 from . import device
 from .hierarchy import DeviceMetric
-from .memory import on
+from .memory import free_memory, on, to_host
 
-__all__ = ["DeviceCollector", "Placed", "current_index", "place", "whole_metric"]
+__all__ = ["DeviceCollector", "Placed", "current_index", "fetch", "place", "whole_metric"]
 
 Array = NDArray[Any]
 
 _BATCH = 1 << 16  # sources of a device between two checkpoints
+_SHARE = 0.3  # of free memory, for rows
 _SHORT = 1 << 28  # distances that products in int32 hold
 
 
@@ -70,6 +71,41 @@ def place(metric: Metric, indices: Sequence[int], before: Placed | None = None) 
                 there = DeviceMetric(metric, bound=bound, like=like)
         found.append((index, there))
     return Placed(extent, found)
+
+
+def fetch(
+    index: int, there: DeviceMetric, sources: Index, d: Array, *, targets: Index | None = None,
+    p: NDArray[np.int32] | None = None, edges: tuple[Index, Index, Array] | None = None,
+    restore: Callable[[Any], Any] | None = None,
+) -> None:  # fmt: skip
+    """Fill rows on the host with best paths from a device, as many at a time as it has room for.
+
+    Parameters
+    ----------
+    sources, targets : array of int64
+        Nodes.
+    d, p : array
+        A row for each source.
+    edges : (row, col, weight), optional
+        Of the graph, for `p`.
+    restore : callable, optional
+        From the type computed in to that of `d`, on the device.
+    """
+    if not d.size:
+        return
+    with on(index):
+        xp, kind = there.here.xp, d.dtype if restore is None else there.metric.steps.dtype
+        each = d.shape[1] * (kind.itemsize + d.itemsize + 4)
+        room = len(d) if index < 0 else int(_SHARE * (free_memory() or 0)) // each
+        lines = min(len(d), max(there.shape.width, room))
+        for begin in range(0, len(d), lines):
+            part = slice(begin, min(begin + lines, len(d)))
+            values = xp.empty(d[part].shape, kind)
+            parents = None if p is None else xp.empty(d[part].shape, np.int32)
+            there.rows(sources[part], targets=targets, out=values, parents=parents, edges=edges)
+            d[part] = to_host(values if restore is None else restore(values))
+            if p is not None:
+                p[part] = to_host(parents)
 
 
 def whole_metric(metric: Metric, extent: Extent) -> Metric:

@@ -283,10 +283,10 @@ def _solve(
             if sources is not None or max_hops is not None:
                 raise ValueError("sources and max_hops are for one graph, not for a batch")
             return _give(call, _batch(call, s, Dense(asked, directed, progress=progress)))
-        if asked.method == "sparse" and not call.engine.SPARSE:
+        if asked.method == "sparse" and not call.engine.SPARSE and edges is None:
             raise ValueError(
-                "method='sparse' runs on the CPU: leave device out, and copy an array on a device "
-                "to the host first"
+                "method='sparse' takes a matrix on the host, and there it runs on the CPU: leave "
+                "device out, and copy an array on a device to the host first"
             )
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))

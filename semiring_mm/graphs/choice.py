@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arrays import device_index, gpu_engine, gpu_has
 from ..cpu import threads
+from ..hierarchy.structure import Structure
 
 __all__ = [
     "DENSE",
@@ -23,6 +24,7 @@ __all__ = [
     "Machine",
     "Request",
     "choose",
+    "sweep_device",
 ]  # fmt: skip
 
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
@@ -31,6 +33,8 @@ GPU_FROM = 2048
 #: Edges of an elimination times sources from which sweeps go to a GPU: where the CPU takes about
 #: as long as it takes to load CuPy and kernels that are compiled already.
 GPU_SWEEPS = 1e10
+#: Labels of a node for which the GPU must have room.
+_LABELS = 1024
 #: Nodes from which, and edges a node up to which, other than dense methods are tried.
 SPARSE_FROM, DENSE = 500, 16
 #: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of
@@ -188,8 +192,11 @@ def choose(asked: Request, machine: Machine) -> Choice:
     )  # fmt: skip
     if asked.hops and asked.sources is not None:
         method = "sources"
-    if tiles or device not in (None, "cpu"):
+    if tiles or (device not in (None, "cpu") and asked.edges is None):
         return Choice(device, tiles, method)
+    if device not in (None, "cpu"):
+        few = sparse > 0 and asked.edges is not None and asked.edges <= DENSE * n
+        return Choice(device, tiles, method, sparse if few else 0.0)
     if not sparse or asked.edges is None:
         return Choice(device, tiles, method, sparse)
     count = n if asked.sources is None else asked.sources
@@ -219,6 +226,18 @@ def count_edges(matrix: Any, zero: Any, most: int) -> int | None:
         if count > most:
             return None
     return count - int(np.count_nonzero(matrix.diagonal() != zero))
+
+
+def sweep_device(device: str | None, x: Structure, sources: int, itemsize: int) -> int | None:
+    """The CUDA device for so many sweeps, -1 for the current one; None: the CPU.
+
+    Without a `device` it is the current one where there is one with room for labels, and sweeps
+    on the CPU would take longer than bringing them there.
+    """
+    if device is not None:
+        return device_index(device)
+    work = float(sources) * (len(x.head) + float(x.core) ** 2 / 16)
+    return -1 if work >= GPU_SWEEPS and gpu_has(_LABELS * x.n * itemsize) else None
 
 
 def machine_for(asked: Request) -> Machine:

@@ -25,7 +25,7 @@ from ..cpu import engine as cpu
 from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
-from ..gpu.collector import Placed, current_index, place
+from ..gpu.collector import Placed, current_index, fetch, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
@@ -289,24 +289,17 @@ class PreparedGraph:
         return self._state.placed(indices)
 
     def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
-        """Rows on the current device, or from there."""
-        there, xp = state.placed([-1]).metrics[0][1], call.engine.xp
-        count, width = len(start), len(self.nodes) if end is None else len(end)
-        steps, dtype = state.metric.steps, self.dtype
-        kind = dtype if dtype.kind == "f" else steps.dtype
-        lines = count
-        if call.moved and width:
-            lines = min(count, max(_ROWS, (call.engine.free_memory() or 0) // (8 * width * 4)))
-        parts = []
-        for begin in range(0, count, max(lines, 1)):
-            d = xp.empty((min(lines, count - begin), width), kind)
-            there.rows(start[begin : begin + len(d)], targets=end, out=d)
-            if kind != dtype:
-                d = state.problem.restore(d)
-            parts.append(call.engine.to_host(d) if call.moved else d)
-        if not parts:
-            return np.empty((0, width), dtype) if call.moved else xp.empty((0, width), dtype)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        """Rows by the current device, on the host if the call came from there."""
+        index, there = state.placed([-1]).metrics[0]
+        shape = len(start), len(self.nodes) if end is None else len(end)
+        restore = None if self.dtype.kind == "f" else state.problem.restore
+        if call.moved:
+            found = np.empty(shape, self.dtype)
+            fetch(index, there, start, found, targets=end, restore=restore)
+            return found
+        kind = self.dtype if restore is None else there.metric.steps.dtype
+        d = there.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
+        return d if restore is None else restore(d)
 
     def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
         count, width = len(start), len(self.nodes) if end is None else len(end)

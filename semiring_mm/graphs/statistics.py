@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory, gpu_has
+from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
@@ -31,7 +31,7 @@ from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
 from ..tiled.solve import TileOptions
-from .choice import GPU_SWEEPS, SEARCH
+from .choice import SEARCH, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
@@ -57,8 +57,6 @@ _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _HOPS = 64.0
 #: Pairs of an elimination, and bytes, that are nothing to speak of.
 _SMALL, _ROOM = 1e8, 1 << 28
-#: Labels of a node for which a CUDA device must have room.
-_LABELS = 1024
 _FORMAT = 1
 _EVERY = 30.0  # seconds between checkpoints
 
@@ -266,8 +264,9 @@ def statistics(
         assert metric is not None
         way = _Sweeps(metric)
     if isinstance(way, _Sweeps):
-        if device is None and devices is None and way.large(len(rows)):
-            where = [-1]
+        if device is None and devices is None:
+            own = sweep_device(None, way.metric.structure, len(rows), way.dtype.itemsize)
+            where = None if own is None else [own]
         if where is not None:
             find = graph.placed if isinstance(graph, PreparedGraph) else None
             way = _DeviceSweeps(way.metric, where, find)
@@ -334,12 +333,6 @@ class _Sweeps:
     def __init__(self, metric: Metric) -> None:
         self.metric, self.symmetric = metric, is_symmetric(metric)
         self.dtype = metric.out.dtype
-
-    def large(self, sources: int) -> bool:
-        """Whether so many sweeps repay bringing them to a CUDA device, if there is one."""
-        x = self.metric.structure
-        work = float(sources) * (len(x.head) + float(x.core) ** 2 / 16)
-        return work >= GPU_SWEEPS and gpu_has(_LABELS * x.n * self.dtype.itemsize)
 
     def order(self, rows: Index) -> Index:
         """An order in which sources are near each other."""
