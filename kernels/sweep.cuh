@@ -32,7 +32,7 @@ struct SweepParams {
   const int* visit_first;   // [groups + 1]
   const int* visits;        // the regions on the way from a group's sources, children first
   const int* sources;       // [columns]: places
-  u8* visited;              // [regions][groups]
+  u8* visited;              // [regions][columns / marked]
   void* labels;             // [slots][columns] of Compute, the core's first
   const int* names;         // [slots]: the node of each
   i64* parts;               // [parts][fields][columns]: statistics of each block
@@ -40,7 +40,7 @@ struct SweepParams {
   const int* where;         // [targets]: slots of the columns of `rows`
   const int* lines;         // [columns]: rows of `rows`; -1: none
   void* rows;               // [...][targets] of Storage, or of nodes
-  const int* origin;        // [columns]: slots of the sources
+  const int* origin;        // [columns]: nodes of the sources
   const int* near_first;    // [targets + 1]: where the edges to each begin
   const void* near;         // of Near
   const void* radii;        // of Compute
@@ -51,6 +51,7 @@ struct SweepParams {
   i64 scale;                // a double: bins of a unit; 0: they are not as wide as each other
   i64 room, pitch;          // columns of `results`; entries from one row of `rows` to the next
   int columns, groups, fringe, core, count;
+  int marked;               // columns of a group of Rise
   int each;                 // regions (Fall) or slots (Stored) of a block
   int begin, part;          // the first slot of Stored; the first of its parts
   int targets;
@@ -243,7 +244,9 @@ struct Sweep {
     return place < p.fringe ? static_cast<const SweepNode*>(p.nodes)[place].slot : place - p.fringe;
   }
   SR_FN Region region(int f) const { return static_cast<const Region*>(p.regions)[f]; }
-  SR_FN u8& mark(int f) const { return p.visited[i64(f) * p.groups + group]; }
+  SR_FN u8& mark(int f) const {
+    return p.visited[i64(f) * (p.columns / p.marked) + int(column()) / p.marked];
+  }
 
   // acc ⊕ (x ⊗ weight)
   SR_FN static Piece fold(Piece acc, const Piece& x, Compute weight) {
@@ -303,18 +306,19 @@ struct Sweep {
   // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= the node's label ⊗
   // the weight. They are different, so that some are under way at once.
   SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
+    constexpr int MANY = 2 * AHEAD;
 #pragma unroll 1
-    for (int e = begin; e < end; e += AHEAD) {
-      Edge edge[AHEAD];   // [AHEAD]
-      Piece head[AHEAD];  // [AHEAD]
+    for (int e = begin; e < end; e += MANY) {
+      Edge edge[MANY];   // [MANY]
+      Piece head[MANY];  // [MANY]
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i)
+      for (int i = 0; i < MANY; ++i)
         if (e + i < end) edge[i] = from[e + i];
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i)
+      for (int i = 0; i < MANY; ++i)
         if (e + i < end && edge[i].row < limit) head[i] = rows[edge[i].row];
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i)
+      for (int i = 0; i < MANY; ++i)
         if (e + i < end && edge[i].row < limit)
           rows[edge[i].row] = fold(head[i], x, edge[i].weight);
     }
@@ -607,7 +611,7 @@ struct Parents {
       const Compute* labels = static_cast<const Compute*>(p.labels) + column;
       const Compute zero = *reinterpret_cast<const Compute*>(&p.zero);
       const int slot = p.where[target];
-      if (labels[i64(slot) * p.columns] == zero || p.origin[column] == slot) return NONE;
+      if (labels[i64(slot) * p.columns] == zero || p.origin[column] == target) return NONE;
       Compute best = zero;
       int node = NONE;
       for (int e = p.near_first[target]; e < p.near_first[target + 1]; ++e) {

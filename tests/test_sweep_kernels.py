@@ -29,8 +29,8 @@ class Soiled:
 HOST = HostDevice()
 HOST.xp = Soiled()
 #: Small blocks and regions: several groups of sources, levels of regions, sizes of leaves.
-SMALL = Shape(threads=32, each=2, nodes=6, rows=14, edges=40, upper=5, core=0)
-SINGLE = Shape(threads=32, each=1, nodes=1, rows=4, edges=8, upper=1, core=0)
+SMALL = Shape(threads=32, each=2, nodes=6, rows=14, edges=40, upper=5, narrow=1, core=0)
+SINGLE = Shape(threads=32, each=1, nodes=1, rows=4, edges=8, upper=1, narrow=1, core=0)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_regions_that_shared_memory_does_not_hold(seed, host, monkeypatch):
     metric = metric_of("min_plus", n, row, col, weight)
     with monkeypatch.context() as small:  # not for the product with the core
         small.setattr(host, "shared_limit", 3 << 10)
-        there = DeviceMetric(metric, shape=Shape(32, 2, 3, 8, 10, 3, 0))
+        there = DeviceMetric(metric, shape=Shape(32, 2, 3, 8, 10, 3, 2, 0))
     assert seed or not there.pieces.held.all()
     check(metric, there, np.arange(n))
 

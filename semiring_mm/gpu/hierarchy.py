@@ -31,9 +31,8 @@ Array = Any
 _LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
     parts results where lines rows origin near_first near radii mass limits bins zero one scale
     room pitch""".split()
-_INTS = (
-    "columns groups fringe core count each begin part targets bin_count node_room edge_room".split()
-)
+_INTS = """columns groups fringe core count marked each begin part targets bin_count node_room
+    edge_room""".split()
 PARAMS = (*_LONGS, *_INTS)
 
 #: The statistics of a source's labels, as bits of sr::Statistics.
@@ -62,6 +61,8 @@ class Shape(NamedTuple):
         Of a leaf region: nodes; labels in shared memory; edges.
     upper : int
         Nodes of another region.
+    narrow : int
+        Sources of a thread above leaf regions, where shared memory would hold few blocks.
     core : int
         Nodes of the dense core, at most, if the CPU's is not larger.
     """
@@ -72,6 +73,7 @@ class Shape(NamedTuple):
     rows: int = 56
     edges: int = 448
     upper: int = 96
+    narrow: int = 2
     core: int = 16384
 
     @property
@@ -83,9 +85,9 @@ class Shape(NamedTuple):
         """Of leaf regions and others, for words of that size and so much shared memory."""
         edges, record = 4 * self.edges, _record(size)
         lists = 16 * (self.upper + 1) + (edges + self.upper + _AHEAD) * record
-        room = (shared - lists) // (self.width * size)
-        upper = Limits(self.upper, room, edges)
-        return Limits(self.nodes, min(self.rows, room), self.edges), upper
+        room = (shared - lists) // (self.threads * size)
+        upper = Limits(self.upper, room // self.narrow, edges)
+        return Limits(self.nodes, min(self.rows, room // self.each), self.edges), upper
 
 
 def _record(size: int) -> int:
@@ -179,11 +181,11 @@ class DeviceMetric:
     def _lay_out(self, metric: Metric, size: int) -> None:
         """The regions for labels of that size."""
         xp = self.here.xp
-        self.size, self.shape = size, self._given or Shape(each=16 // size)
-        if self.shape.each * size not in (4, 8, 16):
+        self.size, self.shape = size, self._given or Shape(each=16 // size, narrow=8 // size)
+        if {self.shape.each * size, self.shape.narrow * size} - {4, 8, 16}:
             raise ValueError(
                 f"shape: a thread reads labels of 4, 8 or 16 bytes at once, got each = "
-                f"{self.shape.each} of {size} bytes"
+                f"{self.shape.each} and narrow = {self.shape.narrow} of {size} bytes"
             )
         limits, like = self.shape.limits(size, self.here.shared_limit), self._like
         if like is not None and like.size == size and like.limits == limits:
@@ -259,7 +261,7 @@ class DeviceMetric:
     def _ends(self, radii: NDArray[Any]) -> NDArray[Any]:
         """Radii in the type computed in, with the same labels within them."""
         if self.compute.kind == "f":
-            most = np.finfo(self.compute.name).max  # type: ignore[type-var]
+            most = np.finfo(self.compute.name).max
             found: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
             return found
         ends: Any = np.iinfo(self.compute.name)
@@ -502,13 +504,15 @@ class DeviceMetric:
         order = np.arange(0)
         for run in self._batches(sources, view, len(results), batch):
             order = run.order
-            begin, each = run.sweep(mask, **fields), run.share(view.slots)
+            begin = run.sweep(mask, **fields)
+            groups = run.columns // self.shape.width
+            each = run.share(view.slots, groups)
             stored = -(-view.slots // each) if view.slots else 0
             if stored:
                 run.launch(
                     f"sr::Stored<Algebra, {self._shape}, {mask}>", self.shape.threads,
-                    stored * run.groups, self._bin_room(fields.get("bin_count", 0)), each=each,
-                    count=view.slots, part=begin, **fields,
+                    stored * groups, self._bin_room(fields.get("bin_count", 0)), each=each,
+                    groups=groups, count=view.slots, part=begin, **fields,
                 )  # fmt: skip
             if len(results):
                 run.launch(
@@ -536,7 +540,7 @@ class DeviceMetric:
         columns = max(columns, width)
         padded = np.full(groups * width, -1, np.int32)
         padded[: len(sources)] = place[order]
-        first, visits = self._visits(padded.reshape(groups, width))
+        first, visits = self._visits(padded.reshape(-1, self.shape.threads * self.shape.narrow))
         state = _State(self, view, sources[order], order, columns, fields, padded, first, visits)
         for begin in range(0, groups * width, columns):
             yield _Batch(state, begin, min(columns, groups * width - begin))
@@ -578,15 +582,15 @@ class _State:
     ) -> None:  # fmt: skip
         xp, x = metric.here.xp, metric.structure
         self.metric, self.view, self.order, self.columns = metric, view, order, columns
-        groups = columns // metric.shape.width
         lines, origin = np.full((2, len(sources)), -1, np.int32)
         lines[: len(order)], origin[: len(order)] = order, nodes
         self.sources, self.lines, self.origin, self.first, self.visits = (
             from_host(a) for a in (sources, lines, origin, first, visits)
         )
         self.labels = xp.empty((view.slots, columns), metric.compute)
-        self.visited = xp.empty((len(metric.words), groups), np.uint8)
-        blocks = _BLOCKS * metric.here.sms // groups + 2
+        marked = metric.shape.threads * metric.shape.narrow
+        self.visited = xp.empty((len(metric.words), columns // marked), np.uint8)
+        blocks = _BLOCKS * metric.here.sms // (columns // metric.shape.width) + 2
         self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
         chosen = metric.words[: max(1, len(metric.words))]
         self.rise = metric._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
@@ -600,7 +604,7 @@ class _State:
             "visits": address(self.visits), "visited": address(self.visited),
             "labels": address(self.labels), "names": address(view.names),
             "parts": address(self.parts), "zero": metric._bits(zero),
-            "one": metric._bits(one), "fringe": x.fringe, "core": x.core,
+            "one": metric._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
         }  # fmt: skip
 
 
@@ -610,13 +614,12 @@ class _Batch:
     def __init__(self, state: _State, begin: int, columns: int) -> None:
         self.state, self.metric, self.order = state, state.metric, state.order
         self.begin, self.columns = begin, columns
-        self.groups = columns // self.metric.shape.width
-        group = begin // self.metric.shape.width
+        group = begin // state.fields["marked"]
         self.fields = state.fields | {
             "sources": address(state.sources) + 4 * begin, "columns": columns,
             "lines": address(state.lines) + 4 * begin,
             "origin": address(state.origin) + 4 * begin,
-            "visit_first": address(state.first) + 4 * group, "groups": self.groups,
+            "visit_first": address(state.first) + 4 * group,
         }  # fmt: skip
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
@@ -628,47 +631,48 @@ class _Batch:
         params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
         kernel.launch(blocks, threads, shared, params)
 
-    def share(self, count: int) -> int:
+    def share(self, count: int, groups: int) -> int:
         """Of so many regions or slots those of a block."""
-        return max(1, -(-count * self.groups // (_BLOCKS * self.metric.here.sms)))
+        return max(1, -(-count * groups // (_BLOCKS * self.metric.here.sms)))
 
     def sweep(self, kinds: int, **fields: int) -> int:
         """Compute all labels, and statistics of leaf regions; the number of their parts."""
         state, metric = self.state, self.metric
         x, view = metric.structure, state.view
         state.visited[...] = 0
-        self._regions("Rise", state.rise, self.groups)
+        self._regions("Rise", state.rise, metric.shape.narrow, 1)
         if x.core:
             self._close(state.labels.reshape(-1)[: view.slots * self.columns])
         for launch in view.upper:
-            each = self.share(launch.count)
-            self._regions("Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each)
+            self._regions("Fall", launch, metric.shape.narrow, kinds=", 0")
         part = 0
         for launch in view.leaves:
-            each = self.share(launch.count)
-            blocks = -(-launch.count // each)
-            if blocks:
-                self._regions(
-                    "Fall", launch, blocks * self.groups, f", {kinds}", each=each, part=part,
-                    **fields,
-                )  # fmt: skip
-            part += blocks
+            if launch.count:
+                part += self._regions(
+                    "Fall", launch, metric.shape.each, kinds=f", {kinds}", part=part, **fields
+                )
         return part
 
     def _regions(
-        self, name: str, launch: _Launch, blocks: int, kinds: str = "", **fields: int
-    ) -> None:
-        metric = self.metric
+        self, name: str, launch: _Launch, width: int, blocks: int = 0, *, kinds: str = "",
+        **fields: int,
+    ) -> int:  # fmt: skip
+        """Launch blocks with `width` sources of a thread; how many there are for each group."""
+        metric, threads = self.metric, self.metric.shape.threads
+        groups = self.columns // (threads * width)
+        each = self.share(launch.count, groups)
+        blocks = blocks or -(-launch.count // each)
         shared = (
             16 * (launch.nodes + 1) + _record(metric.size) * (launch.edges + _AHEAD)
-            + launch.rows * metric.shape.width * metric.size
+            + launch.rows * threads * width * metric.size
             + metric._bin_room(fields.get("bin_count", 0))
         )  # fmt: skip
         self.launch(
-            f"sr::{name}<Algebra, {metric._shape}{kinds}>", metric.shape.threads, blocks, shared,
-            order=self.fields["order"] + 4 * launch.begin, count=launch.count,
-            node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
+            f"sr::{name}<Algebra, {threads}, {width}{kinds}>", threads, blocks * groups, shared,
+            order=self.fields["order"] + 4 * launch.begin, count=launch.count, groups=groups,
+            each=each, node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
         )  # fmt: skip
+        return blocks
 
     def _close(self, labels: Array) -> None:
         """The labels of the core: what has risen to it, times its closure."""

@@ -438,7 +438,9 @@ class _State:
     ) -> None:
         self.edges, self.problem, self.metric = edges, problem, metric
         self._placed: dict[tuple[int, ...], Placed] = {}
-        self._before = {} if before is None else before._before | before._placed
+        self._before: dict[tuple[int, ...], Placed] = {}
+        if before is not None:
+            self._before = before._before | before._placed
         x, self._plan = metric.structure, metric.plan
         self._position = x.position
         self._functions = queries(metric.plan, *metric.identities)
