@@ -74,7 +74,7 @@ STATISTICS = [
 ]
 
 
-@pytest.mark.parametrize("kind, graph, options", STATISTICS)
+@pytest.mark.parametrize(("kind", "graph", "options"), STATISTICS)
 @pytest.mark.parametrize("where", [{"device": "cuda"}, {"devices": [0, 1]}], ids=["one", "two"])
 def test_statistics(kind, graph, options, where):
     if where.get("devices") and not device.current().index < 0:
@@ -121,7 +121,7 @@ def test_statistics_go_on_from_a_checkpoint(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name, dtype",
+    ("name", "dtype"),
     [("min_plus", "float64"), ("min_plus", "float32"), ("min_plus", "int32"),
      ("max_min", "float32"), ("lor_land", "bool")],
 )  # fmt: skip
@@ -146,8 +146,8 @@ def test_labels_and_where_a_result_is(monkeypatch):
     assert found.nodes == ["c"]
     with pytest.raises(ValueError, match="device must be None, 'cpu', 'cuda' or 'cuda:N'"):
         net.distances(device="gpu")
+    monkeypatch.undo()
     with pytest.raises(ValueError, match="give one of them"):
-        monkeypatch.undo()
         sm.statistics({0: {1: 1}}, device="cuda", devices="all")
 
 
@@ -165,15 +165,13 @@ def test_all_pairs_and_predecessors(kind, sources):
     np.minimum.at(best, (edges.row, edges.col), edges.weight)
     if not edges.directed:
         best = np.minimum(best, best.T)
-    rows = np.arange(len(found))[:, np.newaxis]
     own = np.arange(len(edges.nodes)) == np.reshape(sources or range(len(found)), (-1, 1))
     assert_array_equal(p == -9999, own | np.isinf(found))
-    there = p >= 0
-    steps = found[rows, p] + best[p, np.arange(len(best))]
-    assert_array_equal(steps[there], found[there])  # edges of the graph, on best paths
-    with np.errstate(invalid="ignore"):
-        closer = found[rows, p] < found
-    assert closer[there].all() or kind == "negative"  # so no rings
+    row, col = np.nonzero(p >= 0)
+    near = p[row, col]
+    before = found[row, near]
+    assert_array_equal(before + best[near, col], found[row, col])  # edges, on best paths
+    assert (before < found[row, col]).all() or kind == "negative"  # so no rings
 
 
 def test_rings_of_ties_are_repaired():
