@@ -242,7 +242,7 @@ class DeviceMetric:
         core[head, tail] = _stored(xp, self.metric.plan, back[edges], steps.dtype)
         core[size - self._old :, size - self._old :] = xp.asarray(self.metric.core)
         core[xp.arange(size), xp.arange(size)] = one
-        steps.close(engine, core, None, 0)
+        replace(steps, look=False).close(engine, core, None, 0)  # no cycle improves: see customize
 
     def _computed(self, x: Any) -> Any:
         """What the CPU computes with in the type of the device; an array of either."""
@@ -717,7 +717,7 @@ def _plan(xp: Any, metric: Metric, bound: float | None) -> Plan:
     largest = largest if bound is None else math.ceil(bound)
     for bits in (32, 64):
         far = (1 << (bits - 2)) - 1
-        if largest < far:
+        if largest < far - far // 4:  # from where on Algebra::encode stores it as infinite
             return replace(
                 plan, compute=f"i{bits}", infinite=sign * far, start=sign * far, annihilate=False
             )

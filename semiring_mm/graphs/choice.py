@@ -24,6 +24,8 @@ __all__ = [
     "Machine",
     "Request",
     "choose",
+    "count_edges",
+    "machine_for",
     "sweep_device",
 ]  # fmt: skip
 

@@ -12,13 +12,14 @@ a dense core (:mod:`..hierarchy`).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.edges import EdgeList
+from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
@@ -28,18 +29,18 @@ from ..cpu import engine
 from ..gpu.collector import fetch, place
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
-from ..semirings import Semiring
+from ..semirings import Semiring, semirings
 from .choice import NARROW, Choice, sweep_device
 from .dijkstra import search, searchable
 
-__all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = ["GAIN", "has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
 #: An elimination is taken where its estimate is this much, or less, of the other method's.
-_GAIN = 0.8
+GAIN = 0.8
 #: Nodes of a core above which a device does better without an elimination.
 _CORE = 4096
 Solved = tuple[Array, NDArray[np.int32] | None]
@@ -73,7 +74,7 @@ def solve(
     check_memory(result, f"the result of {count} x {n} entries")  # before any work
     check_memory(result + _NODE * n, f"the elimination of {n} nodes")
     row, col, weight = source.edges()
-    limit = _GAIN * pairs / (NARROW if size <= 4 else 1.0)
+    limit = GAIN * pairs / (NARROW if size <= 4 else 1.0)
     structure = eliminate(n, row, col, sources=count, limit=limit)
     if structure is None:
         return None
@@ -132,6 +133,10 @@ def solve_edges(
     progress: Progress,
 ) -> Solved | None:  # fmt: skip
     """Paths of a list of edges by the sparse methods of a choice; None where they are refused."""
+    if edge_dtype(s, edges.weight).kind == "b":  # whether there is a path: one of any width
+        ones = replace(edges, weight=np.ones(len(edges.row), np.float32))
+        found = solve_edges(semirings["max_min"], ones, choice, rows, predecessors, progress)
+        return None if found is None else (found[0] > 0, found[1])
     weight = edges.weight.astype(np.float32 if edges.weight.dtype == np.float32 else np.float64)
     kept = weight != s.zero
     graph = EdgeList(edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed)
