@@ -35,7 +35,7 @@ class Placed:
     Attributes
     ----------
     extent : Extent, optional
-        Of distances; None over other semirings than min_plus.
+        Of distances; None over other semirings than min_plus, and where weights are on a device.
     metrics : list of (int, DeviceMetric)
         The number of each device, -1 for the current one.
     """
@@ -152,13 +152,14 @@ class DeviceCollector:
     ----------
     placed : Placed
         A metric of min_plus on the devices that share the sources.
+    metric : Metric
+        The same on the host.
     wanted : Wanted
     """
 
-    def __init__(self, placed: Placed, wanted: Wanted) -> None:
-        assert placed.extent is not None
-        self.placed, self.n = placed, placed.metrics[0][1].structure.n
-        extent = placed.extent
+    def __init__(self, placed: Placed, metric: Metric, wanted: Wanted) -> None:
+        self.placed, self.n = placed, metric.structure.n
+        extent = Extent.of(metric) if placed.extent is None else placed.extent
         extent.check_sums(self.n)
         self.bound, self.tight = extent.bound, extent.tight
         self.negative, self.whole, self.dtype = extent.negative, extent.whole, extent.dtype

@@ -72,7 +72,7 @@ class Shape(NamedTuple):
     nodes: int = 48
     rows: int = 56
     edges: int = 448
-    upper: int = 96
+    upper: int = 48
     narrow: int = 2
     core: int = 16384
 
@@ -191,7 +191,8 @@ class DeviceMetric:
         if like is not None and like.size == size and like.limits == limits:
             found, f = like.cut, like.pieces
         else:
-            found = cut(metric.structure, limits[1].rows, self.shape.core)
+            # half of them: a region with more stays alone, and so do its blocks
+            found = cut(metric.structure, limits[1].rows // 2, self.shape.core)
             f = regions(found.structure, *limits)
         self.cut, self.limits, self._like = found, limits, None
         x = self.structure = found.structure

@@ -53,8 +53,6 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Pairs of a dense product in whose time a breadth-first search follows an edge, at worst.
-_HOPS = 64.0
 #: Pairs of an elimination, and bytes, that are nothing to speak of.
 _SMALL, _ROOM = 1e8, 1 << 28
 _FORMAT = 1
@@ -374,13 +372,10 @@ class _DeviceSweeps(_Sweeps):
         return np.arange(len(rows))  # those of each call are sorted on their own
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
-        if backward:
-            placed = place(reversed_metric(self.metric), self.indices)
-        elif self.placed is not None:
-            placed = self.placed(self.indices)
-        else:
-            placed = place(self.metric, self.indices)
-        return DeviceCollector(placed, wanted)
+        metric = reversed_metric(self.metric) if backward else self.metric
+        if backward or self.placed is None:
+            return DeviceCollector(place(metric, self.indices), metric, wanted)
+        return DeviceCollector(self.placed(self.indices), metric, wanted)
 
 
 class _Hops:
@@ -441,14 +436,15 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     arcs = float(len(x.row) * (1 if x.directed else 2))
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
     problem, limit = problem_of(x), math.inf
-    if hops:
-        limit = _HOPS * count * arcs
+    walks = _Hops(x) if hops else None
+    if walks is not None:
+        limit = walks.graph.pairs(count)
     elif searchable(problem):
         limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
-    return _Hops(x) if hops else _Searches(problem)
+    return _Searches(problem) if walks is None else walks
 
 
 def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
