@@ -29,6 +29,9 @@ SR_FN float exp2_approx(float x) {
   return y;
 }
 
+// Bits without leading zeros: 0 for 0, 1 for 1, 2 for 2 and 3.
+SR_FN int bit_length(u32 x) { return 32 - __clz(int(x)); }
+
 // --- a warp together ---------------------------------------------------------------------------
 
 // d += A B by the 32 lanes of a warp, of 16 x K times K x 8 elements; matrix.cuh says which of them

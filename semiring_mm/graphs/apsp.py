@@ -14,14 +14,24 @@ from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
+from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
 from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
-from .inputs import adjacency, as_graph, edges_hint, index, positions, warn_of_infinities
+from .inputs import (
+    adjacency,
+    as_graph,
+    edges_hint,
+    index,
+    positions,
+    warn_of_edges,
+    warn_of_infinities,
+)  # fmt: skip
 from .out_of_core import solve_rows
+from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
 
@@ -81,7 +91,8 @@ def apsp(
         Where to run. None: where `graph` lives; a graph on the host goes to a CUDA device and the
         result comes back if there is one with room, the graph has 2048 nodes or more and is dense
         (over 16 edges a node, where it might else be eliminated as a sparse one), and all pairs are
-        wanted.
+        wanted; or if there is much to sweep. On a CUDA device a graph of fewer than 4 edges a node
+        that is no matrix, or with ``method="sparse"``, is eliminated and swept there.
     progress : bool or callable, optional
         True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
         callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
@@ -236,6 +247,11 @@ def closure(
         If ⊕ is not idempotent, or a cycle improves itself (over min_plus as
         :class:`NegativeCycleError`), so that no closure exists.
 
+    Notes
+    -----
+    n³ pairs, as of :func:`apsp`; of an undirected graph over minimum and maximum O(n²), from a
+    spanning forest. Hu (1961); Gower and Ross (1969).
+
     Examples
     --------
     >>> import numpy as np
@@ -266,8 +282,17 @@ def _solve(
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
+    if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
+        graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
+    if edges is not None and choice.sparse and choice.device not in (None, "cpu"):
+        rows = positions(sources, edges.n, _labels(nodes))
+        found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
+        if found is not None:
+            return _named(s, found if asked.predecessors else found[0], nodes, rows)
+        request = replace(request, edges=None)  # of these there are too many after all
+        choice = choose(request, machine_for(request))
     if choice.tiles:
         by_rows = options.devices is None and choice.device in (None, "cpu")
         for name in request.refused_by_tiles():
@@ -309,6 +334,11 @@ def _solve(
             )
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
+            if choice.forest and not edges.directed and call.engine.SPARSE:
+                warn_of_edges(s, edges)
+                found = solve_forest(s, edges, rows, asked.predecessors, progress)
+                if found is not None:
+                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
             if choice.sparse:
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
@@ -323,9 +353,12 @@ def _solve(
             source = _own(call, s, directed)
             rows = positions(sources, source.n, _labels(nodes))
             warn_of_infinities(s, graph)
-            if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
-                request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
-                if request.countable:
+            if type(graph) is not np.ndarray:  # only now it can be read
+                request = replace(
+                    request, n=source.n, itemsize=source.dtype.itemsize, host=False,
+                    comparing=spans(s, source.dtype),
+                )  # fmt: skip
+                if request.countable and call.engine.SPARSE:
                     request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
         labels = nodes if edges is None else edges.nodes
@@ -358,10 +391,13 @@ def _request(
             "undirected": not graph.directed,
             # all pairs of truth values are 32 columns to a word
             "selective": s.selective if numbers else count is not None,
+            "comparing": spans(s, edge_dtype(s, graph.weight)),
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
-        known = {"n": len(graph), "itemsize": graph.itemsize}
+        known = {
+            "n": len(graph), "itemsize": graph.itemsize, "comparing": spans(s, graph.dtype)
+        }  # fmt: skip
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
     if "edges" in known or tiles or not asked.countable:
@@ -424,8 +460,9 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     engine, x, source = call.engine, call["graph"], None
     _check_graph(x)
     request = replace(
-        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto"
-    )
+        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
+        comparing=spans(s, x.dtype),
+    )  # fmt: skip
     task = replace(task, request=request)
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False

@@ -39,6 +39,9 @@ GPU_SWEEPS = 1e10
 _LABELS = 1024
 #: Nodes from which, and edges a node up to which, other than dense methods are tried.
 SPARSE_FROM, DENSE = 500, 16
+#: Edges leading from a node, on average, below which sweeps are tried on a GPU: where separators are
+#: small, they take a hundredth of the time of a dense elimination there, and elsewhere as long.
+ROADS = 4
 #: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of
 #: them takes for an edge, or for a step in its queue.
 SEARCH = 200.0
@@ -75,6 +78,8 @@ class Request:
         Whether the graph is one, not a batch, and on the host.
     tiles : bool
         Whether work over tiles is asked for.
+    comparing : bool
+        Whether ⊕ and ⊗ are minimum and maximum.
     """
 
     semiring: str
@@ -91,6 +96,7 @@ class Request:
     host: bool = True
     tiles: bool = False
     selective: bool = True
+    comparing: bool = False
 
     def refused_by_tiles(self) -> list[str]:
         """The arguments for which there is no method over tiles."""
@@ -122,6 +128,8 @@ class Request:
             return False
         if self.device is not None:
             return True
+        if self.comparing and self.undirected:
+            return False
         return not (self.tiles or self.sparse or self.sources is not None)
 
     @property
@@ -168,6 +176,8 @@ class Choice:
         Pairs of a dense method above which a sparse elimination is refused; 0: it is not tried.
     search : float
         Pairs of searches from each source, where no weight is negative.
+    forest : bool
+        From a spanning forest in place of an elimination, if the graph is undirected.
     """
 
     device: str | None
@@ -175,6 +185,7 @@ class Choice:
     method: str
     sparse: float = 0.0
     search: float = math.inf
+    forest: bool = False
 
 
 def choose(asked: Request, machine: Machine) -> Choice:
@@ -194,13 +205,15 @@ def choose(asked: Request, machine: Machine) -> Choice:
     )  # fmt: skip
     if asked.hops and asked.sources is not None:
         method = "sources"
-    if tiles or (device not in (None, "cpu") and asked.edges is None):
-        return Choice(device, tiles, method)
-    if device not in (None, "cpu"):
-        few = sparse > 0 and asked.edges is not None and asked.edges <= DENSE * n
-        return Choice(device, tiles, method, sparse if few else 0.0)
+    forest = asked.comparing and not asked.hops and asked.method == "auto"
+    if device not in (None, "cpu") and sparse and not asked.tiles and asked.edges is not None:
+        arcs = (1 + asked.undirected) * asked.edges
+        if asked.method == "sparse" or arcs < ROADS * n:
+            return Choice(device, False, method, sparse, forest=forest)
+    if tiles or device not in (None, "cpu"):
+        return Choice(device, tiles, method, forest=forest)
     if not sparse or asked.edges is None:
-        return Choice(device, tiles, method, sparse)
+        return Choice(device, tiles, method, sparse, forest=forest)
     count = n if asked.sources is None else asked.sources
     each = (1 + asked.undirected) * asked.edges + n * math.log2(n + 1)
     search = math.inf if asked.method == "sparse" else SEARCH * max(count, machine.threads) * each
@@ -210,7 +223,7 @@ def choose(asked: Request, machine: Machine) -> Choice:
         sparse *= _PREDECESSORS
     elif asked.itemsize <= 4:
         sparse *= NARROW
-    return Choice(device, tiles, method, sparse, search)
+    return Choice(device, tiles, method, sparse, search, forest)
 
 
 # --- what a request and a machine are made of ---------------------------------------------------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..blas import multiply
-from ..closures import memory
+from ..closures import memory, spanning
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -33,6 +33,8 @@ __all__ = ["Dense"]
 _STRIP = 256  # rows that are looked at together
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
+#: Blocks of rows from which a spanning forest takes less time than an elimination.
+_FOREST = 4
 Solved = tuple[Array, Array | None]
 
 
@@ -67,7 +69,7 @@ class Dense:
     def solve(self, source: ArraySource, choice: Choice) -> Solved:
         """Distances, in the memory of the source unless of some rows only, and predecessors."""
         n, engine, rows = source.n, source.engine, None
-        problem = self.problem(source, choice.method)
+        problem = self.problem(source, "elimination" if choice.forest else choice.method)
         extra = 4 * self.request.predecessors if self.sources is None else 0
         if choice.method == "squaring":
             extra += 2 * source.dtype.itemsize
@@ -87,6 +89,9 @@ class Dense:
             solved = _sparse(problem, self.sources, choice)
             if solved is not None:
                 return solved
+        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
+        if choice.forest and large and spanning.applies(problem) and problem.undirected:
+            return spanning.close(problem, self.sources)
         if self.request.method == "auto" and choice.method in ("elimination", "sources"):
             d = _hops(problem, self.sources)
             if d is not None:

@@ -25,6 +25,7 @@ SR_FN half to_half(float x) {
 }
 
 SR_FN float exp2_approx(float x) { return exp2f(x); }
+SR_FN int bit_length(u32 x) { return x ? 32 - __builtin_clz(x) : 0; }
 
 // --- a warp together ---------------------------------------------------------------------------
 
