@@ -39,8 +39,8 @@ GPU_SWEEPS = 1e10
 _LABELS = 1024
 #: Nodes from which, and edges a node up to which, other than dense methods are tried.
 SPARSE_FROM, DENSE = 500, 16
-#: Edges leading from a node, on average, below which sweeps are tried on a GPU: where separators are
-#: small, they take a hundredth of the time of a dense elimination there, and elsewhere as long.
+#: Edges leading from a node, on average, below which sweeps are tried on a GPU: where separators
+#: are small, they take a hundredth of the time of a dense elimination there, elsewhere as long.
 ROADS = 4
 #: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of
 #: them takes for an edge, or for a step in its queue.
