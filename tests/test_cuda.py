@@ -332,6 +332,8 @@ def test_sweeps_keep_their_words_in_registers(dtype, sources_of, tmp_path, nvdis
     recorder = sources_of(lambda: sweeps(dtype))
     texts = sorted({x for x in recorder.sources if re.search("sr::(Rise|Fall)<", x)})
     assert len(texts) == 5
+    if dtype in ("f4", "i8"):  # as long as the others
+        texts = texts[::3]
     for text in texts:
         wide = "Rise" not in text and f"64, {2 if dtype == 'f8' else 4}, " in text
         cubin, report = recorder.compile(text)

@@ -91,7 +91,7 @@ def solve(
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
     if there is None:
-        metric.sweep(chosen, d, p, tick)
+        (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
     else:
         _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):
