@@ -336,7 +336,7 @@ class PreparedGraph:
         structure, work = metric.structure, float(count)  # in rows of all nodes
         if end is not None and found.size:
             start, end = (structure.position[x].astype(np.int64) for x in (start, end))
-            work *= len(structure.above(end)) / n
+            work *= len(structure.above(end)) / structure.n
         whole = metric.whole(self.dtype, work) if found.size else None
         metric = whole or metric
         if end is not None and found.size:
