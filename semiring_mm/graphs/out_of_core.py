@@ -37,9 +37,9 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
 
-#: Rows for which a product with a core, or a pass of sweeps by all threads, is worthwhile.
-_ROWS = 1024
-_STRIP = 256 << 20  # bytes of more rows
+#: Rows of a strip at least: a product with a core, or sweeps by all threads, are worthwhile then.
+_ROWS = 256
+_STRIP = 256 << 20  # bytes of strips of more rows
 _WIDE = 64  # rows that are converted at a time
 
 
@@ -196,7 +196,7 @@ def _sweeps(problem: Problem, count: int, pairs: float, limit: int) -> _Sweeps |
         return needed
 
     def run(given: Problem) -> _Sweeps:
-        return _Sweeps(given, customize(structure, given, trees=problem.predecessors))
+        return _Sweeps(given, customize(structure, given, trees=problem.predecessors), count)
 
     return problem.solve(run)
 
@@ -280,8 +280,11 @@ class _Forest(_Solver):
 class _Sweeps(_Solver):
     method = "sparse elimination"
 
-    def __init__(self, problem: Problem, metric: Metric) -> None:
+    def __init__(self, problem: Problem, metric: Metric, rows: int) -> None:
         super().__init__(problem)
+        whole = None if problem.truth else metric.whole(problem.dtype, rows)
+        self.plain = self.plain or whole is not None
+        metric = whole or metric
         self.metric, self.width = metric, metric.width
         self.fixed = self.bytes(problem, metric.structure)
         self.extra = 4 * metric.structure.core * (problem.steps.dtype.itemsize + 4 * metric.trees)
