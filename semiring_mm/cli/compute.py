@@ -270,6 +270,8 @@ def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> d
         "memory_limit": args.memory_limit,
         "checkpoint": args.checkpoint,
     }
+    if args.semiring == "min_plus":
+        arguments["method"] = args.method
     arguments = {name: value for name, value in arguments.items() if value is not None}
     if in_files(args):
         files = _matrices(args)

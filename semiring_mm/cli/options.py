@@ -374,10 +374,11 @@ def in_tiles(args: argparse.Namespace) -> bool:
 
 def check_tiles(args: argparse.Namespace) -> None:
     """Refuse options that several devices, a scheduler, or files exclude."""
-    if in_tiles(args) and (args.max_hops or args.method not in ("auto", "floyd_warshall")):
+    methods = ["auto", "floyd_warshall", *([] if args.devices or args.scheduler else ["sparse"])]
+    if in_tiles(args) and (args.max_hops or args.method not in methods):
         raise Refusal(
             "--max-hops and --method are for one device and a matrix in memory; several devices, "
-            "and files, take --method floyd_warshall"
+            "and files, take --method floyd_warshall; files also --method sparse"
         )
     if args.scheduler:
         for option in ("threads", "memory_limit"):

@@ -102,10 +102,15 @@ class Problem:
         return weights
 
     @functools.cached_property
+    def undirected(self) -> bool:
+        """Whether each edge leads both ways."""
+        return self.directed is not True and self.source.symmetric()
+
+    @functools.cached_property
     def steps(self) -> Steps:
         """The operations on tiles."""
-        undirected = not self.predecessors and self.directed is not True and self.source.symmetric()
-        return Steps.of(self.weights, symmetric=undirected, predecessors=self.predecessors)
+        halved = not self.predecessors and self.undirected
+        return Steps.of(self.weights, symmetric=halved, predecessors=self.predecessors)
 
     @property
     def pairs(self) -> float:

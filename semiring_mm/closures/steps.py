@@ -156,7 +156,8 @@ def path_plan(steps: Steps, n: int) -> Plan:
 
 def computed(plan: Plan, x: Any) -> Any:
     """Stored values in the type computed in."""
-    found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    with np.errstate(invalid="ignore"):  # what is missing may be no integer
+        found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
     if plan.missing is not None:
         found[np.asarray(x) == plan.missing] = plan.infinite
     return found if found.ndim else found.item()

@@ -14,13 +14,24 @@ from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
+from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
 from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
-from .inputs import adjacency, as_graph, edges_hint, index, positions, warn_of_infinities
+from .inputs import (
+    adjacency,
+    as_graph,
+    edges_hint,
+    index,
+    positions,
+    warn_of_edges,
+    warn_of_infinities,
+)  # fmt: skip
+from .out_of_core import solve_rows
+from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
 
@@ -93,11 +104,11 @@ def apsp(
         ``.npy``, or a directory that ends in ``.zarr``. The matrix is never whole in memory then.
         It has another name until it is finished. What is there already is not overwritten.
     memory_limit : int or str, optional
-        Bytes, or a word such as ``"16GB"``, that tiles may take on the host, beside a result in
-        memory; default half of what is free. The smaller, the more is read and written.
+        Bytes, or a word such as ``"16GB"``, that the work may take on the host, beside a result in
+        memory; default half of what is free. Of tiles: the smaller, the more is read and written.
     checkpoint : int, default 1
-        With `out`: steps (of which there are as many as tiles in a row) from one state on the disk,
-        from which `resume` goes on, to the next.
+        With `out`: steps (strips of rows, or as many as there are tiles in a row) from one state on
+        the disk, from which `resume` goes on, to the next.
     resume : bool, default False
         With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
         and only open the result where the same call has finished.
@@ -137,9 +148,11 @@ def apsp(
     beside the result, and with `sources` none at all. Planken, de Weerdt and van der Krogt (2012);
     the sweeps after Delling, Goldberg, Nowatzyk and Werneck (2013).
 
-    `devices`, `out` and `memory_limit` compute in square tiles, n³ pairs (n³/2 undirected); out of
-    core each step reads and writes the matrix once. A run that was killed at any moment can go on,
-    since a step may be repeated on tiles that it has reached.
+    With `out` and `memory_limit` the rows of a sparse graph, and those from `sources`, are found as
+    in memory and written once, some at a time. Dense graphs, and all with `devices`, are computed
+    in square tiles, n³ pairs (n³/2 undirected); out of core each step reads and writes the matrix
+    once. A run that was killed at any moment can go on: rows that are there stay, and a step may be
+    repeated on tiles that it has reached.
 
     Examples
     --------
@@ -233,6 +246,11 @@ def closure(
         If ⊕ is not idempotent, or a cycle improves itself (over min_plus as
         :class:`NegativeCycleError`), so that no closure exists.
 
+    Notes
+    -----
+    n³ pairs, as of :func:`apsp`; of an undirected graph over minimum and maximum O(n²), from a
+    spanning forest. Hu (1961); Gower and Ross (1969).
+
     Examples
     --------
     >>> import numpy as np
@@ -263,18 +281,35 @@ def _solve(
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
+    if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
+        graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if choice.tiles:
+        by_rows = options.devices is None and choice.device in (None, "cpu")
         for name in request.refused_by_tiles():
+            if by_rows and name in ("sources", "method='sparse'"):
+                continue
             raise ValueError(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
         warn_of_infinities(s, graph)
+        host: Any = _on_host(graph) if edges is None else edges
+        options = replace(options, device=choice.device)
+        if by_rows and asked.method in ("auto", "sparse"):
+            rows = positions(
+                sources, edges.n if edges is not None else host.shape[0], _labels(nodes)
+            )
+            found = solve_rows(
+                s, host, request, options, rows, directed=directed,
+                predecessors=asked.predecessors, progress=progress,
+            )  # fmt: skip
+            if found is not None:
+                return _named(s, found, nodes, rows)
         found = close(
-            s, _on_host(graph) if edges is None else edges, replace(options, device=choice.device),
-            directed=directed, predecessors=asked.predecessors, progress=progress,
+            s, host, options, directed=directed, predecessors=asked.predecessors,
+            progress=progress,
         )  # fmt: skip
         return _named(s, found, nodes, None)
     dense = graph if edges is None else None
@@ -291,6 +326,11 @@ def _solve(
             )
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
+            if choice.forest and not edges.directed and call.engine.SPARSE:
+                warn_of_edges(s, edges)
+                found = solve_forest(s, edges, rows, asked.predecessors, progress)
+                if found is not None:
+                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
             if choice.sparse:
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
@@ -305,9 +345,12 @@ def _solve(
             source = _own(call, s, directed)
             rows = positions(sources, source.n, _labels(nodes))
             warn_of_infinities(s, graph)
-            if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
-                request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
-                if request.countable:
+            if type(graph) is not np.ndarray:  # only now it can be read
+                request = replace(
+                    request, n=source.n, itemsize=source.dtype.itemsize, host=False,
+                    comparing=spans(s, source.dtype),
+                )  # fmt: skip
+                if request.countable and call.engine.SPARSE:
                     request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
         labels = nodes if edges is None else edges.nodes
@@ -340,10 +383,13 @@ def _request(
             "undirected": not graph.directed,
             # all pairs of truth values are 32 columns to a word
             "selective": s.selective if numbers else count is not None,
+            "comparing": spans(s, edge_dtype(s, graph.weight)),
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
-        known = {"n": len(graph), "itemsize": graph.itemsize}
+        known = {
+            "n": len(graph), "itemsize": graph.itemsize, "comparing": spans(s, graph.dtype)
+        }  # fmt: skip
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
     if "edges" in known or tiles or not asked.countable:
@@ -406,8 +452,9 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     engine, x, source = call.engine, call["graph"], None
     _check_graph(x)
     request = replace(
-        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto"
-    )
+        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
+        comparing=spans(s, x.dtype),
+    )  # fmt: skip
     task = replace(task, request=request)
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False

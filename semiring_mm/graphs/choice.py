@@ -22,6 +22,8 @@ __all__ = [
     "Machine",
     "Request",
     "choose",
+    "count_edges",
+    "machine_for",
 ]  # fmt: skip
 
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
@@ -65,6 +67,8 @@ class Request:
         Whether the graph is one, not a batch, and on the host.
     tiles : bool
         Whether work over tiles is asked for.
+    comparing : bool
+        Whether ⊕ and ⊗ are minimum and maximum.
     """
 
     semiring: str
@@ -81,6 +85,7 @@ class Request:
     host: bool = True
     tiles: bool = False
     selective: bool = True
+    comparing: bool = False
 
     def refused_by_tiles(self) -> list[str]:
         """The arguments for which there is no method over tiles."""
@@ -112,6 +117,8 @@ class Request:
             return False
         if self.device is not None:
             return True
+        if self.comparing and self.undirected:
+            return False
         return not (self.tiles or self.sparse or self.sources is not None)
 
     @property
@@ -158,6 +165,8 @@ class Choice:
         Pairs of a dense method above which a sparse elimination is refused; 0: it is not tried.
     search : float
         Pairs of searches from each source, where no weight is negative.
+    forest : bool
+        From a spanning forest in place of an elimination, if the graph is undirected.
     """
 
     device: str | None
@@ -165,6 +174,7 @@ class Choice:
     method: str
     sparse: float = 0.0
     search: float = math.inf
+    forest: bool = False
 
 
 def choose(asked: Request, machine: Machine) -> Choice:
@@ -184,10 +194,11 @@ def choose(asked: Request, machine: Machine) -> Choice:
     )  # fmt: skip
     if asked.hops and asked.sources is not None:
         method = "sources"
+    forest = asked.comparing and not asked.hops and asked.method == "auto"
     if tiles or device not in (None, "cpu"):
-        return Choice(device, tiles, method)
+        return Choice(device, tiles, method, forest=forest)
     if not sparse or asked.edges is None:
-        return Choice(device, tiles, method, sparse)
+        return Choice(device, tiles, method, sparse, forest=forest)
     count = n if asked.sources is None else asked.sources
     each = (1 + asked.undirected) * asked.edges + n * math.log2(n + 1)
     search = math.inf if asked.method == "sparse" else SEARCH * max(count, machine.threads) * each
@@ -197,7 +208,7 @@ def choose(asked: Request, machine: Machine) -> Choice:
         sparse *= _PREDECESSORS
     elif asked.itemsize <= 4:
         sparse *= NARROW
-    return Choice(device, tiles, method, sparse, search)
+    return Choice(device, tiles, method, sparse, search, forest)
 
 
 # --- what a request and a machine are made of ---------------------------------------------------

@@ -30,15 +30,16 @@ from ..hierarchy.sweeps import customize
 from ..semirings import Semiring, semirings
 from .choice import NARROW, Choice
 from .dijkstra import search, searchable
+from .hops import Hops
 
-__all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = ["GAIN", "count_hops", "has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
 #: An elimination is taken where its estimate is this much, or less, of the other method's.
-_GAIN = 0.8
+GAIN = 0.8
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
@@ -67,7 +68,7 @@ def solve(
     check_memory(result, f"the result of {count} x {n} entries")  # before any work
     check_memory(result + _NODE * n, f"the elimination of {n} nodes")
     row, col, weight = source.edges()
-    limit = _GAIN * pairs / (NARROW if size <= 4 else 1.0)
+    limit = GAIN * pairs / (NARROW if size <= 4 else 1.0)
     structure = eliminate(n, row, col, sources=count, limit=limit)
     if structure is None:
         return None
@@ -79,7 +80,7 @@ def solve(
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
-    metric.sweep(chosen, d, p, tick)
+    (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
     if p is not None and has_ties(problem):
         repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, row, col, weight), chosen)
     if tick is not None:
@@ -122,8 +123,35 @@ def solve_sparse(
 ) -> Solved | None:
     """An elimination where it takes less time than the choice's other methods, or searches."""
     searches = choice.search if searchable(problem) else math.inf
-    pairs = min(choice.sparse, searches)
+    hops = _hops(problem) if math.isfinite(searches) else None
+    chosen = np.arange(problem.source.n) if rows is None else rows
+    walks = math.inf if hops is None else hops.pairs(len(chosen))
+    pairs = min(choice.sparse, searches, walks)
     found = problem.solve(lambda given: solve(given, sources=rows, pairs=pairs, out=out))
+    if found is None and hops is not None and walks == pairs:
+        return count_hops(problem, hops, chosen, out), None
     if found is None and searches <= choice.sparse:
         found = search(problem, sources=rows, out=out)
     return found
+
+
+def _hops(problem: Problem) -> Hops | None:
+    """The graph where the distances wanted are numbers of edges."""
+    source, facts = problem.source, problem.weights.facts
+    if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
+        return None
+    assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
+    row, col, _ = source.given
+    return Hops(source.n, row, col, directed=not source.symmetric())
+
+
+def count_hops(problem: Problem, hops: Hops, sources: Index, out: Array | None) -> Array:
+    """Distances by breadth-first searches, of the types of a problem whose edges all count 1."""
+    n, count, dtype = hops.n, len(sources), problem.steps.dtype
+    if out is None:
+        check_memory(count * n * dtype.itemsize, f"the result of {count} x {n} entries")
+    tick = reporter(problem.progress, float(count) * n, "breadth-first searches", "entries")
+    return hops.distances(
+        sources, dtype, problem.steps.identities[0], out=out,
+        done=None if tick is None else (lambda number: tick(float(number) * n)),
+    )  # fmt: skip
