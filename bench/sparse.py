@@ -387,8 +387,8 @@ def table(name: str, options: Options) -> Line:
 
     def ours(dtype: str) -> Contender:
         net = prepared(name, dtype)
-        name, own = (OURS, False) if dtype == "float64" else (f"in {dtype}", True)
-        return part(name, lambda: net.distances(sources, targets), check=first, ours=own)
+        kind = (part, OURS) if dtype == "float64" else (own, f"in {dtype}")
+        return kind[0](kind[1], lambda: net.distances(sources, targets), check=first)
 
     def RoutingKit() -> Contender:
         other = rival(name, options.threads)
