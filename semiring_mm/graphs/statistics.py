@@ -23,13 +23,15 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..cpu.memory import free_memory
+from ..gpu.collector import DeviceCollector, Placed, place
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
-from .choice import SEARCH
+from ..tiled.solve import TileOptions
+from .choice import SEARCH, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
@@ -172,6 +174,8 @@ def statistics(
     attribute: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress = None,
+    device: str | None = None,
+    devices: Any = None,
 ) -> Statistics:
     """Statistics of the distances between all nodes, none of which are kept.
 
@@ -199,6 +203,11 @@ def statistics(
         goes on from it. It is removed at the end.
     progress : bool or callable, optional
         As for :func:`apsp`.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where the sweeps run. None: on a CUDA device if there is one and the work is large, else on
+        the CPU.
+    devices : {None, "all"} or sequence of int, optional
+        CUDA devices that share the sources.
 
     Returns
     -------
@@ -214,7 +223,8 @@ def statistics(
     -----
     O(f) a source on a sparse graph, f being the edges of an elimination (see :func:`prepare`), by
     sweeps from many sources at once whose labels stay in the cache (PHAST: Delling, Goldberg,
-    Nowatzyk and Werneck, 2013). Whole numbers are added up exactly, others with compensation.
+    Nowatzyk and Werneck, 2013). Whole numbers are added up exactly, others with compensation, on
+    a device in float64.
 
     Examples
     --------
@@ -229,6 +239,7 @@ def statistics(
     array([0, 8, 6, 4, 2])
     """
     asked = _asked(what, radius)
+    where = TileOptions(device, devices).indices()
     if isinstance(graph, PreparedGraph):
         if graph.semiring.name != "min_plus":
             raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
@@ -241,7 +252,22 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if checkpoint is None else _State(Path(checkpoint), work)
-    way = _way(work) if metric is None else _Sweeps(metric)
+    if metric is not None:
+        way: _Way = _Sweeps(metric)
+    elif where is None:
+        way = _way(work)
+    else:
+        problem = problem_of(edges)
+        metric = _metric(work, problem, math.inf)
+        assert metric is not None
+        way = _Sweeps(metric)
+    if isinstance(way, _Sweeps):
+        if device is None and devices is None:
+            own = sweep_device(None, way.metric.structure, len(rows), way.dtype.itemsize)
+            where = None if own is None else [own]
+        if where is not None:
+            find = graph.placed if isinstance(graph, PreparedGraph) else None
+            way = _DeviceSweeps(way.metric, where, find)
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -310,7 +336,7 @@ class _Sweeps:
         """An order in which sources are near each other."""
         return np.argsort(self.metric.structure.position[rows], kind="stable")
 
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector | DeviceCollector:
         return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
 
     def row(self, source: int) -> Array:
@@ -320,6 +346,36 @@ class _Sweeps:
         row[row == self.metric.steps.identities[0]] = -1
         found: Array = row[0]
         return found
+
+
+class _DeviceSweeps(_Sweeps):
+    """Distances by sweeps on devices.
+
+    Parameters
+    ----------
+    metric : Metric
+    indices : sequence of int
+    placed : callable, optional
+        The metric on these devices.
+    """
+
+    method = "sweeps on CUDA"
+
+    def __init__(
+        self, metric: Metric, indices: Sequence[int],
+        placed: Callable[[Sequence[int]], Placed] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(metric)
+        self.indices, self.placed = indices, placed
+
+    def order(self, rows: Index) -> Index:
+        return np.arange(len(rows))  # those of each call are sorted on their own
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
+        metric = reversed_metric(self.metric) if backward else self.metric
+        if backward or self.placed is None:
+            return DeviceCollector(place(metric, self.indices), metric, wanted)
+        return DeviceCollector(self.placed(self.indices), metric, wanted)
 
 
 class _Hops:
@@ -371,7 +427,7 @@ def reversed_problem(problem: Problem) -> Problem:
 
 
 _Way = _Sweeps | _Hops | _Searches
-_Collector = Collector | HopCollector | RowCollector
+_Collector = Collector | DeviceCollector | HopCollector | RowCollector
 
 
 def _way(work: _Work, *, hops: bool = True) -> _Way:
