@@ -4,7 +4,7 @@ Each line is one call of networkx, with ``backend="semiring_mm"`` and without; b
 compared. Where that takes NetworkX minutes or days, it searches from some of the nodes only, which
 the line says, and its time is scaled; results that are a number for each node are compared for
 these. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names. Raw results go below
-bench/results, the table into docs/networkx.md; ``--table`` renews the table from the newest results.
+bench/results, the table into docs/networkx.md; ``--table`` renews it from the newest results.
 """
 
 from __future__ import annotations

@@ -251,22 +251,8 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if checkpoint is None else _State(Path(checkpoint), work)
-    if metric is not None:
-        way: _Way = _Sweeps(metric)
-    elif where is None:
-        way = _way(work)
-    else:
-        problem = problem_of(edges)
-        metric = _metric(work, problem, math.inf)
-        assert metric is not None
-        way = _Sweeps(metric)
-    if isinstance(way, _Sweeps):
-        if device is None and devices is None:
-            own = sweep_device(None, way.metric.structure, len(rows), way.dtype.itemsize)
-            where = None if own is None else [own]
-        if where is not None:
-            find = graph.placed if isinstance(graph, PreparedGraph) else None
-            way = _DeviceSweeps(way.metric, where, find)
+    find = graph.placed if isinstance(graph, PreparedGraph) else None
+    way = _somewhere(work, where, device is None and devices is None, metric, find)
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -476,10 +462,29 @@ def fastest(edges: EdgeList, sources: Index) -> _Way:
     return _way(_Work(edges, sources, (), 0, None, None, None))
 
 
-def collect(edges: EdgeList, sources: Index, kinds: set[str]) -> dict[str, Array]:
+def _somewhere(
+    work: _Work, where: Sequence[int] | None, free: bool, metric: Metric | None,
+    find: Callable[[Sequence[int]], Placed] | None,
+) -> _Way:  # fmt: skip
+    """The fastest way on these devices; if it is free to choose, on one where that gains."""
+    if metric is None and where is not None:
+        metric = _metric(work, problem_of(work.edges), math.inf)
+        assert metric is not None
+    way = _way(work) if metric is None else _Sweeps(metric)
+    if not isinstance(way, _Sweeps):
+        return way
+    if free:
+        own = sweep_device(None, way.metric.structure, len(work.rows), way.dtype.itemsize)
+        where = None if own is None else [own]
+    return way if where is None else _DeviceSweeps(way.metric, where, find)
+
+
+def collect(
+    edges: EdgeList, sources: Index, kinds: set[str], device: str | None = None
+) -> dict[str, Array]:
     """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
     work = _Work(edges, sources, (), 0, None, None, None)
-    way = _way(work)
+    way = _somewhere(work, TileOptions(device).indices(), device is None, None, None)
     collector = way.collector(Wanted(frozenset(kinds)))
     check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
     return work._pass(collector, way.order(sources), "out", None, None)
