@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
+from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -26,11 +26,12 @@ from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
 from ..cpu import engine
+from ..gpu.bfs import DeviceHops
 from ..gpu.collector import fetch, place
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import Semiring, semirings
-from .choice import NARROW, Choice, sweep_device
+from .choice import NARROW, Choice, hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import Hops
 
@@ -152,14 +153,16 @@ def solve_sparse(
     """An elimination where it takes less time than the choice's other methods, or searches."""
     searches = choice.search if searchable(problem) else math.inf
     chosen = np.arange(problem.source.n) if rows is None else rows
-    hops = _hops(problem, len(chosen)) if math.isfinite(searches) else None
+    hops = _hops(problem, len(chosen)) if choice.sparse < math.inf else None
     walks = math.inf if hops is None else hops.pairs(len(chosen))
     pairs = min(choice.sparse, searches, walks)
     found = problem.solve(
         lambda given: solve(given, sources=rows, pairs=pairs, out=out, device=choice.device)
     )
     if found is None and hops is not None and walks == pairs:
-        return count_hops(problem, hops, chosen, out), None
+        room = DeviceHops.bytes(hops.n, hops.arcs)
+        there = hop_device(walks, room) if choice.device is None else device_index(choice.device)
+        return count_hops(problem, hops, chosen, out, there), None
     if found is None and searches < math.inf and searches <= choice.sparse:
         found = search(problem, sources=rows, out=out)
     return found
@@ -178,13 +181,15 @@ def _hops(problem: Problem, count: int) -> Hops | None:
     return Hops(source.n, row, col, directed=not source.symmetric())
 
 
-def count_hops(problem: Problem, hops: Hops, sources: Index, out: Array | None) -> Array:
+def count_hops(
+    problem: Problem, hops: Hops, sources: Index, out: Array | None, device: int | None = None
+) -> Array:
     """Distances by breadth-first searches, of the types of a problem whose edges all count 1."""
     n, count, dtype = hops.n, len(sources), problem.steps.dtype
     if out is None:
         check_memory(count * n * dtype.itemsize, f"the result of {count} x {n} entries")
     tick = reporter(problem.progress, float(count) * n, "breadth-first searches", "entries")
     return hops.distances(
-        sources, dtype, problem.steps.identities[0], out=out,
+        sources, dtype, problem.steps.identities[0], out=out, device=device,
         done=None if tick is None else (lambda number: tick(float(number) * n)),
     )  # fmt: skip
