@@ -93,7 +93,7 @@ def add_options(command: Parser) -> None:
     work.add_argument(
         "--checkpoint",
         action="store_true",
-        help="keep the state beside the file of --output, every half minute, for --resume",
+        help="keep the state beside the file of --output, every ten seconds, for --resume",
     )
     work.add_argument(
         "--resume",

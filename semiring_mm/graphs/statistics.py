@@ -54,7 +54,7 @@ _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 #: Pairs of an elimination, and bytes, that are nothing to speak of.
 _SMALL, _ROOM = 1e8, 1 << 28
 _FORMAT = 1
-_EVERY = 30.0  # seconds between checkpoints
+_EVERY = 10.0  # seconds between checkpoints
 
 
 @dataclass(frozen=True)
