@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import cli
-from semiring_mm.cli import table
+from semiring_mm.cli import compute, table
 from semiring_mm.files import Graph, read_graph
 from semiring_mm.graphs import statistics
 from semiring_mm.plot.draw import draw_statistics, statistics_figure, style
@@ -76,6 +76,16 @@ def test_a_pair_of_many_nodes_needs_no_matrix(run, semiring, first):
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == first
     assert run(*words, "--summary")[0] == 2
+
+
+def test_pairs_of_many_nodes_need_some_rows_at_a_time(run, monkeypatch):
+    words = ["apsp", *EXAMPLE, "--pairs", "SYD,LHR;IPC,LYR;SYD,IPC", "--quiet"]
+    expected = run(*words)[1]
+    asked, plain = [], sm.apsp
+    monkeypatch.setattr(sm, "apsp", lambda g, **x: asked.append(x["sources"]) or plain(g, **x))
+    monkeypatch.setattr(compute, "_ROWS", 0)
+    assert run(*words) == (0, expected, "")
+    assert len(asked) == len({i for (i,) in asked}) == 2
 
 
 def test_the_legs_of_a_path(run):
