@@ -15,6 +15,7 @@ import semiring_mm as sm
 from semiring_mm import cli
 from semiring_mm.cli import compute, table
 from semiring_mm.files import Graph, read_graph
+from semiring_mm.gpu import device
 from semiring_mm.graphs import statistics
 from semiring_mm.plot.draw import draw_statistics, statistics_figure, style
 from semiring_mm.plot.network import view_of
@@ -296,6 +297,21 @@ def test_a_row_for_each_node(run, example, name):
     assert_allclose(found["within 9000"], (d <= 9000) @ np.arange(85))
     off = np.where(np.eye(85), np.inf, d)
     assert_allclose(found["harmonic"], (1 / off).sum(0))
+
+
+def test_where_the_work_is_done(run, monkeypatch):
+    """The devices are the library's arguments, and it is their option that an error names."""
+    given, plain = [], sm.statistics
+    monkeypatch.setattr(
+        sm, "statistics",
+        lambda g, **x: given.append((x.pop("device"), x.pop("devices"))) or plain(g, **x),
+    )  # fmt: skip
+    for words in ([], ["--device", "cuda:1"], ["--devices", "all"], ["--devices", "0,2"]):
+        assert run("stats", "g.csv", *words)[0] == 0
+    assert given == [(None, None), ("cuda:1", None), (None, "all"), (None, [0, 2])]
+    monkeypatch.setattr(device, "why_not", lambda: "there is none")
+    words = ["table", "g.csv", "--from", "A", "--device", "cuda"]
+    assert run(*words) == (2, "", "semiring-mm: error: --device cuda: there is none\n")
 
 
 def test_statistics_of_some_nodes(run):
