@@ -155,8 +155,9 @@ def path_plan(steps: Steps, n: int) -> Plan:
 
 
 def computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in."""
-    found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+    """Stored values in the type computed in; the same array where that is no other."""
+    kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
+    found = np.asarray(x).astype(kind, copy=plan.missing is not None)
     if plan.missing is not None:
         found[np.asarray(x) == plan.missing] = plan.infinite
     return found if found.ndim else found.item()

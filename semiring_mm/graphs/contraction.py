@@ -12,6 +12,7 @@ a dense core (:mod:`..hierarchy`).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,13 @@ def solve_edges(
     progress: Progress,
 ) -> Solved | None:  # fmt: skip
     """Paths of a list of edges by the sparse methods of a choice; None where they are refused."""
-    weight = edges.weight.astype(np.float32 if edges.weight.dtype == np.float32 else np.float64)
-    kept = weight != s.zero
-    graph = EdgeList(edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed)
+    dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
+    graph = replace(edges, weight=edges.weight.astype(dtype, copy=False))
+    weight, kept = graph.weight, graph.weight != s.zero
+    if not kept.all():
+        graph = EdgeList(
+            edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed
+        )
     source = EdgeSource(s, graph, weight.dtype)
     problem = Problem.of(source, None, predecessors, edges.nodes, progress)
     return solve_sparse(problem, choice, rows)
