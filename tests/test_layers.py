@@ -29,7 +29,8 @@ ROOMS = """
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
-    hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions gpu.hierarchy
+    hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
+    gpu.hierarchy
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction graphs.dense
     graphs.apsp graphs.search graphs.prepared graphs.hops graphs.rows graphs.statistics
     graphs.nearest

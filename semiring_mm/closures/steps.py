@@ -149,8 +149,15 @@ class Steps:
 
 def path_plan(steps: Steps, n: int) -> Plan:
     """How labels are computed along paths of up to n edges, whose weights the plan holds."""
-    a, b, c = steps.known or (None, None, None)
-    plan = replace(make_plan(steps.s, steps.dtype, a, b, n, c=c), check=False)
+    return _path_plan(steps.s, steps.dtype, steps.known, n)
+
+
+@functools.lru_cache(maxsize=64)
+def _path_plan(
+    s: Semiring, dtype: np.dtype[Any], known: tuple[Facts, Facts, Facts] | None, n: int
+) -> Plan:
+    a, b, c = known or (None, None, None)
+    plan = replace(make_plan(s, dtype, a, b, n, c=c), check=False)
     return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
 
 

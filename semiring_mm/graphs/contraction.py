@@ -22,14 +22,16 @@ from ..arrays import check_memory
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource
+from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.trees import Edges, repair_trees
-from ..cpu import engine
+from ..cpu import engine, threads
+from ..cpu.memory import free_memory
+from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import customize
 from ..semirings import Semiring
-from .choice import NARROW, Choice
-from .dijkstra import search, searchable
+from .choice import Choice
+from .dijkstra import search, search_shifted, searchable
 
 __all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
 
@@ -37,8 +39,6 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
-#: An elimination is taken where its estimate is this much, or less, of the other method's.
-_GAIN = 0.8
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
@@ -46,7 +46,7 @@ def solve(
     problem: Problem,
     *,
     sources: Index | None,
-    pairs: float = math.inf,
+    limit: float = math.inf,
     out: Array | None = None,
 ) -> Solved | None:
     """Paths, and predecessors if the problem has them, from all or some sources.
@@ -55,8 +55,8 @@ def solve(
     ----------
     problem : Problem
         Of a source that has its edges at hand.
-    pairs : float
-        The work of the alternative method; None is returned where this one would take longer.
+    limit : float
+        Nanoseconds of the alternative; None is returned where this method would take longer.
     out : ndarray, optional
         Filled in place of a new array of distances; rows are contiguous.
     """
@@ -64,15 +64,16 @@ def solve(
     n = source.n
     count, size = n if sources is None else len(sources), steps.dtype.itemsize
     result = count * n * ((0 if out is not None else size) + 4 * trees)
-    check_memory(result, f"the result of {count} x {n} entries")  # before any work
-    check_memory(result + _NODE * n, f"the elimination of {n} nodes")
-    row, col, weight = source.edges()
-    limit = _GAIN * pairs / (NARROW if size <= 4 else 1.0)
-    structure = eliminate(n, row, col, sources=count, limit=limit)
+    if limit == math.inf:
+        check_memory(result + _NODE * n, f"the elimination of {n} nodes")  # before any work
+    assert isinstance(source, EdgeSource | WorsenedEdges)
+    structure = eliminate(n, *source.given[:2], sources=count, limit=limit, itemsize=size)
     if structure is None:
         return None
-    needed = structure.bytes(size, trees=trees)
-    check_memory(result + needed, f"the result of {count} x {n} entries")
+    needed = result + structure.bytes(size, trees=trees)
+    if limit < math.inf and needed > (free_memory() or 0):
+        return None
+    check_memory(needed, f"the result of {count} x {n} entries")
     metric = customize(structure, problem, trees=trees)
     chosen = np.arange(n) if sources is None else sources
     d = np.empty((count, n), steps.dtype) if out is None else out
@@ -81,7 +82,7 @@ def solve(
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
     metric.sweep(chosen, d, p, tick)
     if p is not None and has_ties(problem):
-        repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, row, col, weight), chosen)
+        repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, *source.edges()), chosen)
     if tick is not None:
         tick(total)
     return d, p
@@ -120,10 +121,21 @@ def solve_edges(
 def solve_sparse(
     problem: Problem, choice: Choice, rows: Index | None, out: Array | None = None
 ) -> Solved | None:
-    """An elimination where it takes less time than the choice's other methods, or searches."""
-    searches = choice.search if searchable(problem) else math.inf
-    pairs = min(choice.sparse, searches)
-    found = problem.solve(lambda given: solve(given, sources=rows, pairs=pairs, out=out))
-    if found is None and searches <= choice.sparse:
-        found = search(problem, sources=rows, out=out)
+    """An elimination where it takes less time than the choice's other methods, or searches.
+
+    None where the dense method of the choice takes the least.
+    """
+    assert isinstance(problem.source, EdgeSource)
+    plain, n, m = searchable(problem), problem.source.n, len(problem.source.given[0])
+    count = n if rows is None else len(rows)
+    shifts = not plain and problem.source.s.name == "min_plus"
+    searches = choice.search if plain or shifts else math.inf
+    if shifts:
+        searches += costs.potentials(n, m)
+    limit = min(choice.dense, searches)
+    found = None
+    if costs.least(n, m, count, threads=threads.get_num_threads()) <= limit:
+        found = problem.solve(lambda given: solve(given, sources=rows, limit=limit, out=out))
+    if found is None and searches <= choice.dense:
+        found = (search if plain else search_shifted)(problem, sources=rows, out=out)
     return found

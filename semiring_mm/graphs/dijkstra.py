@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
+from ..closures.edges import EdgeList
+from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
@@ -19,7 +22,7 @@ from ..cpu import threads
 from ..cpu.memory import scratch
 from ..plan import Plan
 
-__all__ = ["search", "searchable"]
+__all__ = ["search", "search_shifted", "searchable"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
@@ -62,7 +65,7 @@ def search(
     out : (n, n) array, optional
         Filled in place of a new array; rows are contiguous.
     """
-    source, steps, n = problem.source, problem.steps, problem.source.n
+    steps, n = problem.steps, problem.source.n
     count = n if sources is None else len(sources)
     dtype, trees = steps.dtype, problem.predecessors
     check_memory(
@@ -86,7 +89,9 @@ def search(
             key = key[3 * weight.itemsize :]  # children share a cache line
             own = {"node": node, "key": key, "label": label, "rows": 1}
             own |= {"source": np.array(chosen[i : i + 1], np.int64)}
-            code.search(plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]})
+            code.search(
+                plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]}
+            )
             if not direct:
                 d[i] = stored(plan, label, d.dtype)
 
@@ -99,3 +104,35 @@ def search(
 
     threads.run([functools.partial(some, *x) for x in itertools.pairwise(cuts)], done)
     return d, p
+
+
+def search_shifted(
+    problem: Problem, *, sources: Index | None, out: Array | None = None
+) -> tuple[Array, NDArray[np.int32] | None]:
+    """The same over min_plus where some weights are negative: Johnson (1977).
+
+    Potentials of the nodes, from rounds of Bellman and Ford, make up for them.
+
+    Raises
+    ------
+    NegativeCycleError
+    """
+    n, source = problem.source.n, problem.source
+    row, col, weight = source.edges()
+    found = find_negative_cycle(row, col, weight, n)
+    if isinstance(found, tuple):
+        raise NegativeCycleError(*found, problem.labels)
+    whole = weight.dtype.kind in "iu"
+    dtype = np.dtype(np.int64 if whole else np.float64)
+    h = found.astype(dtype)
+    shifted = np.maximum(weight.astype(dtype) + h[row] - h[col], 0)
+    edges = EdgeSource(source.s, EdgeList(range(n), row, col, shifted, True), dtype)
+    d, p = search(replace(problem, source=edges, directed=True), sources=sources)
+    missing, start = d == source.s.identities(dtype)[0], h if sources is None else h[sources]
+    for i in range(len(d)):  # no second matrix
+        d[i] += h - start[i]
+    result = d.astype(problem.steps.dtype, copy=False) if out is None else out
+    if result is not d:
+        result[...] = d
+    result[missing] = problem.steps.identities[0]
+    return result, p

@@ -22,14 +22,15 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..cpu import threads
 from ..cpu.memory import free_memory
+from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
-from .choice import SEARCH
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
@@ -51,10 +52,10 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Pairs of a dense product in whose time a breadth-first search follows an edge, at worst.
-_HOPS = 64.0
-#: Pairs of an elimination, and bytes, that are nothing to speak of.
-_SMALL, _ROOM = 1e8, 1 << 28
+#: Nanoseconds in which a breadth-first search follows an edge, at worst.
+_HOPS = 5.0
+#: Nanoseconds of an elimination, and bytes, that are nothing to speak of.
+_SMALL, _ROOM = 1e7, 1 << 28
 _FORMAT = 1
 _EVERY = 30.0  # seconds between checkpoints
 
@@ -383,9 +384,9 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
     problem, limit = problem_of(x), math.inf
     if hops:
-        limit = _HOPS * count * arcs
+        limit = _HOPS * count * arcs / threads.get_num_threads()
     elif searchable(problem):
-        limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
+        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
@@ -402,8 +403,10 @@ def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
 def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     n, itemsize = work.edges.n, problem.steps.dtype.itemsize
-    row, col, _ = problem.source.edges()
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    row, col = work.edges.row, work.edges.col
+    structure = eliminate(
+        n, row, col, sources=len(work.rows), limit=max(limit, _SMALL), itemsize=itemsize
+    )
     if structure is None:
         return None
     needed = structure.bytes(itemsize, trees=False)
