@@ -648,6 +648,7 @@ def test_a_matrix_in_a_file(run, edges, tmp_path, calls, form):
     assert given == {
         "directed": True, "return_predecessors": True, "progress": SILENT, "device": "cpu",
         "memory_limit": 2 * 10**9, "checkpoint": 4, "out": files, "resume": False,
+        "method": "auto",
     }  # fmt: skip
     in_memory = run("apsp", edges, "--from", "D", "--to", "C", "--summary")[1]
     assert out.splitlines()[:-1] == in_memory.splitlines()[:-1]  # but for the time

@@ -26,21 +26,23 @@ ROOMS = """
     closures.kleene closures.weights closures.schedule closures.steps closures.sources
     closures.solve closures.memory
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
-    tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.solve
+    tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
+    tiled.solve
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.hierarchy
-    graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction graphs.dense
-    graphs.apsp graphs.search graphs.prepared graphs.hops graphs.rows graphs.statistics
-    graphs.nearest
+    graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction
+    graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared graphs.hops
+    graphs.rows graphs.statistics graphs.nearest
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
-    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.entry cli __main__
+    cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.table
+    cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

@@ -709,7 +709,7 @@ def test_rectangles_of_a_store(tmp_path, kind):
     if kind == "memory":
         store = stores.HostStore(np.zeros_like(whole))
     else:
-        store = results.create(path, whole.shape, whole.dtype, 16)
+        store = results.create(path, whole.shape, whole.dtype, (16, 16))
     for i, j in itertools.product(range(0, 30, 16), range(0, 50, 16)):
         at = slice(i, min(i + 16, 30)), slice(j, min(j + 16, 50))
         store.write(*at, whole[at])
@@ -726,7 +726,7 @@ def test_rectangles_of_a_store(tmp_path, kind):
 
 
 def test_a_chunk_is_whole(tmp_path):
-    store = stores.ZarrStore.create(tmp_path / "x", (8, 8), np.dtype(np.int64), 8)
+    store = stores.ZarrStore.create(tmp_path / "x", (8, 8), np.dtype(np.int64), (8, 8))
     whole = slice(0, 8)
     with pytest.raises(ValueError, match="as a whole"):
         store.write(whole, slice(2, 8), np.ones((8, 6), np.int64))

@@ -263,3 +263,25 @@ def test_trees_where_a_step_back_is_not_strictly_nearer(small):
         x[0, 30] = 40
         d, p = sm.apsp(x, method="sparse", return_predecessors=True)
         check_paths(x, d, p, tol=60 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("semiring", ["max_min", "min_max", "max_times", "lor_land"])
+def test_closures_from_some_nodes(semiring, monkeypatch):
+    """Rows of the closure; of a graph of edges by a search or sweeps, and without its matrix."""
+    graph = GRAPHS["directed"].copy()
+    graph.data = (graph.data + 1) / 21
+    sources = [5, 0, 5, 77]
+    edges = sm.files.Graph(
+        range(graph.shape[0]), *(x.astype(int) for x in graph.tocoo().coords), graph.data, True
+    )
+    whole = sm.closure(edges, semiring)
+    dense = sm.closure(sm.adjacency(edges, semiring)[0], semiring, sources=sources)
+    np.testing.assert_allclose(dense, whole[sources], rtol=1e-14)
+    monkeypatch.setattr("semiring_mm.graphs.choice.SPARSE_FROM", 1)
+    monkeypatch.setattr("semiring_mm.graphs.apsp.adjacency", None)
+    d, p = sm.closure(edges, semiring, sources=sources, return_predecessors=True)
+    assert d.dtype == whole.dtype
+    np.testing.assert_allclose(d, whole[sources], rtol=1e-14)
+    there = whole[sources] != sm.semirings[semiring].identities(d.dtype)[0]
+    there[np.arange(4), sources] = False
+    np.testing.assert_array_equal(p >= 0, there)

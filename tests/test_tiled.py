@@ -376,10 +376,9 @@ def test_as_users_call_it():
     [
         ({"memory_limit": "1kB"}, r"use a larger memory_limit"),
         ({"memory_limit": "much"}, r"expected a size such as '16GB'"),
-        ({"memory_limit": "1GB", "sources": 0}, r"sources is for graphs in one memory"),
         ({"memory_limit": "1GB", "max_hops": 2}, r"max_hops is for graphs in one memory"),
         ({"memory_limit": "1GB", "overwrite": True}, r"overwrite is for graphs in one memory"),
-        ({"memory_limit": "1GB", "method": "sparse"}, r"method='sparse' is for graphs in one"),
+        ({"memory_limit": "1GB", "method": "squaring"}, r"method='squaring' is for graphs in one"),
         ({"memory_limit": "1GB", "checkpoint": 0}, r"checkpoint is a number of steps from 1 on"),
         ({"resume": True}, r"resume goes on with a run that had out=PATH"),
         ({"out": "d.csv"}, r"ends in neither .npy nor .zarr"),
@@ -393,6 +392,13 @@ def test_as_users_call_it():
 def test_refusals(words, message):
     with pytest.raises((ValueError, MemoryError), match=message):
         sm.apsp(np.ones((500, 500)), **words)
+
+
+@pytest.mark.parametrize("words", [{"sources": 0}, {"method": "sparse"}])
+def test_rows_alone_are_not_for_several_devices(monkeypatch, words):
+    monkeypatch.setattr(solve, "device_list", lambda *_: [0, 1])
+    with pytest.raises(ValueError, match=r"(sources|method='sparse') is for graphs in one memory"):
+        sm.apsp(np.ones((500, 500)), devices="all", **words)
 
 
 def test_devices_are_named_by_numbers(monkeypatch):

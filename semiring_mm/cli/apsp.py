@@ -8,18 +8,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..naming import naming_options
 from .compute import Result, save, solve
 from .graph import Finder, GivenGraph, read, read_pairs
 from .options import (
-    OPTIONS,
     Refusal,
     check_outputs,
     check_paths,
     check_tiles,
     given_files,
+    in_tiles,
     is_matrix,
     is_table,
+    settings,
 )
 from .report import Report, remark, warn
 from .tables import all_pairs, labels_file, some_pairs, write_labels, write_table
@@ -36,16 +36,13 @@ def run(args: argparse.Namespace) -> int:
     check_paths(args)
     check_tiles(args)
     check_outputs(args)
-    if args.threads:
-        # Before the engine is loaded: it starts its threads once.
-        os.environ["SEMIRING_MM_NUM_THREADS"] = str(args.threads)
-    with naming_options(OPTIONS):
+    with settings(args):
         return _run(args, chosen)
 
 
 def _run(args: argparse.Namespace, chosen: bool) -> int:
     """The same, once the options are in order; whether the semiring was chosen."""
-    given = read(args)
+    given = read(args, tiles=in_tiles(args))
     graph = given.graph
     if graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")

@@ -29,7 +29,7 @@ from ..tiled.results import open_result, part_of
 from .graph import GivenGraph
 from .options import Refusal, in_files, in_tiles, is_matrix, is_table, is_zarr
 
-__all__ = ["Result", "save", "solve"]
+__all__ = ["Result", "refused", "save", "solve", "watched"]
 
 # From here on the result is worked on in its file, so that it need not fit in memory beside the
 # predecessors and the rest.
@@ -101,20 +101,15 @@ def solve(
     wanted = bool(wanted or drawn)
     _check_memory(args, given.graph.n, dtype, sources, trees=wanted)
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
-    show = args.progress or (sys.stderr.isatty() and not args.quiet)
-    bar = ProgressBar(transient=True) if show else None
-    if bar is not None:
-        stack.callback(bar.close)
-    work = Watched(bar)
+    work = watched(args, stack)
     common = {
         "directed": given.graph.directed, "return_predecessors": wanted, "progress": work,
     }  # fmt: skip
     done = _is_done(args)
     start = time.perf_counter()
     try:
-        solved = _call(args, given, dtype, common, out, stack, sources)
-    except sm.NegativeCycleError as error:
-        raise Refusal(_cycle(given, list(error.cycle)), 1) from None
+        with refused(given):
+            solved = _call(args, given, dtype, common, out, stack, sources)
     except KeyboardInterrupt as end:
         if rest := _resumable(args):
             end.add_note(f"--resume goes on with what is in {rest}")
@@ -124,8 +119,8 @@ def solve(
         if not args.quiet:
             print(f"semiring-mm: note: nothing to do: {args.output} is finished", file=sys.stderr)
     seconds = time.perf_counter() - start
-    if bar is not None:
-        bar.close()
+    if isinstance(work.progress, ProgressBar):
+        work.progress.close()
     values, predecessors = solved if wanted else (solved, None)
     if out is not None and not np.shares_memory(values, out):
         out[...] = values
@@ -133,6 +128,15 @@ def solve(
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
     stored = stored or bool(args.scheduler)
     return Result(given, values, predecessors, zero, seconds, work, mapped, stored, sources, done)
+
+
+def watched(args: argparse.Namespace, stack: contextlib.ExitStack) -> Watched:
+    """What shows the progress if it is to be shown, until the stack ends, and learns the method."""
+    show = args.progress or (sys.stderr.isatty() and not args.quiet)
+    bar = ProgressBar(transient=True) if show else None
+    if bar is not None:
+        stack.callback(bar.close)
+    return Watched(bar)
 
 
 def _dtype(args: argparse.Namespace, given: GivenGraph) -> np.dtype[Any]:
@@ -172,7 +176,7 @@ def _few(args: argparse.Namespace, n: int, sources: Sequence[int] | None) -> Seq
 
     Rounds from many sources take longer than an elimination.
     """
-    if sources is None or in_tiles(args) or args.semiring != "min_plus":
+    if sources is None or in_tiles(args):
         return None
     return sources if args.method in ("auto", "sparse") and 8 * len(sources) <= n else None
 
@@ -192,11 +196,10 @@ def _check_memory(
     free = sm.cpu.engine.free_memory()
     room = "" if free is None else f" ({free / 2**30:,.1f} GiB are free)"
     if unasked > _UNASKED:
-        one_row = args.semiring == "min_plus" and args.start is None
         raise Refusal(
             f"all pairs of {n:,} nodes take {unasked / 2**30:,.1f} GiB of memory{room}: --force "
             f"takes it, -o D.npy --memory-limit 4GB works in a file"
-            f"{', --from A --to B needs one row of it' if one_row else ''}"
+            f"{', --from A --to B needs one row of it' if args.start is None else ''}"
         )
     if file and free is not None and size > free:
         raise Refusal(
@@ -225,22 +228,21 @@ def _call(
     # nodes by their numbers, as all of this program has them
     work: Any = given.matrix
     if work is None:
-        work = replace(given.graph, nodes=range(given.graph.n))
+        work = given.numbered
     if given.matrix is None and dtype.kind == "f" and (in_tiles(args) or sources is not None):
         work = replace(work, weight=work.weight.astype(dtype))
     if in_tiles(args):
         common = common | _tiled_arguments(args, stack)
     elif sources is not None:
         work = work if given.matrix is None else given.matrix.astype(dtype, copy=False)
-        common = common | {"sources": list(sources), "device": args.device, "method": args.method}
-        common |= {"max_hops": args.max_hops}
+        common = common | {"sources": list(sources), "device": args.device}
     else:
         work, _ = sm.adjacency(
             work, args.semiring, dtype=dtype, directed=given.graph.directed, out=out
         )
         common = common | {"overwrite": True, "device": args.device}
-        if args.semiring == "min_plus":
-            common |= {"method": args.method, "max_hops": args.max_hops}
+    if args.semiring == "min_plus" and not in_tiles(args):
+        common |= {"method": args.method, "max_hops": args.max_hops}
     if args.scheduler:
         try:
             return _on_workers(args, work, common, stack)
@@ -268,6 +270,8 @@ def _tiled_arguments(args: argparse.Namespace, stack: contextlib.ExitStack) -> d
         "memory_limit": args.memory_limit,
         "checkpoint": args.checkpoint,
     }
+    if args.semiring == "min_plus":
+        arguments["method"] = args.method
     arguments = {name: value for name, value in arguments.items() if value is not None}
     if in_files(args):
         files = _matrices(args)
@@ -391,10 +395,19 @@ def _gather(array: Any, name: str | None) -> Any:
     return importlib.import_module("zarr").open_array(name, mode="r")
 
 
+@contextlib.contextmanager
+def refused(given: GivenGraph) -> Iterator[None]:
+    """Refuse a graph for its negative cycle, which is named."""
+    try:
+        yield
+    except sm.NegativeCycleError as error:
+        raise Refusal(_cycle(given, list(error.cycle)), 1) from None
+
+
 def _cycle(given: GivenGraph, cycle: list[int]) -> str:
     """The message for a negative cycle."""
     closed = [*cycle, cycle[0]]
-    weight = sum(given.leg(u, v) for u, v in itertools.pairwise(closed))
+    weight = sum(given.legs(closed))
     names = [given.label(node) for node in closed]
     if len(names) > 14:
         names[7:-7] = ["..."]

@@ -19,7 +19,7 @@ import semiring_mm as sm
 from ..config import configuration
 from ..ladder import command as ladder
 from ..signs import fitting_streams
-from . import apsp
+from . import apsp, prepare, table
 from .options import Parser, Refusal, add_options
 
 __all__ = ["main"]
@@ -150,6 +150,24 @@ def _parser() -> Parser:
     )
     best.set_defaults(run=apsp.run)
     add_options(best)
+    ready = commands.add_parser(
+        "prepare",
+        allow_abbrev=False,
+        help="prepare a large sparse graph for many questions",
+        description="Prepare a sparse graph once, for tables and statistics of it: a customizable "
+        "contraction hierarchy in a file. Prints its sizes.",
+    )
+    ready.set_defaults(run=prepare.run)
+    prepare.add_options(ready)
+    chosen = commands.add_parser(
+        "table",
+        allow_abbrev=False,
+        help="a table of distances between chosen nodes",
+        description="A table of what best paths between chosen nodes are worth, of a graph or of "
+        "what semiring-mm prepare made of it.",
+    )
+    chosen.set_defaults(run=table.run)
+    table.add_options(chosen)
     info = commands.add_parser("info", help="engines, devices, versions, caches")
     info.add_argument("--json", action="store_true", help="print JSON")
     info.set_defaults(run=_info)

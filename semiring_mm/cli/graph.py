@@ -6,24 +6,33 @@ import argparse
 import csv
 import difflib
 import functools
+import itertools
 import sys
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+import semiring_mm as sm
+
 from ..files import Graph, read_graph, read_matrix
+from ..files.columns import NODE
 from ..files.file import File
 from ..files.graph import NumberLabels
+from ..files.nodes import read_nodes
 from ..files.npy import map_matrix, zero_warnings
+from ..graphs.prepared import PreparedGraph
 from ..naming import named
-from .options import KINDS, Kind, Refusal, in_tiles
+from .options import KINDS, Kind, Refusal
 
-__all__ = ["Finder", "GivenGraph", "read", "read_pairs"]
+__all__ = ["Finder", "GivenGraph", "read", "read_network", "read_nodes_of", "read_pairs"]
 
 _ENTRIES = "the entries of the matrix"
+_ENDS = ("from", "to")
 
 
 @dataclass(frozen=True)
@@ -34,18 +43,23 @@ class GivenGraph:
     matrix: NDArray[Any] | None
     kind: Kind
 
-    def leg(self, start: int, end: int) -> float:
-        """The best of the parallel edges between two nodes."""
+    def legs(self, path: Sequence[int]) -> list[float]:
+        """The best of the parallel edges from each node of a walk to the next."""
+        ends, graph = list(itertools.pairwise(path)), self.graph
         if self.matrix is not None:
-            both = [self.matrix[start, end]]
-            if not self.graph.directed:
-                both.append(self.matrix[end, start])
-            return float(self.kind.better(both))
-        row, col, weight = self.graph.row, self.graph.col, self.graph.weight
-        edges = (row == start) & (col == end)
-        if not self.graph.directed:
-            edges |= (row == end) & (col == start)
-        return float(self.kind.better(weight[edges].tolist()))
+            found = [[self.matrix[u, v]] for u, v in ends]
+            if not graph.directed:
+                found = [[*one, self.matrix[v, u]] for one, (u, v) in zip(found, ends, strict=True)]
+            return [float(self.kind.better(both)) for both in found]
+        near = np.zeros(graph.n, bool)
+        near[list(path)] = True
+        kept = np.flatnonzero(near[graph.row] & near[graph.col])
+        edges = (x[kept].tolist() for x in (graph.row, graph.col, graph.weight))
+        best: dict[tuple[int, int], float] = {}
+        for u, v, weight in zip(*edges, strict=True):
+            for pair in ((u, v), (v, u))[: 2 - graph.directed]:
+                best[pair] = self.kind.better(weight, best.get(pair, weight))
+        return [best[pair] for pair in ends]
 
     @functools.cached_property
     def whole(self) -> bool:
@@ -81,6 +95,16 @@ class GivenGraph:
         name = self.graph.names[node] if self.graph.names else ""
         return f"{name} ({label})" if name and name != label else label
 
+    @property
+    def numbered(self) -> Graph:
+        """The graph with numbers in place of labels."""
+        return replace(self.graph, nodes=range(self.graph.n))
+
+    @property
+    def edges_as_text(self) -> str:
+        """How many edges there are, and how they lead."""
+        return f"{self.edges():,}, {self.direction}"
+
     def edges(self) -> int:
         """Number of edges; a zero on the diagonal of a matrix is none."""
         if self.matrix is None:
@@ -90,18 +114,82 @@ class GivenGraph:
         )
 
 
-def read(args: argparse.Namespace) -> GivenGraph:
-    """Read what the command line names."""
+def read(args: argparse.Namespace, *, tiles: bool = False) -> GivenGraph:
+    """Read what the command line names; over `tiles` a matrix stays in its file."""
     kind = KINDS[args.semiring]
+    if _is_prepared(args):
+        raise Refusal(f"{args.graph[0]} is prepared already: semiring-mm table and stats read it")
     plain = len(args.graph) == 1 and args.graph[0].lower().endswith(".npy") and not args.format
     if plain and args.semiring == "min_plus" and not args.nodes and args.weight == "weight":
-        return _read_matrix(args, kind)
+        return _read_matrix(args, kind, tiles)
     source, target = args.columns
     graph = read_graph(
         [_source(args, name) for name in args.graph], weight=args.weight, source=source,
         target=target, nodes=args.nodes, directed=args.directed, format=args.format,
     )  # fmt: skip
     return GivenGraph(graph, None, kind)
+
+
+def read_network(args: argparse.Namespace) -> tuple[GivenGraph, PreparedGraph | None]:
+    """Read what the command line names, which may be a file of ``semiring-mm prepare``."""
+    name = args.graph[0]
+    if not _is_prepared(args):
+        args.semiring = args.semiring or "min_plus"
+        return read(args), None
+    given = {
+        "--weight or --unweighted": args.weight != "weight",
+        "--directed or --undirected": args.directed is not None,
+        "--columns": args.columns != (None, None),
+        "--semiring": args.semiring is not None,
+        "--order": getattr(args, "order", None) is not None,
+        "--dtype": getattr(args, "dtype", None) is not None,
+    }
+    for option, there in given.items():
+        if there:
+            raise Refusal(f"{name} is prepared, and {option} is for preparing it: leave it out")
+    net = sm.load(name)
+    args.semiring = net.semiring.name
+    if args.semiring not in KINDS:
+        raise Refusal(f"{name} is over {args.semiring}: choose one of {', '.join(KINDS)}")
+    edges, origin = net.edges, f"of {Path(name).name}"
+    numbered = isinstance(net.nodes, range)
+    labels: Sequence[str] = NumberLabels(0, edges.n) if numbered else [str(x) for x in net.nodes]
+    if not numbered and len({*labels}) < edges.n:
+        raise Refusal(f"{name}: two of its nodes have the same label as text")
+    graph = Graph(
+        labels, edges.row, edges.col, edges.weight, edges.directed,
+        weight_source=f"that {origin}", direction_source=origin,
+    )  # fmt: skip
+    if args.nodes:
+        graph = _with_table(graph, args.nodes)
+    return GivenGraph(graph, None, KINDS[args.semiring]), net
+
+
+def _is_prepared(args: argparse.Namespace) -> bool:
+    """Whether the graph is a file of :meth:`PreparedGraph.save`."""
+    name, *more = args.graph
+    if more or args.format or not name.lower().endswith(".npz"):
+        return False
+    try:
+        with zipfile.ZipFile(name) as file:
+            return {"about.npy", "digest.npy"} <= {*file.namelist()}
+    except zipfile.BadZipFile:
+        return False
+
+
+def _with_table(graph: Graph, name: str) -> Graph:
+    """The graph with the names and coordinates of a table of nodes, in its own order."""
+    table = read_nodes(File.of(name))
+    at = {label: k for k, label in enumerate(table.nodes)}
+    if (absent := next((x for x in graph.nodes if x not in at), None)) is not None:
+        raise Refusal(f"node {absent!r} is not in {name}")
+    order = [at[label] for label in graph.nodes]
+    return replace(
+        graph,
+        names=None if table.names is None else [table.names[k] for k in order],
+        coordinates=None if table.coordinates is None else table.coordinates[order],
+        geographic=table.geographic,
+    )
 
 
 def _source(args: argparse.Namespace, name: str) -> str | BinaryIO:
@@ -113,12 +201,12 @@ def _source(args: argparse.Namespace, name: str) -> str | BinaryIO:
     return sys.stdin.buffer
 
 
-def _read_matrix(args: argparse.Namespace, kind: Kind) -> GivenGraph:
+def _read_matrix(args: argparse.Namespace, kind: Kind, tiles: bool) -> GivenGraph:
     """The matrix of a file, of which no list of edges is made."""
     (name,) = args.graph
     stored = map_matrix(File(Path(name)))
     matrix: NDArray[Any] | None = None
-    if in_tiles(args) and stored.dtype in (np.float32, np.float64):  # it is read where it is
+    if tiles and stored.dtype in (np.float32, np.float64):  # it is read where it is
         matrix = stored
         if args.dtype not in (None, matrix.dtype.name):
             raise Refusal(
@@ -155,15 +243,22 @@ class Finder:
             names.setdefault(name.casefold(), []).append(k)
         return names
 
-    def __call__(self, word: str) -> int:
-        word = word.strip()
+    def _find(self, word: str) -> list[int]:
+        """The nodes that go by a word."""
         labels = self._labels
         if isinstance(labels, NumberLabels):  # no table of all of them
             if word in labels:
-                return labels.index(word)
+                return [labels.index(word)]
         elif word in self._positions:
-            return self._positions[word]
-        named = self._names.get(word.casefold(), [])
+            return [self._positions[word]]
+        return self._names.get(word.casefold(), [])
+
+    def __contains__(self, word: str) -> bool:
+        return bool(self._find(word.strip()))
+
+    def __call__(self, word: str) -> int:
+        word, labels = word.strip(), self._labels
+        named = self._find(word)
         if len(named) == 1:
             return named[0]
         if named:
@@ -187,7 +282,7 @@ def read_pairs(argument: str, find: Finder) -> list[tuple[int, int]]:
     path = Path(argument)
     if path.is_file():
         rows = _rows(path)
-        if rows and [cell.strip().casefold() for cell in rows[0][1][:2]] == ["from", "to"]:
+        if rows and [cell.strip().casefold() for cell in rows[0][1][:2]] == [*_ENDS]:
             rows = rows[1:]
     elif "," not in argument:
         raise Refusal(f"--pairs {argument}: neither a file nor pairs such as 'A,B;C,D'")
@@ -209,10 +304,30 @@ def read_pairs(argument: str, find: Finder) -> list[tuple[int, int]]:
     return pairs
 
 
+def read_nodes_of(name: str, find: Finder) -> list[int]:
+    """The nodes of a CSV file, one a row: in the column of labels, or else the first."""
+    table, found, column = _rows(Path(name)), list[int](), 0
+    table = [(line, row) for line, row in table if any(cell.strip() for cell in row)]
+    if table and table[0][1][0] not in find:
+        names = [cell.strip().casefold() for cell in table[0][1]]
+        if headed := [names.index(name) for name in (*_ENDS, *NODE) if name in names]:
+            column, table = headed[0], table[1:]
+    for line, row in table:
+        if len(row) <= column:
+            raise Refusal(f"{name}:{line}: expected {column + 1} fields, got {','.join(row)!r}")
+        try:
+            found.append(find(row[column]))
+        except Refusal as refusal:
+            raise Refusal(f"{name}:{line}: {refusal}") from None
+    if not found:
+        raise Refusal(f"{name}: no nodes in it")
+    return found
+
+
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         try:
             return [(reader.line_num, row) for row in reader]
         except (csv.Error, UnicodeDecodeError) as error:
-            raise Refusal(f"--pairs {path}:{reader.line_num + 1}: {error}") from None
+            raise Refusal(f"{path}:{reader.line_num + 1}: {error}") from None

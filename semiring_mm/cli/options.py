@@ -1,26 +1,31 @@
-"""The options of ``semiring-mm apsp``, and what they exclude."""
+"""The options of the command line, and what they exclude."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib.util
 import operator
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from ..files.file import PACKINGS
 from ..files.formats import FORMATS
+from ..naming import naming_options
 from ..plot import PANELS
 from ..semirings import as_semiring, semirings
 from ..tiled.sizes import parse_size
 
 __all__ = [
-    "KINDS", "OPTIONS", "Kind", "Parser", "Refusal", "add_options", "check_outputs", "check_paths",
-    "check_tiles", "given_files", "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr",
+    "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_names",
+    "check_outputs", "check_paths", "check_tiles", "device_option", "given_files", "graph_options",
+    "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr", "noise_options", "positive",
+    "semiring_option", "settings", "threads_option",
 ]  # fmt: skip
 
 
@@ -35,6 +40,11 @@ class Kind:
     better: Callable[..., float]  # ⊕
     counted: str  # what becomes of the weights along a path
     unit: bool = True  # whether its values have the unit of the weights
+
+    @property
+    def paths(self) -> str:
+        """What is looked for."""
+        return "reachability" if self.path == "any" else f"{self.path} paths"
 
 
 KINDS = {
@@ -58,6 +68,7 @@ OPTIONS = {
     "nodes": "--nodes", "out": "--output", "resume": "--resume", "resume=True": "--resume",
     "source and target": "--columns", "weight": "--weight", "weight=None": "--unweighted",
 }  # fmt: skip
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".webp")
 _MATRICES, _TABLES = (".npy", ".zarr"), (".csv", ".csv.gz", ".parquet")
 
 
@@ -76,18 +87,18 @@ class Parser(argparse.ArgumentParser):
         raise Refusal(f"{message} (see: {self.prog} --help)")
 
 
-def add_options(apsp: Parser) -> None:
-    """Add what ``semiring-mm apsp`` takes."""
+def graph_options(command: Parser, more: str = "") -> argparse._ArgumentGroup:
+    """Add what says which graph is read, and how; `more` is accepted in the place of files, too."""
     text = ", ".join(extension for extension, form in FORMATS.items() if form.packed)
     other = ", ".join(extension for extension, form in FORMATS.items() if not form.packed)
-    apsp.add_argument(
+    command.add_argument(
         "graph",
         nargs="+",
         metavar="GRAPH",
         help=f"a file of the graph, several files of its edges, or - for standard input: {text} "
-        f"(each also {', '.join(PACKINGS)}), {other}",
+        f"(each also {', '.join(PACKINGS)}), {other}{more}",
     )
-    read = apsp.add_argument_group("the graph")
+    read = command.add_argument_group("the graph")
     read.add_argument("--nodes", metavar="FILE", help="table of nodes: order, names, coordinates")
     weights = read.add_mutually_exclusive_group()
     weights.add_argument(
@@ -115,9 +126,22 @@ def add_options(apsp: Parser) -> None:
     way.add_argument(
         "--undirected", dest="directed", action="store_false", help="edges lead both ways"
     )
+    return read
 
-    work = apsp.add_argument_group("the computation")
-    work.add_argument(
+
+@contextlib.contextmanager
+def settings(args: argparse.Namespace) -> Iterator[None]:
+    """Let the engine start as many threads as is said, and messages name options."""
+    if args.threads:
+        # Before the engine is loaded: it starts its threads once.
+        os.environ["SEMIRING_MM_NUM_THREADS"] = str(args.threads)
+    with naming_options(OPTIONS):
+        yield
+
+
+def semiring_option(group: argparse._ArgumentGroup) -> None:
+    """Add the choice of a semiring."""
+    group.add_argument(
         "--semiring",
         type=_semiring,
         metavar="NAME",
@@ -128,16 +152,40 @@ def add_options(apsp: Parser) -> None:
         )
         + "; or a word such as shortest, widest, reliable, reachability",
     )
-    work.add_argument("--dtype", choices=("float64", "float32"), help="default float64")
-    methods = ("auto", "floyd_warshall", "sparse", "squaring")
-    work.add_argument("--method", choices=methods, default="auto")
-    work.add_argument("--max-hops", type=_positive, metavar="H", help="paths of at most H edges")
-    where = work.add_mutually_exclusive_group()
-    where.add_argument(
+
+
+def threads_option(group: argparse._ArgumentGroup) -> None:
+    """Add the number of threads."""
+    group.add_argument("--threads", type=positive, metavar="N", help="default all cores")
+
+
+def device_option(group: argparse._ArgumentGroup | argparse._MutuallyExclusiveGroup) -> None:
+    """Add the choice of a device."""
+    group.add_argument(
         "--device",
         type=_device,
         help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one",
     )
+
+
+def noise_options(group: argparse._ArgumentGroup) -> None:
+    """Add what is printed beside the results."""
+    noise = group.add_mutually_exclusive_group()
+    noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
+    noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
+
+
+def add_options(apsp: Parser) -> None:
+    """Add what ``semiring-mm apsp`` takes."""
+    graph_options(apsp)
+    work = apsp.add_argument_group("the computation")
+    semiring_option(work)
+    work.add_argument("--dtype", choices=("float64", "float32"), help="default float64")
+    methods = ("auto", "floyd_warshall", "sparse", "squaring")
+    work.add_argument("--method", choices=methods, default="auto")
+    work.add_argument("--max-hops", type=positive, metavar="H", help="paths of at most H edges")
+    where = work.add_mutually_exclusive_group()
+    device_option(where)
     where.add_argument(
         "--devices", type=_devices, metavar="LIST", help="GPUs that share the work: all, or 0,1"
     )
@@ -147,7 +195,7 @@ def add_options(apsp: Parser) -> None:
         metavar="ADDRESS",
         help="workers of Dask share the work: the scheduler's address, such as tcp://HOST:8786",
     )
-    work.add_argument("--threads", type=_positive, metavar="N", help="default all cores")
+    threads_option(work)
     work.add_argument(
         "--memory-limit",
         type=_size,
@@ -156,7 +204,7 @@ def add_options(apsp: Parser) -> None:
     )
     work.add_argument(
         "--checkpoint",
-        type=_positive,
+        type=positive,
         metavar="STEPS",
         help="steps between the states in that file from which --resume can go on; default 1",
     )
@@ -203,9 +251,7 @@ def add_options(apsp: Parser) -> None:
         help="overwrite existing output, and take more than 4 GiB of memory for what was not "
         "said to be so large",
     )
-    noise = out.add_mutually_exclusive_group()
-    noise.add_argument("--quiet", action="store_true", help="no progress and no remarks")
-    noise.add_argument("--progress", action="store_true", help="progress though not on a terminal")
+    noise_options(out)
 
 
 def _semiring(word: str) -> str:
@@ -242,7 +288,8 @@ def _panels(word: str) -> tuple[str, ...]:
     return panels
 
 
-def _positive(word: str) -> int:
+def positive(word: str) -> int:
+    """A positive whole number."""
     value = int(word) if word.isascii() and word.isdigit() else 0
     if not value:
         raise argparse.ArgumentTypeError(f"expected a positive whole number, got {word!r}")
@@ -282,7 +329,9 @@ def _address(word: str) -> str:
 def given_files(args: argparse.Namespace) -> list[Path]:
     """The files that are read."""
     graphs = [name for name in args.graph if name != "-"]
-    return [Path(name).resolve() for name in (*graphs, args.nodes, args.pairs) if name]
+    also = ("nodes", "pairs", "sources", "start_file", "end_file")
+    others = (getattr(args, name, None) for name in also)
+    return [Path(name).resolve() for name in (*graphs, *others) if name]
 
 
 def is_matrix(name: str | None) -> bool:
@@ -313,10 +362,11 @@ def in_tiles(args: argparse.Namespace) -> bool:
 
 def check_tiles(args: argparse.Namespace) -> None:
     """Refuse options that several devices, a scheduler, or files exclude."""
-    if in_tiles(args) and (args.max_hops or args.method not in ("auto", "floyd_warshall")):
+    methods = ["auto", "floyd_warshall", *([] if args.devices or args.scheduler else ["sparse"])]
+    if in_tiles(args) and (args.max_hops or args.method not in methods):
         raise Refusal(
             "--max-hops and --method are for one device and a matrix in memory; several devices, "
-            "and files, take --method floyd_warshall"
+            "and files, take --method floyd_warshall; files also --method sparse"
         )
     if args.scheduler:
         for option in ("threads", "memory_limit"):
@@ -364,13 +414,33 @@ def check_paths(args: argparse.Namespace) -> None:
 
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before any work what would fail after it."""
-    suffixes = {
-        "--output": (args.output, _MATRICES + _TABLES),
-        "--predecessors": (args.predecessors, _MATRICES),
-        "--plot": (args.plot, (".png", ".pdf", ".svg", ".jpg", ".webp")),
-    }
-    taken = given_files(args)
-    for option, (name, accepted) in suffixes.items():
+    check_names(
+        {
+            "--output": (args.output, _MATRICES + _TABLES),
+            "--predecessors": (args.predecessors, _MATRICES),
+            "--plot": (args.plot, PICTURES),
+        },
+        given_files(args), force=args.force, resume=args.resume,
+    )  # fmt: skip
+
+
+def check_names(
+    outputs: Mapping[str, tuple[str | None, tuple[str, ...]]], taken: Sequence[Path], *,
+    force: bool, resume: bool = False,
+) -> None:  # fmt: skip
+    """Refuse names of output files that cannot be written, or that are there already.
+
+    Parameters
+    ----------
+    outputs : dict of str to (name, extensions)
+        By option, `--output` first.
+    taken : sequence of Path
+        What is read.
+    force, resume : bool
+        Whether what is there is overwritten, or may be the result of a run that goes on.
+    """
+    taken = [*taken]
+    for option, (name, accepted) in outputs.items():
         if name is None:
             continue
         path = Path(name)
@@ -384,14 +454,14 @@ def check_outputs(args: argparse.Namespace) -> None:
         if path.is_dir() and not (is_zarr(name) and _is_array(path)):
             raise Refusal(f"{option} {name}: that is a directory")
         # What is there of matrices is looked at later; a picture is there when they are.
-        goes_on = args.resume and (option != "--plot" or Path(args.output).exists())
-        if path.exists() and not (args.force or goes_on):
+        output = outputs["--output"][0]
+        goes_on = resume and (option != "--plot" or (output and Path(output).exists()))
+        if path.exists() and not (force or goes_on):
             raise Refusal(f"{option} {name}: the file exists; --force overwrites it")
-    parquet = args.output and args.output.lower().endswith(".parquet")
-    if parquet and importlib.util.find_spec("pyarrow") is None:
-        raise Refusal('.parquet needs PyArrow; write: pip install "semiring-mm[io]"')
-    if args.plot and importlib.util.find_spec("matplotlib") is None:
-        raise Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
+        if name.lower().endswith(".parquet") and importlib.util.find_spec("pyarrow") is None:
+            raise Refusal('.parquet needs PyArrow; write: pip install "semiring-mm[io]"')
+        if option == "--plot" and importlib.util.find_spec("matplotlib") is None:
+            raise Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
 
 
 def _is_array(folder: Path) -> bool:

@@ -27,7 +27,9 @@ from .graph import GivenGraph
 from .options import is_table
 from .tables import number, some_pairs, write_csv
 
-__all__ = ["Report", "remark", "warn"]
+__all__ = [
+    "Report", "graph_name", "print_lines", "reach_as_text", "remark", "remark_notes", "warn",
+]  # fmt: skip
 
 #: What a column of weights is called that does not add up along a path.
 _NOT_SUMMED = {
@@ -40,6 +42,39 @@ def remark(args: argparse.Namespace, text: str) -> None:
     """Print what a user may want to know, but not what was asked for."""
     if not args.quiet:
         print(f"semiring-mm: {text}", file=sys.stderr)
+
+
+def remark_notes(args: argparse.Namespace, given: GivenGraph) -> None:
+    """Print what a reader of the results should know of the file."""
+    for note in given.graph.notes:
+        remark(args, f"note: {note}")
+
+
+def graph_name(args: argparse.Namespace) -> str:
+    """What the graph is called."""
+    first, *more = args.graph
+    name = "standard input" if first == "-" else Path(first).name
+    return f"{name} and {len(more)} more" if more else name
+
+
+def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Print a summary: a word and a text a line."""
+    print(title)
+    width = max(len(word) for word, _ in lines)
+    for word, text in lines:
+        print(f"  {word.ljust(width)}  {text}")
+
+
+def reach_as_text(given: GivenGraph, pairs: int, possible: int) -> str:
+    """How many of the possible ordered pairs have a path."""
+    whole = pairs == possible
+    share = 100 * pairs / possible if possible else 100.0
+    # A network that is almost connected is not "100 %".
+    percent = "100" if whole else f"{min(share, 99.99):.4g}"
+    strongly = "strongly " if given.graph.directed else ""
+    return (
+        f"{percent} % of {possible:,} ordered pairs, {'' if whole else 'not '}{strongly}connected"
+    )
 
 
 def warn(given: GivenGraph, chosen: bool) -> list[str]:
@@ -99,13 +134,6 @@ class Report:
         """The nodes of the path that is asked for; empty if none is, or there is none."""
         return [] if self.ends is None else self.result.path(*self.ends)
 
-    @property
-    def name(self) -> str:
-        """What the graph is called."""
-        first, *more = self.args.graph
-        name = "standard input" if first == "-" else Path(first).name
-        return f"{name} and {len(more)} more" if more else name
-
     def print(self, asked: bool, pairs: list[tuple[int, int]] | None) -> None:
         """Print the path, the summary if it is `asked` for, and the values of pairs as CSV."""
         if self.path:
@@ -113,7 +141,7 @@ class Report:
             if asked:
                 print()
             else:
-                print(f"weight  {self.given.weight}\nedges   {self._edges()}")
+                print(f"weight  {self.given.weight}\nedges   {self.given.edges_as_text}")
         if asked:
             self._print_summary()
         if pairs is not None and not is_table(self.args.output):
@@ -126,9 +154,8 @@ class Report:
         if self.args.json:
             return
         if not (asked or self.path) and there_is:
-            remark(self.args, f"weight: {self.given.weight}; edges: {self._edges()}")
-        for note in self.given.graph.notes:
-            remark(self.args, f"note: {note}")
+            remark(self.args, f"weight: {self.given.weight}; edges: {self.given.edges_as_text}")
+        remark_notes(self.args, self.given)
 
     # --- the path ---------------------------------------------------------------------------------
 
@@ -139,7 +166,7 @@ class Report:
 
     def _legs_of(self, path: list[int]) -> list[tuple[float, float]]:
         """The weight of each leg of a path, and the value of the path as far as its end."""
-        legs = [self.given.leg(u, v) for u, v in itertools.pairwise(path)]
+        legs = self.given.legs(path)
         totals = list(itertools.accumulate(legs, self.given.kind.join))
         if totals:  # not summed again, which would round otherwise
             totals[-1] = float(self.result.value(path[0], path[-1]))
@@ -201,21 +228,11 @@ class Report:
     def _print_summary(self) -> None:
         given, found, work = self.given, self._statistics, self.result.work
         kind, n = given.kind, given.graph.n
-        possible = n * (n - 1)
-        whole_graph = found.pairs == possible
-        strongly = "strongly " if given.graph.directed else ""
-        share = 100 * found.pairs / possible if possible else 100.0
-        # A network that is almost connected is not "100 %".
-        percent = "100" if whole_graph else f"{min(share, 99.99):.4g}"
         lines = [
             ("nodes", f"{n:,}"),
-            ("edges", self._edges()),
+            ("edges", given.edges_as_text),
             ("weight", given.weight),
-            (
-                "reachable",
-                f"{percent} % of {possible:,} ordered pairs, {'' if whole_graph else 'not '}"
-                f"{strongly}connected",
-            ),
+            ("reachable", reach_as_text(given, found.pairs, n * (n - 1))),
         ]
         if found.pairs and kind.path != "any":
             a, b = (given.label(node) for node in found.ends)
@@ -224,13 +241,7 @@ class Report:
             mean = found.total / found.pairs
             lines.append(("average", f"{NumberFormat([mean], given.unit)(mean)}"))
         lines.append(("time", f"{self.result.seconds:.3f} s, {work.method}{self._rate()}"))
-        print(f"{self.name}: {self._paths()}")
-        width = max(len(word) for word, _ in lines)
-        for word, text in lines:
-            print(f"  {word.ljust(width)}  {text}")
-
-    def _edges(self) -> str:
-        return f"{self.given.edges():,}, {self.given.direction}"
+        print_lines(f"{graph_name(self.args)}: {kind.paths}", lines)
 
     def _rate(self) -> str:
         """How fast the pairs were, if it is they that were counted."""
@@ -240,10 +251,6 @@ class Report:
             return ""
         rate = format_rate(work.total / self.result.seconds)
         return f": {work.total:.3g} pairs (⊗, ⊕) at {rate}"
-
-    def _paths(self) -> str:
-        path = self.given.kind.path
-        return "reachability" if path == "any" else f"{path} paths"
 
     # --- JSON -------------------------------------------------------------------------------------
 
@@ -311,7 +318,7 @@ class Report:
     def plot(self) -> None:
         """Draw the network with the path, or with that of the worst pair where none is asked."""
         kind, path, result = self.given.kind, self.path, self.result
-        title = f"{self.name}: {self._paths()}"
+        title = f"{graph_name(self.args)}: {kind.paths}"
         ranked = kind.path != "any" and result.predecessors is not None
         if not path and self.ends is None and ranked:
             path = result.path(*self._statistics.ends)

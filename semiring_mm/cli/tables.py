@@ -1,4 +1,4 @@
-"""Results in long form, a row for each pair of nodes: CSV and Parquet; and files of labels."""
+"""Tables, a row for each pair of nodes or each node: CSV, Parquet; and files of labels."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Rows", "all_pairs", "labels_file", "number", "some_pairs", "write_csv", "write_labels",
-    "write_table",
+    "Rows", "Wide", "all_pairs", "labels_file", "number", "some_pairs", "write_csv", "write_labels",
+    "write_table", "write_wide",
 ]  # fmt: skip
 
 _ROWS = 1 << 18  # of a table that are made at a time
@@ -63,16 +63,20 @@ def some_pairs(result: Result, pairs: Sequence[tuple[int, int]]) -> Iterator[Row
 
 def write_table(target: str, result: Result, rows: Iterator[Rows], legs: bool) -> int:
     """Write a file whose extension names the format; the number of rows."""
-    name = target.lower()
     with atomic_write(target) as part:
-        if name.endswith(".parquet"):
+        if target.lower().endswith(".parquet"):
             return _write_parquet(part, result, rows, legs)
-        # Level 9, the default, takes several times as long for some percent.
-        opened: Any = (
-            functools.partial(gzip.open, compresslevel=6) if name.endswith(".gz") else open
-        )
-        with opened(part, "wt", encoding="utf-8", newline="") as file:
+        with _opened(part) as file:
             return write_csv(file, result, rows, legs)
+
+
+def _opened(part: Path) -> TextIO:
+    """A file for text, compressed if its name says so."""
+    # Level 9, the default, takes several times as long for some percent.
+    packed = part.name.lower().endswith(".gz")
+    opened: Any = functools.partial(gzip.open, compresslevel=6) if packed else open
+    file: TextIO = opened(part, "wt", encoding="utf-8", newline="")
+    return file
 
 
 def write_csv(file: TextIO, result: Result, rows: Iterator[Rows], legs: bool = False) -> int:
@@ -148,6 +152,75 @@ def _numbers(values: NDArray[Any]) -> list[str]:
     if values.dtype.kind == "f":
         words = [word.removesuffix(".0") for word in words]
     return words
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A matrix with labels, of which some rows come at a time.
+
+    Attributes
+    ----------
+    start, end : sequence of str
+        Labels of the rows and columns.
+    dtype : dtype
+    parts : iterator of (k, columns) arrays
+    """
+
+    start: Sequence[str]
+    end: Sequence[str]
+    dtype: np.dtype[Any]
+    parts: Iterator[NDArray[Any]]
+
+    def as_csv(self) -> Iterator[str]:
+        """Lines of text: the labels of the columns, and rows that begin with theirs."""
+        yield ",".join(map(_quoted, ["from", *self.end])) + "\n"
+        for start, values in self._labelled():
+            rows = zip(start, values, strict=True)
+            yield "".join(f"{_quoted(x)},{','.join(_numbers(row))}\n" for x, row in rows)
+
+    def write_parquet(self, target: Path) -> None:
+        """A column of labels, and one for each of the columns."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        kind = pa.from_numpy_dtype(self.dtype)
+        schema = pa.schema([("from", pa.string()), *((x, kind) for x in self.end)])
+        with parquet.ParquetWriter(target, schema) as file:
+            for start, values in self._labelled():
+                columns = [pa.array(list(start), pa.string()), *map(pa.array, values.T)]
+                file.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+    def write_npy(self, target: Path) -> None:
+        """The numbers alone."""
+        shape = len(self.start), len(self.end)
+        if not all(shape):
+            np.save(target, np.empty(shape, self.dtype))
+            return
+        table = np.lib.format.open_memmap(target, "w+", self.dtype, shape)
+        first = 0
+        for values in self.parts:
+            table[first : first + len(values)] = values
+            first += len(values)
+        table.flush()
+
+    def _labelled(self) -> Iterator[tuple[Sequence[str], NDArray[Any]]]:
+        first = 0
+        for values in self.parts:
+            yield self.start[first : first + len(values)], values
+            first += len(values)
+
+
+def write_wide(target: str, table: Wide) -> None:
+    """Write a file whose extension names the format."""
+    name = target.lower()
+    with atomic_write(target) as part:
+        if name.endswith(".parquet"):
+            table.write_parquet(part)
+        elif name.endswith(".npy"):
+            table.write_npy(part)
+        else:
+            with _opened(part) as file:
+                file.writelines(table.as_csv())
 
 
 def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:

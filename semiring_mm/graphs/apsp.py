@@ -21,6 +21,7 @@ from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
 from .inputs import adjacency, as_graph, edges_hint, index, positions, warn_of_infinities
+from .out_of_core import solve_rows
 
 __all__ = ["apsp", "closure"]
 
@@ -93,11 +94,11 @@ def apsp(
         ``.npy``, or a directory that ends in ``.zarr``. The matrix is never whole in memory then.
         It has another name until it is finished. What is there already is not overwritten.
     memory_limit : int or str, optional
-        Bytes, or a word such as ``"16GB"``, that tiles may take on the host, beside a result in
-        memory; default half of what is free. The smaller, the more is read and written.
+        Bytes, or a word such as ``"16GB"``, that the work may take on the host, beside a result in
+        memory; default half of what is free. Of tiles: the smaller, the more is read and written.
     checkpoint : int, default 1
-        With `out`: steps (of which there are as many as tiles in a row) from one state on the disk,
-        from which `resume` goes on, to the next.
+        With `out`: steps (strips of rows, or as many as there are tiles in a row) from one state on
+        the disk, from which `resume` goes on, to the next.
     resume : bool, default False
         With `out`: go on with a run that was stopped or killed, begin where there is nothing yet,
         and only open the result where the same call has finished.
@@ -137,9 +138,11 @@ def apsp(
     beside the result, and with `sources` none at all. Planken, de Weerdt and van der Krogt (2012);
     the sweeps after Delling, Goldberg, Nowatzyk and Werneck (2013).
 
-    `devices`, `out` and `memory_limit` compute in square tiles, n³ pairs (n³/2 undirected); out of
-    core each step reads and writes the matrix once. A run that was killed at any moment can go on,
-    since a step may be repeated on tiles that it has reached.
+    With `out` and `memory_limit` the rows of a sparse graph, and those from `sources`, are found as
+    in memory and written once, some at a time. Dense graphs, and all with `devices`, are computed
+    in square tiles, n³ pairs (n³/2 undirected); out of core each step reads and writes the matrix
+    once. A run that was killed at any moment can go on: rows that are there stay, and a step may be
+    repeated on tiles that it has reached.
 
     Examples
     --------
@@ -192,6 +195,7 @@ def closure(
     *,
     weight: str | int | None = "weight",
     return_predecessors: bool = False,
+    sources: Any = None,
     directed: bool | None = None,
     overwrite: bool = False,
     device: str | None = None,
@@ -214,7 +218,7 @@ def closure(
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
         With an idempotent ⊕.
-    weight, return_predecessors, directed, overwrite, device, progress
+    weight, return_predecessors, sources, directed, overwrite, device, progress
         As for :func:`apsp`.
     devices, out, memory_limit, checkpoint, resume
         As for :func:`apsp`, too: over several devices, in files.
@@ -246,7 +250,7 @@ def closure(
     check_idempotent(s, "matrix_power")
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
-    return _solve(s, a, asked, weight, directed, None, None, options, progress)
+    return _solve(s, a, asked, weight, directed, sources, None, options, progress)
 
 
 def _solve(
@@ -265,15 +269,30 @@ def _solve(
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if choice.tiles:
+        by_rows = options.devices is None and choice.device in (None, "cpu")
         for name in request.refused_by_tiles():
+            if by_rows and name in ("sources", "method='sparse'"):
+                continue
             raise ValueError(
                 f"{name} is for graphs in one memory: leave it out, or leave out devices, out, "
                 f"memory_limit and resume"
             )
         warn_of_infinities(s, graph)
+        host: Any = _on_host(graph) if edges is None else edges
+        options = replace(options, device=choice.device)
+        if by_rows and asked.method in ("auto", "sparse"):
+            rows = positions(
+                sources, edges.n if edges is not None else host.shape[0], _labels(nodes)
+            )
+            found = solve_rows(
+                s, host, request, options, rows, directed=directed,
+                predecessors=asked.predecessors, progress=progress,
+            )  # fmt: skip
+            if found is not None:
+                return _named(s, found, nodes, rows)
         found = close(
-            s, _on_host(graph) if edges is None else edges, replace(options, device=choice.device),
-            directed=directed, predecessors=asked.predecessors, progress=progress,
+            s, host, options, directed=directed, predecessors=asked.predecessors,
+            progress=progress,
         )  # fmt: skip
         return _named(s, found, nodes, None)
     dense = graph if edges is None else None
@@ -330,17 +349,19 @@ def _request(
 ) -> Request:
     """What is asked for, with what is known of the graph before it is converted."""
     known: dict[str, Any] = {"host": False}
+    count = None if sources is None else np.size(sources)
     if isinstance(graph, EdgeList):
         size = 4 if graph.weight.dtype == np.float32 else 8
+        numbers = edge_dtype(s, graph.weight).kind == "f"
         known = {
             "n": graph.n, "itemsize": size, "edges": len(graph.row),
             "undirected": not graph.directed,
-            "selective": s.selective and edge_dtype(s, graph.weight).kind == "f",
+            # all pairs of truth values are 32 columns to a word
+            "selective": s.selective if numbers else count is not None,
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
         known = {"n": len(graph), "itemsize": graph.itemsize}
-    count = None if sources is None else np.size(sources)
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
     if "edges" in known or tiles or not asked.countable:

@@ -21,6 +21,8 @@ __all__ = [
     "Machine",
     "Request",
     "choose",
+    "count_edges",
+    "machine_for",
 ]  # fmt: skip
 
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.edges import EdgeList
+from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
@@ -29,7 +29,7 @@ from ..cpu.memory import free_memory
 from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import customize
-from ..semirings import Semiring
+from ..semirings import Semiring, semirings
 from .choice import Choice
 from .dijkstra import search, search_shifted, searchable
 
@@ -106,6 +106,10 @@ def solve_edges(
     progress: Progress,
 ) -> Solved | None:  # fmt: skip
     """Paths of a list of edges by the sparse methods of a choice; None where they are refused."""
+    if edge_dtype(s, edges.weight).kind == "b":  # whether there is a path: one of any width
+        ones = replace(edges, weight=np.ones(len(edges.row), np.float32))
+        found = solve_edges(semirings["max_min"], ones, choice, rows, predecessors, progress)
+        return None if found is None else (found[0] > 0, found[1])
     dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
     graph = replace(edges, weight=edges.weight.astype(dtype, copy=False))
     weight, kept = graph.weight, graph.weight != s.zero

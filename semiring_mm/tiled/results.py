@@ -73,15 +73,15 @@ class SumStore:
     store : NpyStore or ZarrStore
     path : Path
         Of the finished result.
-    tile : int
+    tile : (int, int)
         Rows and columns of a tile.
     sums : ndarray of uint64
         The mapped file.
     """
 
-    def __init__(self, store: NpyStore | ZarrStore, path: Path, tile: int, sums: Sums) -> None:
+    def __init__(self, store: NpyStore | ZarrStore, path: Path, tile: Shape, sums: Sums) -> None:
         self.store, self.path, self.shape, self.dtype = store, path, store.shape, store.dtype
-        self._rows, self._columns = (Grid(x, tile) for x in store.shape)
+        self._rows, self._columns = (Grid(*x) for x in zip(store.shape, tile, strict=True))
         self._sums = sums
 
     def read(self, rows: slice, columns: slice, into: Array) -> None:
@@ -92,7 +92,9 @@ class SumStore:
         parts = [
             (i * self._columns.count + j, self._rows.part(i), self._columns.part(j))
             for i in range(rows.start // self._rows.tile, -(-rows.stop // self._rows.tile))
-            for j in range(columns.start // self._rows.tile, -(-columns.stop // self._rows.tile))
+            for j in range(
+                columns.start // self._columns.tile, -(-columns.stop // self._columns.tile)
+            )
         ]
         for at, *_ in parts:
             self._sums[at] = _WRITING
@@ -172,7 +174,7 @@ def check_suffix(path: Path) -> None:
         raise ValueError(f"{named('out')}: {path} ends in neither {' nor '.join(SUFFIXES)}")
 
 
-def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> SumStore:
+def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> SumStore:
     """A new unfinished matrix and its checksums; no entry of it is defined yet."""
     check_suffix(path)
     part = part_of(path)
@@ -184,7 +186,7 @@ def create(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> SumStor
     return SumStore(store, path, tile, _new_sums(path, shape, tile))
 
 
-def _new_sums(path: Path, shape: Shape, tile: int) -> Sums:
+def _new_sums(path: Path, shape: Shape, tile: Shape) -> Sums:
     """Map a new file with an entry for each tile, and one for the description of the array."""
     sums = np.zeros(_sums_size(shape, tile), np.uint64)
     sums[-1] = _WRITTEN | zlib.crc32(_description(part_of(path)))
@@ -196,11 +198,11 @@ def _new_sums(path: Path, shape: Shape, tile: int) -> Sums:
     return np.memmap(_sums_of(path), np.uint64, "r+")
 
 
-def _sums_size(shape: Shape, tile: int) -> int:
-    return Grid(shape[0], tile).count * Grid(shape[1], tile).count + 1
+def _sums_size(shape: Shape, tile: Shape) -> int:
+    return Grid(shape[0], tile[0]).count * Grid(shape[1], tile[1]).count + 1
 
 
-def open_part(path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> SumStore:
+def open_part(path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> SumStore:
     """Open the unfinished matrix of a run; where its checksums were removed, they begin anew.
 
     Raises

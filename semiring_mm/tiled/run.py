@@ -43,13 +43,15 @@ class Run:
         self, problem: Problem, out: tuple[Out, Out], tile: int, state: Checkpoint | None
     ) -> None:
         self.source, self.steps, self.weights = problem.source, problem.steps, problem.weights
+        self.dtype = problem.dtype
         self.out, self.grid, self.state = out, Grid(self.source.n, tile), state
+        self.shape, self.tile = (self.source.n, self.source.n), (tile, tile)
         self.phase = "load" if state is None else state.phase
         self.step = 0 if state is None else state.step
         self.results: list[Store | None] = [None, None]
         # widened integers have a store of their own: to narrow them in place would do harm if it
         # was interrupted and done twice
-        self.apart = self.steps.dtype != self.source.dtype
+        self.apart = self.steps.dtype != self.dtype
         self.work: Store | None = None
 
     @property
@@ -64,7 +66,7 @@ class Run:
         d, p = self.out
         kinds = []
         if isinstance(d, Path):
-            kinds.append((d, self.source.dtype, "d"))
+            kinds.append((d, self.dtype, "d"))
             if self.apart:
                 kinds.append((work_of(d), self.steps.dtype, "work"))
         if isinstance(p, Path) and self.steps.predecessors:
@@ -73,15 +75,16 @@ class Run:
 
     def open(self, workers: int) -> None:
         """Create the stores, or open existing ones and verify them."""
-        n, tile = self.grid.n, self.grid.tile
+        shape, tile = self.shape, self.tile
         if self.state is None:
             for at in range(2):
                 array = self.out[at]
                 if isinstance(array, np.ndarray) and (at == 0 or self.steps.predecessors):
                     self.results[at] = HostStore(array)
             if self.apart:
-                check_memory(n * n * self.steps.dtype.itemsize, "the work beside the result")
-                self.work = HostStore(np.empty((n, n), self.steps.dtype))
+                entries = shape[0] * shape[1]
+                check_memory(entries * self.steps.dtype.itemsize, "the work beside the result")
+                self.work = HostStore(np.empty(shape, self.steps.dtype))
             return
         kinds = self._kinds()
         if self.phase == "publish":  # some may have their final names already
@@ -89,12 +92,14 @@ class Run:
         if self.phase == "load":
             for path, *_ in kinds:  # what an attempt left that was stopped while it read
                 discard(path)
-            lines = self.grid.count * tile if kinds[0][0].suffix == ".zarr" else n
-            check_room([(path, lines**2 * dtype.itemsize) for path, dtype, _ in kinds])
+            room = [shape[0] * shape[1], 1]  # in Zarr of whole chunks
+            for grid in map(Grid, shape, tile):
+                room[1] *= grid.count * grid.tile
+            check_room([(path, room[path.suffix == ".zarr"] * x.itemsize) for path, x, _ in kinds])
             self.state.save("load")
         for path, dtype, what in kinds:
             make = create if self.phase == "load" else open_part
-            store = make(path, (n, n), dtype, tile)
+            store = make(path, shape, dtype, tile)
             if what == "work":
                 self.work = store
             else:
@@ -144,8 +149,7 @@ class Run:
     def finish(self) -> None:
         """Complete and publish the results; it may be interrupted and done again."""
         if self.phase != "publish":
-            self._repair()
-            self._narrow()
+            self.complete()
             self.flush()
             if self.state is not None:
                 self.state.save("publish")
@@ -155,6 +159,11 @@ class Run:
                 discard(path)
             else:
                 publish(path)
+
+    def complete(self) -> None:
+        """Bring the results into their final form."""
+        self._repair()
+        self._narrow()
 
     def _repair(self) -> None:
         """Make every row of the predecessors a tree, a row of tiles at a time."""

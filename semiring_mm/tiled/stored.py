@@ -38,7 +38,10 @@ from .stores import HostStore, OperandStore, Store
 from .streamed import Product, Streamed
 from .timeline import Timeline
 
-__all__ = ["multiply_streamed", "solve_streamed"]
+__all__ = [
+    "check_graph", "finished", "full", "multiply_streamed", "opened", "paths_of", "solve_streamed",
+    "task_of",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -94,16 +97,13 @@ def solve_streamed(
     Improves
         If a cycle improves itself; then nothing is kept.
     """
-    _check_every(checkpoint)
+    check_every(checkpoint)
     source, steps = problem.source, problem.steps
-    paths = _paths(out, problem)
-    task = {
-        "semiring": str(source.s), "n": source.n, "dtype": str(source.dtype),
-        "symmetric": steps.symmetric, "predecessors": steps.predecessors,
-        "results": [str(x.name) for x in paths],
-    }  # fmt: skip
-    if resume and _finished(paths, task, source.fingerprint):
-        return _opened(out[0]), _opened(out[1]) if steps.predecessors else None
+    paths = paths_of(out, problem)
+    result = task_of(problem, paths)
+    if resume and finished(paths, result, source.fingerprint):
+        return opened(out[0]), opened(out[1]) if steps.predecessors else None
+    task = result | {"symmetric": steps.symmetric}
     state = find_state(paths, task, resume, source.n)
     if state is not None and "margins" in state.extra and source.margins is None:
         margins = np.frombuffer(base64.b85decode(state.extra["margins"]), np.float64)
@@ -111,13 +111,8 @@ def solve_streamed(
             raise state.unusable()
         problem = replace(problem, source=source.worsened(margins))
         source, steps = problem.source, problem.steps
-    if state is not None and state.phase != "load":
-        found = source.fingerprint()
-        if state.extra.get("fingerprint") != found:
-            raise ValueError(
-                f"{named('resume')}: {state.file} is the state of a run on another graph; give "
-                f"that one, or remove it and {leftovers(paths)}, and leave out {named('resume')}"
-            )
+    if state is not None:
+        check_graph(state, paths, source.fingerprint)
     size = steps.dtype.itemsize + 4 * steps.predecessors
     plan = make_plan(source.n, size, devices, memory_limit, tile if state is None else state.tile)
     if paths and state is None:
@@ -140,11 +135,11 @@ def solve_streamed(
         except OSError as error:
             if error.errno != errno.ENOSPC or state is None or not state.file.exists():
                 raise
-            raise _full(paths) from error
+            raise full(paths) from error
     if state is not None:
-        keep_record(paths, task, state.extra["fingerprint"])
+        keep_record(paths, result, state.extra["fingerprint"])
         state.remove()
-    return _opened(out[0]), _opened(out[1]) if steps.predecessors else None
+    return opened(out[0]), opened(out[1]) if steps.predecessors else None
 
 
 def _run_steps(
@@ -188,7 +183,7 @@ def multiply_streamed(
     devices, memory_limit, checkpoint, resume, tick, timeline, tile
         As for :func:`solve_streamed`; a step is a row of tiles.
     """
-    _check_every(checkpoint)
+    check_every(checkpoint)
     (m, k), n = a.shape, b.shape[1]
     dtype = np.dtype(a.dtype).newbyteorder("=") if dtype is None else dtype
     a, b = Operand(a, dtype), Operand(b, dtype)
@@ -199,11 +194,12 @@ def multiply_streamed(
     }  # fmt: skip
     for path in paths:
         check_suffix(path)
-    if resume and _finished(paths, task, lambda: str(task["operands"])):
-        return _opened(out)
+    if resume and finished(paths, task, lambda: str(task["operands"])):
+        return opened(out)
     state = find_state(paths, task, resume, m)
     given = tile if state is None else state.tile
     plan = make_plan(max(m, n, k), dtype.itemsize, devices, memory_limit, given)
+    square = plan.tile, plan.tile
     if paths and state is None:
         state = Checkpoint(paths[0], task, plan.tile)
     try:
@@ -212,18 +208,18 @@ def multiply_streamed(
             _multiply(s, a, b, HostStore(out), plan, 0, None, tick, timeline)
         elif state.phase == "publish":
             if part_of(state.path).exists():
-                with contextlib.closing(open_part(state.path, (m, n), dtype, plan.tile)) as c:
+                with contextlib.closing(open_part(state.path, (m, n), dtype, square)) as c:
                     c.verify(plan.loaders)
         else:
             first = state.step
             if state.phase == "steps":
-                c = open_part(state.path, (m, n), dtype, plan.tile)
+                c = open_part(state.path, (m, n), dtype, square)
                 c.verify(plan.loaders)
             else:
                 discard(state.path)
                 check_room([(state.path, m * n * dtype.itemsize)])
                 state.save("load")
-                c = create(state.path, (m, n), dtype, plan.tile)
+                c = create(state.path, (m, n), dtype, square)
             kept = state
 
             def saved(step: int) -> None:
@@ -243,12 +239,12 @@ def multiply_streamed(
     except OSError as error:
         if error.errno != errno.ENOSPC or state is None or not state.file.exists():
             raise
-        raise _full(paths) from error
+        raise full(paths) from error
     if state is not None:
         publish(state.path)
         keep_record(paths, task, str(task["operands"]))
         state.remove()
-    return _opened(out)
+    return opened(out)
 
 
 def _multiply(
@@ -277,19 +273,37 @@ def _fill(c: Store, tile: int, value: Any) -> None:
 # Checks and messages
 
 
-def _finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[], str]) -> bool:
+def finished(paths: Sequence[Path], task: dict[str, Any], graph: Callable[[], str]) -> bool:
     """Whether a run that may go on finds its results there, and no state of an unfinished one."""
     return bool(
         paths and not Checkpoint(paths[0], {}, 1).file.exists() and is_finished(paths, task, graph)
     )
 
 
-def _check_every(checkpoint: int) -> None:
+def task_of(problem: Problem, paths: Sequence[Path], rows: str | None = None) -> dict[str, Any]:
+    """What is computed, of what; `rows`: from which nodes, if not from all."""
+    source = problem.source
+    return {
+        "semiring": str(source.s), "n": source.n, "dtype": str(source.dtype),
+        "predecessors": problem.predecessors, "results": [str(x.name) for x in paths], "rows": rows,
+    }  # fmt: skip
+
+
+def check_graph(state: Checkpoint, paths: Sequence[Path], graph: Callable[[], str]) -> None:
+    """Raise ValueError if a state is of another graph."""
+    if state.phase != "load" and state.extra.get("fingerprint") != graph():
+        raise ValueError(
+            f"{named('resume')}: {state.file} is the state of a run on another graph; give "
+            f"that one, or remove it and {leftovers(paths)}, and leave out {named('resume')}"
+        )
+
+
+def check_every(checkpoint: int) -> None:
     if checkpoint < 1:
         raise ValueError(f"checkpoint is the steps from one state to the next, got {checkpoint}")
 
 
-def _paths(out: tuple[Out, Out], problem: Problem) -> list[Path]:
+def paths_of(out: tuple[Out, Out], problem: Problem) -> list[Path]:
     """The paths of the results: of all, or of none."""
     source = problem.source
     wanted = [(out[0], source.dtype)]
@@ -325,7 +339,7 @@ def _fingerprint(*operands: Operand) -> str:
     return mark.hexdigest()
 
 
-def _full(paths: Sequence[Path]) -> OSError:
+def full(paths: Sequence[Path]) -> OSError:
     return OSError(
         errno.ENOSPC,
         f"the disk is full; what has been computed is kept in {part_of(paths[0])}: make room and "
@@ -333,5 +347,5 @@ def _full(paths: Sequence[Path]) -> OSError:
     )
 
 
-def _opened(out: Out) -> Any:
+def opened(out: Out) -> Any:
     return open_result(out) if isinstance(out, Path) else out

@@ -157,16 +157,16 @@ class ZarrStore:
         self._lock = threading.Lock()
 
     @classmethod
-    def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any], tile: int) -> ZarrStore:
+    def create(cls, path: Path, shape: Shape, dtype: np.dtype[Any], tile: Shape) -> ZarrStore:
         """A new array without chunks."""
         if path.exists():
             raise FileExistsError(f"{path} is there already")
         _zarr().create_array(
-            str(path), shape=shape, chunks=(tile, tile), dtype=dtype, compressors=None,
+            str(path), shape=shape, chunks=tile, dtype=dtype, compressors=None,
             filters=None, fill_value=0,
         )  # fmt: skip
         (path / "c").mkdir()
-        for i in range(-(-shape[0] // tile)):
+        for i in range(-(-shape[0] // tile[0])):
             (path / "c" / str(i)).mkdir()
         sync_file(path / "zarr.json")
         for folder in (path / "c", path):

@@ -1,0 +1,176 @@
+"""``semiring-mm table``: the values of best paths between chosen nodes, as a matrix with labels."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..closures.progress import Watched, reporter
+from ..graphs.prepared import PreparedGraph
+from ..signs import exact
+from .compute import watched
+from .graph import Finder, read_network, read_nodes_of
+from .options import (
+    Parser,
+    Refusal,
+    check_names,
+    given_files,
+    graph_options,
+    noise_options,
+    settings,
+    threads_option,
+)
+from .prepare import prepared, preparing_options
+from .report import remark, remark_notes, warn
+from .tables import Wide, write_labels, write_wide
+
+__all__ = ["add_options", "run"]
+
+_ENTRIES = 1 << 24  # of a table that are computed at a time
+_ROWS = 64  # that are worth a sweep
+
+
+def add_options(command: Parser) -> None:
+    """Add what ``semiring-mm table`` takes."""
+    graph_options(command, "; or NET.npz of semiring-mm prepare")
+    ends = command.add_argument_group("the nodes", "of which those that are left out are all")
+    for word, name in (("from", "start"), ("to", "end")):
+        which = ends.add_mutually_exclusive_group()
+        which.add_argument(
+            f"--{word}-file",
+            dest=f"{name}_file",
+            metavar="FILE",
+            help=f"CSV of the nodes {word} which paths lead, one a row",
+        )
+        which.add_argument(
+            f"--{word}", dest=name, action="append", metavar="A", help="such a node; again for more"
+        )
+    work = command.add_argument_group("the computation")
+    preparing_options(work)
+    threads_option(work)
+    out = command.add_argument_group("the output")
+    out.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="T.csv, T.csv.gz or T.parquet: a row for each node paths lead from, a column for each "
+        "they lead to, with their labels; T.npy: the numbers, and the labels in T.from.txt and "
+        "T.to.txt. Default: CSV is printed",
+    )
+    out.add_argument("--force", action="store_true", help="overwrite existing files")
+    noise_options(out)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    accepted = (".csv", ".csv.gz", ".parquet", ".npy")
+    check_names({"--output": (args.output, accepted)}, given_files(args), force=args.force)
+    if not any((args.start, args.start_file, args.end, args.end_file)):
+        raise Refusal(
+            "say from where or to where: --from A or --from-file a.csv, --to B or --to-file b.csv; "
+            "what is left out stands for all nodes"
+        )
+    with settings(args), contextlib.ExitStack() as stack:
+        return _run(args, stack)
+
+
+def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
+    """The same, once the options are in order."""
+    chosen = args.semiring is not None
+    given, net = read_network(args)
+    find = Finder(given.graph)
+    start = _chosen(args.start, args.start_file, find, given.graph.n)
+    end = _chosen(args.end, args.end_file, find, given.graph.n)
+    rows, columns = ([given.graph.nodes[k] for k in x.tolist()] for x in (start, end))
+    files = _labels_files(args, rows, columns)
+    warn(given, chosen)
+    if net is None:
+        net = prepared(args, given)
+    parts = _parts(net, start, end, watched(args, stack))
+    table = Wide(rows, columns, net.dtype, parts)
+    if args.output:
+        _check_disk(args.output, len(rows) * len(columns) * net.dtype.itemsize)
+        write_wide(args.output, table)
+        for file, some in files.items():
+            write_labels(file, some)
+    else:
+        for text in table.as_csv():
+            print(exact(text), end="")
+    remark(args, f"weight: {given.weight}; edges: {given.edges_as_text}")
+    remark_notes(args, given)
+    if args.output:
+        size = f"{len(rows):,} × {len(columns):,}, {net.dtype}"
+        remark(args, f"wrote {', '.join([f'{args.output} ({size})', *map(str, files)])}")
+    return 0
+
+
+def _chosen(
+    words: Sequence[str] | None, file: str | None, find: Finder, n: int
+) -> NDArray[np.int64]:
+    """The nodes of a file, or of words; all without either."""
+    if file is not None:
+        return np.array(read_nodes_of(file, find))
+    return np.arange(n) if words is None else np.array([find(word) for word in words])
+
+
+def _parts(
+    net: PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], work: Watched
+) -> Iterator[NDArray[Any]]:
+    """The table, some rows at a time."""
+    lines = max(_ROWS, _ENTRIES // max(1, len(end)))
+    tick = reporter(work, float(len(start)) * len(end), "sweeps", "entries")
+    targets = [net.nodes[k] for k in end.tolist()]
+    for first in range(0, len(start), lines):
+        some = [net.nodes[k] for k in start[first : first + lines].tolist()]
+        yield np.asarray(net.distances(some, targets))
+        if tick is not None:
+            tick(float(first + len(some)) * len(end))
+
+
+def _labels_files(
+    args: argparse.Namespace, rows: Sequence[str], columns: Sequence[str]
+) -> dict[Path, Sequence[str]]:
+    """The files for the labels of the rows and columns, which T.npy has not."""
+    target = args.output or ""
+    if target.lower().endswith(".npy"):
+        files = {
+            Path(target).with_suffix(f".{word}.txt"): some
+            for word, some in (("from", rows), ("to", columns))
+        }
+        for file, some in files.items():
+            if file.resolve() in given_files(args):
+                raise Refusal(f"{target}: its labels go to {file}, which is read here")
+            if file.is_dir() or (file.exists() and not args.force):
+                raise Refusal(
+                    f"{target}: its labels go to {file}, which exists; --force overwrites it"
+                )
+            if (broken := next((x for x in some if len(x.splitlines()) > 1), None)) is not None:
+                raise Refusal(
+                    f"{target}: its labels go to {file}, one a line, and {broken!r} has more; "
+                    f"write --output T.csv or T.parquet"
+                )
+        return files
+    names = ["from", *columns]
+    if target.lower().endswith(".parquet") and len({*names}) < len(names):
+        twice = next(x for k, x in enumerate(names) if x in names[:k])
+        raise Refusal(
+            f"{target}: the names of columns have to differ, and two would be {twice!r}; write "
+            f"--output T.csv or T.npy"
+        )
+    return {}
+
+
+def _check_disk(target: str, size: int) -> None:
+    """Refuse a table for which there is no room on the disk."""
+    if size > (free := shutil.disk_usage(Path(target).parent).free):
+        raise Refusal(
+            f"{target}: the table takes {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are "
+            f"free there"
+        )
