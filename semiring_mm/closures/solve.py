@@ -104,7 +104,8 @@ class Problem:
     @functools.cached_property
     def steps(self) -> Steps:
         """The operations on tiles."""
-        undirected = not self.predecessors and self.directed is not True and self.source.symmetric()
+        half = not self.predecessors and self.directed is not True and self.source.s.commutes
+        undirected = half and self.source.symmetric()  # which is looked at only where it matters
         return Steps.of(self.weights, symmetric=undirected, predecessors=self.predecessors)
 
     @property
