@@ -29,6 +29,9 @@ SR_FN float exp2_approx(float x) {
   return y;
 }
 
+// Bits without leading zeros: 0 for 0, 1 for 1, 2 for 2 and 3.
+SR_FN int bit_length(u32 x) { return 32 - __clz(int(x)); }
+
 // --- a warp together ---------------------------------------------------------------------------
 
 // d += A B by the 32 lanes of a warp, of 16 x K times K x 8 elements; matrix.cuh says which of them
@@ -51,6 +54,11 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
 // The word of lane (own lane ^ mask). All 32 lanes of the warp take part.
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+
+// A bit for each lane. All 32 lanes of the warp take part.
+SR_FN u32 ballot(bool x) { return __ballot_sync(~0u, x); }
+
+SR_FN int popcount(u32 x) { return __popc(x); }
 
 // --- memory ------------------------------------------------------------------------------------
 
@@ -95,10 +103,26 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 // them are in flight at once.
 SR_FN void compiler_fence() { asm volatile("" ::: "memory"); }
 
-// *word |= bits and *word += x, where other threads write the same word.
-SR_FN void atomic_or(u32* word, u32 bits) { atomicOr(word, bits); }
+// *word |= bits, of which the old word is returned, and *word += x, where other threads write the
+// same word.
+SR_FN u32 atomic_or(u32* word, u32 bits) { return atomicOr(word, bits); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
+
+// A word that other threads may write at the same time; and `*word = x` if it is still `seen`: what
+// it was.
+SR_FN u32 load_current(const u32* word) {
+  u32 x;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(word) : "memory");
+  return x;
+}
+SR_FN u64 load_current(const u64* word) {
+  u64 x;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(word) : "memory");
+  return x;
+}
+template <class Word>
+SR_FN Word compare_exchange(Word* word, Word seen, Word x) { return atomicCAS(word, seen, x); }
 
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
-__all__ = ["JOIN", "PLAIN", "Engine", "Known", "Scalar", "Scaling", "Sums"]
+__all__ = ["JOIN", "PLAIN", "Engine", "Forest", "Known", "Scalar", "Scaling", "Sums"]
 
 Array = Any  # of the engine's namespace
 Scalar = float | int | None
@@ -52,6 +52,24 @@ class Scaling:
 
 PLAIN = Scaling()  # C ← A ⊗ B
 JOIN = Scaling(accumulate=True)  # C ← (A ⊗ B) ⊕ C
+
+
+class Forest(NamedTuple):
+    """Rooted trees, by the places of their nodes in a preorder; int32 of NumPy, (n,) each.
+
+    Attributes
+    ----------
+    order
+        The node at each place.
+    up
+        The place of its parent; -1: it is a root.
+    last
+        The first place behind its subtree.
+    """
+
+    order: Array
+    up: Array
+    last: Array
 
 
 class Engine(Protocol):
@@ -175,6 +193,51 @@ class Engine(Protocol):
         predecessors: Array | None = None,
     ) -> bool:  # fmt: skip
         """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+
+    def best_outside(
+        self, semiring: Semiring, a: Array, group: Array, rows: Array, at: Array, value: Array
+    ) -> None:
+        """The best entries of rows of a square matrix in columns of other groups.
+
+        ⊕ and ⊗ are minimum and maximum, there is no NaN, and no entry is worse than zero.
+
+        Parameters
+        ----------
+        a : array (n, n)
+            Its rows are contiguous.
+        group, rows : arrays of int32, (n,) and (count,)
+            The group of each row and column; the rows that are wanted.
+        at, value : arrays of int32 and of the matrix's dtype, (count,)
+            Receive the first column that has the best entry, and that entry; -1 and zero where
+            every entry in another group is zero.
+        """
+
+    def between(
+        self, semiring: Semiring, gaps: Array, place: Array, rows: Array, out: Array
+    ) -> None:
+        """``out[i, j]`` ← ⊗ of the gaps between the places of nodes ``rows[i]`` and j on a line.
+
+        ⊕ and ⊗ are minimum and maximum. A node is at ``one`` from itself.
+
+        Parameters
+        ----------
+        gaps : array (n - 1,) of NumPy
+            Behind each place but the last.
+        place, rows : arrays of int32 of NumPy, (n,) and (count,)
+            The place of each node; the nodes that are wanted.
+        out : array (count, n)
+            Its rows are contiguous.
+        """
+
+    def towards(self, forest: Forest, rows: Array, out: Array) -> None:
+        """``out[i, j]`` ← the neighbour of node j towards node ``rows[i]`` in their tree.
+
+        Where they are the same, or in different trees, it is -9999. `rows` is of NumPy, and the
+        rows of `out` (count, n) are contiguous; both are int32.
+        """
+
+    def symmetric(self, x: Array) -> bool:
+        """Whether a square matrix equals its transpose."""
 
     def mirror(self, x: Array) -> None:
         """Copy what is above the diagonal of a square matrix below it."""

@@ -160,6 +160,46 @@ def closure_batch(semiring, a, known, out, predecessors=None):
     return False
 
 
+def best_outside(semiring, a, group, rows, at, value):
+    algebra = Algebra(semiring, a.dtype)
+    for k, i in enumerate(rows):
+        at[k], best = -1, algebra.zero()
+        for j in np.flatnonzero(group != group[i]):
+            entry = algebra.decode(a[i, j])
+            if entry != best and algebra.plus(entry, best) == entry:
+                at[k], best = j, entry
+        value[k] = algebra.encode(best)
+
+
+def between(semiring, gaps, place, rows, out):
+    algebra = Algebra(semiring, gaps.dtype)
+    one = algebra.decode(np.asarray(semiring.identities(gaps.dtype)[1]))
+    for i, p in zip(rows, place[rows], strict=True):
+        for j, q in enumerate(place):
+            worst = one
+            for gap in gaps[min(p, q) : max(p, q)]:
+                worst = algebra.times(worst, algebra.decode(gap))
+            out[list(rows).index(i), j] = algebra.encode(worst)
+
+
+def towards(forest, rows, out):
+    order, up, last = (x.tolist() for x in forest)
+    out[...] = -9999
+    for line, i in zip(out, rows, strict=True):
+        reached = [order.index(i)]
+        for v in reached:  # a walk over the tree from the row's node
+            near = [w for w in range(len(up)) if up[w] == v or up[v] == w]
+            for w in near:
+                if w not in reached:
+                    line[order[w]] = order[v]
+                    reached.append(w)
+        assert set(reached) <= set(range(last[min(reached)]))
+
+
+def symmetric(x):
+    return np.array_equal(x, x.T)
+
+
 def mirror(x):
     above = np.triu_indices(x.shape[0], 1)
     x.T[above] = x[above]

@@ -31,7 +31,10 @@ PAIRS = [
 def on_plain(patch):
     """Calls with device="cpu" run on the plain engine, and on nothing else."""
     patch.setattr(Call, "engine", plain_engine)
-    for verb in ("product", "gemv", "csr_product", "dia_product", "closure_block", "combine"):
+    for verb in (
+        "product", "gemv", "csr_product", "dia_product", "closure_block", "combine",
+        "best_outside", "between", "towards", "symmetric",
+    ):  # fmt: skip
         patch.setattr(cpu, verb, None)
 
 

@@ -16,10 +16,18 @@ from metrics import grid, metric_of
 from reference import BFLOAT16
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, Scaling
 from semiring_mm.gpu import device, engine, product, source, tiles
+from semiring_mm.gpu.bfs import DeviceHops, Shape
+from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
 from semiring_mm.gpu.hierarchy import KINDS, DeviceMetric
+from semiring_mm.graphs.hops import Hops
+from semiring_mm.hierarchy.structure import eliminate
+from semiring_mm.hierarchy.sweeps import Arcs
 from semiring_mm.plan import Facts, make_plan
 
 HERE = Path(__file__).parent
@@ -221,10 +229,18 @@ HIDDEN = {
         IN_ORDER, [],
     ),
     "kinds of entries": (flags_of_a_matrix, "sr::Scan<", [r"(RED|ATOM)G\.E\.OR\."], []),
+    # what others join at the same time is read past the first cache, and exchanged
+    "joins": (
+        lambda: customized("i8"), "sr::Triangles<",
+        [r"LDG\.E\.64\.STRONG\.GPU", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
+        [r"LDG\S*CONSTANT"],
+    ),
     "rows by warps": (
         in_compressed_rows, "sr::CsrRows<",
         [rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)], [],
     ),
+    "votes of a warp": (lambda: hops(), "sr::HopLevel<4, false>", [r"VOTE\.ANY", "POPC"], []),
+    "an old word": (lambda: hops(), "sr::HopStart<false>", [r"ATOM.*\.OR"], []),
 }  # fmt: skip
 
 
@@ -271,6 +287,27 @@ def small_launches():
     engine.combine(((2, 0, -1, 1),), (a, b, c))
     engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
     sweeps("i4")
+    hops()
+    customized("i8")
+
+
+def hops(**shape):
+    row, col = np.random.default_rng(0).integers(0, 40, (2, 90))
+    graph = Hops(40, row, col, directed=True)
+    there = DeviceHops(40, graph.out, graph.back, **shape)
+    there.statistics(np.arange(40), np.arange(2))
+    there.rows(np.arange(40), np.float32, np.inf)
+
+
+def customized(dtype):
+    n, row, col = grid(20)
+    source = EdgeSource(
+        sm.semirings["min_plus"],
+        EdgeList(range(n), row, col, np.full(len(row), -1, dtype), True), dtype,
+    )  # fmt: skip
+    structure = eliminate(n, row, col, sources=1)
+    arcs = Arcs.of(structure, row, col, undirected=False)
+    Customizer(structure, arcs)(Problem.of(source))
 
 
 def sweeps(dtype, name="min_plus"):
@@ -301,6 +338,20 @@ def test_sweeps_keep_their_words_in_registers(dtype, sources_of, tmp_path, nvdis
             assert found["STG.E.128"] >= 2
         assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
         assert int(re.search(r"Used (\d+) registers", report)[1]) <= 128
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("shape", "load"), [(Shape(2), "LDG.E.64"), (Shape(4, blocks=2), "LDG.E.128")]
+)
+def test_searches_keep_their_words_in_registers(shape, load, sources_of, tmp_path, nvdisasm):
+    recorder = sources_of(lambda: hops(shape=shape))
+    text = next(x for x in recorder.sources if re.search("sr::HopLevel<., false>", x))
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    wide = sum(count for name, count in found.items() if name.startswith(load))
+    assert wide >= 8  # rows that are under way at once, of a node and of one with many edges
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
 
 
 @needs_nvrtc

@@ -1,5 +1,7 @@
 """Breadth-first searches from many sources at once against SciPy and NumPy."""
 
+import importlib
+
 import numpy as np
 import pytest
 from optional import csgraph, nx, sp
@@ -136,18 +138,73 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "weight", "expected"),
-    [("grid", 2.5, "_Sweeps"), ("grid", 1, "_Sweeps"), ("random", 1, "_Hops"),
-     ("random", 2.5, "_Searches")],
+    [("strip", 2.5, "_Sweeps"), ("strip", 1, "_Sweeps"), ("grid", 2.5, "_Sweeps"),
+     ("grid", 1, "_Hops"), ("random", 1, "_Hops"), ("random", 2.5, "_Searches")],
 )  # fmt: skip
 def test_the_way_follows_from_the_graph(kind, weight, expected):
-    """Sweeps where separators are small; else searches, without n² memory."""
-    i = np.arange(3600).reshape(60, 60)
+    """Sweeps where separators are small and levels are many; else searches, without n² memory."""
+    i = np.arange(3600).reshape((4, 900) if kind == "strip" else (60, 60))
     ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
-    if kind == "grid":
+    if kind != "random":
         ends = [np.concatenate(x) for x in zip(*((a.ravel(), b.ravel()) for a, b in (
             (i[:, 1:], i[:, :-1]), (i[1:], i[:-1])
         )), strict=True)]  # fmt: skip
     given = sm.files.Graph(range(i.size), *ends, np.full(len(ends[0]), weight), False)
-    sources = np.arange(i.size if kind == "grid" else 200)
+    sources = np.arange(200 if kind == "random" else i.size)
     work = module._Work(given, sources, (), 0, None, None, None)
     assert type(module._way(work)).__name__ == expected
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", ["sparse", "dense"])
+def test_paths_of_edges_that_count_one(name, directed, dtype, monkeypatch):
+    """All pairs, and some, of lists and matrices, by breadth-first searches."""
+    n, calls, searched = 600, [], Hops.search
+    monkeypatch.setattr(Hops, "search", lambda *a, **k: calls.append(0) or searched(*a, **k))
+    u, v = family(name, n)
+    expected, rows = matrix(u, v, n, directed), [7, 3]
+    unreached = np.iinfo(dtype).max if dtype[0] == "i" else np.inf
+    W = np.full((n, n), unreached, dtype)
+    W[u, v] = 1
+    if not directed:
+        W[v, u] = 1
+    edges = sm.files.Graph(range(n), u, v, np.ones(len(u), dtype), directed)
+    for given in (W, edges):
+        for sources, d in ((None, expected), (rows, expected[rows])):
+            found = np.asarray(sm.apsp(given, sources=sources))
+            np.testing.assert_array_equal(np.where(found == unreached, np.inf, found), d)
+            assert calls, (type(given), sources)
+            calls.clear()
+    W[5, 6] = 2
+    other = sm.apsp(W, directed=directed)
+    assert not calls
+    assert other[5, 6] == min(expected[5, 6], 2) or expected[5, 6] == 1
+
+
+def test_scipys_and_networkx_hop_counts(monkeypatch):
+    calls, searched, n = [], Hops.search, 600
+    monkeypatch.setattr(Hops, "search", lambda *a, **k: calls.append(0) or searched(*a, **k))
+    G = nx.gnm_random_graph(n, 2 * n, seed=1)
+    ours = importlib.import_module("semiring_mm.csgraph")
+    graph = sp.csr_array(nx.to_scipy_sparse_array(G, nodelist=range(n)) * 2.5)
+    for indices in (None, 4, [4, 9]):
+        found = ours.shortest_path(graph, directed=False, unweighted=True, indices=indices)
+        expected = csgraph.shortest_path(graph, "D", False, unweighted=True, indices=indices)
+        np.testing.assert_array_equal(found, expected)
+        assert calls
+        calls.clear()
+    lengths = dict(nx.all_pairs_shortest_path_length(G, backend="semiring_mm"))
+    assert calls
+    assert lengths == dict(nx.all_pairs_shortest_path_length(G))
+
+
+def test_progress_of_searches():
+    seen = []
+    rng = np.random.default_rng(0)
+    sm.apsp(
+        sm.files.Graph(range(2000), *rng.integers(0, 2000, (2, 9000)), np.ones(9000), False),
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen[-1] == (2000**2, 2000**2)
+    assert len(seen) >= 2

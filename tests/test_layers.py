@@ -16,24 +16,25 @@ ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
     cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
-    cpu.dijkstra cpu.search cpu.tuning cpu.facts cpu.logsum cpu.closure cpu.combine cpu.quick
+    cpu.dijkstra cpu.search cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum cpu.closure
+    cpu.combine cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
-    gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.combine gpu.product gpu.engine gpu.clock
-    gpu.ceiling gpu.rungs gpu.about
+    gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
+    gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.weights closures.schedule closures.steps closures.sources
-    closures.solve closures.memory
+    closures.solve closures.memory closures.spanning
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
-    gpu.hierarchy
-    graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.contraction
-    graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared graphs.hops
+    gpu.customize gpu.hierarchy
+    graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
+    graphs.spanning graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared
     graphs.rows graphs.statistics graphs.nearest
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask

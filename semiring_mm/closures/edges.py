@@ -13,7 +13,7 @@ from ..engine import Engine
 from ..expressions import evaluate
 from ..semirings import Semiring
 
-__all__ = ["EdgeList", "edge_dtype", "is_symmetric", "join_edges", "symmetrize"]
+__all__ = ["EdgeList", "edge_dtype", "join_edges", "symmetrize"]
 
 Array = Any  # of the engine's library
 
@@ -77,15 +77,3 @@ def symmetrize(engine: Engine, s: Semiring, matrix: Array) -> None:
             below = matrix[..., j : j + tile, i : i + tile]
             above[...] = evaluate(s.add_expr, above, below.swapaxes(-1, -2).copy())
             below[...] = above.swapaxes(-1, -2).copy()
-
-
-def is_symmetric(engine: Engine, matrix: Array) -> bool:
-    """Whether the matrix equals its transpose: tile by tile, up to the first that differs."""
-    n, tile = matrix.shape[0], engine.TILE
-    for i in range(0, n, tile):
-        for j in range(i, n, tile):
-            if not engine.xp.array_equal(
-                matrix[i : i + tile, j : j + tile], matrix[j : j + tile, i : i + tile].T
-            ):
-                return False
-    return True

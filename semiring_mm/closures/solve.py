@@ -102,11 +102,15 @@ class Problem:
         return weights
 
     @functools.cached_property
+    def undirected(self) -> bool:
+        """Whether each edge leads both ways."""
+        return self.directed is not True and self.source.symmetric()
+
+    @functools.cached_property
     def steps(self) -> Steps:
         """The operations on tiles."""
-        half = not self.predecessors and self.directed is not True and self.source.s.commutes
-        undirected = half and self.source.symmetric()  # which is looked at only where it matters
-        return Steps.of(self.weights, symmetric=undirected, predecessors=self.predecessors)
+        halved = not self.predecessors and self.source.s.commutes and self.undirected
+        return Steps.of(self.weights, symmetric=halved, predecessors=self.predecessors)
 
     @property
     def pairs(self) -> float:

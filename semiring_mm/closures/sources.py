@@ -16,7 +16,7 @@ from ..expressions import evaluate
 from ..plan import Facts
 from ..semirings import Semiring
 from . import trees
-from .edges import EdgeList, edge_dtype, is_symmetric, join_edges
+from .edges import EdgeList, edge_dtype, join_edges
 from .trees import Edges
 from .weights import Weights, edges_of, worsened
 
@@ -270,7 +270,7 @@ class ArraySource(_Readable):
         weights.refuse(self.engine.to_host(self.array))
 
     def symmetric(self) -> bool:
-        return self.undirected or is_symmetric(self.engine, self.array)
+        return self.undirected or self.engine.symmetric(self.array)
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         return edges_of(self.s, self.engine.to_host(self.original))

@@ -1,7 +1,8 @@
 """Breadth-first search from 512 sources at once, a bit each, compiled.
 
 Of every node a vector of bits says which searches have met it. A level goes along the edges from
-the nodes that were met last or, where these are many, to all nodes not met by all searches (Then
+the nodes that were met last or, where these are many, to all nodes not met by all searches, which
+is a product of truth values that ends where nothing is missing (Then
 et al., The more the merrier: efficient multi-source graph traversal, 2014; Beamer, Asanović and
 Patterson, Direction-optimizing breadth-first search, 2012). How many nodes each search meets in a
 level is counted in bit slices.
@@ -24,6 +25,7 @@ LANES = 512  #: searches at once
 _WORD = I64.vector(8)
 _BYTES = 64
 _SLICES = 8  # of the counters; after 255 nodes they are added up
+_LOOK = 8  # edges to a node after which it is looked whether all searches have met it
 _PULL = 3  # an edge followed to a node that is met at once costs so much more than one from it
 
 _FIELDS = (
@@ -144,9 +146,15 @@ def _levels_function(counts: Function, labels: int) -> Function:
                 missing = f.load(x["full"], _WORD, 8) & (known ^ -1)
                 with f.if_(some_bit(missing)):
                     new = f.var(f.const(0, _WORD))
-                    with f.loop(x["back_first"][v], x["back_first"][v + 1]) as e:
-                        new.set(new.get() | word(frontier.get(), x["back_near"][e]))
-                    new.set(new.get() & missing)
+                    last, at = x["back_first"][v + 1], f.var(x["back_first"][v])
+                    with f.while_() as met:
+                        f.break_if(at.get().cmp(">=", last), met)
+                        begin, end = at.get(), at.get() + _LOOK
+                        at.set(end)
+                        with f.loop(begin, f.select(end.cmp("<", last), end, last)) as e:
+                            new.set(new.get() | word(frontier.get(), x["back_near"][e]))
+                        new.set(new.get() & missing)
+                        f.break_if(new.get().cmp("!=", missing).bits_as(I8).cmp("==", 0), met)
                     with f.if_(some_bit(new.get())):
                         put(new.get(), following.get(), v)
                         meet(v, new.get(), known, touched.get(), found)

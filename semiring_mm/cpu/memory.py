@@ -21,6 +21,7 @@ __all__ = [
     "mirror",
     "on",
     "scratch",
+    "symmetric",
     "to_host",
     "wait",
     "workspace",
@@ -95,6 +96,32 @@ def mirror(x: Array, tile: int = 64) -> None:
     else:
         for task in tasks:
             task()
+
+
+def symmetric(x: Array, tile: int = 256) -> bool:
+    """Whether a square matrix equals its transpose: tile by tile, up to the first that differs."""
+    n = x.shape[0]
+    differs: list[int] = []
+
+    def strip(i: int) -> None:
+        # rows of a copy begin in different cache sets, which columns of a matrix may not do
+        room = np.empty((tile, tile + 16), x.dtype)
+        for j in range(i, n, tile):
+            if differs:
+                return
+            across, down = x[i : i + tile, j : j + tile], x[j : j + tile, i : i + tile]
+            copied = room[: len(down), : down.shape[1]]
+            copied[...] = down
+            if not np.array_equal(across, copied.T):
+                differs.append(i)
+
+    tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
+    if n >= 1024:
+        threads.run(tasks)
+    else:
+        for task in tasks:
+            task()
+    return not differs
 
 
 def on(index: int, stream: int | None = None) -> contextlib.AbstractContextManager[Any]:

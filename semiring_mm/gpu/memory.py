@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import device, views
-from .source import pack
+from .source import STORAGE, pack
 from .views import address, strides
 
-__all__ = ["free_memory", "from_host", "mirror", "mirror_source", "on", "to_host", "wait"]
+__all__ = [
+    "free_memory", "from_host", "mirror", "mirror_source", "on", "symmetric", "to_host", "wait",
+]  # fmt: skip
 
 Array = Any
 
@@ -173,3 +175,29 @@ def mirror(x: Array) -> None:
     params = pack((address(x), *strides(x)[1:]), (n, tiles))
     kernel = device.current().kernel(mirror_source(x.itemsize))
     kernel.launch(tiles * tiles, _THREADS, _SIDE * (_SIDE + 1) * x.itemsize, params)
+
+
+@functools.cache
+def symmetric_source(storage: str) -> str:
+    """The text of the kernel that compares a matrix with its transpose."""
+    return f"""#include "mirror.cuh"
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::SymmetricParams p) {{
+  sr::Symmetric<{STORAGE[storage]}>::run(p);
+}}
+"""
+
+
+_TILE = 64  # sr::Symmetric's
+
+
+def symmetric(x: Array) -> bool:
+    """Whether a square matrix equals its transpose; waits for the device."""
+    n, here = x.shape[0], device.current()
+    if not n:
+        return True
+    differs, tiles = here.xp.zeros(1, np.uint32), -(-n // _TILE)
+    params = pack((address(x), address(differs), *strides(x)[1:]), (n, tiles))
+    kernel = here.kernel(symmetric_source(x.dtype.name))
+    kernel.launch(tiles * tiles, _THREADS, _TILE * (_TILE + 1) * x.itemsize, params)
+    return not views.to_host(differs)[0]

@@ -16,8 +16,8 @@ from .tiles import Tile
 
 __all__ = [
     "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "find_source", "flags", "join_source", "kind_of", "matrix_step", "pack",
-    "pack_fields", "product_source", "steps", "word_size",
+    "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of", "matrix_step",
+    "pack", "pack_fields", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
@@ -142,6 +142,12 @@ def _fused(plan: Plan) -> bool:
 def word_size(plan: Plan) -> int:
     """Bytes of a register word."""
     return 8 if plan.compute[1:] == "64" else 4
+
+
+def compute_dtype(plan: Plan) -> str:
+    """NumPy's name of ``Algebra::Compute``; masks are signed."""
+    names = {"f32": "float32", "f64": "float64", "u32": "uint32", "i64": "int64", "u64": "uint64"}
+    return names.get(plan.compute, "int32")
 
 
 # --- the algebra --------------------------------------------------------------------------------

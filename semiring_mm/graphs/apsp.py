@@ -14,14 +14,24 @@ from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
 from ..closures.sources import ArraySource
+from ..closures.spanning import spans
 from ..closures.weights import check_idempotent
 from ..semirings import Semiring, as_semiring, semirings
 from ..tiled.solve import TileOptions, close
 from .choice import Request, choose, machine_for
 from .contraction import solve_edges
 from .dense import Dense
-from .inputs import adjacency, as_graph, edges_hint, index, positions, warn_of_infinities
+from .inputs import (
+    adjacency,
+    as_graph,
+    edges_hint,
+    index,
+    positions,
+    warn_of_edges,
+    warn_of_infinities,
+)  # fmt: skip
 from .out_of_core import solve_rows
+from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
 
@@ -236,6 +246,11 @@ def closure(
         If ⊕ is not idempotent, or a cycle improves itself (over min_plus as
         :class:`NegativeCycleError`), so that no closure exists.
 
+    Notes
+    -----
+    n³ pairs, as of :func:`apsp`; of an undirected graph over minimum and maximum O(n²), from a
+    spanning forest. Hu (1961); Gower and Ross (1969).
+
     Examples
     --------
     >>> import numpy as np
@@ -266,6 +281,8 @@ def _solve(
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
+    if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
+        graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
     if choice.tiles:
@@ -309,6 +326,11 @@ def _solve(
             )
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
+            if choice.forest and not edges.directed and call.engine.SPARSE:
+                warn_of_edges(s, edges)
+                found = solve_forest(s, edges, rows, asked.predecessors, progress)
+                if found is not None:
+                    return _named(s, found if asked.predecessors else found[0], nodes, rows)
             if choice.sparse:
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
@@ -323,9 +345,12 @@ def _solve(
             source = _own(call, s, directed)
             rows = positions(sources, source.n, _labels(nodes))
             warn_of_infinities(s, graph)
-            if type(graph) is not np.ndarray and call.engine.SPARSE:  # only now it can be read
-                request = replace(request, n=source.n, itemsize=source.dtype.itemsize, host=False)
-                if request.countable:
+            if type(graph) is not np.ndarray:  # only now it can be read
+                request = replace(
+                    request, n=source.n, itemsize=source.dtype.itemsize, host=False,
+                    comparing=spans(s, source.dtype),
+                )  # fmt: skip
+                if request.countable and call.engine.SPARSE:
                     request = request.counted(source.array, s.identities(source.dtype)[0])
                 choice = choose(request, machine_for(request))
         labels = nodes if edges is None else edges.nodes
@@ -358,10 +383,13 @@ def _request(
             "undirected": not graph.directed,
             # all pairs of truth values are 32 columns to a word
             "selective": s.selective if numbers else count is not None,
+            "comparing": spans(s, edge_dtype(s, graph.weight)),
         }  # fmt: skip
     elif type(graph) is np.ndarray and graph.ndim == 2:
         _check_graph(graph)
-        known = {"n": len(graph), "itemsize": graph.itemsize}
+        known = {
+            "n": len(graph), "itemsize": graph.itemsize, "comparing": spans(s, graph.dtype)
+        }  # fmt: skip
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
     if "edges" in known or tiles or not asked.countable:
@@ -424,8 +452,9 @@ def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     engine, x, source = call.engine, call["graph"], None
     _check_graph(x)
     request = replace(
-        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto"
-    )
+        task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
+        comparing=spans(s, x.dtype),
+    )  # fmt: skip
     task = replace(task, request=request)
     if x.size and x.shape[-1] <= engine.BATCH:
         keep = call.out is None and not call.moved and task.directed is not False

@@ -61,6 +61,8 @@ class Request:
         Whether the graph is one, not a batch, and on the host.
     tiles : bool
         Whether work over tiles is asked for.
+    comparing : bool
+        Whether ⊕ and ⊗ are minimum and maximum.
     """
 
     semiring: str
@@ -77,6 +79,7 @@ class Request:
     host: bool = True
     tiles: bool = False
     selective: bool = True
+    comparing: bool = False
 
     def refused_by_tiles(self) -> list[str]:
         """The arguments for which there is no method over tiles."""
@@ -103,6 +106,8 @@ class Request:
             return False
         if self.device is not None:
             return True
+        if self.comparing and self.undirected:
+            return False
         return not (self.tiles or self.sparse or self.sources is not None)
 
     @property
@@ -150,6 +155,8 @@ class Choice:
         tried.
     search : float
         Nanoseconds of a search from each source, where no weight is negative.
+    forest : bool
+        From a spanning forest in place of an elimination, if the graph is undirected.
     """
 
     device: str | None
@@ -157,6 +164,7 @@ class Choice:
     method: str
     dense: float = 0.0
     search: float = math.inf
+    forest: bool = False
 
     @property
     def sparse(self) -> bool:
@@ -181,20 +189,19 @@ def choose(asked: Request, machine: Machine) -> Choice:
     )  # fmt: skip
     if asked.hops and asked.sources is not None:
         method = "sources"
+    forest = asked.comparing and not asked.hops and asked.method == "auto"
     if tiles or device not in (None, "cpu") or not asked.sparse:
-        return Choice(device, tiles, method)
+        return Choice(device, tiles, method, forest=forest)
     if asked.method == "sparse" or asked.edges is None:
-        return Choice(device, tiles, method, math.inf)
+        return Choice(device, tiles, method, math.inf, forest=forest)
     dense = costs.closure(
         n, asked.sources, itemsize=asked.itemsize, predecessors=asked.predecessors,
         undirected=asked.undirected, threads=machine.threads,
     )  # fmt: skip
-    arcs, count = (
-        (1 + asked.undirected) * asked.edges,
-        n if asked.sources is None else asked.sources,
-    )
+    arcs = (1 + asked.undirected) * asked.edges
+    count = n if asked.sources is None else asked.sources
     search = costs.searches(n, arcs, count, threads=machine.threads)
-    return Choice(device, tiles, method, dense, search)
+    return Choice(device, tiles, method, dense, search, forest)
 
 
 # --- what a request and a machine are made of ---------------------------------------------------

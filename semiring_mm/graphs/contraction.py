@@ -32,8 +32,9 @@ from ..hierarchy.sweeps import customize
 from ..semirings import Semiring, semirings
 from .choice import Choice
 from .dijkstra import search, search_shifted, searchable
+from .hops import Hops
 
-__all__ = ["has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = ["count_hops", "has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -131,15 +132,40 @@ def solve_sparse(
     """
     assert isinstance(problem.source, EdgeSource)
     plain, n, m = searchable(problem), problem.source.n, len(problem.source.given[0])
-    count = n if rows is None else len(rows)
+    chosen = np.arange(n) if rows is None else rows
     shifts = not plain and problem.source.s.name == "min_plus"
     searches = choice.search if plain or shifts else math.inf
+    hops = _hops(problem) if plain and math.isfinite(searches) else None
+    walks = math.inf if hops is None else hops.time(len(chosen))
     if shifts:
         searches += costs.potentials(n, m)
-    limit = min(choice.dense, searches)
-    found = None
-    if costs.least(n, m, count, threads=threads.get_num_threads()) <= limit:
+    limit, found = min(choice.dense, searches, walks), None
+    if costs.least(n, m, len(chosen), threads=threads.get_num_threads()) <= limit:
         found = problem.solve(lambda given: solve(given, sources=rows, limit=limit, out=out))
+    if found is None and hops is not None and walks == limit:
+        return count_hops(problem, hops, chosen, out), None
     if found is None and searches <= choice.dense:
         found = (search if plain else search_shifted)(problem, sources=rows, out=out)
     return found
+
+
+def _hops(problem: Problem) -> Hops | None:
+    """The graph where the distances wanted are numbers of edges."""
+    source, facts = problem.source, problem.weights.facts
+    if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
+        return None
+    assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
+    row, col, _ = source.given
+    return Hops(source.n, row, col, directed=not source.symmetric())
+
+
+def count_hops(problem: Problem, hops: Hops, sources: Index, out: Array | None) -> Array:
+    """Distances by breadth-first searches, of the types of a problem whose edges all count 1."""
+    n, count, dtype = hops.n, len(sources), problem.steps.dtype
+    if out is None:
+        check_memory(count * n * dtype.itemsize, f"the result of {count} x {n} entries")
+    tick = reporter(problem.progress, float(count) * n, "breadth-first searches", "entries")
+    return hops.distances(
+        sources, dtype, problem.steps.identities[0], out=out,
+        done=None if tick is None else (lambda number: tick(float(number) * n)),
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..blas import multiply
-from ..closures import memory
+from ..closures import memory, spanning
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -24,13 +24,18 @@ from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
-from .choice import Choice, Machine, Request, choose, machine_for
-from .contraction import solve_sparse
+from ..hierarchy import costs
+from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
+from .contraction import count_hops, solve_sparse
+from .hops import Hops
 
 __all__ = ["Dense"]
 
+_STRIP = 256  # rows that are looked at together
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
+#: Blocks of rows from which a spanning forest takes less time than an elimination.
+_FOREST = 4
 Solved = tuple[Array, Array | None]
 
 
@@ -65,7 +70,7 @@ class Dense:
     def solve(self, source: ArraySource, choice: Choice) -> Solved:
         """Distances, in the memory of the source unless of some rows only, and predecessors."""
         n, engine, rows = source.n, source.engine, None
-        problem = self.problem(source, choice.method)
+        problem = self.problem(source, "elimination" if choice.forest else choice.method)
         extra = 4 * self.request.predecessors if self.sources is None else 0
         if choice.method == "squaring":
             extra += 2 * source.dtype.itemsize
@@ -85,6 +90,13 @@ class Dense:
             solved = _sparse(problem, self.sources, choice)
             if solved is not None:
                 return solved
+        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
+        if choice.forest and large and spanning.applies(problem) and problem.undirected:
+            return spanning.close(problem, self.sources)
+        if self.request.method == "auto" and choice.method in ("elimination", "sources"):
+            d = _hops(problem, self.sources)
+            if d is not None:
+                return d, None
         if choice.method == "sources":
             assert self.sources is not None
             return _from_sources(problem, self.sources, self.hops)
@@ -216,6 +228,30 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
         return narrow, p
     d[...] = narrow
     return d, p
+
+
+def _hops(problem: Problem, rows: Index | None) -> Array | None:
+    """By breadth-first searches where every edge counts 1; None where one does not."""
+    source, facts, n = memory.source_of(problem), problem.weights.facts, problem.source.n
+    if not source.engine.SPARSE or n < SPARSE_FROM or source.s.name != "min_plus":
+        return None
+    if problem.predecessors or not 0 <= facts.lo <= 1 or problem.steps.dtype.itemsize < 4:
+        return None
+    d = memory.begin(problem)
+    zero = source.s.identities(d.dtype)[0]
+    there = np.empty((n, n), bool)
+    for i in range(0, n, _STRIP):
+        part, ones = d[i : i + _STRIP], there[i : i + _STRIP]
+        np.equal(part, 1, out=ones)
+        missing = np.count_nonzero(part == zero)
+        if np.count_nonzero(ones) + missing + len(ones) < ones.size:  # beside the diagonal
+            return None
+    graph = Hops.of_matrix(there, symmetric=source.symmetric())
+    del there
+    chosen = np.arange(n) if rows is None else rows
+    if graph.time(len(chosen)) > costs.closure(n, None, threads=threads.get_num_threads()):
+        return None
+    return count_hops(problem, graph, chosen, d if rows is None else None)
 
 
 def _squaring(problem: Problem) -> Solved:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu import bfs, threads
+from ..gpu.bfs import DeviceHops
+from ..gpu.memory import on
 from ..hierarchy.statistics import Wanted
 
 __all__ = ["HopCollector", "Hops"]
@@ -17,6 +20,11 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a byte holds beside 255 for no path
+_PROBES = 8  # sources whose searches tell how many levels there are
+#: Nanoseconds in which one thread begins a search, for a node, and goes along an edge, for a level
+#: or a source, whatever there are fewer of.
+_NODE, _EDGE = 60.0, 2.5
+_DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
 
 class Hops:
@@ -33,14 +41,26 @@ class Hops:
     negative = False
 
     def __init__(self, n: int, row: Index, col: Index, *, directed: bool) -> None:
+        if n > np.iinfo(np.int32).max:
+            raise ValueError(f"a graph for breadth-first searches has less than 2³¹ nodes, got {n}")
         self.n, self.symmetric = n, not directed
         apart = row != col
-        row, col = row[apart], col[apart]
+        row, col = (x[apart].astype(np.int64, copy=False) for x in (row, col))
         if not directed:
             row, col = np.concatenate([row, col]), np.concatenate([col, row])
         self.arcs = len(row)
         self.out = _lists(n, row, col)
         self.back = _lists(n, col, row) if directed else self.out
+
+    @classmethod
+    def of_matrix(cls, there: NDArray[np.bool_], *, symmetric: bool) -> Hops:
+        """The graph of a matrix that is true where an edge leads from its row to its column."""
+        graph: Hops = object.__new__(cls)
+        graph.n, graph.symmetric = len(there), symmetric
+        graph.out = _lists_of_rows(there)
+        graph.back = graph.out if symmetric else _lists_of_rows(there.T)
+        graph.arcs = len(graph.out[1])
+        return graph
 
     def reverse(self) -> Hops:
         """The graph whose edges lead the other way."""
@@ -48,6 +68,23 @@ class Hops:
         other.n, other.symmetric, other.arcs = self.n, self.symmetric, self.arcs
         other.out, other.back = self.back, self.out
         return other
+
+    def time(self, count: int) -> float:
+        """Nanoseconds of searches from so many sources, on all threads."""
+        together, calls = min(count, bfs.LANES), -(-count // bfs.LANES)
+        if together > _PROBES:
+            together = min(together, self.levels)
+        work = _NODE * self.n + _EDGE * (self.n + self.arcs) * together
+        return max(1.0, calls / threads.get_num_threads()) * work
+
+    @functools.cached_property
+    def levels(self) -> int:
+        """About how many a search has, by some."""
+        if not self.arcs:
+            return 1
+        probes = np.linspace(0, self.n - 1, _PROBES, dtype=np.int64)
+        probes[0] = np.argmax(np.diff(self.out[0]))
+        return int(self.search(probes)["far"].max()) + 1
 
     def search(
         self, sources: Index, *, radii: Index | None = None, labels: Array | None = None
@@ -70,9 +107,10 @@ class Hops:
         }  # fmt: skip
         fields = found | {
             "n": n, "arcs": self.arcs, "count": count, "radii": len(radii), "mark": mark,
-            "source": sources, "first": self.out[0], "near": self.out[1], "radius": radii,
-            "back_first": self.back[0], "back_near": self.back[1],
-            "active": np.empty(n + 1, np.int32), "touched": np.empty(n + 1, np.int32),
+            "source": np.ascontiguousarray(sources, np.int64), "radius": radii,
+            "first": self.out[0], "near": self.out[1], "back_first": self.back[0],
+            "back_near": self.back[1], "active": np.empty(n + 1, np.int32),
+            "touched": np.empty(n + 1, np.int32),
             "counts": np.zeros(lanes, np.int32), "seen": words[0], "frontier": words[1],
             "next": words[2], "slices": np.zeros((8, lanes // 64), np.uint64),
             "full": np.packbits(bits, bitorder="little"), "label": labels,
@@ -80,9 +118,25 @@ class Hops:
         bfs.levels(fields, labels=0 if labels is None else labels.itemsize)
         return found
 
-    def distances(self, sources: Index) -> Array:
-        """A row for each source: int32, -1 where there is no path."""
-        d = np.empty((len(sources), self.n), np.int32)
+    def distances(
+        self, sources: Index, dtype: Any = np.int32, unreached: float = -1, *,
+        out: Array | None = None, done: Callable[[int], None] | None = None,
+    ) -> Array:  # fmt: skip
+        """A row for each source.
+
+        Parameters
+        ----------
+        sources : array of int64
+        dtype : dtype
+        unreached : number
+            The distance where there is no path.
+        out : array of that dtype, optional
+        done : callable, optional
+            Is told after how many sources the work stands.
+        """
+        d = np.empty((len(sources), self.n), dtype) if out is None else out
+        values = np.arange(_BYTE + 2).astype(d.dtype)
+        values[-1] = unreached
 
         def some(begin: int) -> None:
             part = sources[begin : begin + bfs.LANES]
@@ -93,12 +147,17 @@ class Hops:
             labels[part, np.arange(len(part))] = 0
             rows = d[begin : begin + bfs.LANES]
             for i in range(0, self.n, 256):  # a piece is turned in the cache
-                rows[:, i : i + 256] = labels[i : i + 256, : len(part)].T
-            if labels.itemsize == 1:
-                rows[rows == 255] = -1
+                piece = labels[i : i + 256, : len(part)].T
+                if labels.itemsize == 1:
+                    rows[:, i : i + 256] = values[piece]
+                else:
+                    rows[:, i : i + 256] = np.where(piece < 0, values[-1], piece)
 
         starts = range(0, len(sources), bfs.LANES)
-        threads.run([functools.partial(some, i) for i in starts])
+        threads.run(
+            [functools.partial(some, i) for i in starts],
+            None if done is None else (lambda k: done(min((k + 1) * bfs.LANES, len(sources)))),
+        )
         return d
 
 
@@ -106,17 +165,41 @@ def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
     """The heads of the edges from each node."""
     first = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n), out=first[1:])
-    order = np.argsort(row * n + col if n < 1 << 31 else row, kind="stable")
-    return first, col[order].astype(np.int32)
+    both = row << 32 | col
+    both.sort()
+    return first, both.astype(np.int32)  # the lower half
+
+
+def _lists_of_rows(there: NDArray[np.bool_]) -> tuple[Index, NDArray[np.int32]]:
+    """The true columns of each row."""
+    first = np.zeros(len(there) + 1, np.int64)
+    near = list[NDArray[np.int32]]()
+    for i in range(0, len(there), 256):  # little memory beside the lists
+        row, col = np.nonzero(np.ascontiguousarray(there[i : i + 256]))
+        first[i + 1 : i + 257] = np.bincount(row, minlength=min(256, len(there) - i))
+        near.append(col.astype(np.int32))
+    return np.cumsum(first), np.concatenate([np.empty(0, np.int32), *near])
 
 
 class HopCollector:
-    """Passes over sources, as :class:`..hierarchy.statistics.Collector`."""
+    """Passes over sources, as :class:`..hierarchy.statistics.Collector`.
+
+    Parameters
+    ----------
+    graph : Hops
+    wanted : Wanted
+    device : int, optional
+        A CUDA device, -1 for the current one; None: the CPU.
+    """
 
     whole, negative, tight = True, False, False
 
-    def __init__(self, graph: Hops, wanted: Wanted) -> None:
-        self.graph, self.bound = graph, max(graph.n - 1, 0)
+    def __init__(self, graph: Hops, wanted: Wanted, device: int | None = None) -> None:
+        self.graph, self.bound, self.device = graph, max(graph.n - 1, 0), device
+        self.there: DeviceHops | None = None
+        if device is not None:
+            with on(device):
+                self.there = DeviceHops(graph.n, graph.out, graph.back)
         self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
@@ -126,10 +209,12 @@ class HopCollector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all threads at work."""
-        return bfs.LANES * threads.get_num_threads()
+        return bfs.LANES * threads.get_num_threads() if self.there is None else _DEVICE_BATCH
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
+        if self.there is not None:
+            return 0  # of the host
         return threads.get_num_threads() * self.graph.n * (3 * bfs.LANES // 8 + 16)
 
     def empty(self, count: int) -> dict[str, Array]:
@@ -144,23 +229,31 @@ class HopCollector:
         if wanted.radii is not None:
             clipped = np.clip(wanted.radii.astype(np.float64), -1, self.graph.n)
             radii = np.floor(clipped).astype(np.int64)
+        radii = np.empty(0, np.int64) if radii is None else radii
         tables: list[Array] = []
 
-        def some(begin: int) -> None:
-            part = sources[begin : begin + bfs.LANES]
-            here, count = at[begin : begin + bfs.LANES], len(part)
-            mine = self.graph.search(part, radii=radii)
+        def join(mine: dict[str, Array], here: Index) -> None:
+            count = len(here)
             for name, own in (("largest", "far"), ("sum", "total"), ("inverse", "inverse")):
                 if name in kinds:
                     found[name][here] = mine[own][:count]
             if "count" in kinds:
                 found["count"][here] = mine["reached"][:count] + 1
-            if radii is not None and "within" in kinds:
+            if "within" in kinds:
                 found["within"][here] = mine["within"][:, :count].T + (radii >= 0)
             mine["table"][0] = count
             tables.append(mine["table"])
 
-        threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+        def some(begin: int) -> None:
+            part = slice(begin, begin + bfs.LANES)
+            join(self.graph.search(sources[part], radii=radii), at[part])
+
+        if self.there is None:
+            threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+        else:
+            assert self.device is not None
+            with on(self.device):
+                join(self.there.statistics(sources, radii), at)
         if "bins" in kinds:
             for table in tables:
                 distances = np.flatnonzero(table)

@@ -16,6 +16,7 @@ from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
+from ..closures.spanning import SpanningForest
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers
 from ..cpu import engine, threads
@@ -28,6 +29,7 @@ from ..tiled.solve import TileOptions
 from .choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
 from .contraction import has_ties
 from .dijkstra import search, searchable
+from .spanning import forest_of
 
 __all__ = ["solve_rows"]
 
@@ -75,7 +77,8 @@ def solve_rows(
     if not forced and files is not None and files.begun == "tiles":
         return None
     edges = _edges(s, graph, given, directed, math.inf if forced else DENSE * given.n)
-    if edges is None or not (forced or _sparse(s, edges)):
+    forest = request.comparing and edges is not None and edges.symmetric()
+    if edges is None or not (forced or forest or _sparse(s, edges)):
         return None
     problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
     if as_numbers(s, given.dtype):
@@ -83,7 +86,7 @@ def solve_rows(
         problem = replace(problem, source=numbers, truth=True)
     state = None if files is None else files.find()
     if state is not None and state.phase == "publish":
-        solver: _Sweeps | _Searches | None = _Searches(problem)  # has nothing left to do
+        solver: _Solver | None = _Searches(problem)  # has nothing left to do
     else:
         solver = _solver(problem, request, count, _limit(options), forced)
     if solver is None:
@@ -97,7 +100,7 @@ def solve_rows(
 
 
 def _in_memory(
-    solver: _Sweeps | _Searches, rows: Index | None, count: int, height: int,
+    solver: _Solver, rows: Index | None, count: int, height: int,
     tick: Callable[[float], None] | None,
 ) -> tuple[Array, Node | None]:  # fmt: skip
     problem, n = solver.problem, solver.problem.source.n
@@ -153,10 +156,13 @@ def _edges(
 
 def _solver(
     problem: Problem, request: Request, count: int, limit: int, forced: bool
-) -> _Sweeps | _Searches | None:
+) -> _Solver | None:
     """What takes the least time, within a limit of memory; None: tiles do."""
     source = problem.source
     assert isinstance(source, EdgeSource)
+    forest = forest_of(problem)
+    if forest is not None:
+        return _Forest(problem, forest)
     request = replace(
         request, n=source.n, itemsize=problem.dtype.itemsize, edges=len(source.given[0]),
         undirected=source.symmetric(), selective=True, tiles=False, device="cpu", sources=count,
@@ -199,7 +205,7 @@ def _row_bytes(problem: Problem) -> int:
     return problem.source.n * 2 * (problem.dtype.itemsize + 8 * problem.predecessors)
 
 
-def _height(solver: _Sweeps | _Searches, count: int, limit: int, fixed: int | None) -> int:
+def _height(solver: _Solver, count: int, limit: int, fixed: int | None) -> int:
     """Rows of a strip."""
     problem, each = solver.problem, _row_bytes(solver.problem) + solver.extra
     room = (limit - solver.fixed) // max(1, each)
@@ -255,6 +261,19 @@ class _Solver:
     def _wide(cls, problem: Problem) -> int:
         """Bytes of the rows that are converted."""
         return _WIDE * problem.source.n * 3 * problem.steps.dtype.itemsize
+
+
+class _Forest(_Solver):
+    method = "a spanning tree"
+
+    def __init__(self, problem: Problem, forest: SpanningForest) -> None:
+        super().__init__(problem)
+        self.forest, n = forest, problem.source.n
+        size = problem.steps.dtype.itemsize
+        self.fixed = n * (64 + size * (n.bit_length() + 2)) + self._wide(problem)
+
+    def rows(self, sources: Index, d: Array, p: Node | None) -> None:
+        self.forest.write(engine, d, p, sources.astype(np.int32))
 
 
 class _Sweeps(_Solver):

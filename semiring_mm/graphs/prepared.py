@@ -7,14 +7,14 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
+from ..arrays import check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
@@ -83,6 +83,7 @@ class PreparedGraph:
         numbered = isinstance(edges.nodes, range)
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
+        self._customizers: dict[int, Any] = {}  # of CUDA devices
         self._state = self._customized(edges)
 
     @property
@@ -106,7 +107,7 @@ class PreparedGraph:
         own = (self.semiring, self._state.edges, self._structure, self._weight)
         return PreparedGraph, own
 
-    def customize(self, weights: Any) -> None:
+    def customize(self, weights: Any, *, device: str | None = None) -> None:
         """Give the edges new weights; what follows uses them.
 
         Parameters
@@ -115,6 +116,9 @@ class PreparedGraph:
             A number for each edge, in the order of the edges of the prepared graph; the semiring's
             zero (inf for min_plus) closes an edge. Or a graph with the same nodes and edges in any
             order.
+        device : {None, "cpu", "cuda", "cuda:N"}
+            Where the edges of the elimination get their weights; None: where `weights` lives. From
+            a CUDA device they are copied when something is first asked of the CPU.
 
         Raises
         ------
@@ -142,6 +146,12 @@ class PreparedGraph:
                 f"without the edges that are closed"
             )
         row, col = self._arcs.row, self._arcs.col
+        index, place = device_index(device), where(weights, "weights")
+        if place is not None:
+            engine = gpu_engine()
+            index = place if device is None else index
+            with engine.on(place):
+                weights = engine.to_host(engine.xp.asarray(weights))
         values = self._as_weights(weights)
         if values.shape != row.shape:
             raise ValueError(
@@ -149,7 +159,7 @@ class PreparedGraph:
             )
         edges = EdgeList(self.nodes, row, col, values, self.directed)
         warn_of_edges(self.semiring, edges)
-        self._state = self._customized(_typed(self.semiring, edges, self.dtype))
+        self._state = self._customized(_typed(self.semiring, edges, self.dtype), index)
 
     def _as_weights(self, weights: Any) -> Array:
         """One for each edge."""
@@ -200,7 +210,8 @@ class PreparedGraph:
         values[mine[1]] = other.weight[theirs[1]]
         return values
 
-    def _customized(self, edges: EdgeList) -> _State:
+    def _customized(self, edges: EdgeList, index: int | None = None) -> _State:
+        """The state of weights, computed on a CUDA device (-1: the current one) or the CPU."""
         problem = Problem.of(
             EdgeSource(self.semiring, edges, self.dtype),
             None if self.semiring.commutes else True, labels=edges.nodes,
@@ -213,8 +224,22 @@ class PreparedGraph:
         if x.core:
             what += f", of which {x.core} nodes have no small separators and become a dense core,"
         check_memory(x.bytes(size, trees=False), what)
-        metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
+        if index is None:
+            metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
+        else:
+            with gpu_engine().on(index):
+                metric = problem.solve(self._customizer())
         return _State(edges, problem, metric)
+
+    def _customizer(self) -> Callable[[Problem], Metric]:
+        """What customizes on the current CUDA device."""
+        from ..gpu import customize, device
+
+        here = device.current().index
+        if here not in self._customizers:
+            self._customizers[here] = customize.Customizer(self._structure, self._arcs)
+        found: Callable[[Problem], Metric] = self._customizers[here]
+        return found
 
     def distances(self, sources: Any = None, targets: Any = None) -> Any:
         """The weights of best paths from some nodes to all others, or to some.
@@ -392,11 +417,19 @@ class PreparedGraph:
 
 
 class _State:
-    """What customization has computed, and scratch for queries."""
+    """What customization has computed, and scratch for queries.
+
+    Attributes
+    ----------
+    edges : EdgeList
+    problem : Problem
+    found : Metric
+        Its arrays are on the host, or on a CUDA device.
+    """
 
     def __init__(self, edges: EdgeList, problem: Problem, metric: Metric) -> None:
-        self.edges, self.problem, self.metric = edges, problem, metric
-        x, self._plan = metric.structure, metric.plan
+        self.edges, self.problem, self.found = edges, problem, metric
+        x = metric.structure
         self._position = x.position
         self._functions = queries(metric.plan, *metric.identities)
         self._zero, self._one = (y.item() for y in self._identities())
@@ -405,8 +438,19 @@ class _State:
         self._free: list[_Scratch] = []  # one for each thread that asks
         self._trees: tuple[Metric, Problem] | None = None
 
+    @functools.cached_property
+    def metric(self) -> Metric:
+        """The metric on the host."""
+        if isinstance(self.found.out, np.ndarray):
+            return self.found
+        from ..gpu import customize, engine
+
+        with engine.on(int(self.found.out.device.id)):
+            return customize.host_metric(self.found)
+
     def _identities(self) -> list[Any]:
-        stored = np.array(self.metric.steps.identities, self.metric.steps.dtype)
+        steps = self.found.steps
+        stored = np.array(steps.identities, steps.dtype)
         return list(self.problem.restore(stored))
 
     def meet(self, i: int, j: int) -> Any:

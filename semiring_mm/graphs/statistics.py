@@ -52,8 +52,6 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Nanoseconds in which a breadth-first search follows an edge, at worst.
-_HOPS = 5.0
 #: Nanoseconds of an elimination, and bytes, that are nothing to speak of.
 _SMALL, _ROOM = 1e7, 1 << 28
 _FORMAT = 1
@@ -383,14 +381,15 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     arcs = float(len(x.row) * (1 if x.directed else 2))
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
     problem, limit = problem_of(x), math.inf
-    if hops:
-        limit = _HOPS * count * arcs / threads.get_num_threads()
+    walks = _Hops(x) if hops else None
+    if walks is not None:
+        limit = walks.graph.time(count)
     elif searchable(problem):
         limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
-    return _Hops(x) if hops else _Searches(problem)
+    return _Searches(problem) if walks is None else walks
 
 
 def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:

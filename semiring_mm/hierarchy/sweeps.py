@@ -24,9 +24,9 @@ from ..expressions import evaluate
 from ..plan import Plan
 from .structure import Index, Structure
 
-__all__ = ["Arcs", "Metric", "customize", "customize_arcs"]
+__all__ = ["Arcs", "Metric", "check_edges", "customize", "customize_arcs"]
 
-Array = NDArray[Any]
+Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
 _BATCH = 1024  # sources whose labels of the core are computed at once
 
@@ -34,6 +34,8 @@ _BATCH = 1024  # sources whose labels of the core are computed at once
 @dataclass(frozen=True)
 class Metric:
     """Weights of a structure: those of its edges after the elimination, and the core's closure.
+
+    They are on the host, or (:mod:`..gpu.customize`) on a device, and cannot be swept here.
 
     Attributes
     ----------
@@ -279,23 +281,34 @@ class Arcs:
         apart = np.flatnonzero(~loops) if loops.any() else slice(None)
         return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
 
+    def weights(self, problem: Problem) -> Array:
+        """The weights of those that are no loops, in the type that labels are stored in.
+
+        Raises
+        ------
+        Improves
+            If a loop improves itself.
+        """
+        source = problem.source
+        assert isinstance(source, EdgeSource | WorsenedEdges)
+        weight = source.given[2]
+        if source.margins is not None:
+            weight = worsened(source.s, weight, source.margins[self.row], source.margins[self.col])
+        weight = problem.weights.widen(weight)
+        if isinstance(self.apart, slice):
+            return weight
+        loop = np.ones(len(weight), bool)
+        loop[self.apart] = False
+        _check_loops(problem.steps, self.row[loop], weight[loop])
+        return weight[self.apart]
+
 
 def customize_arcs(structure: Structure, problem: Problem, arcs: Arcs) -> Metric:
     """As :func:`customize`, without predecessors, for the edges of an :class:`EdgeSource`.
 
     Of an undirected graph whose ⊗ commutes ``back`` is ``out``.
     """
-    source, steps = problem.source, problem.steps
-    assert isinstance(source, EdgeSource | WorsenedEdges)
-    weight = source.given[2]
-    if source.margins is not None:
-        weight = worsened(source.s, weight, source.margins[arcs.row], source.margins[arcs.col])
-    weight = problem.weights.widen(weight)
-    if not isinstance(arcs.apart, slice):
-        loop = np.ones(len(weight), bool)
-        loop[arcs.apart] = False
-        _check_loops(steps, arcs.row[loop], weight[loop])
-        weight = weight[arcs.apart]
+    source, steps, weight = problem.source, problem.steps, arcs.weights(problem)
     plan = path_plan(steps, structure.n)
     size, core = len(structure.head), structure.core
     infinite = computed(plan, steps.identities[0])
@@ -335,7 +348,7 @@ def _contract(metric: Metric) -> None:
     threads.run([functools.partial(some, *part) for part in parts])
     some(*last)
     if steps.look:
-        _check_edges(metric)
+        check_edges(metric)
     if x.core:
         _in_parts(
             lambda lo, hi: metric.code("join_core", fields | {"begin": lo, "end": hi}), 0, x.core
@@ -361,7 +374,7 @@ def _check_loops(steps: Steps, nodes: Index, weight: Array) -> None:
         raise Improves(int(nodes[better][0]), weight[better][:1])
 
 
-def _check_edges(metric: Metric) -> None:
+def check_edges(metric: Metric) -> None:
     """Raise Improves if the way up an edge and back is better than none."""
     x, s, (zero, one) = metric.structure, metric.steps.s, metric.identities
     there = (metric.out != zero) & (metric.back != zero)

@@ -25,6 +25,7 @@ SR_FN half to_half(float x) {
 }
 
 SR_FN float exp2_approx(float x) { return exp2f(x); }
+SR_FN int bit_length(u32 x) { return x ? 32 - __builtin_clz(x) : 0; }
 
 // --- a warp together ---------------------------------------------------------------------------
 
@@ -63,6 +64,18 @@ SR_FN Word shuffle_xor(Word x, int mask) {
   return found;
 }
 
+SR_FN u32 ballot(bool x) {
+  static bool lanes[host::THREADS];
+  lanes[threadIdx.x] = x;
+  __syncwarp();  // between writing the flags and reading them
+  u32 found = 0;
+  for (unsigned i = 0; i < 32; ++i) found |= u32(lanes[threadIdx.x / 32 * 32 + i]) << i;
+  __syncwarp();  // between reading the flags and writing the next
+  return found;
+}
+
+SR_FN int popcount(u32 x) { return __builtin_popcount(x); }
+
 // --- memory ------------------------------------------------------------------------------------
 
 template <int BYTES>
@@ -79,9 +92,21 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 }
 SR_FN void compiler_fence() {}
 
-SR_FN void atomic_or(u32* word, u32 bits) { *word |= bits; }  // one thread runs at a time
+SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
+  const u32 old = *word;
+  *word |= bits;
+  return old;
+}
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
+template <class Word>
+SR_FN Word load_current(const Word* word) { return *word; }
+template <class Word>
+SR_FN Word compare_exchange(Word* word, Word seen, Word x) {
+  const Word found = *word;
+  if (found == seen) *word = x;
+  return found;
+}
 
 template <class T>
 T* shared_memory() {

@@ -1,0 +1,183 @@
+"""Customization on the device: the edges of a sparse elimination get weights from a graph's."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..closures.solve import Problem
+from ..closures.steps import Steps, computed, path_plan, stored
+from ..hierarchy.structure import Structure
+from ..hierarchy.sweeps import Arcs, Metric, check_edges
+from ..plan import Plan, bytewise
+from . import device, engine
+from .memory import from_host, to_host
+from .source import algebra, compute_dtype, pack
+from .views import address
+
+__all__ = ["PARAMS", "Customizer", "customize_source", "host_metric"]
+
+Array = Any
+
+#: The fields of sr::CustomizeParams, in order.
+_LONGS = "out back matrix head pairs cuts slot weight improves zero one count".split()
+_INTS = "fringe core both begin end shift".split()
+PARAMS = (*_LONGS, *_INTS)
+_LEVELS = struct.Struct("3i")  # begin, end, shift
+
+_THREADS, _ALONE = 256, 1024  # of a block that is one of many; of one that takes levels alone
+_BLOCKS = 32  # for each multiprocessor, of one launch
+#: Triangles of a level up to which one block joins them in less time than a launch takes.
+_FEW = 4096
+_MOST = (1 << 31) - 1  # edges
+
+
+@functools.lru_cache(maxsize=1024)
+def customize_source(plan: Plan, body: str, threads: int = _THREADS) -> str:
+    """The text of a kernel: a struct of ``kernels/customize.cuh`` with its arguments."""
+    return f"""#include "customize.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({threads})
+kernel(const __grid_constant__ sr::CustomizeParams p) {{
+  {body}::run(p);
+}}
+"""
+
+
+class Customizer:
+    """A structure on the current device, for the weights of one list of arcs after the other.
+
+    Parameters
+    ----------
+    structure : Structure
+    arcs : Arcs
+    few : int
+        Triangles of a level up to which it shares a launch with others.
+    """
+
+    def __init__(self, structure: Structure, arcs: Arcs, *, few: int = _FEW) -> None:
+        if len(structure.head) > _MOST:
+            raise ValueError(
+                f"on the device a hierarchy has up to {_MOST} edges, this one {len(structure.head)}"
+            )
+        self.structure, self.arcs, self.here = structure, arcs, device.current()
+        self.head, self.slot = from_host(structure.head), from_host(arcs.slot)
+        self._lay_out(few)
+
+    def _lay_out(self, few: int) -> None:
+        """sr::Pairs of all edges with others behind them, by levels; launches of some levels."""
+        x, xp = self.structure, self.here.xp
+        first, level = from_host(x.first.astype(np.int32)), from_host(x.level)
+        edge, head = xp.arange(len(x.head), dtype=np.int32), self.head
+        tail = xp.searchsorted(first[1:], edge, side="right")
+        inner = head < x.fringe
+        at = xp.where(inner, head, 0)
+        row = xp.where(inner, first[at], x.fringe - 1 - head)
+        pairs = xp.stack([edge, first[tail + 1], row, first[at + 1]], axis=1)
+        kept = pairs[:, 0] + 1 < pairs[:, 1]
+        pairs, level = pairs[kept], level[tail[kept]]
+        order = xp.argsort(level, kind="stable")
+        self.pairs = xp.ascontiguousarray(pairs[order], np.int32)
+        levels = int(x.level.max(initial=-1)) + 1
+        cuts = xp.searchsorted(level[order], xp.arange(levels + 1))
+        self.cuts = cuts.astype(np.int32)
+        behind = (self.pairs[:, 1] - self.pairs[:, 0] - 1).astype(np.int64)
+        before = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(behind)])
+        items, triangles = (np.diff(to_host(y)) for y in (cuts, before[cuts]))
+        self.launches: list[tuple[int, int, bytes]] = []  # blocks, threads, the last parameters
+        begin = 0
+        for stop in range(1, levels + 1):
+            alone = triangles[stop - 1] <= few
+            if alone and stop < levels and triangles[stop] <= few:
+                continue
+            some = slice(begin, stop)
+            mean = -(-int(triangles[some].sum()) // max(1, int(items[some].sum())))
+            shift = min(5, max(0, mean - 1).bit_length())
+            blocks = -(-int(items[stop - 1] << shift) // _THREADS)
+            shape = (1, _ALONE) if alone else (min(blocks, _BLOCKS * self.here.sms), _THREADS)
+            if mean:
+                self.launches.append((*shape, _LEVELS.pack(begin, stop, shift)))
+            begin = stop
+
+    def __call__(self, problem: Problem) -> Metric:
+        """As :func:`semiring_mm.hierarchy.sweeps.customize_arcs`; its arrays are on the device.
+
+        Raises
+        ------
+        Improves
+            If a cycle improves itself.
+        """
+        weight = from_host(np.ascontiguousarray(self.arcs.weights(problem)))
+        return self.weigh(problem.steps, weight)
+
+    def weigh(self, steps: Steps, weight: Array) -> Metric:
+        """The metric of weights in ``steps.dtype`` on the device, of the arcs that are no loops."""
+        x, xp, arcs = self.structure, self.here.xp, self.arcs
+        own = path_plan(steps, x.n)
+        plan = bytewise(own) if own.codec == "bits" else own
+        compute = np.dtype(compute_dtype(plan))
+        zero, one = (_identity(plan, value, compute) for value in steps.identities)
+        symmetric = arcs.undirected and steps.s.commutes
+        out = xp.full(len(x.head), zero, compute)
+        back = out if symmetric else out.copy()
+        matrix = xp.full((x.core, x.core), zero, compute)
+        improves = xp.zeros(1, np.uint32)
+        fields = {
+            "out": address(out), "back": address(back), "matrix": address(matrix),
+            "head": address(self.head), "pairs": address(self.pairs), "cuts": address(self.cuts),
+            "slot": address(self.slot), "weight": address(weight), "improves": address(improves),
+            "zero": _bits(zero), "one": _bits(one), "fringe": x.fringe, "core": x.core,
+            "both": int(arcs.undirected),
+        }  # fmt: skip
+
+        def params(**more: int) -> bytes:
+            values = [int((fields | more).get(name, 0)) for name in PARAMS]
+            return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+
+        def each(body: str, count: int, **more: int) -> None:
+            if count:
+                kernel = self.here.kernel(customize_source(plan, body))
+                kernel.launch(-(-count // _THREADS), _THREADS, 0, params(count=count, **more))
+
+        each("sr::Place<Algebra>", len(weight))
+        if arcs.undirected and not symmetric:
+            each("sr::Place<Algebra>", len(weight), out=fields["back"], back=fields["out"])
+        body = f"sr::Triangles<Algebra, {'true' if symmetric else 'false'}>"
+        kernel = self.here.kernel(customize_source(plan, body, _ALONE))
+        same = params()[: -_LEVELS.size]  # hundreds of launches differ in little
+        for blocks, threads, levels in self.launches:
+            kernel.launch(blocks, threads, 0, same + levels)
+        if steps.look:
+            each("sr::Around<Algebra>", len(x.head))
+        metric = Metric(x, steps, own, out, back, stored(plan, matrix, steps.dtype))
+        if steps.look and int(improves[0]):
+            check_edges(host_metric(metric))  # raises
+        if x.core:
+            diagonal = xp.arange(x.core)
+            metric.core[diagonal, diagonal] = steps.identities[1]
+            steps.close(engine, metric.core, None, 0)
+        return metric
+
+
+def host_metric(metric: Metric) -> Metric:
+    """The same in the memory of the host."""
+    dtype = f"{metric.plan.compute[0]}{int(metric.plan.compute[1:]) // 8}"
+    out = to_host(metric.out).astype(dtype, copy=False)
+    back = out if metric.back is metric.out else to_host(metric.back).astype(dtype, copy=False)
+    return replace(metric, out=out, back=back, core=to_host(metric.core))
+
+
+def _identity(plan: Plan, value: Any, dtype: np.dtype[Any]) -> Any:
+    """zero or one in the type computed in."""
+    if plan.codec == "mask":
+        return dtype.type(-1 if value else 0)
+    return dtype.type(computed(plan, value))
+
+
+def _bits(value: Any) -> int:
+    """A value as the low bytes of 64 bits."""
+    return int.from_bytes(value.tobytes().ljust(8, b"\0"), "little", signed=True)

@@ -1,0 +1,89 @@
+"""Closures from spanning forests on the device: the best edges of rows, and rows of paths."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cpu.spanning import in_line, range_table, spanning_plan
+from ..engine import Forest
+from ..plan import Plan
+from ..semirings import Semiring
+from . import device
+from .memory import from_host
+from .source import algebra, flags, pack, word_size
+from .views import address, strides, wide_along
+
+__all__ = ["best_outside", "between", "spanning_source", "towards"]
+
+Array = Any  # of the device
+Index = NDArray[np.int32]
+
+_THREADS = 256  # sr::Outside's, sr::Between's and sr::Towards's
+_OUTSIDE, _LINES = 4, 64  # their rows
+
+
+@functools.lru_cache(maxsize=1024)
+def spanning_source(plan: Plan | None, body: str, params: str) -> str:
+    """The text of a kernel: a struct of ``kernels/spanning.cuh`` with its arguments."""
+    return f"""#include "spanning.cuh"
+{algebra(plan) if plan else ""}
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::{params} p) {{
+  sr::{body}::run(p);
+}}
+"""
+
+
+def best_outside(
+    semiring: Semiring, a: Array, group: Array, rows: Array, at: Array, value: Array
+) -> None:
+    """The best entry of each of some rows in a column of another group than the row's."""
+    plan = spanning_plan(semiring, a.dtype)
+    zero = np.array(semiring.identities(a.dtype)[0], a.dtype).tobytes().ljust(8, b"\0")
+    longs = (*map(address, (a, group, rows, at, value)), strides(a)[1])
+    params = pack((*longs, int.from_bytes(zero, "little", signed=True)), (a.shape[1], len(rows)))
+    wide = flags(wide_along(a, -1, 16 // a.itemsize))
+    source = spanning_source(plan, f"Outside<Algebra, {wide}>", "OutsideParams")
+    blocks, shared = -(-len(rows) // _OUTSIDE), _THREADS * (word_size(plan) + 4)
+    device.current().kernel(source).launch(blocks, _THREADS, shared, params)
+
+
+def between(semiring: Semiring, gaps: NDArray[Any], place: Index, rows: Index, out: Array) -> None:
+    """Rows of the closure of a line: ⊗ of the gaps between the places of two nodes."""
+    plan, n = spanning_plan(semiring, out.dtype), out.shape[1]
+    table = from_host(range_table(semiring, gaps))
+    there = from_host(place)
+    spots, lines = map(from_host, in_line(place, rows))
+    width = 16 // out.itemsize
+    wide = wide_along(out, -1, width)
+    columns = -(-n // (_THREADS * (width if wide else 1)))
+    longs = (*map(address, (table, there, spots, lines, out)), strides(out)[1])
+    params = pack(longs, (n, len(rows), columns))
+    source = spanning_source(plan, f"Between<Algebra, {flags(wide)}>", "BetweenParams")
+    blocks, shared = -(-len(rows) // _LINES) * columns, _LINES * (2 * word_size(plan) + 8)
+    device.current().kernel(source).launch(blocks, _THREADS, shared, params)
+
+
+def towards(forest: Forest, rows: Index, out: Array) -> None:
+    """Rows of predecessors: the neighbour of each node in its tree towards that of the row."""
+    order, up, last = forest
+    n = len(order)
+    own = np.arange(n, dtype=np.int32)
+    place, top = np.empty((2, n), np.int32)
+    place[order] = own
+    np.maximum.accumulate(np.where(up < 0, own, 0), out=top)
+    below = np.flatnonzero(up >= 0)
+    children = below[np.argsort(up[below], kind="stable")].astype(np.int32)
+    first = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(up[below], minlength=n), out=first[1:])
+    lists = (place, order, up, last, top, first, children, *in_line(place, rows))
+    there = [from_host(np.ascontiguousarray(x)) for x in lists]
+    columns = -(-n // _THREADS)
+    longs = (*map(address, (*there, out)), strides(out)[1])
+    params = pack(longs, (n, len(rows), columns))
+    kernel = device.current().kernel(spanning_source(None, "Towards<>", "TowardsParams"))
+    kernel.launch(-(-len(rows) // _LINES) * columns, _THREADS, 0, params)

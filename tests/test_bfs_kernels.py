@@ -1,0 +1,134 @@
+"""Breadth-first searches by the CUDA kernels, on the host, against the CPU's."""
+
+import contextlib
+import re
+
+import numpy as np
+import pytest
+from host_device import KERNELS, HostDevice
+from numpy.testing import assert_array_equal
+from test_hops import EVERYTHING, FAMILIES, family
+from test_sweep_kernels import Soiled
+
+from semiring_mm.gpu import bfs, device
+from semiring_mm.gpu.bfs import DeviceHops, Shape
+from semiring_mm.graphs import hops
+from semiring_mm.graphs.hops import HopCollector, Hops
+from semiring_mm.hierarchy.statistics import Wanted
+
+HOST = HostDevice()
+HOST.xp = Soiled()
+SMALL = Shape(each=1, threads=64, blocks=1, limit=20)
+
+
+@pytest.fixture
+def host(monkeypatch, gxx):
+    monkeypatch.setattr(device, "current", lambda: HOST)
+    return HOST
+
+
+def check(graph, there, sources):
+    d = graph.distances(sources)
+    radii = np.array([-1, 0, 2, 7])
+    found = there.statistics(sources, radii)
+    known, apart = d >= 0, d > 0
+    assert_array_equal(found["reached"], apart.sum(1))
+    assert_array_equal(found["total"], np.where(known, d, 0).sum(1))
+    assert_array_equal(found["far"], d.max(1, initial=0))
+    inverse = np.divide(1, d, out=np.zeros(d.shape), where=apart).sum(1)
+    np.testing.assert_allclose(found["inverse"], inverse, rtol=1e-13)
+    assert_array_equal(found["within"], [(apart & (d <= r)).sum(1) for r in radii])
+    assert_array_equal(found["table"], np.bincount(d[apart], minlength=graph.n + 2))
+    for dtype, far in (("int32", -1), ("float32", np.inf)):
+        rows = there.rows(sources, dtype, far)
+        assert rows.dtype == dtype
+        assert_array_equal(rows, np.where(known, d, far))
+
+
+def there(graph, **shape):
+    return DeviceHops(graph.n, graph.out, graph.back, shape=SMALL._replace(**shape))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_searches(host, name, directed):
+    n = 45
+    graph = Hops(n, *family(name, n), directed=directed)
+    device = there(graph)
+    heavy = name in ("dense", "power") or (name, directed) == ("star", False)
+    assert (len(device.heavy) > 0) == heavy
+    check(graph, device, np.random.default_rng(0).integers(0, n, 37))
+
+
+@pytest.mark.parametrize(("each", "threads"), [(1, 32), (2, 64), (4, 64)])
+def test_many_sources(host, each, threads):
+    """Several batches, the last one of few columns, and all shapes of blocks."""
+    n = 20
+    graph = Hops(n, *family("sparse", n), directed=True)
+    device = there(graph, each=each, threads=threads)
+    check(graph, device, np.random.default_rng(0).integers(0, n, device.shape.columns + 37))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_few_nodes(host, n):
+    graph = Hops(n, *family("path", max(n, 1)), directed=True)
+    check(graph, there(graph), np.arange(n))
+
+
+def test_more_levels_than_are_counted_at_once(host, monkeypatch):
+    monkeypatch.setattr(bfs, "_LEVELS", 8)
+    monkeypatch.setattr(bfs, "_FIRST", 3)
+    graph = Hops(40, *family("path", 40), directed=False)
+    check(graph, there(graph), np.array([0, 20, 39]))
+
+
+def test_counters_of_many_nodes(host, monkeypatch):
+    """A block counts more nodes than a warp's planes hold."""
+    monkeypatch.setattr(HOST, "sms", 1)
+    n = 450
+    graph = Hops(n, *family("star", n), directed=False)
+    device = there(graph)
+    assert device.blocks == 2
+    check(graph, device, np.array([5, 0]))
+
+
+def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
+    """The collector's results are the same as on the CPU, batch by batch, also backwards."""
+    monkeypatch.setattr(hops, "on", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(hops, "DeviceHops", lambda *given: DeviceHops(*given, shape=SMALL))
+    n = 45
+    graph = Hops(n, *family("sparse", n), directed=True)
+    wanted = Wanted(EVERYTHING, np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9]))
+    for way in (graph, graph.reverse()):
+        collectors = HopCollector(way, wanted), HopCollector(way, wanted, -1)
+        here, away = (c.empty(n) for c in collectors)
+        for collector, found in zip(collectors, (here, away), strict=True):
+            for some in (np.arange(20), np.arange(20, n)):
+                collector.run(some, some, found)
+        assert here.keys() == away.keys()
+        for name, value in here.items():
+            np.testing.assert_allclose(away[name], value, rtol=1e-13)
+    assert collectors[1].bytes() == 0
+
+
+def test_parameters_are_the_fields_of_the_struct():
+    text = (KERNELS / "bfs.cuh").read_text()
+    body = re.sub(r"//.*", "", re.search(r"struct HopParams \{(.*?)\n\};", text, re.S)[1])
+    fields = [
+        name.strip(" *")
+        for line in body.split(";")
+        if line.strip()
+        for name in re.sub(r"^\s*(const )?(void|int|i64|u8|u32|u64)\*? ", "", line.strip()).split(
+            ","
+        )
+    ]
+    assert tuple(fields) == bfs.PARAMS
+
+
+def test_sizes_are_those_of_the_kernel():
+    text = (KERNELS / "bfs.cuh").read_text()
+    constants = dict(re.findall(r"constexpr int (\w+) = ([^;]+);", text))
+    values = {"AHEAD": int(constants["AHEAD"]), "PLANES": int(constants["PLANES"])}
+    assert eval(constants["LIST"], values) == bfs._LIST
+    assert eval(constants["SUMS"], values) == bfs._SUMS
+    assert 1 << values["PLANES"] > 2 * bfs._COUNTED

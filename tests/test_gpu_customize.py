@@ -1,0 +1,69 @@
+"""Customization on a CUDA device, as it is on the CPU: many levels, wide and narrow ones."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from metrics import grid
+from numpy.testing import assert_array_equal
+from test_customize_kernels import WEIGHTS, arcs_of, problem_of
+
+import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.gpu import device
+from semiring_mm.gpu.customize import Customizer, host_metric
+from semiring_mm.hierarchy.structure import eliminate, prepare_structure
+from semiring_mm.hierarchy.sweeps import customize_arcs
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(device.why_not()), reason=device.why_not() or "there is a device"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_semirings(name, dtype):
+    if name == "max_times" and dtype[0] != "f":
+        pytest.skip("its weights are fractions")
+    n, row, col = grid(150)
+    rng = np.random.default_rng(1)
+    structures = [prepare_structure(n, row, col, "minimum_degree")]
+    if dtype[0] == "i" or name != "min_plus":  # sums in a core have other brackets
+        structures.append(eliminate(n, row, col, sources=300))
+        assert structures[1].core > 100
+    for structure in structures:
+        for directed in (False, True):
+            ends = (np.append(row, col), np.append(col, row)) if directed else (row, col)
+            customizer = None
+            for _ in range(3):
+                weight = WEIGHTS[name](rng, len(ends[0])).astype(dtype)
+                problem = problem_of(name, n, *ends, weight, directed=directed)
+                arcs = arcs_of(structure, problem)
+                customizer = customizer or Customizer(structure, arcs)
+                expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
+                found = host_metric(problem.solve(customizer))
+                assert_array_equal(found.out, expected.out)
+                assert_array_equal(found.back, expected.back)
+                if name == "max_times":
+                    np.testing.assert_allclose(found.core, expected.core, rtol=1e-4)
+                else:
+                    assert_array_equal(found.core, expected.core)
+
+
+def test_a_prepared_graph():
+    import cupy
+
+    n, row, col = grid(60)
+    rng = np.random.default_rng(2)
+    edges = EdgeList(range(n), row, col, rng.random(len(row)).astype("float32"), False)
+    net, same = sm.prepare(edges), sm.prepare(edges)
+    for take in (np.asarray, cupy.asarray):
+        weight = rng.random(len(row)).astype("float32")
+        net.customize(take(weight), device="cuda" if take is np.asarray else None)
+        same.customize(weight)
+        assert_array_equal(net.distances([0, 9, 77]), same.distances([0, 9, 77]))
+        assert net.path(3, 2000) == same.path(3, 2000)
+    weight[5] = -1
+    with pytest.raises(sm.NegativeCycleError):
+        net.customize(weight, device="cuda")
