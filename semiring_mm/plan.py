@@ -69,8 +69,8 @@ class Plan:
         How a stored value becomes one to compute with.
     start : float or int
         What an accumulator starts from.
-    missing : int or None
-        The integer in the arrays that stands for an infinite zero.
+    missing : int, float or None
+        What stands for an infinite zero in the arrays, where that is computed with as an integer.
     infinite : int
         What stands for it while computing.
     keep_nan : bool
@@ -89,7 +89,7 @@ class Plan:
     compute: str
     codec: str = "plain"
     start: float | int = 0
-    missing: int | None = None
+    missing: float | int | None = None
     infinite: int = 0
     keep_nan: bool = False
     annihilate: bool = False

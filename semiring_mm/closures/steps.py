@@ -164,7 +164,8 @@ def _path_plan(
 def computed(plan: Plan, x: Any) -> Any:
     """Stored values in the type computed in; the same array where that is no other."""
     kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
-    found = np.asarray(x).astype(kind, copy=plan.missing is not None)
+    with np.errstate(invalid="ignore"):  # what is missing may be no integer
+        found = np.asarray(x).astype(kind, copy=plan.missing is not None)
     if plan.missing is not None:
         found[np.asarray(x) == plan.missing] = plan.infinite
     return found if found.ndim else found.item()

@@ -231,8 +231,8 @@ class Algebra:
             narrow = f.select(missing, f.const(self._stored_missing(), out), narrow)
         return narrow, overflow
 
-    def _stored_missing(self) -> int:
-        """The sentinel as a signed constant of the storage's bits."""
+    def _stored_missing(self) -> float | int:
+        """The sentinel as a constant of the storage."""
         assert self.plan.missing is not None
         return self.plan.missing
 

@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
 from .blocks import block, load_block, load_item
 from .compiler import KEPT, Target, compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Value
+from .ir import I32, I64, PTR, Function, Type, Value
 from .product_code import _transposed
 
-__all__ = ["UNREACHED", "Code", "chunk_width"]
+__all__ = ["UNREACHED", "Code", "chunk_width", "turned_bytes"]
 
 #: The predecessor of what has none.
 UNREACHED = -9999
 _VECTORS = 2  # of sources: they hide the latency of ⊕, but more labels leave the caches
+_LINE = 64  # bytes of a line of the caches
+_COLUMNS = 512  # that are turned into rows at a time, in the second-level cache
 
 #: Parameter blocks: numbers, then int64 arrays, int32 arrays, and others.
 _BLOCKS = {
@@ -35,15 +37,20 @@ _BLOCKS = {
     "join_core": "begin end fringe core : first low_first low_edge : head low_tail out_pred "
     "core_pred : out back matrix",
     "rise": "fringe : source first visits : parent head visited pred out_pred : label out",
-    "fall": "fringe : source first visits : head visited pred back_pred : label back",
-    "write_values": "n : offsets where : : label rows",
-    "write_nodes": "n : offsets where : : label rows",
+    "fall": "falls : source first visits : head visited pred back_pred order : label back",
+    "write_values": "n base : offsets where : : label rows turned",
+    "write_nodes": "n base : offsets where : : label rows turned",
 }
 
 
 def chunk_width(itemsize: int) -> int:
     """Sources of one chunk, whose labels are computed in a type of that size."""
     return _VECTORS * (host_target().vector_bytes // itemsize)
+
+
+def turned_bytes() -> int:
+    """Scratch memory of the functions that write."""
+    return _VECTORS * host_target().vector_bytes * (_COLUMNS + _LINE)
 
 
 class Code:
@@ -64,7 +71,8 @@ class Code:
         self, plan: Plan, zero: float | int, one: float | int, trees: bool, *,
         symmetric: bool = False,
     ) -> None:  # fmt: skip
-        self._functions = _compiled(plan, zero, one, trees, symmetric)
+        self._plan, self._identities = plan, (zero, one)
+        self._trees, self._symmetric = trees, symmetric
 
     def __call__(self, name: str, fields: Mapping[str, Any]) -> None:
         """Call a function by the names of its parameter block.
@@ -81,26 +89,46 @@ class Code:
         to the core, whose labels are zero beforehand. ``source`` ascends and ends with a number
         that is no vertex. ``visited`` receives the ancestors, ``visits[0]`` their number.
 
-        ``fall``: labels from the core and the ``visited`` to the whole fringe.
+        ``fall``: labels from the core and the ``visited`` to ``order[:falls]``, descending
+        positions with all of their ancestors.
 
         ``write_values``, ``write_nodes``: row of lane i, column j ← label of vertex ``where[j]``.
+        Rows begin ``offsets`` bytes behind ``rows``, whose address is ``base``, too; ``turned`` is
+        scratch of :func:`turned_bytes`.
         """
+        if name in ("place", "customize", "join_core"):
+            functions = _customizing(self._plan, self._trees, self._symmetric)
+        else:
+            functions = _sweeping(self._plan, *self._identities, self._trees)
         values = block(_BLOCKS[name], fields)
-        self._functions[name](values.ctypes.data)
+        functions[name](values.ctypes.data)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _compiled(
-    plan: Plan, zero: float | int, one: float | int, trees: bool, symmetric: bool
-) -> dict[str, Any]:
+def _customizing(plan: Plan, trees: bool, symmetric: bool) -> dict[str, Any]:
+    return _compiled(
+        [
+            _place_function(plan), _customize_function(plan, trees, symmetric),
+            _join_core_function(plan, trees),
+        ],
+        host_target(),
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _sweeping(plan: Plan, zero: float | int, one: float | int, trees: bool) -> dict[str, Any]:
     target = host_target()
     functions = [
-        _place_function(plan), _customize_function(plan, trees, symmetric),
-        _join_core_function(plan, trees),
         _rise_function(plan, zero, one, target, trees),
         _fall_function(plan, zero, one, target, trees),
-        _write_function("write_values", plan, target), _write_function("write_nodes", plan, target),
+        _write_function("write_values", plan, target),
     ]  # fmt: skip
+    if trees:
+        functions.append(_write_function("write_nodes", plan, target))
+    return _compiled(functions, target)
+
+
+def _compiled(functions: list[Function], target: Target) -> dict[str, Any]:
     library = compile_functions(functions, target)
     return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
 
@@ -271,8 +299,13 @@ def _fall_function(
     labels = _Labels(f, algebra, target, x, trees)
     visited, first, head = x["visited"], x["first"], x["head"]
     left = f.var(x["visits"][0])
-    with f.loop(0, x["fringe"]) as i:
-        v = x["fringe"] - 1 - i
+    with f.loop(0, x["falls"]) as i:
+        v = x["order"][i]
+        with f.while_() as passed:  # what lies between two of them is no ancestor of any
+            last = f.select(left.get().cmp(">", 0), left.get() - 1, f.const(0, I64))
+            beyond = left.get().cmp(">", 0) & visited[last].cmp(">", v)
+            f.break_if(beyond ^ 1, passed)
+            left.set(left.get() - 1)
         best = [[f.var(value) for value in labels.none(zero)] for _ in range(_VECTORS)]
         with f.if_(left.get().cmp(">", 0)), f.if_(visited[left.get() - 1].cmp("==", v)):
             left.set(left.get() - 1)
@@ -292,14 +325,15 @@ def _fall_function(
 
 
 def _write_function(name: str, plan: Plan, target: Target) -> Function:
-    """Labels, turned a block of vectors at a time."""
+    """Labels, some columns at a time, turned within a cache and then written past it."""
     f = Function(name, [PTR])
     algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     nodes = name == "write_nodes"
     t, s = (I32, I32) if nodes else (algebra.compute, algebra.storage)
     width = _VECTORS * (target.vector_bytes // algebra.compute.size)
     lanes = min(target.vector_bytes // t.size, width)
-    whole = x["n"] // lanes * lanes
+    pitch = _COLUMNS * t.size + _LINE  # rows do not fall upon each other in the cache
+    turned, vector = x["turned"], t.vector(lanes)
 
     def stored(value: Value) -> Value:
         return value if nodes else algebra.encode(value)[0]
@@ -308,14 +342,48 @@ def _write_function(name: str, plan: Plan, target: Target) -> Function:
         base: Value = x["label"]
         return base.at(x["where"][j] * (width * t.size))
 
-    vector = t.vector(lanes)
-    for g in range(0, width, lanes):  # one after the other: few rows are written at a time
+    with f.loop(0, x["n"], _COLUMNS) as first:
+        count = f.low(x["n"] - first, _COLUMNS)
+        whole = count // lanes * lanes
         with f.loop(0, whole, lanes) as j:
-            vectors = [f.load(label(j + i).at(g * t.size), vector, t.size) for i in range(lanes)]
-            for i, value in enumerate(_transposed(f, vectors)):
-                row = x["offsets"][g + i] + j * s.size
-                f.store(stored(value), x["rows"].at(row), s.size)
-    with f.loop(whole, x["n"]) as j, f.loop(0, width) as lane:
-        value = f.load(label(j).at(lane * t.size), t, t.size)
-        f.store(stored(value), x["rows"].at(x["offsets"][lane] + j * s.size), s.size)
+            for i in range(lanes):  # labels are far from each other
+                ahead = label(f.low(first + j + (2 * lanes + i), x["n"] - 1))
+                for line in range(0, width * t.size, _LINE):
+                    f.prefetch(ahead.at(line))
+            for g in range(0, width, lanes):
+                at = [label(first + j + i).at(g * t.size) for i in range(lanes)]
+                vectors = [f.load(place, vector, t.size) for place in at]
+                for i, value in enumerate(_transposed(f, vectors)):
+                    f.store(value, turned.at(j * t.size + (g + i) * pitch), t.size)
+        with f.loop(whole, count) as j, f.loop(0, width) as lane:
+            value = f.load(label(first + j).at(lane * t.size), t, t.size)
+            f.store(value, turned.at(lane * pitch + j * t.size), t.size)
+        with f.loop(0, width) as lane:
+            start = x["offsets"][lane] + first * s.size
+            row, own = x["rows"].at(start), turned.at(lane * pitch)
+            _copy(f, t, s, stored, own, row, x["base"] + start, count, target.vector_bytes)
+    f.fence()
     return f
+
+
+def _copy(
+    f: Function, t: Type, s: Type, stored: Callable[[Value], Value], own: Value, row: Value,
+    address: Value, count: Value, line: int,
+) -> None:  # fmt: skip
+    """Convert entries; whole vectors of `line` bytes go past the caches."""
+    per = max(1, line // s.size)
+
+    def one(j: Value) -> None:
+        f.store(stored(load_item(f, own, j, t)), row.at(j * s.size), s.size)
+
+    head = f.low((f.const(line, I64) - (address & (line - 1)) & (line - 1)) // s.size, count)
+    odd = (address & (s.size - 1)).cmp("!=", 0)  # of an array that is not aligned
+    head = f.select(odd, count, head)
+    tail = head + (count - head) // per * per
+    with f.loop(0, head) as j:
+        one(j)
+    with f.loop(head, tail, per) as j:
+        values = f.load(own.at(j * t.size), t.vector(per), t.size)
+        f.store_past_caches(stored(values), row.at(j * s.size))
+    with f.loop(tail, count) as j:
+        one(j)

@@ -274,6 +274,21 @@ class Function:
     def store(self, value: Value, pointer: Value, align: int = 1) -> None:
         self._lines.append(f"  store {value.type} {value.name}, ptr {pointer.name}, align {align}")
 
+    def store_past_caches(self, value: Value, pointer: Value) -> None:
+        """Store a vector to an address that is a multiple of its size; see :meth:`fence`.
+
+        The line is not read first, which would take as long again as writing it.
+        """
+        self.declarations["!0"] = "!0 = !{i32 1}"
+        self._lines.append(
+            f"  store {value.type} {value.name}, ptr {pointer.name}, align {value.type.size}, "
+            f"!nontemporal !0"
+        )
+
+    def fence(self) -> None:
+        """What was stored past the caches is seen by all threads from here on."""
+        self._lines.append("  fence seq_cst")
+
     def load_masked(self, pointer: Value, type_: Type, mask: Value, align: int = 1) -> Value:
         """The lanes that `mask` has; zero in the others, whose memory is not touched."""
         name = f"llvm.masked.load.{type_.suffix()}.p0"

@@ -81,7 +81,7 @@ def solve(
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
-    metric.sweep(chosen, d, p, tick)
+    (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
     if p is not None and has_ties(problem):
         repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, *source.edges()), chosen)
     if tick is not None:

@@ -16,7 +16,7 @@ from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
-from ..closures.spanning import SpanningForest
+from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers
 from ..cpu import engine, threads
@@ -37,9 +37,9 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
 
-#: Rows for which a product with a core, or a pass of sweeps by all threads, is worthwhile.
-_ROWS = 1024
-_STRIP = 256 << 20  # bytes of more rows
+#: Rows of a strip at least: a product with a core, or sweeps by all threads, are worthwhile then.
+_ROWS = 256
+_STRIP = 256 << 20  # bytes of strips of more rows
 _WIDE = 64  # rows that are converted at a time
 
 
@@ -76,17 +76,20 @@ def solve_rows(
     forced = forced or (files is not None and files.begun == "rows")
     if not forced and files is not None and files.begun == "tiles":
         return None
-    edges = _edges(s, graph, given, directed, math.inf if forced else DENSE * given.n)
-    forest = request.comparing and edges is not None and edges.symmetric()
-    if edges is None or not (forced or forest or _sparse(s, edges)):
-        return None
-    problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
-    if as_numbers(s, given.dtype):
-        numbers = edges.numbers(semirings["max_min"])
-        problem = replace(problem, source=numbers, truth=True)
+    problem, forest = replace(asked, progress=None), _forest(asked, graph)
+    if forest is None:
+        edges = _edges(s, graph, given, directed, math.inf if forced else DENSE * given.n)
+        if edges is None or not (forced or _sparse(s, edges)):
+            return None
+        problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
+        if as_numbers(s, given.dtype):
+            numbers = edges.numbers(semirings["max_min"])
+            problem = replace(problem, source=numbers, truth=True)
     state = None if files is None else files.find()
-    if state is not None and state.phase == "publish":
-        solver: _Solver | None = _Searches(problem)  # has nothing left to do
+    if forest is not None:
+        solver: _Solver | None = _Forest(problem, forest)
+    elif state is not None and state.phase == "publish":
+        solver = _Searches(problem)  # has nothing left to do
     else:
         solver = _solver(problem, request, count, _limit(options), forced)
     if solver is None:
@@ -97,6 +100,18 @@ def solve_rows(
         files.write(solver.problem, solver.fill, height, options.checkpoint, tick)
         return _given(files.opened(), predecessors)
     return _given(_in_memory(solver, rows, count, height, tick), predecessors)
+
+
+def _forest(problem: Problem, graph: Any) -> SpanningForest | None:
+    """The spanning forest that a closure comes from, of edges or of a symmetric matrix."""
+    if isinstance(graph, EdgeList):
+        return forest_of(problem)
+    flat = isinstance(graph, np.ndarray) and graph.ndim == 2 and graph.dtype.isnative
+    if not (flat and graph.strides[1] == graph.itemsize and problem.directed is not True):
+        return None
+    if not (spans(problem.source.s, graph.dtype) and engine.symmetric(graph) and applies(problem)):
+        return None
+    return of_matrix(engine, problem.source.s, graph)
 
 
 def _in_memory(
@@ -160,9 +175,6 @@ def _solver(
     """What takes the least time, within a limit of memory; None: tiles do."""
     source = problem.source
     assert isinstance(source, EdgeSource)
-    forest = forest_of(problem)
-    if forest is not None:
-        return _Forest(problem, forest)
     request = replace(
         request, n=source.n, itemsize=problem.dtype.itemsize, edges=len(source.given[0]),
         undirected=source.symmetric(), selective=True, tiles=False, device="cpu", sources=count,
@@ -195,7 +207,7 @@ def _sweeps(problem: Problem, count: int, time: float, limit: int) -> _Sweeps | 
         return needed
 
     def run(given: Problem) -> _Sweeps:
-        return _Sweeps(given, customize(structure, given, trees=problem.predecessors))
+        return _Sweeps(given, customize(structure, given, trees=problem.predecessors), count)
 
     return problem.solve(run)
 
@@ -279,8 +291,11 @@ class _Forest(_Solver):
 class _Sweeps(_Solver):
     method = "sparse elimination"
 
-    def __init__(self, problem: Problem, metric: Metric) -> None:
+    def __init__(self, problem: Problem, metric: Metric, rows: int) -> None:
         super().__init__(problem)
+        whole = None if problem.truth else metric.whole(problem.dtype, rows)
+        self.plain = self.plain or whole is not None
+        metric = whole or metric
         self.metric, self.width = metric, metric.width
         self.fixed = self.bytes(problem, metric.structure)
         self.extra = 4 * metric.structure.core * (problem.steps.dtype.itemsize + 4 * metric.trees)

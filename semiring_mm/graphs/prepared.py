@@ -289,10 +289,15 @@ class PreparedGraph:
         )
         start, end = np.arange(n) if rows is None else rows, columns
         metric, found = state.metric, np.empty((count, width), self.dtype)
+        structure, work = metric.structure, float(count)  # in rows of all nodes
         if end is not None and found.size:
-            start, end = (metric.structure.position[x].astype(np.int64) for x in (start, end))
-            metric = metric.above(np.concatenate([start, end]))
-        if found.size and steps.dtype == self.dtype:
+            start, end = (structure.position[x].astype(np.int64) for x in (start, end))
+            work *= len(structure.above(end)) / n
+        whole = metric.whole(self.dtype, work) if found.size else None
+        metric = whole or metric
+        if end is not None and found.size:
+            metric = metric.above(start, end)
+        if found.size and (whole is not None or steps.dtype == self.dtype):
             metric.sweep(start, found, None, targets=end)
         elif found.size:  # computed in a wider type, some rows at a time
             wide = np.empty((min(count, max(_ROWS, _PIECE // width)), width), steps.dtype)

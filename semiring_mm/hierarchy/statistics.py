@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,11 @@ from ..cpu import statistics as code
 from ..cpu.memory import scratch
 from ..engine import JOIN
 from .structure import Index
-from .sweeps import Metric
+from .sweeps import Metric, is_symmetric, reversed_metric
 
 __all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
 
 Array = NDArray[Any]
-
-_ROOTS = 8  # components whose widths are bounded by a sweep
 
 
 @dataclass(frozen=True)
@@ -73,14 +71,6 @@ def zero_bin(edges: Array) -> int | None:
     return place if 0 <= place < len(edges) - 1 else None
 
 
-def reversed_metric(metric: Metric) -> Metric:
-    """The metric of the graph whose edges lead the other way."""
-    return replace(
-        metric, out=metric.back, back=metric.out, core=np.ascontiguousarray(metric.core.T),
-        out_pred=None, back_pred=None, core_pred=None,
-    )  # fmt: skip
-
-
 class Collector:
     """Passes over sources of one metric of min_plus.
 
@@ -106,8 +96,8 @@ class Collector:
         finite = [w[w != far] for w in (metric.out, metric.back)]
         finite.append(metric.core[metric.core != metric.steps.identities[0]])
         self.negative = any(bool((w < 0).any()) for w in finite)
-        largest = max((abs(w).max().item() for w in finite if w.size), default=0)
-        self.bound, self.tight = _bound(metric, largest)
+        largest = metric.largest
+        self.bound, self.tight = metric.bound
         self.dtype = _label_type(metric, self.bound, largest, self.negative, finite)
         self.whole = self.dtype.kind == "i"
         self.far = code.far_of(self.dtype.name)
@@ -350,46 +340,3 @@ def _label_type(
         whole = small and exact and all(bool((w == np.trunc(w)).all()) for w in finite)
         return np.dtype(np.int32) if whole else dtype
     return np.dtype(np.int32 if small or dtype.itemsize == 4 else np.int64)
-
-
-def _bound(metric: Metric, largest: float) -> tuple[float, bool]:
-    """A number that no distance exceeds, and whether it is near the largest one.
-
-    That is at most twice the largest distance from any one node.
-    """
-    x, far = metric.structure, metric.steps.identities[0]
-    plain = largest * max(x.n - 1, 0)
-    if x.n < 2:
-        return plain, True
-    back = reversed_metric(metric)
-    symmetric = is_symmetric(metric)
-    row = np.empty((1, x.n), metric.steps.dtype)
-    left, bound = np.ones(x.n, bool), 0.0
-    for _ in range(_ROOTS):
-        rest = np.flatnonzero(left[x.node])
-        if len(rest) == 0 or largest * (len(rest) - 1) <= bound:
-            break
-        root = x.node[rest[-1:]].astype(np.int64)
-        metric.sweep(root, row, None)
-        there = row[0] != far
-        wide = row[0][there].max().item()
-        if symmetric:
-            wide *= 2
-        else:
-            back.sweep(root, row, None)
-            if not (there.all() and (row[0] != far).all()):
-                return plain, False
-            wide += row[0].max().item()
-        bound = max(bound, wide)
-        left &= ~there
-    else:
-        return max(bound, largest * int(left.sum())), False
-    if metric.out.dtype.kind == "f":
-        bound *= 1 + 1e-6  # roundings
-    return bound, True
-
-
-def is_symmetric(metric: Metric) -> bool:
-    """Whether distances are the same both ways."""
-    same = metric.back is metric.out or np.array_equal(metric.out, metric.back)
-    return same and np.array_equal(metric.core, metric.core.T)

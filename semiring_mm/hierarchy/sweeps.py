@@ -17,18 +17,24 @@ from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.steps import Improves, Steps, computed, path_plan, stored
 from ..closures.weights import worsened
 from ..cpu import engine, threads
-from ..cpu.hierarchy import UNREACHED, Code, chunk_width
+from ..cpu.hierarchy import UNREACHED, Code, chunk_width, turned_bytes
 from ..cpu.memory import scratch
 from ..engine import JOIN
 from ..expressions import evaluate
 from ..plan import Plan
 from .structure import Index, Structure
 
-__all__ = ["Arcs", "Metric", "check_edges", "customize", "customize_arcs"]
+__all__ = [
+    "Arcs", "Metric", "check_edges", "customize", "customize_arcs", "is_symmetric",
+    "reversed_metric",
+]  # fmt: skip
 
 Array = Any  # NumPy's; of a metric that was computed on a device, the device's
 
 _BATCH = 1024  # sources whose labels of the core are computed at once
+_ROOTS = 8  # components whose widths are bounded by a sweep
+_FEW = 64  # rows for which the bound of distances is not looked for
+_FAR = (1 << 30) - 1  # no path, where labels are 32-bit integers
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,11 @@ class Metric:
         Best paths within the core and through the fringe.
     out_pred, back_pred, core_pred : arrays of int32, optional
         The node before the last of each.
+    falls : (k,) int32, optional
+        Positions of the fringe, descending, of which labels are wanted: these and their ancestors.
+        None: all.
+    written : Plan, optional
+        How labels are stored in rows, if not as `plan` says.
     """
 
     structure: Structure
@@ -61,6 +72,8 @@ class Metric:
     out_pred: NDArray[np.int32] | None = None
     back_pred: NDArray[np.int32] | None = None
     core_pred: NDArray[np.int32] | None = None
+    falls: NDArray[np.int32] | None = None
+    written: Plan | None = None
 
     @property
     def trees(self) -> bool:
@@ -77,25 +90,89 @@ class Metric:
     def code(self) -> Code:
         """The compiled functions."""
         same = self.back is self.out
-        return Code(self.plan, *self.identities, self.trees, symmetric=same)
+        return Code(self.written or self.plan, *self.identities, self.trees, symmetric=same)
 
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
         """What all parameter blocks share."""
-        x = self.structure
+        x, falls = self.structure, self.falls
+        if falls is None:
+            falls = np.arange(x.fringe - 1, -1, -1, dtype=np.int32)
         return {
             "fringe": x.fringe, "core": x.core, "n": x.n, "first": x.first, "head": x.head,
             "low_first": x.low_first, "low_tail": x.low_tail, "low_edge": x.low_edge,
             "parent": x.parent, "out": self.out, "back": self.back, "out_pred": self.out_pred,
-            "back_pred": self.back_pred,
+            "back_pred": self.back_pred, "order": falls, "falls": len(falls),
         }  # fmt: skip
 
-    def above(self, positions: Index) -> Metric:
+    @functools.cached_property
+    def largest(self) -> Any:
+        """The largest absolute value of a weight."""
+        return max((abs(w).max().item() for w in self._finite() if w.size), default=0)
+
+    def _finite(self) -> list[Array]:
+        far, core = self.identities[0], self.core
+        arrays = [self.out] if self.back is self.out else [self.out, self.back]
+        found = [w[w != far] for w in arrays]
+        return [*found, core[core != self.steps.identities[0]]]
+
+    @functools.cached_property
+    def bound(self) -> tuple[float, bool]:
+        """A number that no distance over min_plus exceeds, and whether it is near the largest one.
+
+        That is at most twice the largest distance from any one node.
+        """
+        return _bound(self)
+
+    def above(self, sources: Index, targets: Index) -> Metric:
         """What sweeps between these positions need, which become its nodes."""
-        structure, edges = self.structure.part(self.structure.above(positions))
+        x = self.structure
+        kept = x.above(np.concatenate([sources, targets]))
+        structure, edges = x.part(kept)
         out = self.out[edges]
         back = out if self.back is self.out else self.back[edges]
-        return replace(self, structure=structure, out=out, back=back)
+        ends = x.above(targets)
+        falls = np.searchsorted(kept, ends[: len(ends) - x.core])[::-1].astype(np.int32)
+        return replace(self, structure=structure, out=out, back=back, falls=falls)
+
+    def whole(self, dtype: np.dtype[Any], rows: float) -> Metric | None:
+        """The same with labels in 32-bit integers, which are written to rows of a type.
+
+        None: distances are not whole, or not known to be below 2²⁹; or it does not pay to look
+        for so few `rows`.
+        """
+        kinds = self.steps.s.add_kind, self.steps.s.mul_kind
+        if self.out.dtype.itemsize <= 4 or kinds != ("min", "+") or self.trees:
+            return None
+        if ("_whole" not in self.__dict__ and rows < _FEW) or self._whole is None:
+            return None
+        plan = replace(
+            self.plan, storage=self.steps.dtype.name, compute="i32", codec="sentinel", start=_FAR,
+            missing=np.array(self.steps.identities[0], self.steps.dtype).item(), infinite=_FAR,
+            keep_nan=False, annihilate=False, check=False, fma=False,
+        )  # fmt: skip
+        missing = np.array(self.steps.s.identities(dtype)[0], dtype).item()
+        out, back = self._whole
+        return replace(
+            self, plan=plan, out=out, back=back,
+            written=replace(plan, storage=dtype.name, missing=missing),
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _whole(self) -> tuple[Array, Array] | None:
+        """The weights as 32-bit integers, if these hold all distances."""
+        if self.largest >= 1 << 29 or any(
+            bool(((w < 0) | (w != np.trunc(w))).any()) for w in self._finite()
+        ):
+            return None
+        if self.bound[0] >= 1 << 29:
+            return None
+        far, found = self.identities[0], []
+        for w in (self.out,) if self.back is self.out else (self.out, self.back):
+            there = w != far
+            found.append(np.full(w.shape, _FAR, np.int32))
+            found[-1][there] = w[there]
+        return found[0], found[-1]
 
     def sweep(
         self, sources: Index, d: Array, p: NDArray[np.int32] | None,
@@ -168,7 +245,7 @@ class _Chunk:
         self.metric = metric
         entries = x.n * width
         sizes = (entries * dtype.itemsize, 4 * entries * metric.trees, 4 * x.fringe)
-        label, pred, visited = scratch(*sizes)
+        label, pred, visited, turned = scratch(*sizes, turned_bytes())
         self.label = label.view(dtype).reshape(x.n, width)
         self.label[x.fringe :] = metric.identities[0]
         self.pred = pred.view(np.int32).reshape(-1, width)
@@ -176,7 +253,7 @@ class _Chunk:
         source = np.concatenate([position, np.repeat(position[-1:], width - len(position)), [x.n]])
         self.fields = metric.fields | {
             "source": source, "visited": visited, "visits": np.zeros(1, np.int64),
-            "label": self.label, "pred": self.pred,
+            "label": self.label, "pred": self.pred, "turned": turned,
         }  # fmt: skip
 
     def rise(self) -> None:
@@ -204,10 +281,11 @@ class _Chunk:
         """Write the labels of positions to the rows of the sources."""
         rows = np.concatenate([rows, np.repeat(rows[-1:], self.metric.width - len(rows))])
         fields = self.fields | {"n": len(columns), "where": columns}
-        fields |= {"offsets": rows * d.strides[0], "rows": d}
+        fields |= {"offsets": rows * d.strides[0], "rows": d, "base": d.ctypes.data}
         self.metric.code("write_values", fields)
         if p is not None:
-            fields |= {"offsets": rows * p.strides[0], "rows": p, "label": self.pred}
+            fields |= {"offsets": rows * p.strides[0], "rows": p, "base": p.ctypes.data}
+            fields["label"] = self.pred
             self.metric.code("write_nodes", fields)
 
 
@@ -384,3 +462,51 @@ def check_edges(metric: Metric) -> None:
         edge = int(np.flatnonzero(there)[better[0]])
         tail = int(np.searchsorted(x.first, edge, side="right")) - 1
         raise Improves(int(x.node[tail]), around[better[:1]])
+
+
+def reversed_metric(metric: Metric) -> Metric:
+    """The metric of the graph whose edges lead the other way."""
+    return replace(
+        metric, out=metric.back, back=metric.out, core=np.ascontiguousarray(metric.core.T),
+        out_pred=None, back_pred=None, core_pred=None,
+    )  # fmt: skip
+
+
+def _bound(metric: Metric) -> tuple[float, bool]:
+    largest = metric.largest
+    x, far = metric.structure, metric.steps.identities[0]
+    plain = largest * max(x.n - 1, 0)
+    if x.n < 2:
+        return plain, True
+    back = reversed_metric(metric)
+    symmetric = is_symmetric(metric)
+    row = np.empty((1, x.n), metric.steps.dtype)
+    left, bound = np.ones(x.n, bool), 0.0
+    for _ in range(_ROOTS):
+        rest = np.flatnonzero(left[x.node])
+        if len(rest) == 0 or largest * (len(rest) - 1) <= bound:
+            break
+        root = x.node[rest[-1:]].astype(np.int64)
+        metric.sweep(root, row, None)
+        there = row[0] != far
+        wide = row[0][there].max().item()
+        if symmetric:
+            wide *= 2
+        else:
+            back.sweep(root, row, None)
+            if not (there.all() and (row[0] != far).all()):
+                return plain, False
+            wide += row[0].max().item()
+        bound = max(bound, wide)
+        left &= ~there
+    else:
+        return max(bound, largest * int(left.sum())), False
+    if metric.out.dtype.kind == "f":
+        bound *= 1 + 1e-6  # roundings
+    return bound, True
+
+
+def is_symmetric(metric: Metric) -> bool:
+    """Whether distances are the same both ways."""
+    same = metric.back is metric.out or np.array_equal(metric.out, metric.back)
+    return same and np.array_equal(metric.core, metric.core.T)
