@@ -24,13 +24,15 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.trees import Edges, repair_trees
+from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.memory import free_memory
+from ..gpu.collector import fetch, place
 from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
-from ..hierarchy.sweeps import customize
+from ..hierarchy.sweeps import Metric, customize
 from ..semirings import Semiring, semirings
-from .choice import Choice
+from .choice import Choice, sweep_device
 from .dijkstra import search, search_shifted, searchable
 from .hops import Hops
 
@@ -40,6 +42,8 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
+#: Nodes of a core above which a device does better without an elimination.
+_CORE = 4096
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
@@ -49,6 +53,7 @@ def solve(
     sources: Index | None,
     limit: float = math.inf,
     out: Array | None = None,
+    device: str | None = None,
 ) -> Solved | None:
     """Paths, and predecessors if the problem has them, from all or some sources.
 
@@ -60,6 +65,8 @@ def solve(
         Nanoseconds of the alternative; None is returned where this method would take longer.
     out : ndarray, optional
         Filled in place of a new array of distances; rows are contiguous.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where the sweeps run; None: on a CUDA device if there is one and there is much to do.
     """
     source, trees, steps = problem.source, problem.predecessors, problem.steps
     n = source.n
@@ -75,18 +82,39 @@ def solve(
     if limit < math.inf and needed > (free_memory() or 0):
         return None
     check_memory(needed, f"the result of {count} x {n} entries")
-    metric = customize(structure, problem, trees=trees)
+    there = sweep_device(device, structure, count, size)
+    if device is not None and there is not None and limit < math.inf and structure.core > _CORE:
+        return None  # which is better closed there as a whole
+    metric = customize(structure, problem, trees=trees and there is None)
     chosen = np.arange(n) if sources is None else sources
     d = np.empty((count, n), steps.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
-    (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
+    if there is None:
+        (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
+    else:
+        _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):
         repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, *source.edges()), chosen)
     if tick is not None:
         tick(total)
     return d, p
+
+
+def _fetched(
+    metric: Metric, problem: Problem, sources: Index, d: Array, p: NDArray[np.int32] | None,
+    index: int,
+) -> None:  # fmt: skip
+    """Rows by the sweeps of a CUDA device."""
+    source, edges = problem.source, None
+    if p is not None:
+        row, col, weight = source.edges()
+        if source.margins is not None:
+            weight = worsened(source.s, weight, source.margins[row], source.margins[col])
+        edges = row, col, problem.weights.widen(weight)
+    on, there = place(metric, [index]).metrics[0]
+    fetch(on, there, sources, d, p=p, edges=edges)
 
 
 def has_ties(problem: Problem) -> bool:
@@ -141,10 +169,14 @@ def solve_sparse(
         searches += costs.potentials(n, m)
     limit, found = min(choice.dense, searches, walks), None
     if costs.least(n, m, len(chosen), threads=threads.get_num_threads()) <= limit:
-        found = problem.solve(lambda given: solve(given, sources=rows, limit=limit, out=out))
+
+        def run(given: Problem) -> Solved | None:
+            return solve(given, sources=rows, limit=limit, out=out, device=choice.device)
+
+        found = problem.solve(run)
     if found is None and hops is not None and walks == limit:
         return count_hops(problem, hops, chosen, out), None
-    if found is None and searches <= choice.dense:
+    if found is None and searches < math.inf and searches <= choice.dense:
         found = (search if plain else search_shifted)(problem, sources=rows, out=out)
     return found
 
