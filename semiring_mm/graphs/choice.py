@@ -202,7 +202,7 @@ def choose(asked: Request, machine: Machine) -> Choice:
         method = "sources"
     forest = asked.comparing and not asked.hops and asked.method == "auto"
     elsewhere, dense, search = device not in (None, "cpu"), math.inf, math.inf
-    if not asked.sparse or tiles and (asked.tiles or not elsewhere):
+    if not asked.sparse or (tiles and (asked.tiles or not elsewhere)):
         return Choice(device, tiles, method, forest=forest)
     arcs = (1 + asked.undirected) * (asked.edges or 0)
     if asked.method != "sparse":
