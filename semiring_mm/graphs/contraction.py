@@ -163,7 +163,7 @@ def solve_sparse(
     chosen = np.arange(n) if rows is None else rows
     shifts = not plain and problem.source.s.name == "min_plus"
     searches = choice.search if plain or shifts else math.inf
-    hops = _hops(problem) if plain and math.isfinite(searches) else None
+    hops = _hops(problem, len(chosen)) if plain and math.isfinite(searches) else None
     walks = math.inf if hops is None else hops.time(len(chosen))
     if shifts:
         searches += costs.potentials(n, m)
@@ -181,10 +181,13 @@ def solve_sparse(
     return found
 
 
-def _hops(problem: Problem) -> Hops | None:
-    """The graph where the distances wanted are numbers of edges."""
+def _hops(problem: Problem, count: int) -> Hops | None:
+    """The graph where the distances wanted are numbers of edges, and from several sources."""
     source, facts = problem.source, problem.weights.facts
     if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
+        return None
+    free = engine.free_memory()
+    if count < 2 or (free is not None and Hops.room(source.n, count) > free):
         return None
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
     row, col, _ = source.given
