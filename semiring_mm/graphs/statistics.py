@@ -22,9 +22,11 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..cpu import threads
 from ..cpu.memory import free_memory
 from ..gpu.bfs import DeviceHops
 from ..gpu.collector import DeviceCollector, Placed, place
+from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
@@ -32,7 +34,7 @@ from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
 from ..tiled.solve import TileOptions
-from .choice import SEARCH, hop_device, sweep_device
+from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
@@ -453,9 +455,9 @@ def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) 
     problem, limit = problem_of(x), math.inf
     walks = _Hops(x) if hops else None
     if walks is not None:
-        limit = walks.graph.pairs(count)
+        limit = walks.graph.time(count)
     elif where is None and searchable(problem):
-        limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
+        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
@@ -471,7 +473,7 @@ def _on(
     if automatic and isinstance(way, _Sweeps):
         own = sweep_device(None, way.metric.structure, count, way.dtype.itemsize)
     elif automatic and isinstance(way, _Hops):
-        own = hop_device(way.graph.pairs(count), DeviceHops.bytes(way.graph.n, way.graph.arcs))
+        own = hop_device(way.graph.time(count), DeviceHops.bytes(way.graph.n, way.graph.arcs))
     if own is not None:
         where = [own]
     if where is not None and isinstance(way, _Sweeps):
@@ -507,8 +509,8 @@ def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
 def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     n, itemsize = work.edges.n, problem.steps.dtype.itemsize
-    row, col, _ = problem.source.edges()
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit)
+    row, col = work.edges.row, work.edges.col
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit, itemsize=itemsize)
     if structure is None:
         return None
     needed = structure.bytes(itemsize, trees=False)
