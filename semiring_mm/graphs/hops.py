@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..cpu import bfs, threads
 from ..gpu.bfs import DeviceHops
-from ..gpu.memory import on
+from ..gpu.memory import on, to_host
 from ..hierarchy.statistics import Wanted
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
@@ -23,9 +23,9 @@ Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a byte holds beside 255 for no path
 _PROBES = 8  # sources whose searches tell how many levels there are
-#: Pairs of a dense elimination in whose time one thread begins a search, for a node, and goes along
-#: an edge, for a level or a source, whatever there are fewer of.
-_NODE, _EDGE = 1500.0, 64.0
+#: Nanoseconds in which one thread begins a search, for a node, and goes along an edge, for a level
+#: or a source, whatever there are fewer of.
+_NODE, _EDGE = 60.0, 2.5
 _PIECE = 1 << 24  # entries of a matrix that are looked at together
 _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
@@ -78,13 +78,13 @@ class Hops:
         together = min(threads.get_num_threads(), -(-count // bfs.LANES))
         return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
 
-    def pairs(self, count: int) -> float:
-        """Pairs of a dense elimination in whose time there are searches from so many sources."""
+    def time(self, count: int) -> float:
+        """Nanoseconds of searches from so many sources, on all threads."""
         together, calls = min(count, bfs.LANES), -(-count // bfs.LANES)
         if together > _PROBES:
             together = min(together, self.levels)
         work = _NODE * self.n + _EDGE * (self.n + self.arcs) * together
-        return max(calls, threads.get_num_threads()) * work
+        return max(1.0, calls / threads.get_num_threads()) * work
 
     @functools.cached_property
     def levels(self) -> int:
@@ -130,6 +130,7 @@ class Hops:
     def distances(
         self, sources: Index, dtype: Any = np.int32, unreached: float = -1, *,
         out: Array | None = None, done: Callable[[int], None] | None = None,
+        device: int | None = None,
     ) -> Array:  # fmt: skip
         """A row for each source.
 
@@ -142,12 +143,23 @@ class Hops:
         out : array of that dtype, optional
         done : callable, optional
             Is told after how many sources the work stands.
+        device : int, optional
+            A CUDA device, -1 for the current one; None: the CPU.
         """
         d = np.empty((len(sources), self.n), dtype) if out is None else out
+        if device is not None:
+            with on(device):
+                there = DeviceHops(self.n, self.out, self.back)
+                for begin in range(0, len(sources), there.shape.columns):
+                    some = slice(begin, min(begin + there.shape.columns, len(sources)))
+                    d[some] = to_host(there.rows(sources[some], d.dtype, unreached))
+                    if done is not None:
+                        done(some.stop)
+            return d
         values = np.arange(_BYTE + 2).astype(d.dtype)
         values[-1] = unreached
 
-        def some(begin: int) -> None:
+        def part_of(begin: int) -> None:
             part = sources[begin : begin + bfs.LANES]
             labels = np.full((self.n, bfs.LANES), 255, np.uint8)
             if self.search(part, labels=labels)["far"].max() > _BYTE:
@@ -164,7 +176,7 @@ class Hops:
 
         starts = range(0, len(sources), bfs.LANES)
         threads.run(
-            [functools.partial(some, i) for i in starts],
+            [functools.partial(part_of, i) for i in starts],
             None if done is None else (lambda k: done(min((k + 1) * bfs.LANES, len(sources)))),
         )
         return d

@@ -35,6 +35,7 @@ def matrix(net: Network, predecessors: bool = False) -> Any:
 
 
 def _device() -> str | None:
+    """The device that NetworkX's configuration names."""
     device: str = nx.config.backends.semiring_mm.device
     return None if device == "auto" else device
 
