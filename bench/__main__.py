@@ -1,4 +1,8 @@
-"""Measure this machine's CPU or its CUDA device, or renew the tables of README and docs."""
+"""Measure this machine's CPU or its CUDA device, or renew the tables of README and docs.
+
+``python -m bench sparse`` measures shortest paths of large sparse graphs; ``--help`` after it tells
+its own options.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,10 @@ _THREADS = """SEMIRING_MM_NUM_THREADS OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_N
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["sparse"]:
+        from . import sparse
+
+        return sparse.main(arguments[1:])
     args = _parser().parse_args(arguments)
     if args.what == "readme":
         from . import report

@@ -1,159 +1,744 @@
-"""Sparse and band matrices times dense ones, beside SciPy or cuSPARSE; renews docs/sparse.md.
+"""Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
-``python -m bench.sparse`` measures the CPU, ``--gpu`` a CUDA device; ``--renew`` only writes the
-newest tables again.
+``--gpu`` measures a CUDA device; ``--renew`` only writes the newest tables again into
+docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
+``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
+whole work, it does a part, which its name tells, and its time is scaled.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
+import lzma
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from scipy.sparse.csgraph import dijkstra
 
 import semiring_mm as sm
 
-from . import machine, report
-from .cases import FUNCTIONS, OURS, Case, Options, agree
-from .measure import Contender, Line, Wall, sample
+from . import machine, report, routingkit
+from .cases import OURS, Case, Options
+from .measure import WARM, Contender, Line, Skip, sample
 
-PAGE = machine.ROOT / "docs" / "sparse.md"
-ROWS = 1_000_000
-
-
-# Matrices
-
-
-@functools.lru_cache(maxsize=1)
-def matrix(kind: str, m: int) -> Any:
-    """A square matrix of float32 in (0, 1]: a band of 32 diagonals, or about 16 entries a row."""
-    rng = np.random.default_rng(m)
-    if kind == "band":
-        data = 1 - rng.random((32, m), dtype=np.float32)
-        return scipy.sparse.dia_array((data, np.arange(32) - 16), shape=(m, m))
-    if kind == "random":
-        counts = np.full(m, 16)
-    else:  # few rows have most of the entries, and few columns
-        counts = np.minimum(4 * (rng.pareto(1.3, m) + 1), m // 4).astype(np.int64)
-    ends = np.r_[0, np.cumsum(counts)]
-    places = rng.random(ends[-1], dtype=np.float32)
-    columns = (m * (places if kind == "random" else places**3)).astype(np.int32)
-    data = 1 - rng.random(ends[-1], dtype=np.float32)
-    made = scipy.sparse.csr_array((data, columns % m, ends.astype(np.int32)), shape=(m, m))
-    made.sum_duplicates()  # what CuPy does before it multiplies
-    return made
+PAGE = machine.ROOT / "docs" / "sparse-graphs.md"
+DATA = Path(os.environ.get("SEMIRING_MM_DATA", machine.ROOT.parent / "shared" / "data"))
+TITLES = {"NY": "New York", "FLA": "Florida", "Chicago": "Chicago region"}
+report.MARKERS |= {
+    f"sparse-graphs-{kind}": (
+        f"<!-- bench-{kind}-graphs:begin -->",
+        f"<!-- bench-{kind}-graphs:end -->",
+    )
+    for kind in ("cpu", "gpu")
+}
 
 
-@functools.lru_cache(maxsize=1)
-def in_rows(kind: str, m: int) -> Any:
-    """The same matrix in CSR."""
-    return matrix(kind, m).tocsr()
+# Graphs
 
 
-def expected(rows: Any, b: Any, kind: str) -> tuple[Any, Any]:
-    """Rows of a product, one after the other in float64, and by how much a right one may differ."""
-    add, mul = (FUNCTIONS[word] for word in kind.split("_"))
-    exact = np.zeros((rows.shape[0], b.shape[1]))
-    for i in range(rows.shape[0]):
-        own = slice(rows.indptr[i], rows.indptr[i + 1])
-        terms = mul(rows.data[own, None].astype("f8"), b[rows.indices[own]])
-        exact[i] = add.reduce(terms, axis=0, initial=np.inf if kind == "min_plus" else 0)
-    return exact, 1e-5 * np.abs(exact)
+class Network:
+    """Edges with whole weights; those of an undirected graph once."""
+
+    def __init__(self, n: int, row: Any, col: Any, weight: Any, *, directed: bool = False) -> None:
+        self.n, self.row, self.col, self.weight, self.directed = n, row, col, weight, directed
+
+    @functools.cached_property
+    def edges(self) -> Any:
+        """As sm.prepare takes them."""
+        return scipy.sparse.coo_array((self.weight, (self.row, self.col)), shape=(self.n, self.n))
+
+    @functools.cached_property
+    def arcs(self) -> tuple[Any, Any, Any]:
+        """Tails, heads and weights, both ways."""
+        if self.directed:
+            return self.row, self.col, self.weight
+        return (
+            np.concatenate([self.row, self.col]),
+            np.concatenate([self.col, self.row]),
+            np.tile(self.weight, 2),
+        )
+
+    @functools.cached_property
+    def csr(self) -> Any:
+        """As SciPy takes them."""
+        tail, head, weight = self.arcs
+        shape = self.n, self.n
+        return scipy.sparse.csr_array((weight.astype(np.float64), (tail, head)), shape=shape)
+
+    def of(self, dtype: str) -> Network:
+        weight = self.weight.astype(dtype)
+        return Network(self.n, self.row, self.col, weight, directed=self.directed)
+
+    def random(self, count: int, seed: int) -> Any:
+        return np.random.default_rng(seed).integers(0, self.n, count)
 
 
-# Lines
+@functools.lru_cache(maxsize=2)
+def network(name: str) -> Network:
+    """A road network, or a grid of so many streets; weights as in the table of the page."""
+    if name.isdecimal():
+        side = int(name)
+        at = np.arange(side * side).reshape(side, side)
+        row = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+        col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+        n = side * side
+    elif name == "Chicago":
+        graph = sm.files.read_graph(_file("ChicagoRegional_net.tntp"))
+        return Network(graph.n, graph.row, graph.col, graph.weight, directed=True)
+    else:
+        with lzma.open(_file(f"road_{name}.gr.xz")) as file:
+            n = int(file.readline().split()[2])
+            row, col = np.array(file.read().split(), np.int64).reshape(-1, 2).T - 1
+    weight = np.random.default_rng(5).integers(1, 5000, len(row))
+    return Network(n, row, col, weight.astype(np.int32))
 
 
-def product(form: str, kind: str, semiring: str, columns: int, gpu: bool) -> Any:
-    """C = A B for a kind of matrix in a format, beside rivals."""
+def _file(name: str) -> Path:
+    path = DATA / name
+    if not path.exists():
+        raise Skip(f"{name} is not there; SEMIRING_MM_DATA names its folder")
+    return path
 
-    def build(m: int, _: Options) -> Line:
-        rows = in_rows(kind, m)
-        a = matrix(kind, m) if form == "DIA" else rows
-        b = np.random.default_rng(1).random((m, columns), dtype=np.float32)
-        index = np.random.default_rng(7).integers(0, m, 30)
-        exact, off = expected(rows[index], b, semiring)
-        entries = rows.nnz
-        stored = 4 * a.data.size if form == "DIA" else 8 * entries + 4 * m
-        work = stored + 8.0 * m if columns == 1 else float(entries * columns)
-        right = b[:, 0] if columns == 1 else b
-        theirs = [a] if form == "CSR" or not gpu else [rows]
-        if gpu:
-            import cupy
-            from cupyx.scipy import sparse
 
-            right = cupy.asarray(right)
-            move: Any = {"csr": sparse.csr_matrix, "dia": sparse.dia_matrix}
-            theirs = [move[x.format](x) for x in theirs]
-            a = theirs[0] if form == "CSR" else move["dia"](a)
-        name = "cuSPARSE" if gpu else "SciPy"
-        if form == "DIA" and gpu:
-            name += ", CSR"
-        name += "" if semiring == "plus_times" else ", plus_times"
-        contenders = [
-            Contender(OURS, lambda: sm.matmul(a, right, semiring=semiring), work),
-            Contender(name, lambda: theirs[0] @ right, work),
-        ]
-        first = iter([True] if semiring != "plus_times" else [True, True])
+def randomly(n: int, edges: int) -> Network:
+    """A random undirected graph."""
+    rng = np.random.default_rng(n)
+    ends = np.unique(np.sort(rng.integers(0, n, (edges * 21 // 20, 2))), axis=0)
+    ends = rng.permutation(ends[ends[:, 0] != ends[:, 1]])[:edges]
+    return Network(n, *ends.T, rng.integers(1, 5000, len(ends)).astype(np.int32))
 
-        def check(c: Any) -> None:
-            if next(first, False):
-                c = c[index].get() if gpu else c[index]
-                agree(c.reshape(exact.shape), exact, off)
 
-        unit = ("TB/s" if gpu else "GB/s") if columns == 1 else "G/s"
-        ceiling = "" if columns > 1 else "copy" if gpu else "read"
-        return Line("", f"{m:,}", unit, 0, contenders, ceiling, check=check)
+@functools.lru_cache(maxsize=2)
+def prepared(name: str, dtype: str = "float64") -> Any:
+    return sm.prepare(network(name).of(dtype).edges, directed=False, dtype=dtype)
+
+
+@functools.lru_cache(maxsize=2)
+def metis(name: str) -> Any:
+    """METIS's order by nested dissection."""
+    try:
+        import pymetis
+    except ImportError:
+        raise Skip("pymetis is not installed") from None
+    csr = network(name).csr
+    return np.array(pymetis.nested_dissection(pymetis.CSRAdjacency(csr.indptr, csr.indices))[0])
+
+
+@functools.lru_cache(maxsize=2)
+def rival(name: str, threads: int) -> routingkit.Net:
+    """The network in RoutingKit, customized."""
+    tail, head, weight = network(name).arcs
+    found = routingkit.Net(metis(name), tail, head)
+    found.customize(np.ascontiguousarray(weight, np.uint32), threads)
+    return found
+
+
+# Contenders
+
+
+def part(
+    name: str, call: Callable[[], Any], scale: float = 1.0, check: Any = None, *, told: str = ""
+) -> Contender:
+    """A contender whose time counts so many times; its first result is checked."""
+    new = [True]
+
+    def timed() -> tuple[float, Any]:
+        start = time.perf_counter()
+        result = call()
+        return time.perf_counter() - start, result
+
+    def run() -> float:
+        spent, result = timed()
+        if new:
+            new.clear()
+            if check is not None:
+                check(result)
+            if spent < WARM:  # code was compiled
+                spent = timed()[0]
+        return spent * scale
+
+    return Contender(name + told, run, own_clock=True)
+
+
+def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], **more: Any) -> Line:
+    """A line with the contenders that there are here."""
+    found: list[Contender] = []
+    for one in contenders:
+        try:
+            found.append(one if isinstance(one, Contender) else one())
+        except (Skip, ImportError) as reason:
+            skipped = getattr(reason, "msg", None) or str(reason)
+            found.append(
+                Contender(getattr(one, "__name__", "").replace("_", " "), None, skipped=skipped)
+            )
+    return Line("", size, "", 0, found, **more)
+
+
+def _title(name: str) -> str:
+    return TITLES.get(name, f"grid, {name} × {name}")
+
+
+def _same(expected: Any) -> Callable[[Any], None]:
+    def check(found: Any) -> None:
+        found = np.asarray(found, float)
+        found[found == np.finfo(float).max] = np.inf  # NetworKit's
+        np.testing.assert_array_equal(found, expected)
+
+    return check
+
+
+def prepare(name: str, options: Options) -> Line:
+    x = network(name)
+    tail, head, _ = x.arcs
+
+    def METIS() -> Contender:
+        import pymetis
+
+        beside = pymetis.CSRAdjacency(x.csr.indptr, x.csr.indices)
+        return part("METIS's order alone", lambda: pymetis.nested_dissection(beside))
+
+    def RoutingKit() -> Contender:
+        order = metis(name)
+        routingkit.library()
+        return part("RoutingKit, given that order", lambda: routingkit.Net(order, tail, head))
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: sm.prepare(x.edges, directed=False)),
+            part(
+                "by minimum degree",
+                lambda: sm.prepare(x.edges, directed=False, order="minimum_degree"),
+            ),
+            METIS,
+            RoutingKit,
+        ],
+        most=3,
+    )
+
+
+def customize(name: str, options: Options) -> Line:
+    net, weight = prepared(name), network(name).weight.astype(np.float64)
+
+    def RoutingKit() -> Contender:
+        other, tiled = (
+            rival(name, options.threads),
+            np.tile(network(name).weight, 2).astype(np.uint32),
+        )
+        return part("RoutingKit", lambda: other.customize(tiled, options.threads))
+
+    return line(_title(name), [part(OURS, lambda: net.customize(weight)), RoutingKit])
+
+
+def pair(name: str, options: Options) -> Line:
+    """A thousand pairs, one after the other."""
+    x, net = network(name), prepared(name)
+    pairs = np.stack([x.random(1000, 1), x.random(1000, 2)], axis=1).tolist()
+    some = [dijkstra(x.csr, indices=i)[j] for i, j in pairs[:3]]
+    call = net.distance
+
+    def each(f: Callable[[int, int], Any]) -> list[Any]:
+        return [f(i, j) for i, j in pairs]
+
+    def RoutingKit() -> Contender:
+        other = rival(name, options.threads)
+        return part("RoutingKit", lambda: each(other.distance), 1e-3, first)
+
+    def first(found: Any) -> None:
+        np.testing.assert_array_equal(found[:3], some)
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: each(call), 1e-3, first),
+            RoutingKit,
+            part("SciPy", lambda: dijkstra(x.csr, indices=pairs[0][0])),
+        ],
+    )
+
+
+def path(name: str, options: Options) -> Line:
+    x, net = network(name), prepared(name)
+    pairs = np.stack([x.random(100, 1), x.random(100, 2)], axis=1).tolist()
+    lengths = [net.distance(i, j) for i, j in pairs]
+
+    def check(found: Any) -> None:
+        for nodes, length in zip(found, lengths, strict=True):
+            assert sum(x.csr[u, v] for u, v in itertools.pairwise(nodes)) == length
+
+    def RoutingKit() -> Contender:
+        other = rival(name, options.threads)
+        return part("RoutingKit", lambda: [other.path(i, j) for i, j in pairs], 1e-2)
+
+    return line(
+        _title(name),
+        [
+            part(
+                OURS,
+                lambda: [net.path(i, j) for i, j in pairs],
+                1e-2,
+                check if len(x.row) < 1e6 else None,
+            ),
+            RoutingKit,
+        ],
+    )
+
+
+def rows(dtype: str) -> Callable[[str, Options], Line]:
+    """The distances to all nodes from many sources; the time of one."""
+
+    def build(name: str, options: Options) -> Line:
+        x, net = network(name), prepared(name, dtype)
+        sources, count = x.random(2048, 3), 2048
+        few = sources[:4]
+        expected = dijkstra(x.csr, indices=few)
+
+        def RoutingKit() -> Contender:
+            other, targets = rival(name, options.threads), np.arange(x.n)
+            return part(
+                "RoutingKit",
+                lambda: other.table(few, targets),
+                1 / 4,
+                _same(expected),
+                told=", 4 of them",
+            )
+
+        def igraph() -> Contender:
+            import igraph
+
+            graph = igraph.Graph(x.n, np.stack([x.row, x.col], axis=1).tolist())
+            weight = x.weight.tolist()
+            return part(
+                "igraph",
+                lambda: graph.distances(few.tolist(), weights=weight),
+                1 / 4,
+                _same(expected),
+                told=", 4 of them",
+            )
+
+        def NetworKit() -> Contender:
+            return _networkit(x, few, expected)
+
+        def first(found: Any) -> None:
+            np.testing.assert_array_equal(found[:4], expected)
+
+        return line(
+            f"{_title(name)}, {count:,} sources",
+            [
+                part(OURS, lambda: net.distances(sources), 1 / count, first),
+                RoutingKit,
+                part("SciPy", lambda: dijkstra(x.csr, indices=few), 1 / 4, told=", 4 of them"),
+                igraph,
+                NetworKit,
+            ],
+        )
 
     return build
 
 
-def cases(gpu: bool) -> list[Case]:
-    """Vectors first; every matrix is made once for all that it is multiplied with."""
-    found = []
-    for kind, form in (("band", "DIA"), ("band", "CSR"), ("random", "CSR"), ("power law", "CSR")):
-        for columns in (1, 32):
-            for semiring in ("plus_times", "min_plus"):
-                name = f"{form}, {kind}, {semiring}" + f", {columns} columns" * (columns > 1)
-                build: Callable[[Any, Options], Line] = product(form, kind, semiring, columns, gpu)
-                found.append(Case(name, build, (ROWS,), quick=(200,)))
-    return found
+def _networkit(x: Network, few: Any, expected: Any) -> Contender:
+    import networkit
+
+    graph = _in_networkit(x)
+
+    def run() -> list[Any]:
+        return [networkit.distance.Dijkstra(graph, s).run().getDistances() for s in few.tolist()]
+
+    return part("NetworKit", run, 1 / len(few), _same(expected), told=f", {len(few)} of them")
+
+
+def _in_networkit(x: Network) -> Any:
+    import networkit
+
+    ends = x.row.astype(np.uint64), x.col.astype(np.uint64)
+    weight = x.weight.astype(np.float64)
+    return networkit.GraphFromCoo((weight, ends), x.n, weighted=True, directed=x.directed)
+
+
+def table(name: str, options: Options) -> Line:
+    x = network(name)
+    count = min(1000, x.n)
+    sources, targets = x.random(count, 4), x.random(count, 5)
+    expected = dijkstra(x.csr, indices=sources[:2])[:, targets]
+
+    def first(found: Any) -> None:
+        np.testing.assert_array_equal(found[:2], expected)
+
+    def ours(dtype: str) -> Contender:
+        net = prepared(name, dtype)
+        told = "" if dtype == "float64" else f", {dtype}"
+        return part(OURS + told, lambda: net.distances(sources, targets), check=first)
+
+    def RoutingKit() -> Contender:
+        other = rival(name, options.threads)
+        return part("RoutingKit", lambda: other.table(sources, targets), check=first)
+
+    return line(
+        f"{_title(name)}, {count:,}²",
+        [
+            ours("float64"),
+            ours("float32"),
+            RoutingKit,
+            part("SciPy", lambda: dijkstra(x.csr, indices=sources[:4]), count / 4, told=", 4 rows"),
+        ],
+    )
+
+
+def stats(name: str, options: Options) -> Line:
+    """Eccentricities, means, closeness, harmonic closeness, histogram: all pairs."""
+    x = network(name)
+    few = x.random(4, 6)
+    rows = dijkstra(x.csr, indices=few)
+
+    def check(found: Any) -> None:
+        np.testing.assert_array_equal(found.eccentricity[few], rows.max(axis=1))
+        np.testing.assert_allclose(found.mean[few], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: sm.statistics(x.edges, directed=False), check=check),
+            part(
+                "SciPy", lambda: dijkstra(x.csr, indices=few), x.n / 4, told=", 4 rows, not reduced"
+            ),
+        ],
+        most=1,
+    )
+
+
+def matrix(name: str, options: Options) -> Line:
+    """All pairs as a matrix."""
+    x = randomly(4096, 4 * 4096) if name == "random" else network(name)
+    expected = dijkstra(x.csr, indices=[0, 1], directed=x.directed)
+    given = x.csr
+
+    def NetworKit() -> Contender:
+        import networkit
+
+        graph = _in_networkit(x)
+        return part(
+            "NetworKit",
+            lambda: networkit.distance.APSP(graph).run().getDistances(asarray=True)[:2],
+            check=_same(expected),
+        )
+
+    def igraph() -> Contender:
+        import igraph
+
+        graph = igraph.Graph(x.n, np.stack([x.row, x.col], axis=1).tolist(), directed=x.directed)
+        weight = x.weight.tolist()
+        few = list(range(16))
+        return part(
+            "igraph",
+            lambda: graph.distances(few, weights=weight)[:2],
+            x.n / 16,
+            _same(expected),
+            told=", 16 rows",
+        )
+
+    title = "random, 4,096 nodes, 8 edges a node" if name == "random" else _title(name)
+    return line(
+        title,
+        [
+            part(
+                OURS,
+                lambda: sm.apsp(given)[:2],
+                check=lambda d: np.testing.assert_allclose(d, expected, rtol=1e-12),
+            ),
+            part(
+                "SciPy", lambda: dijkstra(x.csr, indices=np.arange(64)), x.n / 64, told=", 64 rows"
+            ),
+            NetworKit,
+            igraph,
+        ],
+        most=3,
+    )
+
+
+def hops(size: tuple[int, int], options: Options) -> Line:
+    """Statistics of hop counts; the time of one source."""
+    n, edges = size
+    x = randomly(n, edges)
+    x = Network(x.n, x.row, x.col, np.ones(len(x.row)))
+    count = min(8192, n)
+    sources = np.arange(count)
+    expected = dijkstra(x.csr, indices=[0, 1], unweighted=True)
+
+    def check(found: Any) -> None:
+        there = np.where(np.isfinite(expected), expected, 0)
+        np.testing.assert_array_equal(found.eccentricity[:2], there.max(axis=1))
+
+    def NetworKit() -> Contender:
+        import networkit
+
+        graph = _in_networkit(x)
+        return part(
+            "NetworKit",
+            lambda: [networkit.distance.BFS(graph, s, storePaths=False).run() for s in range(8)],
+            1 / 8,
+            told=", 8 of them",
+        )
+
+    def igraph() -> Contender:
+        import igraph
+
+        graph = igraph.Graph(n, np.stack([x.row, x.col], axis=1).tolist())
+        return part("igraph", lambda: graph.distances(list(range(8))), 1 / 8, told=", 8 of them")
+
+    return line(
+        f"random, {n:,} nodes, {len(x.row):,} edges, {count:,} sources",
+        [
+            part(
+                OURS,
+                lambda: sm.statistics(x.edges, directed=False, sources=sources),
+                1 / count,
+                check,
+            ),
+            part(
+                "SciPy",
+                lambda: dijkstra(x.csr, indices=np.arange(8), unweighted=True),
+                1 / 8,
+                told=", 8 of them",
+            ),
+            NetworKit,
+            igraph,
+        ],
+        most=3,
+    )
+
+
+def widest(n: int, options: Options) -> Line:
+    """The closure of a dense undirected graph over max_min, beside its elimination."""
+    a = np.random.default_rng(n).random((n, n), dtype=np.float32)
+    a = np.maximum(a, a.T)
+    several = a[np.newaxis]
+
+    return line(
+        f"dense, {n:,} nodes",
+        [
+            part(OURS, lambda: sm.closure(a, "max_min")),
+            part("directed, by elimination", lambda: _directed(several)),
+        ],
+        most=3,
+    )
+
+
+def _directed(several: Any) -> Any:
+    a = several[0].copy()
+    a[0, 1] += 1  # no longer symmetric
+    return sm.closure(a, "max_min", overwrite=True)
+
+
+# On a CUDA device; results are of the host where nothing else is said, and calls end with it
+
+
+def _there(call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call whose result stays on the device, until it is there."""
+    import cupy
+
+    def run() -> Any:
+        result = call()
+        cupy.cuda.Device().synchronize()
+        return result
+
+    return run
+
+
+def _on_device(x: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(x)
+
+
+def gpu_customize(name: str, _: Options) -> Line:
+    net, weight = prepared(name, "int32"), network(name).weight
+    there = _on_device(weight)
+    return line(
+        _title(name),
+        [
+            part(OURS, _there(lambda: net.customize(weight, device="cuda"))),
+            part("weights on the device", _there(lambda: net.customize(there))),
+            part("on the CPU", lambda: net.customize(weight)),
+        ],
+    )
+
+
+def gpu_stats(name: str, _: Options) -> Line:
+    """Eccentricities and means of all pairs."""
+    x, net = network(name), prepared(name, "int32")
+    few, kinds = x.random(4, 6), ["eccentricity", "mean"]
+    rows = dijkstra(x.csr, indices=few)
+
+    def check(found: Any) -> None:
+        np.testing.assert_array_equal(found.eccentricity[few], rows.max(axis=1))
+        np.testing.assert_allclose(found.mean[few], rows.sum(axis=1) / (x.n - 1), rtol=1e-14)
+
+    def whole() -> Any:
+        return sm.statistics(x.edges, kinds, directed=False, device="cuda")
+
+    return line(
+        _title(name),
+        [
+            part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
+            part("with preparation", whole, check=check),
+            part("all statistics", lambda: sm.statistics(net, device="cuda"), check=check),
+            part(
+                "SciPy on the CPU", lambda: dijkstra(x.csr, indices=few), x.n / 4, told=", 4 rows"
+            ),
+        ],
+        most=3,
+    )
+
+
+def gpu_table(name: str, _: Options) -> Line:
+    x, net = network(name), prepared(name, "int32")
+    count = min(10_000, x.n)
+    ends = x.random(count, 4), x.random(count, 5)
+    there = [_on_device(y) for y in ends]
+    expected = dijkstra(x.csr, indices=ends[0][:2])[:, ends[1]]
+
+    def first(found: Any) -> None:
+        few = found[:2]
+        np.testing.assert_array_equal(few.get() if hasattr(few, "get") else few, expected)
+
+    return line(
+        f"{_title(name)}, {count:,}²",
+        [
+            part(OURS, lambda: net.distances(*ends, device="cuda"), check=first),
+            part("that stays on the device", _there(lambda: net.distances(*there)), check=first),
+            part("on the CPU", lambda: net.distances(*ends, device="cpu"), check=first),
+        ],
+        most=3,
+    )
+
+
+def gpu_matrix(name: str, _: Options) -> Line:
+    x = network(name).of("float32")
+    given, net = x.csr.astype(np.float32), prepared(name, "float32")
+    nodes = _on_device(np.arange(x.n))
+    return line(
+        f"{_title(name)}, float32",
+        [
+            part(OURS, lambda: sm.apsp(given, device="cuda")),
+            part("prepared, stays on the device", _there(lambda: net.distances(nodes))),
+            part("on the CPU", lambda: sm.apsp(given, device="cpu")),
+        ],
+        most=3,
+    )
+
+
+def gpu_hops(size: tuple[int, int], _: Options) -> Line:
+    """Statistics of the hop counts of all pairs."""
+    n, edges = size
+    x = randomly(n, edges)
+    ones = Network(x.n, x.row, x.col, np.ones(len(x.row)))
+    kinds = ["eccentricity", "mean"]
+    few = np.arange(4)
+    return line(
+        f"random, {n:,} nodes, {len(x.row):,} edges",
+        [
+            part(OURS, lambda: sm.statistics(ones.edges, kinds, directed=False, device="cuda")),
+            part(
+                "all statistics", lambda: sm.statistics(ones.edges, directed=False, device="cuda")
+            ),
+            part(
+                "SciPy on the CPU",
+                lambda: dijkstra(ones.csr, indices=few, unweighted=True),
+                n / 4,
+                told=", 4 rows",
+            ),
+        ],
+        most=3,
+    )
+
+
+def gpu_widest(n: int, _: Options) -> Line:
+    """The closure of a dense undirected graph over max_min, on the device."""
+    import cupy
+
+    a = cupy.random.default_rng(1).random((n, n), dtype=np.float32)
+    for i in range(0, n, 4096):  # symmetric, without a copy of it
+        a[i : i + 4096] = cupy.maximum(a[i : i + 4096], a[:, i : i + 4096].T)
+        a[:, i : i + 4096] = a[i : i + 4096].T
+    return line(f"dense, {n:,} nodes", [part(OURS, _there(lambda: sm.closure(a, "max_min")))])
+
+
+GPU_CASES = [
+    Case("customize: new weights", gpu_customize, ("NY", "FLA"), quick=("12",)),
+    Case("statistics of all pairs", gpu_stats, ("NY", "FLA"), quick=("12",)),
+    Case("table", gpu_table, ("FLA",), quick=("12",)),
+    Case("all pairs as a matrix", gpu_matrix, ("Chicago",), quick=("12",)),
+    Case("hop counts of all pairs", gpu_hops, ((100_000, 1_000_000),), quick=((200, 600),)),
+    Case("widest paths, undirected", gpu_widest, (65_536,), quick=(64,)),
+]
+CASES = [
+    Case("prepare", prepare, ("NY", "FLA"), quick=("12",)),
+    Case("customize: new weights", customize, ("NY", "FLA"), quick=("12",)),
+    Case("one pair", pair, ("NY", "FLA"), quick=("12",)),
+    Case("one path, unpacked", path, ("NY", "FLA"), quick=("12",)),
+    Case("one source to all", rows("float64"), ("NY",), quick=("12",)),
+    Case("one source to all, float32", rows("float32"), ("NY",), quick=("12",)),
+    Case("table", table, ("NY", "FLA"), quick=("12",)),
+    Case("statistics of all pairs", stats, ("NY",), quick=("12",), full=("FLA",)),
+    Case("all pairs as a matrix", matrix, ("Chicago", "random"), quick=("12",)),
+    Case("hop counts, one source", hops, ((100_000, 1_000_000),), quick=((200, 600),)),
+    Case("widest paths, undirected", widest, (4096,), quick=(64,), full=(16384,)),
+]
 
 
 # Results
 
 
-def table(result: dict[str, Any], source: str) -> str:
+def table_of(result: dict[str, Any], source: str) -> str:
     """The lines as Markdown, and what they were measured on."""
-    return report.table(result, [Line.from_raw(raw) for raw in result["lines"]], source)
+    rows = ["| work | graph | time | beside it |", "| --- | --- | --- | --- |"]
+    for raw in result["lines"]:
+        found = Line.from_raw(raw)
+        cells = [found.case, found.size]
+        if found.skipped or found.ours.skipped:
+            cells += [f"skipped: {found.skipped or found.ours.skipped}", ""]
+        else:
+            others = [report.compared(found, x) for x in found.contenders[1:] if x.samples]
+            cells += [report.seconds(found.ours.median), "; ".join(others)]
+        rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    rows += [
+        "",
+        f"{report.measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
+        f"× says how many times slower. Raw: `{source}`.",
+    ]
+    return "\n".join(rows)
 
 
 def renew() -> int:
     """Renew both tables from the newest results."""
     found = 0
-    for what in ("sparse-cpu", "sparse-gpu"):
-        files = report.RESULTS.glob(f"{what}-*.json")
+    for kind in ("sparse-graphs-cpu", "sparse-graphs-gpu"):
+        files = report.RESULTS.glob(f"{kind}-*.json")
         newest = max(files, key=lambda p: json.loads(p.read_text())["date"], default=None)
         if newest is None:
-            print(f"bench: no results {what}-*.json below bench/results", file=sys.stderr)
+            print(f"bench: no results {kind}-*.json below bench/results", file=sys.stderr)
             continue
-        block = table(json.loads(newest.read_text()), str(newest.relative_to(machine.ROOT)))
-        assert report.put(PAGE, block, what), f"{PAGE.name} has no markers for {what}"
+        block = table_of(json.loads(newest.read_text()), str(newest.relative_to(machine.ROOT)))
+        assert report.put(PAGE, block, kind), f"{PAGE.name} has no markers for {kind}"
         found += 1
     return int(not found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.sparse", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench sparse", description=__doc__)
     parser.add_argument("--renew", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
+    parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
     parser.add_argument("--gpu", action="store_true", help="on a CUDA device")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
@@ -161,32 +746,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.renew:
         return renew()
     threads = 0 if args.gpu else sm.get_num_threads()
-    options = Options(threads, quick=args.quick)
+    options = Options(threads, quick=args.quick, full=args.full)
     result = report.begin(threads, on_device=args.gpu)
-    clock: Wall | None = None
-    if args.gpu:
-        from . import gpu_ceilings as ceilings
-        from .gpu import Events
-
-        clock = Events()
-    else:
-        from . import ceilings  # type: ignore[no-redef]
-    rates: dict[str, float] = {}
-    for case in cases(args.gpu):
+    for case in GPU_CASES if args.gpu else CASES:
         if args.only not in case.name:
             continue
-        for line in case.lines(options):
-            if line.ceiling and not args.quick:
-                if line.ceiling not in rates:
-                    samples = ceilings.measure(line.ceiling, threads)
-                    rates[line.ceiling] = max(max(x) for x in samples.values())
-                line.ceiling_rate = float(f"{rates[line.ceiling]:.6g}")
-            sample(line, quick=args.quick, clock=clock)
-            print(report.text(line), flush=True)
-            result["lines"].append(line.raw())
-            line.check = None
-            line.contenders.clear()  # their data may fill the memory
-    kind = f"sparse-{'gpu' if args.gpu else 'cpu'}"
+        for made in case.lines(options):
+            if not made.skipped:
+                sample(made, quick=args.quick)
+            print(report.text(made), flush=True)
+            result["lines"].append(made.raw())
+            made.contenders.clear()  # their data may fill the memory
+    kind = f"sparse-graphs-{'gpu' if args.gpu else 'cpu'}"
     kept = report.keep(result, kind, args.out, scratch=bool(args.quick or args.only))
     return 0 if args.out or not kept else renew()
 

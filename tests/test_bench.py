@@ -64,6 +64,23 @@ def test_raw_results_say_what_was_measured(quick):
             assert all(rate > 0 for samples in forms.values() for rate in samples)
 
 
+def test_large_sparse_graphs(tmp_path, monkeypatch, capsys):
+    """Every line is measured on a small graph, with the rivals that there are, and checked."""
+    pytest.importorskip("scipy")
+    from bench import sparse
+
+    monkeypatch.delenv("ROUTINGKIT", raising=False)
+    out = tmp_path / "raw.json"
+    assert sparse.main(["--quick", "--out", str(out)]) == 0
+    raw = json.loads(out.read_text(encoding="utf-8"))
+    lines = [Line.from_raw(line) for line in raw["lines"]]
+    assert [line.case for line in lines] == [case.name for case in sparse.CASES]
+    assert all(line.ours.samples for line in lines)
+    assert "RoutingKit" in capsys.readouterr().out
+    table = sparse.table_of(raw, "raw.json").splitlines()
+    assert table[2].startswith("| prepare | grid, 12 × 12 | ")
+
+
 def test_raw_results_are_kept_by_kind_machine_and_day(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
     result = report.begin(2, arguments={})

@@ -10,9 +10,13 @@ from numpy.testing import assert_array_equal
 from test_hops import EVERYTHING, FAMILIES, family
 from test_sweep_kernels import Soiled
 
+import semiring_mm as sm
+from semiring_mm.closures.sources import ArraySource
 from semiring_mm.gpu import bfs, device
+from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu.bfs import DeviceHops, Shape
-from semiring_mm.graphs import hops
+from semiring_mm.graphs import dense, hops
+from semiring_mm.graphs.choice import Choice, Request
 from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
 
@@ -100,7 +104,7 @@ def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
     graph = Hops(n, *family("sparse", n), directed=True)
     wanted = Wanted(EVERYTHING, np.array([0, 1, 2, 7, 9]), np.array([-1, 0, 2.5, 1e9]))
     for way in (graph, graph.reverse()):
-        collectors = HopCollector(way, wanted), HopCollector(way, wanted, -1)
+        collectors = HopCollector(way, wanted), HopCollector(way, wanted, [0, 1])
         here, away = (c.empty(n) for c in collectors)
         for collector, found in zip(collectors, (here, away), strict=True):
             for some in (np.arange(20), np.arange(20, n)):
@@ -109,6 +113,43 @@ def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
         for name, value in here.items():
             np.testing.assert_allclose(away[name], value, rtol=1e-13)
     assert collectors[1].bytes() == 0
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_a_matrix_on_a_device(host, dtype, directed, monkeypatch):
+    """Where all edges count 1 and levels are few; else it is eliminated."""
+    monkeypatch.setattr(dense, "_DEVICE_FROM", 20)
+    n, far = 40, np.iinfo(dtype).max if dtype == "int32" else np.inf
+    graph = Hops(n, *family("sparse", n), directed=directed)
+    d, every = graph.distances(np.arange(n)), np.arange(n)
+    expected = np.where(d < 0, far, d)
+    W = np.full((n, n), far, dtype)
+    W[np.repeat(every, np.diff(graph.out[0])), graph.out[1]] = 1
+
+    def solve(W, rows=None):
+        source = ArraySource(gpu, sm.semirings["min_plus"], W.copy())
+        HOST.launched.clear()
+        found = dense.Dense(Request("min_plus", n, W.itemsize), sources=rows).solve(
+            source, Choice("cuda", False, "elimination" if rows is None else "sources")
+        )[0]
+        return found, any("sr::HopRows" in x for x in HOST.launched)
+
+    found, searched = solve(W)
+    assert searched
+    assert_array_equal(found, expected)
+    assert found.dtype == dtype
+    found, searched = solve(W, np.array([7, 3]))
+    assert searched
+    assert_array_equal(found, expected[[7, 3]])
+    twice = np.where(W == 1, 2, W).astype(dtype)
+    found, searched = solve(twice)
+    assert not searched
+    assert_array_equal(found, np.where(d < 0, far, 2 * d))
+    monkeypatch.setattr(dense, "_LEVELS", 0)  # as if there were many
+    found, searched = solve(W)
+    assert not searched
+    assert_array_equal(found, expected)
 
 
 def test_parameters_are_the_fields_of_the_struct():

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import semiring_mm as sm
 from semiring_mm import cli
 from semiring_mm.cli import table
-from semiring_mm.files import read_graph
+from semiring_mm.files import Graph, read_graph
+from semiring_mm.graphs import statistics
+from semiring_mm.plot.draw import draw_statistics, statistics_figure, style
+from semiring_mm.plot.network import view_of
 
 ROOT = Path(__file__).parents[1]
 ROUTES, AIRPORTS = (str(ROOT / "examples" / name) for name in ("routes.csv", "airports.csv"))
@@ -192,6 +197,231 @@ def test_a_table_on_the_terminal(run):
     assert run(*words)[1] == "from,A,B,C,D,D_2\nA,1,1,1,0,1\n"
 
 
+# --- stats -------------------------------------------------------------------------------------
+
+
+def test_statistics(run):
+    """C is the farthest from D_2, and no node reaches D."""
+    code, out, err = run("stats", "g.csv", "--within", "3,6")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:10] == [
+        "g.csv: distances",
+        "  nodes        5",
+        "  edges        7, directed (the default of an edge list)",
+        "  weight       km (column 3, summed)",
+        "  reachable    65 % of 20 ordered pairs, not strongly connected",
+        "  diameter     10.500 km, C → D_2",
+        "  radius       6.5000 km, D",
+        "  average      4.4615 km",
+        "  closeness    at most 0.32143, C",
+        "  harmonic     at most 1.4, A",
+    ]
+    assert lines[10:12] == [
+        "  within 3 km  2 nodes on average, at most 3, A",
+        "  within 6 km  3 nodes on average, at most 4, A",
+    ]
+    assert lines[12].startswith("  time         ")
+    assert [line.split("%")[0].split() for line in lines[13:15]] == [
+        ["0", "km", "–", "1", "km", "7.7"], ["1", "km", "–", "2", "km", "7.7"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_statistics_as_json(run, distances, prepared):
+    """The numbers of the whole matrix, of a graph or of what was prepared of it."""
+    if prepared:
+        assert run("prepare", "g.csv", "-o", "net.npz", "--quiet")[0] == 0
+    name = "net.npz" if prepared else "g.csv"
+    edges, words = [0, 1, 5, 20], ["--bins", "0,1,5,20", "--within", "3", "--json"]
+    found = json.loads(run("stats", name, *words)[1])
+    d = distances[1]
+    off = d[~np.eye(5, dtype=bool) & np.isfinite(d)]
+    assert found.pop("seconds") > 0
+    assert found.pop("average") == pytest.approx(off.mean())
+    assert found.pop("closeness") == {"value": pytest.approx(3 / 7 * 3 / 4), "node": "C"}
+    assert found.pop("harmonic") == {"value": pytest.approx(1.4), "node": "A"}
+    origin = "of net.npz" if prepared else "the default of an edge list"
+    assert found == {
+        "graph": [name], "nodes": 5, "edges": 7, "directed": True, "direction_source": origin,
+        "weight_source": "that of net.npz" if prepared else "km (column 3)",
+        "unit": None if prepared else "km", "pairs": 20, "reachable": 13,
+        "diameter": {"value": 10.5, "from": "C", "to": "D_2"},
+        "radius": {"value": 6.5, "node": "D"},
+        "within": [{"radius": 3, "mean": 2.0, "value": 3, "node": "A"}],
+        "histogram": {"counts": np.histogram(off, edges)[0].tolist(), "edges": edges},
+        "method": "sweeps", "warnings": [], "notes": [], "written": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["S.csv", "S.parquet", "S.npz"])
+def test_a_row_for_each_node(run, example, name):
+    """With what is within a distance: nodes, or a column of their table."""
+    if name == "S.parquet":
+        pytest.importorskip("pyarrow")
+    Path("towns.csv").write_text(
+        "iata,people\n" + "".join(f"{x},{k}\n" for k, x in enumerate(example[0]))
+    )
+    # lengths are great circles only where the table has coordinates
+    assert run("prepare", *EXAMPLE, "-o", "net.npz")[0] == 0
+    words = ["--nodes", "towns.csv", "--within", "9000", "--attribute", "people", "-o", name]
+    code, _, err = run("stats", "net.npz", *words)
+    assert (code, err) == (0, f"semiring-mm: wrote {name}\n")
+    nodes, d = example
+    if name == "S.npz":
+        with np.load(name) as file:
+            found = dict(file)
+        assert found["histogram_counts"].sum() == 85 * 84
+        assert {*found["ends"].tolist()} == {nodes[k] for k in divmod(int(d.argmax()), 85)}
+        assert_allclose(found["diameter"], d.max())
+    else:
+        header, *rows = read_table(name)
+        columns = zip(*rows, strict=True)
+        found = {x: np.array(y) for x, y in zip(header, columns, strict=True)}
+    assert found["node"].tolist() == nodes
+    found = {x: y.astype(float) for x, y in found.items() if x not in ("node", "ends")}
+    assert_allclose(found["eccentricity"], d.max(1))
+    assert_allclose(found["mean"], d.sum(1) / 84)
+    assert_allclose(found["closeness"], 84 / d.sum(0))
+    assert_allclose(found["within 9000"], (d <= 9000) @ np.arange(85))
+    off = np.where(np.eye(85), np.inf, d)
+    assert_allclose(found["harmonic"], (1 / off).sum(0))
+
+
+def test_statistics_of_some_nodes(run):
+    Path("some.csv").write_text("id\nD\nA\n")
+    for sources in ("some.csv", "D,A"):
+        code, _, _ = run("stats", "g.csv", "--sources", sources, "-o", "S.csv", "--force")
+        assert code == 0
+        _, *rows = read_table("S.csv")
+        assert [row[:3] for row in rows] == [["D", "5", "6.5"], ["A", "4", "5.5"]]
+    out = run("stats", "g.csv", "--sources", "D", "--what", "eccentricity,mean")[1]
+    assert "  nodes      5, of 1 of them\n" in out
+    assert "  reachable  100 % of 4 ordered pairs\n" in out
+    assert "closeness" not in out
+
+
+def test_matrices_and_graphs_without_paths(run):
+    np.save("a.npy", np.array([[0, 2, np.inf], [2, 0, np.inf], [np.inf, np.inf, 0]]))
+    assert "  diameter   2, 0 → 1\n" in run("stats", "a.npy")[1]
+    Path("lone.gr").write_text("p sp 2 0\n")
+    code, out, _ = run("stats", "lone.gr", "--within", "1")
+    assert code == 0
+    assert "  reachable  0 % of 2 ordered pairs, not strongly connected\n" in out
+    assert json.loads(run("stats", "lone.gr", "--json")[1])["average"] is None
+
+
+# --- stats: runs that are ended ----------------------------------------------------------------
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """The state is written after each batch; the run of a graph is ended by Ctrl-C once."""
+    monkeypatch.setattr("semiring_mm.graphs.statistics._EVERY", 0.0)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    plain = statistics._State.keep
+
+    def keep(self, *given, **last):
+        plain(self, *given, **last)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as once:
+        once.setattr(statistics._State, "keep", keep)
+        yield once
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_that_was_ended_goes_on(run, ended):
+    words = ["stats", "g.csv", "-o", "S.csv", "--quiet"]
+    code, out, err = run(*words, "--checkpoint")
+    assert (code, out) == (130, "")
+    assert err == ("semiring-mm: interrupted: --resume goes on with what is in S.csv.part.npz\n")
+    assert sorted(os.listdir()) == ["S.csv.part.npz", "g.csv"]
+    code, _, err = run(*words, "--checkpoint")
+    assert (code, "--resume goes on with it, --force begins again" in err) == (2, True)
+    Path("h.csv").write_text("A,B,1\n")
+    code, _, err = run("stats", "h.csv", "-o", "S.csv", "--resume")
+    assert (code, "is the state of other work" in err) == (2, True)
+    ended.undo()
+    assert run(*words, "--resume")[0] == 0
+    assert sorted(os.listdir()) == ["S.csv", "S.csv.done.json", "g.csv", "h.csv"]
+    resumed = Path("S.csv").read_text()
+    assert run("stats", "g.csv", "-o", "S.csv", "--resume") == (
+        0, "", "semiring-mm: note: nothing to do: S.csv is finished\n",
+    )  # fmt: skip
+    code, _, err = run(*words, "--bins", "7", "--resume")
+    assert (code, "S.csv is the result of a run with bins = 50, and this one" in err) == (2, True)
+    code, _, err = run("stats", "h.csv", "-o", "S.csv", "--resume")
+    assert (code, "is the result of a run on another graph" in err) == (2, True)
+    assert run(*words, "--force")[0] == 0
+    assert Path("S.csv").read_text() == resumed
+
+
+# --- stats: pictures ---------------------------------------------------------------------------
+
+
+def grid(side, places, **more):
+    """A grid of which all nodes have places, x and y or degrees."""
+    at = np.arange(side * side).reshape(side, side)
+    row = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
+    col = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
+    labels = [str(k) for k in range(side * side)]
+    return Graph(labels, row, col, np.ones(len(row)), False, places, **more)
+
+
+@pytest.mark.parametrize("geographic", [False, True])
+def test_the_network_has_the_colours_of_closeness(geographic):
+    """All edges, whatever their number, as some long lines; those nearest to all on top."""
+    pytest.importorskip("matplotlib")
+    side = 52
+    places = np.stack(np.divmod(np.arange(side**2), side), axis=1) / side + 10.0
+    graph = grid(side, places, geographic=geographic)
+    found = sm.statistics(replace(graph, nodes=range(graph.n)), ["closeness", "histogram"])
+    with style():
+        page = statistics_figure(found, graph, "title")
+    panel, network, key = page.axes
+    (lines,) = [x for x in network.collections if len(x.get_paths()) > 9]
+    points = np.concatenate([path.vertices for path in lines.get_paths()])
+    gaps = np.isnan(points[:, 0]).sum()
+    assert (gaps, len(points) - gaps) == (len(graph.row), 2 * len(graph.row))
+    assert len(lines.get_paths()) < len(graph.row) / 50
+    assert lines.get_rasterized()
+    middle = view_of(graph, []).places.mean(axis=0)
+    away = [np.nanmean(np.hypot(*(path.vertices - middle).T)) for path in lines.get_paths()]
+    assert away[0] == max(away)
+    assert away[-1] == min(away)
+    assert panel.get_ylabel() == "share of pairs"
+    assert sum(bar.get_height() for bar in panel.patches) == pytest.approx(100)
+    assert "closeness" in [text.get_text() for text in page.texts]
+    low, high = key.get_xlim()
+    assert found.closeness.min() <= low < high <= found.closeness.max()
+
+
+@pytest.mark.parametrize(
+    ("n", "words", "axes"),
+    [
+        (20, [], 3),  # laid out
+        (400, [], 1),  # the histogram alone
+        (20, ["--what", "histogram"], 1),
+        (20, ["--what", "closeness"], 2),
+        (20, ["--sources", "3,4"], 3),
+    ],
+)
+def test_what_is_drawn(run, monkeypatch, n, words, axes):
+    pytest.importorskip("matplotlib")
+    pages = []
+    plain = statistics_figure
+    caller = draw_statistics.__globals__
+    monkeypatch.setitem(
+        caller, "statistics_figure", lambda *x: pages.append(plain(*x)) or pages[-1]
+    )
+    Path("ring.csv").write_text("".join(f"{k},{(k + 1) % n}\n" for k in range(n)))
+    code, _, err = run("stats", "ring.csv", "--plot", "s.png", *words)
+    assert (code, err) == (0, "semiring-mm: wrote s.png\n")
+    assert Path("s.png").read_bytes().startswith(b"\x89PNG")
+    assert len(pages[0].axes) == axes
+
+
 # --- what is refused ---------------------------------------------------------------------------
 
 
@@ -227,6 +457,23 @@ def test_a_table_on_the_terminal(run):
             ["table", "g.csv", "--to", "A", "--to", "A", "-o", "T.parquet"],
             "two would be 'A'; write --output T.csv or T.npy",
         ),
+        (["stats", "net.npz", "--plot", "s.bmp"], "--plot s.bmp: expected a name in .png"),
+        (["stats", "net.npz", "-o", "S.npy"], "expected a name in .csv, .csv.gz, .parquet, .npz"),
+        (["stats", "net.npz", "--what", "median"], "expected some of eccentricity,mean"),
+        (["stats", "net.npz", "--bins", "0"], "expected a positive whole number, got '0'"),
+        (["stats", "net.npz", "--bins", "1,x"], "expected a number, or several: 5,10; got '1,x'"),
+        (["stats", "net.npz", "--bins", "5,1"], "bins: a number of them, or at least two"),
+        (["stats", "net.npz", "--within", "near"], "expected a number, or several"),
+        (["stats", "net.npz", "--sources", "A,Q"], "--sources: no node 'Q'"),
+        (["stats", "net.npz", "--attribute", "x"], "add --nodes FILE and --within R"),
+        (
+            ["stats", "edge.csv", "--within", "1", "--nodes", "two.csv", "--attribute", "people"],
+            "two.csv:3: people: expected a number, got 'many'",
+        ),
+        (["stats", "net.npz", "--resume"], "keep a state beside the output: add -o S.csv"),
+        (["stats", "wide.npz"], "wide.npz is over max_min, and distances are of min_plus"),
+        (["stats", "big.csv", "--plot", "s.png", "--what", "mean"], "there is nothing to draw"),
+        (["stats", "loop.csv"], "negative cycle of weight -1: "),
         (["table", "loop.csv", "--from", "A"], "negative cycle of weight -1: B → A → B"),
         (["table", "damaged.npz", "--from", "A"], "is damaged: its contents are not what was"),
     ],
@@ -240,8 +487,12 @@ def test_refused(run, arguments, words):
     Path("places.csv").write_text("id,x,y\nA,1,2\n")
     Path("loop.csv").write_text("A,B,1\nB,A,-2\n")
     Path("T.from.txt").write_text("mine\n")
+    Path("two.csv").write_text("id,people\nA,3\nB,many\n")
+    Path("edge.csv").write_text("A,B,1\n")
+    Path("big.csv").write_text("".join(f"{k},{k + 1}\n" for k in range(400)))
     net = sm.prepare("g.csv")
     net.save("net.npz")
+    sm.prepare("g.csv", semiring="max_min").save("wide.npz")
     with np.load("net.npz") as file:
         np.savez("damaged.npz", **{**file, "weights": file["weights"] + 1})
     before = sorted(os.listdir())

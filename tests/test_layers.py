@@ -43,7 +43,7 @@ ROOMS = """
     ladder.steps ladder.measure ladder.profile ladder.report ladder.draw ladder.example
     ladder.command
     cli.options cli.graph cli.compute cli.tables cli.report cli.apsp cli.prepare cli.table
-    cli.entry cli __main__
+    cli.stats cli.entry cli __main__
     nx.convert nx.distances nx.functions nx.backend
 """.split()
 

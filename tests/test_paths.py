@@ -37,7 +37,7 @@ def test_paths_are_walked(n, dtype, options):
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "squaring"}, {"sources": True}])
-@pytest.mark.parametrize("n", [5, 66, 100, 140, 200])
+@pytest.mark.parametrize("n", [5, 66, 140])
 def test_cycles_of_weight_zero(n, options):
     """Full of ties: each block of the elimination may choose a different equal path."""
     for density in (3 / n, 0.1, 1):

@@ -326,12 +326,36 @@ def test_files_and_sources(name, tmp_path, monkeypatch):
     some = sm.closure(edges, name, sources=rows, return_predecessors=True)
     assert_array_equal(some[0], d[rows])
     assert_array_equal(some[1], p[rows])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense, "_FOREST", 0)
-        patch.setattr(dense, "_from_sources", None)
-        matrix = sm.adjacency(edges, name)[0]
-        monkeypatch.undo()
-        assert_array_equal(sm.closure(matrix, name, sources=rows), d[rows])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i2", "?"])
+def test_matrices_in_files(dtype, tmp_path, monkeypatch):
+    """A matrix is read where it is, and the rows of its closure are written once."""
+    monkeypatch.setattr(apsp, "close", None)
+    monkeypatch.setattr(dense, "_FOREST", 0)
+    a = undirected("max_min", 150, np.dtype(dtype), 0.01)
+    np.save(tmp_path / "a.npy", a)
+    stored = np.load(tmp_path / "a.npy", mmap_mode="r")
+    d, p = sm.closure(a, "max_min", return_predecessors=True)
+    out = tmp_path / "d.npy", tmp_path / "p.npy"
+    seen = []
+    found = sm.closure(
+        stored, "max_min", out=out, return_predecessors=True, memory_limit="2MB",
+        progress=lambda done, total: seen.append(done / total),
+    )  # fmt: skip
+    for x, y in zip(found, (d, p), strict=True):
+        assert type(x) is np.memmap
+        assert_array_equal(x, y)
+    assert seen[-1] == 1
+    rows = [3, 149, 3]
+    some = sm.closure(a, "max_min", sources=rows, return_predecessors=True)
+    assert_array_equal(some[0], d[rows])
+    assert_array_equal(some[1], p[rows])
+    assert_array_equal(sm.closure(stored, "max_min", sources=rows, memory_limit="2MB"), d[rows])
+    one_way = a.copy()
+    one_way[3, 5] = not one_way[5, 3]
+    with pytest.raises(TypeError, match="NoneType"):  # tiles, which are not there
+        sm.closure(one_way, "max_min", out=tmp_path / "other.npy")
 
 
 def test_progress_is_told():

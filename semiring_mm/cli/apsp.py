@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, chosen: bool) -> int:
     """The same, once the options are in order; whether the semiring was chosen."""
-    given = read(args, tiles=in_tiles(args))
+    given = read(args, dense=True, tiles=in_tiles(args))
     graph = given.graph
     if graph.n == 0:
         raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")

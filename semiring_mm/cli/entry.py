@@ -19,7 +19,7 @@ import semiring_mm as sm
 from ..config import configuration
 from ..ladder import command as ladder
 from ..signs import fitting_streams
-from . import apsp, prepare, table
+from . import apsp, prepare, stats, table
 from .options import Parser, Refusal, add_options
 
 __all__ = ["main"]
@@ -168,6 +168,15 @@ def _parser() -> Parser:
     )
     chosen.set_defaults(run=table.run)
     table.add_options(chosen)
+    measures = commands.add_parser(
+        "stats",
+        allow_abbrev=False,
+        help="statistics of all distances",
+        description="Statistics of the distances between all nodes, without their matrix: "
+        "eccentricity, radius, diameter, closeness, means, and a histogram.",
+    )
+    measures.set_defaults(run=stats.run)
+    stats.add_options(measures)
     info = commands.add_parser("info", help="engines, devices, versions, caches")
     info.add_argument("--json", action="store_true", help="print JSON")
     info.set_defaults(run=_info)

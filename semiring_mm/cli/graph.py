@@ -114,13 +114,22 @@ class GivenGraph:
         )
 
 
-def read(args: argparse.Namespace, *, tiles: bool = False) -> GivenGraph:
-    """Read what the command line names; over `tiles` a matrix stays in its file."""
+def read(args: argparse.Namespace, *, dense: bool = False, tiles: bool = False) -> GivenGraph:
+    """Read what the command line names.
+
+    For `dense` methods a matrix is no list of edges, and stays in its file for work over `tiles`.
+    """
     kind = KINDS[args.semiring]
     if _is_prepared(args):
         raise Refusal(f"{args.graph[0]} is prepared already: semiring-mm table and stats read it")
     plain = len(args.graph) == 1 and args.graph[0].lower().endswith(".npy") and not args.format
-    if plain and args.semiring == "min_plus" and not args.nodes and args.weight == "weight":
+    if (
+        dense
+        and plain
+        and args.semiring == "min_plus"
+        and not args.nodes
+        and args.weight == "weight"
+    ):
         return _read_matrix(args, kind, tiles)
     source, target = args.columns
     graph = read_graph(

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import difflib
 import importlib.util
+import math
 import operator
 import os
 import re
@@ -24,8 +25,8 @@ from ..tiled.sizes import parse_size
 __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_names",
     "check_outputs", "check_paths", "check_tiles", "device_option", "given_files", "graph_options",
-    "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr", "noise_options", "positive",
-    "semiring_option", "settings", "threads_option",
+    "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr", "noise_options", "numbers",
+    "positive", "semiring_option", "settings", "threads_option",
 ]  # fmt: skip
 
 
@@ -294,6 +295,17 @@ def positive(word: str) -> int:
     if not value:
         raise argparse.ArgumentTypeError(f"expected a positive whole number, got {word!r}")
     return value
+
+
+def numbers(word: str) -> list[float]:
+    """Finite numbers between commas, whole ones as int."""
+    try:
+        values = [float(part) for part in word.split(",")]
+    except ValueError:
+        values = [math.nan]
+    if not all(map(math.isfinite, values)):
+        raise argparse.ArgumentTypeError(f"expected a number, or several: 5,10; got {word!r}")
+    return [int(x) if x == int(x) else x for x in values]
 
 
 def _size(word: str) -> int:

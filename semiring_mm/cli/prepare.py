@@ -102,11 +102,8 @@ def prepared(
     """The graph prepared as the options ask, its nodes being numbers or `labelled`."""
     if args.semiring == "lor_land" and args.dtype:
         raise Refusal("lor_land has results of dtype bool; leave out --dtype")
-    work: Any = given.matrix
-    if work is None:
-        work = given.graph if labelled else given.numbered
     with refused(given):
         return sm.prepare(
-            work, semiring=args.semiring, directed=given.graph.directed,
+            given.graph if labelled else given.numbered, semiring=args.semiring,
             order=args.order or "auto", dtype=args.dtype,
         )  # fmt: skip

@@ -65,16 +65,15 @@ def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
         print(f"  {word.ljust(width)}  {text}")
 
 
-def reach_as_text(given: GivenGraph, pairs: int, possible: int) -> str:
-    """How many of the possible ordered pairs have a path."""
+def reach_as_text(given: GivenGraph, pairs: int, possible: int, *, some: bool = False) -> str:
+    """How many of the possible ordered pairs have a path, those from all nodes or from some."""
     whole = pairs == possible
     share = 100 * pairs / possible if possible else 100.0
     # A network that is almost connected is not "100 %".
     percent = "100" if whole else f"{min(share, 99.99):.4g}"
     strongly = "strongly " if given.graph.directed else ""
-    return (
-        f"{percent} % of {possible:,} ordered pairs, {'' if whole else 'not '}{strongly}connected"
-    )
+    connected = "" if some else f", {'' if whole else 'not '}{strongly}connected"
+    return f"{percent} % of {possible:,} ordered pairs{connected}"
 
 
 def warn(given: GivenGraph, chosen: bool) -> list[str]:

@@ -7,7 +7,7 @@ import functools
 import gzip
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,8 +20,8 @@ from ..storage import atomic_write
 from .compute import Result
 
 __all__ = [
-    "Rows", "Wide", "all_pairs", "labels_file", "number", "some_pairs", "write_csv", "write_labels",
-    "write_table", "write_wide",
+    "Rows", "Wide", "all_pairs", "labels_file", "number", "some_pairs", "write_columns",
+    "write_csv", "write_labels", "write_table", "write_wide",
 ]  # fmt: skip
 
 _ROWS = 1 << 18  # of a table that are made at a time
@@ -221,6 +221,27 @@ def write_wide(target: str, table: Wide) -> None:
         else:
             with _opened(part) as file:
                 file.writelines(table.as_csv())
+
+
+def write_columns(target: str, columns: Mapping[str, Sequence[str] | NDArray[Any]]) -> None:
+    """Write columns of one length, of text or numbers, as CSV or Parquet."""
+    with atomic_write(target) as part:
+        if target.lower().endswith(".parquet"):
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            arrays = [x if isinstance(x, np.ndarray) else list(x) for x in columns.values()]
+            parquet.write_table(pa.table(dict(zip(columns, arrays, strict=True))), part)
+            return
+        count = len(next(iter(columns.values())))
+        with _opened(part) as file:
+            file.write(",".join(map(_quoted, columns)) + "\n")
+            for i in range(0, count, _ROWS):
+                some = (x[i : i + _ROWS] for x in columns.values())
+                words = (
+                    _numbers(x) if isinstance(x, np.ndarray) else map(_quoted, x) for x in some
+                )
+                file.writelines(f"{','.join(row)}\n" for row in zip(*words, strict=True))
 
 
 def labels_file(target: str | None, labels: Sequence[str], taken: Sequence[Path]) -> Path | None:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import CITY, LATITUDE, LONGITUDE, NODE, check_header, find_column, rows
+from .columns import (
+    CITY,
+    LATITUDE,
+    LONGITUDE,
+    NODE,
+    check_header,
+    find_column,
+    numbered_column,
+    rows,
+)
 from .file import File, Reading, quote, real
 from .graph import Graph, great_circle
 
-__all__ = ["Nodes", "great_circle_weights", "read_nodes"]
+__all__ = ["Nodes", "great_circle_weights", "read_nodes", "read_numbers"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +123,32 @@ def read_nodes(file: File) -> Nodes:
         np.array(points) if points else None,
         geographic,
     )
+
+
+def read_numbers(file: File, column: str, nodes: Sequence[str]) -> NDArray[Any]:
+    """A column of a table of nodes, by name or number: int64 where all of it is whole."""
+    table = rows(file)
+    number, header = next(table, (1, []))
+    check_header(file, number, header)
+    key, at = find_column(file, number, header, NODE), numbered_column(file, number, header, column)
+    if key is None:
+        raise file.error(number, f"expected a column {', '.join(NODE[:-1])} or {NODE[-1]}")
+    found: dict[str, float] = {}
+    for number, fields in table:
+        word = fields[at] if at < len(fields) else ""
+        try:
+            found[fields[key]] = real(word)
+        except ValueError:
+            raise file.error(
+                number, f"{header[at]}: expected a number, got {quote(word)}"
+            ) from None
+    if (absent := next((x for x in nodes if x not in found), None)) is not None:
+        raise file.error(None, f"node {absent!r} is not in it")
+    values = np.array([found[x] for x in nodes], np.float64)
+    if not np.isfinite(values).all():
+        raise file.error(None, f"{header[at]}: expected finite numbers")
+    whole = (values == np.rint(values)).all() and (abs(values) < 2.0**53).all()
+    return values.astype(np.int64) if whole else values
 
 
 def _coordinate(file: File, number: int, column: str, word: str, limit: float) -> float:

@@ -17,7 +17,7 @@ __all__ = ["PARAMS", "DeviceHops", "Shape", "hop_source"]
 
 Array = Any
 Index = NDArray[np.int64]
-Lists = tuple[Index, NDArray[np.int32]]
+Lists = tuple[Array, Array]
 
 #: The fields of sr::HopParams, in order.
 _LONGS = """first near back before heavy sources seen next state following counts alive digits
@@ -90,16 +90,17 @@ class DeviceHops:
     ----------
     n : int
     out, back : (n + 1,) int64 and (arcs,) int32
-        The heads of the edges from each node, and the tails of those to it. None leads from a node
-        to itself.
+        The heads of the edges from each node, and the tails of those to it, on the host or the
+        device. None leads from a node to itself.
     shape : Shape, optional
     """
 
     def __init__(self, n: int, out: Lists, back: Lists, *, shape: Shape | None = None) -> None:
         self.here, self.n, self.shape = device.current(), n, shape or Shape.of(n)
-        self.out = tuple(map(from_host, out))
-        self.back = self.out if back is out else tuple(map(from_host, back))
-        heavy = np.flatnonzero(np.diff(back[0]) > self.shape.limit).astype(np.int32)
+        self.out = tuple(map(_there, out))
+        self.back = self.out if back is out else tuple(map(_there, back))
+        degrees = np.diff(to_host(back[0]))
+        heavy = np.flatnonzero(degrees > self.shape.limit).astype(np.int32)
         self.heavy = from_host(heavy)
         warps = self.shape.threads // 32
         self.blocks = max(
@@ -250,3 +251,7 @@ class DeviceHops:
         bounds = f"{threads}, {self.shape.blocks}" if shared else str(threads)
         kernel = self.here.kernel(hop_source(body, bounds))
         kernel.launch(blocks, threads, shared, pack(longs, ints))
+
+
+def _there(x: Array) -> Array:
+    return from_host(x) if isinstance(x, np.ndarray) else x

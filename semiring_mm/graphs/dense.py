@@ -24,13 +24,19 @@ from ..closures.trees import Edges, cyclic_rows, repair_trees
 from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
+from ..gpu.bfs import DeviceHops
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
 from .contraction import count_hops, solve_sparse
-from .hops import Hops
+from .hops import Hops, lists_of_rows
 
 __all__ = ["Dense"]
 
 _STRIP = 256  # rows that are looked at together
+_COUNTED = ("int32", "int64", "float32", "float64")  # types that hold numbers of edges
+#: Nodes from which a matrix on a device is looked at for weights that are all 1; sources whose
+#: searches tell how many levels there are; and up to how many of a matrix full of edges a level of
+#: all nodes takes less time than an elimination.
+_DEVICE_FROM, _PROBES, _LEVELS = 8192, 8, 2
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
@@ -232,25 +238,45 @@ def _sparse(problem: Problem, rows: Index | None, choice: Choice) -> Solved | No
 def _hops(problem: Problem, rows: Index | None) -> Array | None:
     """By breadth-first searches where every edge counts 1; None where one does not."""
     source, facts, n = memory.source_of(problem), problem.weights.facts, problem.source.n
-    if not source.engine.SPARSE or n < SPARSE_FROM or source.s.name != "min_plus":
+    engine, xp = source.engine, source.engine.xp
+    if not engine.SPARSE and xp is np:
+        return None  # neither of the engines that have searches
+    if n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM) or source.s.name != "min_plus":
         return None
-    if problem.predecessors or not 0 <= facts.lo <= 1 or problem.steps.dtype.itemsize < 4:
+    if problem.predecessors or not 0 <= facts.lo <= 1:
         return None
     d = memory.begin(problem)
-    zero = source.s.identities(d.dtype)[0]
-    there = np.empty((n, n), bool)
+    zero, out = source.s.identities(d.dtype)[0], d if rows is None else None
+    there = _ones(xp, d, zero) if d.dtype.name in _COUNTED else None
+    if there is None:
+        return None
+    chosen = np.arange(n) if rows is None else rows
+    if engine.SPARSE:
+        graph = Hops.of_matrix(there, symmetric=source.symmetric())
+        del there
+        if graph.pairs(len(chosen)) > float(n) ** 3:
+            return None
+        return count_hops(problem, graph, chosen, out)
+    lists = lists_of_rows(xp, there)
+    back = lists if source.symmetric() else lists_of_rows(xp, there.T)
+    del there
+    device = DeviceHops(n, lists, back)
+    probes = device.statistics(chosen[:: -(-len(chosen) // _PROBES)], np.empty(0, np.int64))
+    if (int(probes["far"].max()) + 1) * len(back[1]) > _LEVELS * n * n:
+        return None  # in many levels
+    return device.rows(chosen, d.dtype, zero, out)
+
+
+def _ones(xp: Any, d: Array, zero: Any) -> Array | None:
+    """Where a matrix is 1; None if any entry beside its diagonal is neither that nor zero."""
+    n = len(d)
+    there = xp.empty((n, n), bool)
     for i in range(0, n, _STRIP):
         part, ones = d[i : i + _STRIP], there[i : i + _STRIP]
-        np.equal(part, 1, out=ones)
-        missing = np.count_nonzero(part == zero)
-        if np.count_nonzero(ones) + missing + len(ones) < ones.size:  # beside the diagonal
+        xp.equal(part, 1, out=ones)
+        if int(xp.count_nonzero(ones) + xp.count_nonzero(part == zero)) + len(part) < part.size:
             return None
-    graph = Hops.of_matrix(there, symmetric=source.symmetric())
-    del there
-    chosen = np.arange(n) if rows is None else rows
-    if graph.pairs(len(chosen)) > float(n) ** 3:
-        return None
-    return count_hops(problem, graph, chosen, d if rows is None else None)
+    return there
 
 
 def _squaring(problem: Problem) -> Solved:

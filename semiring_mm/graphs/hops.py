@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from ..gpu.bfs import DeviceHops
 from ..gpu.memory import on
 from ..hierarchy.statistics import Wanted
 
-__all__ = ["HopCollector", "Hops"]
+__all__ = ["HopCollector", "Hops", "lists_of_rows"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -24,6 +26,7 @@ _PROBES = 8  # sources whose searches tell how many levels there are
 #: Pairs of a dense elimination in whose time one thread begins a search, for a node, and goes along
 #: an edge, for a level or a source, whatever there are fewer of.
 _NODE, _EDGE = 1500.0, 64.0
+_PIECE = 1 << 24  # entries of a matrix that are looked at together
 _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
 
@@ -57,8 +60,8 @@ class Hops:
         """The graph of a matrix that is true where an edge leads from its row to its column."""
         graph: Hops = object.__new__(cls)
         graph.n, graph.symmetric = len(there), symmetric
-        graph.out = _lists_of_rows(there)
-        graph.back = graph.out if symmetric else _lists_of_rows(there.T)
+        graph.out = lists_of_rows(np, there)
+        graph.back = graph.out if symmetric else lists_of_rows(np, there.T)
         graph.arcs = len(graph.out[1])
         return graph
 
@@ -170,15 +173,16 @@ def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:
     return first, both.astype(np.int32)  # the lower half
 
 
-def _lists_of_rows(there: NDArray[np.bool_]) -> tuple[Index, NDArray[np.int32]]:
-    """The true columns of each row."""
-    first = np.zeros(len(there) + 1, np.int64)
-    near = list[NDArray[np.int32]]()
-    for i in range(0, len(there), 256):  # little memory beside the lists
-        row, col = np.nonzero(np.ascontiguousarray(there[i : i + 256]))
-        first[i + 1 : i + 257] = np.bincount(row, minlength=min(256, len(there) - i))
-        near.append(col.astype(np.int32))
-    return np.cumsum(first), np.concatenate([np.empty(0, np.int32), *near])
+def lists_of_rows(xp: Any, there: Array) -> tuple[Array, Array]:
+    """The true columns of each row of a matrix, in the memory of a library."""
+    n = len(there)
+    first, near = xp.zeros(n + 1, np.int64), [xp.empty(0, np.int32)]
+    step = max(1, _PIECE // max(n, 1))
+    for i in range(0, n, step):
+        part = xp.ascontiguousarray(there[i : i + step])
+        first[i + 1 : i + 1 + len(part)] = part.sum(1)
+        near.append(xp.nonzero(part)[1].astype(np.int32))
+    return xp.cumsum(first), xp.concatenate(near)
 
 
 class HopCollector:
@@ -188,18 +192,18 @@ class HopCollector:
     ----------
     graph : Hops
     wanted : Wanted
-    device : int, optional
-        A CUDA device, -1 for the current one; None: the CPU.
+    devices : sequence of int, optional
+        CUDA devices that share the sources, -1 for the current one; None: the CPU.
     """
 
     whole, negative, tight = True, False, False
 
-    def __init__(self, graph: Hops, wanted: Wanted, device: int | None = None) -> None:
-        self.graph, self.bound, self.device = graph, max(graph.n - 1, 0), device
-        self.there: DeviceHops | None = None
-        if device is not None:
-            with on(device):
-                self.there = DeviceHops(graph.n, graph.out, graph.back)
+    def __init__(self, graph: Hops, wanted: Wanted, devices: Sequence[int] | None = None) -> None:
+        self.graph, self.bound = graph, max(graph.n - 1, 0)
+        self.there: list[tuple[int, DeviceHops]] = []
+        for index in devices or ():
+            with on(index):
+                self.there.append((index, DeviceHops(graph.n, graph.out, graph.back)))
         self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
@@ -209,11 +213,13 @@ class HopCollector:
     @property
     def batch(self) -> int:
         """Sources of a call of :meth:`run` that keep all threads at work."""
-        return bfs.LANES * threads.get_num_threads() if self.there is None else _DEVICE_BATCH
+        if self.there:
+            return _DEVICE_BATCH * len(self.there)
+        return bfs.LANES * threads.get_num_threads()
 
     def bytes(self) -> int:
         """Memory of the searches of all threads."""
-        if self.there is not None:
+        if self.there:
             return 0  # of the host
         return threads.get_num_threads() * self.graph.n * (3 * bfs.LANES // 8 + 16)
 
@@ -248,12 +254,18 @@ class HopCollector:
             part = slice(begin, begin + bfs.LANES)
             join(self.graph.search(sources[part], radii=radii), at[part])
 
-        if self.there is None:
-            threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
+        def away(place: tuple[int, DeviceHops], part: slice) -> None:
+            index, there = place
+            with on(index):
+                join(there.statistics(sources[part], radii), at[part])
+
+        if self.there:
+            cuts = np.linspace(0, len(sources), len(self.there) + 1).astype(int).tolist()
+            parts = [slice(*x) for x in itertools.pairwise(cuts)]
+            with ThreadPoolExecutor(len(self.there)) as pool:
+                list(pool.map(away, self.there, parts))
         else:
-            assert self.device is not None
-            with on(self.device):
-                join(self.there.statistics(sources, radii), at)
+            threads.run([functools.partial(some, i) for i in range(0, len(sources), bfs.LANES)])
         if "bins" in kinds:
             for table in tables:
                 distances = np.flatnonzero(table)

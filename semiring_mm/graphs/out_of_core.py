@@ -16,7 +16,7 @@ from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource, Source, source_of
-from ..closures.spanning import SpanningForest
+from ..closures.spanning import SpanningForest, applies, of_matrix, spans
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers
 from ..cpu import engine, threads
@@ -76,17 +76,20 @@ def solve_rows(
     forced = forced or (files is not None and files.begun == "rows")
     if not forced and files is not None and files.begun == "tiles":
         return None
-    edges = _edges(s, graph, given, directed, math.inf if forced else DENSE * given.n)
-    forest = request.comparing and edges is not None and edges.symmetric()
-    if edges is None or not (forced or forest or _sparse(s, edges)):
-        return None
-    problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
-    if as_numbers(s, given.dtype):
-        numbers = edges.numbers(semirings["max_min"])
-        problem = replace(problem, source=numbers, truth=True)
+    problem, forest = replace(asked, progress=None), _forest(asked, graph)
+    if forest is None:
+        edges = _edges(s, graph, given, directed, math.inf if forced else DENSE * given.n)
+        if edges is None or not (forced or _sparse(s, edges)):
+            return None
+        problem = replace(asked, source=edges, directed=None if s.commutes else True, progress=None)
+        if as_numbers(s, given.dtype):
+            numbers = edges.numbers(semirings["max_min"])
+            problem = replace(problem, source=numbers, truth=True)
     state = None if files is None else files.find()
-    if state is not None and state.phase == "publish":
-        solver: _Solver | None = _Searches(problem)  # has nothing left to do
+    if forest is not None:
+        solver: _Solver | None = _Forest(problem, forest)
+    elif state is not None and state.phase == "publish":
+        solver = _Searches(problem)  # has nothing left to do
     else:
         solver = _solver(problem, request, count, _limit(options), forced)
     if solver is None:
@@ -97,6 +100,18 @@ def solve_rows(
         files.write(solver.problem, solver.fill, height, options.checkpoint, tick)
         return _given(files.opened(), predecessors)
     return _given(_in_memory(solver, rows, count, height, tick), predecessors)
+
+
+def _forest(problem: Problem, graph: Any) -> SpanningForest | None:
+    """The spanning forest that a closure comes from, of edges or of a symmetric matrix."""
+    if isinstance(graph, EdgeList):
+        return forest_of(problem)
+    flat = isinstance(graph, np.ndarray) and graph.ndim == 2 and graph.dtype.isnative
+    if not (flat and graph.strides[1] == graph.itemsize and problem.directed is not True):
+        return None
+    if not (spans(problem.source.s, graph.dtype) and engine.symmetric(graph) and applies(problem)):
+        return None
+    return of_matrix(engine, problem.source.s, graph)
 
 
 def _in_memory(
@@ -160,9 +175,6 @@ def _solver(
     """What takes the least time, within a limit of memory; None: tiles do."""
     source = problem.source
     assert isinstance(source, EdgeSource)
-    forest = forest_of(problem)
-    if forest is not None:
-        return _Forest(problem, forest)
     request = replace(
         request, n=source.n, itemsize=problem.dtype.itemsize, edges=len(source.given[0]),
         undirected=source.symmetric(), selective=True, tiles=False, device="cpu", sources=count,

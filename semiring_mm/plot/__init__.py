@@ -1,7 +1,9 @@
 """Pictures of a result: a network on a map or laid out, with a path; histogram; matrix."""
 
-from .draw import PANELS, draw
+from .draw import PANELS, draw, draw_statistics
 from .network import draw_network, view_of
 from .projections import great_circle_arcs
 
-__all__ = ["PANELS", "draw", "draw_network", "great_circle_arcs", "view_of"]
+__all__ = [
+    "PANELS", "draw", "draw_network", "draw_statistics", "great_circle_arcs", "view_of",
+]  # fmt: skip

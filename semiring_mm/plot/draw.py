@@ -11,19 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import Graph
+from ..graphs.statistics import Statistics
 from ..text import NumberFormat
-from .network import BLUE, INK, RED, View, draw_network, view_of
+from .layout import neighbourhood
+from .network import BLUE, INK, RED, Shades, View, draw_network, view_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PANELS", "draw", "figure", "style"]
+__all__ = ["PANELS", "draw", "draw_statistics", "figure", "statistics_figure", "style"]
 
 PANELS = ("map", "histogram", "matrix")
 
 _MATRIX_SIDE = 1024  # entries a side that a figure can still show
-_WIDTH, _TITLE, _NOTE, _BELOW = 8.0, 0.46, 0.26, 3.2  # inches
+_WIDTH, _TITLE, _NOTE, _KEY, _BELOW = 8.0, 0.46, 0.26, 0.34, 3.2  # inches
 
 
 def draw(
@@ -79,20 +81,45 @@ def draw(
         raise ValueError(f"what: expected a list of some of {', '.join(PANELS)}, got {what!r}")
     if not len(graph.nodes):
         raise ValueError("the graph has no nodes to draw")
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            'plots are drawn with Matplotlib; write: pip install "semiring-mm[plot]"'
-        ) from None
     with style():
         figure(result, graph, path, value, missing, title, what).savefig(file)
+
+
+def draw_statistics(
+    file: str | IO[bytes], found: Statistics, graph: Graph, *, title: str = ""
+) -> None:
+    """Draw the network coloured by closeness, and the histogram of distances below it.
+
+    Parameters
+    ----------
+    file : str or binary file
+        As for :func:`draw`.
+    found : Statistics
+        With closeness or a histogram, or both; what it has not is not drawn.
+    graph : Graph
+        The graph; the nodes of the statistics are positions in it. Without coordinates a network is
+        drawn if it is small.
+    title : str
+        Line above the figure.
+
+    Raises
+    ------
+    ModuleNotFoundError, ValueError
+        As :func:`draw`.
+    """
+    with style():
+        statistics_figure(found, graph, title).savefig(file)
 
 
 @contextmanager
 def style() -> Iterator[None]:
     """Matplotlib's settings for a figure and for writing it, whatever the user's are."""
-    from matplotlib import rc_context
+    try:
+        from matplotlib import rc_context
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            'plots are drawn with Matplotlib; write: pip install "semiring-mm[plot]"'
+        ) from None
 
     settings = {
         "font.size": 8,
@@ -120,46 +147,118 @@ def figure(
     what: Sequence[str],
 ) -> Figure:
     """The figure that :func:`draw` writes."""
+    view = view_of(graph, path) if "map" in what else None
+    below = [panel for panel in PANELS[1:] if panel in what]
+    height = _BELOW if len(below) == 2 or below == ["histogram"] else 5.6
+    page, panels = _page(title, view, len(below), height)
+    label = _with_unit(value, graph.unit)
+    for axes, panel in zip(panels, below, strict=True):
+        if panel == "histogram":
+            _histogram(axes, result, label, graph.unit, missing)
+        else:
+            _matrix(axes, result, label, missing)
+    if view is not None:
+        _map(page, graph, view)
+    return page
+
+
+def statistics_figure(found: Statistics, graph: Graph, title: str) -> Figure:
+    """The figure that :func:`draw_statistics` writes."""
+    shades, bins = None, found.histogram
+    if found.closeness is not None and _can_be_drawn(graph):
+        values = np.full(len(graph.nodes), np.nan)
+        values[list(found.nodes)] = found.closeness
+        shades = Shades(values)
+    if shades is None and bins is None:
+        raise ValueError(
+            "there is nothing to draw: no closeness of nodes with coordinates, and no histogram"
+        )
+    view = None if shades is None else view_of(graph, [])
+    page, panels = _page(title, view, 1 if bins else 0, _BELOW, _KEY)
+    for axes in panels:
+        assert bins is not None
+        total = int(bins.counts.sum())
+        _frame(axes, _with_unit("distance", graph.unit), total=total)
+        if total:
+            axes.hist(
+                bins.edges[:-1], bins=bins.edges.tolist(), weights=100 * bins.counts / total,
+                color=BLUE, edgecolor="white", lw=0.4,
+                histtype="bar" if len(bins.counts) < 500 else "stepfilled",
+            )  # fmt: skip
+            axes.set_xlim(left=float(bins.edges[0]))
+            if found.mean_distance is not None:
+                _mark_mean(axes, found.mean_distance, graph.unit)
+    if view is not None and shades is not None:
+        _map(page, graph, view, shades)
+    return page
+
+
+def _can_be_drawn(graph: Graph) -> bool:
+    """Whether nodes have coordinates, or are few enough for a layout."""
+    known = graph.coordinates is not None and not np.isnan(graph.coordinates).any(axis=1).all()
+    return known or len(neighbourhood(graph, [])) == len(graph.nodes)
+
+
+def _with_unit(value: str, unit: str) -> str:
+    return f"{value} ({unit})" if unit else value
+
+
+def _page(
+    title: str, view: View | None, panels: int, height: float, key: float = 0.0
+) -> tuple[Figure, list[Axes]]:
+    """A page with its title, and panels of that height below the place of a map and its key."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    view = view_of(graph, path) if "map" in what else None
-    below = [panel for panel in PANELS[1:] if panel in what]
     parts = (
         _TITLE if title else 0.06,
-        (_WIDTH - 0.12) * view.height / view.width + _NOTE if view else 0.0,
-        (_BELOW if len(below) == 2 or below == ["histogram"] else 5.6) if below else 0.0,
+        (_WIDTH - 0.12) * view.height / view.width + _NOTE + key if view else 0.0,
+        height if panels else 0.0,
     )
     tall = sum(parts)
     page = Figure(
         figsize=(_WIDTH, tall),
         dpi=200,
         facecolor="white",
-        layout="constrained" if below else None,
+        layout="constrained" if panels else None,
     )
     # Not the canvas of whatever back end the environment names: there may be no display.
     FigureCanvasAgg(page)
     if title:
         _write_title(page, title, 1 - 0.27 / tall)
-    if below:
-        engine = page.get_layout_engine()
-        assert engine is not None
-        engine.set(rect=(0.01, 0, 0.98, parts[2] / tall))  # type: ignore[call-arg]
-        label = f"{value} ({graph.unit})" if graph.unit else value
-        grid = page.add_gridspec(1, len(below), width_ratios=(1.45, 1)[: len(below)])
-        for k, panel in enumerate(below):
-            axes = page.add_subplot(grid[k])
-            if panel == "histogram":
-                _histogram(axes, result, label, graph.unit, missing)
-            else:
-                _matrix(axes, result, label, missing)
-    if view is not None:
-        bottom = (parts[2] + _NOTE) / tall
-        left = 0.06 / _WIDTH
-        axes = page.add_axes((left, bottom, 1 - 2 * left, (parts[1] - _NOTE) / tall))
-        draw_network(axes, graph, view)
-        _write_notes(page, view, bottom - 0.07 / tall)
-    return page
+    if not panels:
+        return page, []
+    engine = page.get_layout_engine()
+    assert engine is not None
+    engine.set(rect=(0.01, 0, 0.98, parts[2] / tall))  # type: ignore[call-arg]
+    grid = page.add_gridspec(1, panels, width_ratios=(1.45, 1)[:panels])
+    return page, [page.add_subplot(grid[k]) for k in range(panels)]
+
+
+def _map(page: Figure, graph: Graph, view: View, shades: Shades | None = None) -> None:
+    """The network below the title, with notes and the key of its colours."""
+    tall = page.get_figheight()
+    top = 1 - (_TITLE if page.texts else 0.06) / tall
+    size = (_WIDTH - 0.12) * view.height / view.width / tall
+    left = 0.06 / _WIDTH
+    axes = page.add_axes((left, top - size, 1 - 2 * left, size))
+    draw_network(axes, graph, view, shades)
+    _write_notes(page, view, top - size - 0.07 / tall)
+    if shades is not None:
+        _write_key(page, shades, top - size - (_NOTE + 0.1) / tall, graph.unit)
+
+
+def _write_key(page: Figure, shades: Shades, y: float, unit: str) -> None:
+    """What the colours stand for."""
+    tall = page.get_figheight()
+    axes = page.add_axes((0.3, y, 0.4, 0.09 / tall))
+    bar = page.colorbar(shades.colours, cax=axes, orientation="horizontal", extend="both")
+    bar.outline.set_visible(False)
+    axes.tick_params(labelsize=6.5, length=2, pad=1.5)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:.4g}")
+    axes.locator_params(axis="x", nbins=5)
+    label = _with_unit("closeness", f"1/{unit}" if unit else "")
+    page.text(0.285, y + 0.045 / tall, label, fontsize=7.5, ha="right", va="center")
 
 
 def _write_title(page: Figure, title: str, y: float) -> None:
@@ -198,24 +297,35 @@ def _histogram(axes: Axes, result: NDArray[Any], label: str, unit: str, missing:
     values = np.asarray(result[rows], dtype=np.float64)
     values[np.arange(len(rows)), rows] = missing
     values = values[(values != missing) & np.isfinite(values)]
-    axes.set_xlabel(label)
-    axes.set_ylabel("share of pairs" if len(rows) == len(result) else "share of pairs (sample)")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    whole = len(rows) == len(result)
+    _frame(axes, label, "" if whole else " (sample)", total=values.size)
     if not values.size:
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.text(0.5, 0.5, "no pair has a path", ha="center", transform=axes.transAxes)
         return
     bins = int(np.clip(values.size**0.4, 10, 80))
     weights = np.full(values.size, 100 / values.size)
     axes.hist(values, bins=bins, weights=weights, color=BLUE, edgecolor="white", lw=0.4)
+    _mark_mean(axes, float(values.mean()), unit, "" if whole else "≈ ")
+
+
+def _frame(axes: Axes, label: str, note: str = "", *, total: int) -> None:
+    """The axes of a histogram of so many pairs."""
+    axes.set_xlabel(label)
+    axes.set_ylabel(f"share of pairs{note}")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if not total:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "no pair has a path", ha="center", transform=axes.transAxes)
+        return
     axes.yaxis.set_major_formatter("{x:g} %")
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.10g}")
-    mean = float(values.mean())
+
+
+def _mark_mean(axes: Axes, mean: float, unit: str, about: str = "") -> None:
     axes.axvline(mean, color=RED, lw=1.2)
     axes.annotate(
-        f"average {'' if len(rows) == len(result) else '≈ '}{NumberFormat([mean], unit)(mean)}",
+        f"average {about}{NumberFormat([mean], unit)(mean)}",
         (mean, 1), xycoords=("data", "axes fraction"), xytext=(5, -10),
         textcoords="offset points", color=RED,
     )  # fmt: skip

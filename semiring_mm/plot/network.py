@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,8 +20,9 @@ from .projections import Azimuthal, EqualEarth, Plane, Projection, choose
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
 
-__all__ = ["BLUE", "INK", "RED", "View", "draw_network", "view_of"]
+__all__ = ["BLUE", "INK", "RED", "Shades", "View", "draw_network", "view_of"]
 
 INK = "#22303c"
 BLUE = "#7d97ab"
@@ -30,6 +33,8 @@ _LAND = "#f6f2e8"
 _COAST = "#b9c1c4"
 
 _MOST_EDGES = 300_000  # that are drawn; of more a sample
+_RASTER = 5000  # dots or lines from which they are pixels in a PDF, too
+_SHADES, _JOINED = 64, 400  # colours, and edges that are drawn as one line
 _MOST_LABELS = 14  # on a path; beyond that its ends only
 _ALL_LABELS = 40  # nodes of a picture without coordinates that all have their labels
 _LONGEST_LABEL = 28  # letters
@@ -143,7 +148,42 @@ def _scale(view: View) -> tuple[float, str] | None:
     return length / EARTH_RADIUS_KM, f"{length:g} km" if length >= 1 else f"{1000 * length:g} m"
 
 
-def draw_network(axes: Axes, graph: Graph, view: View) -> None:
+@dataclass(frozen=True)
+class Shades:
+    """A number of each node, NaN where there is none, as a colour.
+
+    Attributes
+    ----------
+    values : (n,) float64
+    """
+
+    values: NDArray[np.float64]
+
+    @functools.cached_property
+    def limits(self) -> tuple[float, float]:
+        """The values of the first and the last colour: all but the odd ones lie between."""
+        known = self.values[np.isfinite(self.values)]
+        low, high = np.quantile(known, (0.01, 0.99)).tolist() if known.size else (0.0, 1.0)
+        return (low, high) if low < high else (low - abs(low) / 2, low + (abs(low) / 2 or 1.0))
+
+    @functools.cached_property
+    def colours(self) -> ScalarMappable:
+        """The colour of a value: dark purple, red, orange."""
+        from matplotlib import colormaps
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import ListedColormap, Normalize
+
+        shades = ListedColormap(colormaps["plasma"](np.linspace(0.0, 0.93, _SHADES)))
+        return ScalarMappable(Normalize(*self.limits, clip=True), shades)
+
+    def level(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The numbers of the colours of some values."""
+        low, high = self.limits
+        part = np.clip((values - low) / (high - low), 0, 1)
+        return np.minimum((part * _SHADES).astype(np.int64), _SHADES - 1)
+
+
+def draw_network(axes: Axes, graph: Graph, view: View, shades: Shades | None = None) -> None:
     """Draw the land, the edges, the nodes, and a path with its labels.
 
     Parameters
@@ -154,6 +194,8 @@ def draw_network(axes: Axes, graph: Graph, view: View) -> None:
     graph : Graph
     view : View
         Of this graph.
+    shades : Shades, optional
+        The colours of edges and nodes.
     """
     from matplotlib.collections import LineCollection
 
@@ -169,13 +211,8 @@ def draw_network(axes: Axes, graph: Graph, view: View) -> None:
     figure.canvas.figure.draw_without_rendering()  # puts the axes where they stay
     if not isinstance(view.projection, Plane):
         _draw_land(axes, view, view.projection)
-    edges = _draw_edges(axes, graph, view)
-    known = view.places[view.known]
-    # A dot is smaller the more there are, so that a dense network stays legible.
-    size = float(np.clip(900 / max(len(known), 1), 0.02, 14))
-    axes.scatter(
-        known[:, 0], known[:, 1], s=size, c=INK, lw=0, zorder=3, rasterized=len(known) > 5000,
-    )  # fmt: skip
+    edges = _draw_edges(axes, graph, view, shades)
+    _draw_nodes(axes, view, shades)
     stops = np.array(view.path, dtype=np.int64)
     lines = view.lines(stops[:-1], stops[1:])
     for width, colour, zorder in ((3.6, "white", 4), (1.9, RED, 4.1)):
@@ -230,7 +267,25 @@ def _graticule(middle: float) -> list[NDArray[np.float64]]:
     ]
 
 
-def _draw_edges(axes: Axes, graph: Graph, view: View) -> list[NDArray[np.float64]]:
+def _draw_nodes(axes: Axes, view: View, shades: Shades | None) -> None:
+    shown, colours = view.known, None
+    if shades is not None:
+        shown = shown & np.isfinite(shades.values)
+        colours = shades.colours.to_rgba(shades.values[shown])
+        if np.count_nonzero(shown) > _RASTER and shown.sum() == view.known.sum():
+            return  # the edges show their colours
+    places = view.places[shown]
+    # A dot is smaller the more there are, so that a dense network stays legible.
+    size = float(np.clip(900 / max(len(places), 1), 0.02, 14)) * (1 if colours is None else 2)
+    axes.scatter(
+        places[:, 0], places[:, 1], s=size, c=INK if colours is None else colours, lw=0, zorder=3,
+        rasterized=len(places) > _RASTER,
+    )  # fmt: skip
+
+
+def _draw_edges(
+    axes: Axes, graph: Graph, view: View, shades: Shades | None
+) -> list[NDArray[np.float64]]:
     from matplotlib.collections import LineCollection
 
     row, col = np.minimum(graph.row, graph.col), np.maximum(graph.row, graph.col)
@@ -242,6 +297,8 @@ def _draw_edges(axes: Axes, graph: Graph, view: View) -> list[NDArray[np.float64
     m = len(pair)
     if not m:
         return []
+    if shades is not None and np.isfinite(shades.values).all():
+        return _draw_shaded(axes, view, shades, *np.divmod(pair, len(graph.nodes)))
     if m > _MOST_EDGES:
         view.notes.append(f"{_MOST_EDGES:,} of {m:,} edges, a random sample")
         pair = np.random.default_rng(0).choice(pair, _MOST_EDGES, replace=False)
@@ -255,11 +312,43 @@ def _draw_edges(axes: Axes, graph: Graph, view: View) -> list[NDArray[np.float64
         LineCollection(
             lines, colors=_ROAD, linewidths=width,
             alpha=float(np.clip(0.06 / max(ink, 1e-9), 0.03, 0.8)), zorder=2,
-            rasterized=m > 5000,
+            rasterized=m > _RASTER,
         ),
         autolim=False,
     )  # fmt: skip
     return lines
+
+
+def _draw_shaded(
+    axes: Axes, view: View, shades: Shades, row: NDArray[np.int64], col: NDArray[np.int64]
+) -> list[NDArray[np.float64]]:
+    """All edges in the colours of what is between their ends, the least below.
+
+    Some hundred lines of one colour are one line with gaps, which is drawn several times as fast.
+    """
+    from matplotlib.collections import LineCollection
+
+    m = len(row)
+    level = shades.level((shades.values[row] + shades.values[col]) / 2)
+    order = np.argsort(level, kind="stable")
+    all_lines, joined, numbers = [], [], list[int]()
+    gap = np.full((1, 2), np.nan)
+    for some in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
+        lines = view.lines(row[some], col[some])
+        all_lines += lines
+        for first in range(0, len(lines), _JOINED):
+            part = itertools.chain.from_iterable((x, gap) for x in lines[first : first + _JOINED])
+            joined.append(np.concatenate(list(part)))
+            numbers.append(int(level[some[0]]))
+    axes.add_collection(
+        LineCollection(
+            joined, colors=shades.colours.cmap(numbers),
+            linewidths=float(np.clip(60 / m**0.5, 0.3, 1.1)), capstyle="round",
+            alpha=0.7 if m < _RASTER else None, zorder=2, rasterized=m > _RASTER,
+        ),
+        autolim=False,
+    )  # fmt: skip
+    return all_lines
 
 
 def _draw_labels(

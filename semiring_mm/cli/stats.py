@@ -1,0 +1,440 @@
+"""``semiring-mm stats``: statistics of all distances of a graph, none of which are kept."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import semiring_mm as sm
+
+from ..closures.sources import source_of
+from ..files.file import File
+from ..files.nodes import read_numbers
+from ..graphs.prepared import PreparedGraph
+from ..graphs.statistics import Statistics
+from ..plot import draw_statistics
+from ..storage import atomic_write
+from ..text import NumberFormat
+from ..tiled.checkpoint import is_finished, keep_record
+from .compute import refused, watched
+from .graph import Finder, GivenGraph, read_network, read_nodes_of
+from .options import (
+    PICTURES,
+    Parser,
+    Refusal,
+    check_names,
+    given_files,
+    graph_options,
+    noise_options,
+    numbers,
+    positive,
+    settings,
+    threads_option,
+)
+from .report import graph_name, print_lines, reach_as_text, remark, remark_notes, warn
+from .tables import number, write_columns
+
+__all__ = ["add_options", "run"]
+
+_WHAT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
+_BARS, _BAR = 12, 30  # lines of the histogram that are printed at most, and signs of the longest
+
+
+def add_options(command: Parser) -> None:
+    """Add what ``semiring-mm stats`` takes."""
+    command.set_defaults(semiring=None)
+    graph_options(command, "; or NET.npz of semiring-mm prepare")
+    what = command.add_argument_group("the statistics")
+    what.add_argument(
+        "--what",
+        type=_what,
+        metavar="LIST",
+        help=f"some of {','.join(_WHAT)}; default all",
+    )
+    what.add_argument(
+        "--sources",
+        metavar="NODES",
+        help="only of these nodes: a CSV file with one a row, or 'A,B,C'",
+    )
+    what.add_argument(
+        "--bins",
+        type=_bins,
+        default=50,
+        metavar="N",
+        help="of the histogram: about how many, of a round width, or their edges 0,5,10,20; "
+        "default 50",
+    )
+    what.add_argument(
+        "--within",
+        type=numbers,
+        metavar="R",
+        help="how many nodes there are within a distance of each, or within several: 500,1000",
+    )
+    what.add_argument(
+        "--attribute",
+        metavar="COLUMN",
+        help="the column of --nodes, such as inhabitants, that is added up --within R in place of "
+        "counting nodes",
+    )
+    work = command.add_argument_group("the computation")
+    threads_option(work)
+    work.add_argument(
+        "--checkpoint",
+        action="store_true",
+        help="keep the state beside the file of --output, every half minute, for --resume",
+    )
+    work.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the state of the same work; begin where there is none, and do nothing "
+        "where all is done",
+    )
+    out = command.add_argument_group("the output")
+    out.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="S.csv, S.csv.gz or S.parquet: a row for each node; S.npz: the same as arrays, and "
+        "the histogram",
+    )
+    out.add_argument("--json", action="store_true", help="print JSON")
+    out.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the network coloured by closeness, if nodes have coordinates or are few, and "
+        "the histogram",
+    )
+    out.add_argument("--force", action="store_true", help="overwrite existing output")
+    noise_options(out)
+
+
+def _what(word: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in word.split(","))
+    if not {*names} <= {*_WHAT}:
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(_WHAT)}, got {word!r}")
+    return names
+
+
+def _bins(word: str) -> int | list[float]:
+    return numbers(word) if "," in word else positive(word)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was found, and of which graph."""
+
+    args: argparse.Namespace
+    given: GivenGraph
+    statistics: Statistics  # nodes by their positions
+    seconds: float
+    method: str
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the nodes that the statistics are of."""
+        return [self.given.graph.nodes[k] for k in self.statistics.nodes]
+
+    def best(self, values: NDArray[Any] | None) -> tuple[float, int] | None:
+        """The largest value, and the node that has it."""
+        if values is None or not len(values):
+            return None
+        k = int(np.argmax(values))
+        return float(values[k]), self.statistics.nodes[k]
+
+    @property
+    def centre(self) -> tuple[float, int] | None:
+        """The radius, and a node that has no more to the farthest other."""
+        found = self.statistics
+        if found.eccentricity is None or found.reached is None or found.radius is None:
+            return None
+        most = found.reached == found.reached.max()
+        k = int(np.flatnonzero(most & (found.eccentricity == found.radius))[0])
+        return float(found.radius), found.nodes[k]
+
+    @property
+    def pairs(self) -> tuple[int, int]:
+        """Ordered pairs of different nodes with a path, and all of them."""
+        found = self.statistics
+        possible = len(found.nodes) * (found.n - 1)
+        return 0 if found.reached is None else int((found.reached - 1).sum()), possible
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    check_names(
+        {
+            "--output": (args.output, (".csv", ".csv.gz", ".parquet", ".npz")),
+            "--plot": (args.plot, PICTURES),
+        },
+        given_files(args), force=args.force, resume=args.resume,
+    )  # fmt: skip
+    if args.attribute and not (args.within and args.nodes):
+        raise Refusal(
+            "--attribute is a column of the table of nodes, added up within a distance: add "
+            "--nodes FILE and --within R"
+        )
+    if (args.checkpoint or args.resume) and not args.output:
+        raise Refusal("--checkpoint and --resume keep a state beside the output: add -o S.csv")
+    with settings(args), contextlib.ExitStack() as stack:
+        return _run(args, stack)
+
+
+def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
+    """The same, once the options are in order."""
+    given, net = read_network(args)
+    if args.semiring != "min_plus":
+        raise Refusal(f"{args.graph[0]} is over {args.semiring}, and distances are of min_plus")
+    if given.graph.n == 0:
+        raise Refusal(f"{', '.join(args.graph)}: the graph has no nodes")
+    nodes = _nodes(args, Finder(given.graph))
+    mass = None
+    if args.attribute:
+        mass = read_numbers(File.of(args.nodes), args.attribute, given.graph.nodes)
+    warnings = warn(given, chosen=True)
+    asked = {
+        "what": [*(args.what or _WHAT), *(["within"] if args.within else [])],
+        "bins": args.bins, "radius": args.within,
+    }  # fmt: skip
+    state = _State(args, given, asked | {"sources": _digest(nodes), "attribute": _digest(mass)})
+    if state.is_done:
+        remark(args, f"note: nothing to do: {args.output} is finished")
+        return 0
+    work = watched(args, stack)
+    start = time.perf_counter()
+    try:
+        with refused(given):
+            found = _call(given, net, asked, nodes, mass, state.file, work)
+    except KeyboardInterrupt as end:
+        if state.file is not None and state.file.exists():
+            end.add_note(f"--resume goes on with what is in {state.file}")
+        raise
+    stack.close()  # the progress
+    done = _Found(args, given, found, time.perf_counter() - start, work.method)
+    written = _write(done)
+    state.finished()
+    if args.json:
+        _print_json(done, warnings, written)
+    else:
+        _print(done)
+        remark_notes(args, given)
+    if written:
+        remark(args, f"wrote {', '.join(written)}")
+    return 0
+
+
+def _nodes(args: argparse.Namespace, find: Finder) -> list[int] | None:
+    """The nodes of --sources, as positions."""
+    if args.sources is None:
+        return None
+    if Path(args.sources).is_file():
+        return read_nodes_of(args.sources, find)
+    try:
+        return [find(word) for word in args.sources.split(",")]
+    except Refusal as refusal:
+        raise Refusal(f"--sources: {refusal}") from None
+
+
+def _call(
+    given: GivenGraph, net: PreparedGraph | None, asked: dict[str, Any], nodes: list[int] | None,
+    mass: NDArray[Any] | None, state: Path | None, work: Any,
+) -> Statistics:  # fmt: skip
+    """What the library's function returns."""
+    graph: Any = net or given.numbered
+    sources = nodes if net is None or nodes is None else [net.nodes[k] for k in nodes]
+    found = sm.statistics(
+        graph, **asked, sources=sources, attribute=mass, checkpoint=state, progress=work
+    )
+    if net is None:
+        return found
+    if found.ends is not None:
+        a, b = map(net.nodes.index, found.ends)
+        found = replace(found, ends=(a, b))
+    return replace(found, nodes=range(given.graph.n) if nodes is None else nodes)
+
+
+# --- a run that may be ended ---------------------------------------------------------------------
+
+
+class _State:
+    """The state of a run beside its output, and the record that it is done."""
+
+    def __init__(self, args: argparse.Namespace, given: GivenGraph, task: dict[str, Any]) -> None:
+        self._task, self._given = task, given
+        self.file: Path | None = None
+        self.is_done = False
+        if not (args.checkpoint or args.resume):
+            return
+        self._output = Path(args.output)
+        self.file = self._output.with_name(f"{self._output.name}.part.npz")
+        if self.file.exists() and not args.resume:
+            if not args.force:
+                raise Refusal(
+                    f"{self.file} is left from a run that did not end: --resume goes on with it, "
+                    f"--force begins again"
+                )
+            self.file.unlink()
+        drawn = not args.plot or os.path.exists(args.plot)
+        if args.resume and not (args.force or self.file.exists()) and drawn:
+            self.is_done = is_finished([self._output], task, self._fingerprint)
+
+    def finished(self) -> None:
+        """Keep the record."""
+        if self.file is not None:
+            keep_record([self._output], self._task, self._fingerprint())
+
+    def _fingerprint(self) -> str:
+        return source_of(sm.semirings["min_plus"], self._given.numbered, None).fingerprint()
+
+
+def _digest(values: Any) -> str | None:
+    return None if values is None else hashlib.sha256(repr(list(values)).encode()).hexdigest()
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+def _write(done: _Found) -> list[str]:
+    """Write the files that are asked for; their names."""
+    args, graph, found = done.args, done.given.graph, done.statistics
+    if args.output:
+        columns: dict[str, Any] = {"node": done.labels}
+        if graph.names:
+            columns["name"] = [graph.names[k] for k in found.nodes]
+        columns |= found.columns()
+        if args.output.lower().endswith(".npz"):
+            _write_arrays(args.output, columns, done)
+        else:
+            write_columns(args.output, columns)
+    if args.plot:
+        title = f"{graph_name(args)}: {_title(done)}"
+        with atomic_write(args.plot) as part:
+            draw_statistics(str(part), found, graph, title=title)
+    return [name for name in (args.output, args.plot) if name]
+
+
+def _title(done: _Found) -> str:
+    words = [("closeness", done.statistics.closeness), ("distances", done.statistics.histogram)]
+    return " and ".join(word for word, there in words if there is not None)
+
+
+def _write_arrays(target: str, columns: dict[str, Any], done: _Found) -> None:
+    found = done.statistics
+    arrays: dict[str, Any] = {name: np.asarray(x) for name, x in columns.items()}
+    if found.histogram is not None:
+        arrays["histogram_counts"] = found.histogram.counts
+        arrays["histogram_edges"] = found.histogram.edges
+    for name in ("radius", "diameter", "mean_distance"):
+        if getattr(found, name) is not None:
+            arrays[name] = np.asarray(getattr(found, name))
+    if found.ends is not None:
+        arrays["ends"] = np.array([done.given.graph.nodes[k] for k in found.ends])
+    with atomic_write(target) as part:
+        np.savez(part, **arrays)
+
+
+def _print(done: _Found) -> None:
+    given, found = done.given, done.statistics
+    some, label = done.args.sources is not None, given.label
+    lines = [
+        ("nodes", f"{given.graph.n:,}" + (f", of {len(found.nodes):,} of them" if some else "")),
+        ("edges", given.edges_as_text),
+        ("weight", given.weight),
+    ]
+    if found.reached is not None:
+        lines.append(("reachable", reach_as_text(given, *done.pairs, some=some)))
+    if found.ends is not None:
+        a, b = map(label, found.ends)
+        lines.append(("diameter", f"{_form(done, found.diameter)}, {a} → {b}"))
+    if done.centre is not None:
+        value, node = done.centre
+        lines.append(("radius", f"{_form(done, value)}, {label(node)}"))
+    if found.mean_distance is not None and not math.isnan(found.mean_distance):
+        mean = found.mean_distance
+        lines.append(("average", NumberFormat([mean], given.unit, whole=False)(mean)))
+    for word in ("closeness", "harmonic"):
+        if best := done.best(getattr(found, word)):
+            lines.append((word, f"at most {best[0]:.5g}, {label(best[1])}"))
+    for k, radius in enumerate(found.radii):
+        assert found.within is not None
+        near = found.within[:, k]
+        if best := done.best(near):
+            mean, what = float(near.mean()), done.args.attribute or "nodes"
+            lines.append((
+                f"within {radius:,g} {given.unit}".rstrip(),
+                f"{mean:,.5g} {what} on average, at most {best[0]:,.10g}, {label(best[1])}",
+            ))  # fmt: skip
+    lines.append(("time", f"{done.seconds:.3f} s, {done.method}"))
+    print_lines(f"{graph_name(done.args)}: distances", lines)
+    _print_histogram(done)
+
+
+def _print_histogram(done: _Found) -> None:
+    """A bar for some neighbouring bins together."""
+    bins = done.statistics.histogram
+    if bins is None or not bins.counts.sum():
+        return
+    step = -(-len(bins.counts) // _BARS)
+    starts = np.arange(0, len(bins.counts), step)
+    share = np.add.reduceat(bins.counts, starts) / bins.counts.sum()
+    edges = bins.edges[np.append(starts, len(bins.counts))].tolist()
+    form = NumberFormat(edges, done.given.unit)
+    words = [(form(a), form(b)) for a, b in itertools.pairwise(edges)]
+    width = max(len(word) for row in words for word in row)
+    for (a, b), part in zip(words, share.tolist(), strict=True):
+        bar = "#" * round(_BAR * part / share.max())
+        print(f"  {a.rjust(width)} – {b.rjust(width)}  {100 * part:5.1f} %  {bar}".rstrip())
+
+
+def _form(done: _Found, value: float) -> str:
+    return NumberFormat([value], done.given.unit, whole=done.given.whole)(value)
+
+
+def _print_json(done: _Found, warnings: list[str], written: list[str]) -> None:
+    given, found, graph = done.given, done.statistics, done.given.graph
+
+    def with_node(best: tuple[float, int] | None) -> dict[str, Any] | None:
+        return None if best is None else {"value": number(best[0]), "node": graph.nodes[best[1]]}
+
+    there, possible = done.pairs
+    mean, bins, ends = found.mean_distance, found.histogram, found.ends
+    print(json.dumps({
+        "graph": done.args.graph,
+        "nodes": graph.n,
+        "edges": given.edges(),
+        "directed": graph.directed,
+        "direction_source": graph.direction_source,
+        "weight_source": graph.weight_source,
+        "unit": given.unit or None,
+        "pairs": possible,
+        "reachable": None if found.reached is None else there,
+        "diameter": ends and {
+            "value": number(found.diameter), "from": graph.nodes[ends[0]],
+            "to": graph.nodes[ends[1]],
+        },
+        "radius": with_node(done.centre),
+        "average": None if mean is None or math.isnan(mean) else mean,
+        "closeness": with_node(done.best(found.closeness)),
+        "harmonic": with_node(done.best(found.harmonic)),
+        "within": [
+            {"radius": r, "mean": float(near.mean())} | (with_node(done.best(near)) or {})
+            for r, near in zip(found.radii, found.within.T, strict=True)
+        ] if found.within is not None and len(found.nodes) else [],
+        "histogram": bins and {"counts": bins.counts.tolist(), "edges": bins.edges.tolist()},
+        "method": done.method,
+        "seconds": done.seconds,
+        "warnings": warnings,
+        "notes": [*graph.notes],
+        "written": written,
+    }, indent=2))  # fmt: skip
