@@ -11,10 +11,12 @@ import numpy as np
 
 from ..arrays import device_index, gpu_engine, gpu_has
 from ..cpu import threads
+from ..hierarchy.structure import Structure
 
 __all__ = [
     "DENSE",
     "GPU_FROM",
+    "GPU_SWEEPS",
     "NARROW",
     "SEARCH",
     "SPARSE_FROM",
@@ -24,13 +26,22 @@ __all__ = [
     "choose",
     "count_edges",
     "machine_for",
+    "sweep_device",
 ]  # fmt: skip
 
 #: Nodes from which a dense graph on the host is moved to a GPU, if there is one: about where what
 #: it costs to move and to launch some hundred kernels is small beside the work on few cores.
 GPU_FROM = 2048
+#: Edges of an elimination times sources from which sweeps go to a GPU: where the CPU takes about
+#: as long as it takes to load CuPy and kernels that are compiled already.
+GPU_SWEEPS = 1e10
+#: Labels of a node for which the GPU must have room.
+_LABELS = 1024
 #: Nodes from which, and edges a node up to which, other than dense methods are tried.
 SPARSE_FROM, DENSE = 500, 16
+#: Edges leading from a node, on average, below which sweeps are tried on a GPU: where separators
+#: are small, they take a hundredth of the time of a dense elimination there, elsewhere as long.
+ROADS = 4
 #: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of
 #: them takes for an edge, or for a step in its queue.
 SEARCH = 200.0
@@ -195,6 +206,10 @@ def choose(asked: Request, machine: Machine) -> Choice:
     if asked.hops and asked.sources is not None:
         method = "sources"
     forest = asked.comparing and not asked.hops and asked.method == "auto"
+    if device not in (None, "cpu") and sparse and not asked.tiles and asked.edges is not None:
+        arcs = (1 + asked.undirected) * asked.edges
+        if asked.method == "sparse" or arcs < ROADS * n:
+            return Choice(device, False, method, sparse, forest=forest)
     if tiles or device not in (None, "cpu"):
         return Choice(device, tiles, method, forest=forest)
     if not sparse or asked.edges is None:
@@ -226,6 +241,18 @@ def count_edges(matrix: Any, zero: Any, most: int) -> int | None:
         if count > most:
             return None
     return count - int(np.count_nonzero(matrix.diagonal() != zero))
+
+
+def sweep_device(device: str | None, x: Structure, sources: int, itemsize: int) -> int | None:
+    """The CUDA device for so many sweeps, -1 for the current one; None: the CPU.
+
+    Without a `device` it is the current one where there is one with room for labels, and sweeps
+    on the CPU would take longer than bringing them there.
+    """
+    if device is not None:
+        return device_index(device)
+    work = float(sources) * (len(x.head) + float(x.core) ** 2 / 16)
+    return -1 if work >= GPU_SWEEPS and gpu_has(_LABELS * x.n * itemsize) else None
 
 
 def machine_for(asked: Request) -> Machine:

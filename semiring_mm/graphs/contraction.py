@@ -24,11 +24,13 @@ from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
+from ..closures.weights import worsened
 from ..cpu import engine
+from ..gpu.collector import fetch, place
 from ..hierarchy.structure import eliminate
-from ..hierarchy.sweeps import customize
+from ..hierarchy.sweeps import Metric, customize
 from ..semirings import Semiring, semirings
-from .choice import NARROW, Choice
+from .choice import NARROW, Choice, sweep_device
 from .dijkstra import search, searchable
 from .hops import Hops
 
@@ -40,6 +42,8 @@ Index = NDArray[np.int64]
 _NODE = 350
 #: An elimination is taken where its estimate is this much, or less, of the other method's.
 GAIN = 0.8
+#: Nodes of a core above which a device does better without an elimination.
+_CORE = 4096
 Solved = tuple[Array, NDArray[np.int32] | None]
 
 
@@ -49,6 +53,7 @@ def solve(
     sources: Index | None,
     pairs: float = math.inf,
     out: Array | None = None,
+    device: str | None = None,
 ) -> Solved | None:
     """Paths, and predecessors if the problem has them, from all or some sources.
 
@@ -60,6 +65,8 @@ def solve(
         The work of the alternative method; None is returned where this one would take longer.
     out : ndarray, optional
         Filled in place of a new array of distances; rows are contiguous.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where the sweeps run; None: on a CUDA device if there is one and there is much to do.
     """
     source, trees, steps = problem.source, problem.predecessors, problem.steps
     n = source.n
@@ -74,18 +81,39 @@ def solve(
         return None
     needed = structure.bytes(size, trees=trees)
     check_memory(result + needed, f"the result of {count} x {n} entries")
-    metric = customize(structure, problem, trees=trees)
+    there = sweep_device(device, structure, count, size)
+    if device is not None and there is not None and pairs < math.inf and structure.core > _CORE:
+        return None  # which is better closed there as a whole
+    metric = customize(structure, problem, trees=trees and there is None)
     chosen = np.arange(n) if sources is None else sources
     d = np.empty((count, n), steps.dtype) if out is None else out
     p = np.empty(d.shape, np.int32) if trees else None
     total = float(count) * n
     tick = reporter(problem.progress, total, "sparse elimination", "entries")
-    (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
+    if there is None:
+        (metric.whole(d.dtype, count) or metric).sweep(chosen, d, p, tick)
+    else:
+        _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):
         repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, row, col, weight), chosen)
     if tick is not None:
         tick(total)
     return d, p
+
+
+def _fetched(
+    metric: Metric, problem: Problem, sources: Index, d: Array, p: NDArray[np.int32] | None,
+    index: int,
+) -> None:  # fmt: skip
+    """Rows by the sweeps of a CUDA device."""
+    source, edges = problem.source, None
+    if p is not None:
+        row, col, weight = source.edges()
+        if source.margins is not None:
+            weight = worsened(source.s, weight, source.margins[row], source.margins[col])
+        edges = row, col, problem.weights.widen(weight)
+    on, there = place(metric, [index]).metrics[0]
+    fetch(on, there, sources, d, p=p, edges=edges)
 
 
 def has_ties(problem: Problem) -> bool:
@@ -127,10 +155,12 @@ def solve_sparse(
     chosen = np.arange(problem.source.n) if rows is None else rows
     walks = math.inf if hops is None else hops.pairs(len(chosen))
     pairs = min(choice.sparse, searches, walks)
-    found = problem.solve(lambda given: solve(given, sources=rows, pairs=pairs, out=out))
+    found = problem.solve(
+        lambda given: solve(given, sources=rows, pairs=pairs, out=out, device=choice.device)
+    )
     if found is None and hops is not None and walks == pairs:
         return count_hops(problem, hops, chosen, out), None
-    if found is None and searches <= choice.sparse:
+    if found is None and searches < math.inf and searches <= choice.sparse:
         found = search(problem, sources=rows, out=out)
     return found
 
