@@ -150,7 +150,8 @@ def _end(names: list[Any], what: str, given: Any) -> Any:
         raise ValueError(
             f"the table has no column {looked}; columns: {', '.join(map(repr, names))}. Write "
             f"sm.adjacency(table, source=..., target=...), as sm.prepare has them, too, or "
-            f"table.rename(columns={{...: 'source', ...: 'target'}}). (A matrix has the same labels in rows and columns.)"
+            f"table.rename(columns={{...: 'source', ...: 'target'}}). (A matrix has the same "
+            f"labels in rows and columns.)"
         )
     return found[0]
 
