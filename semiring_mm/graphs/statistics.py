@@ -55,7 +55,7 @@ _KINDS = {
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
-_EVERY = 30.0  # seconds between checkpoints
+_EVERY = 10.0  # seconds between checkpoints
 
 
 @dataclass(frozen=True)
