@@ -344,7 +344,7 @@ def _solve(
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
-                choice = replace(choice, sparse=0.0)  # refused
+                choice = replace(choice, dense=0.0)  # refused
             few = rows is not None and 4 * len(rows) <= edges.n and call.engine.SPARSE
             if few and rows is not None and max_hops is not None:
                 return _named(s, solve_rounds(s, edges, rows, max_hops, progress), nodes, rows)
