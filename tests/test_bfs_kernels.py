@@ -131,6 +131,7 @@ def test_public_functions_on_a_device(host, monkeypatch):
     rng = np.random.default_rng(0)
     graph = sm.files.Graph(range(600), *rng.integers(0, 600, (2, 4000)), np.ones(4000), False)
     sources = [3, 7, 599]
+    HOST.launched.clear()
     here = sm.statistics(graph, sources=sources, radius=2), sm.apsp(graph, sources=sources)
     assert not launched()
 
