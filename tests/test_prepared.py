@@ -5,7 +5,6 @@ import json
 import math
 import pickle
 import sys
-import time
 
 import numpy as np
 import pytest
