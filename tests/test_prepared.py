@@ -170,6 +170,22 @@ def test_a_semiring_of_the_user_that_does_not_commute():
     assert found[2, 0] == 5
 
 
+def test_graphs_without_small_separators(monkeypatch):
+    """The order stops early, and what is left is a dense core, or an error says what to write."""
+    rng, n = np.random.default_rng(5), 4000
+    row, col = rng.integers(0, n, (2, 3 * n))
+    x = prepare_structure(n, row, col, "auto")
+    assert 1024 < x.core < n / 2
+    assert np.diff(x.first).max() < x.core / 5  # before the rest is nearly a clique
+    monkeypatch.setattr("semiring_mm.cpu.engine.free_memory", lambda: 8 * x.core**2)
+    g = EdgeList(range(n), row, col, np.ones(len(row)), True)
+    with pytest.raises(MemoryError, match=r"no small separators .* sm\.apsp\(graph, sources=") as e:
+        sm.prepare(g)
+    assert f"{x.core} nodes" in str(e.value)
+    monkeypatch.undo()
+    assert sm.apsp(g, sources=[3]).shape == (1, n)
+
+
 @pytest.mark.parametrize("order", ["minimum_degree", "nested_dissection"])
 def test_orders(order):
     if order == "nested_dissection":

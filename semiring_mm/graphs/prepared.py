@@ -240,10 +240,16 @@ class PreparedGraph:
             numbers = problem.source.numbers(semirings["max_min"])
             problem = replace(problem, source=numbers, truth=True)
         x, size = self._structure, problem.steps.dtype.itemsize
-        what = "the prepared graph"
-        if x.core:
-            what += f", of which {x.core} nodes have no small separators and become a dense core,"
-        check_memory(x.bytes(size, trees=False), what)
+        try:
+            check_memory(x.bytes(size, trees=False), "the prepared graph")
+        except MemoryError as error:
+            if not x.core:
+                raise
+            raise MemoryError(
+                f"{x.core} nodes of the graph have no small separators and become a dense core: "
+                f"{error}; without preparing it, sm.apsp(graph, sources=...) searches from some "
+                f"nodes, and sm.nearest(graph, facilities) from facilities"
+            ) from None
         if index is None:
             metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
         else:
