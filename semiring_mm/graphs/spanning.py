@@ -26,8 +26,8 @@ def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
 
     Of parallel edges, as many as lead back, the one of `least` weight counts, or else the largest.
     """
-    ends = [np.bincount(x, minlength=edges.n) for x in (edges.row, edges.col)]
-    if not (edges.directed and np.array_equal(*ends)):  # the usual case, seen at once
+    leaving, entering = (np.bincount(x, minlength=edges.n) for x in (edges.row, edges.col))
+    if not (edges.directed and np.array_equal(leaving, entering)):  # the usual case, seen at once
         return edges
     row, col, weight = edges.row, edges.col, edges.weight.astype(np.float64)
     order = np.lexsort((weight if least else -weight, col, row))
