@@ -7,6 +7,7 @@
 //     Stored    statistics of labels in memory
 //     Finish    those of a launch's blocks, joined in their order
 //     Rows      labels to rows of distances
+//     Parents   predecessors, from the labels and the graph's edges
 //
 // A region is a connected piece of the elimination tree. Its nodes come from the top down, so
 // that the heads of a node's edges are before it in the region or above the region's first node
@@ -24,26 +25,33 @@ namespace sr {
 struct SweepParams {
   const void* down;         // [records] of Edge: from the head to the tail
   const void* up;           // [records] of Edge: from the tail to the head
-  const void* regions;    // [regions] of Region
+  const void* regions;      // [regions] of Region
   const void* nodes;        // [fringe] of SweepNode
   const int* outer;         // slots of the heads above each region
   const int* order;         // [count]: the regions of this launch of Fall
   const int* visit_first;   // [groups + 1]
   const int* visits;        // the regions on the way from a group's sources, children first
   const int* sources;       // [columns]: places
-  u8* visited;              // [regions][groups]
+  u8* visited;              // [regions][columns / marked]
   void* labels;             // [slots][columns] of Compute, the core's first
-  const int* names;         // [slots]: what Stored calls them; -1: not counted
+  const int* names;         // [slots]: the node of each
   i64* parts;               // [parts][fields][columns]: statistics of each block
   i64* results;             // [fields][room], from this launch's first column on
   const int* where;         // [targets]: slots of the columns of `rows`
   const int* lines;         // [columns]: rows of `rows`; -1: none
-  void* rows;               // [...][targets] of Storage
+  void* rows;               // [...][targets] of Storage, or of nodes
+  const int* origin;        // [columns]: nodes of the sources
+  const int* near_first;    // [targets + 1]: where the edges to each begin
+  const void* near;         // of Near
+  const void* radii;        // of Compute
+  const i64* mass;          // [nodes]: what counts within a radius, integers or doubles
   const void* limits;       // [bins + 1] of Compute: where bins begin, and the last one ends
   u64* bins;                // [bin_count]: labels in each
-  i64 zero, one, radius;    // the low bytes are a Compute
+  i64 zero, one;            // the low bytes are a Compute
+  i64 scale;                // a double: bins of a unit; 0: they are not as wide as each other
   i64 room, pitch;          // columns of `results`; entries from one row of `rows` to the next
   int columns, groups, fringe, core, count;
+  int marked;               // columns of a group of Rise
   int each;                 // regions (Fall) or slots (Stored) of a block
   int begin, part;          // the first slot of Stored; the first of its parts
   int targets;
@@ -62,73 +70,61 @@ struct Region {
 struct SweepNode {
   int near, end;
   int slot;  // where its label is stored; -1: nowhere
-  int name;  // of statistics; -1: not counted
+  int name;  // the node
 };
 
-// What statistics there are, as bits: as in semiring_mm/gpu/hierarchy.py.
-enum { FARTHEST = 1, REACHED = 2, TOTAL = 4, HARMONIC = 8, WITHIN = 16, HISTOGRAM = 32 };
+// What statistics there are, as bits: as in semiring_mm/gpu/hierarchy.py. And that 64 labels add up
+// to less than 2^31; that nodes have a mass, of integers or of doubles; a number of radii.
+enum { LARGEST = 1, COUNT = 2, SUM = 4, INVERSE = 8, WITHIN = 16, BINS = 32 };
+enum { SHORT = 64, MASS = 128, REAL_MASS = 256, RADIUS = 512 };
 
-template <class T>
-SR_FN T least_of() {
-  if constexpr (Is<T>::floating) return -infinity<T>();
-  else if constexpr (T(-1) < T(0)) return T(u64(1) << (8 * sizeof(T) - 1));
-  else return T(0);
-}
-template <class T>
-SR_FN T greatest_of() {
-  if constexpr (Is<T>::floating) return infinity<T>();
-  else return T(~least_of<T>());
-}
-
-// Statistics of the labels from one source to the other nodes that it reaches.
+// Statistics of the labels from one source to the nodes that it reaches, itself among them.
 template <class A, int KINDS>
 struct Statistics {
   using Compute = typename A::Compute;
+  static constexpr int RADII = KINDS / RADIUS;
   static constexpr bool FLOATING = Is<Compute>::floating;
-  static constexpr bool LONG = !FLOATING && sizeof(Compute) == 8;  // sums may exceed 64 bits
-  static constexpr int FIELDS = (KINDS & FARTHEST ? 2 : 0) + (KINDS & REACHED ? 1 : 0) +
-                                (KINDS & TOTAL ? 1 + LONG : 0) + (KINDS & HARMONIC ? 1 : 0) +
-                                (KINDS & WITHIN ? 1 : 0);
+  static constexpr int FIELDS = (KINDS & LARGEST ? 1 : 0) + (KINDS & COUNT ? 1 : 0) +
+                                (KINDS & SUM ? 1 : 0) + (KINDS & INVERSE ? 1 : 0) + RADII;
   template <bool F, class X, class Y>
   struct Choose { using Type = X; };
   template <class X, class Y>
   struct Choose<false, X, Y> { using Type = Y; };
   using Sum = typename Choose<FLOATING, double, i64>::Type;
+  using Mass = typename Choose<(KINDS & REAL_MASS) != 0, double, i64>::Type;
+  static constexpr int NEAR = RADII ? RADII : 1;
 
-  Compute worst;
-  int farthest;  // the first of those with the worst label
-  int reached, within;
-  Sum total, upper;  // LONG: of the lower 32 bits and of the others
-  double harmonic;
+  Compute largest;
+  int count, part;  // SHORT: what is not in `sum` yet
+  Sum sum;
+  double inverse;
+  Mass within[NEAR];  // [RADII]
 
   SR_FN void clear() {
-    worst = A::LEAST ? least_of<Compute>() : greatest_of<Compute>();
-    farthest = 0x7fffffff;
-    reached = within = 0;
-    total = upper = Sum(0);
-    harmonic = 0;
+    largest = Compute(0);
+    count = part = 0;
+    sum = Sum(0);
+    inverse = 0;
+#pragma unroll
+    for (int r = 0; r < RADII; ++r) within[r] = Mass(0);
   }
-  SR_FN void worsen(Compute x, int name, bool counts) {
-    // & and |: predicates, no branches
-    const bool worse = counts & (A::better(worst, x) | ((x == worst) & (name < farthest)));
-    worst = worse ? x : worst;
-    farthest = worse ? name : farthest;
+  SR_FN void take(Compute x, Compute zero, Mass mass, const Compute (&radii)[NEAR]) {
+    const bool there = x != zero;
+    const Compute y = there ? x : Compute(0);
+    if constexpr (KINDS & LARGEST) largest = y > largest ? y : largest;
+    if constexpr (KINDS & COUNT) count += int(there);
+    if constexpr ((KINDS & SUM) && (KINDS & SHORT)) part += int(y);
+    else if constexpr (KINDS & SUM) sum += Sum(y);
+    if constexpr (KINDS & INVERSE) inverse += y != Compute(0) ? 1.0 / double(y) : 0.0;
+#pragma unroll
+    for (int r = 0; r < RADII; ++r) within[r] += there & (x <= radii[r]) ? mass : Mass(0);
   }
-  SR_FN void take(Compute x, int name, Compute zero, Compute radius) {
-    const bool counts = x != zero;
-    if constexpr (KINDS & FARTHEST) worsen(x, name, counts);
-    if constexpr (KINDS & REACHED) reached += int(counts);
-    if constexpr (KINDS & TOTAL) {
-      if constexpr (LONG) {
-        total += counts ? i64(u32(x)) : 0;
-        upper += counts ? i64(x >> 32) : 0;
-      } else {
-        total += Sum(counts ? x : Compute(0));
-      }
+  // After at most 64 labels.
+  SR_FN void carry() {
+    if constexpr ((KINDS & SUM) && (KINDS & SHORT)) {
+      sum += Sum(part);
+      part = 0;
     }
-    if constexpr (KINDS & HARMONIC)
-      harmonic += counts & (x != Compute(0)) ? 1.0 / double(x) : 0.0;
-    if constexpr (KINDS & WITHIN) within += int(counts & !A::better(radius, x));
   }
 
   // One word of a field for each source; from one field to the next there are `step`.
@@ -140,26 +136,23 @@ struct Statistics {
     else return To(x);
   }
   SR_FN void store(i64* to, i64 step) const {
-    if constexpr (KINDS & FARTHEST) {
-      *to = word(Sum(worst)), to += step;
-      *to = farthest, to += step;
-    }
-    if constexpr (KINDS & REACHED) *to = reached, to += step;
-    if constexpr (KINDS & TOTAL) *to = word(total), to += step;
-    if constexpr ((KINDS & TOTAL) && LONG) *to = word(upper), to += step;
-    if constexpr (KINDS & HARMONIC) *to = word(harmonic), to += step;
-    if constexpr (KINDS & WITHIN) *to = within;
+    if constexpr (KINDS & LARGEST) *to = word(Sum(largest)), to += step;
+    if constexpr (KINDS & COUNT) *to = count, to += step;
+    if constexpr (KINDS & SUM) *to = word(sum), to += step;
+    if constexpr (KINDS & INVERSE) *to = word(inverse), to += step;
+#pragma unroll
+    for (int r = 0; r < RADII; ++r) *to = word(within[r]), to += step;
   }
   SR_FN void join(const i64* from, i64 step) {
-    if constexpr (KINDS & FARTHEST) {
-      worsen(value<Compute>(from[0]), int(from[step]), true);
-      from += 2 * step;
+    if constexpr (KINDS & LARGEST) {
+      const Compute x = value<Compute>(*from);
+      largest = x > largest ? x : largest, from += step;
     }
-    if constexpr (KINDS & REACHED) reached += int(*from), from += step;
-    if constexpr (KINDS & TOTAL) total += value<Sum>(*from), from += step;
-    if constexpr ((KINDS & TOTAL) && LONG) upper += value<Sum>(*from), from += step;
-    if constexpr (KINDS & HARMONIC) harmonic += value<double>(*from), from += step;
-    if constexpr (KINDS & WITHIN) within += int(*from);
+    if constexpr (KINDS & COUNT) count += int(*from), from += step;
+    if constexpr (KINDS & SUM) sum += value<Sum>(*from), from += step;
+    if constexpr (KINDS & INVERSE) inverse += value<double>(*from), from += step;
+#pragma unroll
+    for (int r = 0; r < RADII; ++r) within[r] += value<Mass>(*from), from += step;
   }
 };
 
@@ -167,12 +160,13 @@ struct Statistics {
 template <class T>
 struct Bins {
   const int count;
+  const double scale;
   T* const limits;    // [count + 1], if there are any
   u32* const counts;  // [count]
 
   SR_FN static int aligned(int bytes) { return (bytes + 15) & ~15; }
   SR_FN explicit Bins(const SweepParams& p)
-      : count(p.bin_count), limits(shared_memory<T>()),
+      : count(p.bin_count), scale(bits_as<double>(p.scale)), limits(shared_memory<T>()),
         counts(reinterpret_cast<u32*>(shared_memory<unsigned char>() +
                                       (count ? aligned((count + 1) * int(sizeof(T))) : 0))) {}
   SR_FN SweepNode* end() const {
@@ -187,12 +181,19 @@ struct Bins {
     __syncthreads();  // between writing limits and counts and using them
   }
   SR_FN void take(T x) const {
-    int low = 0, high = count;
-    if (x < limits[0] || !(x < limits[high])) return;
-    while (high - low > 1) {  // limits[low] <= x < limits[high]
-      const int middle = (low + high) / 2;
-      if (x < limits[middle]) high = middle;
-      else low = middle;
+    if (x < limits[0] || !(x < limits[count])) return;
+    int low = 0;
+    if (scale > 0) {  // a guess; rounding makes it wrong by one at most
+      low = int(float(x - limits[0]) * float(scale));
+      low = low < count ? low : count - 1;
+      low -= x < limits[low];
+      low += !(x < limits[low + 1]);
+    } else {
+      for (int high = count; high - low > 1;) {  // limits[low] <= x < limits[high]
+        const int middle = (low + high) / 2;
+        if (x < limits[middle]) high = middle;
+        else low = middle;
+      }
     }
     atomic_add(counts + low, 1u);
   }
@@ -243,7 +244,9 @@ struct Sweep {
     return place < p.fringe ? static_cast<const SweepNode*>(p.nodes)[place].slot : place - p.fringe;
   }
   SR_FN Region region(int f) const { return static_cast<const Region*>(p.regions)[f]; }
-  SR_FN u8& mark(int f) const { return p.visited[i64(f) * p.groups + group]; }
+  SR_FN u8& mark(int f) const {
+    return p.visited[i64(f) * (p.columns / p.marked) + int(column()) / p.marked];
+  }
 
   // acc ⊕ (x ⊗ weight)
   SR_FN static Piece fold(Piece acc, const Piece& x, Compute weight) {
@@ -303,18 +306,19 @@ struct Sweep {
   // The heads of a node's edges from `begin` to `end`, in rows below `limit`, ⊕= the node's label ⊗
   // the weight. They are different, so that some are under way at once.
   SR_FN void push(Piece x, const Edge* from, int begin, int end, int limit) const {
+    constexpr int MANY = 2 * AHEAD;
 #pragma unroll 1
-    for (int e = begin; e < end; e += AHEAD) {
-      Edge edge[AHEAD];   // [AHEAD]
-      Piece head[AHEAD];  // [AHEAD]
+    for (int e = begin; e < end; e += MANY) {
+      Edge edge[MANY];   // [MANY]
+      Piece head[MANY];  // [MANY]
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i)
+      for (int i = 0; i < MANY; ++i)
         if (e + i < end) edge[i] = from[e + i];
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i)
+      for (int i = 0; i < MANY; ++i)
         if (e + i < end && edge[i].row < limit) head[i] = rows[edge[i].row];
 #pragma unroll
-      for (int i = 0; i < AHEAD; ++i)
+      for (int i = 0; i < MANY; ++i)
         if (e + i < end && edge[i].row < limit)
           rows[edge[i].row] = fold(head[i], x, edge[i].weight);
     }
@@ -415,20 +419,17 @@ struct Sweep {
       }
       e = after(RARE ? node.end : node.near);
       if (!RARE || f.held) read(edge, edges + e);
-      Piece seen = x;
       if (RARE && own) {
 #pragma unroll
-        for (int v = 0; v < EACH; ++v)
-          if (p.sources[column() + v] == f.node + i) {
-            x.x[v] = one;  // rounding in a cycle of weight 0 must not show on the diagonal
-            seen.x[v] = zero;
-          }
+        for (int v = 0; v < EACH; ++v)  // rounding in a cycle of weight 0 must not show
+          if (p.sources[column() + v] == f.node + i) x.x[v] = one;
       }
       *row = x;
       if (STORE && node.slot >= 0) label(node.slot) = *row;  // of `x` the compiler makes words
-      take(seen, node.name);
+      take(x, node.name);
       node = next;
     }
+    take.carry();
   }
 };
 
@@ -443,31 +444,43 @@ struct Rise {
 // Statistics of a thread's sources.
 template <class A, int THREADS, int EACH, int KINDS>
 struct Tally {
+  using Compute = typename A::Compute;
   using Block = Sweep<A, THREADS, EACH>;
   using Found = Statistics<A, KINDS>;
-  Found found[EACH];  // [EACH]
-  const Bins<typename A::Compute> bins;
+  using Mass = typename Found::Mass;
+  Found found[EACH];            // [EACH]
+  Compute radii[Found::NEAR];   // [RADII]
+  const Compute zero;
+  const i64* const mass;
+  const Bins<Compute> bins;
 
-  SR_FN explicit Tally(const SweepParams& p) : bins(p) {
+  SR_FN explicit Tally(const SweepParams& p)
+      : zero(Block::scalar(p.zero)), mass(p.mass), bins(p) {
+#pragma unroll
+    for (int r = 0; r < Found::RADII; ++r) radii[r] = static_cast<const Compute*>(p.radii)[r];
 #pragma unroll
     for (int v = 0; v < EACH; ++v) found[v].clear();
-    if constexpr (KINDS & HISTOGRAM) bins.clear(p);
+    if constexpr (KINDS & BINS) bins.clear(p);
   }
-  SR_FN void take(const typename Block::Piece& x, int name, typename A::Compute zero,
-                  typename A::Compute radius) {
-    if (name < 0) return;
+  SR_FN void take(const typename Block::Piece& x, int name) {
+    Mass each = Mass(1);
+    if constexpr (KINDS & (MASS | REAL_MASS)) each = Found::template value<Mass>(mass[name]);
 #pragma unroll
     for (int v = 0; v < EACH; ++v) {
-      found[v].take(x.x[v], name, zero, radius);
-      if constexpr (KINDS & HISTOGRAM)
+      found[v].take(x.x[v], zero, each, radii);
+      if constexpr (KINDS & BINS)
         if (x.x[v] != zero) bins.take(x.x[v]);
     }
+  }
+  SR_FN void carry() {
+#pragma unroll
+    for (int v = 0; v < EACH; ++v) found[v].carry();
   }
   SR_FN void store(const SweepParams& p, i64 part, i64 column) const {
 #pragma unroll
     for (int v = 0; v < EACH; ++v)
       found[v].store(p.parts + part * Found::FIELDS * p.columns + column + v, p.columns);
-    if constexpr (KINDS & HISTOGRAM) bins.store(p);
+    if constexpr (KINDS & BINS) bins.store(p);
   }
 };
 
@@ -475,16 +488,17 @@ struct Tally {
 struct Ignore {
   template <class Labels>
   SR_FN void operator()(const Labels&, int) const {}
+  SR_FN void carry() const {}
 };
 
-template <class Counts, class Compute>
+template <class Counts>
 struct Count {
   Counts& tally;
-  Compute zero, radius;
   template <class Labels>
   SR_FN void operator()(const Labels& x, int name) const {
-    tally.take(x, name, zero, radius);
+    tally.take(x, name);
   }
+  SR_FN void carry() const { tally.carry(); }
 };
 
 template <class A, int THREADS, int EACH, int KINDS>
@@ -498,7 +512,7 @@ struct Fall {
     } else {
       using Counts = Tally<A, THREADS, EACH, KINDS>;
       Counts tally(p);
-      const Count<Counts, typename A::Compute> take{tally, sweep.zero, sweep.scalar(p.radius)};
+      const Count<Counts> take{tally};
       for (int k = first; k < last; ++k) sweep.template fall<false>(p.order[k], take);
       tally.store(p, p.part + share, sweep.column());
     }
@@ -513,19 +527,11 @@ struct Stored {
     const int first = p.begin + share * p.each;
     const int last = first + p.each < p.count ? first + p.each : p.count;
     Tally<A, THREADS, EACH, KINDS> tally(p);
-    int own[EACH];  // [EACH]: the slots of the sources
-#pragma unroll
-    for (int v = 0; v < EACH; ++v) {
-      const int source = p.sources[sweep.column() + v];
-      own[v] = source < 0 ? -1 : sweep.slot(source);
-    }
+    for (int begin = first; begin < last; begin += 64) {
+      const int end = begin + 64 < last ? begin + 64 : last;
 #pragma unroll 4
-    for (int i = first; i < last; ++i) {
-      auto seen = sweep.label(i);
-#pragma unroll
-      for (int v = 0; v < EACH; ++v)
-        if (own[v] == i) seen.x[v] = sweep.zero;
-      tally.take(seen, p.names[i], sweep.zero, sweep.scalar(p.radius));
+      for (int i = begin; i < end; ++i) tally.take(sweep.label(i), p.names[i]);
+      tally.carry();
     }
     tally.store(p, p.part + share, sweep.column());
   }
@@ -547,33 +553,76 @@ struct Finish {
   }
 };
 
-// A block turns 32 targets of 32 sources.
-template <class A>
-struct Rows {
-  using Storage = typename A::Storage;
-  using Compute = typename A::Compute;
-  static constexpr int SIDE = 32, WARPS = 8, THREADS = SIDE * WARPS;
-  static constexpr int BYTES = SIDE * (SIDE + 1) * int(sizeof(Compute));
+// A block turns 32 targets of 32 sources: WRITE gives an entry of `rows` from a label, or from what
+// TAKE finds for a target and a column.
+template <class A, class Entry>
+struct Turned {
+  static constexpr int SIDE = 32, WARPS = 8;
+  static constexpr int BYTES = SIDE * (SIDE + 1) * int(sizeof(Entry));
 
-  SR_FN static void run(const SweepParams& p) {
-    Compute* tile = shared_memory<Compute>();  // [SIDE][SIDE + 1]
+  template <class Take>
+  SR_FN static void run(const SweepParams& p, Take take) {
+    Entry* tile = shared_memory<Entry>();  // [SIDE][SIDE + 1]
     const int lane = int(threadIdx.x) % SIDE, warp = int(threadIdx.x) / SIDE;
     const u32 strips = u32(p.columns) / SIDE;
     const i64 column = i64(blockIdx.x % strips) * SIDE, target = i64(blockIdx.x / strips) * SIDE;
 #pragma unroll
     for (int i = warp; i < SIDE; i += WARPS)
-      if (target + i < p.targets)
-        tile[i * (SIDE + 1) + lane] = static_cast<const Compute*>(
-            p.labels)[i64(p.where[target + i]) * p.columns + column + lane];
+      if (target + i < p.targets) tile[i * (SIDE + 1) + lane] = take(target + i, column + lane);
     __syncthreads();  // between storing the tile and reading it
 #pragma unroll
     for (int i = warp; i < SIDE; i += WARPS) {
       const i64 line = p.lines[column + i];
       if (line >= 0 && target + lane < p.targets)
-        static_cast<Storage*>(p.rows)[line * p.pitch + target + lane] =
-            A::encode(tile[lane * (SIDE + 1) + i]);
+        static_cast<Entry*>(p.rows)[line * p.pitch + target + lane] = tile[lane * (SIDE + 1) + i];
     }
   }
+};
+
+// Labels as Storage, or as another floating type ENTRY, in which those of `zero` are infinite.
+template <class A, class Entry>
+struct Rows {
+  using Compute = typename A::Compute;
+  struct Value {
+    const SweepParams& p;
+    SR_FN Entry operator()(i64 target, i64 column) const {
+      const Compute x =
+          static_cast<const Compute*>(p.labels)[i64(p.where[target]) * p.columns + column];
+      if constexpr (Is<Entry>::floating && !Is<Compute>::floating)
+        return x == *reinterpret_cast<const Compute*>(&p.zero) ? infinity<Entry>() : Entry(x);
+      else return A::encode(x);
+    }
+  };
+  SR_FN static void run(const SweepParams& p) { Turned<A, Entry>::run(p, Value{p}); }
+};
+
+// The node before each target on a best path, which is a node of an edge to it.
+template <class A>
+struct Parents {
+  using Compute = typename A::Compute;
+  static constexpr int NONE = -9999;
+  struct Near {
+    Compute weight;
+    int slot, node;
+  };
+  struct Value {
+    const SweepParams& p;
+    SR_FN int operator()(i64 target, i64 column) const {
+      const Compute* labels = static_cast<const Compute*>(p.labels) + column;
+      const Compute zero = *reinterpret_cast<const Compute*>(&p.zero);
+      const int slot = p.where[target];
+      if (labels[i64(slot) * p.columns] == zero || p.origin[column] == target) return NONE;
+      Compute best = zero;
+      int node = NONE;
+      for (int e = p.near_first[target]; e < p.near_first[target + 1]; ++e) {
+        const Near near = static_cast<const Near*>(p.near)[e];
+        const Compute x = A::fold(zero, labels[i64(near.slot) * p.columns], near.weight);
+        if (A::better(x, best)) best = x, node = near.node;
+      }
+      return node;
+    }
+  };
+  SR_FN static void run(const SweepParams& p) { Turned<A, int>::run(p, Value{p}); }
 };
 
 }  // namespace sr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from metrics import grid, metric_of, swept
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from test_sweep_kernels import WEIGHTS, check, figures
 
 from semiring_mm.gpu import device
@@ -32,7 +32,8 @@ def test_sweeps_over_semirings(name, dtype):
     weight = WEIGHTS[name](rng, 2 * len(row)).astype(dtype)
     metric = metric_of(name, n, np.append(row, col), np.append(col, row), weight, sources=300)
     assert metric.structure.fringe > 2000
-    for shape in (None, Shape(64, 2), Shape(32, 1, 5, 9, 30, 4)):
+    size = DeviceMetric(metric).size
+    for shape in (None, Shape(64, 8 // size, narrow=1), Shape(32, 1, 5, 9, 30, 4, 1, 0)):
         there = with_rows(DeviceMetric(metric, shape=shape))
         check(metric, there, rng.permutation(n)[:700], batch=512)
         check(metric, there, rng.permutation(n)[:33])
@@ -49,21 +50,20 @@ def test_a_large_grid(side):
     some = rng.permutation(5000)[:40]
     expected = swept(metric, sources[some])
     assert_array_equal(there.rows(sources, batch=2048)[some].get(), expected)
-    kinds = [kind for kind in KINDS if kind != "histogram"]
-    found = there.statistics(sources, kinds, radius=9000)
-    again = there.statistics(sources[::-1], kinds, radius=9000, batch=768)
+    edges = np.linspace(0, expected.max(), 101)
+    options = {"radii": np.array([9000, 700, 2e4, 5, 1e5]), "mass": rng.integers(0, 9, n)}
+    bound = 2 * expected.max()
+    found = there.statistics(sources, KINDS, edges=edges, bound=bound, **options)
+    again = there.statistics(sources[::-1], KINDS, edges=edges, batch=768, **options)
     for key, value in found.items():  # to the last bit, whatever other sources are in a batch
-        if key != "harmonic":
+        if key not in ("inverse", "bins"):
             assert_array_equal(value, again[key][::-1])
-    edges = np.linspace(0, found["farthest"].max(), 101)
-    bins = there.statistics(sources[some], ["histogram"], edges=edges)["histogram"]
-    bins[0] += len(some)  # the sources themselves
-    assert_array_equal(bins, np.histogram(expected, edges)[0])
-    for key, value in figures(expected, sources[some], kinds, metric, 9000).items():
-        if key == "harmonic":
-            assert_array_equal(np.isclose(found[key][some], value, rtol=1e-12), True)
+    bins = there.statistics(sources[some], ["bins"], edges=edges)["bins"]
+    for key, value in figures(expected, options["radii"], options["mass"], edges).items():
+        if key == "inverse":
+            assert_allclose(found[key][some], value, rtol=1e-12)
         else:
-            assert_array_equal(found[key][some], value)
+            assert_array_equal(bins if key == "bins" else found[key][some], value)
     targets = rng.permutation(n)[:50]
     table = there.rows(sources, targets=targets)
     assert_array_equal(table[some].get(), expected[:, targets])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from ..engine import JOIN
 from ..expressions import joins
-from ..hierarchy.regions import Limits, Regions, regions
+from ..hierarchy.regions import Cut, Limits, Regions, cut, regions
 from ..hierarchy.structure import Index
 from ..hierarchy.sweeps import Metric
 from ..plan import Plan, bytewise
-from . import device
+from . import device, engine
 from .memory import free_memory, from_host, to_host
 from .product import product
-from .source import algebra, pack, word_size
+from .source import STORAGE, algebra, pack, word_size
 from .views import address
 
 __all__ = ["KINDS", "PARAMS", "DeviceMetric", "Shape", "sweep_source"]
@@ -29,15 +29,17 @@ Array = Any
 
 #: The fields of sr::SweepParams, in order.
 _LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
-    parts results where lines rows limits bins zero one radius room pitch""".split()
-_INTS = (
-    "columns groups fringe core count each begin part targets bin_count node_room edge_room".split()
-)
+    parts results where lines rows origin near_first near radii mass limits bins zero one scale
+    room pitch""".split()
+_INTS = """columns groups fringe core count marked each begin part targets bin_count node_room
+    edge_room""".split()
 PARAMS = (*_LONGS, *_INTS)
 
 #: The statistics of a source's labels, as bits of sr::Statistics.
-KINDS = {"farthest": 1, "reached": 2, "total": 4, "harmonic": 8, "within": 16,
-         "histogram": 32}  # fmt: skip
+KINDS = {"largest": 1, "count": 2, "sum": 4, "inverse": 8, "within": 16, "bins": 32}
+_SHORT, _MASS, _REAL_MASS, _RADIUS = 64, 128, 256, 512
+_RUN = 64  # labels between two sr::Statistics::carry
+_RADII = 4  # at once, each of which takes registers
 
 _LANES = 256  # threads of sr::Finish
 _SIDE, _ROWS = 32, 256  # sr::Rows's tile, and its threads
@@ -59,6 +61,10 @@ class Shape(NamedTuple):
         Of a leaf region: nodes; labels in shared memory; edges.
     upper : int
         Nodes of another region.
+    narrow : int
+        Sources of a thread above leaf regions, where shared memory would hold few blocks.
+    core : int
+        Nodes of the dense core, at most, if the CPU's is not larger.
     """
 
     threads: int = 64
@@ -66,7 +72,9 @@ class Shape(NamedTuple):
     nodes: int = 48
     rows: int = 56
     edges: int = 448
-    upper: int = 96
+    upper: int = 48
+    narrow: int = 2
+    core: int = 16384
 
     @property
     def width(self) -> int:
@@ -77,9 +85,9 @@ class Shape(NamedTuple):
         """Of leaf regions and others, for words of that size and so much shared memory."""
         edges, record = 4 * self.edges, _record(size)
         lists = 16 * (self.upper + 1) + (edges + self.upper + _AHEAD) * record
-        room = (shared - lists) // (self.width * size)
-        upper = Limits(self.upper, room, edges)
-        return Limits(self.nodes, min(self.rows, room), self.edges), upper
+        room = (shared - lists) // (self.threads * size)
+        upper = Limits(self.upper, room // self.narrow, edges)
+        return Limits(self.nodes, min(self.rows, room // self.each), self.edges), upper
 
 
 def _record(size: int) -> int:
@@ -146,24 +154,50 @@ class DeviceMetric:
     ----------
     metric : Metric
         Its predecessors are not taken over.
+    bound : int or float, optional
+        No distance is larger; for whole numbers that are not negative.
     shape : Shape
         The sizes of blocks and regions.
+    like : DeviceMetric, optional
+        A metric of the same structure on another device, whose regions are taken over.
+
+    Attributes
+    ----------
+    structure : Structure
+        The metric's, with more nodes in its core.
     """
 
-    def __init__(self, metric: Metric, *, shape: Shape | None = None) -> None:
-        self.here, self._given, self.size = device.current(), shape, 0
-        self.weigh(metric)
+    cut: Cut
+    pieces: Regions
+    limits: tuple[Limits, Limits]
+
+    def __init__(
+        self, metric: Metric, *, bound: float | None = None, shape: Shape | None = None,
+        like: DeviceMetric | None = None,
+    ) -> None:  # fmt: skip
+        self.here, self._given, self.size, self._like = device.current(), shape, 0, like
+        self.weigh(metric, bound=bound)
 
     def _lay_out(self, metric: Metric, size: int) -> None:
         """The regions for labels of that size."""
-        x, xp = metric.structure, self.here.xp
-        self.size, self.shape = size, self._given or Shape(each=16 // size)
-        if self.shape.each * size not in (4, 8, 16):
+        xp = self.here.xp
+        self.size, self.shape = size, self._given or Shape(each=16 // size, narrow=8 // size)
+        if {self.shape.each * size, self.shape.narrow * size} - {4, 8, 16}:
             raise ValueError(
                 f"shape: a thread reads labels of 4, 8 or 16 bytes at once, got each = "
-                f"{self.shape.each} of {size} bytes"
+                f"{self.shape.each} and narrow = {self.shape.narrow} of {size} bytes"
             )
-        f: Regions = regions(x, *self.shape.limits(size, self.here.shared_limit))
+        limits, like = self.shape.limits(size, self.here.shared_limit), self._like
+        if like is not None and like.size == size and like.limits == limits:
+            found, f = like.cut, like.pieces
+        else:
+            # half of them: a region with more stays alone, and so do its blocks
+            found = cut(metric.structure, limits[1].rows // 2, self.shape.core)
+            f = regions(found.structure, *limits)
+        self.cut, self.limits, self._like = found, limits, None
+        x = self.structure = found.structure
+        self._old, self._kept = found.old, xp.asarray(found.edges)
+        self._inner = tuple(map(xp.asarray, (found.inner, found.tail, found.head)))
         self.pieces = f
         words = [
             f.first[:-1], np.diff(f.first), f.outer_first[:-1], np.diff(f.outer_first),
@@ -178,49 +212,74 @@ class DeviceMetric:
         self._regions = xp.asarray(self.words)
         self._views: dict[str, _View] = {}
 
-    def weigh(self, metric: Metric) -> None:
-        """Take the weights of another metric of the same structure."""
-        plan = _plan(metric)
+    def weigh(self, metric: Metric, *, bound: float | None = None) -> None:
+        """Take the weights of another metric of the same structure.
+
+        Its weights may be arrays on the device.
+        """
+        xp = self.here.xp
+        plan = _plan(xp, metric, bound)
         if word_size(plan) != self.size:
             self._lay_out(metric, word_size(plan))
-        self.metric, self.plan, xp = metric, plan, self.here.xp
+        self.metric, self.plan = metric, plan
         self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
         self.zero, self.one = (self._computed(x).item() for x in metric.identities)
-        self.down = self._records(metric.back)
-        self.up = self.down if metric.out is metric.back else self._records(metric.out)
-        self.core = xp.asarray(metric.core)
+        out = xp.asarray(metric.out)
+        back = out if metric.out is metric.back else xp.asarray(metric.back)
+        self.down = self._records(back)
+        self.up = self.down if out is back else self._records(out)
+        self._close_core(out, back)
 
-    def _computed(self, x: Any) -> NDArray[Any]:
-        """What the CPU computes with in the type of the device."""
+    def _close_core(self, out: Array, back: Array) -> None:
+        """The matrix of the core, which has more nodes than that of the metric, closed."""
+        xp, steps, size = self.here.xp, self.metric.steps, self.structure.core
+        zero, one = steps.identities
+        if size == self._old:
+            self.core = xp.asarray(self.metric.core)
+            return
+        edges, tail, head = self._inner
+        self.core = core = xp.full((size, size), zero, steps.dtype)
+        core[tail, head] = _stored(xp, self.metric.plan, out[edges], steps.dtype)
+        core[head, tail] = _stored(xp, self.metric.plan, back[edges], steps.dtype)
+        core[size - self._old :, size - self._old :] = xp.asarray(self.metric.core)
+        core[xp.arange(size), xp.arange(size)] = one
+        replace(steps, look=False).close(engine, core, None, 0)  # no cycle improves: see customize
+
+    def _computed(self, x: Any) -> Any:
+        """What the CPU computes with in the type of the device; an array of either."""
+        xp = np if isinstance(x, np.ndarray | np.generic | int | float) else self.here.xp
+        found = xp.asarray(x)
         if self.plan.codec == "mask":
-            truth: NDArray[Any] = -(np.asarray(x) != 0).astype(self.compute)  # true is -1
-            return truth
-        found: NDArray[Any] = np.asarray(x)
+            return -(found != 0).astype(self.compute)  # true is -1
         if self.plan.missing is not None:
-            found = np.where(found == self.metric.plan.infinite, self.plan.infinite, found)
-        computed: NDArray[Any] = found.astype(self.compute)
-        return computed
+            far = found.dtype.type(self.plan.infinite)
+            if self.plan.annihilate:
+                found = xp.where(found == self.metric.plan.infinite, far, found)
+            else:  # nothing lies beyond it
+                found = (xp.minimum if far > 0 else xp.maximum)(found, far)
+        return found.astype(self.compute)
 
-    def _radius(self, radius: float) -> float:
-        """A radius in the type computed in, with the same labels within it."""
+    def _ends(self, radii: NDArray[Any]) -> NDArray[Any]:
+        """Radii in the type computed in, with the same labels within them."""
         if self.compute.kind == "f":
-            return radius
+            most = np.finfo(self.compute.name).max
+            found: NDArray[Any] = np.minimum(radii, most).astype(self.compute)
+            return found
         ends: Any = np.iinfo(self.compute.name)
-        radius = min(max(radius, int(ends.min)), int(ends.max))
-        return math.floor(radius) if self.metric.steps.s.add_kind == "min" else math.ceil(radius)
+        whole = [math.floor(min(max(x, int(ends.min)), int(ends.max))) for x in radii.tolist()]
+        return np.array(whole, self.compute)
 
-    def _limits(self, edges: NDArray[Any]) -> Array:
+    def _limits(self, edges: NDArray[Any]) -> NDArray[Any]:
         """The edges of a histogram in the type computed in, the last one beyond its bin."""
         if self.compute.kind == "f":
             limits = edges.astype(self.compute)
             limits[limits < edges] = np.nextafter(limits[limits < edges], self.compute.type(np.inf))
             if limits[-1] == edges[-1]:
                 limits[-1] = np.nextafter(limits[-1], self.compute.type(np.inf))
-        else:
-            ends: Any = np.iinfo(self.compute.name)
-            whole = [*map(math.ceil, edges.tolist()[:-1]), math.floor(edges[-1]) + 1]
-            limits = np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
-        return self.here.xp.asarray(limits)
+            return limits
+        ends: Any = np.iinfo(self.compute.name)
+        whole = [*map(math.ceil, edges.tolist()[:-1]), math.floor(edges[-1]) + 1]
+        return np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
 
     def _bin_room(self, bins: int) -> int:
         """Bytes of sr::Bins in shared memory."""
@@ -231,23 +290,25 @@ class DeviceMetric:
         text = np.asarray(value, self.compute).tobytes()
         return int.from_bytes(text.ljust(8, b"\0"), "little", signed=True)
 
-    def _records(self, weight: NDArray[Any]) -> Array:
+    def _records(self, weight: Array) -> Array:
         """sr::Sweep::Edge for each edge of the regions."""
         xp, words = self.here.xp, self.size // 4
-        weight = np.append(self._computed(weight), self.compute.type(self.zero))
+        none = xp.full(1, self.zero, self.compute)
+        weight = xp.concatenate([self._computed(weight[self._kept]), none])
         found = xp.zeros((len(self._edges), 2 * words), np.int32)
-        found[:, :words] = xp.asarray(weight)[self._edges].view(np.int32).reshape(-1, words)
+        found[:, :words] = weight[self._edges].view(np.int32).reshape(-1, words)
         found[:, words] = self._rows
         return found
 
     # --- what is stored -------------------------------------------------------------------------
 
-    def _view(self, targets: Index | None, names: NDArray[np.int32]) -> _View:
+    def _view(self, targets: Index | None) -> _View:
         """A sweep that stores the labels of upper regions and of `targets`, which are places.
 
         Only the regions that the targets need are swept, or all.
         """
-        x, f = self.metric.structure, self.pieces
+        x, f = self.structure, self.pieces
+        names = x.node[f.position]
         stored = ~f.leaf[f.of_place]
         needed = np.ones(len(f.leaf), bool)
         if targets is not None:
@@ -292,16 +353,11 @@ class DeviceMetric:
         nodes, edges = (words[:, k].max(initial=0) for k in (1, 5))
         return _Launch(begin, len(chosen), int(rows), int(nodes), int(edges))
 
-    def _names(self, counted: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-        """The node at each place, -1 for a node that does not count."""
-        x = self.metric.structure
-        names = x.node[self.pieces.position]
-        return names if counted is None else np.where(counted[names], names, -1).astype(np.int32)
-
     # --- sweeps ---------------------------------------------------------------------------------
 
     def rows(
         self, sources: Index, *, targets: Index | None = None, out: Array | None = None,
+        edges: tuple[Index, Index, NDArray[Any]] | None = None, parents: Array | None = None,
         batch: int | None = None,
     ) -> Array:  # fmt: skip
         """Best paths from some nodes to all or some, on the device.
@@ -311,114 +367,161 @@ class DeviceMetric:
         sources, targets : array of int64
             Nodes.
         out : device array, optional
-            Of the metric's dtype; rows are contiguous.
+            Of the metric's dtype, or for whole numbers of float32 or float64; rows are contiguous.
+        edges : (row, col, weight), optional
+            Of the graph, with weights as the metric has them, for `parents`.
+        parents : device array of int32, optional
+            Of the shape of `out`; takes the node before each target, or -9999. Of all targets.
         batch : int, optional
             Sources at a time.
         """
-        x, xp = self.metric.structure, self.here.xp
+        x, xp = self.structure, self.here.xp
         n = x.n if targets is None else len(targets)
         if out is None:
             out = xp.empty((len(sources), n), self.metric.steps.dtype)
         places = self.place if targets is None else self.place[targets]
-        if "rows" not in self._views or targets is not None:
-            names = self._names(None)
-            view = self._view(places.astype(np.int64), names)
-            if targets is None:
-                self._views["rows"] = view
-        else:
-            view = self._views["rows"]
+        if targets is not None:
+            view = self._view(places.astype(np.int64))
+        else:  # of all nodes: no slot is left out
+            view = self._views.get("rows") or self._view(np.arange(x.n))
+            self._views["rows"] = view
         slot = np.concatenate([to_host(view.nodes)[:, 2], np.arange(x.core, dtype=np.int32)])
-        where = xp.asarray(slot[places])
         if not n or not len(sources):
             return out
+        where, tile = xp.asarray(slot[places]), _SIDE * (_SIDE + 1)
+        entry = STORAGE[str(out.dtype)]
+        fields = {"where": address(where), "targets": n}
+        near: tuple[Array, ...] = ()
+        if edges is not None:
+            near = self._near(*edges, slot)
         for run in self._batches(sources, view, 0, batch):
             run.sweep(0)
+            blocks = run.columns // _SIDE * -(-n // _SIDE)
             run.launch(
-                "sr::Rows<Algebra>", _ROWS, run.columns // _SIDE * -(-n // _SIDE),
-                _SIDE * (_SIDE + 1) * self.size,
-                where=address(where), lines=run.lines, rows=address(out), targets=n,
-                pitch=out.strides[0] // out.itemsize,
+                f"sr::Rows<Algebra, {entry}>", _ROWS, blocks, tile * out.itemsize, **fields,
+                rows=address(out), pitch=out.strides[0] // out.itemsize,
             )  # fmt: skip
+            if parents is not None:
+                run.launch(
+                    "sr::Parents<Algebra>", _ROWS, blocks, tile * 4, **fields,
+                    rows=address(parents), pitch=parents.strides[0] // 4,
+                    near_first=address(near[0]), near=address(near[1]),
+                )  # fmt: skip
         return out
 
+    def _near(self, row: Index, col: Index, weight: NDArray[Any], slot: Index) -> tuple[Array, ...]:
+        """sr::Parents::Near for the edges to each node, and where they begin."""
+        xp, words = self.here.xp, self.size // 4
+        apart = row != col
+        row, col, weight = row[apart], col[apart], weight[apart]
+        order = np.argsort(col, kind="stable")
+        first = np.zeros(self.structure.n + 1, np.int32)
+        np.cumsum(np.bincount(col, minlength=self.structure.n), out=first[1:])
+        near = np.empty((len(row), words + 2), np.int32)
+        near[:, :words] = self._computed(weight[order]).view(np.int32).reshape(-1, words)
+        near[:, words], near[:, words + 1] = slot[self.place[row[order]]], row[order]
+        return xp.asarray(first), xp.asarray(near)
+
     def statistics(
-        self, sources: Index, kinds: Sequence[str], *, radius: float | int | None = None,
-        edges: NDArray[Any] | None = None, counted: NDArray[np.bool_] | None = None,
-        batch: int | None = None,
+        self, sources: Index, kinds: Collection[str], *, radii: NDArray[Any] | None = None,
+        mass: NDArray[Any] | None = None, edges: NDArray[Any] | None = None,
+        bound: float = math.inf, batch: int | None = None,
     ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Statistics of the labels from each source to the other nodes.
+        """Statistics of the labels from each source to the nodes that it reaches, over min_plus.
 
         No label of a leaf region is stored, and no two floats are added in an order that changes.
 
         Parameters
         ----------
         sources : array of int64
-        kinds : sequence of str
-            ``"farthest"``: the worst label of a node that is reached, and (``"farthest_node"``) the
-            first node that has it, -1 if none is reached; ``"reached"``: how many are reached;
-            ``"total"``: the sum of their labels, of int64 or float64;
-            ``"harmonic"``: the sum of 1 / label where that is not 0; ``"within"``: how many are
-            reached with a label as good as `radius`; ``"histogram"``: as ``numpy.histogram`` of all
-            labels by `edges`, for all sources together.
-        counted : array of bool, (n,), optional
-            The nodes that count.
+        kinds : collection of str
+            ``"largest"``: the largest label, or 0; ``"count"``: how many nodes are reached;
+            ``"sum"``: of their labels, in int64 or float64; ``"inverse"``: the sum of 1 / label
+            where that is not 0; ``"within"``: for each of some `radii` how many have a label no
+            larger, or the sum of their `mass`; ``"bins"``: as ``numpy.histogram`` of all labels by
+            `edges`, for all sources together.
+        radii : (k,) array, optional
+        mass : (n,) array of int64 or float64, optional
+            Of each node.
+        edges : (bins + 1,) array, optional
+        bound : float
+            No label is larger.
         """
-        xp = self.here.xp
-        mask = sum(KINDS[kind] for kind in set(kinds))
-        names = self._names(counted)
-        if counted is None:
-            view = self._views.get("statistics") or self._view(None, names)
-            self._views["statistics"] = view
-        else:
-            view = self._view(None, names)
-        limits = self._limits(np.zeros(1) if edges is None else edges)
-        bins = xp.zeros(len(limits) - 1, np.uint64)
-        histogram = {"limits": address(limits), "bins": address(bins), "bin_count": len(bins)}
-        split = "total" in kinds and self.size == 8 and self.compute.kind != "f"
-        fields = len(set(kinds) - {"histogram"}) + ("farthest" in kinds) + split
+        xp, kinds = self.here.xp, set(kinds)
+        radii = np.empty(0) if radii is None or "within" not in kinds else radii
         width = self.shape.width
         room = -(-len(sources) // width) * width
-        results = xp.zeros((fields, room), np.int64)
+        limits = self._limits(np.zeros(1) if edges is None else edges)
+        bins = xp.zeros(len(limits) - 1, np.uint64)
+        gaps = np.diff(limits.astype(np.float64))
+        even = len(gaps) > 0 and np.ptp(gaps[:-1]) <= 1e-3 * gaps[0] / len(gaps)
+        scale = np.float64(1 / gaps[0] if even else 0).view(np.int64)
+        there = xp.asarray(limits)
+        histogram = {
+            "limits": address(there), "bins": address(bins), "bin_count": len(bins),
+            "scale": int(scale),
+        }  # fmt: skip
+        weighed = mass is not None and "within" in kinds
+        mass = np.empty(0, np.int64) if mass is None else mass
+        given = xp.asarray(mass)
+        flags = sum(KINDS[kind] for kind in kinds if kind != "within")
+        longest = max(_RUN, self.shape.nodes)
+        flags |= _SHORT * (self.compute.kind == "i" and longest * float(bound) < 1 << 31)
+        sums: Any = np.float64 if self.compute.kind == "f" else np.int64
+        types = {"largest": sums, "count": np.int64, "sum": sums, "inverse": np.float64}
+        answer: dict[str, NDArray[Any]] = {
+            name: np.empty(len(sources), kind) for name, kind in types.items() if name in kinds
+        }
+        if "within" in kinds:
+            answer["within"] = np.empty((len(sources), len(radii)), mass.dtype)
+        fields = [answer[name] for name in types if name in kinds]
+        for begin in range(0, max(len(radii), 1), _RADII):
+            some = radii[begin : begin + _RADII]
+            mask = flags | _RADIUS * len(some)
+            if len(some):
+                mask |= KINDS["within"]
+                mask |= weighed * (_REAL_MASS if mass.dtype.kind == "f" else _MASS)
+                fields += list(answer["within"][:, begin : begin + _RADII].T)
+            ends = xp.asarray(self._ends(some))
+            results = xp.zeros((len(fields), room), np.int64)
+            order = self._collect(
+                sources, mask, results, batch, radii=address(ends), mass=address(given),
+                **(histogram if begin == 0 else {}),
+            )  # fmt: skip
+            found = to_host(results)[:, : len(sources)]
+            for one, values in zip(fields, found, strict=True):
+                one[order] = values.view(one.dtype)
+            fields, flags = [], 0
+        if "bins" in kinds:
+            answer["bins"] = to_host(bins).astype(np.int64)
+        return answer
+
+    def _collect(
+        self, sources: Index, mask: int, results: Array, batch: int | None, **fields: int
+    ) -> Index:
+        """Fill a word for each source and field; the order of the sources."""
+        view = self._views.get("statistics") or self._view(None)
+        self._views["statistics"] = view
         order = np.arange(0)
-        for run in self._batches(sources, view, fields, batch):
+        for run in self._batches(sources, view, len(results), batch):
             order = run.order
-            bits = self._bits(0 if radius is None else self._radius(radius))
-            parts = run.sweep(mask, radius=bits, **histogram)
-            begin, each = parts, run.share(view.slots)
+            begin = run.sweep(mask, **fields)
+            groups = run.columns // self.shape.width
+            each = run.share(view.slots, groups)
             stored = -(-view.slots // each) if view.slots else 0
             if stored:
                 run.launch(
                     f"sr::Stored<Algebra, {self._shape}, {mask}>", self.shape.threads,
-                    stored * run.groups, self._bin_room(len(bins)), each=each, count=view.slots,
-                    part=begin, radius=bits, **histogram,
+                    stored * groups, self._bin_room(fields.get("bin_count", 0)), each=each,
+                    groups=groups, count=view.slots, part=begin, **fields,
                 )  # fmt: skip
-            run.launch(
-                f"sr::Finish<Algebra, {mask}>", _LANES, -(-run.columns // _LANES), 0,
-                count=begin + stored, results=address(results) + 8 * run.begin, room=room,
-            )  # fmt: skip
-        found = iter(to_host(results)[:, : len(sources)])
-        sums: Any = np.float64 if self.compute.kind == "f" else np.int64
-        types = {"farthest": sums, "total": sums, "harmonic": np.float64}
-        answer: dict[str, NDArray[Any]] = {}
-
-        def read(name: str) -> NDArray[Any]:
-            values = np.empty(len(sources), types.get(name, np.int64))
-            values[order] = next(found).view(values.dtype)
-            return values
-
-        for kind in KINDS:
-            if kind == "histogram" and kind in kinds:
-                answer[kind] = to_host(bins).astype(np.int64)
-            elif kind in kinds:
-                answer[kind] = read(kind)
-            if kind == "farthest" and kind in kinds:
-                node = answer["farthest_node"] = read("farthest_node")
-                none = node == np.iinfo(np.int32).max
-                node[none] = -1
-                answer[kind][none] = self.metric.steps.identities[0]
-            if kind == "total" and split:
-                answer[kind] = _joined(answer[kind], read("upper"))
-        return answer
+            if len(results):
+                run.launch(
+                    f"sr::Finish<Algebra, {mask}>", _LANES, -(-run.columns // _LANES), 0,
+                    count=begin + stored, results=address(results) + 8 * run.begin,
+                    room=results.shape[1],
+                )  # fmt: skip
+        return order
 
     @property
     def _shape(self) -> str:
@@ -430,7 +533,7 @@ class DeviceMetric:
         """The sources by ascending places, so that those of a group share their ancestors."""
         if not len(sources):
             return
-        x, width = self.metric.structure, self.shape.width
+        width = self.shape.width
         place = self.place[sources]
         order = np.argsort(place, kind="stable")
         groups = -(-len(sources) // width)
@@ -438,9 +541,8 @@ class DeviceMetric:
         columns = max(columns, width)
         padded = np.full(groups * width, -1, np.int32)
         padded[: len(sources)] = place[order]
-        first, visits = self._visits(padded.reshape(groups, width))
-        state = _State(self, view, order, columns, fields, padded, first, visits)
-        assert x.n
+        first, visits = self._visits(padded.reshape(-1, self.shape.threads * self.shape.narrow))
+        state = _State(self, view, sources[order], order, columns, fields, padded, first, visits)
         for begin in range(0, groups * width, columns):
             yield _Batch(state, begin, min(columns, groups * width - begin))
 
@@ -449,15 +551,15 @@ class DeviceMetric:
         if self.here.index < 0:  # no device of its own memory
             return _SOURCES
         parts = 8 * fields * (1 + len(_CLASSES)) * (_BLOCKS * self.here.sms + 2 * _SOURCES)
-        core = 3 * self.size * self.metric.structure.core
+        core = 3 * self.size * self.structure.core
         free = _SHARE * (free_memory() or 0) - parts
         return int(min(_SOURCES, max(free, 0) // (self.size * view.slots + core + 1)))
 
     def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The regions of each group's sources and those above them, ascending."""
         f, count = self.pieces, len(self.pieces.leaf)
-        group, _ = np.nonzero((places >= 0) & (places < self.metric.structure.fringe))
-        inside = places[(places >= 0) & (places < self.metric.structure.fringe)]
+        group, _ = np.nonzero((places >= 0) & (places < self.structure.fringe))
+        inside = places[(places >= 0) & (places < self.structure.fringe)]
         key = np.unique(group.astype(np.int64) * count + f.of_place[inside])
         found = [key]
         while len(key):
@@ -475,20 +577,21 @@ class _State:
     """What the batches of one call share."""
 
     def __init__(
-        self, metric: DeviceMetric, view: _View, order: Index, columns: int, fields: int,
-        sources: NDArray[np.int32], first: NDArray[np.int32], visits: NDArray[np.int32],
+        self, metric: DeviceMetric, view: _View, nodes: Index, order: Index, columns: int,
+        fields: int, sources: NDArray[np.int32], first: NDArray[np.int32],
+        visits: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        xp, x = metric.here.xp, metric.metric.structure
+        xp, x = metric.here.xp, metric.structure
         self.metric, self.view, self.order, self.columns = metric, view, order, columns
-        groups = columns // metric.shape.width
-        lines = np.full(len(sources), -1, np.int32)
-        lines[: len(order)] = order
-        self.sources, self.lines, self.first, self.visits = (
-            from_host(a) for a in (sources, lines, first, visits)
+        lines, origin = np.full((2, len(sources)), -1, np.int32)
+        lines[: len(order)], origin[: len(order)] = order, nodes
+        self.sources, self.lines, self.origin, self.first, self.visits = (
+            from_host(a) for a in (sources, lines, origin, first, visits)
         )
         self.labels = xp.empty((view.slots, columns), metric.compute)
-        self.visited = xp.empty((len(metric.words), groups), np.uint8)
-        blocks = _BLOCKS * metric.here.sms // groups + 2
+        marked = metric.shape.threads * metric.shape.narrow
+        self.visited = xp.empty((len(metric.words), columns // marked), np.uint8)
+        blocks = _BLOCKS * metric.here.sms // (columns // metric.shape.width) + 2
         self.parts = xp.empty(((1 + len(_CLASSES)) * blocks, fields, columns), np.int64)
         chosen = metric.words[: max(1, len(metric.words))]
         self.rise = metric._launch(0, np.arange(len(chosen))) if len(chosen) else _Launch(
@@ -502,7 +605,7 @@ class _State:
             "visits": address(self.visits), "visited": address(self.visited),
             "labels": address(self.labels), "names": address(view.names),
             "parts": address(self.parts), "zero": metric._bits(zero),
-            "one": metric._bits(one), "fringe": x.fringe, "core": x.core,
+            "one": metric._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
         }  # fmt: skip
 
 
@@ -512,12 +615,12 @@ class _Batch:
     def __init__(self, state: _State, begin: int, columns: int) -> None:
         self.state, self.metric, self.order = state, state.metric, state.order
         self.begin, self.columns = begin, columns
-        self.groups = columns // self.metric.shape.width
-        self.lines = address(state.lines) + 4 * begin
-        group = begin // self.metric.shape.width
+        group = begin // state.fields["marked"]
         self.fields = state.fields | {
             "sources": address(state.sources) + 4 * begin, "columns": columns,
-            "visit_first": address(state.first) + 4 * group, "groups": self.groups,
+            "lines": address(state.lines) + 4 * begin,
+            "origin": address(state.origin) + 4 * begin,
+            "visit_first": address(state.first) + 4 * group,
         }  # fmt: skip
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:
@@ -529,52 +632,53 @@ class _Batch:
         params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
         kernel.launch(blocks, threads, shared, params)
 
-    def share(self, count: int) -> int:
+    def share(self, count: int, groups: int) -> int:
         """Of so many regions or slots those of a block."""
-        return max(1, -(-count * self.groups // (_BLOCKS * self.metric.here.sms)))
+        return max(1, -(-count * groups // (_BLOCKS * self.metric.here.sms)))
 
     def sweep(self, kinds: int, **fields: int) -> int:
         """Compute all labels, and statistics of leaf regions; the number of their parts."""
         state, metric = self.state, self.metric
-        x, view = metric.metric.structure, state.view
+        x, view = metric.structure, state.view
         state.visited[...] = 0
-        self._regions("Rise", state.rise, self.groups)
+        self._regions("Rise", state.rise, metric.shape.narrow, 1)
         if x.core:
             self._close(state.labels.reshape(-1)[: view.slots * self.columns])
         for launch in view.upper:
-            each = self.share(launch.count)
-            self._regions("Fall", launch, -(-launch.count // each) * self.groups, ", 0", each=each)
+            self._regions("Fall", launch, metric.shape.narrow, kinds=", 0")
         part = 0
         for launch in view.leaves:
-            each = self.share(launch.count)
-            blocks = -(-launch.count // each)
-            if blocks:
-                self._regions(
-                    "Fall", launch, blocks * self.groups, f", {kinds}", each=each, part=part,
-                    **fields,
-                )  # fmt: skip
-            part += blocks
+            if launch.count:
+                part += self._regions(
+                    "Fall", launch, metric.shape.each, kinds=f", {kinds}", part=part, **fields
+                )
         return part
 
     def _regions(
-        self, name: str, launch: _Launch, blocks: int, kinds: str = "", **fields: int
-    ) -> None:
-        metric = self.metric
+        self, name: str, launch: _Launch, width: int, blocks: int = 0, *, kinds: str = "",
+        **fields: int,
+    ) -> int:  # fmt: skip
+        """Launch blocks with `width` sources of a thread; how many there are for each group."""
+        metric, threads = self.metric, self.metric.shape.threads
+        groups = self.columns // (threads * width)
+        each = self.share(launch.count, groups)
+        blocks = blocks or -(-launch.count // each)
         shared = (
             16 * (launch.nodes + 1) + _record(metric.size) * (launch.edges + _AHEAD)
-            + launch.rows * metric.shape.width * metric.size
+            + launch.rows * threads * width * metric.size
             + metric._bin_room(fields.get("bin_count", 0))
         )  # fmt: skip
         self.launch(
-            f"sr::{name}<Algebra, {metric._shape}{kinds}>", metric.shape.threads, blocks, shared,
-            order=self.fields["order"] + 4 * launch.begin, count=launch.count,
-            node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
+            f"sr::{name}<Algebra, {threads}, {width}{kinds}>", threads, blocks * groups, shared,
+            order=self.fields["order"] + 4 * launch.begin, count=launch.count, groups=groups,
+            each=each, node_room=launch.nodes + 1, edge_room=launch.edges + _AHEAD, **fields,
         )  # fmt: skip
+        return blocks
 
     def _close(self, labels: Array) -> None:
         """The labels of the core: what has risen to it, times its closure."""
         metric = self.metric
-        xp, steps, x = metric.here.xp, metric.metric.steps, metric.metric.structure
+        xp, steps, x = metric.here.xp, metric.metric.steps, metric.structure
         core = labels.reshape(-1, self.columns)[: x.core]
         risen = _stored(xp, metric.plan, core, steps.dtype)
         closed = xp.full((x.core, self.columns), steps.identities[0], steps.dtype)
@@ -589,7 +693,7 @@ _COMPUTE = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "i64": np.in
             "u64": np.uint64}  # fmt: skip
 
 
-def _plan(metric: Metric) -> Plan:
+def _plan(xp: Any, metric: Metric, bound: float | None) -> Plan:
     """How the device computes: as the CPU does, but in words and without tests where it can."""
     plan, x = metric.plan, metric.structure
     if plan.codec == "bits":
@@ -601,31 +705,24 @@ def _plan(metric: Metric) -> Plan:
     for weight, infinite in (
         (metric.out, plan.infinite), (metric.back, plan.infinite), (metric.core, plan.missing),
     ):  # fmt: skip
-        finite = weight[weight != infinite]
+        finite = xp.asarray(weight)
+        finite = finite[finite != infinite]
         if finite.size == 0:
             continue
         if sign * finite.min() < 0 or sign * finite.max() < 0:
             return plan  # infinity plus a weight may lie on either side of infinity
         edges = 1 if weight is metric.core else int(x.level.max(initial=0)) + 1
         largest += edges * max(abs(int(finite.min())), abs(int(finite.max())))
-    # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed.
+    # Infinity plus any weight is no smaller, and no way is as long: no test for it is needed. What
+    # is longer than the longest of the best ways may be taken for infinite.
+    largest = largest if bound is None else math.ceil(bound)
     for bits in (32, 64):
         far = (1 << (bits - 2)) - 1
-        if largest < far:
+        if largest < far - far // 4:  # from where on Algebra::encode stores it as infinite
             return replace(
                 plan, compute=f"i{bits}", infinite=sign * far, start=sign * far, annihilate=False
             )
     return plan
-
-
-def _joined(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
-    """low + 2³² high."""
-    high = high + (low >> 32)
-    if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
-        raise OverflowError(
-            "a sum of distances does not fit int64: take weights of float64, or scale them down"
-        )
-    return (high << 32) + (low & 0xFFFFFFFF)
 
 
 def _stored(xp: Any, plan: Plan, x: Array, dtype: np.dtype[Any]) -> Array:

@@ -91,7 +91,8 @@ def apsp(
         Where to run. None: where `graph` lives; a graph on the host goes to a CUDA device and the
         result comes back if there is one with room, the graph has 2048 nodes or more and is dense
         (over 16 edges a node, where it might else be eliminated as a sparse one), and all pairs are
-        wanted.
+        wanted; or if there is much to sweep. On a CUDA device a graph of fewer than 4 edges a node
+        that is no matrix, or with ``method="sparse"``, is eliminated and swept there.
     progress : bool or callable, optional
         True shows a bar by tqdm, on the terminal or in a notebook, for work over a second; a
         callable is called with (done, in all), of the pairs (⊗, ⊕) or what else the method counts,
@@ -285,6 +286,13 @@ def _solve(
         graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
     choice = choose(request, machine_for(request))
+    if edges is not None and choice.sparse and choice.device not in (None, "cpu"):
+        rows = positions(sources, edges.n, _labels(nodes))
+        found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
+        if found is not None:
+            return _named(s, found if asked.predecessors else found[0], nodes, rows)
+        request = replace(request, edges=None)  # of these there are too many after all
+        choice = choose(request, machine_for(request))
     if choice.tiles:
         by_rows = options.devices is None and choice.device in (None, "cpu")
         for name in request.refused_by_tiles():
@@ -319,10 +327,10 @@ def _solve(
             if sources is not None or max_hops is not None:
                 raise ValueError("sources and max_hops are for one graph, not for a batch")
             return _give(call, _batch(call, s, Dense(asked, directed, progress=progress)))
-        if asked.method == "sparse" and not call.engine.SPARSE:
+        if asked.method == "sparse" and not call.engine.SPARSE and edges is None:
             raise ValueError(
-                "method='sparse' runs on the CPU: leave device out, and copy an array on a device "
-                "to the host first"
+                "method='sparse' takes a matrix on the host, and there it runs on the CPU: leave "
+                "device out, and copy an array on a device to the host first"
             )
         if edges is not None:
             rows = positions(sources, edges.n, _labels(nodes))
@@ -335,7 +343,7 @@ def _solve(
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
-                choice = replace(choice, sparse=0.0)  # refused
+                choice = replace(choice, dense=0.0)  # refused
             d = adjacency(edges, s)[0]
             if call.moved:
                 check_memory(d.nbytes, _matrix_of(d), call.engine)

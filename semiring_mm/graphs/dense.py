@@ -25,6 +25,7 @@ from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
 from ..gpu.bfs import DeviceHops
+from ..hierarchy import costs
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
 from .contraction import count_hops, solve_sparse
 from .hops import Hops, lists_of_rows
@@ -37,6 +38,7 @@ _COUNTED = ("int32", "int64", "float32", "float64")  # types that hold numbers o
 #: searches tell how many levels there are; and up to how many of a matrix full of edges a level of
 #: all nodes takes less time than an elimination.
 _DEVICE_FROM, _PROBES, _LEVELS = 8192, 8, 2
+_BYTES = 9  # of an entry of a matrix full of edges: whether it is one, and lists of both its ends
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
@@ -259,6 +261,9 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
         return None
     if problem.predecessors or not 0 <= facts.lo <= 1:
         return None
+    free = engine.free_memory()
+    if free is not None and free < _BYTES * n * n:
+        return None
     d = memory.begin(problem)
     zero, out = source.s.identities(d.dtype)[0], d if rows is None else None
     there = _ones(xp, d, zero) if d.dtype.name in _COUNTED else None
@@ -268,7 +273,7 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     if engine.SPARSE:
         graph = Hops.of_matrix(there, symmetric=source.symmetric())
         del there
-        if graph.pairs(len(chosen)) > float(n) ** 3:
+        if graph.time(len(chosen)) > costs.closure(n, None, threads=threads.get_num_threads()):
             return None
         return count_hops(problem, graph, chosen, out)
     lists = lists_of_rows(xp, there)

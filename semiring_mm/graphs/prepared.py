@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory, device_index, gpu_engine, where
+from ..arrays import Call, check_memory, device_index, gpu_engine, where
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.labelled import Labels, labelled, reconstruct_path
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import as_numbers, edges_of
-from ..cpu import engine, threads
+from ..cpu import engine as cpu
+from ..cpu import threads
 from ..cpu.blocks import block
 from ..cpu.queries import BLOCKS, queries
+from ..gpu.collector import Placed, current_index, fetch, place
 from ..hierarchy.structure import Structure, prepare_structure
 from ..hierarchy.sweeps import Arcs, Metric, customize, customize_arcs
 from ..semirings import Semiring, as_semiring, semirings
@@ -84,7 +86,7 @@ class PreparedGraph:
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
         self._customizers: dict[int, Any] = {}  # of CUDA devices
-        self._state = self._customized(edges)
+        self._state = self._customized(edges, None)
 
     @property
     def edges(self) -> EdgeList:
@@ -159,7 +161,8 @@ class PreparedGraph:
             )
         edges = EdgeList(self.nodes, row, col, values, self.directed)
         warn_of_edges(self.semiring, edges)
-        self._state = self._customized(_typed(self.semiring, edges, self.dtype), index)
+        typed = _typed(self.semiring, edges, self.dtype)
+        self._state = self._customized(typed, self._state, index)
 
     def _as_weights(self, weights: Any) -> Array:
         """One for each edge."""
@@ -210,7 +213,9 @@ class PreparedGraph:
         values[mine[1]] = other.weight[theirs[1]]
         return values
 
-    def _customized(self, edges: EdgeList, index: int | None = None) -> _State:
+    def _customized(
+        self, edges: EdgeList, before: _State | None, index: int | None = None
+    ) -> _State:
         """The state of weights, computed on a CUDA device (-1: the current one) or the CPU."""
         problem = Problem.of(
             EdgeSource(self.semiring, edges, self.dtype),
@@ -229,7 +234,7 @@ class PreparedGraph:
         else:
             with gpu_engine().on(index):
                 metric = problem.solve(self._customizer())
-        return _State(edges, problem, metric)
+        return _State(edges, problem, metric, before)
 
     def _customizer(self) -> Callable[[Problem], Metric]:
         """What customizes on the current CUDA device."""
@@ -241,7 +246,9 @@ class PreparedGraph:
         found: Callable[[Problem], Metric] = self._customizers[here]
         return found
 
-    def distances(self, sources: Any = None, targets: Any = None) -> Any:
+    def distances(
+        self, sources: Any = None, targets: Any = None, *, device: str | None = None
+    ) -> Any:
         """The weights of best paths from some nodes to all others, or to some.
 
         Parameters
@@ -250,12 +257,15 @@ class PreparedGraph:
             Default: all nodes.
         targets : node, or sequence of nodes, optional
             Default: all nodes. A table between chosen nodes takes only what they need.
+        device : {None, "cpu", "cuda", "cuda:N"}
+            Where to compute; None: where `sources` or `targets` live, if one is an array of numbers
+            on a CUDA device, or else on the CPU. The first call brings the graph to the device.
 
         Returns
         -------
         ndarray, shape (sources, targets)
             The semiring's zero (inf for min_plus) where there is no path. Of a graph with labels a
-            :class:`LabelledArray`.
+            :class:`LabelledArray`. For an array on a device one of its library, there.
 
         Raises
         ------
@@ -280,19 +290,53 @@ class PreparedGraph:
                [2., 5.]])
         """
         n, state = len(self.nodes), self._state
-        rows = positions(sources, n, self._labels)
-        columns = positions(targets, n, self._labels, "targets")
-        count, width = (n if x is None else len(x) for x in (rows, columns))
+        given = {"sources": sources, "targets": targets}
+        arrays = {name: x for name, x in given.items() if _is_array(x)}
+        with Call(device, **arrays) as call:
+            given |= {name: call.engine.to_host(call[name]) for name in arrays}
+            rows = positions(given["sources"], n, self._labels)
+            columns = positions(given["targets"], n, self._labels, "targets")
+            count, width = (n if x is None else len(x) for x in (rows, columns))
+            check_memory(
+                count * width * self.dtype.itemsize, f"the result of {count} x {width} entries",
+                cpu if call.moved else call.engine,
+            )  # fmt: skip
+            start = np.arange(n) if rows is None else rows
+            if call.engine is not cpu:
+                found = self._on_device(call, state, start, columns)
+            else:
+                found = self._on_cpu(state, start, columns)
+            if call.engine is not cpu and not call.moved:
+                return call.give(found)
+        if self._labels is None:
+            return found
+        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+
+    def placed(self, indices: Sequence[int]) -> Placed:
+        """The metric on CUDA devices, for what is computed there."""
+        return self._state.placed(indices)
+
+    def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
+        """Rows by the current device, on the host if the call came from there."""
+        index, there = state.placed([-1]).metrics[0]
+        shape = len(start), len(self.nodes) if end is None else len(end)
+        restore = None if self.dtype.kind == "f" else state.problem.restore
+        if call.moved:
+            found = np.empty(shape, self.dtype)
+            fetch(index, there, start, found, targets=end, restore=restore)
+            return found
+        kind = self.dtype if restore is None else there.metric.steps.dtype
+        d = there.rows(start, targets=end, out=call.engine.xp.empty(shape, kind))
+        return d if restore is None else restore(d)
+
+    def _on_cpu(self, state: _State, start: Index, end: Index | None) -> Array:
+        count, width = len(start), len(self.nodes) if end is None else len(end)
         steps = state.metric.steps
-        check_memory(
-            count * width * self.dtype.itemsize, f"the result of {count} x {width} entries"
-        )
-        start, end = np.arange(n) if rows is None else rows, columns
         metric, found = state.metric, np.empty((count, width), self.dtype)
         structure, work = metric.structure, float(count)  # in rows of all nodes
         if end is not None and found.size:
             start, end = (structure.position[x].astype(np.int64) for x in (start, end))
-            work *= len(structure.above(end)) / n
+            work *= len(structure.above(end)) / structure.n
         whole = metric.whole(self.dtype, work) if found.size else None
         metric = whole or metric
         if end is not None and found.size:
@@ -312,9 +356,7 @@ class PreparedGraph:
                 lines = max(1, _LINE // width)
                 parts = (slice(i, i + lines) for i in range(0, len(d), lines))
                 threads.run([functools.partial(narrow, part) for part in parts])
-        if self._labels is None:
-            return found
-        return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
+        return found
 
     def distance(self, source: Any, target: Any) -> Any:
         """The weight of a best path between two nodes.
@@ -432,8 +474,14 @@ class _State:
         Its arrays are on the host, or on a CUDA device.
     """
 
-    def __init__(self, edges: EdgeList, problem: Problem, metric: Metric) -> None:
+    def __init__(
+        self, edges: EdgeList, problem: Problem, metric: Metric, before: _State | None
+    ) -> None:
         self.edges, self.problem, self.found = edges, problem, metric
+        self._placed: dict[tuple[int, ...], Placed] = {}
+        self._before: dict[tuple[int, ...], Placed] = {}
+        if before is not None:
+            self._before = before._before | before._placed
         x = metric.structure
         self._position = x.position
         self._functions = queries(metric.plan, *metric.identities)
@@ -457,6 +505,23 @@ class _State:
         steps = self.found.steps
         stored = np.array(steps.identities, steps.dtype)
         return list(self.problem.restore(stored))
+
+    def placed(self, indices: Sequence[int]) -> Placed:
+        """The metric on CUDA devices, in the layout of the one before."""
+        where = tuple(current_index() if i < 0 else i for i in indices)
+        found = self._placed.get(where)
+        if found is None:
+            # On the device where it was computed the metric stays, but that whole numbers have
+            # other types there.
+            out, weight = self.found.out, self.edges.weight
+            stays = not isinstance(out, np.ndarray) and where == (int(out.device.id),)
+            if stays and not (weight.dtype.kind == "f" and (weight == np.trunc(weight)).all()):
+                metric = self.found
+            else:
+                metric = self.metric
+            found = place(metric, where, self._before.pop(where, None))
+            self._placed[where] = found
+        return found
 
     def meet(self, i: int, j: int) -> Any:
         """The weight between two nodes."""
@@ -506,7 +571,7 @@ class _State:
         if has_ties(problem):
             row, col, weight = problem.source.edges()
             repair_trees(
-                engine, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
+                cpu, problem.source.s, d, p, lambda: Edges.by_end(n, row, col, weight), rows
             )
         path: list[int] = reconstruct_path(p, i, j)
         return path
@@ -618,6 +683,13 @@ def prepare(
     edges = _typed(s, edges, wanted)
     structure = prepare_structure(edges.n, edges.row, edges.col, order)
     return PreparedGraph(s, edges, structure, weight)
+
+
+def _is_array(x: Any) -> bool:
+    """Whether it is an array that may be on a device."""
+    return not isinstance(x, np.ndarray) and (
+        hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
+    )
 
 
 def edges_of_graph(

@@ -22,21 +22,25 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..cpu import threads
 from ..cpu.memory import free_memory
+from ..gpu.collector import DeviceCollector, Placed, place
+from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
-from .choice import SEARCH
+from ..tiled.solve import TileOptions
+from .choice import sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
 
-__all__ = ["Histogram", "Statistics", "statistics", "sweeps_or_search"]
+__all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -51,10 +55,9 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Pairs of an elimination, and bytes, that are nothing to speak of.
-_SMALL, _ROOM = 1e8, 1 << 28
+_ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
-_EVERY = 30.0  # seconds between checkpoints
+_EVERY = 10.0  # seconds between checkpoints
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,8 @@ def statistics(
     attribute: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress = None,
+    device: str | None = None,
+    devices: Any = None,
 ) -> Statistics:
     """Statistics of the distances between all nodes, none of which are kept.
 
@@ -199,6 +204,11 @@ def statistics(
         goes on from it. It is removed at the end.
     progress : bool or callable, optional
         As for :func:`apsp`.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where the sweeps run. None: on a CUDA device if there is one and the work is large, else on
+        the CPU.
+    devices : {None, "all"} or sequence of int, optional
+        CUDA devices that share the sources.
 
     Returns
     -------
@@ -214,7 +224,8 @@ def statistics(
     -----
     O(f) a source on a sparse graph, f being the edges of an elimination (see :func:`prepare`), by
     sweeps from many sources at once whose labels stay in the cache (PHAST: Delling, Goldberg,
-    Nowatzyk and Werneck, 2013). Whole numbers are added up exactly, others with compensation.
+    Nowatzyk and Werneck, 2013). Whole numbers are added up exactly, others with compensation, on
+    a device in float64.
 
     Examples
     --------
@@ -229,6 +240,7 @@ def statistics(
     array([0, 8, 6, 4, 2])
     """
     asked = _asked(what, radius)
+    where = TileOptions(device, devices).indices()
     if isinstance(graph, PreparedGraph):
         if graph.semiring.name != "min_plus":
             raise ValueError(f"distances are of min_plus, the graph is over {graph.semiring.name}")
@@ -241,7 +253,22 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if checkpoint is None else _State(Path(checkpoint), work)
-    way = _way(work) if metric is None else _Sweeps(metric)
+    if metric is not None:
+        way: _Way = _Sweeps(metric)
+    elif where is None:
+        way = _way(work)
+    else:
+        problem = problem_of(edges)
+        metric = _metric(work, problem, math.inf)
+        assert metric is not None
+        way = _Sweeps(metric)
+    if isinstance(way, _Sweeps):
+        if device is None and devices is None:
+            own = sweep_device(None, way.metric.structure, len(rows), way.dtype.itemsize)
+            where = None if own is None else [own]
+        if where is not None:
+            find = graph.placed if isinstance(graph, PreparedGraph) else None
+            way = _DeviceSweeps(way.metric, where, find)
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -301,6 +328,7 @@ class _Sweeps:
     """Distances by sweeps over an elimination."""
 
     method = "sweeps"
+    along = False  # whether weights are added up from the source on, which rounding depends on
 
     def __init__(self, metric: Metric) -> None:
         self.metric, self.symmetric = metric, is_symmetric(metric)
@@ -310,7 +338,7 @@ class _Sweeps:
         """An order in which sources are near each other."""
         return np.argsort(self.metric.structure.position[rows], kind="stable")
 
-    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector:
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> Collector | DeviceCollector:
         return Collector(reversed_metric(self.metric) if backward else self.metric, wanted)
 
     def row(self, source: int) -> Array:
@@ -321,11 +349,48 @@ class _Sweeps:
         found: Array = row[0]
         return found
 
+    def rows(self, sources: Index) -> Array:
+        """The distances from nodes, inf where there is no path."""
+        d = np.empty((len(sources), self.metric.structure.n), self.metric.steps.dtype)
+        self.metric.sweep(sources, d, None)
+        return _with_infinity(d, self.metric.steps.identities[0])
+
+
+class _DeviceSweeps(_Sweeps):
+    """Distances by sweeps on devices.
+
+    Parameters
+    ----------
+    metric : Metric
+    indices : sequence of int
+    placed : callable, optional
+        The metric on these devices.
+    """
+
+    method = "sweeps on CUDA"
+
+    def __init__(
+        self, metric: Metric, indices: Sequence[int],
+        placed: Callable[[Sequence[int]], Placed] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(metric)
+        self.indices, self.placed = indices, placed
+
+    def order(self, rows: Index) -> Index:
+        return np.arange(len(rows))  # those of each call are sorted on their own
+
+    def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
+        metric = reversed_metric(self.metric) if backward else self.metric
+        if backward or self.placed is None:
+            return DeviceCollector(place(metric, self.indices), metric, wanted)
+        return DeviceCollector(self.placed(self.indices), metric, wanted)
+
 
 class _Hops:
     """Numbers of edges by breadth-first searches."""
 
     method = "breadth-first searches"
+    along = True
 
     def __init__(self, edges: EdgeList) -> None:
         self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
@@ -341,11 +406,15 @@ class _Hops:
         row: Array = self.graph.distances(np.array([source]))[0]
         return row
 
+    def rows(self, sources: Index) -> Array:
+        return self.graph.distances(sources, np.float64, np.inf)
+
 
 class _Searches:
     """Distances by searches of Dijkstra's, whose rows are added up."""
 
     method = "Dijkstra from each node"
+    along = True
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.symmetric = problem, problem.source.symmetric()
@@ -362,6 +431,19 @@ class _Searches:
         found: Array = np.where(d == self.problem.steps.identities[0], -1, d)
         return found
 
+    def rows(self, sources: Index) -> Array:
+        d = search(self.problem, sources=sources)[0]
+        return _with_infinity(d, self.problem.steps.identities[0])
+
+
+def _with_infinity(d: Array, missing: Any) -> Array:
+    """Floating-point distances, inf where there is no path."""
+    if d.dtype.kind == "f":
+        return d
+    found = d.astype(np.float64)
+    found[d == missing] = np.inf
+    return found
+
 
 def reversed_problem(problem: Problem) -> Problem:
     """That of the graph whose edges lead the other way."""
@@ -371,7 +453,7 @@ def reversed_problem(problem: Problem) -> Problem:
 
 
 _Way = _Sweeps | _Hops | _Searches
-_Collector = Collector | HopCollector | RowCollector
+_Collector = Collector | DeviceCollector | HopCollector | RowCollector
 
 
 def _way(work: _Work, *, hops: bool = True) -> _Way:
@@ -382,13 +464,27 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     problem, limit = problem_of(x), math.inf
     walks = _Hops(x) if hops else None
     if walks is not None:
-        limit = walks.graph.pairs(count)
+        limit = walks.graph.time(count)
     elif searchable(problem):
-        limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
+        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
     return _Searches(problem) if walks is None else walks
+
+
+def fastest(edges: EdgeList, sources: Index) -> _Way:
+    """What finds distances from some nodes, and collects their statistics."""
+    return _way(_Work(edges, sources, (), 0, None, None, None))
+
+
+def collect(edges: EdgeList, sources: Index, kinds: set[str]) -> dict[str, Array]:
+    """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
+    work = _Work(edges, sources, (), 0, None, None, None)
+    way = _way(work)
+    collector = way.collector(Wanted(frozenset(kinds)))
+    check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
+    return work._pass(collector, way.order(sources), "out", None, None)
 
 
 def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
@@ -401,8 +497,8 @@ def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
 def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     n, itemsize = work.edges.n, problem.steps.dtype.itemsize
-    row, col, _ = problem.source.edges()
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    row, col = work.edges.row, work.edges.col
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit, itemsize=itemsize)
     if structure is None:
         return None
     needed = structure.bytes(itemsize, trees=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,9 +12,96 @@ from numpy.typing import NDArray
 
 from .structure import Index, Node, Structure
 
-__all__ = ["Limits", "Regions", "regions"]
+__all__ = ["Cut", "Limits", "Regions", "cut", "regions"]
 
 _ALIGNED = 2  # edges; those of a node begin at a multiple
+
+
+#: What a sweep takes on a device, in pairs of a dense product there: an edge; and an edge whose
+#: labels are not in shared memory.
+_EDGE, _FAR = 12.0, 400.0
+
+
+class Cut(NamedTuple):
+    """A structure with more nodes in its dense core.
+
+    Attributes
+    ----------
+    structure : Structure
+        It has no lower neighbours.
+    edges : int64
+        Its edges, among those of the structure as it was.
+    inner : (k,) int64
+        The edges that lie within the core now.
+    tail, head : (k,) int32
+        Their ends, from the first node of the core on.
+    old : int
+        The core as it was is its last so many nodes.
+    """
+
+    structure: Structure
+    edges: Index
+    inner: Index
+    tail: Node
+    head: Node
+    old: int
+
+
+def cut(x: Structure, rows: int, most: int) -> Cut:
+    """Move the upper ends of the elimination tree, where degrees are large, to the dense core.
+
+    Dense products are so much faster on a device than sweeps, one node after the other, that this
+    pays as long as the core has a few times as many nodes as the edges of one that joins it.
+
+    Parameters
+    ----------
+    rows : int
+        Nodes and their heads that fit into shared memory.
+    most : int
+        Nodes of the core, if it is not larger already.
+    """
+    degree = np.diff(x.first)
+    deepest = degree.astype(np.int64)  # the largest degree in each subtree
+    for nodes in _levels(x):
+        nodes = nodes[x.parent[nodes] < x.fringe]
+        np.maximum.at(deepest, x.parent[nodes], deepest[nodes])
+    order = np.argsort(-deepest, kind="stable")
+    ends = np.flatnonzero(np.diff(deepest[order], append=-1)) + 1
+    ends = np.concatenate([[0], ends[ends + x.core <= max(most, x.core)]])
+    each = np.where(degree < rows, _EDGE, _FAR) * degree
+    done = np.concatenate([[0], np.cumsum(each[order])])
+    core = x.core + ends.astype(np.float64)
+    costs = done[-1] - done[ends] + core**2 + core**3 / max(x.n, 1)
+    gone = np.zeros(x.n, bool)
+    gone[order[: ends[np.argmin(costs)]]] = True
+    gone[x.fringe :] = True
+    kept, fringe = np.flatnonzero(~gone), int(np.count_nonzero(~gone))
+    place = np.empty(x.n + 1, np.int32)
+    place[np.concatenate([kept, np.flatnonzero(gone)])] = np.arange(x.n, dtype=np.int32)
+    place[x.n] = x.n
+    tail = np.repeat(np.arange(x.fringe), degree)
+    inside = gone[tail]
+    inner = np.flatnonzero(inside)
+    first = np.zeros(fringe + 1, np.int64)
+    np.cumsum(degree[kept], out=first[1:])
+    edges = np.flatnonzero(~inside)
+    node = np.empty_like(x.node)
+    node[place[:-1]] = x.node
+    none = np.empty(0, np.int32)
+    found = Structure(
+        fringe, place[x.position], node, place[x.parent[kept]], x.level[kept], first,
+        place[x.head[edges]], first, none, none.astype(np.int64),
+    )  # fmt: skip
+    ends_of = place[tail[inner]] - fringe, place[x.head[inner]] - fringe
+    return Cut(found, edges, inner, *ends_of, x.core)
+
+
+def _levels(x: Structure) -> Iterator[Index]:
+    """Positions of the fringe by levels of the elimination tree, the lowest ones first."""
+    order = np.argsort(x.level, kind="stable")
+    cuts = np.searchsorted(x.level[order], np.arange(x.level.max(initial=-1) + 2))
+    for begin, end in itertools.pairwise(cuts.tolist()):
+        yield order[begin:end]
 
 
 class Limits(NamedTuple):
@@ -151,10 +239,7 @@ def _pieces(
     """The region of each position, and the highest node of each region."""
     n = x.fringe
     size = np.ones(n, np.int64)
-    by_level = np.argsort(x.level, kind="stable")
-    cuts = np.searchsorted(x.level[by_level], np.arange(x.level.max(initial=-1) + 2))
-    for begin, end in itertools.pairwise(cuts.tolist()):
-        nodes = by_level[begin:end]
+    for nodes in _levels(x):
         nodes = nodes[parent[nodes] >= 0]
         np.add.at(size, parent[nodes], size[nodes])
     low = np.arange(n) - size + 1  # subtrees are ranges of positions

@@ -18,7 +18,7 @@ from ..engine import JOIN
 from .structure import Index
 from .sweeps import Metric, is_symmetric, reversed_metric
 
-__all__ = ["Collector", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
+__all__ = ["Collector", "Extent", "Wanted", "is_symmetric", "reversed_metric", "zero_bin"]
 
 Array = NDArray[Any]
 
@@ -71,6 +71,48 @@ def zero_bin(edges: Array) -> int | None:
     return place if 0 <= place < len(edges) - 1 else None
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How large the distances of a metric of min_plus are.
+
+    Attributes
+    ----------
+    bound : int or float
+        No distance is larger.
+    tight : bool
+        Whether it is at most twice the largest one.
+    negative : bool
+        Whether there are negative weights.
+    dtype : dtype
+        The narrowest type for all distances, of whole numbers where they are.
+    """
+
+    bound: float
+    tight: bool
+    negative: bool
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, metric: Metric) -> Extent:
+        finite, largest = metric.finite(), metric.largest
+        negative = any(bool((w < 0).any()) for w in finite)
+        bound, tight = metric.bound
+        return cls(bound, tight, negative, _label_type(metric, bound, largest, negative, finite))
+
+    @property
+    def whole(self) -> bool:
+        """Whether distances are whole numbers, so that sums are exact."""
+        return self.dtype.kind == "i"
+
+    def check_sums(self, n: int) -> None:
+        """Raise OverflowError where the sum of n distances may not fit."""
+        if self.whole and n * int(self.bound) >= 1 << 63:
+            raise OverflowError(
+                f"{n} distances of up to {self.bound} may add up to more than 64 bits hold; "
+                f"give the weights as floating-point numbers"
+            )
+
+
 class Collector:
     """Passes over sources of one metric of min_plus.
 
@@ -81,25 +123,18 @@ class Collector:
 
     Attributes
     ----------
-    bound : int or float
-        No distance is larger.
-    tight : bool
-        Whether it is at most twice the largest one.
-    whole : bool
-        Whether distances are whole numbers, so that sums are exact.
+    bound, tight, negative, whole
+        As of :class:`Extent`.
     """
 
     def __init__(self, metric: Metric, wanted: Wanted) -> None:
         x = metric.structure
         self.metric = metric
         far = metric.identities[0]
-        finite = [w[w != far] for w in (metric.out, metric.back)]
-        finite.append(metric.core[metric.core != metric.steps.identities[0]])
-        self.negative = any(bool((w < 0).any()) for w in finite)
-        largest = metric.largest
-        self.bound, self.tight = metric.bound
-        self.dtype = _label_type(metric, self.bound, largest, self.negative, finite)
-        self.whole = self.dtype.kind == "i"
+        extent = Extent.of(metric)
+        extent.check_sums(x.n)
+        self.bound, self.tight = extent.bound, extent.tight
+        self.negative, self.dtype, self.whole = extent.negative, extent.dtype, extent.whole
         self.far = code.far_of(self.dtype.name)
         out, back = (self._labels(w, far) for w in (metric.out, metric.back))
         depth = np.empty(x.fringe, np.int32)
@@ -112,11 +147,6 @@ class Collector:
         if self.whole:
             most = (1 << (8 * self.dtype.itemsize - 1)) - 1
             segment = max(1, min(most // max(int(self.bound), 1), 1 << 16))
-            if x.n * int(self.bound) >= 1 << 63:
-                raise OverflowError(
-                    f"{x.n} distances of up to {self.bound} may add up to more than 64 bits hold; "
-                    f"give the weights as floating-point numbers"
-                )
         self._graph: dict[str, Any] = {
             "fringe": x.fringe, "core": x.core, "segment": segment, "first": x.first,
             "parent": x.parent, "head": x.head, "slot": row[x.head], "own": own, "out": out,

@@ -108,9 +108,10 @@ class Metric:
     @functools.cached_property
     def largest(self) -> Any:
         """The largest absolute value of a weight."""
-        return max((abs(w).max().item() for w in self._finite() if w.size), default=0)
+        return max((abs(w).max().item() for w in self.finite() if w.size), default=0)
 
-    def _finite(self) -> list[Array]:
+    def finite(self) -> list[Array]:
+        """The weights that are edges, and those of the core."""
         far, core = self.identities[0], self.core
         arrays = [self.out] if self.back is self.out else [self.out, self.back]
         found = [w[w != far] for w in arrays]
@@ -162,7 +163,7 @@ class Metric:
     def _whole(self) -> tuple[Array, Array] | None:
         """The weights as 32-bit integers, if these hold all distances."""
         if self.largest >= 1 << 29 or any(
-            bool(((w < 0) | (w != np.trunc(w))).any()) for w in self._finite()
+            bool(((w < 0) | (w != np.trunc(w))).any()) for w in self.finite()
         ):
             return None
         if self.bound[0] >= 1 << 29:
