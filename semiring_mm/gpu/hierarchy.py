@@ -288,11 +288,8 @@ class DeviceMetric:
             # Half-open bins are: no label is the last edge, which the last bin has, too. Granlund
             # and Montgomery: quotients of 31 bits by a product with 32.
             width = int(gaps[0])
-            if (
-                bound >= limits[-1] - 1
-                or (gaps[:-1] != width).any()
-                or gaps[-1] - width not in (0, 1)
-            ):
+            same = (gaps[:-1] == width).all() and gaps[-1] - width in (0, 1)
+            if not same or bound >= limits[-1] - 1:
                 return {}
             bits = (width - 1).bit_length()
             return {"scale": -(-(1 << 31 + bits) // width), "shift": 31 + bits}
