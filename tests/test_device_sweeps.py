@@ -51,11 +51,9 @@ def random_graph(kind="whole", *, directed=True, side=7):
     rng = np.random.default_rng(2)
     if directed:
         row, col = np.append(row, col), np.append(col, row)
-    weight = rng.integers(1, 40, len(row)).astype("int64" if kind == "integers" else "float64")
+    weight = rng.integers(1, 40, len(row)).astype("float64")
     if kind == "fractions":
         weight = rng.integers(1, 1000, len(row)) / 8
-    if kind == "long":
-        weight *= 1 << 24
     if kind == "negative":
         height = rng.integers(0, 50, n)
         weight += height[col] - height[row]
@@ -68,9 +66,7 @@ STATISTICS = [
     ("whole", {"directed": False}, {}),
     ("whole", {}, {"radius": [20, 0, 33.5, 7, np.inf], "sources": range(3, 40)}),
     ("fractions", {}, {"radius": 60.125, "attribute": np.linspace(0, 4, 52), "bins": 9}),
-    ("integers", {"directed": False}, {"bins": EDGES, "radius": 30, "attribute": range(52)}),
     ("negative", {}, {"bins": EDGES, "radius": -3}),
-    ("long", {}, {"radius": 5 << 24}),
 ]
 
 
