@@ -33,11 +33,14 @@ FUNCTIONS = {
     "floyd_warshall_tree": "",
     "global_efficiency": "",
     "gutman_index": "Integer weights or none.",
-    "harmonic_centrality": "Of and from all nodes.",
+    "harmonic_centrality": "",
     "harmonic_diameter": "Without sp.",
     "hyper_wiener_index": "Integer weights or none.",
     "johnson": "Negative weights: integers, or floats whose sums are exact.",
     "local_efficiency": "",
+    "multi_source_dijkstra": "Without target.",
+    "multi_source_dijkstra_path": "",
+    "multi_source_dijkstra_path_length": "",
     "periphery": "Without e and usebounds.",
     "radius": "Without e and usebounds.",
     "schultz_index": "Integer weights or none.",
@@ -50,6 +53,7 @@ FUNCTIONS = {
     "single_source_shortest_path_length": "",
     "transitive_closure": "",
     "transitive_closure_dag": "Without topo_order.",
+    "voronoi_cells": "",
     "wiener_index": "",
 }
 

@@ -28,10 +28,11 @@ import semiring_mm as sm
 
 from . import machine, report, routingkit
 from .cases import OURS, Case, Options
-from .measure import WARM, Contender, Line, Skip, sample
+from .measure import Contender, Line, Skip, sample
 
 PAGE = machine.ROOT / "docs" / "sparse-graphs.md"
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", machine.ROOT.parent / "shared" / "data"))
+WARM = 10.0  # seconds; a first call that takes less is not counted: it may compile code
 TITLES = {"NY": "New York", "FLA": "Florida", "Chicago": "Chicago region"}
 report.MARKERS |= {
     f"sparse-graphs-{kind}": (
@@ -146,9 +147,18 @@ def rival(name: str, threads: int) -> routingkit.Net:
 
 
 def part(
-    name: str, call: Callable[[], Any], scale: float = 1.0, check: Any = None, *, told: str = ""
+    name: str,
+    call: Callable[[], Any],
+    scale: float = 1.0,
+    check: Any = None,
+    *,
+    told: str = "",
+    ours: bool = False,
 ) -> Contender:
-    """A contender whose time counts so many times; its first result is checked."""
+    """A contender whose time counts so many times; its first result is checked.
+
+    `ours`: this library's, done in another way.
+    """
     new = [True]
 
     def timed() -> tuple[float, Any]:
@@ -162,11 +172,14 @@ def part(
             new.clear()
             if check is not None:
                 check(result)
-            if spent < WARM:  # code was compiled
+            if spent < WARM:  # code may have been compiled
                 spent = timed()[0]
         return spent * scale
 
-    return Contender(name + told, run, own_clock=True)
+    return Contender(name + told, run, ours=ours, own_clock=True)
+
+
+own = functools.partial(part, ours=True)
 
 
 def line(size: str, contenders: Sequence[Contender | Callable[[], Contender]], **more: Any) -> Line:
@@ -215,7 +228,7 @@ def prepare(name: str, options: Options) -> Line:
         _title(name),
         [
             part(OURS, lambda: sm.prepare(x.edges, directed=False)),
-            part(
+            own(
                 "by minimum degree",
                 lambda: sm.prepare(x.edges, directed=False, order="minimum_degree"),
             ),
@@ -375,8 +388,8 @@ def table(name: str, options: Options) -> Line:
 
     def ours(dtype: str) -> Contender:
         net = prepared(name, dtype)
-        told = "" if dtype == "float64" else f", {dtype}"
-        return part(OURS + told, lambda: net.distances(sources, targets), check=first)
+        kind = (part, OURS) if dtype == "float64" else (own, f"in {dtype}")
+        return kind[0](kind[1], lambda: net.distances(sources, targets), check=first)
 
     def RoutingKit() -> Contender:
         other = rival(name, options.threads)
@@ -526,7 +539,7 @@ def widest(n: int, options: Options) -> Line:
         f"dense, {n:,} nodes",
         [
             part(OURS, lambda: sm.closure(a, "max_min")),
-            part("directed, by elimination", lambda: _directed(several)),
+            own("directed, by elimination", lambda: _directed(several)),
         ],
         most=3,
     )
@@ -566,8 +579,8 @@ def gpu_customize(name: str, _: Options) -> Line:
         _title(name),
         [
             part(OURS, _there(lambda: net.customize(weight, device="cuda"))),
-            part("weights on the device", _there(lambda: net.customize(there))),
-            part("on the CPU", lambda: net.customize(weight)),
+            own("weights on the device", _there(lambda: net.customize(there))),
+            own("on the CPU", lambda: net.customize(weight)),
         ],
     )
 
@@ -589,8 +602,8 @@ def gpu_stats(name: str, _: Options) -> Line:
         _title(name),
         [
             part(OURS, lambda: sm.statistics(net, kinds, device="cuda"), check=check),
-            part("with preparation", whole, check=check),
-            part("all statistics", lambda: sm.statistics(net, device="cuda"), check=check),
+            own("with preparation", whole, check=check),
+            own("all statistics", lambda: sm.statistics(net, device="cuda"), check=check),
             part(
                 "SciPy on the CPU", lambda: dijkstra(x.csr, indices=few), x.n / 4, told=", 4 rows"
             ),
@@ -614,8 +627,8 @@ def gpu_table(name: str, _: Options) -> Line:
         f"{_title(name)}, {count:,}²",
         [
             part(OURS, lambda: net.distances(*ends, device="cuda"), check=first),
-            part("that stays on the device", _there(lambda: net.distances(*there)), check=first),
-            part("on the CPU", lambda: net.distances(*ends, device="cpu"), check=first),
+            own("that stays on the device", _there(lambda: net.distances(*there)), check=first),
+            own("on the CPU", lambda: net.distances(*ends, device="cpu"), check=first),
         ],
         most=3,
     )
@@ -629,8 +642,8 @@ def gpu_matrix(name: str, _: Options) -> Line:
         f"{_title(name)}, float32",
         [
             part(OURS, lambda: sm.apsp(given, device="cuda")),
-            part("prepared, stays on the device", _there(lambda: net.distances(nodes))),
-            part("on the CPU", lambda: sm.apsp(given, device="cpu")),
+            own("prepared, stays on the device", _there(lambda: net.distances(nodes))),
+            own("on the CPU", lambda: sm.apsp(given, device="cpu")),
         ],
         most=3,
     )
@@ -647,9 +660,7 @@ def gpu_hops(size: tuple[int, int], _: Options) -> Line:
         f"random, {n:,} nodes, {len(x.row):,} edges",
         [
             part(OURS, lambda: sm.statistics(ones.edges, kinds, directed=False, device="cuda")),
-            part(
-                "all statistics", lambda: sm.statistics(ones.edges, directed=False, device="cuda")
-            ),
+            own("all statistics", lambda: sm.statistics(ones.edges, directed=False, device="cuda")),
             part(
                 "SciPy on the CPU",
                 lambda: dijkstra(ones.csr, indices=few, unweighted=True),
@@ -707,7 +718,11 @@ def table_of(result: dict[str, Any], source: str) -> str:
         if found.skipped or found.ours.skipped:
             cells += [f"skipped: {found.skipped or found.ours.skipped}", ""]
         else:
-            others = [report.compared(found, x) for x in found.contenders[1:] if x.samples]
+            others = [
+                f"{x.name} {report.seconds(x.median)}" if x.ours else report.compared(found, x)
+                for x in found.contenders[1:]
+                if x.samples
+            ]
             cells += [report.seconds(found.ours.median), "; ".join(others)]
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     rows += [

@@ -51,19 +51,41 @@ def test_semirings(name, dtype):
                     assert_array_equal(found.core, expected.core)
 
 
-def test_a_prepared_graph():
+@pytest.mark.parametrize("kind", ["fractions", "whole numbers", "int32"])
+def test_a_prepared_graph(kind):
+    """What is asked on the device, and on the host, is of the weights that were computed there."""
     import cupy
 
     n, row, col = grid(60)
     rng = np.random.default_rng(2)
-    edges = EdgeList(range(n), row, col, rng.random(len(row)).astype("float32"), False)
-    net, same = sm.prepare(edges), sm.prepare(edges)
+    dtype = "int32" if kind == "int32" else "float32"
+
+    def draw():
+        found = rng.random(len(row)) if kind == "fractions" else rng.integers(1, 99, len(row))
+        return found.astype(dtype)
+
+    edges = EdgeList(range(n), row, col, draw(), False)
+    net, same = sm.prepare(edges, dtype=dtype), sm.prepare(edges, dtype=dtype)
+    rows, columns = rng.permutation(n)[:50], rng.permutation(n)[:70]
     for take in (np.asarray, cupy.asarray):
-        weight = rng.random(len(row)).astype("float32")
+        weight = draw()
         net.customize(take(weight), device="cuda" if take is np.asarray else None)
         same.customize(weight)
-        assert_array_equal(net.distances([0, 9, 77]), same.distances([0, 9, 77]))
+        expected = same.distances(rows)
+        there = net.distances(rows, device="cuda")
+        if kind != "whole numbers":  # whose type is another one
+            assert "metric" not in vars(net._state)
+        if kind == "fractions":  # sums in the core have other brackets
+            np.testing.assert_allclose(there, expected, rtol=1e-5)
+        else:
+            assert_array_equal(there, expected)
+            table = net.distances(rows, columns, device="cuda")
+            assert_array_equal(table, expected[:, columns])
+            found = sm.statistics(net, device="cuda")
+            assert_array_equal(found.eccentricity, sm.statistics(same).eccentricity)
+        assert_array_equal(net.distances(rows), expected)
         assert net.path(3, 2000) == same.path(3, 2000)
     weight[5] = -1
     with pytest.raises(sm.NegativeCycleError):
         net.customize(weight, device="cuda")
+    assert_array_equal(net.distances(rows), expected)

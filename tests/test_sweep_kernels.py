@@ -100,7 +100,7 @@ WEIGHTS = {
     "min_plus": lambda rng, m: rng.integers(1, 20, m),
     "max_min": lambda rng, m: rng.integers(-5, 9, m),
     "min_max": lambda rng, m: rng.integers(-5, 9, m),
-    "max_times": lambda rng, m: rng.random(m),
+    "max_times": lambda rng, m: 0.5 ** rng.integers(0, 4, m),  # exact in any order
 }
 DTYPES = ["float32", "float64", "int32", "int64"]
 

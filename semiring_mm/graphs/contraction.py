@@ -151,8 +151,8 @@ def solve_sparse(
 ) -> Solved | None:
     """An elimination where it takes less time than the choice's other methods, or searches."""
     searches = choice.search if searchable(problem) else math.inf
-    hops = _hops(problem) if math.isfinite(searches) else None
     chosen = np.arange(problem.source.n) if rows is None else rows
+    hops = _hops(problem, len(chosen)) if math.isfinite(searches) else None
     walks = math.inf if hops is None else hops.pairs(len(chosen))
     pairs = min(choice.sparse, searches, walks)
     found = problem.solve(
@@ -165,10 +165,13 @@ def solve_sparse(
     return found
 
 
-def _hops(problem: Problem) -> Hops | None:
-    """The graph where the distances wanted are numbers of edges."""
+def _hops(problem: Problem, count: int) -> Hops | None:
+    """The graph where the distances wanted are numbers of edges, and from several sources."""
     source, facts = problem.source, problem.weights.facts
     if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
+        return None
+    free = engine.free_memory()
+    if count < 2 or (free is not None and Hops.room(source.n, count) > free):
         return None
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
     row, col, _ = source.given

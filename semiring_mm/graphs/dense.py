@@ -37,6 +37,7 @@ _COUNTED = ("int32", "int64", "float32", "float64")  # types that hold numbers o
 #: searches tell how many levels there are; and up to how many of a matrix full of edges a level of
 #: all nodes takes less time than an elimination.
 _DEVICE_FROM, _PROBES, _LEVELS = 8192, 8, 2
+_BYTES = 9  # of an entry of a matrix full of edges: whether it is one, and lists of both its ends
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
@@ -244,6 +245,9 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     if n < (SPARSE_FROM if engine.SPARSE else _DEVICE_FROM) or source.s.name != "min_plus":
         return None
     if problem.predecessors or not 0 <= facts.lo <= 1:
+        return None
+    free = engine.free_memory()
+    if free is not None and free < _BYTES * n * n:
         return None
     d = memory.begin(problem)
     zero, out = source.s.identities(d.dtype)[0], d if rows is None else None

@@ -72,6 +72,12 @@ class Hops:
         other.out, other.back = self.back, self.out
         return other
 
+    @staticmethod
+    def room(n: int, count: int, *, labels: bool = True) -> int:
+        """Bytes of searches from so many sources, whose distances are wanted or not, at once."""
+        together = min(threads.get_num_threads(), -(-count // bfs.LANES))
+        return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
+
     def pairs(self, count: int) -> float:
         """Pairs of a dense elimination in whose time there are searches from so many sources."""
         together, calls = min(count, bfs.LANES), -(-count // bfs.LANES)
@@ -221,7 +227,7 @@ class HopCollector:
         """Memory of the searches of all threads."""
         if self.there:
             return 0  # of the host
-        return threads.get_num_threads() * self.graph.n * (3 * bfs.LANES // 8 + 16)
+        return self.graph.room(self.graph.n, self.batch, labels=False)
 
     def empty(self, count: int) -> dict[str, Array]:
         """Arrays of results for some sources."""

@@ -511,10 +511,10 @@ class _State:
         where = tuple(current_index() if i < 0 else i for i in indices)
         found = self._placed.get(where)
         if found is None:
-            # On one device the metric stays where it was computed, but that whole numbers have
+            # On the device where it was computed the metric stays, but that whole numbers have
             # other types there.
-            stays = len(where) == 1 and not isinstance(self.found.out, np.ndarray)
-            weight = self.edges.weight
+            out, weight = self.found.out, self.edges.weight
+            stays = not isinstance(out, np.ndarray) and where == (int(out.device.id),)
             if stays and not (weight.dtype.kind == "f" and (weight == np.trunc(weight)).all()):
                 metric = self.found
             else:

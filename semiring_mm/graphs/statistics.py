@@ -38,7 +38,7 @@ from .inputs import positions
 from .prepared import PreparedGraph, edges_of_graph
 from .rows import RowCollector
 
-__all__ = ["Histogram", "Statistics", "statistics", "sweeps_or_search"]
+__all__ = ["Histogram", "Statistics", "collect", "fastest", "statistics", "sweeps_or_search"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
@@ -53,8 +53,7 @@ _KINDS = {
     "within": ("out", {"within"}),
 }
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
-#: Pairs of an elimination, and bytes, that are nothing to speak of.
-_SMALL, _ROOM = 1e8, 1 << 28
+_ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
 _EVERY = 30.0  # seconds between checkpoints
 
@@ -327,6 +326,7 @@ class _Sweeps:
     """Distances by sweeps over an elimination."""
 
     method = "sweeps"
+    along = False  # whether weights are added up from the source on, which rounding depends on
 
     def __init__(self, metric: Metric) -> None:
         self.metric, self.symmetric = metric, is_symmetric(metric)
@@ -346,6 +346,12 @@ class _Sweeps:
         row[row == self.metric.steps.identities[0]] = -1
         found: Array = row[0]
         return found
+
+    def rows(self, sources: Index) -> Array:
+        """The distances from nodes, inf where there is no path."""
+        d = np.empty((len(sources), self.metric.structure.n), self.metric.steps.dtype)
+        self.metric.sweep(sources, d, None)
+        return _with_infinity(d, self.metric.steps.identities[0])
 
 
 class _DeviceSweeps(_Sweeps):
@@ -379,6 +385,7 @@ class _Hops:
     """Numbers of edges by breadth-first searches."""
 
     method = "breadth-first searches"
+    along = True
 
     def __init__(self, edges: EdgeList) -> None:
         self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
@@ -394,11 +401,15 @@ class _Hops:
         row: Array = self.graph.distances(np.array([source]))[0]
         return row
 
+    def rows(self, sources: Index) -> Array:
+        return self.graph.distances(sources, np.float64, np.inf)
+
 
 class _Searches:
     """Distances by searches of Dijkstra's, whose rows are added up."""
 
     method = "Dijkstra from each node"
+    along = True
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.symmetric = problem, problem.source.symmetric()
@@ -414,6 +425,19 @@ class _Searches:
         d = search(self.problem, sources=np.array([source]))[0][0]
         found: Array = np.where(d == self.problem.steps.identities[0], -1, d)
         return found
+
+    def rows(self, sources: Index) -> Array:
+        d = search(self.problem, sources=sources)[0]
+        return _with_infinity(d, self.problem.steps.identities[0])
+
+
+def _with_infinity(d: Array, missing: Any) -> Array:
+    """Floating-point distances, inf where there is no path."""
+    if d.dtype.kind == "f":
+        return d
+    found = d.astype(np.float64)
+    found[d == missing] = np.inf
+    return found
 
 
 def reversed_problem(problem: Problem) -> Problem:
@@ -444,6 +468,20 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     return _Searches(problem) if walks is None else walks
 
 
+def fastest(edges: EdgeList, sources: Index) -> _Way:
+    """What finds distances from some nodes, and collects their statistics."""
+    return _way(_Work(edges, sources, (), 0, None, None, None))
+
+
+def collect(edges: EdgeList, sources: Index, kinds: set[str]) -> dict[str, Array]:
+    """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
+    work = _Work(edges, sources, (), 0, None, None, None)
+    way = _way(work)
+    collector = way.collector(Wanted(frozenset(kinds)))
+    check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
+    return work._pass(collector, way.order(sources), "out", None, None)
+
+
 def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
     """What finds weighted distances from some nodes: sweeps of a metric, or a search from each."""
     way = _way(_Work(edges, sources, (), 0, None, None, None), hops=False)
@@ -455,7 +493,7 @@ def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     n, itemsize = work.edges.n, problem.steps.dtype.itemsize
     row, col, _ = problem.source.edges()
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=max(limit, _SMALL))
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit)
     if structure is None:
         return None
     needed = structure.bytes(itemsize, trees=False)

@@ -10,17 +10,16 @@ from typing import Any
 import networkx as nx
 
 from ..arrays import check_memory
-from ..cpu.threads import get_num_threads
 from . import functions
 from .convert import Graph
 
 #: Edges a node from which batches of neighbourhoods beat NetworkX's searches.
 _DEGREE = 12
-#: Nodes a thread at which n³ pairs take as long as n breadth-first searches in Python: 3·10¹⁰ pairs
-#: a second and thread, against 0.3 µs for each node reached along few edges.
-_SEARCH = 9000
-#: Bytes a pair of nodes, at most: distances twice, predecessors, and sort keys.
+#: Parameters that are where the paths of a call begin.
+_STARTS = ("source", "u", "v", "sources", "nbunch", "center_nodes")
+#: Bytes a pair of nodes, at most, of results that are matrices, or dictionaries from them.
 _BYTES = 24
+_MATRICES = "floyd_warshall"  # what the names of their functions begin with
 
 
 def _entry(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,8 +71,8 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
 
 
 def _one_search(given: dict[str, Any]) -> bool:
-    """Whether a call asks for the paths from one node."""
-    return any(given.get(key) is not None for key in ("source", "u", "v"))
+    """Whether a call asks for the paths from one node, or from a few."""
+    return any(given.get(key) is not None for key in _STARTS)
 
 
 def _converted(graph: Any) -> bool:
@@ -94,7 +93,7 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
     if n < least:
         return f"{n} nodes, and nx.config.backends.semiring_mm.min_nodes is {least}"
     if _one_search(given) and not _converted(graph):
-        return "one search in networkx takes as long as reading the graph, which is not kept yet"
+        return "a search in networkx takes as long as reading the graph, which is not kept yet"
     degree = (1 if graph.is_directed() else 2) * graph.number_of_edges() / max(n, 1)
     if name == "local_efficiency" and degree < _DEGREE:
         return f"neighbourhoods of {degree:.3g} nodes on average are too small to gain"
@@ -105,10 +104,9 @@ def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
         return (
             "lists of n² paths take as long to write as a breadth-first search takes to find them"
         )
-    if unweighted and n > _SEARCH * get_num_threads():
-        return f"{n} breadth-first searches may be less work than n³ pairs"
-    try:
-        check_memory(_BYTES * n * n, f"distances between {n} nodes")
-    except MemoryError as error:
-        return str(error)
+    if name.startswith(_MATRICES):
+        try:
+            check_memory(_BYTES * n * n, f"distances between {n} nodes")
+        except MemoryError as error:
+            return str(error)
     return True

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..closures.edges import EdgeList
+from ..graphs.hops import Hops
 from ..graphs.search import Arcs
 
 __all__ = ["Graph", "Network", "network"]
@@ -18,7 +22,7 @@ Array = NDArray[Any]
 #: Sums of three whole numbers below this are exact in float64.
 _WHOLE = 2**51
 #: Floats that are multiples of 2**-20 have exact sums, up to a range.
-_STEP = 20
+_POWER = 20
 
 
 class Graph:
@@ -67,24 +71,50 @@ class Network:
     directed : bool
     kind : type
         Of the weights and therefore of distances: int, float or numpy.float64.
-    exact : bool
-        Whether all sums of weights are free of rounding.
+    power : int, optional
+        Weights times 2**power are whole, and so all their sums are exact; None: they are rounded.
     """
 
     nodes: Array
     arcs: Arcs
     directed: bool
     kind: type
-    exact: bool
+    power: int | None
 
     @property
+    def exact(self) -> bool:
+        return self.power is not None
+
+    @functools.cached_property
     def negative(self) -> bool:
         return bool((self.arcs.weight < 0).any())
 
-    def rows(self, nodes: list[Any]) -> Array:
-        """Positions of nodes."""
-        index = {node: i for i, node in enumerate(self.nodes.tolist())}
-        return np.array([index[node] for node in nodes], np.int64)
+    @functools.cached_property
+    def unit(self) -> bool:
+        return bool((self.arcs.weight == 1).all())
+
+    @functools.cached_property
+    def index(self) -> dict[Any, int]:
+        return {node: i for i, node in enumerate(self.nodes.tolist())}
+
+    def positions(self, nodes: Iterable[Any]) -> Array:
+        return np.array([self.index[node] for node in nodes], np.int64)
+
+    def edges(self, weight: Array) -> EdgeList:
+        """The graph with a weight for each arc, undirected edges once."""
+        row, col = self.arcs.tail, self.arcs.head.astype(np.int64)
+        if not self.directed:
+            once = row <= col
+            row, col, weight = row[once], col[once], weight[once]
+        return EdgeList(range(len(self.nodes)), row, col, weight, self.directed)
+
+    @functools.cached_property
+    def connected(self) -> bool:
+        """Whether there is a path from every node to every other."""
+        x = self.edges(self.arcs.weight)
+        graph = Hops(x.n, x.row, x.col, directed=self.directed)
+        ways, start = (graph, graph.reverse()) if self.directed else (graph,), np.arange(x.n)[:1]
+        return all(way.search(start)["reached"][0] == x.n - 1 for way in ways if x.n)
 
     def numbers(self, values: Array) -> list[Any]:
         """Convert values to the Python numbers that NetworkX would return."""
@@ -133,18 +163,18 @@ def _read(graph: Any, weight: Any, default: Any, mixed: bool) -> Network:
     head = np.fromiter((index[v] for v in heads), np.int32, int(first[-1]))
     if weight is None and type(default) is int:
         arcs = Arcs(first, head, np.ones(len(head)))
-        return Network(nodes, arcs, graph.is_directed(), int, True)
+        return Network(nodes, arcs, graph.is_directed(), int, 0)
     data = itertools.chain.from_iterable(nbrs.values() for nbrs in adjacency)
     if graph.is_multigraph():
         values = [min([d.get(weight, default) for d in keys.values()]) for keys in data]
     else:
         values = [d.get(weight, default) for d in data]
-    kind, exact = _kind(values, n, mixed)
+    kind, power = _kind(values, n, mixed)
     arcs = Arcs(first, head, np.array(values, np.float64) + 0.0)  # -0.0 added to a path is 0.0
-    return Network(nodes, arcs, graph.is_directed(), kind, exact)
+    return Network(nodes, arcs, graph.is_directed(), kind, power)
 
 
-def _kind(values: list[Any], n: int, mixed: bool) -> tuple[type, bool]:
+def _kind(values: list[Any], n: int, mixed: bool) -> tuple[type, int | None]:
     kinds = set(map(type, values))
     if kinds <= {int}:
         largest = max(map(abs, values), default=0) * n
@@ -153,7 +183,7 @@ def _kind(values: list[Any], n: int, mixed: bool) -> tuple[type, bool]:
                 f"integer weights of which n = {n} may add up to {largest} are left to networkx: "
                 f"sums must stay below 2**51"
             )
-        return int, True
+        return int, 0
     if mixed and kinds <= {int, float, np.float64}:
         kinds = {float}
     if len(kinds) > 1 or not kinds <= {float, np.float64}:
@@ -166,6 +196,12 @@ def _kind(values: list[Any], n: int, mixed: bool) -> tuple[type, bool]:
     weights = np.array(values, np.float64)
     if not np.isfinite(weights).all():
         raise NotImplementedError("weights that are NaN or infinite are left to networkx")
-    steps = np.ldexp(weights, _STEP)
-    exact = bool((steps == np.rint(steps)).all() and abs(steps).max() * n < _WHOLE)
-    return kinds.pop(), exact
+    if not _whole(weights, _POWER):
+        return kinds.pop(), None
+    power = next(p for p in range(_POWER + 1) if _whole(weights, p))
+    return kinds.pop(), power if np.ldexp(abs(weights).max(), power) * n < _WHOLE else None
+
+
+def _whole(weights: Array, power: int) -> bool:
+    steps = np.ldexp(weights, power)
+    return bool((steps == np.rint(steps)).all())

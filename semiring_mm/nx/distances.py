@@ -1,9 +1,9 @@
-"""Distances and searches between all nodes of a network, by :func:`semiring_mm.apsp`."""
+"""Distances, searches and sums of distances from the nodes of a network, by the fastest way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
@@ -13,61 +13,35 @@ from numpy.typing import NDArray
 from ..closures.edges import EdgeList
 from ..closures.paths import NegativeCycleError
 from ..graphs.apsp import apsp
+from ..graphs.choice import SPARSE_FROM
 from ..graphs.search import Arcs, search_order, settle
+from ..graphs.statistics import collect, fastest
 from .convert import Network
 
 __all__ = [
-    "Reached", "Search", "distances", "predecessors", "refuse_negative", "searches",
-    "trees", "unrounded",
+    "Reached", "Rows", "Search", "from_several", "matrix", "measures", "refuse_negative", "rows",
+    "searches", "trees",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
-#: Sources processed at a time.
-_ROWS = 128
+#: Entries of the distances that are in memory at a time, and rows of them that are searched.
+_ENTRIES, _ROWS = 1 << 24, 128
 
 
-def distances(net: Network, sources: Index | None = None) -> Array:
-    """Return the matrix of distances, or some rows: float32 where exact, else float64."""
-    solved: Array = _solve(net, False, sources)
-    return solved
-
-
-def predecessors(net: Network) -> tuple[Array, Array]:
-    """Return the matrices of distances and of predecessors."""
-    solved: tuple[Array, Array] = _solve(net, True, None)
-    return solved
-
-
-def _solve(net: Network, trees: bool, sources: Index | None) -> Any:
-    arcs, n = net.arcs, len(net.nodes)
-    row, col, weight = arcs.tail, arcs.head.astype(np.int64), arcs.weight
-    if not net.directed:
-        once = row <= col
-        row, col, weight = row[once], col[once], weight[once]
-    if net.exact and abs(weight).max(initial=0) * n < 2**24 and _whole(weight):
-        weight = weight.astype(np.float32)
-    edges = EdgeList(range(n), row, col, weight, net.directed)
+def matrix(net: Network, predecessors: bool = False) -> Any:
+    """Return all distances, and the predecessors if they are wanted."""
     device = nx.config.backends.semiring_mm.device
     return apsp(
-        edges, return_predecessors=trees, sources=sources,
-        device=None if device == "auto" else device,
-    )  # fmt: skip
+        _edges(net), return_predecessors=predecessors, device=None if device == "auto" else device
+    )
 
 
-def _whole(weight: Array) -> bool:
-    return bool((weight == np.rint(weight)).all())
-
-
-def unrounded(net: Network, sources: Index | None = None) -> Array:
-    """Return distances summed along paths as Dijkstra does, equal to the last bit."""
-    refuse_negative(net)
-    d = distances(net, sources)
-    if net.exact:
-        return d
-    if sources is not None:
-        return settle(net.arcs, d, sources)
-    return settle(_shortest(net.arcs, d, net), d, np.arange(len(d)))
+def _edges(net: Network) -> EdgeList:
+    """With weights in float32 where all distances are exact in it."""
+    weight = net.arcs.weight
+    small = net.power == 0 and abs(weight).max(initial=0) * len(net.nodes) < 2**24
+    return net.edges(weight.astype(np.float32) if small else weight)
 
 
 def refuse_negative(net: Network) -> None:
@@ -79,25 +53,125 @@ def refuse_negative(net: Network) -> None:
         )
 
 
-def _shortest(arcs: Arcs, d: Array, net: Network) -> Arcs:
-    if net.exact:
-        return arcs.shortest(d, 0.0)
-    # n additions in any order, each rounding by half an ulp of the largest distance
-    largest = float(d.max(initial=0, where=np.isfinite(d)))
-    return arcs.shortest(d, 8 * len(d) * float(np.finfo(np.float64).eps) * largest)
+@dataclass(frozen=True)
+class Rows:
+    """Distances from some nodes.
+
+    Attributes
+    ----------
+    arcs : Arcs
+        The arcs that may lie on shortest paths.
+    sources : (k,) int64
+    d : (k, n) array
+        In float32 where that is exact, else float64; inf where there is no path.
+    """
+
+    arcs: Arcs
+    sources: Index
+    d: Array
+
+
+def rows(net: Network, sources: Index | None = None, *, every_arc: bool = False) -> Iterator[Rows]:
+    """Yield the distances from all nodes, or some, in order, without n² memory.
+
+    They are summed along paths as Dijkstra does, equal to the last bit. `every_arc` leaves arcs
+    that are longer than another path.
+    """
+    refuse_negative(net)
+    return _rows(net, np.arange(len(net.nodes)) if sources is None else sources, every_arc)
+
+
+def _rows(net: Network, sources: Index, every_arc: bool) -> Iterator[Rows]:
+    if not len(sources):
+        return
+    n, step = len(net.nodes), max(1, _ENTRIES // len(net.nodes))
+    if len(sources) == n <= step and not net.unit:
+        way, along = matrix(net).__getitem__, False
+    else:
+        found = fastest(_edges(net), sources)
+        way, along = found.rows, found.along
+    for begin in range(0, len(sources), step):
+        some, arcs = sources[begin : begin + step], net.arcs
+        d = way(some)
+        if len(some) == n and not every_arc:
+            arcs = _shortest(net, d, some)
+        yield Rows(arcs, some, d if net.exact or along else settle(arcs, d, some))
+
+
+def _shortest(net: Network, d: Array, sources: Index) -> Arcs:
+    """The arcs that are shortest paths, but for rounding, by the distances from all nodes."""
+    arcs, place, margin = net.arcs, np.empty(len(sources), np.int64), 0.0
+    place[sources] = np.arange(len(sources))
+    if not net.exact:
+        # n additions in any order, each rounding by half an ulp of the largest distance
+        largest = float(d.max(initial=0, where=np.isfinite(d)))
+        margin = 8 * len(d) * float(np.finfo(np.float64).eps) * largest
+    return arcs.kept(arcs.weight <= d[place[arcs.tail], arcs.head] + margin)
+
+
+def measures(
+    net: Network, kinds: set[str], sources: Index | None = None, *, negative: bool = False
+) -> dict[str, list[Any]]:
+    """Return measures of the distances from each node, or some, as the numbers of NetworkX.
+
+    Parameters
+    ----------
+    net : Network
+    kinds : set of str
+        Of "largest" and "sum" of the distances of nodes that are reached, and their "count".
+    sources : (k,) int64, optional
+    negative : bool
+        Whether weights may be negative; no cycle is, then.
+    """
+    if not negative:
+        refuse_negative(net)
+    n = len(net.nodes)
+    chosen = np.arange(n) if sources is None else sources
+    small = n < SPARSE_FROM and not (net.unit or net.negative)  # the matrix takes less time
+    if net.power is not None and len(chosen) and not small:
+        weight = np.ldexp(net.arcs.weight, net.power).astype(np.int64)
+        if int(abs(weight).max(initial=0)) * n * n < 2**62:
+            found = collect(net.edges(weight), chosen, kinds)
+            sums = found.get("sum", np.zeros(1, np.int64))
+            if net.kind is int or int(abs(sums).max()) < 2**53:
+                return {name: _numbers(net, name, x) for name, x in found.items()}
+    out: dict[str, list[Any]] = {name: [] for name in kinds}
+    for part in rows(net, chosen):
+        d = np.sort(part.d) if "sum" in kinds else part.d
+        there = np.isfinite(d)
+        count = there.sum(axis=1).tolist()
+        if "count" in kinds:
+            out["count"] += count
+        if "largest" in kinds:
+            out["largest"] += net.numbers(d.max(axis=1, initial=0, where=there))
+        if "sum" in kinds:
+            lines = zip(d, count, strict=True)
+            out["sum"] += [sum(net.lengths(row[:reached])) for row, reached in lines]
+    return out
+
+
+def _numbers(net: Network, name: str, values: Array) -> list[Any]:
+    if name == "count":
+        counts: list[int] = values.tolist()
+        return counts
+    return net.numbers(values if net.kind is int else np.ldexp(values, -(net.power or 0)))
 
 
 @dataclass(frozen=True)
 class Reached:
-    """The nodes that a search from one node reaches, in its order, that node first."""
+    """The nodes that a search reaches, in its order, first where it begins."""
 
     nodes: list[Any]
     lengths: list[Any]
-    before: list[Any]  # of each node but the first
+    before: list[Any]  # of the other nodes
+
+    @property
+    def starts(self) -> int:
+        return len(self.nodes) - len(self.before)
 
     def paths(self) -> dict[Any, list[Any]]:
-        found = {self.nodes[0]: self.nodes[:1]}
-        for node, last in zip(self.nodes[1:], self.before, strict=True):
+        found = {node: [node] for node in self.nodes[: self.starts]}
+        for node, last in zip(self.nodes[self.starts :], self.before, strict=True):
             found[node] = [*found[last], node]
         return found
 
@@ -105,66 +179,75 @@ class Reached:
 def searches(
     net: Network, sources: Index | None = None, *, negative: bool = False, paths: bool = True
 ) -> Iterator[Reached]:
-    """Yield a search from each node, or some, in order; all distances are computed beforehand.
+    """Yield a search from each node, or some, in order.
 
     With `negative` weights by Johnson's (1977) potentials, the least distances to each node: they
     change every path between two nodes by the same, and leave no weight below 0.
     """
-    if not negative:
-        refuse_negative(net)
     potential = np.zeros(len(net.nodes))
-    if net.negative:
-        if not net.exact:
-            raise NotImplementedError(
-                "negative weights whose sums are rounded are left to networkx; semiring_mm takes "
-                "integers, and floats that are multiples of 2**-20 and not too large"
-            )
-        try:
-            d = distances(net)
-        except NegativeCycleError:
-            raise nx.NetworkXUnbounded("Negative cycle detected.") from None
-        potential = d.min(axis=0).astype(np.float64)
-        d = d + potential[:, np.newaxis] - potential
+    if negative and net.negative:
+        potential = _potential(net)
         arcs = net.arcs
         lifted = arcs.weight + potential[arcs.tail] - potential[arcs.head]
-        arcs = Arcs(arcs.first, arcs.head, lifted)
-    else:
-        d, arcs = distances(net, sources), net.arcs
-    found = trees(net, arcs, d, sources)
+        net = replace(net, arcs=Arcs(arcs.first, arcs.head, lifted))
+    found = trees(net, sources)
     return (x for each in found for x in _reached(net, each, potential, paths))
 
 
+def _potential(net: Network) -> Array:
+    """The least distances to each node."""
+    if not net.exact:
+        raise NotImplementedError(
+            "negative weights whose sums are rounded are left to networkx; semiring_mm takes "
+            "integers, and floats that are multiples of 2**-20 and not too large"
+        )
+    more, start = from_several(net, np.arange(len(net.nodes)))
+    try:
+        d = fastest(_edges(more), start).rows(start)
+    except NegativeCycleError:
+        raise nx.NetworkXUnbounded("Negative cycle detected.") from None
+    least: Array = d[0, :-1].astype(np.float64)
+    return least
+
+
+def from_several(net: Network, sources: Index) -> tuple[Network, Index]:
+    """Add a node from which edges of weight 0 lead to these: the network, and where it is."""
+    n, arcs = len(net.nodes), net.arcs
+    first = np.append(arcs.first, arcs.first[-1] + len(sources))
+    head = np.append(arcs.head, sources.astype(np.int32))
+    weight = np.append(arcs.weight, np.zeros(len(sources)))
+    nodes = np.empty(n + 1, object)
+    nodes[:-1] = net.nodes
+    more = replace(net, nodes=nodes, arcs=Arcs(first, head, weight), directed=True)
+    return more, np.array([n])
+
+
 @dataclass(frozen=True)
-class Search:
+class Search(Rows):
     """Searches from some nodes, each a row.
 
     Attributes
     ----------
-    arcs : Arcs
-        The arcs that may lie on shortest paths.
-    sources : (k,) int64
-    d : (k, n) float64
     order, before : (k, n) int32
         As :func:`search_order` returns them.
     """
 
-    arcs: Arcs
-    sources: Index
-    d: Array
     order: Array
     before: Array
 
 
-def trees(net: Network, arcs: Arcs, d: Array, sources: Index | None = None) -> Iterator[Search]:
-    """Yield the searches that find distances `d`, some rows at a time."""
-    if sources is None:
-        sources, arcs = np.arange(len(d)), _shortest(arcs, d, net)
-    for begin in range(0, len(sources), _ROWS):
-        some = slice(begin, begin + _ROWS)
-        rows = d[some].astype(np.float64)
-        if not net.exact:
-            rows = settle(arcs, rows, sources[some])
-        yield Search(arcs, sources[some], rows, *search_order(arcs, rows, sources[some]))
+def trees(
+    net: Network, sources: Index | None = None, *, every_arc: bool = False
+) -> Iterator[Search]:
+    """Yield searches from all nodes, or some, in order; see :func:`rows`."""
+    found = rows(net, sources, every_arc=every_arc)
+    return (_search(part, begin) for part in found for begin in range(0, len(part.d), _ROWS))
+
+
+def _search(part: Rows, begin: int) -> Search:
+    some = slice(begin, begin + _ROWS)
+    d, sources = part.d[some].astype(np.float64), part.sources[some]
+    return Search(part.arcs, sources, d, *search_order(part.arcs, d, sources))
 
 
 def _reached(net: Network, found: Search, potential: Array, paths: bool) -> Iterator[Reached]:

@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import networkx as nx
@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from ..closures.paths import NO_PREDECESSOR, NegativeCycleError
 from ..graphs.apsp import apsp
-from ..graphs.search import dependencies
+from ..graphs.search import Arcs, dependencies
 from .convert import Graph, Network, network
 from .distances import (
     Reached,
     Search,
-    distances,
-    predecessors,
+    from_several,
+    matrix,
+    measures,
     refuse_negative,
+    rows,
     searches,
     trees,
-    unrounded,
-)  # fmt: skip
+)
 
 __all__ = [
     "all_pairs_bellman_ford_path",
@@ -55,6 +56,9 @@ __all__ = [
     "hyper_wiener_index",
     "johnson",
     "local_efficiency",
+    "multi_source_dijkstra",
+    "multi_source_dijkstra_path",
+    "multi_source_dijkstra_path_length",
     "periphery",
     "radius",
     "schultz_index",
@@ -67,6 +71,7 @@ __all__ = [
     "single_source_shortest_path_length",
     "transitive_closure",
     "transitive_closure_dag",
+    "voronoi_cells",
     "wiener_index",
 ]
 
@@ -79,8 +84,6 @@ _DISTANCES = "with the distances there is nothing left to gain"
 #: Parameters that leave a call to NetworkX, and why.
 _LEFT = {
     "target": _SEARCHES,
-    "sources": _SEARCHES,
-    "nbunch": _SEARCHES,
     "usebounds": _SEARCHES,
     "k": "a few sampled searches are less work than all pairs",
     "sp": _DISTANCES,
@@ -262,7 +265,56 @@ def _from_one(name: str, G: Any, source: Any, weight: Any, cutoff: Any) -> Reach
     if source not in _graph(G):
         _networkx(name)(_graph(G), source)  # raises the error
     net = network(G, weight)
-    return _within(next(searches(net, net.rows([source]))), cutoff)
+    return _within(next(searches(net, net.positions([source]))), cutoff)
+
+
+# --- shortest paths from the nearest of several nodes
+
+
+def multi_source_dijkstra(
+    G: Any, sources: Any, target: Any = None, cutoff: Any = None, weight: Any = "weight"
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    found = _from_several("multi_source_dijkstra", G, sources, weight, cutoff)
+    return dict(zip(found.nodes, found.lengths, strict=True)), found.paths()
+
+
+def multi_source_dijkstra_path(
+    G: Any, sources: Any, cutoff: Any = None, weight: Any = "weight"
+) -> dict[Any, Any]:
+    return _from_several("multi_source_dijkstra_path", G, sources, weight, cutoff).paths()
+
+
+def multi_source_dijkstra_path_length(
+    G: Any, sources: Any, cutoff: Any = None, weight: Any = "weight"
+) -> dict[Any, Any]:
+    found = _from_several("multi_source_dijkstra_path_length", G, sources, weight, cutoff)
+    return dict(zip(found.nodes, found.lengths, strict=True))
+
+
+def voronoi_cells(G: Any, center_nodes: Any, weight: Any = "weight") -> dict[Any, set[Any]]:
+    found = _from_several("voronoi_cells", G, center_nodes, weight, None)
+    center = {node: node for node in found.nodes[: found.starts]}
+    for node, last in zip(found.nodes[found.starts :], found.before, strict=True):
+        center[node] = center[last]
+    cells: dict[Any, set[Any]] = nx.utils.groups(center)
+    unreachable = set(_graph(G)) - center.keys()
+    return cells | ({"unreachable": unreachable} if unreachable else {})
+
+
+def _from_several(name: str, G: Any, sources: Any, weight: Any, cutoff: Any) -> Reached:
+    """A search that begins with several nodes."""
+    if not isinstance(sources, Collection):
+        raise NotImplementedError("sources that can be read once only are left to networkx")
+    starts = list(dict.fromkeys(sources))
+    if not starts or not all(node in _graph(G) for node in starts):
+        _networkx(name)(_graph(G), sources)  # raises the error
+    net = network(G, weight)
+    found = next(searches(*from_several(net, net.positions(starts))))
+    end = len(found.nodes)
+    if cutoff is not None:
+        end = max(len(starts) + 1, bisect.bisect_right(found.lengths, cutoff))
+    lengths = [0] * len(starts) + found.lengths[len(starts) + 1 : end]
+    return Reached(found.nodes[1:end], lengths, found.before[len(starts) : end - 1])
 
 
 # --- Floyd and Warshall
@@ -303,14 +355,15 @@ def floyd_warshall_tree(G: Any, weight: Any = "weight") -> tuple[dict[Any, Any],
 
 def _floyd_warshall(net: Network) -> Array:
     try:
-        return distances(net)
+        d: Array = matrix(net)
     except NegativeCycleError as error:
         raise _left_to_networkx(error) from None
+    return d
 
 
 def _floyd_warshall_trees(net: Network) -> tuple[Array, dict[Any, dict[Any, Any]]]:
     try:
-        d, p = predecessors(net)
+        d, p = matrix(net, True)
     except NegativeCycleError as error:
         raise _left_to_networkx(error) from None
     tail, head = net.arcs.tail, net.arcs.head
@@ -395,18 +448,28 @@ def average_shortest_path_length(G: Any, weight: Any = None, method: str | None 
         raise NotImplementedError(
             f"sums of rounded distances in the order of method={method!r} are left to networkx"
         )
-    d = _floyd_warshall(net) if net.negative and method != "dijkstra" else unrounded(net)
-    if not np.isfinite(d).all():
+    if method == "dijkstra":
+        refuse_negative(net)
+    total = _total(net) if net.connected else None
+    if total is None:
         return _networkx("average_shortest_path_length")(graph, weight, method)
-    total = float(d.sum(dtype=np.float64)) if method == "floyd-warshall-numpy" else _total(net, d)
-    return total / (n * (n - 1))
+    return (float(total) if method == "floyd-warshall-numpy" else total) / (n * (n - 1))
 
 
-def _total(net: Network, d: Array) -> Any:
+def _total(net: Network) -> Any:
     """Return the sum of all distances, added source by source in order of distance."""
-    if net.kind is int:
-        return sum(d.sum(axis=1, dtype=np.float64).astype(np.int64).tolist())
-    return sum(itertools.chain.from_iterable(net.lengths(row) for row in np.sort(d)))
+    if len(net.nodes) < 2:
+        return 0
+    if net.exact:
+        try:
+            total = sum(measures(net, {"sum"}, negative=True)["sum"])
+        except NegativeCycleError as error:
+            raise _left_to_networkx(error) from None
+        if net.kind is int or total < 2.0 ** (53 - (net.power or 0)):
+            return total
+    return sum(itertools.chain.from_iterable(
+        net.lengths(row) for part in rows(net) for row in np.sort(part.d)
+    ))  # fmt: skip
 
 
 def _networkx(name: str) -> Any:
@@ -418,13 +481,16 @@ def eccentricity(G: Any, v: Any = None, sp: Any = None, weight: Any = None) -> A
     graph, net = _graph(G), network(G, weight)
     alone = v is not None and v in graph
     nodes = net.nodes.tolist() if v is None else [v] if alone else list(graph.nbunch_iter(v))
-    d = unrounded(net, None if v is None else net.rows(nodes))
-    if not np.isfinite(d).all():
-        return _networkx("eccentricity")(graph, v, weight=weight)
-    values = net.numbers(d.max(axis=1)) if len(d) else []
+    refuse_negative(net)
+    if v is None and not net.connected:
+        return _networkx("eccentricity")(graph, weight=weight)  # raises the error
+    found = measures(net, {"largest", "count"}, net.positions(nodes))
+    few = [node for node, k in zip(nodes, found["count"], strict=True) if k < len(graph)]
+    if few:
+        return _networkx("eccentricity")(graph, few[:1], weight=weight)
     # The first of equal values is the distance from a node to itself, which is an int.
-    found = {x: e if e else 0 for x, e in zip(nodes, values, strict=True)}
-    return found[v] if alone else found
+    far = {x: e if e else 0 for x, e in zip(nodes, found["largest"], strict=True)}
+    return far[v] if alone else far
 
 
 def diameter(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:
@@ -449,12 +515,12 @@ def center(G: Any, e: Any = None, usebounds: bool = False, weight: Any = None) -
 def barycenter(G: Any, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Any]:
     _leave_trees(G, weight)
     graph, net = _graph(G), network(G, weight)
-    d = np.sort(unrounded(net))
-    if not len(d) or not np.isfinite(d).all():
+    refuse_negative(net)
+    if not len(graph) or not net.connected:
         found: list[Any] = _networkx("barycenter")(graph, weight=weight)
         return found
-    sums = [sum(net.lengths(row)) for row in d]
-    least = min(sums, default=0)
+    sums = measures(net, {"sum"})["sum"]
+    least = min(sums)
     return [node for node, total in zip(net.nodes, sums, strict=True) if total == least]
 
 
@@ -466,42 +532,40 @@ def _leave_trees(G: Any, weight: Any) -> None:
 
 def wiener_index(G: Any, weight: Any = None) -> Any:
     graph, net = _graph(G), network(G, weight)
-    d = _connected(unrounded(net))
-    if d is None:
+    refuse_negative(net)
+    if not _connected(net):
         return math.inf
-    total = _total(net, d)
+    total = _total(net)
     return total if graph.is_directed() else total / 2
 
 
 def hyper_wiener_index(G: Any, weight: Any = None) -> float:
-    net = _whole(G, weight)
-    d = _connected(unrounded(net))
-    return math.inf if d is None else _sums(d + d * d) / 2
+    return _index(_whole(G, weight), lambda d, _: d + d * d)
 
 
 def schultz_index(G: Any, weight: Any = None) -> float:
     net = _whole(G, weight)
-    d, degree = _connected(unrounded(net)), _degree(G, weight, net)
-    return math.inf if d is None else _sums(d * (degree[:, np.newaxis] + degree)) / 2
+    degree = _degree(G, weight, net)
+    return _index(net, lambda d, some: d * (degree[some, np.newaxis] + degree))
 
 
 def gutman_index(G: Any, weight: Any = None) -> float:
     net = _whole(G, weight)
-    d, degree = _connected(unrounded(net)), _degree(G, weight, net)
-    return math.inf if d is None else _sums(d * degree[:, np.newaxis] * degree) / 2
+    degree = _degree(G, weight, net)
+    return _index(net, lambda d, some: d * degree[some, np.newaxis] * degree)
 
 
-def _connected(d: Array) -> Array | None:
-    """The distances in float64, None if some are infinite."""
-    if not len(d):
+def _connected(net: Network) -> bool:
+    if not len(net.nodes):
         raise nx.NetworkXPointlessConcept("Connectivity is undefined for the null graph.")
-    return d.astype(np.float64, copy=False) if np.isfinite(d).all() else None
+    return net.connected
 
 
 def _whole(G: Any, weight: Any) -> Network:
     net = network(G, weight)
     if net.kind is not int:
         raise NotImplementedError("this sum of rounded numbers is left to networkx")
+    refuse_negative(net)
     return net
 
 
@@ -510,15 +574,22 @@ def _degree(G: Any, weight: Any, net: Network) -> Array:
     return np.array([degree[x] for x in net.nodes], np.float64)
 
 
-def _sums(terms: Array) -> int:
-    if terms.max(initial=0) * terms.shape[0] >= 2**53:
-        raise NotImplementedError("sums of 2**53 and more are left to networkx")
-    return sum(terms.sum(axis=1).astype(np.int64).tolist())
+def _index(net: Network, term: Callable[[Array, Array], Array]) -> float:
+    """Half the sum of a term of all pairs, given rows of distances and their sources."""
+    if not _connected(net):
+        return math.inf
+    total = 0
+    for part in rows(net):
+        terms = term(part.d.astype(np.float64), part.sources)
+        if terms.max(initial=0) * terms.shape[1] >= 2**53:
+            raise NotImplementedError("sums of 2**53 and more are left to networkx")
+        total += sum(terms.sum(axis=1).astype(np.int64).tolist())
+    return total / 2
 
 
 def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
     net = network(G, weight)
-    n, total = len(net.nodes), _inverse_sum(unrounded(net))
+    n, total = len(net.nodes), _inverse_sum(net)
     if total:
         mean: float = n * (n - 1) / net.floats(np.array([total]))[0]
         return mean
@@ -528,7 +599,7 @@ def harmonic_diameter(G: Any, sp: Any = None, *, weight: Any = None) -> float:
 def global_efficiency(G: Any) -> float:
     graph = _graph(G)
     pairs = len(graph) * (len(graph) - 1)
-    return _inverse_sum(unrounded(network(G, None))) / pairs if pairs else 0
+    return _inverse_sum(network(G, None)) / pairs if pairs else 0
 
 
 def local_efficiency(G: Any) -> float:
@@ -538,30 +609,47 @@ def local_efficiency(G: Any) -> float:
 def _efficiencies(G: Any) -> list[float]:
     """The global efficiency of the neighbours of each node; those of one degree are a stack."""
     graph, net = _graph(G), network(G, None)
-    index = {node: i for i, node in enumerate(graph)}
-    edge = np.full((len(index), len(index)), np.inf, np.float32)
-    edge[net.arcs.tail, net.arcs.head] = 1
-    near = [[index[x] for x in graph.subgraph(graph[node])] for node in graph]
+    near = [net.positions(graph.subgraph(graph[node])) for node in graph]
     alike: defaultdict[int, list[int]] = defaultdict(list)
     for i, nodes in enumerate(near):
         alike[len(nodes)].append(i)
     found: list[float] = [0] * len(near)
+    place = np.full(len(near), -1)
     for k in alike.keys() - {0, 1}:
         step = max(1, _STACK // k**2)
         for begin in range(0, len(alike[k]), step):
             chosen = alike[k][begin : begin + step]
-            rows = np.array([near[i] for i in chosen])
-            stack = apsp(edge[rows[:, :, np.newaxis], rows[:, np.newaxis]])
-            for i, d in zip(chosen, stack, strict=True):
-                found[i] = _inverse_sum(d) / (k * (k - 1))
+            edge = np.full((len(chosen), k, k), np.inf, np.float32)
+            for i, own in zip(chosen, edge, strict=True):
+                _join(net.arcs, near[i], place, own)
+            for i, d in zip(chosen, apsp(edge), strict=True):
+                found[i] = _add_inverses(0, d) / (k * (k - 1))
     return found
 
 
-def _inverse_sum(d: Array) -> Any:
+def _join(arcs: Arcs, nodes: Array, place: Array, edge: Array) -> None:
+    """Write 1 for the edges between some nodes; `place` is -1 for all nodes, and again then."""
+    place[nodes] = np.arange(len(nodes))
+    begin, end = arcs.first[nodes], arcs.first[nodes + 1]
+    tail = np.repeat(np.arange(len(nodes)), end - begin)
+    skipped = np.repeat(begin - np.concatenate([[0], np.cumsum(end - begin)[:-1]]), end - begin)
+    head = place[arcs.head[np.arange(len(tail)) + skipped]]
+    edge[tail[head >= 0], head[head >= 0]] = 1
+    place[nodes] = -1
+
+
+def _inverse_sum(net: Network) -> Any:
     """Return Σ 1/d over all pairs, added source by source in order of distance."""
+    total: Any = 0
+    for part in rows(net):
+        total = _add_inverses(total, part.d)
+    return total
+
+
+def _add_inverses(total: Any, d: Array) -> Any:
     d = np.sort(d.astype(np.float64, copy=False)).ravel()
     terms = 1 / d[(d > 0) & np.isfinite(d)]
-    return np.add.accumulate(terms)[-1].item() if terms.size else 0
+    return np.add.accumulate(np.append(total, terms))[-1].item() if terms.size else total
 
 
 def closeness_centrality(
@@ -571,15 +659,15 @@ def closeness_centrality(
     if u is not None and u not in graph:
         return _networkx("closeness_centrality")(graph, u, distance, wf_improved)
     net = network(G, distance, reverse=True)
-    nodes, rows = (net.nodes.tolist(), None) if u is None else ([u], net.rows([u]))
+    nodes, chosen = (net.nodes.tolist(), None) if u is None else ([u], net.positions([u]))
     n, found = len(graph), {}
-    for node, row in zip(nodes, np.sort(unrounded(net, rows)), strict=True):
-        reached = net.lengths(row[np.isfinite(row)])
-        total, closeness = sum(reached), 0.0
+    sums = measures(net, {"count", "sum"}, chosen)
+    for node, reached, total in zip(nodes, sums["count"], sums["sum"], strict=True):
+        closeness = 0.0
         if total > 0.0 and n > 1:
-            closeness = (len(reached) - 1.0) / total
+            closeness = (reached - 1.0) / total
             if wf_improved:
-                closeness *= (len(reached) - 1.0) / (n - 1)
+                closeness *= (reached - 1.0) / (n - 1)
         found[node] = closeness
     return found if u is None else found[u]
 
@@ -587,15 +675,22 @@ def closeness_centrality(
 def harmonic_centrality(
     G: Any, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Any, Any]:
-    graph, net = _graph(G), network(G, distance)
-    d = unrounded(net).astype(np.float64)
-    index = {node: i for i, node in enumerate(graph)}
-    d[d == 0] = np.inf
-    total = np.zeros(len(d))
-    for node in set(graph.nodes):  # networkx sums and returns in this order
-        total += 1 / d[index[node]]
-    values = net.floats(total)
-    return {node: values[index[node]] or 0 for node in set(graph.nodes)}
+    graph = _graph(G)
+    to, ends = (set(graph if x is None else graph.nbunch_iter(x)) for x in (nbunch, sources))
+    turned = len(to) < len(ends)  # networkx searches from the fewer, in the order of the set
+    net = network(G, distance, reverse=turned)
+    chosen, others = (net.positions(x) for x in ((to, ends) if turned else (ends, to)))
+    total, sums = np.zeros(len(others)), []
+    for part in rows(net, chosen):
+        d = part.d[:, others].astype(np.float64)
+        d[d == 0] = np.inf
+        for row in d:
+            if turned:
+                sums.append(_add_inverses(0, row))
+            else:
+                total += 1 / row
+    values = net.floats(np.array(sums) if turned else total)
+    return {node: value or 0 for node, value in zip(to, values, strict=True)}
 
 
 # --- betweenness
@@ -643,15 +738,14 @@ def _shares(
 ) -> Iterator[tuple[Search, Array, Array]]:
     """Yield searches with the shares of nodes and of edges in their shortest paths."""
     refuse_negative(net)
-    d = distances(net)
-    largest = float(d.max(initial=0, where=np.isfinite(d)))
-    least = 0.0 if net.exact else 2 * float(np.finfo(np.float64).eps) * largest
-    if (net.arcs.weight <= least).any():
-        raise NotImplementedError(
-            "paths along edges of weight zero, or lost in rounding, are left to networkx, which "
-            "counts them by the order of its search"
-        )
-    for found in trees(net, net.arcs, d, np.arange(len(d))):
+    smallest = float(net.arcs.weight.min(initial=np.inf))
+    for found in trees(net, every_arc=True):
+        largest = float(found.d.max(initial=0, where=np.isfinite(found.d)))
+        if smallest <= (0 if net.exact else 2 * float(np.finfo(np.float64).eps) * largest):
+            raise NotImplementedError(
+                "paths along edges of weight zero, or lost in rounding, are left to networkx, "
+                "which counts them by the order of its search"
+            )
         shares = dependencies(
             found.arcs, found.d, found.order, found.before, found.sources, edge, m, late=weighted
         )
