@@ -18,6 +18,7 @@ array([[0., 3., 4.],
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +29,8 @@ from numpy.typing import NDArray
 from .closures.edges import EdgeList
 from .closures.paths import NO_PREDECESSOR, find_negative_cycle
 from .closures.paths import NegativeCycleError as _NamedCycleError
-from .cpu import threads
 from .graphs.apsp import apsp
-from .graphs.choice import SEARCH, SPARSE_FROM, Choice
+from .graphs.choice import DENSE, Request, choose, machine_for
 from .graphs.contraction import solve_edges
 from .semirings import semirings
 
@@ -50,9 +50,6 @@ __all__ = list(_scipy.__all__)
 
 Matrix = NDArray[np.float64]
 Result = Any  # distances, or (distances, predecessors)
-
-# Cost of a call of this library, in pairs of a dense elimination on one thread.
-_CALL = 2e7
 
 
 class _NegativeCycle(_NamedCycleError, NegativeCycleError):  # type: ignore[misc]
@@ -386,11 +383,16 @@ class _Graph:
         weights = self.edges if self.dense else self.edges.data
         return float(weights.min()) if weights.size else math.inf
 
-    @property
-    def count(self) -> int:
+    @functools.cached_property
+    def stored(self) -> int:
+        """The number of entries that are edges."""
         edges = self.edges
-        stored = np.count_nonzero(edges < np.inf) if self.dense else len(edges.data)
-        return int(stored) * (1 if self.directed else 2)
+        return int(np.count_nonzero(edges < np.inf) if self.dense else len(edges.data))
+
+    @property
+    def few(self) -> bool:
+        """Whether a sparse elimination is worth a try."""
+        return self.stored <= DENSE * self.n
 
     def sparse(self) -> Any:
         """Return the graph in CSR; duplicate entries are parallel edges."""
@@ -483,24 +485,23 @@ def _give(found: Any, predecessors: bool, shape: tuple[int, ...]) -> Result:
 
 def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
     """Distances from some or all nodes, (k, n), with predecessors if they are wanted."""
-    n, count, directed = graph.n, graph.count, graph.directed
+    n, directed = graph.n, graph.directed
     k = n if rows is None else len(rows)
     if not n or not k:
         d, p = np.empty((k, n)), np.empty((k, n), np.int32)
         return (d, p) if predecessors else d
-    work = threads.get_num_threads()
-    dense = (3.0 if predecessors else 1.0) * float(n) ** 3 + work * _CALL
-    search = SEARCH * max(k, work) * (count + n * math.log2(n + 1))
     try:
-        if n >= SPARSE_FROM:
+        asked = Request(
+            "min_plus", n, 8, edges=graph.stored, predecessors=predecessors,
+            sources=None if rows is None else k, undirected=not directed, device="cpu",
+        )  # fmt: skip
+        choice = choose(asked, machine_for(asked))
+        if choice.sparse and (not graph.dense or choice.search < choice.dense or graph.few):
             g = graph.sparse()
             edges = EdgeList(range(n), graph.tails(), g.indices.astype(np.int64), g.data, directed)
-            choice = Choice(None, False, "elimination", dense, search)
             solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
             if solved is not None:
                 return solved if predecessors else solved[0]
-        if search < dense:
-            return _search(graph, rows, predecessors)
         return apsp(
             graph.edges, method="floyd_warshall", sources=rows, overwrite=graph.own,
             directed=None if directed else False,  # None: symmetric ones take half the time
@@ -508,17 +509,3 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         )  # fmt: skip
     except _NamedCycleError as error:
         raise _NegativeCycle(error.cycle, error.weight) from None
-
-
-def _search(graph: _Graph, rows: NDArray[np.int32] | None, predecessors: bool) -> Any:
-    """Run SciPy's Dijkstra, after reweighting by potentials where weights are negative."""
-    options = {"indices": rows, "return_predecessors": predecessors}
-    g = graph.sparse()
-    if graph.lowest >= 0:
-        return _search_each(g, graph.directed, **options)
-    h = graph.potentials()
-    shifted = np.maximum(g.data + h[graph.tails()] - h[g.indices], 0)
-    found = _search_each(_of_data(g, shifted), graph.directed, **options)
-    d = found[0] if predecessors else found
-    d += h - (h if rows is None else h[rows])[:, np.newaxis]
-    return found

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import semiring_mm as sm
 from semiring_mm.graphs import choice
 from semiring_mm.graphs.choice import Machine, Request, choose, count_edges
+from semiring_mm.hierarchy import costs
 
 GB = 1 << 30
 CPU = Machine(threads=2)
@@ -72,27 +73,46 @@ def test_where(request_, machine, device, tiles, method):
 @pytest.mark.parametrize(
     ("request_", "machine", "sparse"),
     [
-        (DENSE, CPU, 0),
-        (asks(DENSE, n=400, edges=400), CPU, 0),
-        (asks(DENSE, method="sparse"), CPU, math.inf),
-        (RANDOM, CPU, 8_000.0**3),
-        (asks(RANDOM, predecessors=True), CPU, 1.6 * 8_000.0**3),
-        (asks(RANDOM, itemsize=4), CPU, 8_000.0**3 / 2),
-        (asks(RANDOM, undirected=True), CPU, 8_000.0**3 / 2),
-        (asks(RANDOM, hops=True), CPU, 0),
-        (asks(RANDOM, method="floyd_warshall"), CPU, 0),
-        (asks(RANDOM, method="squaring"), CPU, 0),
-        (asks(RANDOM, method="sparse"), CPU, math.inf),
-        (asks(RANDOM, semiring="max_min"), CPU, 8_000.0**3),
-        (asks(RANDOM, selective=False), CPU, 0),
-        (asks(DENSE, semiring="max_min"), CPU, 0),
-        (asks(RANDOM, device="cuda"), GPU, 0),
+        (DENSE, CPU, False),
+        (asks(DENSE, n=99, edges=99), CPU, False),
+        (RANDOM, CPU, True),
+        (asks(RANDOM, hops=True), CPU, False),
+        (asks(RANDOM, method="floyd_warshall"), CPU, False),
+        (asks(RANDOM, method="squaring"), CPU, False),
+        (asks(RANDOM, semiring="max_min"), CPU, True),
+        (asks(RANDOM, selective=False), CPU, False),
+        (asks(DENSE, semiring="max_min"), CPU, False),
+        (asks(RANDOM, device="cuda"), GPU, False),
     ],
 )
-def test_what_a_sparse_method_is_compared_with(request_, machine, sparse):
+def test_where_sparse_methods_are_tried(request_, machine, sparse):
     found = choose(request_, machine)
     assert found.sparse == sparse
-    assert (found.search < math.inf) == (0 < sparse < math.inf)
+    assert (found.search < math.inf) == sparse
+
+
+@pytest.mark.parametrize("request_", [DENSE, RANDOM])
+def test_a_sparse_elimination_that_is_asked_for_is_not_refused(request_):
+    found = choose(asks(request_, method="sparse"), CPU)
+    assert found.dense == found.search == math.inf
+
+
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ({"predecessors": True}, costs.PREDECESSORS),
+        ({"itemsize": 4}, costs.NARROW),
+        ({"undirected": True}, 0.5),
+        ({"undirected": True, "predecessors": True}, costs.PREDECESSORS),
+    ],
+)
+def test_what_a_dense_method_takes(changes, times):
+    made = costs.ENTRY * 8000**2
+    before, after = (choose(x, CPU).dense - made for x in (RANDOM, asks(RANDOM, **changes)))
+    assert after / before == pytest.approx(times)
+    assert choose(RANDOM, Machine(threads=4)).dense - made == pytest.approx(before / 2)
+    one = choose(asks(RANDOM, sources=1, **changes), CPU).dense
+    assert made < one < after / 10
 
 
 @pytest.mark.parametrize(
@@ -100,14 +120,16 @@ def test_what_a_sparse_method_is_compared_with(request_, machine, sparse):
     [
         (RANDOM, CPU, True),
         (asks(RANDOM, n=500, edges=8_000), CPU, False),
+        (asks(RANDOM, n=500, edges=8_000, sources=1), CPU, True),
+        (asks(RANDOM, n=4_096, edges=8 * 4_096), CPU, True),
+        (asks(RANDOM, n=2_000, edges=16 * 2_000), CPU, False),
         (asks(ROADS, sources=1), CPU, True),
         (RANDOM, Machine(threads=16), True),
-        (asks(RANDOM, sources=1), Machine(threads=1 << 20), False),  # of which a search takes one
     ],
 )
 def test_searches_or_a_dense_method(request_, machine, searched):
     found = choose(request_, machine)
-    assert (found.search < found.sparse) == searched
+    assert (found.search < found.dense) == searched
 
 
 def test_the_more_edges_the_fewer_searches():
@@ -117,7 +139,7 @@ def test_the_more_edges_the_fewer_searches():
         [{"n": 40_000 // i, "edges": 160_000 // i} for i in range(1, 80)],
     ):
         found = [choose(asks(RANDOM, **x), CPU) for x in changes]
-        taken = [x.search < x.sparse for x in found]
+        taken = [x.search < x.dense for x in found]
         assert taken == sorted(taken, reverse=True)
         assert {True, False} == set(taken)
 
@@ -149,7 +171,8 @@ def searches(monkeypatch):
     from semiring_mm.graphs import contraction
 
     made, search = [], contraction.search
-    monkeypatch.setattr(choice, "SEARCH", 1e-3)
+    for name in ("SEARCH", "LIST", "CALL"):
+        monkeypatch.setattr(costs, name, 1e-3)
     monkeypatch.setattr(choice, "SPARSE_FROM", 20)
     monkeypatch.setattr(contraction, "eliminate", lambda *a, **k: None)
     monkeypatch.setattr(
@@ -241,7 +264,8 @@ def test_float32_is_searched_in_float32(searches):
     assert searches == ["search"] * 2
 
 
-def test_negative_weights_are_not_searched(searches):
+def test_negative_weights_are_not_searched(searches, monkeypatch):
+    monkeypatch.setattr(costs, "POTENTIAL", math.inf)
     w = weights("f8")
     h = np.arange(len(w), dtype=float)
     signed = w + h[:, None] - h
@@ -254,6 +278,38 @@ def test_negative_weights_are_not_searched(searches):
     cycle[3, 3] = -1
     with pytest.raises(sm.NegativeCycleError):
         sm.apsp(cycle)
+
+
+@pytest.mark.parametrize("predecessors", [False, True])
+@pytest.mark.parametrize("sources", [None, [7, 3, 3]])
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+def test_potentials_make_up_for_negative_weights(
+    searches, monkeypatch, dtype, sources, predecessors
+):
+    from semiring_mm.graphs import contraction, dijkstra
+
+    made = []
+    monkeypatch.setattr(costs, "POTENTIAL", 1e-3)
+    monkeypatch.setattr(
+        contraction, "search_shifted",
+        lambda *a, **k: made.append(1) or dijkstra.search_shifted(*a, **k),
+    )  # fmt: skip
+    w = weights(dtype)
+    zero = sm.semirings["min_plus"].identities(w.dtype)[0]
+    h, there = np.arange(len(w)).astype(dtype), w != zero
+    w[there] += (h[:, None] - h)[there]
+    options = {"sources": sources, "return_predecessors": predecessors}
+    found = sm.apsp(w, **options)
+    assert (searches, made) == ([], [1])
+    expected = sm.apsp(w, method="floyd_warshall", **options)
+    d, p = found if predecessors else (found, None)
+    assert d.dtype == w.dtype
+    assert_array_equal(d, expected[0] if predecessors else expected)
+    if predecessors and sources is None:
+        walks.check_paths(w, d, p, zero=zero)
+    w[3, 4], w[4, 3] = 1, -2
+    with pytest.raises(sm.NegativeCycleError):
+        sm.apsp(w, **options)
 
 
 def test_large_integers_are_searched_exactly(searches):

@@ -13,8 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import cli
-from semiring_mm.cli import table
+from semiring_mm.cli import compute, table
 from semiring_mm.files import Graph, read_graph
+from semiring_mm.gpu import device
 from semiring_mm.graphs import statistics
 from semiring_mm.plot.draw import draw_statistics, statistics_figure, style
 from semiring_mm.plot.network import view_of
@@ -76,6 +77,16 @@ def test_a_pair_of_many_nodes_needs_no_matrix(run, semiring, first):
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == first
     assert run(*words, "--summary")[0] == 2
+
+
+def test_pairs_of_many_nodes_need_some_rows_at_a_time(run, monkeypatch):
+    words = ["apsp", *EXAMPLE, "--pairs", "SYD,LHR;IPC,LYR;SYD,IPC", "--quiet"]
+    expected = run(*words)[1]
+    asked, plain = [], sm.apsp
+    monkeypatch.setattr(sm, "apsp", lambda g, **x: asked.append(x["sources"]) or plain(g, **x))
+    monkeypatch.setattr(compute, "_ROWS", 0)
+    assert run(*words) == (0, expected, "")
+    assert len(asked) == len({i for (i,) in asked}) == 2
 
 
 def test_the_legs_of_a_path(run):
@@ -238,6 +249,7 @@ def test_statistics_as_json(run, distances, prepared):
     d = distances[1]
     off = d[~np.eye(5, dtype=bool) & np.isfinite(d)]
     assert found.pop("seconds") > 0
+    assert found.pop("method")
     assert found.pop("average") == pytest.approx(off.mean())
     assert found.pop("closeness") == {"value": pytest.approx(3 / 7 * 3 / 4), "node": "C"}
     assert found.pop("harmonic") == {"value": pytest.approx(1.4), "node": "A"}
@@ -250,7 +262,7 @@ def test_statistics_as_json(run, distances, prepared):
         "radius": {"value": 6.5, "node": "D"},
         "within": [{"radius": 3, "mean": 2.0, "value": 3, "node": "A"}],
         "histogram": {"counts": np.histogram(off, edges)[0].tolist(), "edges": edges},
-        "method": "sweeps", "warnings": [], "notes": [], "written": [],
+        "warnings": [], "notes": [], "written": [],
     }  # fmt: skip
 
 
@@ -286,6 +298,21 @@ def test_a_row_for_each_node(run, example, name):
     assert_allclose(found["within 9000"], (d <= 9000) @ np.arange(85))
     off = np.where(np.eye(85), np.inf, d)
     assert_allclose(found["harmonic"], (1 / off).sum(0))
+
+
+def test_where_the_work_is_done(run, monkeypatch):
+    """The devices are the library's arguments, and it is their option that an error names."""
+    given, plain = [], sm.statistics
+    monkeypatch.setattr(
+        sm, "statistics",
+        lambda g, **x: given.append((x.pop("device"), x.pop("devices"))) or plain(g, **x),
+    )  # fmt: skip
+    for words in ([], ["--device", "cuda:1"], ["--devices", "all"], ["--devices", "0,2"]):
+        assert run("stats", "g.csv", *words)[0] == 0
+    assert given == [(None, None), ("cuda:1", None), (None, "all"), (None, [0, 2])]
+    monkeypatch.setattr(device, "why_not", lambda: "there is none")
+    words = ["table", "g.csv", "--from", "A", "--device", "cuda"]
+    assert run(*words) == (2, "", "semiring-mm: error: --device cuda: there is none\n")
 
 
 def test_statistics_of_some_nodes(run):

@@ -292,3 +292,23 @@ def test_paths_that_leave_the_range_are_told(n, dtype, predecessors):
                 ValueError, match=f"{name}: paths .* leave the range of {dtype.__name__}"
             ):
                 sm.closure(graph, name, return_predecessors=predecessors)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "edges", "tiles"])
+def test_undirected_graphs_whose_product_does_not_commute_have_two_ways(kind, tmp_path):
+    """The weight of the last edge counts, so ways there and back differ."""
+    last = "a if b == -inf else b if a < inf else inf"
+    s = sm.Semiring("min_last", "min(a, b)", last, np.inf, -np.inf)
+    n = 200  # more than one tile of a small closure
+    w = np.full((n, n), np.inf)
+    steps = np.arange(n - 1)
+    w[steps, steps + 1] = w[steps + 1, steps] = steps + 5
+    if kind == "edges":
+        graph = sm.files.Graph(range(n), steps, steps + 1, steps + 5.0, directed=False)
+    else:
+        graph = w
+    options = {"memory_limit": "9MB"} if kind == "tiles" else {}
+    d = np.asarray(sm.closure(graph, s, directed=False, **options))
+    assert d[0, n - 1] == n + 3
+    assert d[n - 1, 0] == 5
+    assert (d == sm.closure(w, s, directed=True)).all()

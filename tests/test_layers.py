@@ -31,8 +31,8 @@ ROOMS = """
     tiled.solve
     sparse blas strassen einsum
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
-    hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions gpu.customize
-    gpu.hierarchy gpu.collector
+    hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
+    gpu.customize gpu.hierarchy gpu.collector
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared
     graphs.rows graphs.statistics graphs.nearest

@@ -109,7 +109,7 @@ def test_labels(tmp_path):
 @pytest.mark.parametrize("trees", [False, True])
 @pytest.mark.parametrize("semiring", ["max_min", "min_max", "max_times", "lor_land"])
 def test_other_semirings(tmp_path, semiring, trees):
-    rng, n = np.random.default_rng(1), out_of_core.SPARSE_FROM
+    rng, n = np.random.default_rng(1), 500
     ends, weights = rng.integers(0, n, (900, 2)), rng.integers(1, 8, 900) / 8
     graph = nx.empty_graph(n, nx.DiGraph)
     graph.add_weighted_edges_from(zip(*ends.T.tolist(), weights.tolist(), strict=True))

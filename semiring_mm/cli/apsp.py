@@ -54,7 +54,8 @@ def _run(args: argparse.Namespace, chosen: bool) -> int:
 
     with contextlib.ExitStack() as stack:
         asked = args.summary or not (args.output or args.predecessors or pairs or ends or args.plot)
-        result = solve(args, given, stack, _sources(args, asked, ends, pairs))
+        sources = _sources(args, asked, ends, pairs)
+        result = solve(args, given, stack, sources, None if ends else pairs)
         report = Report(args, result, ends, warnings)
         written = _write(args, report, pairs, labels)
         if args.json:

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,9 @@ _MAPPED_FROM = 1 << 30
 # Memory for all pairs that is not taken without a word of the user's.
 _UNASKED = 4 << 30
 
+# Bytes of rows from which only some pairs are wanted: of more, some rows are found at a time.
+_ROWS = 1 << 30
+
 _BLOCK = 1 << 20  # bytes of the result that are read at a time: what a cache holds
 
 
@@ -55,6 +58,7 @@ class Result:
     stored: bool = False  # whether the values are in their file already
     sources: Sequence[int] | None = None  # nodes whose rows these are; None: all
     done: bool = False  # whether nothing was left to compute
+    chosen: Mapping[tuple[int, int], Any] | None = None  # the values of pairs in place of rows
 
     def row(self, node: int) -> int:
         """The row of the values and predecessors with the paths from a node."""
@@ -62,6 +66,8 @@ class Result:
 
     def value(self, start: int, end: int) -> Any:
         """What the best path between two nodes is worth."""
+        if self.chosen is not None:
+            return self.chosen[start, end]
         return self.values[self.row(start), end]
 
     def path(self, start: int, end: int) -> list[int]:
@@ -85,21 +91,23 @@ class Result:
 
 def solve(
     args: argparse.Namespace, given: GivenGraph, stack: contextlib.ExitStack,
-    sources: Sequence[int] | None = None,
+    sources: Sequence[int] | None = None, pairs: Sequence[tuple[int, int]] | None = None,
 ) -> Result:  # fmt: skip
     """Best paths of the graph as the options ask, from all nodes or from some.
 
-    `stack` removes temporary files at its end.
+    `stack` removes temporary files at its end. Only the values of `pairs` are wanted, if there are.
     """
     dtype = _dtype(args, given)
-    sources = _few(args, given.graph.n, sources)
+    sources = _few(args, given.graph.n, dtype, sources)
     _check_disk(args, given.graph.n, dtype)
     stored = in_files(args)
     wanted = args.predecessors or args.start is not None
     wanted = wanted or (is_table(args.output) and not (args.pairs or args.max_hops))  # for legs
     drawn = args.plot and "map" in args.plot_what and not (stored or args.max_hops)
     wanted = bool(wanted or drawn)
-    _check_memory(args, given.graph.n, dtype, sources, trees=wanted)
+    rows = max(1, _ROWS // (given.graph.n * dtype.itemsize))
+    some = pairs if not wanted and sources is not None and len(sources) > rows else None
+    _check_memory(args, given.graph.n, dtype, sources if some is None else [0], trees=wanted)
     mapped, out = _mapped_output(args, given.graph.n, dtype, stack)
     work = watched(args, stack)
     common = {
@@ -107,9 +115,17 @@ def solve(
     }  # fmt: skip
     done = _is_done(args)
     start = time.perf_counter()
+
+    def call(sources: Sequence[int] | None) -> Any:
+        return _call(args, given, dtype, common, out, stack, sources)
+
+    chosen = None
     try:
         with refused(given):
-            solved = _call(args, given, dtype, common, out, stack, sources)
+            if some is None:
+                solved = call(sources)
+            else:
+                chosen, solved = _values(some, rows, call), np.empty((0, given.graph.n), dtype)
     except KeyboardInterrupt as end:
         if rest := _resumable(args):
             end.add_note(f"--resume goes on with what is in {rest}")
@@ -127,7 +143,24 @@ def solve(
         values = out
     zero = float(sm.semirings[args.semiring].identities(dtype)[0])
     stored = stored or bool(args.scheduler)
-    return Result(given, values, predecessors, zero, seconds, work, mapped, stored, sources, done)
+    return Result(
+        given, values, predecessors, zero, seconds, work, mapped, stored, sources, done, chosen
+    )
+
+
+def _values(
+    pairs: Sequence[tuple[int, int]], rows: int, call: Callable[[Sequence[int]], NDArray[Any]]
+) -> dict[tuple[int, int], Any]:
+    """The values of pairs, from so many nodes at a time."""
+    ends: dict[int, list[int]] = {}
+    for i, j in pairs:
+        ends.setdefault(i, []).append(j)
+    sources, found = sorted(ends), dict[tuple[int, int], Any]()
+    for first in range(0, len(sources), rows):
+        some = sources[first : first + rows]
+        for i, values in zip(some, call(some), strict=True):
+            found |= {(i, j): values[j] for j in ends[i]}
+    return found
 
 
 def watched(args: argparse.Namespace, stack: contextlib.ExitStack) -> Watched:
@@ -171,14 +204,16 @@ def _check_disk(args: argparse.Namespace, n: int, dtype: np.dtype[Any]) -> None:
             )
 
 
-def _few(args: argparse.Namespace, n: int, sources: Sequence[int] | None) -> Sequence[int] | None:
+def _few(
+    args: argparse.Namespace, n: int, dtype: np.dtype[Any], sources: Sequence[int] | None
+) -> Sequence[int] | None:
     """The nodes from which alone paths are computed; None: from all of them.
 
     Rounds from many sources take longer than an elimination.
     """
-    if sources is None or in_tiles(args):
+    if sources is None or in_tiles(args) or args.method not in ("auto", "sparse"):
         return None
-    return sources if args.method in ("auto", "sparse") and 8 * len(sources) <= n else None
+    return sources if 8 * len(sources) <= n or n * n * dtype.itemsize > _UNASKED else None
 
 
 def _check_memory(
@@ -200,6 +235,7 @@ def _check_memory(
             f"all pairs of {n:,} nodes take {unasked / 2**30:,.1f} GiB of memory{room}: --force "
             f"takes it, -o D.npy --memory-limit 4GB works in a file"
             f"{', --from A --to B needs one row of it' if args.start is None else ''}"
+            f"{', semiring-mm stats none' if args.semiring == 'min_plus' else ''}"
         )
     if file and free is not None and size > free:
         raise Refusal(

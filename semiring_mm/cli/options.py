@@ -24,9 +24,9 @@ from ..tiled.sizes import parse_size
 
 __all__ = [
     "KINDS", "OPTIONS", "PICTURES", "Kind", "Parser", "Refusal", "add_options", "check_names",
-    "check_outputs", "check_paths", "check_tiles", "device_option", "given_files", "graph_options",
-    "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr", "noise_options", "numbers",
-    "positive", "semiring_option", "settings", "threads_option",
+    "check_outputs", "check_paths", "check_tiles", "device_option", "devices_option", "given_files",
+    "graph_options", "in_files", "in_tiles", "is_matrix", "is_table", "is_zarr", "noise_options",
+    "numbers", "positive", "semiring_option", "settings", "threads_option",
 ]  # fmt: skip
 
 
@@ -160,12 +160,17 @@ def threads_option(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--threads", type=positive, metavar="N", help="default all cores")
 
 
-def device_option(group: argparse._ArgumentGroup | argparse._MutuallyExclusiveGroup) -> None:
+def device_option(
+    group: argparse._ArgumentGroup | argparse._MutuallyExclusiveGroup, default: str
+) -> None:
     """Add the choice of a device."""
+    group.add_argument("--device", type=_device, help=f"cpu, cuda or cuda:N; default {default}")
+
+
+def devices_option(group: argparse._MutuallyExclusiveGroup) -> None:
+    """Add the choice of several."""
     group.add_argument(
-        "--device",
-        type=_device,
-        help="cpu, cuda or cuda:N; default a GPU for big dense graphs if there is one",
+        "--devices", type=_devices, metavar="LIST", help="GPUs that share the work: all, or 0,1"
     )
 
 
@@ -186,10 +191,8 @@ def add_options(apsp: Parser) -> None:
     work.add_argument("--method", choices=methods, default="auto")
     work.add_argument("--max-hops", type=positive, metavar="H", help="paths of at most H edges")
     where = work.add_mutually_exclusive_group()
-    device_option(where)
-    where.add_argument(
-        "--devices", type=_devices, metavar="LIST", help="GPUs that share the work: all, or 0,1"
-    )
+    device_option(where, "a GPU for big dense graphs if there is one")
+    devices_option(where)
     where.add_argument(
         "--scheduler",
         type=_address,

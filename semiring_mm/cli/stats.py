@@ -35,6 +35,8 @@ from .options import (
     Parser,
     Refusal,
     check_names,
+    device_option,
+    devices_option,
     given_files,
     graph_options,
     noise_options,
@@ -89,11 +91,14 @@ def add_options(command: Parser) -> None:
         "counting nodes",
     )
     work = command.add_argument_group("the computation")
+    where = work.add_mutually_exclusive_group()
+    device_option(where, "a GPU if there is one and the work is large")
+    devices_option(where)
     threads_option(work)
     work.add_argument(
         "--checkpoint",
         action="store_true",
-        help="keep the state beside the file of --output, every half minute, for --resume",
+        help="keep the state beside the file of --output, every ten seconds, for --resume",
     )
     work.add_argument(
         "--resume",
@@ -215,7 +220,7 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     start = time.perf_counter()
     try:
         with refused(given):
-            found = _call(given, net, asked, nodes, mass, state.file, work)
+            found = _call(args, given, net, asked, nodes, mass, state.file, work)
     except KeyboardInterrupt as end:
         if state.file is not None and state.file.exists():
             end.add_note(f"--resume goes on with what is in {state.file}")
@@ -247,15 +252,17 @@ def _nodes(args: argparse.Namespace, find: Finder) -> list[int] | None:
 
 
 def _call(
-    given: GivenGraph, net: PreparedGraph | None, asked: dict[str, Any], nodes: list[int] | None,
+    args: argparse.Namespace, given: GivenGraph, net: PreparedGraph | None,
+    asked: dict[str, Any], nodes: list[int] | None,
     mass: NDArray[Any] | None, state: Path | None, work: Any,
 ) -> Statistics:  # fmt: skip
     """What the library's function returns."""
     graph: Any = net or given.numbered
     sources = nodes if net is None or nodes is None else [net.nodes[k] for k in nodes]
     found = sm.statistics(
-        graph, **asked, sources=sources, attribute=mass, checkpoint=state, progress=work
-    )
+        graph, **asked, sources=sources, attribute=mass, checkpoint=state, progress=work,
+        device=args.device, devices=args.devices,
+    )  # fmt: skip
     if net is None:
         return found
     if found.ends is not None:

@@ -21,6 +21,7 @@ from .options import (
     Parser,
     Refusal,
     check_names,
+    device_option,
     given_files,
     graph_options,
     noise_options,
@@ -54,6 +55,7 @@ def add_options(command: Parser) -> None:
         )
     work = command.add_argument_group("the computation")
     preparing_options(work)
+    device_option(work, "cpu")
     threads_option(work)
     out = command.add_argument_group("the output")
     out.add_argument(
@@ -93,7 +95,7 @@ def _run(args: argparse.Namespace, stack: contextlib.ExitStack) -> int:
     warn(given, chosen)
     if net is None:
         net = prepared(args, given)
-    parts = _parts(net, start, end, watched(args, stack))
+    parts = _parts(net, start, end, args.device, watched(args, stack))
     table = Wide(rows, columns, net.dtype, parts)
     if args.output:
         _check_disk(args.output, len(rows) * len(columns) * net.dtype.itemsize)
@@ -121,15 +123,16 @@ def _chosen(
 
 
 def _parts(
-    net: PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], work: Watched
-) -> Iterator[NDArray[Any]]:
+    net: PreparedGraph, start: NDArray[np.int64], end: NDArray[np.int64], device: str | None,
+    work: Watched,
+) -> Iterator[NDArray[Any]]:  # fmt: skip
     """The table, some rows at a time."""
     lines = max(_ROWS, _ENTRIES // max(1, len(end)))
     tick = reporter(work, float(len(start)) * len(end), "sweeps", "entries")
     targets = [net.nodes[k] for k in end.tolist()]
     for first in range(0, len(start), lines):
         some = [net.nodes[k] for k in start[first : first + lines].tolist()]
-        yield np.asarray(net.distances(some, targets))
+        yield np.asarray(net.distances(some, targets, device=device))
         if tick is not None:
             tick(float(first + len(some)) * len(end))
 

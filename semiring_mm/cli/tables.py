@@ -173,10 +173,11 @@ class Wide:
 
     def as_csv(self) -> Iterator[str]:
         """Lines of text: the labels of the columns, and rows that begin with theirs."""
-        yield ",".join(map(_quoted, ["from", *self.end])) + "\n"
-        for start, values in self._labelled():
+        head = ",".join(map(_quoted, ["from", *self.end])) + "\n"
+        for start, values in self._labelled():  # what fails does so before anything is printed
             rows = zip(start, values, strict=True)
-            yield "".join(f"{_quoted(x)},{','.join(_numbers(row))}\n" for x, row in rows)
+            yield head + "".join(f"{_quoted(x)},{','.join(_numbers(row))}\n" for x, row in rows)
+            head = ""
 
     def write_parquet(self, target: Path) -> None:
         """A column of labels, and one for each of the columns."""

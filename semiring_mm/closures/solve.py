@@ -109,7 +109,7 @@ class Problem:
     @functools.cached_property
     def steps(self) -> Steps:
         """The operations on tiles."""
-        halved = not self.predecessors and self.undirected
+        halved = not self.predecessors and self.source.s.commutes and self.undirected
         return Steps.of(self.weights, symmetric=halved, predecessors=self.predecessors)
 
     @property

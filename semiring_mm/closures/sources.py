@@ -158,22 +158,24 @@ class EdgeSource(_Readable):
     ----------
     given : (row, col, weight)
         The edges in their order, those of an undirected graph once.
+    undirected : bool
     """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
         self.s, self.n, self.dtype = s, edges.n, np.dtype(dtype)
         truth = self.dtype.kind == "b"
-        weight = np.ones(len(edges.row), bool) if truth else edges.weight.astype(self.dtype)
+        ones = np.ones(len(edges.row), bool) if truth else edges.weight
+        weight = ones.astype(self.dtype, copy=False)
         self.given, self._labels = (edges.row, edges.col, weight), edges.nodes
-        self._undirected = not edges.directed
+        self.undirected = not edges.directed
 
     @functools.cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         row, col, weight = self.given
-        if self._undirected:
+        if self.undirected:
             row, col = np.concatenate([row, col]), np.concatenate([col, row])
             weight = np.concatenate([weight, weight])
-        order = np.lexsort((col, row))
+        order = np.argsort(row * self.n + col, kind="stable")  # at once where they are sorted
         return row[order], col[order], weight[order]
 
     def read(self, rows: slice, columns: slice) -> Array:
@@ -188,10 +190,10 @@ class EdgeSource(_Readable):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self.given[2][:, np.newaxis])
+        return cpu.facts(self.s, self.given[2][np.newaxis])
 
     def symmetric(self) -> bool:
-        return self._undirected
+        return self.undirected
 
     def edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
         return self._sorted
@@ -201,7 +203,7 @@ class EdgeSource(_Readable):
 
     def numbers(self, s: Semiring) -> EdgeSource:
         row, col, weight = self.given
-        return EdgeSource(s, EdgeList(self._labels, row, col, weight, not self._undirected), "u1")
+        return EdgeSource(s, EdgeList(self._labels, row, col, weight, not self.undirected), "u1")
 
     def refuse(self, weights: Weights) -> None:
         row, col, weight = self.given
@@ -318,7 +320,7 @@ class WorsenedEdges(_WorsenedSource):
         assert x is not None
         row, col, weight = self.source.given
         weight = worsened(self.s, weight, x[row], x[col])
-        return cpu.facts(self.s, weight[:, np.newaxis])
+        return cpu.facts(self.s, weight[np.newaxis])
 
     @property
     def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:

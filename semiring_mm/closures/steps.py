@@ -149,15 +149,23 @@ class Steps:
 
 def path_plan(steps: Steps, n: int) -> Plan:
     """How labels are computed along paths of up to n edges, whose weights the plan holds."""
-    a, b, c = steps.known or (None, None, None)
-    plan = replace(make_plan(steps.s, steps.dtype, a, b, n, c=c), check=False)
+    return _path_plan(steps.s, steps.dtype, steps.known, n)
+
+
+@functools.lru_cache(maxsize=64)
+def _path_plan(
+    s: Semiring, dtype: np.dtype[Any], known: tuple[Facts, Facts, Facts] | None, n: int
+) -> Plan:
+    a, b, c = known or (None, None, None)
+    plan = replace(make_plan(s, dtype, a, b, n, c=c), check=False)
     return replace(plan, annihilate=True) if plan.codec == "sentinel" else plan
 
 
 def computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in."""
+    """Stored values in the type computed in; the same array where that is no other."""
+    kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
     with np.errstate(invalid="ignore"):  # what is missing may be no integer
-        found = np.asarray(x).astype(f"{plan.compute[0]}{int(plan.compute[1:]) // 8}")
+        found = np.asarray(x).astype(kind, copy=plan.missing is not None)
     if plan.missing is not None:
         found[np.asarray(x) == plan.missing] = plan.infinite
     return found if found.ndim else found.item()

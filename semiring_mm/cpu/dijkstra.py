@@ -9,15 +9,18 @@ from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
-from .blocks import Items, block, load_block
+from .blocks import Items, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Value
+from .ir import I32, I64, PTR, Function, Value, Var
 
-__all__ = ["search"]
+__all__ = ["lists", "search"]
 
-#: The parameter block: numbers, then int64 arrays, int32 arrays, and arrays of labels.
-_FIELDS = "n rows : source first : head heap place pred : weight label"
-_FREE, _CHILDREN = -1, 4
+#: Parameter blocks: numbers, then int64 arrays, int32 arrays, and arrays of labels.
+_BLOCKS = {
+    "search": "n rows : source first : head node pred : weight label key",
+    "lists": "n m both : row col first : head : weight given",
+}
+_CHILDREN = 4
 
 
 def search(
@@ -25,93 +28,144 @@ def search(
 ) -> None:
     """Rows of ``label`` (n each, and of ``pred`` with `trees`) from the sources.
 
-    Arcs are those of ``first`` and ``head``; no ``weight`` may be better than one. ``heap`` and
-    ``place``, n each, are scratch.
+    Arcs are those of ``first`` and ``head``; no ``weight`` may be better than one. ``node`` and
+    ``key``, one more than there are arcs each, are scratch.
     """
-    values = block(_FIELDS, fields)
-    _compiled(plan, zero, one, trees)(values.ctypes.data)
+    values = block(_BLOCKS["search"], fields)
+    _compiled(plan, zero, one, trees)["search"](values.ctypes.data)
+
+
+def lists(
+    plan: Plan, zero: float | int, one: float | int, trees: bool, fields: Mapping[str, Any]
+) -> None:
+    """The arcs of each vertex, in ``head`` and ``weight`` from ``first`` on, of m edges.
+
+    ``both``: edges lead in both directions. ``first``, n + 1, holds zeros.
+    """
+    values = block(_BLOCKS["lists"], fields)
+    _compiled(plan, zero, one, trees)["lists"](values.ctypes.data)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _compiled(plan: Plan, zero: float | int, one: float | int, trees: bool) -> Any:
-    library = compile_functions([_search_function(plan, zero, one, trees)], host_target())
-    return library.function("search", ctypes.c_void_p)
+def _compiled(plan: Plan, zero: float | int, one: float | int, trees: bool) -> dict[str, Any]:
+    functions = [_search_function(plan, zero, one, trees), _lists_function(plan)]
+    library = compile_functions(functions, host_target())
+    return {f.name: library.function(f.name, ctypes.c_void_p) for f in functions}
+
+
+def _lists_function(plan: Plan) -> Function:
+    """Counted, added up from the end of each list, and filled in backwards."""
+    f = Function("lists", [PTR])
+    x, t = load_block(f, _BLOCKS[f.name]), Algebra(f, plan).compute
+    row, col, first = x["row"], x["col"], x["first"]
+    both = x["both"].cmp("!=", 0)
+    with f.loop(0, x["m"]) as e:
+        first[row[e]] = first[row[e]] + 1
+        with f.if_(both):
+            first[col[e]] = first[col[e]] + 1
+    total = f.var(f.const(0, I64))
+    with f.loop(0, x["n"] + 1) as v:
+        total.set(total.get() + first[v])
+        first[v] = total.get()
+
+    def put(u: Value, v: Value, weight: Value) -> None:
+        at = first[u] - 1
+        first[u] = at
+        x["head"][at] = v
+        f.store(weight, x["weight"].at(at * t.size), t.size)
+
+    with f.loop(0, x["m"]) as i:
+        e = x["m"] - 1 - i
+        weight = load_item(f, x["given"], e, t)
+        put(row[e], col[e], weight)
+        with f.if_(both):
+            put(col[e], row[e], weight)
+    return f
 
 
 def _search_function(plan: Plan, zero: float | int, one: float | int, trees: bool) -> Function:
+    """A vertex goes to the heap each time that its label gets better; the last time counts.
+
+    So labels in the heap never change, and are next to each other where they are compared.
+    """
     f = Function("search", [PTR])
-    algebra = Algebra(f, plan)
-    x = load_block(f, _FIELDS)
+    algebra, x = Algebra(f, plan), load_block(f, _BLOCKS[f.name])
     t = algebra.compute
-    n, head, heap, place = x["n"], x["head"], x["heap"], x["place"]
+    n, head, node, key = x["n"], x["head"], x["node"], x["key"]
+
+    def put(at: Value, v: Value, own: Value) -> None:
+        node[at] = v
+        f.store(own, key.at(at * t.size), t.size)
+
+    def push(v: Value, own: Value, size: Var) -> None:
+        """Up from the end to where the parent is no worse."""
+        i = f.var(size.get())
+        size.set(size.get() + 1)
+        with f.while_() as settled:
+            f.break_if(i.get().cmp("==", 0), settled)
+            above = (i.get() - 1) >> 2
+            other = load_item(f, key, above, t)
+            f.break_if(algebra.better(own, other) ^ 1, settled)
+            put(i.get(), node[above], other)
+            i.set(above)
+        put(i.get(), v, own)
+
+    def best(candidates: list[tuple[Value, Value]]) -> tuple[Value, Value]:
+        """Of places and their labels."""
+        if len(candidates) == 1:
+            return candidates[0]
+        half = len(candidates) // 2
+        (i, a), (j, b) = best(candidates[:half]), best(candidates[half:])
+        second = algebra.better(b, a)
+        return f.select(second, j, i), f.select(second, b, a)
+
+    def sink(v: Value, own: Value, size: Value) -> None:
+        """Down from the top to where no child is better."""
+        i = f.var(f.const(0, I64))
+        with f.while_() as settled:
+            child = i.get() * _CHILDREN + 1
+            f.break_if(child.cmp(">=", size), settled)
+            at, least = f.var(child), f.var(load_item(f, key, child, t))
+            with f.if_else((child + _CHILDREN).cmp("<=", size)) as otherwise:
+                places = [child + k for k in range(_CHILDREN)]
+                found = best([(k, load_item(f, key, k, t)) for k in places])
+                at.set(found[0])
+                least.set(found[1])
+                with otherwise(), f.loop(child + 1, size) as k:
+                    other = load_item(f, key, k, t)
+                    with f.if_(algebra.better(other, least.get())):
+                        at.set(k)
+                        least.set(other)
+            f.break_if(algebra.better(least.get(), own) ^ 1, settled)
+            put(i.get(), node[at.get()], least.get())
+            i.set(at.get())
+        put(i.get(), v, own)
 
     with f.loop(0, x["rows"]) as row:
         labels = x["label"].at(row * n * t.size)
         pred = Items(f, x["pred"].base.at(row * n * 4), I32)
-
-        def label(v: Value, labels: Value = labels) -> Value:
-            return f.load(labels.at(v * t.size), t, t.size)
-
-        def put(v: Value, at: Value) -> None:
-            heap[at] = v
-            place[v] = at
-
-        def rise(v: Value, at: Value) -> None:
-            """Put a vertex where its parent in the heap is no worse, from a free place up."""
-            i, own = f.var(at), label(v)
-            with f.while_() as settled:
-                f.break_if(i.get().cmp("==", 0), settled)
-                above = (i.get() - 1) >> 2
-                u = heap[above]
-                f.break_if(algebra.better(own, label(u)) ^ 1, settled)
-                put(u, i.get())
-                i.set(above)
-            put(v, i.get())
-
-        def sink(v: Value, size: Value) -> None:
-            """Put a vertex where its children in the heap are no better, from the top down."""
-            i, own = f.var(f.const(0, I64)), label(v)
-            with f.while_() as settled:
-                child = i.get() * _CHILDREN + 1
-                f.break_if(child.cmp(">=", size), settled)
-                best, least = f.var(child), f.var(label(heap[child]))
-                with f.loop(child + 1, f.low(child + _CHILDREN, size)) as k:
-                    other = label(heap[k])
-                    with f.if_(algebra.better(other, least.get())):
-                        best.set(k)
-                        least.set(other)
-                f.break_if(algebra.better(least.get(), own) ^ 1, settled)
-                put(heap[best.get()], i.get())
-                i.set(best.get())
-            put(v, i.get())
-
         with f.loop(0, n) as v:
             f.store(f.const(zero, t), labels.at(v * t.size), t.size)
-            place[v] = _FREE
             if trees:
                 pred[v] = -9999
         source = x["source"][row]
         f.store(f.const(one, t), labels.at(source * t.size), t.size)
         size = f.var(f.const(1, I64))
-        put(source, f.const(0, I64))
+        put(f.const(0, I64), source, f.const(one, t))
         with f.while_() as empty:
             f.break_if(size.get().cmp("==", 0), empty)
-            v = heap[0]
-            place[v] = _FREE
-            size.set(size.get() - 1)
-            with f.if_(size.get().cmp(">", 0)):
-                sink(heap[size.get()], size.get())
-            here = label(v)
-            with f.loop(x["first"][v], x["first"][v + 1]) as e:
+            v, here = node[0], load_item(f, key, f.const(0, I64), t)
+            last = size.get() - 1
+            size.set(last)
+            with f.if_(last.cmp(">", 0)):
+                sink(node[last], load_item(f, key, last, t), last)
+            current = algebra.better(load_item(f, labels, v, t), here) ^ 1
+            with f.if_(current), f.loop(x["first"][v], x["first"][v + 1]) as e:
                 u = head[e]
-                through = algebra.mul(here, f.load(x["weight"].at(e * t.size), t, t.size))
-                with f.if_(algebra.better(through, label(u))):
+                through = algebra.mul(here, load_item(f, x["weight"], e, t))
+                with f.if_(algebra.better(through, load_item(f, labels, u, t))):
                     f.store(through, labels.at(u * t.size), t.size)
                     if trees:
                         pred[u] = v
-                    at = f.var(place[u])
-                    with f.if_(at.get().cmp("<", 0)):
-                        at.set(size.get())
-                        size.set(size.get() + 1)
-                    rise(u, at.get())
+                    push(u, through, size)
     return f

@@ -13,14 +13,15 @@ from .ir import I8, I32, I64, PTR, Function, Value
 
 __all__ = [
     "adjacency", "climb", "elimination_tree", "locate", "minimum_degree",
-    "postorder", "symbolic", "totals", "transpose",
+    "postorder", "repack", "symbolic", "totals", "transpose",
 ]  # fmt: skip
 
 #: Parameter blocks: numbers, then int64 arrays, int32 arrays, and int8 arrays.
 _BLOCKS = {
     "adjacency": "n m : first place : row col near mark",
-    "minimum_degree": "n capacity : state begin mark : size room pool bucket next before order "
-    "degree",
+    "minimum_degree": "n capacity sources least order_cost triangle sweep pair : state begin mark "
+    ": size room pool bucket next before order degree",
+    "repack": "n : begin place : size pool larger",
     "elimination_tree": "n : first : near order rank parent ancestor",
     "postorder": "n : size : parent position below level",
     "symbolic": "n stop capacity : state first near_first : near order rank child sibling mark "
@@ -30,6 +31,9 @@ _BLOCKS = {
     "totals": "n : work size : parent",
     "climb": "m fringe : start : parent : mark",
 }
+
+#: Work of an order for a vertex, and for each of its neighbours, beside those of these.
+_VERTEX, _NEIGHBOUR = 64, 8
 
 
 def adjacency(fields: Mapping[str, Any]) -> None:
@@ -42,12 +46,21 @@ def adjacency(fields: Mapping[str, Any]) -> None:
 
 
 def minimum_degree(fields: Mapping[str, Any]) -> None:
-    """Eliminate vertices of least degree until the rest is nearly a clique.
+    """Eliminate vertices of least degree until the rest is nearly a clique, or not worth it.
+
+    Where more than ``least`` vertices are left, each has to gain more in the closure of the rest as
+    a dense core than it costs: for ``sources`` rows, at the costs of a unit of work here, of a
+    triangle, of an edge in a sweep, and of a pair of a dense product.
 
     ``state`` holds the vertices eliminated so far, the end of the pool, the last stamp, the work
     left, and why the function returned: 0 done, 1 the pool is full, 2 no work is left.
     """
     _call("minimum_degree", fields)
+
+
+def repack(fields: Mapping[str, Any]) -> None:
+    """Copy lists of neighbours from ``begin`` on in ``pool`` to ``place`` in ``larger``."""
+    _call("repack", fields)
 
 
 def elimination_tree(fields: Mapping[str, Any]) -> None:
@@ -99,7 +112,8 @@ def _call(name: str, fields: Mapping[str, Any]) -> None:
 @functools.cache
 def _compiled() -> dict[str, Any]:
     functions = [
-        _adjacency_function(), _minimum_degree_function(), _elimination_tree_function(),
+        _adjacency_function(), _minimum_degree_function(), _repack_function(),
+        _elimination_tree_function(),
         _postorder_function(), _symbolic_function(), _transpose_function(), _locate_function(),
         _totals_function(), _climb_function(),
     ]  # fmt: skip
@@ -122,7 +136,7 @@ def _block(f: Function) -> tuple[Sequence[Value], Sequence[Items]]:
 def _minimum_degree_function() -> Function:
     """Lists of neighbours in a pool; a list that outgrows its room moves to the pool's end."""
     f = Function("minimum_degree", [PTR])
-    (n, capacity), arrays = _block(f)
+    (n, capacity, sources, few, order_cost, triangle, sweep, pair), arrays = _block(f)
     state, begin, mark, size, room, pool, bucket, following, before, order, degree = arrays
 
     def unlink(v: Value) -> None:
@@ -151,21 +165,26 @@ def _minimum_degree_function() -> Function:
             f.break_if(bucket[least.get()].cmp(">=", 0), found)
             least.set(least.get() + 1)
         d = least.get()
-        f.break_if((d * 3).cmp(">=", n - done.get()), stopped)
+        left = n - done.get()
+        f.break_if((d * 3).cmp(">=", left), stopped)
         v = bucket[d]
         around = begin[v]
-        needed = f.var(f.const(0, I64))
+        needed, work = f.var(f.const(0, I64)), f.var(d * d + _VERTEX)
         with f.loop(around, around + d) as i:
             u = pool[i]
             more = size[u] + d
+            work.set(work.get() + size[u] + _NEIGHBOUR)
             with f.if_(more.cmp(">", room[u])):
                 needed.set(needed.get() + more * 2)
+        costs = order_cost * work.get() + triangle * d * d + sweep * sources * d
+        gain = pair * left * (left * 3 + f.low(sources, done.get()) * 2)
+        f.break_if(left.cmp(">", few) & costs.cmp(">", gain), stopped)
         with f.if_((state[1] + needed.get()).cmp(">", capacity)):
             state[4] = 1
-        with f.if_(state[3].cmp("<", d * d + 8)):
+        with f.if_(state[3].cmp("<", work.get())):
             state[4] = 2
         f.break_if(state[4].cmp("!=", 0), stopped)
-        state[3] = state[3] - (d * d + 8)
+        state[3] = state[3] - work.get()
         unlink(v)
         order[done.get()] = v
         degree[done.get()] = d
@@ -222,9 +241,19 @@ def _minimum_degree_function() -> Function:
                     link(u)
             with f.loop(around, around + d) as i, f.if_(size[pool[i]].cmp("<", 0)):
                 size[pool[i]] = 0
-        left = d - 1 - alike.get()
-        least.set(f.select(left.cmp(">", 0), left, f.const(0, I64)))
+        lower = d - 1 - alike.get()
+        least.set(f.select(lower.cmp(">", 0), lower, f.const(0, I64)))
     state[0] = done.get()
+    return f
+
+
+def _repack_function() -> Function:
+    f = Function("repack", [PTR])
+    (n,), (begin, place, size, pool, larger) = _block(f)
+    with f.loop(0, n) as v:
+        old, new = begin[v], place[v]
+        with f.loop(0, size[v]) as i:
+            larger[new + i] = pool[old + i]
     return f
 
 

@@ -343,7 +343,7 @@ def _solve(
                 found = solve_edges(s, edges, choice, rows, asked.predecessors, progress)
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
-                choice = replace(choice, sparse=0.0)  # refused
+                choice = replace(choice, dense=0.0)  # refused
             d = adjacency(edges, s)[0]
             if call.moved:
                 check_memory(d.nbytes, _matrix_of(d), call.engine)

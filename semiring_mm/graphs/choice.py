@@ -11,14 +11,13 @@ import numpy as np
 
 from ..arrays import device_index, gpu_engine, gpu_has
 from ..cpu import threads
+from ..hierarchy import costs
 from ..hierarchy.structure import Structure
 
 __all__ = [
     "DENSE",
     "GPU_FROM",
     "GPU_SWEEPS",
-    "NARROW",
-    "SEARCH",
     "SPARSE_FROM",
     "Choice",
     "Machine",
@@ -37,16 +36,11 @@ GPU_FROM = 2048
 GPU_SWEEPS = 1e10
 #: Labels of a node for which the GPU must have room.
 _LABELS = 1024
-#: Nodes from which, and edges a node up to which, other than dense methods are tried.
-SPARSE_FROM, DENSE = 500, 16
+#: Nodes from which, and edges a node of a matrix up to which, other than dense methods are tried.
+SPARSE_FROM, DENSE = 100, 16
 #: Edges leading from a node, on average, below which sweeps are tried on a GPU: where separators
 #: are small, they take a hundredth of the time of a dense elimination there, elsewhere as long.
 ROADS = 4
-#: Pairs of a dense elimination in float64 that all threads do in the time that a search on one of
-#: them takes for an edge, or for a step in its queue.
-SEARCH = 200.0
-#: Time of a pair beside one in float64: with predecessors, and in types of at most four bytes.
-_PREDECESSORS, NARROW = 1.6, 0.5
 
 
 @dataclass(frozen=True)
@@ -107,19 +101,14 @@ class Request:
         }  # fmt: skip
         return [name for name, there in given.items() if there]
 
-    @functools.cached_property
-    def sparse(self) -> float:
-        """Pairs above which a sparse elimination is refused; 0: it is not tried."""
+    @property
+    def sparse(self) -> bool:
+        """Whether other than dense methods are tried."""
         if self.hops or self.method not in ("auto", "sparse"):
-            return 0.0
+            return False
         if not self.selective or (self.semiring != "min_plus" and self.edges is None):
-            return 0.0
-        if self.method == "sparse":
-            return math.inf
-        if self.edges is None or self.n < SPARSE_FROM:
-            return 0.0
-        n, count = self.n, self.sources
-        return float(n) ** 2 * (n if count is None else min(n, 128 + 32 * count))
+            return False
+        return self.method == "sparse" or (self.edges is not None and self.n >= SPARSE_FROM)
 
     @functools.cached_property
     def may_use_gpu(self) -> bool:
@@ -172,10 +161,11 @@ class Choice:
         Over tiles, none of what follows applies.
     method : {"hops", "sources", "squaring", "elimination"}
         On the dense matrix.
-    sparse : float
-        Pairs of a dense method above which a sparse elimination is refused; 0: it is not tried.
+    dense : float
+        Nanoseconds that this takes, and a sparse elimination has to fall short of; 0: none is
+        tried.
     search : float
-        Pairs of searches from each source, where no weight is negative.
+        Nanoseconds of a search from each source, where no weight is negative.
     forest : bool
         From a spanning forest in place of an elimination, if the graph is undirected.
     """
@@ -183,14 +173,19 @@ class Choice:
     device: str | None
     tiles: bool
     method: str
-    sparse: float = 0.0
+    dense: float = 0.0
     search: float = math.inf
     forest: bool = False
+
+    @property
+    def sparse(self) -> bool:
+        """Whether other than dense methods are tried."""
+        return self.dense > 0
 
 
 def choose(asked: Request, machine: Machine) -> Choice:
     """The fastest way to do what is asked for on a machine."""
-    n, sparse = asked.n, asked.sparse
+    n = asked.n
     # the result, the graph as it was given, and half of it for products in place
     needed = n * n * (5 * asked.itemsize // 2 + 6 * asked.predecessors)
     device, tiles, tiles_can = asked.device, asked.tiles, not asked.refused_by_tiles()
@@ -206,24 +201,22 @@ def choose(asked: Request, machine: Machine) -> Choice:
     if asked.hops and asked.sources is not None:
         method = "sources"
     forest = asked.comparing and not asked.hops and asked.method == "auto"
-    if device not in (None, "cpu") and sparse and not asked.tiles and asked.edges is not None:
-        arcs = (1 + asked.undirected) * asked.edges
-        if asked.method == "sparse" or arcs < ROADS * n:
-            return Choice(device, False, method, sparse, forest=forest)
-    if tiles or device not in (None, "cpu"):
+    elsewhere, dense, search = device not in (None, "cpu"), math.inf, math.inf
+    if not asked.sparse or (tiles and (asked.tiles or not elsewhere)):
         return Choice(device, tiles, method, forest=forest)
-    if not sparse or asked.edges is None:
-        return Choice(device, tiles, method, sparse, forest=forest)
-    count = n if asked.sources is None else asked.sources
-    each = (1 + asked.undirected) * asked.edges + n * math.log2(n + 1)
-    search = math.inf if asked.method == "sparse" else SEARCH * max(count, machine.threads) * each
-    if asked.undirected and not asked.predecessors:
-        sparse /= 2
-    if asked.predecessors:
-        sparse *= _PREDECESSORS
-    elif asked.itemsize <= 4:
-        sparse *= NARROW
-    return Choice(device, tiles, method, sparse, search, forest)
+    arcs = (1 + asked.undirected) * (asked.edges or 0)
+    if asked.method != "sparse":
+        dense = costs.closure(
+            n, asked.sources, itemsize=asked.itemsize, predecessors=asked.predecessors,
+            undirected=asked.undirected, threads=machine.threads,
+        )  # fmt: skip
+    if elsewhere:
+        few = asked.edges is not None and (asked.method == "sparse" or arcs < ROADS * n)
+        return Choice(device, tiles and not few, method, dense if few else 0.0, forest=forest)
+    if asked.method != "sparse":
+        count = n if asked.sources is None else asked.sources
+        search = costs.searches(n, arcs, count, threads=machine.threads)
+    return Choice(device, tiles, method, dense, search, forest)
 
 
 # --- what a request and a machine are made of ---------------------------------------------------

@@ -22,26 +22,26 @@ from ..arrays import check_memory
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
-from ..closures.sources import EdgeSource
+from ..closures.sources import EdgeSource, WorsenedEdges
 from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
-from ..cpu import engine
+from ..cpu import engine, threads
+from ..cpu.memory import free_memory
 from ..gpu.collector import fetch, place
+from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import Semiring, semirings
-from .choice import NARROW, Choice, sweep_device
-from .dijkstra import search, searchable
+from .choice import Choice, sweep_device
+from .dijkstra import search, search_shifted, searchable
 from .hops import Hops
 
-__all__ = ["GAIN", "count_hops", "has_ties", "solve", "solve_edges", "solve_sparse"]
+__all__ = ["count_hops", "has_ties", "solve", "solve_edges", "solve_sparse"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 #: Bytes that the structure of an elimination takes for a node without edges.
 _NODE = 350
-#: An elimination is taken where its estimate is this much, or less, of the other method's.
-GAIN = 0.8
 #: Nodes of a core above which a device does better without an elimination.
 _CORE = 4096
 Solved = tuple[Array, NDArray[np.int32] | None]
@@ -51,7 +51,7 @@ def solve(
     problem: Problem,
     *,
     sources: Index | None,
-    pairs: float = math.inf,
+    limit: float = math.inf,
     out: Array | None = None,
     device: str | None = None,
 ) -> Solved | None:
@@ -61,8 +61,8 @@ def solve(
     ----------
     problem : Problem
         Of a source that has its edges at hand.
-    pairs : float
-        The work of the alternative method; None is returned where this one would take longer.
+    limit : float
+        Nanoseconds of the alternative; None is returned where this method would take longer.
     out : ndarray, optional
         Filled in place of a new array of distances; rows are contiguous.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -72,17 +72,18 @@ def solve(
     n = source.n
     count, size = n if sources is None else len(sources), steps.dtype.itemsize
     result = count * n * ((0 if out is not None else size) + 4 * trees)
-    check_memory(result, f"the result of {count} x {n} entries")  # before any work
-    check_memory(result + _NODE * n, f"the elimination of {n} nodes")
-    row, col, weight = source.edges()
-    limit = GAIN * pairs / (NARROW if size <= 4 else 1.0)
-    structure = eliminate(n, row, col, sources=count, limit=limit)
+    if limit == math.inf:
+        check_memory(result + _NODE * n, f"the elimination of {n} nodes")  # before any work
+    assert isinstance(source, EdgeSource | WorsenedEdges)
+    structure = eliminate(n, *source.given[:2], sources=count, limit=limit, itemsize=size)
     if structure is None:
         return None
-    needed = structure.bytes(size, trees=trees)
-    check_memory(result + needed, f"the result of {count} x {n} entries")
+    needed = result + structure.bytes(size, trees=trees)
+    if limit < math.inf and needed > (free_memory() or 0):
+        return None
+    check_memory(needed, f"the result of {count} x {n} entries")
     there = sweep_device(device, structure, count, size)
-    if device is not None and there is not None and pairs < math.inf and structure.core > _CORE:
+    if device is not None and there is not None and limit < math.inf and structure.core > _CORE:
         return None  # which is better closed there as a whole
     metric = customize(structure, problem, trees=trees and there is None)
     chosen = np.arange(n) if sources is None else sources
@@ -95,7 +96,7 @@ def solve(
     else:
         _fetched(metric, problem, chosen, d, p, there)
     if p is not None and has_ties(problem):
-        repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, row, col, weight), chosen)
+        repair_trees(engine, source.s, d, p, lambda: Edges.by_end(n, *source.edges()), chosen)
     if tick is not None:
         tick(total)
     return d, p
@@ -138,9 +139,13 @@ def solve_edges(
         ones = replace(edges, weight=np.ones(len(edges.row), np.float32))
         found = solve_edges(semirings["max_min"], ones, choice, rows, predecessors, progress)
         return None if found is None else (found[0] > 0, found[1])
-    weight = edges.weight.astype(np.float32 if edges.weight.dtype == np.float32 else np.float64)
-    kept = weight != s.zero
-    graph = EdgeList(edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed)
+    dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
+    graph = replace(edges, weight=edges.weight.astype(dtype, copy=False))
+    weight, kept = graph.weight, graph.weight != s.zero
+    if not kept.all():
+        graph = EdgeList(
+            edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed
+        )
     source = EdgeSource(s, graph, weight.dtype)
     problem = Problem.of(source, None, predecessors, edges.nodes, progress)
     return solve_sparse(problem, choice, rows)
@@ -149,19 +154,30 @@ def solve_edges(
 def solve_sparse(
     problem: Problem, choice: Choice, rows: Index | None, out: Array | None = None
 ) -> Solved | None:
-    """An elimination where it takes less time than the choice's other methods, or searches."""
-    searches = choice.search if searchable(problem) else math.inf
-    chosen = np.arange(problem.source.n) if rows is None else rows
-    hops = _hops(problem, len(chosen)) if math.isfinite(searches) else None
-    walks = math.inf if hops is None else hops.pairs(len(chosen))
-    pairs = min(choice.sparse, searches, walks)
-    found = problem.solve(
-        lambda given: solve(given, sources=rows, pairs=pairs, out=out, device=choice.device)
-    )
-    if found is None and hops is not None and walks == pairs:
+    """An elimination where it takes less time than the choice's other methods, or searches.
+
+    None where the dense method of the choice takes the least.
+    """
+    assert isinstance(problem.source, EdgeSource)
+    plain, n, m = searchable(problem), problem.source.n, len(problem.source.given[0])
+    chosen = np.arange(n) if rows is None else rows
+    shifts = not plain and problem.source.s.name == "min_plus"
+    searches = choice.search if plain or shifts else math.inf
+    hops = _hops(problem, len(chosen)) if plain and math.isfinite(searches) else None
+    walks = math.inf if hops is None else hops.time(len(chosen))
+    if shifts:
+        searches += costs.potentials(n, m)
+    limit, found = min(choice.dense, searches, walks), None
+    if costs.least(n, m, len(chosen), threads=threads.get_num_threads()) <= limit:
+
+        def run(given: Problem) -> Solved | None:
+            return solve(given, sources=rows, limit=limit, out=out, device=choice.device)
+
+        found = problem.solve(run)
+    if found is None and hops is not None and walks == limit:
         return count_hops(problem, hops, chosen, out), None
-    if found is None and searches < math.inf and searches <= choice.sparse:
-        found = search(problem, sources=rows, out=out)
+    if found is None and searches < math.inf and searches <= choice.dense:
+        found = (search if plain else search_shifted)(problem, sources=rows, out=out)
     return found
 
 

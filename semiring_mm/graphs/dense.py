@@ -25,6 +25,7 @@ from ..closures.weights import edges_of, improved
 from ..cpu import threads
 from ..engine import JOIN
 from ..gpu.bfs import DeviceHops
+from ..hierarchy import costs
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
 from .contraction import count_hops, solve_sparse
 from .hops import Hops, lists_of_rows
@@ -258,7 +259,7 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     if engine.SPARSE:
         graph = Hops.of_matrix(there, symmetric=source.symmetric())
         del there
-        if graph.pairs(len(chosen)) > float(n) ** 3:
+        if graph.time(len(chosen)) > costs.closure(n, None, threads=threads.get_num_threads()):
             return None
         return count_hops(problem, graph, chosen, out)
     lists = lists_of_rows(xp, there)

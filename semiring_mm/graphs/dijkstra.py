@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
+from ..closures.edges import EdgeList
+from ..closures.paths import NegativeCycleError, find_negative_cycle
 from ..closures.progress import reporter
 from ..closures.solve import Problem
+from ..closures.sources import EdgeSource
 from ..closures.steps import computed, path_plan, stored
+from ..cpu import dijkstra as code
 from ..cpu import threads
-from ..cpu.dijkstra import search as code
 from ..cpu.memory import scratch
+from ..plan import Plan
 
-__all__ = ["search", "searchable"]
+__all__ = ["search", "search_shifted", "searchable"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
@@ -25,6 +31,24 @@ Index = NDArray[np.int64]
 def searchable(problem: Problem) -> bool:
     """Whether a search finds best paths: ⊕ chooses, and no weight is better than one."""
     return problem.source.s.selective and not problem.weights.look(1)
+
+
+def _lists(
+    problem: Problem, plan: Plan, zero: float | int, one: float | int
+) -> tuple[Array, dict[str, Any]]:
+    """The arcs of each node, and their weights."""
+    source = problem.source
+    assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
+    row, col, given = (np.ascontiguousarray(x) for x in source.given)
+    given = np.ascontiguousarray(computed(plan, problem.weights.widen(given)))
+    m = len(row) * (1 + source.undirected)
+    first, head = np.zeros(source.n + 1, np.int64), np.empty(m, np.int32)
+    weight = np.empty(m, given.dtype)
+    code.lists(plan, zero, one, problem.predecessors, {
+        "n": source.n, "m": len(row), "both": int(source.undirected), "row": row, "col": col,
+        "first": first, "head": head, "weight": weight, "given": given,
+    })  # fmt: skip
+    return weight, {"n": source.n, "first": first, "head": head, "weight": weight}
 
 
 def search(
@@ -41,7 +65,7 @@ def search(
     out : (n, n) array, optional
         Filled in place of a new array; rows are contiguous.
     """
-    source, steps, n = problem.source, problem.steps, problem.source.n
+    steps, n = problem.steps, problem.source.n
     count = n if sources is None else len(sources)
     dtype, trees = steps.dtype, problem.predecessors
     check_memory(
@@ -49,14 +73,10 @@ def search(
         f"the result of {count} x {n} entries",
     )
     chosen = np.arange(n) if sources is None else sources
-    row, col, weight = source.edges()
-    order = np.argsort(row, kind="stable")
     plan = path_plan(steps, n)
-    weight = computed(plan, problem.weights.widen(weight[order]))
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=first[1:])
-    fields = {"n": n, "first": first, "head": col[order].astype(np.int32), "weight": weight}
     zero, one = (computed(plan, x) for x in steps.identities)
+    weight, fields = _lists(problem, plan, zero, one)
+    room = len(weight) + 1
     d = np.empty((count, n), dtype) if out is None else out
     p = np.empty((count, n), np.int32) if trees else None
     tick = reporter(problem.progress, float(count) * n, "a search from each source", "entries")
@@ -65,10 +85,13 @@ def search(
         direct = d.dtype == weight.dtype and d.strides[1] == d.itemsize and plan.missing is None
         for i in range(begin, end):
             label = d[i] if direct else np.empty(n, weight.dtype)
-            heap = scratch(8 * n)[0].view(np.int32)
-            own = {"heap": heap[:n], "place": heap[n:], "label": label, "rows": 1}
+            node, key = scratch(4 * room, weight.itemsize * (room + 3))
+            key = key[3 * weight.itemsize :]  # children share a cache line
+            own = {"node": node, "key": key, "label": label, "rows": 1}
             own |= {"source": np.array(chosen[i : i + 1], np.int64)}
-            code(plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]})
+            code.search(
+                plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]}
+            )
             if not direct:
                 d[i] = stored(plan, label, d.dtype)
 
@@ -81,3 +104,35 @@ def search(
 
     threads.run([functools.partial(some, *x) for x in itertools.pairwise(cuts)], done)
     return d, p
+
+
+def search_shifted(
+    problem: Problem, *, sources: Index | None, out: Array | None = None
+) -> tuple[Array, NDArray[np.int32] | None]:
+    """The same over min_plus where some weights are negative: Johnson (1977).
+
+    Potentials of the nodes, from rounds of Bellman and Ford, make up for them.
+
+    Raises
+    ------
+    NegativeCycleError
+    """
+    n, source = problem.source.n, problem.source
+    row, col, weight = source.edges()
+    found = find_negative_cycle(row, col, weight, n)
+    if isinstance(found, tuple):
+        raise NegativeCycleError(*found, problem.labels)
+    whole = weight.dtype.kind in "iu"
+    dtype = np.dtype(np.int64 if whole else np.float64)
+    h = found.astype(dtype)
+    shifted = np.maximum(weight.astype(dtype) + h[row] - h[col], 0)
+    edges = EdgeSource(source.s, EdgeList(range(n), row, col, shifted, True), dtype)
+    d, p = search(replace(problem, source=edges, directed=True), sources=sources)
+    missing, start = d == source.s.identities(dtype)[0], h if sources is None else h[sources]
+    for i in range(len(d)):  # no second matrix
+        d[i] += h - start[i]
+    result = d.astype(problem.steps.dtype, copy=False) if out is None else out
+    if result is not d:
+        result[...] = d
+    result[missing] = problem.steps.identities[0]
+    return result, p

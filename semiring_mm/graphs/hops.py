@@ -23,9 +23,9 @@ Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a byte holds beside 255 for no path
 _PROBES = 8  # sources whose searches tell how many levels there are
-#: Pairs of a dense elimination in whose time one thread begins a search, for a node, and goes along
-#: an edge, for a level or a source, whatever there are fewer of.
-_NODE, _EDGE = 1500.0, 64.0
+#: Nanoseconds in which one thread begins a search, for a node, and goes along an edge, for a level
+#: or a source, whatever there are fewer of.
+_NODE, _EDGE = 60.0, 2.5
 _PIECE = 1 << 24  # entries of a matrix that are looked at together
 _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
@@ -78,13 +78,13 @@ class Hops:
         together = min(threads.get_num_threads(), -(-count // bfs.LANES))
         return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
 
-    def pairs(self, count: int) -> float:
-        """Pairs of a dense elimination in whose time there are searches from so many sources."""
+    def time(self, count: int) -> float:
+        """Nanoseconds of searches from so many sources, on all threads."""
         together, calls = min(count, bfs.LANES), -(-count // bfs.LANES)
         if together > _PROBES:
             together = min(together, self.levels)
         work = _NODE * self.n + _EDGE * (self.n + self.arcs) * together
-        return max(calls, threads.get_num_threads()) * work
+        return max(1.0, calls / threads.get_num_threads()) * work
 
     @functools.cached_property
     def levels(self) -> int:

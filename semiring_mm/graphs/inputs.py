@@ -184,9 +184,13 @@ def _edge_list(
             raise ValueError(
                 f"weight={weight!r}: a sparse matrix has one number for each edge; leave it out"
             )
-        coo = graph.tocoo()
-        _check_square(coo.shape)
-        edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
+        _check_square(graph.shape)
+        if getattr(graph, "format", None) == "csr":
+            row: Any = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+            edges = EdgeList(range(graph.shape[0]), row, graph.indices, graph.data, True)
+        else:
+            coo = graph.tocoo()
+            edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
         return edges if weight else _unweighted(edges)
     if hasattr(graph, "vs") and hasattr(graph, "es"):
         return from_igraph(graph, weight)

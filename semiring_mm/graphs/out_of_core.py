@@ -26,8 +26,8 @@ from ..naming import named
 from ..semirings import Semiring, semirings
 from ..tiled.rows import RowFiles
 from ..tiled.solve import TileOptions
-from .choice import DENSE, NARROW, SPARSE_FROM, Request, choose, count_edges, machine_for
-from .contraction import GAIN, has_ties
+from .choice import DENSE, SPARSE_FROM, Request, choose, count_edges, machine_for
+from .contraction import has_ties
 from .dijkstra import search, searchable
 from .spanning import forest_of
 
@@ -180,7 +180,7 @@ def _solver(
         undirected=source.symmetric(), selective=True, tiles=False, device="cpu", sources=count,
     )  # fmt: skip
     choice = choose(request, machine_for(request))
-    dense = math.inf if forced else choice.sparse
+    dense = math.inf if forced else choice.dense
     searches = choice.search if searchable(problem) else math.inf
     found = _sweeps(problem, count, min(dense, searches), limit)
     if isinstance(found, _Sweeps):
@@ -195,12 +195,11 @@ def _solver(
     return None
 
 
-def _sweeps(problem: Problem, count: int, pairs: float, limit: int) -> _Sweeps | int:
-    """Sweeps; or the bytes that they lack, 0 where they take more time than `pairs`."""
+def _sweeps(problem: Problem, count: int, time: float, limit: int) -> _Sweeps | int:
+    """Sweeps; or the bytes that they lack, 0 where they take more than `time`, in nanoseconds."""
     source, size = problem.source, problem.steps.dtype.itemsize
     row, col, _ = source.edges()
-    pairs = GAIN * pairs / (NARROW if size <= 4 else 1.0)
-    structure = eliminate(source.n, row, col, sources=count, limit=pairs)
+    structure = eliminate(source.n, row, col, sources=count, limit=time, itemsize=size)
     if structure is None:
         return 0
     needed = _Sweeps.bytes(problem, structure) + _row_bytes(problem)
@@ -324,9 +323,9 @@ class _Searches(_Solver):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        n, size = problem.source.n, problem.steps.dtype.itemsize
-        self.fixed = len(problem.source.edges()[0]) * (36 + 2 * size) + self._wide(problem)
-        self.fixed += threads.get_num_threads() * n * (8 + size)
+        arcs, size = len(problem.source.edges()[0]), problem.steps.dtype.itemsize
+        self.fixed = arcs * (36 + 2 * size) + self._wide(problem)
+        self.fixed += threads.get_num_threads() * (arcs + problem.source.n) * (4 + size)
 
     def rows(self, sources: Index, d: Array, p: Node | None) -> None:
         _, trees = search(self.problem, sources=sources, out=d)

@@ -22,8 +22,10 @@ from ..closures.labelled import Labels
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
+from ..cpu import threads
 from ..cpu.memory import free_memory
 from ..gpu.collector import DeviceCollector, Placed, place
+from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
@@ -31,7 +33,7 @@ from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
 from ..tiled.solve import TileOptions
-from .choice import SEARCH, sweep_device
+from .choice import sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
@@ -55,7 +57,7 @@ _KINDS = {
 _DEFAULT = ("eccentricity", "mean", "closeness", "harmonic", "histogram")
 _ROOM = 1 << 28  # bytes that are nothing to speak of
 _FORMAT = 1
-_EVERY = 30.0  # seconds between checkpoints
+_EVERY = 10.0  # seconds between checkpoints
 
 
 @dataclass(frozen=True)
@@ -459,9 +461,9 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     problem, limit = problem_of(x), math.inf
     walks = _Hops(x) if hops else None
     if walks is not None:
-        limit = walks.graph.pairs(count)
+        limit = walks.graph.time(count)
     elif searchable(problem):
-        limit = SEARCH * count * (arcs + x.n * math.log2(max(x.n, 2)))
+        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
@@ -492,8 +494,8 @@ def sweeps_or_search(edges: EdgeList, sources: Index) -> Metric | Problem:
 def _metric(work: _Work, problem: Problem, limit: float) -> Metric | None:
     """The weights of an elimination of all nodes; None: a search takes less time or memory."""
     n, itemsize = work.edges.n, problem.steps.dtype.itemsize
-    row, col, _ = problem.source.edges()
-    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit)
+    row, col = work.edges.row, work.edges.col
+    structure = eliminate(n, row, col, sources=len(work.rows), limit=limit, itemsize=itemsize)
     if structure is None:
         return None
     needed = structure.bytes(itemsize, trees=False)

@@ -13,21 +13,14 @@ from numpy.typing import NDArray
 
 from ..cpu import elimination as code
 from ..cpu import threads
+from . import costs
 
 __all__ = ["Structure", "eliminate", "prepare_structure"]
 
 Index = NDArray[np.int64]
 Node = NDArray[np.int32]
 
-#: Costs for each source, in pairs of a dense product: of an edge in a sweep, and of a node in it.
-_SWEEP = 4.0
-#: Costs of a triangle of the contraction, in pairs of a dense product.
-_TRIANGLE = 20.0
-#: Costs of a node in the order and the structure, on one thread, in pairs of a dense product on it.
-_NODE = 5e4
-#: Costs of the order, a squared degree on one thread, in pairs of a dense product on it.
-_DEGREE = 100.0
-#: Squared degrees, a node and edge, beyond which a graph has no small separators.
+#: Work of an order by minimum degree, a node and edge, beyond which there are no small separators.
 _WORK = 5000
 #: Core of a prepared graph up to which it is eliminated, too (a larger one only if it has no more
 #: edges than the rest): then a path is unpacked by triangles.
@@ -196,10 +189,10 @@ def prepare_structure(n: int, row: Index, col: Index, order: str) -> Structure:
         "auto" is nested dissection where METIS is installed and the graph is not small.
     """
     first, near = _neighbours(n, row, col)
-    ranked, degree = _minimum_degree(n, first, near, min(_WORK * (n + len(near)), 1 << 62))
+    ranked, degree = _minimum_degree(n, first, near, _WORK * (n + len(near)), n, _CORE)
     core = n - len(degree)
     if core > _CORE and core**2 > 2 * degree.sum(dtype=np.int64):
-        return _structure(n, first, near, ranked, int(np.argmin(_costs(n, degree, n))))
+        return _structure(n, first, near, ranked, len(degree))
     if order == "auto":
         there = n > _SMALL and importlib.util.find_spec("pymetis") is not None
         order = "nested_dissection" if there else "minimum_degree"
@@ -244,8 +237,9 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
 
 
 def eliminate(
-    n: int, row: Index, col: Index, *, sources: int | None = None, limit: float = math.inf
-) -> Structure | None:
+    n: int, row: Index, col: Index, *, sources: int | None = None, limit: float = math.inf,
+    itemsize: int = 8,
+) -> Structure | None:  # fmt: skip
     """The structure by minimum degree, or None.
 
     Parameters
@@ -257,24 +251,26 @@ def eliminate(
     sources : int, optional
         From how many there will be sweeps, which weigh against a dense core; default from all.
     limit : float
-        Pairs of a dense product, on all threads, in whose time there is another method: None is
-        returned where this one takes longer.
+        Nanoseconds in which there is another method: None is returned where this one takes longer,
+        after a small part of that time (:data:`.costs.ATTEMPT`).
+    itemsize : int
+        Bytes of a label.
 
     Returns
     -------
     Structure
         O(Σ degree²) time, the degrees being those of the elimination.
     """
-    share = limit / threads.get_num_threads()
-    if _NODE * n > share:
+    count, working = n if sources is None else sources, threads.get_num_threads()
+    spare = costs.ATTEMPT * limit - costs.neighbours(n, len(row))
+    if spare < 0 or costs.least(n, len(row), count, threads=working) > limit:
         return None
     first, near = _neighbours(n, row, col)
-    work = min(_WORK * (n + len(near)), share / (8 * _DEGREE))  # no more is lost if it fails
-    order, degree = _minimum_degree(n, first, near, int(min(work, 1 << 62)))
-    count = n if sources is None else sources
-    costs = _costs(n, degree, count)
-    fringe = int(np.argmin(costs))
-    return _structure(n, first, near, order, fringe) if costs[fringe] <= limit else None
+    work = min(_WORK * (n + len(near)), spare / costs.ORDER)
+    order, degree = _minimum_degree(n, first, near, int(work), count)
+    expected = costs.fringes(n, len(row), degree, count, itemsize=itemsize, threads=working)
+    fringe = int(np.argmin(expected))
+    return _structure(n, first, near, order, fringe) if expected[fringe] <= limit else None
 
 
 def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
@@ -295,8 +291,13 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
     return first, near[: first[-1]].copy()
 
 
-def _minimum_degree(n: int, first: Index, near: Node, work: int) -> tuple[Node, Node]:
-    """All nodes by minimum degree, and degrees of the nodes eliminated before `work` is used up."""
+def _minimum_degree(
+    n: int, first: Index, near: Node, work: int, sources: int, least: int = 0
+) -> tuple[Node, Node]:
+    """All nodes by minimum degree, and degrees of those that are eliminated.
+
+    The others are a core: of at least `least` nodes, unless `work` was used up.
+    """
     size = np.diff(first).astype(np.int32)
     order, degree = np.empty(n, np.int32), np.empty(n, np.int32)
     by_size = np.argsort(size, kind="stable")
@@ -307,9 +308,13 @@ def _minimum_degree(n: int, first: Index, near: Node, work: int) -> tuple[Node, 
     before[by_size[1:]] = np.where(same[1:], by_size[:-1], -1)
     bucket[size[by_size[~same]]] = by_size[~same]
     state = np.array([0, 0, 0, work, 1], np.int64)
+    working = threads.get_num_threads()
     fields: dict[str, Any] = {
-        "n": n, "state": state, "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket,
-        "next": following, "before": before, "order": order, "degree": degree,
+        "n": n, "sources": sources, "least": least, "state": state,
+        "order_cost": round(1000 * costs.ORDER * working), "triangle": round(1000 * costs.TRIANGLE),
+        "sweep": round(1000 * costs.SWEEP), "pair": round(1000 * costs.PAIR),
+        "mark": np.zeros(n, np.int64), "size": size, "bucket": bucket, "next": following,
+        "before": before, "order": order, "degree": degree,
     }  # fmt: skip
     pool, begin = near, first[:-1]
     while state[4] == 1:
@@ -326,25 +331,16 @@ def _minimum_degree(n: int, first: Index, near: Node, work: int) -> tuple[Node, 
 
 
 def _repacked(pool: Node, begin: Index, size: Node) -> tuple[Node, Index, Node]:
-    """The lists in a new pool, each with half of its size to spare, and as much behind them."""
+    """The lists in a new pool, each with half of its size to spare, and twice as much behind."""
     room = np.where(size > 0, size + size // 2 + 4, 0).astype(np.int32)
     places = np.zeros(len(size), np.int64)
     np.cumsum(room[:-1], out=places[1:])
-    larger = np.empty(2 * int(room.sum(dtype=np.int64)), np.int32)
-    ends = np.cumsum(size, dtype=np.int64)
-    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
-    larger[within + np.repeat(places, size)] = pool[within + np.repeat(begin, size)]
+    larger = np.empty(3 * int(room.sum(dtype=np.int64)), np.int32)
+    code.repack({
+        "n": len(size), "begin": begin, "place": places, "size": size, "pool": pool,
+        "larger": larger,
+    })  # fmt: skip
     return larger, places, room
-
-
-def _costs(n: int, degree: Node, sources: int) -> NDArray[np.float64]:
-    """The pairs of eliminating 0, 1, 2, … nodes and closing the others as a dense core."""
-    d = degree.astype(np.float64)
-    core = n - np.arange(len(d) + 1, dtype=np.float64)
-    sparse = np.zeros(len(core))
-    np.cumsum(_TRIANGLE * d * d + 2 * _SWEEP * sources * d, out=sparse[1:])
-    outside = np.minimum(sources, n - core)  # the rows of sources in the core are its closure's
-    return sparse + core**3 + outside * core**2
 
 
 def _structure(n: int, first: Index, near: Node, order: Node, fringe: int) -> Structure:

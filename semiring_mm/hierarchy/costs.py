@@ -1,0 +1,116 @@
+"""What the ways to find paths take, in nanoseconds: pure functions of sizes and of constants.
+
+The constants are nanoseconds of one thread in float64, rounded from what ``python -m
+bench.calibrate`` prints. Only their ratios decide, and these are much the same on other machines.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ATTEMPT",
+    "ORDER",
+    "closure",
+    "fringes",
+    "least",
+    "neighbours",
+    "potentials",
+    "searches",
+]
+
+#: A pair (⊗, ⊕) of a dense elimination of many nodes; nodes for which one takes twice as long.
+PAIR, HALF = 0.08, 500
+#: The same beside one in float64: with predecessors, and in types of at most four bytes.
+PREDECESSORS, NARROW = 1.7, 0.5
+#: An entry of a matrix that is made, read and written around a dense elimination.
+ENTRY = 4.0
+#: Pairs of a node for each entry of the matrix, in rounds of Bellman and Ford from all sources
+#: together, and from one more.
+ROUNDS, ROUND = 128, 32
+#: An arc, or a step in the queue, of a search; with an arc being listed; and a call.
+SEARCH, LIST, CALL = 8.0, 10.0, 3e5
+#: An arc in a round of Bellman and Ford, for potentials; and rounds, of which there may be fewer or
+#: many more.
+POTENTIAL, POTENTIALS = 60.0, 16
+#: A node or arc in lists of neighbours; a unit of the work of an order by minimum degree; a node
+#: or edge in the structure.
+NEIGHBOUR, ORDER, STRUCTURE = 20.0, 4.5, 50.0
+#: An arc that gets its weight; a triangle; an edge and a node in a sweep; what elimination needs
+#: at any rate.
+WEIGHT, TRIANGLE, SWEEP, LABEL, ELIMINATION = 100.0, 3.0, 0.5, 2.5, 4e6
+#: Part of the time of another way that is risked for an order that may turn out to be too bad.
+ATTEMPT = 0.2
+
+
+def closure(
+    n: int, count: int | None, *, itemsize: int = 8, predecessors: bool = False,
+    undirected: bool = False, threads: int = 1,
+) -> float:  # fmt: skip
+    """A dense matrix: its elimination, or rounds of products for a number of sources.
+
+    Parameters
+    ----------
+    n : int
+        Nodes.
+    count : int, optional
+        Sources; None: all pairs.
+    undirected : bool
+        Whether half of an elimination is enough.
+    """
+    rows = n if count is None else min(n, ROUNDS + ROUND * count)
+    half = undirected and count is None and not predecessors
+    pairs = float(n) * (n + HALF) * rows / (2 if half else 1)
+    type_ = PREDECESSORS if predecessors else NARROW if itemsize <= 4 else 1.0
+    return PAIR * type_ * pairs / threads + ENTRY * float(n) ** 2
+
+
+def searches(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
+    """A search from each source, of which a thread does one at a time."""
+    each = SEARCH * (arcs + n * math.log2(n + 1))
+    return CALL + LIST * arcs + each * max(1.0, count / threads)
+
+
+def potentials(n: int, arcs: int) -> float:
+    """What negative weights add to searches."""
+    return POTENTIALS * POTENTIAL * float(n + arcs)
+
+
+def neighbours(n: int, arcs: int) -> float:
+    """What an elimination needs to know before it begins."""
+    return NEIGHBOUR * (float(n) + 2.0 * arcs)
+
+
+def least(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
+    """What no elimination falls short of: with an order in no time, and without fill."""
+    shared = (SWEEP + LABEL) * float(n) * count / threads
+    fixed = ELIMINATION + STRUCTURE * n + WEIGHT * arcs
+    return neighbours(n, arcs) + fixed + shared
+
+
+def fringes(
+    n: int, arcs: int, degree: NDArray[np.int32], count: int, *, itemsize: int = 8, threads: int = 1
+) -> NDArray[np.float64]:
+    """An elimination of 0, 1, 2, … nodes in an order at hand, and of the others as a dense core.
+
+    Parameters
+    ----------
+    degree : (k,) int32
+        Of each node when it is eliminated.
+    count : int
+        Sources of sweeps.
+    """
+    d = degree.astype(np.float64)
+    core = n - np.arange(len(d) + 1, dtype=np.float64)
+    type_ = NARROW if itemsize <= 4 else 1.0
+    shared = np.zeros(len(core))
+    np.cumsum(TRIANGLE * d * d + SWEEP * type_ * count * d, out=shared[1:])
+    outside = np.minimum(count, n - core)  # the rows of sources in the core are its closure's
+    shared += PAIR * type_ * (core * core * (core + HALF) + outside * core**2)
+    shared += LABEL * float(n) * count
+    alone = np.zeros(len(core))
+    np.cumsum(STRUCTURE * (1 + d), out=alone[1:])
+    return ELIMINATION + WEIGHT * arcs + alone + ENTRY * core**2 + shared / threads
