@@ -81,6 +81,16 @@ def test_large_sparse_graphs(tmp_path, monkeypatch, capsys):
     assert table[2].startswith("| prepare | grid, 12 × 12 | ")
 
 
+def test_families_of_sparse_graphs():
+    pytest.importorskip("scipy")
+    from bench import families
+
+    rows = families.run(quick=True)
+    assert [x["sources"] for x in rows] == [1, 10, 100, 60, 1, 10, 100, 150]
+    assert all(0 < x[rival] < np.inf for x in rows for rival in ("apsp", "csgraph", "SciPy"))
+    assert rows[0]["name"] in families.text(rows[0])
+
+
 def test_raw_results_are_kept_by_kind_machine_and_day(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
     result = report.begin(2, arguments={})

@@ -15,7 +15,7 @@ from semiring_mm.closures.sources import ArraySource
 from semiring_mm.gpu import bfs, device
 from semiring_mm.gpu import engine as gpu
 from semiring_mm.gpu.bfs import DeviceHops, Shape
-from semiring_mm.graphs import dense, hops
+from semiring_mm.graphs import choice, dense, hops, statistics
 from semiring_mm.graphs.choice import Choice, Request
 from semiring_mm.graphs.hops import HopCollector, Hops
 from semiring_mm.hierarchy.statistics import Wanted
@@ -115,6 +115,42 @@ def test_statistics_of_a_graph_on_a_device(host, monkeypatch):
     assert collectors[1].bytes() == 0
 
 
+def launched():
+    found = {x for x in ("HopSums", "HopRows") if any(f"sr::{x}" in y for y in HOST.launched)}
+    HOST.launched.clear()
+    return found
+
+
+def test_public_functions_on_a_device(host, monkeypatch):
+    """By name, and by themselves where there is much to do."""
+    monkeypatch.setattr(hops, "on", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(
+        statistics.TileOptions, "indices", lambda self: [0] if self.device == "cuda" else None
+    )
+    monkeypatch.setattr(choice, "gpu_has", lambda memory: memory > 0)
+    rng = np.random.default_rng(0)
+    graph = sm.files.Graph(range(600), *rng.integers(0, 600, (2, 4000)), np.ones(4000), False)
+    sources = [3, 7, 599]
+    here = sm.statistics(graph, sources=sources, radius=2), sm.apsp(graph, sources=sources)
+    assert not launched()
+
+    def same(**options):
+        found = sm.statistics(graph, sources=sources, radius=2, **options)
+        assert launched() == {"HopSums"}
+        for name, value in here[0].columns().items():
+            assert_array_equal(found.columns()[name], value, err_msg=name)
+        assert_array_equal(found.histogram.counts, here[0].histogram.counts)
+
+    same(device="cuda")
+    monkeypatch.setattr(choice, "GPU_HOPS", 0.0)
+    same()
+    assert_array_equal(sm.apsp(graph, sources=sources), here[1])
+    assert launched() == {"HopRows"}
+    sm.statistics(graph, sources=sources, device="cpu")
+    sm.apsp(graph, sources=sources, device="cpu")
+    assert not launched()
+
+
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_a_matrix_on_a_device(host, dtype, directed, monkeypatch):
@@ -129,11 +165,10 @@ def test_a_matrix_on_a_device(host, dtype, directed, monkeypatch):
 
     def solve(W, rows=None):
         source = ArraySource(gpu, sm.semirings["min_plus"], W.copy())
-        HOST.launched.clear()
         found = dense.Dense(Request("min_plus", n, W.itemsize), sources=rows).solve(
             source, Choice("cuda", False, "elimination" if rows is None else "sources")
         )[0]
-        return found, any("sr::HopRows" in x for x in HOST.launched)
+        return found, "HopRows" in launched()
 
     found, searched = solve(W)
     assert searched

@@ -34,8 +34,8 @@ ROOMS = """
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
-    graphs.spanning graphs.out_of_core graphs.dense graphs.apsp graphs.search graphs.prepared
-    graphs.rows graphs.statistics graphs.nearest
+    graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
+    graphs.prepared graphs.rows graphs.statistics graphs.nearest
     gradients torch jax csgraph
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text

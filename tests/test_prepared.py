@@ -170,6 +170,22 @@ def test_a_semiring_of_the_user_that_does_not_commute():
     assert found[2, 0] == 5
 
 
+def test_graphs_without_small_separators(monkeypatch):
+    """The order stops early, and what is left is a dense core, or an error says what to write."""
+    rng, n = np.random.default_rng(5), 4000
+    row, col = rng.integers(0, n, (2, 3 * n))
+    x = prepare_structure(n, row, col, "auto")
+    assert 1024 < x.core < n / 2
+    assert np.diff(x.first).max() < x.core / 5  # before the rest is nearly a clique
+    monkeypatch.setattr("semiring_mm.cpu.engine.free_memory", lambda: 8 * x.core**2)
+    g = EdgeList(range(n), row, col, np.ones(len(row)), True)
+    with pytest.raises(MemoryError, match=r"no small separators .* sm\.apsp\(graph, sources=") as e:
+        sm.prepare(g)
+    assert f"{x.core} nodes" in str(e.value)
+    monkeypatch.undo()
+    assert sm.apsp(g, sources=[3]).shape == (1, n)
+
+
 @pytest.mark.parametrize("order", ["minimum_degree", "nested_dissection"])
 def test_orders(order):
     if order == "nested_dissection":
@@ -294,6 +310,36 @@ def test_labels():
     assert (columns.sources, columns.nodes) == (["a", "b", "c"], ["c"])
     frame = pd.DataFrame(net.distances(["a", "b"], ["b", "c"]).to_frame(long=True))
     assert frame.values.tolist() == [["a", "b", 3.0], ["a", "c", 4.0], ["b", "c", 1.0]]
+
+
+@pytest.mark.parametrize("directed", [None, False])
+def test_columns_of_tables(tmp_path, directed):
+    columns = {"von": [*"abc"], "nach": [*"bca"], "km": [1.5, 2, 3], "min": [4, 5, 6]}
+    table = pd.DataFrame(columns, index=[7, 3, 5])
+    ends = {"source": "von", "target": "nach"}
+    net = sm.prepare(table, weight="km", directed=directed, **ends)
+    assert net.distance("a", "c") == (3.5 if directed is None else 3)
+    net.save(tmp_path / "net.npz")
+    for x in (net, sm.load(tmp_path / "net.npz")):
+        column = table["min"]
+        for weights in (column, column.astype("Int64"), column.astype(object), table[["min"]]):
+            x.customize(weights)
+            assert x.distance("a", "c") == (9 if directed is None else 6)
+        x.customize(table[::-1])  # as a graph, by its ends
+        assert x.distance("b", "c") == 2
+        for wrong, message in (
+            (column.astype(str), "weights are real numbers, got '4' for edge 0, from 'a' to 'b'"),
+            (column.where(column != 5), "the weight of edge 1, from 'b' to 'c', is NaN"),
+            (pd.Series([1, None, 2], dtype="Int64"), "got <NA> for edge 1|edge 1, .* is NaN"),
+            (column[:2], "has 3 edges, one weight each, got 2"),
+            (table[["km", "min"]], "the table has no column 'von'"),
+        ):
+            with pytest.raises((ValueError, TypeError), match=message):
+                x.customize(wrong)
+    with pytest.raises(ValueError, match=r"no column 'source' .* Write .*source=.* sm.prepare"):
+        sm.prepare(table)
+    with pytest.raises(ValueError, match="source and target are columns of a pandas table"):
+        sm.prepare(np.eye(2), source="von")
 
 
 def test_graphs_of_other_packages():
@@ -479,7 +525,7 @@ def damaged(path, how):
     {
         "cut": "or damaged", "text": "or damaged", "empty": "or damaged", "bit": "damaged",
         "array": "is no prepared graph", "other": "net.save", "pickle": "or damaged",
-        "version": "version 99 of the format, and this is version 1: prepare the graph anew",
+        "version": "version 99 of the format, and this is version 2: prepare the graph anew",
         "weights": "its contents are not what was saved", "head": "its contents are not",
     }.items(),
 )  # fmt: skip

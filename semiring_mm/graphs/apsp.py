@@ -31,6 +31,7 @@ from .inputs import (
     warn_of_infinities,
 )  # fmt: skip
 from .out_of_core import solve_rows
+from .rounds import solve_rounds
 from .spanning import as_undirected, solve_forest
 
 __all__ = ["apsp", "closure"]
@@ -344,6 +345,9 @@ def _solve(
                 if found is not None:
                     return _named(s, found if asked.predecessors else found[0], nodes, rows)
                 choice = replace(choice, dense=0.0)  # refused
+            few = rows is not None and 4 * len(rows) <= edges.n and call.engine.SPARSE
+            if few and rows is not None and max_hops is not None:
+                return _named(s, solve_rounds(s, edges, rows, max_hops, progress), nodes, rows)
             d = adjacency(edges, s)[0]
             if call.moved:
                 check_memory(d.nbytes, _matrix_of(d), call.engine)

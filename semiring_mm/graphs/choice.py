@@ -17,6 +17,7 @@ from ..hierarchy.structure import Structure
 __all__ = [
     "DENSE",
     "GPU_FROM",
+    "GPU_HOPS",
     "GPU_SWEEPS",
     "SPARSE_FROM",
     "Choice",
@@ -24,6 +25,7 @@ __all__ = [
     "Request",
     "choose",
     "count_edges",
+    "hop_device",
     "machine_for",
     "sweep_device",
 ]  # fmt: skip
@@ -34,6 +36,8 @@ GPU_FROM = 2048
 #: Edges of an elimination times sources from which sweeps go to a GPU: where the CPU takes about
 #: as long as it takes to load CuPy and kernels that are compiled already.
 GPU_SWEEPS = 1e10
+#: Nanoseconds of breadth-first searches from which they go to a GPU, for the same reason.
+GPU_HOPS = 1.5e9
 #: Labels of a node for which the GPU must have room.
 _LABELS = 1024
 #: Nodes from which, and edges a node of a matrix up to which, other than dense methods are tried.
@@ -246,6 +250,11 @@ def sweep_device(device: str | None, x: Structure, sources: int, itemsize: int) 
         return device_index(device)
     work = float(sources) * (len(x.head) + float(x.core) ** 2 / 16)
     return -1 if work >= GPU_SWEEPS and gpu_has(_LABELS * x.n * itemsize) else None
+
+
+def hop_device(time: float, room: int) -> int | None:
+    """The current CUDA device, -1, for searches that take the CPU so long; None: the CPU."""
+    return -1 if time >= GPU_HOPS and gpu_has(room) else None
 
 
 def machine_for(asked: Request) -> Machine:

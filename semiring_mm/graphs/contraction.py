@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import check_memory
+from ..arrays import check_memory, device_index
 from ..closures.edges import EdgeList, edge_dtype
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
@@ -27,12 +27,13 @@ from ..closures.trees import Edges, repair_trees
 from ..closures.weights import worsened
 from ..cpu import engine, threads
 from ..cpu.memory import free_memory
+from ..gpu.bfs import DeviceHops
 from ..gpu.collector import fetch, place
 from ..hierarchy import costs
 from ..hierarchy.structure import eliminate
 from ..hierarchy.sweeps import Metric, customize
 from ..semirings import Semiring, semirings
-from .choice import Choice, sweep_device
+from .choice import Choice, hop_device, sweep_device
 from .dijkstra import search, search_shifted, searchable
 from .hops import Hops
 
@@ -163,7 +164,7 @@ def solve_sparse(
     chosen = np.arange(n) if rows is None else rows
     shifts = not plain and problem.source.s.name == "min_plus"
     searches = choice.search if plain or shifts else math.inf
-    hops = _hops(problem, len(chosen)) if plain and math.isfinite(searches) else None
+    hops = _hops(problem, len(chosen)) if plain and choice.dense < math.inf else None
     walks = math.inf if hops is None else hops.time(len(chosen))
     if shifts:
         searches += costs.potentials(n, m)
@@ -175,7 +176,9 @@ def solve_sparse(
 
         found = problem.solve(run)
     if found is None and hops is not None and walks == limit:
-        return count_hops(problem, hops, chosen, out), None
+        room = DeviceHops.bytes(hops.n, hops.arcs)
+        there = hop_device(walks, room) if choice.device is None else device_index(choice.device)
+        return count_hops(problem, hops, chosen, out, there), None
     if found is None and searches < math.inf and searches <= choice.dense:
         found = (search if plain else search_shifted)(problem, sources=rows, out=out)
     return found
@@ -194,13 +197,15 @@ def _hops(problem: Problem, count: int) -> Hops | None:
     return Hops(source.n, row, col, directed=not source.symmetric())
 
 
-def count_hops(problem: Problem, hops: Hops, sources: Index, out: Array | None) -> Array:
+def count_hops(
+    problem: Problem, hops: Hops, sources: Index, out: Array | None, device: int | None = None
+) -> Array:
     """Distances by breadth-first searches, of the types of a problem whose edges all count 1."""
     n, count, dtype = hops.n, len(sources), problem.steps.dtype
     if out is None:
         check_memory(count * n * dtype.itemsize, f"the result of {count} x {n} entries")
     tick = reporter(problem.progress, float(count) * n, "breadth-first searches", "entries")
     return hops.distances(
-        sources, dtype, problem.steps.identities[0], out=out,
+        sources, dtype, problem.steps.identities[0], out=out, device=device,
         done=None if tick is None else (lambda number: tick(float(number) * n)),
     )  # fmt: skip

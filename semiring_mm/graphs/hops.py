@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..cpu import bfs, threads
 from ..gpu.bfs import DeviceHops
-from ..gpu.memory import on
+from ..gpu.memory import on, to_host
 from ..hierarchy.statistics import Wanted
 
 __all__ = ["HopCollector", "Hops", "lists_of_rows"]
@@ -130,6 +130,7 @@ class Hops:
     def distances(
         self, sources: Index, dtype: Any = np.int32, unreached: float = -1, *,
         out: Array | None = None, done: Callable[[int], None] | None = None,
+        device: int | None = None,
     ) -> Array:  # fmt: skip
         """A row for each source.
 
@@ -142,12 +143,23 @@ class Hops:
         out : array of that dtype, optional
         done : callable, optional
             Is told after how many sources the work stands.
+        device : int, optional
+            A CUDA device, -1 for the current one; None: the CPU.
         """
         d = np.empty((len(sources), self.n), dtype) if out is None else out
+        if device is not None:
+            with on(device):
+                there = DeviceHops(self.n, self.out, self.back)
+                for begin in range(0, len(sources), there.shape.columns):
+                    some = slice(begin, min(begin + there.shape.columns, len(sources)))
+                    d[some] = to_host(there.rows(sources[some], d.dtype, unreached))
+                    if done is not None:
+                        done(some.stop)
+            return d
         values = np.arange(_BYTE + 2).astype(d.dtype)
         values[-1] = unreached
 
-        def some(begin: int) -> None:
+        def part_of(begin: int) -> None:
             part = sources[begin : begin + bfs.LANES]
             labels = np.full((self.n, bfs.LANES), 255, np.uint8)
             if self.search(part, labels=labels)["far"].max() > _BYTE:
@@ -164,7 +176,7 @@ class Hops:
 
         starts = range(0, len(sources), bfs.LANES)
         threads.run(
-            [functools.partial(some, i) for i in starts],
+            [functools.partial(part_of, i) for i in starts],
             None if done is None else (lambda k: done(min((k + 1) * bfs.LANES, len(sources)))),
         )
         return d

@@ -149,8 +149,9 @@ def _end(names: list[Any], what: str, given: Any) -> Any:
         looked = repr(given) if given is not None else f"{what!r} (or {usual[0]!r})"
         raise ValueError(
             f"the table has no column {looked}; columns: {', '.join(map(repr, names))}. Write "
-            f"sm.adjacency(table, source=..., target=...), or table.rename(columns={{...: "
-            f"'source', ...: 'target'}}). (A matrix has the same labels in rows and columns.)"
+            f"sm.adjacency(table, source=..., target=...), as sm.prepare has them, too, or "
+            f"table.rename(columns={{...: 'source', ...: 'target'}}). (A matrix has the same "
+            f"labels in rows and columns.)"
         )
     return found[0]
 

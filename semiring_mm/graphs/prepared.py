@@ -32,13 +32,14 @@ from ..semirings import Semiring, as_semiring, semirings
 from ..storage import atomic_write
 from .contraction import has_ties
 from .inputs import as_graph, positions, warn_of_edges
+from .packages import is_frame, is_square
 
 __all__ = ["PreparedGraph", "edges_of_graph", "load", "prepare"]
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 
-_VERSION = 1
+_VERSION = 2
 #: Rows, and entries, of a result that are computed at a time where they are narrowed, and entries
 #: that a thread narrows at a time.
 _ROWS, _PIECE, _LINE = 64, 1 << 22, 1 << 16
@@ -77,11 +78,12 @@ class PreparedGraph:
     __module__ = "semiring_mm"  # where users import it from
 
     def __init__(
-        self, s: Semiring, edges: EdgeList, structure: Structure, weight: str | int | None
-    ) -> None:
+        self, s: Semiring, edges: EdgeList, structure: Structure,
+        columns: tuple[str | int | None, Any, Any],
+    ) -> None:  # fmt: skip
         self.semiring, self.nodes, self.directed = s, edges.nodes, edges.directed
         self.dtype = np.dtype(edges.weight.dtype)
-        self._structure, self._weight = structure, weight
+        self._structure, self._columns = structure, columns
         numbered = isinstance(edges.nodes, range)
         self._labels = None if numbered else Labels(edges.nodes).unique()
         self._arcs = Arcs.of(structure, edges.row, edges.col, undirected=not edges.directed)
@@ -106,7 +108,7 @@ class PreparedGraph:
         )
 
     def __reduce__(self) -> Any:
-        own = (self.semiring, self._state.edges, self._structure, self._weight)
+        own = (self.semiring, self._state.edges, self._structure, self._columns)
         return PreparedGraph, own
 
     def customize(self, weights: Any, *, device: str | None = None) -> None:
@@ -116,8 +118,9 @@ class PreparedGraph:
         ----------
         weights : array_like of shape (m,), or a graph
             A number for each edge, in the order of the edges of the prepared graph; the semiring's
-            zero (inf for min_plus) closes an edge. Or a graph with the same nodes and edges in any
-            order.
+            zero (inf for min_plus) closes an edge. A column of a pandas table is taken row by
+            row, whatever its index. Or a graph with the same nodes and edges in any order, such as
+            a table with the columns of the prepared one.
         device : {None, "cpu", "cuda", "cuda:N"}
             Where the edges of the elimination get their weights; None: where `weights` lives. From
             a CUDA device they are copied when something is first asked of the CPU.
@@ -171,14 +174,26 @@ class PreparedGraph:
         )
         if plain or (hasattr(weights, "__array__") and getattr(weights, "ndim", 0) == 1):
             values = np.asarray(weights)
+            if values.dtype.kind == "O":  # such as a column that had words, or lacks entries
+                values = np.array([self._number(e, x) for e, x in enumerate(values.tolist())])
             if values.dtype.kind not in "biuf":
                 raise TypeError(f"weights are real numbers, got dtype {values.dtype}")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 e = int(np.flatnonzero(np.isnan(values))[0])
                 raise ValueError(f"the weight of {self._edge(e)} is NaN")
             return values
-        other = edges_of_graph(self.semiring, weights, self._weight, None)
+        if is_frame(weights) and len(weights.columns) == 1 and not is_square(weights):
+            return self._as_weights(weights.iloc[:, 0])
+        weight, *ends = self._columns
+        both = None if self.directed else False
+        other = edges_of_graph(self.semiring, weights, weight, both, *ends)
         return self._matched(other)
+
+    def _number(self, e: int, x: Any) -> float:
+        if not isinstance(x, (int, float, np.integer, np.floating)):
+            of = f" for {self._edge(e)[:-1]}" if e < len(self._arcs.row) else ""
+            raise TypeError(f"weights are real numbers, got {x!r}{of}")
+        return float(x)
 
     def _edge(self, e: int) -> str:
         u, v = self.nodes[self._arcs.row[e]], self.nodes[self._arcs.col[e]]
@@ -225,10 +240,16 @@ class PreparedGraph:
             numbers = problem.source.numbers(semirings["max_min"])
             problem = replace(problem, source=numbers, truth=True)
         x, size = self._structure, problem.steps.dtype.itemsize
-        what = "the prepared graph"
-        if x.core:
-            what += f", of which {x.core} nodes have no small separators and become a dense core,"
-        check_memory(x.bytes(size, trees=False), what)
+        try:
+            check_memory(x.bytes(size, trees=False), "the prepared graph")
+        except MemoryError as error:
+            if not x.core:
+                raise
+            raise MemoryError(
+                f"{x.core} nodes of the graph have no small separators and become a dense core: "
+                f"{error}; without preparing it, sm.apsp(graph, sources=...) searches from some "
+                f"nodes, and sm.nearest(graph, facilities) from facilities"
+            ) from None
         if index is None:
             metric = problem.solve(lambda y: customize_arcs(x, y, self._arcs))
         else:
@@ -449,7 +470,7 @@ class PreparedGraph:
         s, x, edges = self.semiring, self._structure, self._state.edges
         about = {
             "version": _VERSION, "directed": self.directed, "dtype": self.dtype.name,
-            "fringe": x.fringe, "weight": self._weight,
+            "fringe": x.fringe, "columns": list(self._columns),
             "semiring": [s.name, s.add, s.mul, repr(s.zero), repr(s.one), s.domain, s.use],
         }  # fmt: skip
         arrays = {word: getattr(x, word) for word in _STRUCTURE}
@@ -622,6 +643,8 @@ def prepare(
     directed: bool | None = None,
     order: str = "auto",
     dtype: Any = None,
+    source: Any = None,
+    target: Any = None,
 ) -> PreparedGraph:
     """Prepare a sparse graph for many questions about best paths.
 
@@ -643,6 +666,8 @@ def prepare(
     dtype : dtype, optional
         Of the weights and the results: default float32 for float32 weights and
         float64 for others; bool where the semiring works on truth values.
+    source, target : optional
+        The columns of a table of pandas, or of a file, that hold the ends of edges.
 
     Returns
     -------
@@ -672,7 +697,7 @@ def prepare(
     s = as_semiring(semiring)
     if order not in ("auto", "minimum_degree", "nested_dissection"):
         raise ValueError(f"order is 'auto', 'minimum_degree' or 'nested_dissection', got {order!r}")
-    edges = edges_of_graph(s, graph, weight, directed)
+    edges = edges_of_graph(s, graph, weight, directed, source, target)
     warn_of_edges(s, edges)
     wanted = edge_dtype(s, edges.weight) if dtype is None else np.dtype(dtype)
     if not (s.selective or wanted.kind == "b"):
@@ -682,7 +707,7 @@ def prepare(
         )
     edges = _typed(s, edges, wanted)
     structure = prepare_structure(edges.n, edges.row, edges.col, order)
-    return PreparedGraph(s, edges, structure, weight)
+    return PreparedGraph(s, edges, structure, (weight, source, target))
 
 
 def _is_array(x: Any) -> bool:
@@ -693,12 +718,13 @@ def _is_array(x: Any) -> bool:
 
 
 def edges_of_graph(
-    s: Semiring, graph: Any, weight: str | int | None, directed: bool | None
-) -> EdgeList:
+    s: Semiring, graph: Any, weight: str | int | None, directed: bool | None, source: Any = None,
+    target: Any = None,
+) -> EdgeList:  # fmt: skip
     """The edges of any graph."""
     if isinstance(graph, PreparedGraph):
         raise TypeError("the graph is prepared already; customize() takes new weights")
-    found, nodes = as_graph(graph, weight=weight, directed=directed)
+    found, nodes = as_graph(graph, weight=weight, directed=directed, source=source, target=target)
     if isinstance(found, EdgeList):
         return found
     matrix = np.asarray(found)
@@ -823,7 +849,7 @@ def load(path: str | os.PathLike[str]) -> PreparedGraph:
         nodes = _decoded(json.loads(bytes(arrays["labels"])))
     row, col = (arrays[word].astype(np.int64) for word in ("row", "col"))
     edges = EdgeList(nodes, row, col, arrays["weights"], about["directed"])
-    return PreparedGraph(s, edges, structure, about["weight"])
+    return PreparedGraph(s, edges, structure, tuple(about["columns"]))
 
 
 def _digest(arrays: dict[str, Any]) -> bytes:

@@ -24,6 +24,7 @@ from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
 from ..cpu import threads
 from ..cpu.memory import free_memory
+from ..gpu.bfs import DeviceHops
 from ..gpu.collector import DeviceCollector, Placed, place
 from ..hierarchy import costs
 from ..hierarchy.statistics import Collector, Wanted, is_symmetric, reversed_metric, zero_bin
@@ -33,7 +34,7 @@ from ..semirings import semirings
 from ..storage import atomic_write
 from ..tiled.checkpoint import seal, unseal
 from ..tiled.solve import TileOptions
-from .choice import sweep_device
+from .choice import hop_device, sweep_device
 from .dijkstra import search, searchable
 from .hops import HopCollector, Hops
 from .inputs import positions
@@ -205,8 +206,8 @@ def statistics(
     progress : bool or callable, optional
         As for :func:`apsp`.
     device : {None, "cpu", "cuda", "cuda:N"}
-        Where the sweeps run. None: on a CUDA device if there is one and the work is large, else on
-        the CPU.
+        Where sweeps and breadth-first searches run. None: on a CUDA device if there is one and the
+        work is large, else on the CPU.
     devices : {None, "all"} or sequence of int, optional
         CUDA devices that share the sources.
 
@@ -224,8 +225,9 @@ def statistics(
     -----
     O(f) a source on a sparse graph, f being the edges of an elimination (see :func:`prepare`), by
     sweeps from many sources at once whose labels stay in the cache (PHAST: Delling, Goldberg,
-    Nowatzyk and Werneck, 2013). Whole numbers are added up exactly, others with compensation, on
-    a device in float64.
+    Nowatzyk and Werneck, 2013). Where each edge counts 1 and paths have few edges, by breadth-first
+    searches from 512 sources at once and more (Then et al., 2014). Whole numbers are added up
+    exactly, others with compensation, on a device in float64.
 
     Examples
     --------
@@ -253,22 +255,9 @@ def statistics(
     work = _Work(edges, rows, asked, *_wanted(asked, edges.n, bins, radius, attribute))
     reporter(progress, 1.0)  # the argument's own errors come first
     state = None if checkpoint is None else _State(Path(checkpoint), work)
-    if metric is not None:
-        way: _Way = _Sweeps(metric)
-    elif where is None:
-        way = _way(work)
-    else:
-        problem = problem_of(edges)
-        metric = _metric(work, problem, math.inf)
-        assert metric is not None
-        way = _Sweeps(metric)
-    if isinstance(way, _Sweeps):
-        if device is None and devices is None:
-            own = sweep_device(None, way.metric.structure, len(rows), way.dtype.itemsize)
-            where = None if own is None else [own]
-        if where is not None:
-            find = graph.placed if isinstance(graph, PreparedGraph) else None
-            way = _DeviceSweeps(way.metric, where, find)
+    find = graph.placed if isinstance(graph, PreparedGraph) else None
+    way = _way(work, where=where) if metric is None else _Sweeps(metric)
+    way = _on(way, len(rows), where, automatic=device is None and devices is None, placed=find)
     found = work.run(way, state, progress)
     if state is not None:
         state.remove()
@@ -389,15 +378,17 @@ class _Hops:
     method = "breadth-first searches"
     along = True
 
-    def __init__(self, edges: EdgeList) -> None:
+    def __init__(self, edges: EdgeList, devices: Sequence[int] | None = None) -> None:
         self.graph = Hops(edges.n, edges.row, edges.col, directed=edges.directed)
+        self.devices = devices
         self.symmetric, self.dtype = self.graph.symmetric, edges.weight.dtype
 
     def order(self, rows: Index) -> Index:
         return np.arange(len(rows))
 
     def collector(self, wanted: Wanted, *, backward: bool = False) -> HopCollector:
-        return HopCollector(self.graph.reverse() if backward else self.graph, wanted)
+        graph = self.graph.reverse() if backward else self.graph
+        return HopCollector(graph, wanted, self.devices)
 
     def row(self, source: int) -> Array:
         row: Array = self.graph.distances(np.array([source]))[0]
@@ -453,8 +444,8 @@ _Way = _Sweeps | _Hops | _Searches
 _Collector = Collector | DeviceCollector | HopCollector | RowCollector
 
 
-def _way(work: _Work, *, hops: bool = True) -> _Way:
-    """The fastest of them."""
+def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) -> _Way:
+    """The fastest of them; of those that devices have, where there are any."""
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
@@ -462,7 +453,7 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     walks = _Hops(x) if hops else None
     if walks is not None:
         limit = walks.graph.time(count)
-    elif searchable(problem):
+    elif where is None and searchable(problem):
         limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
     metric = _metric(work, problem, limit)
     if metric is not None:
@@ -470,15 +461,36 @@ def _way(work: _Work, *, hops: bool = True) -> _Way:
     return _Searches(problem) if walks is None else walks
 
 
+def _on(
+    way: _Way, count: int, where: Sequence[int] | None, *, automatic: bool,
+    placed: Callable[[Sequence[int]], Placed] | None = None,
+) -> _Way:  # fmt: skip
+    """It on some devices or, `automatic`, on the current one if there is one and much to do."""
+    own: int | None = None
+    if automatic and isinstance(way, _Sweeps):
+        own = sweep_device(None, way.metric.structure, count, way.dtype.itemsize)
+    elif automatic and isinstance(way, _Hops):
+        own = hop_device(way.graph.time(count), DeviceHops.bytes(way.graph.n, way.graph.arcs))
+    if own is not None:
+        where = [own]
+    if where is not None and isinstance(way, _Sweeps):
+        return _DeviceSweeps(way.metric, where, placed)
+    if isinstance(way, _Hops):
+        way.devices = where
+    return way
+
+
 def fastest(edges: EdgeList, sources: Index) -> _Way:
     """What finds distances from some nodes, and collects their statistics."""
     return _way(_Work(edges, sources, (), 0, None, None, None))
 
 
-def collect(edges: EdgeList, sources: Index, kinds: set[str]) -> dict[str, Array]:
+def collect(
+    edges: EdgeList, sources: Index, kinds: set[str], device: str | None = None
+) -> dict[str, Array]:
     """Results of one pass over the distances from some nodes: see :class:`Wanted`."""
-    work = _Work(edges, sources, (), 0, None, None, None)
-    way = _way(work)
+    work, where = _Work(edges, sources, (), 0, None, None, None), TileOptions(device).indices()
+    way = _on(_way(work, where=where), len(sources), where, automatic=device is None)
     collector = way.collector(Wanted(frozenset(kinds)))
     check_memory(collector.bytes(), f"{way.method} over {edges.n} nodes")
     return work._pass(collector, way.order(sources), "out", None, None)

@@ -31,10 +31,13 @@ _ENTRIES, _ROWS = 1 << 24, 128
 
 def matrix(net: Network, predecessors: bool = False) -> Any:
     """Return all distances, and the predecessors if they are wanted."""
-    device = nx.config.backends.semiring_mm.device
-    return apsp(
-        _edges(net), return_predecessors=predecessors, device=None if device == "auto" else device
-    )
+    return apsp(_edges(net), return_predecessors=predecessors, device=_device())
+
+
+def _device() -> str | None:
+    """The device that NetworkX's configuration names."""
+    device: str = nx.config.backends.semiring_mm.device
+    return None if device == "auto" else device
 
 
 def _edges(net: Network) -> EdgeList:
@@ -131,7 +134,7 @@ def measures(
     if net.power is not None and len(chosen) and not small:
         weight = np.ldexp(net.arcs.weight, net.power).astype(np.int64)
         if int(abs(weight).max(initial=0)) * n * n < 2**62:
-            found = collect(net.edges(weight), chosen, kinds)
+            found = collect(net.edges(weight), chosen, kinds, _device())
             sums = found.get("sum", np.zeros(1, np.int64))
             if net.kind is int or int(abs(sums).max()) < 2**53:
                 return {name: _numbers(net, name, x) for name, x in found.items()}
