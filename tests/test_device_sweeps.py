@@ -183,7 +183,7 @@ def test_large_work_goes_to_a_device(monkeypatch):
     used = []
     monkeypatch.setattr(choice, "gpu_has", lambda memory: used.append(memory) or True)
     for run in (
-        lambda: sm.statistics(edges, "closeness").closeness,
+        lambda: sm.statistics(sm.prepare(edges), "closeness").closeness,
         lambda: sm.apsp(edges, method="sparse"),
     ):
         HOST.launched.clear()
