@@ -131,6 +131,7 @@ def test_public_functions_on_a_device(host, monkeypatch):
     rng = np.random.default_rng(0)
     graph = sm.files.Graph(range(600), *rng.integers(0, 600, (2, 4000)), np.ones(4000), False)
     sources = [3, 7, 599]
+    HOST.launched.clear()
     here = sm.statistics(graph, sources=sources, radius=2), sm.apsp(graph, sources=sources)
     assert not launched()
 
@@ -156,6 +157,7 @@ def test_public_functions_on_a_device(host, monkeypatch):
 def test_a_matrix_on_a_device(host, dtype, directed, monkeypatch):
     """Where all edges count 1 and levels are few; else it is eliminated."""
     monkeypatch.setattr(dense, "_DEVICE_FROM", 20)
+    monkeypatch.setattr(gpu, "free_memory", lambda: 9 * 40**2)  # and no less
     n, far = 40, np.iinfo(dtype).max if dtype == "int32" else np.inf
     graph = Hops(n, *family("sparse", n), directed=directed)
     d, every = graph.distances(np.arange(n)), np.arange(n)

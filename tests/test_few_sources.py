@@ -1,6 +1,7 @@
 """A few sources of a large graph take memory for their rows, and for no matrix."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,9 +27,13 @@ def edges(degree, *, directed=True, seed=0):
         (20, {"max_hops": 2}), (3, {"directed": False}),
     ],
 )  # fmt: skip
-def test_there_is_no_matrix(monkeypatch, count, degree, words):
+@pytest.mark.parametrize("negative", [False, True])
+def test_there_is_no_matrix(monkeypatch, count, degree, words, negative):
     monkeypatch.setattr(apsp_module, "adjacency", None)
     graph = edges(degree)
+    if negative and words.get("directed", True):
+        high = np.random.default_rng(0).integers(0, 9, N)
+        graph = replace(graph, weight=graph.weight + high[graph.row] - high[graph.col])
     tracemalloc.start()
     try:
         sm.apsp(graph, sources=range(count), **words)

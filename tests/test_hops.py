@@ -92,7 +92,7 @@ def way(request, monkeypatch):
     """Statistics in one of the three ways, whatever is the fastest."""
     kind = getattr(module, request.param)
 
-    def chosen(work):
+    def chosen(work, **_):
         if kind is module._Hops:
             return kind(work.edges)
         problem = module.problem_of(work.edges)
@@ -128,7 +128,7 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
     options = {"radius": [0.3, 1], "attribute": mass, "bins": np.linspace(0, 2, 9)}
     swept = sm.statistics(graph, **options)
     monkeypatch.setattr(
-        module, "_way", lambda work: module._Searches(module.problem_of(work.edges))
+        module, "_way", lambda work, **_: module._Searches(module.problem_of(work.edges))
     )
     searched = sm.statistics(graph, **options)
     for name in ("eccentricity", "mean", "closeness", "harmonic", "within", "mean_distance"):
