@@ -150,6 +150,9 @@ def apsp(
     beside the result, and with `sources` none at all. Planken, de Weerdt and van der Krogt (2012);
     the sweeps after Delling, Goldberg, Nowatzyk and Werneck (2013).
 
+    Where each edge counts 1, in sparse graphs and dense ones, distances come from breadth-first
+    searches from 512 sources at once, on a CUDA device from thousands (Then et al., 2014).
+
     With `out` and `memory_limit` the rows of a sparse graph, and those from `sources`, are found as
     in memory and written once, some at a time. Dense graphs, and all with `devices`, are computed
     in square tiles, n³ pairs (n³/2 undirected); out of core each step reads and writes the matrix
