@@ -282,6 +282,15 @@ def test_no_memory_for_all_pairs(name):
             tracemalloc.stop()
 
 
+def test_the_device_is_that_of_the_configuration(monkeypatch, by_parts):
+    asked, plain = [], distances.collect
+    monkeypatch.setattr(distances, "collect", lambda *a: asked.append(a[3]) or plain(*a[:3], "cpu"))
+    with nx.config.backends.semiring_mm(device="cuda:1"):
+        assert compare("eccentricity", nx.cycle_graph(9))
+    assert compare("eccentricity", nx.cycle_graph(9))
+    assert asked == ["cuda:1", None]
+
+
 def test_rows_come_some_at_a_time(monkeypatch):
     """The first row of a generator takes neither the time nor the memory of all."""
     counts = []
