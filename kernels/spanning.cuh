@@ -136,14 +136,14 @@ struct Between {
     const int rows = p.count - first < ROWS ? p.count - first : ROWS;
     const Gaps<A> gaps{static_cast<const Storage*>(p.table), p.n};
     const int low = p.spots[first], high = p.spots[first + rows - 1];
-    Compute* ends = shared_memory<Compute>();                 // [ROWS][from low, to high]
-    int* spots = reinterpret_cast<int*>(ends + 2 * ROWS);     // [ROWS]
-    int* lines = spots + ROWS;                                // [ROWS]
+    using Ends = Pack<Compute, 2>;  // from low, and to high
+    Ends* ends = shared_memory<Ends>();                    // [ROWS]
+    int* spots = reinterpret_cast<int*>(ends + ROWS);      // [ROWS]
+    int* lines = spots + ROWS;                             // [ROWS]
     for (int r = thread; r < rows; r += THREADS) {
       spots[r] = p.spots[first + r];
       lines[r] = p.lines[first + r];
-      ends[2 * r] = gaps.over(low, spots[r]);
-      ends[2 * r + 1] = gaps.over(spots[r], high);
+      ends[r] = Ends{{gaps.over(low, spots[r]), gaps.over(spots[r], high)}};
     }
     __syncthreads();  // between storing what belongs to the rows and reading it
     const i64 column = (i64(blockIdx.x % unsigned(p.columns)) * THREADS + thread) * V;
@@ -158,11 +158,13 @@ struct Between {
       within |= q > low && !right;
       near[v] = gaps.over(right ? high : q < low ? q : low, right ? q : low);
     }
+#pragma unroll 4
     for (int r = 0; r < rows; ++r) {
       Pack<Storage, V> line;  // [V]
+      const Ends end = ends[r];
 #pragma unroll
       for (int v = 0; v < V; ++v)
-        line.x[v] = A::encode(A::mul(near[v], ends[2 * r + (place[v] > low)]));
+        line.x[v] = A::encode(A::mul(near[v], place[v] > low ? end.x[1] : end.x[0]));
       if (within) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {

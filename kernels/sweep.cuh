@@ -48,13 +48,13 @@ struct SweepParams {
   const void* limits;       // [bins + 1] of Compute: where bins begin, and the last one ends
   u64* bins;                // [bin_count]: labels in each
   i64 zero, one;            // the low bytes are a Compute
-  i64 scale;                // a double: bins of a unit; 0: they are not as wide as each other
+  i64 scale;                // of bins as wide as each other: see Bins; 0: they are not
   i64 room, pitch;          // columns of `results`; entries from one row of `rows` to the next
   int columns, groups, fringe, core, count;
   int marked;               // columns of a group of Rise
   int each;                 // regions (Fall) or slots (Stored) of a block
   int begin, part;          // the first slot of Stored; the first of its parts
-  int targets;
+  int targets, shift;
   int bin_count, node_room, edge_room;  // of a block's shared memory
 };
 
@@ -77,6 +77,24 @@ struct SweepNode {
 // to less than 2^31; that nodes have a mass, of integers or of doubles; a number of radii.
 enum { LARGEST = 1, COUNT = 2, SUM = 4, INVERSE = 8, WITHIN = 16, BINS = 32 };
 enum { SHORT = 64, MASS = 128, REAL_MASS = 256, RADIUS = 512 };
+
+// 1 / x for x > 0, with an error of the last bit or two: a division takes three times as long.
+SR_FN double inverse_of(double x) {
+#if defined(__CUDA_ARCH__)
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  const double e = ::fma(-x, y, 1.0);
+  return ::fma(y, ::fma(e, e, e), y);  // the error, below 2^-20, to its third power
+#else
+  return 1.0 / x;
+#endif
+}
+SR_FN double to_double(float x) { return x; }
+SR_FN double to_double(double x) { return x; }
+SR_FN double to_double(i64 x) { return double(x); }
+SR_FN double to_double(i32 x) {  // by an addition: converting takes four times as long
+  return bits_as<double>(i64(0x4330000000000000) | (u32(x) ^ 0x80000000u)) - 0x1.000008p52;
+}
 
 // Statistics of the labels from one source to the nodes that it reaches, itself among them.
 template <class A, int KINDS>
@@ -115,7 +133,10 @@ struct Statistics {
     if constexpr (KINDS & COUNT) count += int(there);
     if constexpr ((KINDS & SUM) && (KINDS & SHORT)) part += int(y);
     else if constexpr (KINDS & SUM) sum += Sum(y);
-    if constexpr (KINDS & INVERSE) inverse += y != Compute(0) ? 1.0 / double(y) : 0.0;
+    if constexpr (KINDS & INVERSE) {
+      const double z = inverse_of(to_double(y));
+      inverse += y != Compute(0) ? z : 0.0;
+    }
 #pragma unroll
     for (int r = 0; r < RADII; ++r) within[r] += there & (x <= radii[r]) ? mass : Mass(0);
   }
@@ -156,35 +177,40 @@ struct Statistics {
   }
 };
 
-// A block's histogram, first in its shared memory.
+// A block's histogram, first in its shared memory. What is in no bin counts in one more.
 template <class T>
 struct Bins {
-  const int count;
-  const double scale;
+  static constexpr bool WORDS = !Is<T>::floating && sizeof(T) == 4;
+  const int count, shift;
+  const i64 scale;
   T* const limits;    // [count + 1], if there are any
-  u32* const counts;  // [count]
+  u32* const counts;  // [count + 1]
 
   SR_FN static int aligned(int bytes) { return (bytes + 15) & ~15; }
   SR_FN explicit Bins(const SweepParams& p)
-      : count(p.bin_count), scale(bits_as<double>(p.scale)), limits(shared_memory<T>()),
+      : count(p.bin_count), shift(p.shift), scale(p.scale), limits(shared_memory<T>()),
         counts(reinterpret_cast<u32*>(shared_memory<unsigned char>() +
                                       (count ? aligned((count + 1) * int(sizeof(T))) : 0))) {}
   SR_FN SweepNode* end() const {
     return reinterpret_cast<SweepNode*>(reinterpret_cast<unsigned char*>(counts) +
-                                        aligned(4 * count));
+                                        (count ? aligned(4 * (count + 1)) : 0));
   }
   SR_FN void clear(const SweepParams& p) const {
     for (int i = int(threadIdx.x); i <= count; i += int(blockDim.x)) {
       limits[i] = static_cast<const T*>(p.limits)[i];
-      if (i < count) counts[i] = 0;
+      counts[i] = 0;
     }
     __syncthreads();  // between writing limits and counts and using them
   }
   SR_FN void take(T x) const {
-    if (x < limits[0] || !(x < limits[count])) return;
     int low = 0;
-    if (scale > 0) {  // a guess; rounding makes it wrong by one at most
-      low = int(float(x - limits[0]) * float(scale));
+    if (WORDS && scale) {  // the integer quotient by a bin's width, exactly: Python has seen to it
+      const u64 found = u64(u32(x) - u32(limits[0])) * u64(scale) >> shift;
+      low = found < u64(count) ? int(found) : count;
+    } else if (!(x >= limits[0] && x < limits[count])) {
+      low = count;
+    } else if (scale) {  // a guess; rounding makes it wrong by one at most
+      low = int(float(x - limits[0]) * float(bits_as<double>(scale)));
       low = low < count ? low : count - 1;
       low -= x < limits[low];
       low += !(x < limits[low + 1]);
@@ -450,12 +476,14 @@ struct Tally {
   using Mass = typename Found::Mass;
   Found found[EACH];            // [EACH]
   Compute radii[Found::NEAR];   // [RADII]
-  const Compute zero;
+  const Compute zero, beyond;  // the end of all bins, which is in none
   const i64* const mass;
   const Bins<Compute> bins;
 
   SR_FN explicit Tally(const SweepParams& p)
-      : zero(Block::scalar(p.zero)), mass(p.mass), bins(p) {
+      : zero(Block::scalar(p.zero)),
+        beyond(KINDS & BINS ? static_cast<const Compute*>(p.limits)[p.bin_count] : zero),
+        mass(p.mass), bins(p) {
 #pragma unroll
     for (int r = 0; r < Found::RADII; ++r) radii[r] = static_cast<const Compute*>(p.radii)[r];
 #pragma unroll
@@ -468,8 +496,7 @@ struct Tally {
 #pragma unroll
     for (int v = 0; v < EACH; ++v) {
       found[v].take(x.x[v], zero, each, radii);
-      if constexpr (KINDS & BINS)
-        if (x.x[v] != zero) bins.take(x.x[v]);
+      if constexpr (KINDS & BINS) bins.take(x.x[v] == zero ? beyond : x.x[v]);
     }
   }
   SR_FN void carry() {

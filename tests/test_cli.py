@@ -627,6 +627,7 @@ def test_devices_share_the_work(run, edges, tmp_path, calls):
     assert name == "apsp"
     assert given == {
         "directed": True, "return_predecessors": False, "progress": SILENT, "devices": [0, 2],
+        "method": "auto",
     }  # fmt: skip
     assert isinstance(graph, Graph)  # of which no matrix was made here
     assert_array_equal(np.load(tmp_path / "D.npy"), scipy_distances(read_graph(edges)))

@@ -343,7 +343,7 @@ FOLDS = {"i4": ["VIADDMNMX"], "i8": ["VIADDMNMX"], "f4": ["FADD", "FMNMX.NAN"], 
 def test_sweeps_keep_their_words_in_registers(dtype, sources_of, tmp_path, nvdisasm):
     recorder = sources_of(lambda: sweeps(dtype))
     texts = sorted({x for x in recorder.sources if re.search("sr::(Rise|Fall)<", x)})
-    assert len(texts) == 5
+    assert len(texts) >= 4  # with statistics, and without
     if dtype in ("f4", "i8"):  # as long as the others
         texts = texts[::3]
     for text in texts:

@@ -16,6 +16,7 @@ from semiring_mm.closures import memory, spanning
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.paths import leg_counts
 from semiring_mm.cpu import engine as cpu
+from semiring_mm.gpu import engine as gpu
 from semiring_mm.graphs import apsp, dense
 from semiring_mm.graphs import spanning as of_edges
 
@@ -38,6 +39,7 @@ def undirected(name, n, dtype, edges=0.1, seed=0, most=9):
     rng = np.random.default_rng(seed)
     zero = sm.semirings[name].identities(dtype)[0]
     weight = rng.integers(-most if dtype.kind in "fiV" else 0, most, (n, n)).astype(dtype)
+    weight = weight << 60 if dtype == np.uint64 else weight  # beyond what is signed
     weight[rng.random((n, n)) > edges] = zero
     return np.where(np.tri(n, dtype=bool), weight, weight.T)
 
@@ -209,7 +211,7 @@ def test_where_it_pays():
     taken = []
     with pytest.MonkeyPatch.context() as patch:
         real = spanning.close
-        patch.setattr(spanning, "close", lambda *x: taken.append(1) or real(*x))
+        patch.setattr(spanning, "close", lambda *x, **y: taken.append(1) or real(*x, **y))
         for n, count in ((100, 0), (300, 1)):
             sm.closure(undirected("max_min", n, np.dtype("f4")), "max_min", device="cpu")
             assert len(taken) == count
@@ -298,13 +300,17 @@ def test_sparse_matrices(monkeypatch):
 
 
 def test_a_way_back_at_another_weight_is_directed():
-    for least in (False, True):
-        edges = EdgeList(
-            range(3), np.array([0, 1, 0, 1]), np.array([1, 0, 1, 2]), np.array([1, 2, 2.0, 0]), True
-        )
-        same = EdgeList(range(3), edges.row[:3], edges.col[:3], edges.weight[:3], True)
-        assert of_edges.as_undirected(edges, least).directed
-        assert of_edges.as_undirected(same, least).directed == least
+    for weight, ends in (
+        ([1, 2, 2, 1], {True: True, False: True}),
+        ([1, 2, 1, 3], {True: True, False: False}),
+        ([1, 3, 2, 3], {True: False, False: True}),
+        ([1, 2, 3, 4], {True: False, False: False}),
+    ):
+        row, col = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])
+        edges = EdgeList(range(3), row, col, np.array(weight), True)
+        for least, same in ends.items():
+            assert of_edges.as_undirected(edges, least).directed != same
+    assert of_edges.as_undirected(EdgeList(range(3), row[:3], col[:3], row, True), True).directed
 
 
 @pytest.mark.parametrize("name", [*NAMES, "lor_land"])
@@ -396,6 +402,34 @@ def test_some_rows(count):
         assert_array_equal(trees, p[rows])
 
 
+def check_best(engine, put, get):
+    """The first of the best entries in another group, where one is better than zero."""
+    rng = np.random.default_rng(10)
+    for name, n in (("max_min", 67), ("min_max", 96), ("max_min", 1030)):
+        zero = sm.semirings[name].identities("f4")[0]
+        a = rng.integers(-2, 3, (n, n)).astype("f4")
+        a[rng.random((n, n)) < 0.5] = zero
+        group = rng.integers(0, 3, n).astype("i4")
+        a[4] = np.where(group == group[4], a[4], zero)  # finds none
+        rows = np.append(rng.permutation(n)[:8], [4, 4]).astype("i4")
+        at, value = put(np.full(10, 99, "i4")), put(np.full(10, 99, "f4"))
+        engine.best_outside(sm.semirings[name], put(a), put(group), put(rows), at, value)
+        seen = np.where(group == group[rows, None], zero, a[rows])
+        best = seen.max(1) if name == "max_min" else seen.min(1)
+        assert_array_equal(get(value), best)
+        first = (seen == best[:, None]).argmax(1)
+        assert_array_equal(get(at), np.where(best == zero, -1, first))
+
+
+@pytest.mark.parametrize("engine", [cpu, plain_engine], ids=["cpu", "plain"])
+def test_best_edges(engine):
+    check_best(engine, np.array, np.asarray)
+
+
+def test_best_edges_on_a_device(there):
+    check_best(gpu, there.put, there.get)
+
+
 @pytest.mark.usefixtures("forest")
 @pytest.mark.parametrize(
     ("name", "dtype"),
@@ -425,17 +459,11 @@ def test_symmetry_on_a_device(there):
         x = undirected("max_min", 70, np.dtype(dtype), 1)
         for view in (lambda x: x, lambda x: x[::2, ::2], lambda x: x.T):
             own = there.put(x)
-            assert engine_of(there).symmetric(view(own)) is True
+            assert gpu.symmetric(view(own)) is True
             for i, j in ((0, 68), (68, 66)):
                 own = there.put(x)
                 own[i, j] += 1
-                assert engine_of(there).symmetric(view(own)) is False
+                assert gpu.symmetric(view(own)) is False
         if dtype == "f4":
             x[2, 2] = np.nan
-            assert engine_of(there).symmetric(there.put(x)) is False
-
-
-def engine_of(there):
-    from semiring_mm.gpu import engine
-
-    return engine
+            assert gpu.symmetric(there.put(x)) is False

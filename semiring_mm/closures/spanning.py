@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu import forest
+from ..cpu import elimination, forest
 from ..engine import Engine, Forest
 from ..semirings import Semiring
 from . import memory
@@ -75,12 +75,13 @@ class SpanningForest:
 
     def rooted(self) -> Forest:
         """The trees, each with a root."""
-        n = len(self.place)
-        start = np.concatenate([self.row, self.col])
-        order = np.argsort(start, kind="stable")
+        n, own = len(self.place), {"row": self.row, "col": self.col, "m": len(self.row)}
         first = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(start, minlength=n), out=first[1:])
-        near = np.concatenate([self.col, self.row])[order]
+        np.cumsum(np.bincount(np.concatenate([self.row, self.col]), minlength=n), out=first[1:])
+        near, mark = np.empty(2 * len(self.row), np.int32), np.full(n, -1, np.int32)
+        elimination.adjacency(
+            {"n": n, "first": first, "place": first.copy(), "near": near, "mark": mark, **own}
+        )
         found = Forest(*(np.empty(n, np.int32) for _ in range(3)))
         above = np.full(n, -2, np.int32)
         fields = {"n": n, "first": first, "near": near, "above": above}
@@ -150,27 +151,32 @@ def _keys(s: Semiring, x: Host) -> NDArray[np.int64]:
         wide = x.view(np.int64) ^ np.int64(-(1 << 63)) if x.dtype == np.uint64 else x
         keys = wide.astype(np.int64)
     else:
-        raw = (x.astype(np.float64) + 0.0).view(np.int64)  # -0.0 becomes 0.0
+        raw = x.astype(np.float64).view(np.int64)
         keys = raw ^ ((raw >> 63) & np.int64((1 << 63) - 1))
     return keys if s.add_kind in ("min", "&") else ~keys
 
 
-def close(problem: Problem, rows: NDArray[np.int64] | None = None) -> tuple[Array, Array | None]:
-    """The closure of a symmetric matrix and its predecessors: all of it in its memory, or rows."""
+def close(
+    problem: Problem, rows: NDArray[np.int64] | None = None, *, keep: bool = False
+) -> tuple[Array, Array | None]:
+    """The closure of a symmetric matrix, all of it or some rows, and its predecessors.
+
+    All of it is in the memory of the source, unless that is to be kept.
+    """
     source = memory.source_of(problem)
     engine, xp, n = source.engine, source.engine.xp, source.n
     count = n if rows is None else len(rows)
     tick = reporter(problem.progress, float(count) * n, "a spanning tree", "entries")
-    d = source.take(problem.weights, trees=False)
+    d = source.array if keep else source.take(problem.weights, trees=False)
     # the rows of a symmetric matrix are its columns
     flat = next((x for x in (d, d.T) if x.strides[1] == x.itemsize), None)
     work = xp.ascontiguousarray(d) if flat is None else flat
     tree = of_matrix(engine, source.s, work)
     p = xp.empty((count, n), np.int32) if problem.predecessors else None
-    if rows is not None:
-        d = work = flat = xp.empty((count, n), d.dtype)
+    if keep or rows is not None:
+        d = work = xp.empty((count, n), d.dtype)
     tree.write(engine, work, p, None if rows is None else rows.astype(np.int32))
-    if flat is None:
+    if work is not d and flat is None:
         d[...] = work
     if tick is not None:
         tick(math.inf)

@@ -31,7 +31,7 @@ Array = Any
 _LONGS = """down up regions nodes outer order visit_first visits sources visited labels names
     parts results where lines rows origin near_first near radii mass limits bins zero one scale
     room pitch""".split()
-_INTS = """columns groups fringe core count marked each begin part targets bin_count node_room
+_INTS = """columns groups fringe core count marked each begin part targets shift bin_count node_room
     edge_room""".split()
 PARAMS = (*_LONGS, *_INTS)
 
@@ -281,9 +281,27 @@ class DeviceMetric:
         whole = [*map(math.ceil, edges.tolist()[:-1]), math.floor(edges[-1]) + 1]
         return np.array([min(max(x, ends.min), ends.max) for x in whole], self.compute)
 
+    def _scale(self, limits: NDArray[Any], bound: float) -> dict[str, int]:
+        """How the bin of a label is found where bins are as wide as each other."""
+        gaps = np.diff(limits.astype(np.float64))
+        if self.size == 4 and self.compute.kind != "f":
+            # Half-open bins are: no label is the last edge, which the last bin has, too. Granlund
+            # and Montgomery: quotients of 31 bits by a product with 32.
+            width = int(gaps[0])
+            same = (gaps[:-1] == width).all() and gaps[-1] - width in (0, 1)
+            if not same or bound >= limits[-1] - 1:
+                return {}
+            bits = (width - 1).bit_length()
+            return {"scale": -(-(1 << 31 + bits) // width), "shift": 31 + bits}
+        if np.ptp(gaps[:-1]) > 1e-3 * gaps[0] / len(gaps):
+            return {}
+        return {"scale": int(np.float64(1 / gaps[0]).view(np.int64))}
+
     def _bin_room(self, bins: int) -> int:
         """Bytes of sr::Bins in shared memory."""
-        return -(-(bins + 1) * self.size // 16) * 16 + -(-4 * bins // 16) * 16 if bins else 0
+        if not bins:
+            return 0
+        return sum(-(-(bins + 1) * size // 16) * 16 for size in (self.size, 4))
 
     def _bits(self, value: float) -> int:
         """A value in the type computed in, as the low bytes of 64 bits."""
@@ -453,14 +471,9 @@ class DeviceMetric:
         room = -(-len(sources) // width) * width
         limits = self._limits(np.zeros(1) if edges is None else edges)
         bins = xp.zeros(len(limits) - 1, np.uint64)
-        gaps = np.diff(limits.astype(np.float64))
-        even = len(gaps) > 0 and np.ptp(gaps[:-1]) <= 1e-3 * gaps[0] / len(gaps)
-        scale = np.float64(1 / gaps[0] if even else 0).view(np.int64)
         there = xp.asarray(limits)
-        histogram = {
-            "limits": address(there), "bins": address(bins), "bin_count": len(bins),
-            "scale": int(scale),
-        }  # fmt: skip
+        histogram = {"limits": address(there), "bins": address(bins), "bin_count": len(bins)}
+        histogram |= self._scale(limits, bound) if len(bins) else {}
         weighed = mass is not None and "within" in kinds
         mass = np.empty(0, np.int64) if mass is None else mass
         given = xp.asarray(mass)
@@ -541,8 +554,7 @@ class DeviceMetric:
         columns = max(columns, width)
         padded = np.full(groups * width, -1, np.int32)
         padded[: len(sources)] = place[order]
-        first, visits = self._visits(padded.reshape(-1, self.shape.threads * self.shape.narrow))
-        state = _State(self, view, sources[order], order, columns, fields, padded, first, visits)
+        state = _State(self, view, sources[order], order, columns, fields, padded)
         for begin in range(0, groups * width, columns):
             yield _Batch(state, begin, min(columns, groups * width - begin))
 
@@ -578,16 +590,14 @@ class _State:
 
     def __init__(
         self, metric: DeviceMetric, view: _View, nodes: Index, order: Index, columns: int,
-        fields: int, sources: NDArray[np.int32], first: NDArray[np.int32],
-        visits: NDArray[np.int32],
+        fields: int, places: NDArray[np.int32],
     ) -> None:  # fmt: skip
         xp, x = metric.here.xp, metric.structure
         self.metric, self.view, self.order, self.columns = metric, view, order, columns
-        lines, origin = np.full((2, len(sources)), -1, np.int32)
+        lines, origin = np.full((2, len(places)), -1, np.int32)
         lines[: len(order)], origin[: len(order)] = order, nodes
-        self.sources, self.lines, self.origin, self.first, self.visits = (
-            from_host(a) for a in (sources, lines, origin, first, visits)
-        )
+        self.places = places
+        self.sources, self.lines, self.origin = map(from_host, (places, lines, origin))
         self.labels = xp.empty((view.slots, columns), metric.compute)
         marked = metric.shape.threads * metric.shape.narrow
         self.visited = xp.empty((len(metric.words), columns // marked), np.uint8)
@@ -602,7 +612,7 @@ class _State:
             "down": address(metric.down), "up": address(metric.up),
             "regions": address(metric._regions), "nodes": address(view.nodes),
             "outer": address(view.outer), "order": address(view.order),
-            "visits": address(self.visits), "visited": address(self.visited),
+            "visited": address(self.visited),
             "labels": address(self.labels), "names": address(view.names),
             "parts": address(self.parts), "zero": metric._bits(zero),
             "one": metric._bits(one), "fringe": x.fringe, "core": x.core, "marked": marked,
@@ -615,12 +625,14 @@ class _Batch:
     def __init__(self, state: _State, begin: int, columns: int) -> None:
         self.state, self.metric, self.order = state, state.metric, state.order
         self.begin, self.columns = begin, columns
-        group = begin // state.fields["marked"]
+        # Found while the device is at the batch before.
+        places = state.places[begin : begin + columns].reshape(-1, state.fields["marked"])
+        self.visits = tuple(map(from_host, self.metric._visits(places)))
         self.fields = state.fields | {
             "sources": address(state.sources) + 4 * begin, "columns": columns,
             "lines": address(state.lines) + 4 * begin,
             "origin": address(state.origin) + 4 * begin,
-            "visit_first": address(state.first) + 4 * group,
+            "visit_first": address(self.visits[0]), "visits": address(self.visits[1]),
         }  # fmt: skip
 
     def launch(self, body: str, threads: int, blocks: int, shared: int, **fields: int) -> None:

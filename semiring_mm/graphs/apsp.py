@@ -357,17 +357,24 @@ def _solve(
                 d = call.engine.from_host(d)
             source = ArraySource(call.engine, s, d, undirected=not edges.directed)
         else:
-            source = _own(call, s, directed)
-            rows = positions(sources, source.n, _labels(nodes))
+            x = call["graph"]
+            _check_graph(x)
+            rows = positions(sources, x.shape[0], _labels(nodes))
             warn_of_infinities(s, graph)
             if type(graph) is not np.ndarray:  # only now it can be read
                 request = replace(
-                    request, n=source.n, itemsize=source.dtype.itemsize, host=False,
-                    comparing=spans(s, source.dtype),
+                    request, n=x.shape[0], itemsize=x.dtype.itemsize, host=False,
+                    comparing=spans(s, x.dtype),
                 )  # fmt: skip
                 if request.countable and call.engine.SPARSE:
-                    request = request.counted(source.array, s.identities(source.dtype)[0])
+                    request = request.counted(x, s.identities(x.dtype)[0])
                 choice = choose(request, machine_for(request))
+            task = Dense(request, directed, rows, max_hops, nodes, progress)
+            if choice.forest and _left(call, directed):
+                kept = task.forest(ArraySource(call.engine, s, x), choice)
+                if kept is not None:
+                    return _named(s, _give(call, kept, rows), nodes, rows)
+            source = _own(call, s, directed)
         labels = nodes if edges is None else edges.nodes
         task = Dense(request, directed, rows, max_hops, labels, progress)
         return _named(s, _give(call, task.solve(source, choice), rows), nodes, rows)
@@ -439,6 +446,12 @@ def _on_host(graph: Any) -> Any:
     if len(graph.shape) != 2:
         raise ValueError(f"over tiles there is one graph, (n, n), got shape {graph.shape}")
     return graph
+
+
+def _left(call: Call, directed: bool | None) -> bool:
+    """Whether a matrix can be read where it is, and is not to be overwritten."""
+    native = call["graph"].dtype.isnative
+    return native and call.out is None and not call.moved and directed is not False
 
 
 def _own(call: Call, s: Semiring, directed: bool | None) -> ArraySource:

@@ -97,8 +97,7 @@ class Dense:
             solved = _sparse(problem, self.sources, choice)
             if solved is not None:
                 return solved
-        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
-        if choice.forest and large and spanning.applies(problem) and problem.undirected:
+        if self._from_forest(problem, choice):
             return spanning.close(problem, self.sources)
         if self.request.method == "auto" and choice.method in ("elimination", "sources"):
             d = _hops(problem, self.sources)
@@ -113,6 +112,21 @@ class Dense:
         if choice.method == "squaring":
             return _squaring(problem)
         return memory.close(problem)
+
+    def _from_forest(self, problem: Problem, choice: Choice) -> bool:
+        large = problem.source.n >= _FOREST * memory.source_of(problem).engine.BASE
+        return choice.forest and large and problem.undirected and spanning.applies(problem)
+
+    def forest(self, source: ArraySource, choice: Choice) -> Solved | None:
+        """From a spanning forest of a matrix that is not to be overwritten, or None."""
+        problem = self.problem(source)
+        if not self._from_forest(problem, choice):
+            return None
+        n = source.n
+        count = n if self.sources is None else len(self.sources)
+        size = count * n * (source.dtype.itemsize + 4 * problem.predecessors)
+        check_memory(size, f"the result of {count} x {n} entries", source.engine)
+        return spanning.close(problem, self.sources, keep=True)
 
     def each(self, source: ArraySource, choice: Choice) -> Solved:
         """One matrix of a stack, as if it were the only one; `choice` is that of small ones."""

@@ -24,9 +24,10 @@ __all__ = ["as_undirected", "forest_of", "solve_forest"]
 def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
     """The list as one of undirected edges if each leads back at the same weight.
 
-    Of parallel edges the one of `least` weight counts, or else the one of the largest.
+    Of parallel edges, as many as lead back, the one of `least` weight counts, or else the largest.
     """
-    if not edges.directed:
+    leaving, entering = (np.bincount(x, minlength=edges.n) for x in (edges.row, edges.col))
+    if not (edges.directed and np.array_equal(leaving, entering)):  # the usual case, seen at once
         return edges
     row, col, weight = edges.row, edges.col, edges.weight.astype(np.float64)
     order = np.lexsort((weight if least else -weight, col, row))

@@ -365,9 +365,6 @@ class _DeviceSweeps(_Sweeps):
         super().__init__(metric)
         self.indices, self.placed = indices, placed
 
-    def order(self, rows: Index) -> Index:
-        return np.arange(len(rows))  # those of each call are sorted on their own
-
     def collector(self, wanted: Wanted, *, backward: bool = False) -> DeviceCollector:
         metric = reversed_metric(self.metric) if backward else self.metric
         if backward or self.placed is None:
