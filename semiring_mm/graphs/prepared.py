@@ -333,9 +333,10 @@ class PreparedGraph:
             return found
         return labelled(found, None, self.semiring, self.nodes, rows, columns)[0]
 
-    def placed(self, indices: Sequence[int]) -> Placed:
-        """The metric on CUDA devices, for what is computed there."""
-        return self._state.placed(indices)
+    @property
+    def placed(self) -> Callable[[Sequence[int]], Placed]:
+        """What gives the weights of the elimination on CUDA devices, for what is computed there."""
+        return self._state.placed
 
     def _on_device(self, call: Call, state: _State, start: Index, end: Index | None) -> Any:
         """Rows by the current device, on the host if the call came from there."""
