@@ -569,18 +569,19 @@ class DeviceMetric:
 
     def _visits(self, places: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The regions of each group's sources and those above them, ascending."""
-        f, count = self.pieces, len(self.pieces.leaf)
-        group, _ = np.nonzero((places >= 0) & (places < self.structure.fringe))
-        inside = places[(places >= 0) & (places < self.structure.fringe)]
-        key = np.unique(group.astype(np.int64) * count + f.of_place[inside])
-        found = [key]
+        f, count = self.pieces, max(len(self.pieces.leaf), 1)
+        inside = (places >= 0) & (places < self.structure.fringe)
+        group, _ = np.nonzero(inside)
+        seen = np.zeros(len(places) * count, bool)
+        seen[group * count + f.of_place[places[inside]]] = True
+        key = np.flatnonzero(seen)
         while len(key):
-            group, at = np.divmod(key, max(count, 1))
+            group, at = np.divmod(key, count)
             above = f.parent[at]
-            key = np.unique((group * count + above)[above >= 0])
-            found.append(key)
-        keys = np.unique(np.concatenate(found))
-        group, at = np.divmod(keys, max(count, 1))
+            key = (group * count + above)[above >= 0]
+            key = key[~seen[key]]
+            seen[key] = True
+        group, at = np.divmod(np.flatnonzero(seen), count)
         first = np.searchsorted(group, np.arange(len(places) + 1)).astype(np.int32)
         return first, at.astype(np.int32)
 
