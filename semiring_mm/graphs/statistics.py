@@ -562,7 +562,7 @@ class _Work:
             side, needed = _KINDS[name]
             kinds["out" if way.symmetric else side] |= needed
         radii, mass, limits = self.radii, self.mass, self.limits
-        every = len(self.rows) == self.edges.n and len(np.unique(self.rows)) == self.edges.n
+        every = len(self.rows) == self.edges.n and bool((np.bincount(self.rows) == 1).all())
         wanted = Wanted(frozenset(kinds["out"]), limits, radii, mass, every)
         collector, later = way.collector(wanted), False
         if "bins" in wanted.kinds and limits is None:
@@ -639,7 +639,7 @@ class _Work:
             others = out["count"] - 1
             with np.errstate(invalid="ignore", divide="ignore"):
                 fields["mean"] = out["sum"] / others
-            pairs, total = sum(others.tolist()), _total(out["sum"])
+            pairs, total = int(others.sum()), _total(out["sum"])
             fields["mean_distance"] = total / pairs if pairs else math.nan
         if "closeness" in asked:
             others, sums = inward["count"] - 1.0, inward["sum"].astype(np.float64)
@@ -672,7 +672,7 @@ def _shifted(tick: Any, sources: int, n: int) -> Callable[[int], None]:
 def _total(sums: Array) -> Any:
     """Without wrapping, and rounded once."""
     if sums.dtype.kind == "i":
-        return sum(sums.tolist())
+        return (int((sums >> 32).sum()) << 32) + int((sums & 0xFFFFFFFF).sum())
     return math.fsum(sums.tolist())
 
 
