@@ -6,15 +6,26 @@ import semiring_mm as sm
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.hierarchy.structure import eliminate
+from semiring_mm.hierarchy import structure as elimination
 from semiring_mm.hierarchy.sweeps import customize
 
 
-def metric_of(name, n, row, col, weight, *, directed=True, sources=1):
-    """The metric of a graph; `sources` weighs how large the core is."""
+def structure_of(n, row, col):
+    """By minimum degree, but for a quarter of the nodes, which are a core."""
+    first, near = elimination._neighbours(n, row, col)
+    order = elimination.prepare_structure(n, row, col, "minimum_degree").node
+    return elimination._structure(n, first, near, order, n - n // 4)
+
+
+def metric_of(name, n, row, col, weight, *, directed=True, sources=None):
+    """The metric of a graph; `sources`, if given, decide how large the core is."""
     edges = EdgeList(range(n), row, col, weight, directed)
     source = EdgeSource(sm.semirings[name], edges, weight.dtype)
-    structure = eliminate(n, *source.edges()[:2], sources=sources)
+    ends = source.edges()[:2]
+    structure = (
+        structure_of(n, *ends) if sources is None
+        else elimination.eliminate(n, *ends, sources=sources)
+    )  # fmt: skip
     found = []
     Problem.of(source, None, False).solve(
         lambda given: found.append(customize(structure, given, trees=False))

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from host_device import KERNELS
-from metrics import grid
+from metrics import grid, structure_of
 from numpy.testing import assert_array_equal
 from test_sweep_kernels import FAMILIES, HOST, WEIGHTS, random_graph
 
@@ -42,10 +42,13 @@ def arcs_of(structure, problem):
     return Arcs.of(structure, row, col, undirected=problem.source.symmetric())
 
 
-def check(problem, *, few="some", sources=1):
+def check(problem, *, few="some", sources=None):
     """The metric by both; the structure, and how often it was computed."""
     row, col, _ = problem.source.given
-    structure = eliminate(problem.source.n, row, col, sources=sources)
+    n = problem.source.n
+    structure = (
+        structure_of(n, row, col) if sources is None else eliminate(n, row, col, sources=sources)
+    )
     arcs = arcs_of(structure, problem)
     expected = problem.solve(partial(customize_arcs, structure, arcs=arcs))
     customizer, runs = Customizer(structure, arcs, few=FEW[few]), list[Problem]()

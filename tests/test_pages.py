@@ -245,7 +245,8 @@ def _is_ours(value):
 def test_the_measured_tables_of_sparse_products(tmp_path):
     """The measurement runs and checks its results, and its page has a place for what it says."""
     pytest.importorskip("scipy")
-    from bench import report, sparse
+    from bench import report
+    from bench import sparse_products as sparse
 
     out = tmp_path / "raw.json"
     assert sparse.main(["--quick", "--only", "DIA", "--out", str(out)]) == 0

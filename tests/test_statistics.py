@@ -122,7 +122,7 @@ def test_no_sum_wraps():
     total = 2 * sum(k * (9 - k) for k in range(1, 9)) * big
     assert found.mean_distance == total / 72
     with pytest.raises(OverflowError, match="floating-point"):
-        sm.statistics(sm.files.Graph(range(64), *_path(64), np.full(63, 1 << 51), False), "mean")
+        sm.statistics(sm.files.Graph(range(128), *_path(128), np.full(127, 1 << 51), False), "mean")
 
 
 def _path(n):

@@ -38,6 +38,7 @@ __all__ = ["apsp", "closure"]
 
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
+_LARGE = 1 << 30  # bytes of a result that there may not be room for: known before any work
 
 
 def apsp(
@@ -286,6 +287,11 @@ def _solve(
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
+    if edges is not None and not options:  # before any work
+        count = edges.n if sources is None else np.size(sources)
+        size = count * edges.n * edge_dtype(s, edges.weight).itemsize
+        if size >= _LARGE:
+            check_memory(size, f"the result of {count} x {edges.n} entries")
     if edges is not None and directed is None and spans(s, edge_dtype(s, edges.weight)):
         graph = edges = as_undirected(edges, s.add_kind == "min")
     request = _request(s, asked, graph, sources, options)
