@@ -19,8 +19,8 @@ ROWS = (
         "New York, 1,000²",
     ),
     (
-        "closeness centrality of 6,000 nodes", "neighbours-networkx",
-        "closeness_centrality(G)", "6000, 9000: random",
+        "closeness centrality of 10,000 nodes", "neighbours-networkx",
+        "closeness_centrality(G)", "10000, 29991: Barabási–Albert",
     ),
     ("Boolean product of 8,192 × 8,192", "cpu", "or-and bool", "8192"),
     (
@@ -33,6 +33,7 @@ ROWS = (
 NAMES = {
     "SciPy Floyd-Warshall": "SciPy",
     "networkx": "NetworkX",
+    "networkx, 20 sources": "NetworkX, by 20 sources",
     "NumPy, float32 product > 0": "NumPy in float32",
     "JAX, jitted broadcast": "JAX",
     "SciPy on the CPU, 4 rows": "SciPy on the CPU, by 4 rows",
