@@ -202,11 +202,11 @@ def test_raw_results_are_a_link_from_their_page(page, up, tmp_path, monkeypatch)
 
 
 def test_the_first_pages_say_what_was_measured():
-    """They have the five rows of the newest committed results: ``python -m bench readme``."""
+    """They have the rows of the newest committed results: ``python -m bench readme``."""
     if not report.machine.git("ls-files", "bench/results"):
         pytest.skip("not a checkout: no results are committed")
     rows = [row for row in headlines.table().split("\n") if row.startswith("| ")]
-    assert len(rows) == 2 + 5
+    assert len(rows) == 2 + len(headlines.ROWS)
     assert all(float(row.rpartition("× ")[2].rstrip(" |")) > 1 for row in rows[2:])
     begin, end = report.MARKERS["headlines"]
     for name in ("README.md", "docs/index.md"):
