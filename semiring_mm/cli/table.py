@@ -41,7 +41,7 @@ _ROWS = 64  # that are worth a sweep
 def add_options(command: Parser) -> None:
     """Add what ``semiring-mm table`` takes."""
     graph_options(command, "; or NET.npz of semiring-mm prepare")
-    ends = command.add_argument_group("the nodes", "of which those that are left out are all")
+    ends = command.add_argument_group("the nodes", "sources and targets; by default all")
     for word, name in (("from", "start"), ("to", "end")):
         which = ends.add_mutually_exclusive_group()
         which.add_argument(

@@ -445,7 +445,7 @@ _Collector = Collector | DeviceCollector | HopCollector | RowCollector
 
 
 def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) -> _Way:
-    """The fastest of them; of those that devices have, where there are any."""
+    """The fastest way: on the devices where there are any."""
     x, count = work.edges, len(work.rows)
     arcs = float(len(x.row) * (1 if x.directed else 2))
     hops = hops and bool((x.weight == 1).all()) and work.mass is None

@@ -294,7 +294,7 @@ def _neighbours(n: int, row: Index, col: Index) -> tuple[Index, Node]:
 def _minimum_degree(
     n: int, first: Index, near: Node, work: int, sources: int, least: int = 0
 ) -> tuple[Node, Node]:
-    """All nodes by minimum degree, and degrees of those that are eliminated.
+    """All nodes by minimum degree, and the degrees of the eliminated ones.
 
     The others are a core: of at least `least` nodes, unless `work` was used up.
     """

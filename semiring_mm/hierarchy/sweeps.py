@@ -361,7 +361,7 @@ class Arcs:
         return cls(row, col, undirected, apart, structure.slots(row[apart], col[apart]))
 
     def weights(self, problem: Problem) -> Array:
-        """The weights of those that are no loops, in the type that labels are stored in.
+        """The weights without those of loops, in the type that labels are stored in.
 
         Raises
         ------
