@@ -81,6 +81,8 @@ posix = pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
 @pytest.mark.parametrize("name", ENDS)
 def test_a_signal_leaves_what_can_be_resumed(graph, name):
     number, (word, code) = getattr(signal, name), ENDS[name]
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip(f"{name} is ignored, as under nohup")
     line = ("apsp", "g.npy", "-o", "D.npy", "--memory-limit", "20MB", "--resume", "--threads", "1")
     process = started(*line)
     parts = ["D.npy.part", "D.npy.part.json", "D.npy.part.sums"]
