@@ -6,7 +6,8 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,23 @@ def newest(kind: str = "cpu") -> tuple[str, dict[str, Any] | None]:
             found.append((result["date"], name, result))
     _, name, result = max(found, default=("", "", None), key=lambda row: row[0])
     return name, result
+
+
+def renew_page(
+    page: Path, kinds: Iterable[str], table_of: Callable[[dict[str, Any], str], str]
+) -> int:
+    """Renew the tables of a page from the newest results of some kinds; the exit code."""
+    found = 0
+    for kind in kinds:
+        files = RESULTS.glob(f"{kind}-*.json")
+        path = max(files, key=lambda p: json.loads(p.read_text())["date"], default=None)
+        if path is None:
+            print(f"bench: no results {kind}-*.json below bench/results", file=sys.stderr)
+            continue
+        block = table_of(json.loads(path.read_text()), str(path.relative_to(machine.ROOT)))
+        assert put(page, block, kind), f"{page.name} has no markers for {kind}"
+        found += 1
+    return int(not found)
 
 
 def put(target: Path, block: str, kind: str = "cpu") -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import json
 import lzma
 import os
 import sys
@@ -735,17 +734,7 @@ def table_of(result: dict[str, Any], source: str) -> str:
 
 def renew() -> int:
     """Renew both tables from the newest results."""
-    found = 0
-    for kind in ("sparse-graphs-cpu", "sparse-graphs-gpu"):
-        files = report.RESULTS.glob(f"{kind}-*.json")
-        newest = max(files, key=lambda p: json.loads(p.read_text())["date"], default=None)
-        if newest is None:
-            print(f"bench: no results {kind}-*.json below bench/results", file=sys.stderr)
-            continue
-        block = table_of(json.loads(newest.read_text()), str(newest.relative_to(machine.ROOT)))
-        assert report.put(PAGE, block, kind), f"{PAGE.name} has no markers for {kind}"
-        found += 1
-    return int(not found)
+    return report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

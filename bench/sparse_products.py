@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -136,17 +135,7 @@ def table(result: dict[str, Any], source: str) -> str:
 
 def renew() -> int:
     """Renew both tables from the newest results."""
-    found = 0
-    for what in ("sparse-cpu", "sparse-gpu"):
-        files = report.RESULTS.glob(f"{what}-*.json")
-        newest = max(files, key=lambda p: json.loads(p.read_text())["date"], default=None)
-        if newest is None:
-            print(f"bench: no results {what}-*.json below bench/results", file=sys.stderr)
-            continue
-        block = table(json.loads(newest.read_text()), str(newest.relative_to(machine.ROOT)))
-        assert report.put(PAGE, block, what), f"{PAGE.name} has no markers for {what}"
-        found += 1
-    return int(not found)
+    return report.renew_page(PAGE, ("sparse-cpu", "sparse-gpu"), table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
