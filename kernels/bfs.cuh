@@ -137,7 +137,8 @@ struct HopLevel {
     return x;
   }
 
-  // What is missing in a row of those that changed before it, by edges from `begin` on, 32 in `step`.
+  // The bits of `missing` that are set in the rows of neighbours changed in the level before. The
+  // warp reads 32 edges at a time, from `begin` on, `step` apart.
   SR_FN Row join(i64 begin, i64 end, i64 step, const Row& missing) const {
     Row rest = missing;
     for (i64 e = begin; e < end; e += step) {

@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,7 @@ def mirror(x: Array, tile: int = 64) -> None:
         for j in range(i + tile, n, tile):
             x[j : j + tile, i : i + tile] = x[i : i + tile, j : j + tile].T
 
-    tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
-    if n >= 1024:
-        threads.run(tasks)
-    else:
-        for task in tasks:
-            task()
+    _each_strip(strip, n, tile)
 
 
 def symmetric(x: Array, tile: int = 256) -> bool:
@@ -115,13 +111,18 @@ def symmetric(x: Array, tile: int = 256) -> bool:
             if not np.array_equal(across, copied.T):
                 differs.append(i)
 
+    _each_strip(strip, n, tile)
+    return not differs
+
+
+def _each_strip(strip: Callable[[int], None], n: int, tile: int) -> None:
+    """Call a function with the first row of each strip of a square, on all threads if it pays."""
     tasks = [functools.partial(strip, i) for i in range(0, n, tile)]
     if n >= 1024:
         threads.run(tasks)
     else:
         for task in tasks:
             task()
-    return not differs
 
 
 def on(index: int, stream: int | None = None) -> contextlib.AbstractContextManager[Any]:
