@@ -8,7 +8,7 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `csgraph`, `dask`, `files`, `jax` and `torch` are imported when they are first used:
+The modules `csgraph`, `dask`, `files`, `jax`, `sequences` and `torch` are imported when first used:
 ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
 
@@ -16,6 +16,7 @@ import importlib
 from typing import Any
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+from .chains import chain, scan
 from .closures.labelled import LabelledArray, reconstruct_path
 from .closures.paths import NegativeCycleError
 from .config import show_config
@@ -43,6 +44,7 @@ __all__ = [
     "__version__",
     "adjacency",
     "apsp",
+    "chain",
     "closure",
     "dgemm",
     "dgemv",
@@ -56,6 +58,7 @@ __all__ = [
     "nearest",
     "prepare",
     "reconstruct_path",
+    "scan",
     "semirings",
     "set_num_threads",
     "sgemm",
@@ -68,7 +71,7 @@ __all__ = [
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
     "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "torch": ("torch",),
+    "sequences": (), "torch": ("torch",),
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ Lengths = NDArray[np.int64]
 
 _WIDE = 96  # states from which several rows are faster multiplied by blocks for the caches
 _ROWS = 4  # rows that repay the exponentials of a matrix
+_TOGETHER = 4  # chains that go on together
 _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
 _BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
 
@@ -59,10 +60,13 @@ def carry(
     size = int(plan.compute[1:]) // 8
     lanes = host_target().vector_bytes // size
     padded = -(-n // lanes) * lanes
+    together = _TOGETHER if shared and a.strides[0] == 0 else 1
     fixed = {
-        "states": n, "padded": padded, "skip": exclusive, "reverse": reverse, "every": every,
+        "together": together, "states": n, "padded": padded, "skip": exclusive,
+        "reverse": reverse, "every": every,
         "shared": shared, "shifted": shifts(plan) and (shared or rows >= _ROWS),
-        "given": x is not None, "a_batch": a.strides[0], "a_step": a.strides[1],
+        "given": x is not None, "factored": e is not None, "a_batch": a.strides[0],
+        "a_step": a.strides[1],
         "a_row": a.strides[3 if reverse else 2], "a_col": a.strides[2 if reverse else 3],
         "y_batch": y.strides[0], "y_step": y.strides[1], "y_row": y.strides[2],
         "lengths": lengths, "a": a, "e": e,
@@ -76,7 +80,7 @@ def carry(
         count, matrix, line = r1 - r0, n * padded * size, padded * size
         powers = matrix if shifts(plan) else 0
         flags, packed, powers_, tops, now, then, weights = scratch(
-            8, matrix, powers, line, count * line, count * line, line
+            8, matrix, powers, line, together * count * line, together * count * line, line
         )
         flags[:] = 0
         values = block(CARRY, fixed | {
@@ -233,14 +237,13 @@ def posterior(
                 log_plus, a[some], e[some, 1:], end[some, np.newaxis], behind[:, :, np.newaxis],
                 ends, every=True, reverse=True, exclusive=False,
             )  # fmt: skip
-        given = pairs is not None and pairs.size > 0
         (column,) = scratch((n + 64) * a.itemsize)
         values = block(POSTERIOR, {
             "first": first, "last": last, "states": n, "v_batch": rows.strides[0],
             "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
             "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
-            "pair_batch": pairs.strides[0] if given else 0,
-            "pair_step": pairs.strides[1] if given else 0, "end_batch": end.strides[0],
+            "paired": pairs is not None, "pair_batch": 0 if pairs is None else pairs.strides[0],
+            "pair_step": 0 if pairs is None else pairs.strides[1], "end_batch": end.strides[0],
             "out_batch": out.strides[0], "lengths": lengths, "a": a, "e": e, "forward": rows,
             "backward": behind, "end": end, "total": total, "out": out, "pairs": pairs,
             "column": column,

@@ -1,8 +1,9 @@
 """Generated code of chains: rows carried through one matrix after the other, and the ways back.
 
-The matrix of a step, decoded, lies in a buffer of the thread whose rows are padded to whole
-vectors, so that a step is the same whatever the operands' dtype and strides. The rows that are
-carried lie beside it.
+The matrix of a step, decoded, lies in a buffer of the thread, so that a step is the same whatever
+the operands' dtype and strides: panels of columns, as wide as a vector, whose rows lie one after
+the other. The rows that are carried lie beside it, padded to whole vectors. Where chains share a
+matrix, some go on together, a step each in turn: the next row does not wait for the last.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from . import vmath
 from .algebra import Algebra
 from .blocks import load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
-from .ir import I32, I64, PTR, Function, Type, Value, Var
+from .ir import I1, I32, I64, PTR, Function, Type, Value, Var
 from .logsum import RANGES
 
 __all__ = ["CARRY", "PATH", "POSTERIOR", "carry_code", "path_code", "posterior_code", "shifts"]
 
 CARRY = (
-    "first last row0 rows states padded steps skip reverse every shared shifted given"
-    " a_batch a_step a_row a_col e_batch e_step x_batch x_row y_batch y_step y_row"
+    "first last together row0 rows states padded steps skip reverse every shared shifted given"
+    " factored a_batch a_step a_row a_col e_batch e_step x_batch x_row y_batch y_step y_row"
     " : lengths : : a e x y flags packed powers tops now next weights"
 )
 PATH = (
@@ -37,7 +38,7 @@ PATH = (
 )
 POSTERIOR = (
     "first last states v_batch v_step e_batch e_step a_batch a_step a_row a_col"
-    " pair_batch pair_step end_batch out_batch : lengths"
+    " paired pair_batch pair_step end_batch out_batch : lengths"
     " : : a e forward backward end total out pairs column"
 )
 _GROUP, _UNROLL = 2, 4  # vectors of a row, and rows of the matrix, that are in registers at a time
@@ -111,30 +112,40 @@ class _Vectors:
         return x.bits_as(Type("u", self.lanes)).cmp("!=", 0)
 
     def pack(
-        self, to: Value, base: Value, row: Value, col: Value, rows: Value, padded: Value
+        self, to: Value, base: Value, row: Value, col: Value, padded: Value, panels: bool
     ) -> None:
-        """Decode a matrix of any strides into padded rows; what pads joins nothing."""
-        f, t, s = self.f, self.t, self.s
-        with f.loop(0, rows) as i:
-            at, line = base.at(i * row), to.at(i * padded * t.size)
-            whole = self.n // self.lanes * self.lanes
+        """Decode a matrix of any strides into padded rows, or panels; what pads joins nothing."""
+        f, t, s, lanes = self.f, self.t, self.s, self.lanes
+        with f.loop(0, self.n) as i:
+            at = base.at(i * row)
+
+            def place(j: Value, k: Value | int, i: Value = i) -> Value:
+                """Of entry (i, j + k), where j begins a vector."""
+                line = j * self.n + i * lanes if panels else i * padded + j
+                return to.at((line + k) * t.size)
+
+            whole = self.n // lanes * lanes
             whole = f.select(col.cmp("==", s.size), whole, f.const(0, I64))
-            with f.loop(0, whole, self.lanes) as j:
-                x = f.load(at.at(j * s.size), s.vector(self.lanes))
-                self.put(self.algebra.decode(x), line, j)
-            with f.loop(whole, self.n) as j:
-                f.store(self.algebra.decode(f.load(at.at(j * col), s)), line.at(j * t.size), t.size)
-            with f.loop(self.n, padded) as j:
-                f.store(self.algebra.start(1), line.at(j * t.size), t.size)
+            with f.loop(0, whole, lanes) as j:
+                x = f.load(at.at(j * s.size), s.vector(lanes))
+                f.store(self.algebra.decode(x), place(j, 0), t.size)
+            with f.loop(whole, padded, lanes) as j:
+                filled = f.low(self.n - j, lanes)
+                with f.loop(0, filled) as k:
+                    x = self.algebra.decode(f.load(at.at((j + k) * col), s))
+                    f.store(x, place(j, k), t.size)
+                with f.loop(filled, f.const(lanes, I64)) as k:
+                    f.store(self.algebra.start(1), place(j, k), t.size)
 
 
 def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Function:
     """Generate ``carry(block)``: rows through the matrices of chains ``first`` to ``last`` - 1.
 
     A row x becomes x ⊗ A, or with `swapped` operands of ⊗ A ⊗ x for the columns of A. A chain has
-    ``lengths[b] - skip`` steps; with ``reverse`` the last matrix comes first, the caller has
-    exchanged rows and columns, and a row is multiplied by the emissions before the matrix, else
-    after it. Where rows are not ``given``, they are those of the first matrix.
+    ``lengths[b] - skip`` steps, and where that is none nothing is stored. With ``reverse`` the last
+    matrix comes first, the caller has exchanged rows and columns, and a row is multiplied by the
+    emissions before the matrix, else after it. Where rows are not ``given``, they are those of the
+    first matrix.
 
     With `quick`, a row of numbers and of `far`, the infinity that is the semiring's zero (0: none),
     needs no care for NaN: that is seen at each step in as many comparisons as it has entries.
@@ -148,10 +159,15 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
     algebra, t, lanes, vec = v.algebra, v.t, v.lanes, v.vec
     fast = Algebra(f, replace(plan, keep_nan=False)) if quick else algebra
     logarithms, shifting = joins_logarithms(plan.add), shifts(plan)
-    reverse, has_e = x["reverse"].cmp("!=", 0), x["e_step"].cmp("!=", 0)
+    reverse, has_e = x["reverse"].cmp("!=", 0), x["factored"].cmp("!=", 0)
     packed = x["packed"]
     whole_numbers = plan.compute[0] in "iu" and plan.codec in ("plain", "sentinel")
     low = f.const(-math.inf, t) if shifting else None
+    keep = f.var(f.const(0, I1))  # whether what a step computes is stored
+
+    def entries(i: Value, j: Value) -> Value:
+        """The place of row i of the panel of columns from j on."""
+        return j * n + i * lanes
 
     def times(by: Algebra, row: Value, entry: Value) -> Value:
         return by.mul(entry, row) if swapped else by.mul(row, entry)
@@ -162,42 +178,46 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
         with f.loop(0, padded, lanes) as j:
             top = f.var(low.splat(lanes))
             with f.loop(0, n) as i:
-                top.set(v.larger(v.own(packed, i * padded + j), top.get()))
+                top.set(v.larger(v.own(packed, entries(i, j)), top.get()))
             base = vmath.without_infinity(f, top.get())
             unknown = top.get().cmp("==", math.inf)
             with f.loop(0, n) as i:
-                entry = v.own(packed, i * padded + j)
+                entry = v.own(packed, entries(i, j))
                 r = RANGES[t.bits]
                 power = vmath.lifted_exp(f, entry - base, r.lift, r.least)
-                v.put(f.select(unknown, f.const(math.nan, vec), power), x["powers"], i * padded + j)
+                v.put(f.select(unknown, f.const(math.nan, vec), power), x["powers"], entries(i, j))
             v.put(base, x["tops"], j)
 
     def prepare(b: Value, at: Value) -> None:
         base = x["a"].at(b * x["a_batch"] + at * x["a_step"])
-        v.pack(packed, base, x["a_row"], x["a_col"], n, padded)
+        v.pack(packed, base, x["a_row"], x["a_col"], padded, True)
         if shifting:
             with f.if_(x["shifted"].cmp("!=", 0)):
                 exponentials()
 
-    def finish(value: Value, j: Value, e: Value, y: Value, to: Value) -> None:
-        """Emissions, the result, and the row as it goes on."""
-        mask = v.mask(j)
-        result = f.var(value)
-        with f.if_(has_e & (reverse ^ 1)):
-            result.set(algebra.mul(result.get(), v.stored(e, j, mask)))
-        stored, overflow = algebra.encode(result.get())
+    def settled(value: Value, mask: Value) -> Value:
+        """The value; of whole numbers as it is stored, which tells whether it fits."""
+        if not whole_numbers:
+            return value
+        stored, overflow = algebra.encode(value)
         if overflow is not None:
             byte = Type("i", 8)
             bad = v.any(overflow & mask).to(Type("u", 8)).to(byte)
             f.store(f.load(x["flags"], byte) | bad, x["flags"])
-        with f.if_(x["every"].cmp("!=", 0)):
-            f.store_masked(stored, y.at(j * v.s.size), mask, v.s.size)
-        on = algebra.decode(stored) if whole_numbers else result.get()
-        v.put(f.select(mask, on, algebra.start(lanes)), to, j)
+        return algebra.decode(stored)
 
-    def combined(
-        by: Algebra, row: Value, j: Value, width: int, matrix: Value = packed
-    ) -> list[Value]:
+    def finish(value: Value, j: Value, e: Value, y: Value, to: Value) -> None:
+        """Emissions, the result, and the row as it goes on."""
+        mask = v.mask(j)
+        result = f.var(settled(value, mask))
+        with f.if_(has_e & (reverse ^ 1)):
+            result.set(settled(algebra.mul(result.get(), v.stored(e, j, mask)), mask))
+        with f.if_(keep.get()):
+            stored, _ = algebra.encode(result.get())
+            f.store_masked(stored, y.at(j * v.s.size), mask, v.s.size)
+        v.put(f.select(mask, result.get(), algebra.start(lanes)), to, j)
+
+    def combined(by: Algebra, row: Value, j: Value, width: int) -> list[Value]:
         """⊕_i row[i] ⊗ A[i, j] for some vectors of columns."""
         several = [[f.var(by.start(lanes)) for _ in range(width)] for _ in range(_UNROLL)]
 
@@ -205,7 +225,7 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
             for u in range(count):
                 own = load_item(f, row, i + u, t).splat(lanes)
                 for g in range(width):
-                    entry = v.own(matrix, (i + u) * padded + j + g * lanes)
+                    entry = v.own(packed, entries(i + u, j + g * lanes))
                     total = several[u][g]
                     total.set(by.add(total.get(), times(by, own, entry)))
 
@@ -222,11 +242,11 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
         total = vmath.LogSum(f, vec)
         with f.loop(0, n) as i:
             own = load_item(f, row, i, t).splat(lanes)
-            total.look(times(algebra, own, v.own(packed, i * padded + j)))
+            total.look(times(algebra, own, v.own(packed, entries(i, j))))
         total.begin()
         with f.loop(0, n) as i:
             own = load_item(f, row, i, t).splat(lanes)
-            total.add(times(algebra, own, v.own(packed, i * padded + j)))
+            total.add(times(algebra, own, v.own(packed, entries(i, j))))
         return total.value()
 
     def groups(take: Callable[[Value, int], None]) -> None:
@@ -297,7 +317,7 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
                 for u in range(count):
                     own = load_item(f, x["weights"], i + u, t).splat(lanes)
                     for g in range(width):
-                        entry = v.own(x["powers"], (i + u) * padded + j + g * lanes)
+                        entry = v.own(x["powers"], entries(i + u, j + g * lanes))
                         sums[u][g].set(f.fma(own, entry, sums[u][g].get()))
 
             whole = n // _UNROLL * _UNROLL
@@ -320,53 +340,60 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
     def begin(r: Value, e: Value, y: Value, to: Value) -> None:
         """The first step where no rows are given: the matrix itself."""
         with f.loop(0, padded, lanes) as j:
-            value = f.var(v.own(packed, (x["row0"] + r) * padded + j))
+            value = f.var(v.own(packed, entries(x["row0"] + r, j)))
             with f.if_(has_e & reverse):
                 own = algebra.decode(f.load(e.at((x["row0"] + r) * v.s.size), v.s)).splat(lanes)
                 value.set(algebra.mul(value.get(), own))
             finish(value.get(), j, e, y, to)
 
     now, then = f.var(x["now"]), f.var(x["next"])
-    with f.loop(x["first"], x["last"]) as b:
-        length = x["lengths"][b]
-        count = length - x["skip"]
-        with f.if_(x["shared"].cmp("!=", 0)):
-            again = b.cmp("==", x["first"]) | x["a_batch"].cmp("!=", 0)
-            with f.if_(again):
-                prepare(b, f.const(0, I64))
-        with f.if_(x["given"].cmp("!=", 0)), f.loop(0, x["rows"]) as r:
-            source = x["x"].at(b * x["x_batch"] + r * x["x_row"])
-            with f.loop(0, padded, lanes) as j:
-                mask = v.mask(j)
-                value = f.select(mask, v.stored(source, j, mask), algebra.start(lanes))
-                v.put(value, now.get(), r * padded + j)
-        with f.loop(0, count) as step:
-            at = f.select(reverse, length - 1 - step, step)
-            with f.if_(x["shared"].cmp("==", 0)):
-                prepare(b, at)
-            e = x["e"].at(b * x["e_batch"] + at * x["e_step"])
-            place = f.select(reverse, at - x["skip"], at + x["skip"])
-            line = x["y"].at(b * x["y_batch"] + place * x["y_step"])
-            with f.loop(0, x["rows"]) as r:
-                y, to = line.at(r * x["y_row"]), then.get().at(r * padded * t.size)
-                row = now.get().at(r * padded * t.size)
-                with f.if_else(step.cmp("==", 0) & x["given"].cmp("==", 0)) as otherwise:
-                    begin(r, e, y, to)
-                    with otherwise():
-                        with f.if_(has_e & reverse), f.loop(0, padded, lanes) as j:
-                            mask = v.mask(j)
-                            value = algebra.mul(v.stored(e, j, mask), v.own(row, j))
-                            v.put(f.select(mask, value, algebra.start(lanes)), row, j)
-                        multiply(row, e, y, to)
+    with f.loop(x["first"], x["last"], x["together"]) as b0:
+        ends = f.low(b0 + x["together"], x["last"])
+        most = f.var(f.const(0, I64))
+        with f.if_(
+            x["shared"].cmp("!=", 0) & (b0.cmp("==", x["first"]) | x["a_batch"].cmp("!=", 0))
+        ):
+            prepare(b0, f.const(0, I64))
+        with f.loop(b0, ends) as b:
+            count = x["lengths"][b] - x["skip"]
+            most.set(f.select(count.cmp(">", most.get()), count, most.get()))
+            with f.if_(x["given"].cmp("!=", 0)), f.loop(0, x["rows"]) as r:
+                source = x["x"].at(b * x["x_batch"] + r * x["x_row"])
+                with f.loop(0, padded, lanes) as j:
+                    mask = v.mask(j)
+                    value = f.select(mask, v.stored(source, j, mask), algebra.start(lanes))
+                    v.put(value, now.get(), ((b - b0) * x["rows"] + r) * padded + j)
+        with f.loop(0, most.get()) as step:
+            with f.loop(b0, ends) as b:
+                length = x["lengths"][b]
+                left = length - x["skip"] - step
+                with f.if_(left.cmp(">", 0)):
+                    at = f.select(reverse, length - 1 - step, step)
+                    with f.if_(x["shared"].cmp("==", 0)):
+                        prepare(b, at)
+                    e = x["e"].at(b * x["e_batch"] + at * x["e_step"])
+                    place = f.select(reverse, at - x["skip"], at + x["skip"])
+                    line = x["y"].at(b * x["y_batch"] + place * x["y_step"] * x["every"])
+                    keep.set(x["every"].cmp("!=", 0) | left.cmp("==", 1))
+                    with f.loop(0, x["rows"]) as r:
+                        mine = ((b - b0) * x["rows"] + r) * padded * t.size
+                        y, row, to = (
+                            line.at(r * x["y_row"]),
+                            now.get().at(mine),
+                            then.get().at(mine),
+                        )
+                        with f.if_else(step.cmp("==", 0) & x["given"].cmp("==", 0)) as otherwise:
+                            begin(r, e, y, to)
+                            with otherwise():
+                                with f.if_(has_e & reverse), f.loop(0, padded, lanes) as j:
+                                    mask = v.mask(j)
+                                    value = algebra.mul(v.stored(e, j, mask), v.own(row, j))
+                                    value = settled(value, mask)
+                                    v.put(f.select(mask, value, algebra.start(lanes)), row, j)
+                                multiply(row, e, y, to)
             was = now.get()
             now.set(then.get())
             then.set(was)
-        with f.if_(x["every"].cmp("==", 0) & (x["given"] | count).cmp(">", 0)):
-            line = x["y"].at(b * x["y_batch"])
-            with f.loop(0, x["rows"]) as r, f.loop(0, padded, lanes) as j:
-                stored, _ = algebra.encode(v.own(now.get(), r * padded + j))
-                mask = v.mask(j)
-                f.store_masked(stored, line.at(r * x["y_row"] + j * v.s.size), mask, v.s.size)
     return f
 
 
@@ -440,7 +467,7 @@ def path_function(plan: Plan) -> Function:
             again = b.cmp("==", x["first"]) | x["a_batch"].cmp("!=", 0)
             with f.if_(again):  # columns as rows
                 base = x["a"].at(b * x["a_batch"])
-                v.pack(x["packed"], base, x["a_col"], x["a_row"], n, padded)
+                v.pack(x["packed"], base, x["a_col"], x["a_row"], padded, False)
         with f.if_(length.cmp(">", 0)):
             rows = x["v"].at((b - x["first"]) * x["v_batch"])
             uniforms = x["uniform"].at(b * x["uniform_batch"])
@@ -510,7 +537,7 @@ def posterior_function(plan: Plan) -> Function:
                 share = (v.stored(row, j, mask) - total) + v.stored(behind, j, mask)
                 line = out.at(at * x["v_step"] + j * t.size)
                 f.store_masked(vmath.add_exp(f, none, share), line, mask, t.size)
-        with f.if_(x["pair_batch"].cmp("!=", 0)), f.loop(1, length) as at:
+        with f.if_(x["paired"].cmp("!=", 0)), f.loop(1, length) as at:
             row = fore.at((at - 1) * x["v_step"])
             behind = back.at(at * x["v_step"])
             e = x["e"].at(b * x["e_batch"] + at * x["e_step"])
