@@ -296,6 +296,8 @@ class _Pairs:
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
         self.total: float = columns
         self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
+        if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
+            x, y = _ranks(engine.xp, x, y)
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
         self.parts: list[_Part] = [(None, x, y)]
         if w is not None:
@@ -364,10 +366,8 @@ def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None)
     if dtype.kind in "iub":
         if columns is None:
             return np.dtype(np.float64)
-        if dtype == np.uint64:  # only compared
-            return np.dtype(np.int64)
-        wide = np.promote_types(dtype, np.int16 if columns < np.iinfo(np.int16).max else np.int32)
-        return wide.newbyteorder("=")
+        short = dtype.itemsize < 4 and columns < np.iinfo(np.int16).max
+        return np.promote_types(dtype if short else np.int32, np.int16)
     if dtype.name in ("float16", "bfloat16", "float32"):
         return np.dtype(np.float32)
     if dtype.name == "float64":
@@ -376,6 +376,13 @@ def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None)
         f"{verb}: {metric} of dtypes {x.dtype} and {y.dtype}: floats of 16, 32 and 64 bits, "
         f"integers and bool are accepted"
     )
+
+
+def _ranks(xp: Any, x: Array, y: Array) -> tuple[Array, Array]:
+    """Small integers that are equal where those of two matrices are."""
+    _, ranks = xp.unique(xp.concatenate([x.ravel(), y.ravel()]), return_inverse=True)
+    ranks = ranks.ravel()
+    return ranks[: x.size].reshape(x.shape), ranks[x.size :].reshape(y.shape)
 
 
 def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
@@ -420,8 +427,8 @@ def _unit_rows(xp: Any, x: Array) -> Array:
 def _pairs_on_host(verb: str, call: Call, metric: Metric) -> _Pairs:
     if call.engine is not cpu:
         raise NotImplementedError(
-            f"{verb} has no kernel for CUDA devices yet: bring the arrays to the host, with x.get() "
-            f"in CuPy or x.cpu() in PyTorch, and leave device out"
+            f"{verb} runs on the CPU only: bring the arrays to the host, with x.get() in CuPy or "
+            f"x.cpu() in PyTorch, and leave device out"
         )
     return _Pairs(verb, call, metric)
 
