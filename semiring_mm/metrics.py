@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from . import expressions as ex
 from .semirings import Semiring
@@ -147,12 +148,12 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
 
 
 @functools.lru_cache(maxsize=64)
-def _minkowski(p: float) -> Metric:
+def _minkowski(p: Any) -> Metric:
     """The metric (Σ |a - b|^p)^(1/p)."""
     if not isinstance(p, (int, float)) or not p > 0:
         raise ValueError(f"p must be a number above 0, got {p!r}")
-    if p in (1, 2, math.inf):
-        return _NAMES[{1: "cityblock", 2: "euclidean"}.get(p, "chebyshev")]
+    if p in _SPECIAL:
+        return _NAMES[_SPECIAL[p]]
     gap = "abs(a - b)"
     if 2 * p == int(2 * p) and p <= _BY_PRODUCTS:
         root = [f"sqrt({gap})"] if p % 1 else []
@@ -162,6 +163,7 @@ def _minkowski(p: float) -> Metric:
     return BuiltIn("minkowski", pair, final=f"exp(log(a) / {float(p)!r})", degree=p)
 
 
+_SPECIAL = {1: "cityblock", 2: "euclidean", math.inf: "chebyshev"}
 _BY_PRODUCTS = 8  # the largest p of which powers are products and roots
 
 

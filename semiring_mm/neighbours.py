@@ -393,7 +393,8 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         )
     if (w < 0).any():
         raise ValueError(f"{verb}: w has negative weights; they must be at least 0")
-    return w.astype(np.float64)
+    weights: NDArray[np.float64] = w.astype(np.float64)
+    return weights
 
 
 def _weighted(
