@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from . import expressions as ex
@@ -150,7 +151,7 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
 @functools.lru_cache(maxsize=64)
 def _minkowski(p: Any) -> Metric:
     """The metric (Σ |a - b|^p)^(1/p)."""
-    if not isinstance(p, (int, float)) or not p > 0:
+    if not isinstance(p, Real) or not p > 0:
         raise ValueError(f"p must be a number above 0, got {p!r}")
     if p in _SPECIAL:
         return _NAMES[_SPECIAL[p]]
