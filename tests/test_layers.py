@@ -36,7 +36,7 @@ ROOMS = """
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
     graphs.prepared graphs.rows graphs.statistics graphs.nearest
-    gradients torch jax csgraph
+    gradients torch jax csgraph sklearn
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
@@ -57,11 +57,12 @@ ORDER = [m for room in ROOMS for m in (starred(room[:-2]) if room.endswith(".*")
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {
     ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),
+    ("sklearn", "sklearn"), ("sklearn", "scipy"),
     ("dask", "dask"), ("dask", "distributed"),
 }  # fmt: skip
 OPTIONAL = set(
     """cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum pymetis
-    scipy torch zarr""".split()
+    scipy sklearn torch zarr""".split()
 )  # fmt: skip
 
 
