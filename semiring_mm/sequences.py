@@ -50,8 +50,6 @@ class CRFLoss(NamedTuple):
         The gradient with respect to each argument, of its shape.
     """
 
-    __module__ = "semiring_mm.sequences"
-
     loss: Array
     emissions: Array
     transitions: Array
@@ -591,7 +589,8 @@ def _total(m: _Model) -> Array:
             _LOG, m.a, m.e[:, 1:], m.x[:, np.newaxis], last, np.maximum(m.counts - 1, 0),
             every=False, reverse=False, exclusive=False,
         )  # fmt: skip
-    total[full] = np.logaddexp.reduce(last[full, 0, 0] + m.end[full], axis=1)
+    with np.errstate(invalid="ignore"):  # a NaN is seen in the result
+        total[full] = np.logaddexp.reduce(last[full, 0, 0] + m.end[full], axis=1)
     return total
 
 

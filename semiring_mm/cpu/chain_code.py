@@ -167,7 +167,8 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
 
     def entries(i: Value, j: Value) -> Value:
         """The place of row i of the panel of columns from j on."""
-        return j * n + i * lanes
+        place: Value = j * n + i * lanes
+        return place
 
     def times(by: Algebra, row: Value, entry: Value) -> Value:
         return by.mul(entry, row) if swapped else by.mul(row, entry)
