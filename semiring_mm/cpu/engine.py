@@ -11,7 +11,7 @@ from .closure import BASE, closure_batch, closure_block
 from .combine import combine
 from .facts import facts
 from .memory import free_memory, from_host, mirror, on, symmetric, to_host, wait
-from .product import product, quick_product
+from .product import product
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .vector import gemv
@@ -19,7 +19,7 @@ from .vector import gemv
 __all__ = [
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "closure_batch",
     "closure_block", "combine", "csr_product", "dia_product", "facts", "free_memory", "from_host",
-    "gemv", "mirror", "on", "product", "quick_product", "symmetric", "to_host", "towards", "wait",
+    "gemv", "mirror", "on", "product", "symmetric", "to_host", "towards", "wait",
     "xp",
 ]  # fmt: skip
 
