@@ -19,7 +19,15 @@ from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
 from .views import HEAD, ArrayView, array_function
 
-__all__ = ["CLASSES", "class_code", "class_function", "class_of", "facts", "facts_of_class", "scan_function"]
+__all__ = [
+    "CLASSES",
+    "class_code",
+    "class_function",
+    "class_of",
+    "facts",
+    "facts_of_class",
+    "scan_function",
+]
 
 Array = NDArray[Any]
 
@@ -100,7 +108,6 @@ def class_function(plan: Plan, target: Target) -> Function:
     `plan` says the storage and which integer is missing; its operations are not used.
     """
     f = Function("class", [PTR], result=I64)
-    assert f.result is not None
     low, high, odd = _range(f, ArrayView(f, f.args[0]), plan, target)
 
     def count(tests: Iterable[Value], weight: int = 1) -> Value:
@@ -146,14 +153,16 @@ def facts_of_class(number: int, dtype: np.dtype[Any]) -> Facts:
         info, most = np.iinfo(dtype), 1 << _BITS[number >> 2]
         lo = max(int(info.min), -most) if number >> 1 & 1 else 0
         return Facts(lo, min(int(info.max), most - 1), bool(number & 1))
-    lo, hi = ((-math.inf, -1.0, 0.0, 1.0, math.inf)[end] for end in divmod(number >> 1, 5))
-    return Facts(lo, hi, bool(number & 1))
+    ends = -math.inf, -1.0, 0.0, 1.0, math.inf
+    return Facts(ends[(number >> 1) // 5], ends[(number >> 1) % 5], bool(number & 1))
 
 
 @functools.lru_cache(maxsize=KEPT)
 def class_code(storage: str, missing: int | None) -> Library:
     """The compiled :func:`class_function` for a dtype."""
-    return compile_functions([class_function(_any_plan(storage, missing), host_target())], host_target())
+    return compile_functions(
+        [class_function(_any_plan(storage, missing), host_target())], host_target()
+    )
 
 
 def _range(f: Function, a: ArrayView, plan: Plan, target: Target) -> tuple[Value, Value, Value]:

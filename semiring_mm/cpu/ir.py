@@ -223,7 +223,13 @@ class Function:
         self._lines: list[str] = []
         self._count = 0
         self.declarations: dict[str, str] = {}
-        self.result = None if result is None else Var(self, result)
+        self._result = None if result is None else Var(self, result)
+
+    @property
+    def result(self) -> Var:
+        """What a function with a result returns."""
+        assert self._result is not None, f"{self.name} returns nothing"
+        return self._result
 
     # --- emission
 
@@ -439,9 +445,8 @@ class Function:
         params = ", ".join(f"{a.type} {a.name}" for a in self.args)
         linkage = "internal " if self.private else ""
         last, kind = ["  ret void"], "void"
-        if self.result is not None:
-            kind = str(self.result.type)
-            slot = self.result.slot.name
+        if self._result is not None:
+            kind, slot = str(self.result.type), self.result.slot.name
             last = [f"  %result = load {kind}, ptr {slot}", f"  ret {kind} %result"]
         body = "\n".join(["entry:", *self._entry, *self._lines, *last])
         return f"define {linkage}{kind} @{self.name}({params}) #0 {{\n{body}\n}}\n"

@@ -8,8 +8,8 @@ anything is not as in such a call, it has changed nothing and returns None, and 
 general way, which knows all cases and raises all errors.
 
 The general way teaches it: :func:`learn_product` and :func:`learn_vector` note the plan and the
-compiled code of a small call, the second time that it comes. Plans depend on what operands hold; the
-table has one for each pair of classes (:func:`semiring_mm.cpu.facts.class_of`).
+compiled code of a small call, the second time that it comes. Plans depend on what operands hold;
+there is a table with one for each pair of classes (:func:`semiring_mm.cpu.facts.class_of`).
 """
 
 from __future__ import annotations
@@ -389,7 +389,10 @@ class _Door:
             flip = flag.cmp("==", f.pointer(id(True)))
             need(flip | flag.cmp("==", f.pointer(id(False))))
             pairs = [*zip(axis(x, 2), axis(x, 1), strict=True)]
-            return [[f.select(flip, q, p) for p, q in pairs], [f.select(flip, p, q) for p, q in pairs]]
+            return [
+                [f.select(flip, q, p) for p, q in pairs],
+                [f.select(flip, p, q) for p, q in pairs],
+            ]
 
         def first(x: _Array) -> list[Value]:
             """Size and stride of the axis of matrices."""

@@ -85,7 +85,9 @@ def gemv(
     if stack * m * depth < 1 << 17 or workers == 1 or (m < 2 * workers and not whole_matrices):
         part(0, stack, 0, m)
         if stack * m * depth < quick.VECTOR and depth <= quick.VECTOR_DEPTH:
-            _learn(semiring, a.dtype, scaling, plan, scaled=scaling.alpha is not None and not scale_x)
+            _learn(
+                semiring, a.dtype, scaling, plan, scaled=scaling.alpha is not None and not scale_x
+            )
         return
     count, step = (stack, 1) if whole_matrices else (m, 16)
     cuts = (np.linspace(0, count // step, workers + 1).astype(int) * step).tolist()
@@ -139,9 +141,7 @@ def vector_plan(
     return plan
 
 
-def _widest_plan(
-    semiring: Semiring, dtype: np.dtype[Any], depth: int, scaling: Scaling
-) -> Plan:
+def _widest_plan(semiring: Semiring, dtype: np.dtype[Any], depth: int, scaling: Scaling) -> Plan:
     """The plan for whatever integers the operands hold."""
     info = np.iinfo(dtype)
     widest = Facts(int(info.min), int(info.max), True)
