@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import fake_cupy
@@ -357,27 +358,46 @@ def test_a_write_that_fails_anywhere(tmp_path, monkeypatch, kind, form):
         walks.check_paths(w, d, p)
 
 
-@pytest.mark.parametrize("what", ["fsync", "replace"])
-def test_a_state_that_cannot_be_written(tmp_path, monkeypatch, what):
-    """The one before it stays; it is another place at every attempt."""
-    w = graph(100)
-    call, count, last = getattr(os, what), itertools.count(1), [3]
+class OneAfterAnother(ThreadPoolExecutor):
+    """Work is done when it is submitted, so that every run makes the same calls."""
 
-    def failing(*arguments, **options):
-        if next(count) == last[0]:
-            last[0] *= 2
+    def submit(self, *call):
+        future = super().submit(*call)
+        wait([future])
+        return future
+
+
+@pytest.mark.parametrize(("what", "every"), [("fsync", 3), ("replace", 1), ("rename", 1)])
+def test_a_call_of_the_system_that_fails(tmp_path, monkeypatch, what, every):
+    """Whichever it is, the result is not there or is whole under its state, and a run goes on."""
+    monkeypatch.setattr(run_module, "ThreadPoolExecutor", OneAfterAnother)
+    w, call, whole = graph(48), getattr(os, what), 0
+    expected = sm.apsp(w)
+
+    def failing(*arguments):
+        if next(calls) == at:
             raise Stop
-        return call(*arguments, **options)
+        return call(*arguments)
 
-    monkeypatch.setattr(os, what, failing)
-    for attempt in range(9):
-        try:
-            d, _ = solve(w, (tmp_path / "d.zarr", None), tile=32, resume=attempt > 0)
-            break
-        except Stop:
-            assert not (tmp_path / "d.zarr").exists()
-    assert attempt > 0
-    np.testing.assert_array_equal(d, sm.apsp(w))
+    for at in itertools.count(0, every):
+        (folder := tmp_path / str(at)).mkdir()
+        out, calls = folder / "d.zarr", itertools.count()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, what, failing)
+            try:
+                solve(w, (out, None), tile=32)
+                break
+            except Stop:
+                pass
+        if out.exists():  # its record could not be written, or did not reach the disk
+            whole += 1
+            np.testing.assert_array_equal(results.open_result(out), expected)
+            assert Checkpoint.load(out).phase == "publish"
+        d, _ = solve(w, (out, None), tile=32, resume=True)
+        np.testing.assert_array_equal(d, expected)
+        assert files_in(folder) == ["d.zarr"]
+    assert at >= every
+    assert whole == (what != "rename")  # one call behind the result's rename is among them
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")

@@ -119,13 +119,13 @@ class Dense:
 
     def forest(self, source: ArraySource, choice: Choice) -> Solved | None:
         """From a spanning forest of a matrix that is not to be overwritten, or None."""
-        problem = self.problem(source)
-        if not self._from_forest(problem, choice):
-            return None
         n = source.n
         count = n if self.sources is None else len(self.sources)
-        size = count * n * (source.dtype.itemsize + 4 * problem.predecessors)
+        size = count * n * (source.dtype.itemsize + 4 * self.request.predecessors)
         check_memory(size, f"the result of {count} x {n} entries", source.engine)
+        problem = self.problem(source)
+        if not self._from_forest(problem, choice):  # which looks whether the matrix is symmetric
+            return None
         return spanning.close(problem, self.sources, keep=True)
 
     def each(self, source: ArraySource, choice: Choice) -> Solved:
