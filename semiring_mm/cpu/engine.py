@@ -18,17 +18,10 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-<<<<<<< HEAD
     "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "chains",
     "closure_batch", "closure_block", "combine", "csr_product", "dia_product", "facts",
-    "free_memory", "from_host", "gemv", "mirror", "on", "product", "quick_product", "symmetric",
-    "to_host", "towards", "wait", "xp",
-=======
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "closure_batch",
-    "closure_block", "combine", "csr_product", "dia_product", "facts", "free_memory", "from_host",
-    "gemv", "mirror", "on", "product", "symmetric", "to_host", "towards", "wait",
-    "xp",
->>>>>>> main
+    "free_memory", "from_host", "gemv", "mirror", "on", "product", "symmetric", "to_host",
+    "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
