@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import chain as chains
 from .closure import BASE, closure_batch, closure_block
 from .combine import combine
 from .facts import facts
@@ -17,10 +18,10 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "closure_batch",
-    "closure_block", "combine", "csr_product", "dia_product", "facts", "free_memory", "from_host",
-    "gemv", "mirror", "on", "product", "symmetric", "to_host", "towards", "wait",
-    "xp",
+    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "chains",
+    "closure_batch", "closure_block", "combine", "csr_product", "dia_product", "facts",
+    "free_memory", "from_host", "gemv", "mirror", "on", "product", "symmetric", "to_host",
+    "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
