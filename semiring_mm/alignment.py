@@ -27,8 +27,8 @@ Array = NDArray[Any]
 
 
 def dtw(
-    x: ArrayLike | Sequence[ArrayLike],
-    y: ArrayLike | Sequence[ArrayLike],
+    x: Any,
+    y: Any,
     *,
     cost: str = "absolute",
     band: int | None = None,
@@ -81,19 +81,19 @@ def dtw(
     many = _several(x), _several(y)
     if many[0] != many[1]:
         raise ValueError("dtw takes two series, or two lists of series: one of each came")
-    pairs = [[_series(v) for v in (s if many[0] else [s])] for s in (x, y)]
-    _paired("dtw", *pairs)
+    first, second = ([_series(v) for v in (s if many[0] else [s])] for s in (x, y))
+    _paired("dtw", first, second)
     if return_path and many[0]:
         raise ValueError("dtw: return_path is for two series, not for lists of them")
-    features = {s.shape[1] for s in itertools.chain(*pairs)}
+    features = {s.shape[1] for s in (*first, *second)}
     if len(features) > 1:
         raise ValueError(f"dtw: all series have as many features, got {sorted(features)}")
-    kinds = {s.dtype for s in itertools.chain(*pairs)}
+    kinds = {s.dtype for s in (*first, *second)}
     dtype = np.dtype(np.float32 if kinds == {np.dtype(np.float32)} else np.float64)
     rule = Rule(f"f{8 * dtype.itemsize}", cost, warp=True)
-    found, kept = _run("dtw", rule, *pairs, dtype, band, [0.0] * 4, keep=return_path)
+    found, kept = _run("dtw", rule, first, second, dtype, band, [0.0] * 4, keep=return_path)
     if return_path:
-        return found[0], _path(kept, len(pairs[0][0]), len(pairs[1][0]))
+        return found[0], _path(kept, len(first[0]), len(second[0]))
     return found if many[0] else found[0]
 
 
@@ -296,15 +296,16 @@ def _codes(
                                                   for w in v) for v in (x, y)]  # fmt: skip
     if lists[0] != lists[1]:
         raise ValueError(f"{verb} takes two sequences, or two lists of them: one of each came")
-    pairs = [[_code(verb, v) for v in (s if lists[0] else [s])] for s in (x, y)]
-    _paired(verb, *pairs)
+    first, second = ([_code(verb, v) for v in (s if lists[0] else [s])] for s in (x, y))
+    _paired(verb, first, second)
     if table is not None:
-        for s in itertools.chain(*pairs):
+        for s in (*first, *second):
             if s.size and not (s.min() >= 0 and s.max() < len(table)):
                 raise ValueError(
                     f"{verb}: entries are from 0 to {len(table) - 1}, where the matrix has scores"
                 )
-    found, _ = _run(verb, rule, *pairs, np.dtype(f"f{int(rule.dtype[1:]) // 8}"), band, gaps, table)
+    dtype = np.dtype(f"f{int(rule.dtype[1:]) // 8}")
+    found, _ = _run(verb, rule, first, second, dtype, band, gaps, table)
     return found, not lists[0]
 
 

@@ -123,11 +123,11 @@ def _function(rule: Rule) -> Function:
     with f.loop(z["first"], z["last"]) as b:
         n, m = z["rows"][b], z["columns"][b]
         # the antidiagonal two before, the last and the new one; of gaps the last and the new one
-        lines = [f.var(z["room"].at(width * (k * t.size))) for k in range(3)]
+        lines = [f.var(z["room"].at(width * (g * t.size))) for g in range(3)]
         gaps = [[f.var(z["room"].at(0)) for _ in range(2)] for _ in range(2)]
         if rule.affine:
-            for k in range(4):
-                gaps[k // 2][k % 2].set(z["room"].at(width * ((3 + k) * t.size)))
+            for g in range(4):
+                gaps[g // 2][g % 2].set(z["room"].at(width * ((3 + g) * t.size)))
         best = f.var(f.const(0.0, vec))
         with f.loop(0, n + m + 1) as k:
             before, last, new = (line.get() for line in lines)
