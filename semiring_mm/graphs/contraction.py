@@ -161,6 +161,8 @@ def solve_sparse(
     """
     assert isinstance(problem.source, EdgeSource)
     plain, n, m = searchable(problem), problem.source.n, len(problem.source.given[0])
+    if not plain and problem.weights.may_overflow:  # which the dense method tells
+        return None
     chosen = np.arange(n) if rows is None else rows
     shifts = not plain and problem.source.s.name == "min_plus"
     searches = choice.search if plain or shifts else math.inf
