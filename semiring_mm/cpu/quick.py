@@ -13,7 +13,7 @@ from ..plan import Facts, Plan, needs_facts
 from ..semirings import Semiring
 from .compiler import compile_functions, host_target
 from .facts import facts_of_kinds, guarded_function
-from .product_code import SLAB, ProductCode, params_of
+from .product_code import SLAB, ProductCode
 
 __all__ = ["Quick"]
 
@@ -32,7 +32,7 @@ class Quick:
     ) -> None:
         self.plan, self.code = plan, code
         self.n = code.n_slab // code.shape.nr * code.shape.nr
-        self.params = params_of(plan, code.shape.mc, SLAB, self.n)
+        self.params = code.params(code.shape.mc, SLAB, self.n)
         self.size = code.shape.workspace(code.size, code.shape.mc, SLAB, self.n, arg=False)
         self.product = ctypes.cast(code.call, ctypes.c_void_p)
         self.table = np.zeros(64, np.uint64)
