@@ -186,8 +186,7 @@ def _run(
     slabs = sizes[:3]
     own = code.shape.own_bytes(code.size, arg=arg is not None)
     size = code.shape.workspace(code.size, *slabs, arg=arg is not None)
-    k_array = c if arg is None else arg
-    p_array = c if gather is None else gather
+    k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
     if (
         batch == 1 and team == 1 and scaling == PLAIN
         and not (arg is not None or triangle or overlap) and on_done is None
@@ -217,7 +216,7 @@ def _run(
         if gather is not None and overlap == "b":  # the strip of P as it was
             p_view = np.array(gather[:, j0:j1])
             fields["pred_offset"] = -j0 * p_view.strides[1]
-        buffer = workspace(own if team > 1 else size)
+        buffer = workspace(size)
         fields |= {
             "i0": i0, "i1": i1, "j0": j0, "j1": j1, "batch": count,
             "a_offset": first * common["a_batch"], "b_offset": first * common["b_batch"],
@@ -236,7 +235,15 @@ def _run(
         shared = workspace(size)[own:]
         shared[:COUNTERS] = 0
         common["team"] = shared.ctypes.data
-        threads.run([functools.partial(block, 0, m, 0, n, 0, batch)] * team)
+        together = params_of(plan, *slabs, **common, i1=m, j1=n, batch=batch)
+
+        def take_part() -> None:
+            buffer = workspace(own)
+            code.call(a, b, c, buffer, together, k_array, p_array)
+            if buffer[0]:
+                _does_not_fit(semiring, buffer, c)
+
+        threads.run([take_part] * team)
         return
     parts = _split(m, n, depth, batch, unit, code.shape, overlap, triangle, sizes.n_slab * unit)
     if triangle:

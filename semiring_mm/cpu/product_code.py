@@ -622,13 +622,12 @@ class _Driver:
         )
 
         def pack(which: int, piece: Value) -> None:
-            view, strides, (extent, panels), most, width, size, packed = (
-                (a, (a.stride(-2), a.stride(-1)), rows, self.panels[0], shape.mr, self.a_size,
+            along, down, (extent, panels), most, width, size, packed = (
+                (a.stride(-2), a.stride(-1), rows, self.panels[0], shape.mr, self.a_size,
                  self.packed_a),
-                (b, (b.stride(-1), b.stride(-2)), columns, self.panels[1], shape.nr, self.t.size,
+                (b.stride(-1), b.stride(-2), columns, self.panels[1], shape.nr, self.t.size,
                  self.packed_b),
             )[which]  # fmt: skip
-            along, down = strides
             kb, panel = piece % depths * shape.kc, piece // depths * most
             kc, count = f.low(kk - kb, shape.kc), f.low(panels - panel, most)
             first = panel * (width * (self.unit if which else 1))
@@ -644,11 +643,13 @@ class _Driver:
                 with f.loop(0, count) as x:
                     self.search.pack(which, to.at(x * kc * (width * size)), panel + x, kb, kc)
 
-        with self._stage(pieces_a + pieces_b * new) as piece:
-            with f.if_else(piece.cmp("<", pieces_a)) as otherwise:
-                pack(0, piece)
-                with otherwise():
-                    pack(1, piece - pieces_a)
+        with (
+            self._stage(pieces_a + pieces_b * new) as piece,
+            f.if_else(piece.cmp("<", pieces_a)) as otherwise,
+        ):
+            pack(0, piece)
+            with otherwise():
+                pack(1, piece - pieces_a)
 
     def _scale_a(self, packed: Value, count: Value) -> None:
         f, t = self.f, self.t
