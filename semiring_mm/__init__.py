@@ -27,6 +27,8 @@ from .graphs.nearest import Nearest, nearest
 from .graphs.prepared import PreparedGraph, load, prepare
 from .graphs.statistics import Histogram, Statistics, statistics
 from .laws import SemiringLawError
+from .metrics import Metric
+from .neighbours import argbest, cdist, knn, radius_count
 from .semirings import Semiring, semirings
 from .strassen import strassen
 from .version import __version__
@@ -34,6 +36,7 @@ from .version import __version__
 __all__ = [
     "Histogram",
     "LabelledArray",
+    "Metric",
     "Nearest",
     "NegativeCycleError",
     "PreparedGraph",
@@ -43,6 +46,8 @@ __all__ = [
     "__version__",
     "adjacency",
     "apsp",
+    "argbest",
+    "cdist",
     "closure",
     "dgemm",
     "dgemv",
@@ -50,11 +55,13 @@ __all__ = [
     "gemm",
     "gemv",
     "get_num_threads",
+    "knn",
     "load",
     "matmul",
     "matrix_power",
     "nearest",
     "prepare",
+    "radius_count",
     "reconstruct_path",
     "semirings",
     "set_num_threads",

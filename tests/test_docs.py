@@ -20,6 +20,7 @@ WITH_EXAMPLES = {
     "semiring_mm",
     "semiring_mm.blas",
     "semiring_mm.expressions",
+    "semiring_mm.neighbours",
     "semiring_mm.semirings",
 }
 #: Modules and packages whose examples need another library.
