@@ -105,19 +105,22 @@ class _Helper:
 
     def _serve(self) -> None:
         global _made
-        while True:
+        wanted = True
+        while wanted:
             self._wake.acquire()
-            if self._order is None:
-                with _lock:
+            order, self._order = self._order, None  # which refers to a caller's arrays
+            if order is not None:
+                with contextlib.suppress(IndexError):
+                    order[0].pop()()
+            with _lock:
+                wanted = order is not None and _made < _configured()
+                if wanted:
+                    _idle.append(self)
+                else:
                     _made -= 1
-                return
-            work, done = self._order
-            self._order = None  # which refers to a caller's arrays
-            with contextlib.suppress(IndexError):
-                work.pop()()
-            _idle.append(self)
-            done.release()
-            del work, done
+            if order is not None:
+                order[1].release()
+            del order
 
 
 def _helpers(count: int) -> list[_Helper]:
