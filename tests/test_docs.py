@@ -26,6 +26,7 @@ WITH_EXAMPLES = {
 #: Modules and packages whose examples need another library.
 NEEDS = {
     "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
+    "sklearn": "sklearn",
     "graphs.inputs": "networkx", "closures.labelled": "pandas", "LabelledArray": "pandas",
     "plot": "matplotlib",
 }  # fmt: skip

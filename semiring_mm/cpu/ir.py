@@ -206,13 +206,16 @@ class Var:
 class Function:
     """One function with external linkage, or an internal one when ``private``.
 
+    It returns nothing, or with `result` a type what the variable ``result`` holds at the end.
+
     With ``opaque`` loop counters the code generator does not reason about addresses that depend on
     them. That takes a third off its time, and a loop that is not the innermost one loses nothing.
     """
 
     def __init__(
-        self, name: str, args: Sequence[Type], *, private: bool = False, opaque: bool = True
-    ) -> None:
+        self, name: str, args: Sequence[Type], *, private: bool = False, opaque: bool = True,
+        result: Type | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.opaque = opaque
         self.private = private
@@ -221,6 +224,13 @@ class Function:
         self._lines: list[str] = []
         self._count = 0
         self.declarations: dict[str, str] = {}
+        self._result = None if result is None else Var(self, result)
+
+    @property
+    def result(self) -> Var:
+        """What a function with a result returns."""
+        assert self._result is not None, f"{self.name} returns nothing"
+        return self._result
 
     # --- emission
 
@@ -364,6 +374,15 @@ class Function:
         text = ", ".join(f"{a.type} {a.name}" for a in args)
         self._lines.append(f"  call void {pointer.name}({text})")
 
+    def call_at(self, pointer: Value, result: Type, args: Sequence[Value]) -> Value:
+        """Call a function at an address for what it returns."""
+        text = ", ".join(f"{a.type} {a.name}" for a in args)
+        return self.emit(f"call {result} {pointer.name}({text})", result)
+
+    def pointer(self, address: int) -> Value:
+        """An address of this process."""
+        return self.emit(f"inttoptr i64 {address} to ptr", PTR)
+
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         return self.intrinsic("fma", x, y, z)
 
@@ -438,8 +457,12 @@ class Function:
     def text(self) -> str:
         params = ", ".join(f"{a.type} {a.name}" for a in self.args)
         linkage = "internal " if self.private else ""
-        body = "\n".join(["entry:", *self._entry, *self._lines, "  ret void"])
-        return f"define {linkage}void @{self.name}({params}) #0 {{\n{body}\n}}\n"
+        last, kind = ["  ret void"], "void"
+        if self._result is not None:
+            kind, slot = str(self.result.type), self.result.slot.name
+            last = [f"  %result = load {kind}, ptr {slot}", f"  ret {kind} %result"]
+        body = "\n".join(["entry:", *self._entry, *self._lines, *last])
+        return f"define {linkage}{kind} @{self.name}({params}) #0 {{\n{body}\n}}\n"
 
 
 class _Else:

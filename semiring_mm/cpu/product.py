@@ -21,16 +21,15 @@ from ..engine import PLAIN, Known, Scalar, Scaling
 from ..expressions import joins, joins_logarithms
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow, scalar_bits
 from ..semirings import Semiring, semirings
-from . import logsum, threads
+from . import logsum, quick, threads
 from .closure import BASE
 from .compiler import KEPT, host_target
-from .facts import facts
-from .memory import local, workspace
+from .facts import class_of, facts, facts_of_class
+from .memory import workspace
 from .product_code import COUNTERS, GATHER, ProductCode, Shape, params_of, product_code
-from .quick import Quick
 from .tuning import measured_once, tuned
 
-__all__ = ["Blocks", "blas_serves", "blas_wins", "blocks", "choose", "product", "quick_product"]
+__all__ = ["Blocks", "blas_serves", "blas_wins", "blocks", "choose", "product"]
 
 Array = NDArray[Any]
 
@@ -86,6 +85,8 @@ def product(
         arg is not None,
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
+    if whole and known is None and depth <= quick.DEPTH and c.size * depth < quick.PAIRS:
+        _learn(semiring, a.dtype, fa, fb, scaling, plan, code)
 
 
 _SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
@@ -175,8 +176,9 @@ def _run(
     unit = 32 if plan.codec == "bits" else 1
     words, workers = -(-n // unit), threads.get_num_threads()
     pairs = m * n * depth // unit
+    many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
     team = 1
-    if not (overlap or triangle or on_done or (batch > 1 and pairs < _SHARE)):
+    if not (overlap or triangle or on_done or many):
         team = max(1, min(workers, batch * pairs // _SHARE))
     deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
     sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
@@ -192,8 +194,6 @@ def _run(
         and not (arg is not None or triangle or overlap) and on_done is None
     ):  # fmt: skip
         buffer = workspace(size)
-        if m * n * depth <= _QUICK_PAIRS:
-            _make_quick(semiring, a.dtype, plan, code)
         code.call(a, b, c, buffer, code.params(*slabs), c, c)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
@@ -394,44 +394,29 @@ def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
 
 # --- small products -----------------------------------------------------------------------------
 
-_QUICK_DEPTH, _QUICK_PAIRS = 512, 160**3
-_quick: dict[tuple[Semiring, np.dtype[Any]], Quick | None] = {}
 
+def _learn(
+    semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
+    scaling: Scaling, plan: Plan, code: ProductCode,
+) -> None:  # fmt: skip
+    """Let the next small product like this one take the quick way."""
+    if scaling != PLAIN and (fa is not None or dtype.kind in "iub"):
+        return
+    classes = 0, 0
+    if fa is not None and fb is not None:
+        classes = class_of(fa, dtype), class_of(fb, dtype)
 
-def quick_product(semiring: Semiring, a: Array, b: Array) -> Array | None:
-    """A ⊗ B for small matrices of floats of one dtype, or None to take the general way."""
-    way = _quick.get((semiring, a.dtype))
-    if way is None:
-        return None
-    m, k = a.shape
-    n = b.shape[1]
-    if k > _QUICK_DEPTH or n > way.n or m * n * k > _QUICK_PAIRS:
-        return None
-    c = np.empty((m, n), a.dtype)
-    try:
-        buffer = local.buffer
-    except AttributeError:
-        buffer = workspace(way.size)
-    if buffer.nbytes < way.size:
-        buffer = workspace(way.size)
-    way.call(a, b, c, buffer, way.params, *way.tail)
-    if buffer.item(0):  # operands of kinds that were not met before
-        learnt = way.learn(
-            buffer, lambda fa, fb: choose(semiring, a.dtype, fa, fb, None, 1, PLAIN, False)[0]
-        )
-        return quick_product(semiring, a, b) if learnt else None
-    return c
+    def chosen() -> tuple[Plan, ProductCode] | None:
+        if fa is None or dtype.kind not in "iu":
+            return plan, code
+        widest = (facts_of_class(x, dtype) for x in classes)
+        try:  # integers are exact, whatever type is computed in
+            return choose(semiring, dtype, *widest, None, quick.DEPTH, scaling, False)
+        except OverflowError:
+            return None
 
-
-def _make_quick(semiring: Semiring, dtype: np.dtype[Any], plan: Plan, code: ProductCode) -> None:
-    """The first small product of its kind notes it, the second compiles the shorter way."""
-    key = (semiring, dtype)
-    if key not in _quick:
-        if len(_quick) >= KEPT:
-            _quick.clear()
-        _quick[key] = None
-    elif _quick[key] is None and not plan.keep_nan and dtype.kind == "f":
-        _quick[key] = Quick(semiring, dtype, plan, code)
+    most = _SMALL if _is_plus_times(semiring) else quick.PAIRS
+    quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
 
 
 # --- NumPy's BLAS -------------------------------------------------------------------------------
