@@ -21,6 +21,7 @@ from .closures.labelled import LabelledArray, reconstruct_path
 from .closures.paths import NegativeCycleError
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
+from .eigen import Eigen, eigen
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
@@ -35,6 +36,7 @@ from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "Eigen",
     "Histogram",
     "LabelledArray",
     "Metric",
@@ -53,6 +55,7 @@ __all__ = [
     "closure",
     "dgemm",
     "dgemv",
+    "eigen",
     "einsum",
     "gemm",
     "gemv",

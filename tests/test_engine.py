@@ -556,7 +556,7 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     for left, right, blas in cases:
         exact = left.astype("f8") @ right.astype("f8")
         assert_array_equal(sm.matmul(left, right), exact)
-        assert served.pop() == blas
+        assert (True in served) == blas  # a small product may have its way already
         served.clear()
         target = np.full((*exact.shape[:-1], 2 * exact.shape[-1]), np.nan, dtype)[..., ::2]
         assert_array_equal(sm.matmul(left, right, out=target), exact)
