@@ -155,7 +155,7 @@ def learn_product(
     columns = min(code.n_slab // nr, -(-_COLUMNS // nr)) * nr
     room = code.shape.workspace(code.size, mc, DEPTH, columns, arg=False)
     wide = columns * 32 if plan.codec == "bits" else columns
-    entry = row.entry(code.call, room, wide, params_of(plan, mc, DEPTH, columns))
+    entry = row.entry(code.call, room, wide, code.params(mc, DEPTH, columns))
     row.set(pairs=pairs)
     if plain:
         row.table[classes] = entry
