@@ -8,18 +8,20 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `csgraph`, `dask`, `files`, `jax` and `torch` are imported when they are first used:
-``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
+The modules `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are imported when
+they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
 
 import importlib
 from typing import Any
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+from .chains import chain, scan
 from .closures.labelled import LabelledArray, reconstruct_path
 from .closures.paths import NegativeCycleError
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
+from .eigen import Eigen, eigen
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
@@ -27,13 +29,17 @@ from .graphs.nearest import Nearest, nearest
 from .graphs.prepared import PreparedGraph, load, prepare
 from .graphs.statistics import Histogram, Statistics, statistics
 from .laws import SemiringLawError
+from .metrics import Metric
+from .neighbours import argbest, cdist, knn, radius_count
 from .semirings import Semiring, semirings
 from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "Eigen",
     "Histogram",
     "LabelledArray",
+    "Metric",
     "Nearest",
     "NegativeCycleError",
     "PreparedGraph",
@@ -43,19 +49,26 @@ __all__ = [
     "__version__",
     "adjacency",
     "apsp",
+    "argbest",
+    "cdist",
+    "chain",
     "closure",
     "dgemm",
     "dgemv",
+    "eigen",
     "einsum",
     "gemm",
     "gemv",
     "get_num_threads",
+    "knn",
     "load",
     "matmul",
     "matrix_power",
     "nearest",
     "prepare",
+    "radius_count",
     "reconstruct_path",
+    "scan",
     "semirings",
     "set_num_threads",
     "sgemm",
@@ -68,7 +81,7 @@ __all__ = [
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
     "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "torch": ("torch",),
+    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 
 

@@ -528,3 +528,13 @@ def test_labels_come_back_from_a_device(moves):
     d, p = sm.apsp(roads, device="cuda", return_predecessors=True)
     assert_array_equal(d, [[0, 3, 4], [inf, 0, 1], [inf, inf, 0]])
     assert d.path("a", "c") == sm.reconstruct_path(p, "a", "c") == [*"abc"]
+
+
+def test_distances_by_the_kernels_of_products(moves):
+    x, y = rng(1).normal(size=(2, 9, 5)).astype(np.float32)
+    for metric in ("euclidean", "chebyshev"):
+        for w in (None, np.array([1.0, 0, 2, 2, 1])):
+            found = sm.cdist(x, y, metric, w=w, device="cuda")
+            np.testing.assert_allclose(found, sm.cdist(x, y, metric, w=w), 1e-6)
+    with pytest.raises(NotImplementedError, match="bring the arrays to the host"):
+        sm.knn(x, y, 1, device="cuda")

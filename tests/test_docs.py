@@ -20,11 +20,13 @@ WITH_EXAMPLES = {
     "semiring_mm",
     "semiring_mm.blas",
     "semiring_mm.expressions",
+    "semiring_mm.neighbours",
     "semiring_mm.semirings",
 }
 #: Modules and packages whose examples need another library.
 NEEDS = {
     "torch": "torch", "jax": "jax", "dask": "dask", "csgraph": "scipy", "nx": "networkx",
+    "sklearn": "sklearn",
     "graphs.inputs": "networkx", "closures.labelled": "pandas", "LabelledArray": "pandas",
     "plot": "matplotlib",
 }  # fmt: skip

@@ -13,12 +13,12 @@ PACKAGE = Path(semiring_mm.__file__).parent
 #: From the bottom to the top: a module may import the modules before it. A star stands for the
 #: modules of a folder that are not named, such as the readers of file formats.
 ROOMS = """
-    version naming warn cache forks storage signs expressions laws semirings plan engine
+    version naming warn cache forks storage signs expressions laws semirings metrics plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
     cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
-    cpu.dijkstra cpu.search cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum cpu.closure
-    cpu.combine cpu.quick
-    cpu.product cpu.vector cpu.sparse cpu.engine
+    cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
+    cpu.closure cpu.combine cpu.quick
+    cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.chain cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
     gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
@@ -29,14 +29,14 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    sparse blas strassen einsum
+    sparse blas strassen einsum neighbours chains sequences eigen
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
     graphs.prepared graphs.rows graphs.statistics graphs.nearest
-    gradients torch jax csgraph
+    gradients torch jax csgraph sklearn
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot
@@ -57,11 +57,12 @@ ORDER = [m for room in ROOMS for m in (starred(room[:-2]) if room.endswith(".*")
 #: Modules for the users of another package, which is loaded with them.
 NEIGHBOURS = {
     ("torch", "torch"), ("jax", "jax"), ("csgraph", "scipy"), ("nx", "networkx"),
+    ("sklearn", "sklearn"), ("sklearn", "scipy"),
     ("dask", "dask"), ("dask", "distributed"),
 }  # fmt: skip
 OPTIONAL = set(
     """cupy dask distributed jax llvmlite matplotlib ml_dtypes networkx opt_einsum pymetis
-    scipy torch zarr""".split()
+    scipy sklearn torch zarr""".split()
 )  # fmt: skip
 
 

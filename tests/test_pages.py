@@ -32,6 +32,7 @@ NEEDS = {
     "docs/einsum.md": ("opt_einsum",),
     "docs/first-steps.md": ("networkx",),
     "docs/jax.md": ("jax",),
+    "docs/neighbours.md": ("sklearn",),
     "docs/networkx.md": ("networkx",),
     "docs/scipy.md": ("scipy",),
     "docs/shortest-paths.md": ("pandas",),

@@ -1,0 +1,175 @@
+"""Distances between rows of coordinates: the class Metric and the table of the built-in ones.
+
+What all pairs of two sets of points need is a matrix product whose ⊗ is what a pair of coordinates
+adds and whose ⊕ joins these over the coordinates. No identities are needed for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from . import expressions as ex
+from .semirings import Semiring
+
+__all__ = ["Metric", "as_metric"]
+
+#: The ⊕ of a metric, and what a product's accumulators start from.
+_STARTS = {"+": 0.0, "min": math.inf, "max": -math.inf}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A distance between two rows of coordinates, written as expressions.
+
+    Parameters
+    ----------
+    name : str
+        A name for messages: ``"canberra"``.
+    pair : str
+        What a pair of coordinates adds, in ``a`` (of a row of X) and ``b`` (of a row of Y):
+        ``"abs(a - b)"``.
+    join : str, default "a + b"
+        How these are joined over the coordinates: ``"a + b"``, ``"min(a, b)"`` or ``"max(a, b)"``.
+    final : str, default "a"
+        The distance, in ``a``, which is what was joined, and ``b``, which is the number of
+        coordinates, or the sum of their weights where there are any: ``"sqrt(a)"``, ``"a / b"``.
+
+    Notes
+    -----
+    Expressions are written as those of a :class:`Semiring`. Of weights w, a pair of coordinates
+    adds w times `pair`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> rms = sm.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)")
+    >>> sm.cdist(np.array([[0.0, 0.0]]), np.array([[1.0, 7.0], [0.0, 0.0]]), rms)
+    array([[5., 0.]])
+    """
+
+    __module__ = "semiring_mm"  # where users import it from
+
+    name: str
+    pair: str
+    join: str = "a + b"
+    final: str = "a"
+
+    def __post_init__(self) -> None:
+        for text in (self.pair, self.join, self.final):
+            ex.parse(text)
+        kind = ex.joins(ex.parse(self.join))
+        if kind not in _STARTS:
+            raise ValueError(
+                f"a metric's join is 'a + b', 'min(a, b)' or 'max(a, b)', got {self.join!r}"
+            )
+        _ = self.algebra  # refuses a name that is no identifier
+
+    @functools.cached_property
+    def algebra(self) -> Semiring:
+        """The metric as a product takes it.
+
+        A metric has no identities: `zero` is what accumulators start from, and `one` is not read.
+        """
+        return Semiring(self.name, self.join, self.pair, _STARTS[ex.joins(ex.parse(self.join))], 0)
+
+    @functools.cached_property
+    def final_expr(self) -> ex.Expr:
+        return ex.parse(self.final)
+
+
+@dataclass(frozen=True)
+class BuiltIn(Metric):
+    """A metric and what is known of it.
+
+    Parameters
+    ----------
+    degree : float, optional
+        Of `pair` as a homogeneous function: weights w may then scale the coordinates, by
+        w ** (1 / degree). inf: weights only say which coordinates count.
+    over : str
+        A second `pair`; `final` has what is joined of it as ``b``.
+    unit : bool
+        Whether rows are divided by their Euclidean norms first.
+    rising : bool
+        Whether distances compare as what was joined, so that `final` can wait.
+    counts : bool
+        Whether `pair` is 0 or 1, for integers too.
+    """
+
+    degree: float | None = None
+    over: str = ""
+    unit: bool = False
+    rising: bool = True
+    counts: bool = False
+
+
+_TABLE = (
+    BuiltIn("cityblock", "abs(a - b)", degree=1),
+    BuiltIn("euclidean", "(a - b) * (a - b)", final="sqrt(a)", degree=2),
+    BuiltIn("sqeuclidean", "(a - b) * (a - b)", degree=2),
+    BuiltIn("chebyshev", "abs(a - b)", "max(a, b)", degree=math.inf),
+    BuiltIn("hamming", "a != b", final="a / b", counts=True),
+    BuiltIn("canberra", "abs(a - b) / (abs(a) + abs(b) + ((a == 0) & (b == 0)))"),
+    BuiltIn("braycurtis", "abs(a - b)", final="a / b", degree=1, over="abs(a + b)", rising=False),
+    # not "a * b", which a BLAS may add up in another order at the edges: equal rows tie exactly
+    BuiltIn(
+        "cosine", "b * a", final="min(max(1 - a, 0), 2)", degree=2, unit=True, rising=False
+    ),
+)  # fmt: skip
+_NAMES = {metric.name: metric for metric in _TABLE}
+_ALSO = {
+    "l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "linf": "chebyshev",
+}  # fmt: skip
+
+
+def as_metric(metric: str | Metric, p: float = 2) -> Metric:
+    """Look a metric up by its name; `p` is for Minkowski's."""
+    if isinstance(metric, Metric):
+        return metric
+    if not isinstance(metric, str):
+        raise TypeError(
+            f"metric must be a name such as 'cityblock' or a semiring_mm.Metric, got "
+            f"{type(metric).__name__}"
+        )
+    name = metric.lower()
+    if name == "minkowski":
+        return _minkowski(p)
+    found = _NAMES.get(_ALSO.get(name, name))
+    if found is None:
+        raise ValueError(
+            f"there is no metric {metric!r:.60}: choose one of "
+            f"{', '.join([*_NAMES, 'minkowski', *_ALSO])}, or write a semiring_mm.Metric"
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _minkowski(p: Any) -> Metric:
+    """The metric (Σ |a - b|^p)^(1/p)."""
+    if not isinstance(p, Real) or not p > 0:
+        raise ValueError(f"p must be a number above 0, got {p!r}")
+    if p in _SPECIAL:
+        return _NAMES[_SPECIAL[p]]
+    gap = "abs(a - b)"
+    if 2 * p == int(2 * p) and p <= _BY_PRODUCTS:
+        root = [f"sqrt({gap})"] if p % 1 else []
+        pair = " * ".join(([_power(gap, int(p))] if p > 1 else []) + root)
+    else:
+        pair = f"exp({float(p)!r} * log({gap}))"
+    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {float(p)!r})", degree=p)
+
+
+_SPECIAL = {1: "cityblock", 2: "euclidean", math.inf: "chebyshev"}
+_BY_PRODUCTS = 8  # the largest p of which powers are products and roots
+
+
+def _power(x: str, n: int) -> str:
+    if n == 1:
+        return x
+    half = _power(x, n // 2)
+    return f"({half}) * ({half})" + (f" * {x}" if n % 2 else "")

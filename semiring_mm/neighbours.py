@@ -1,0 +1,474 @@
+"""Distances between all rows of two matrices, and the nearest rows without that matrix.
+
+Both are the product X ⊗ Yᵀ over a metric. :func:`cdist` keeps it whole; the others look at one
+tile at a time, while it is in a cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import expressions as ex
+from .arrays import Call, check_memory
+from .blas import _check_out as check_out
+from .blas import _overlaps as overlaps
+from .cpu import engine as cpu
+from .cpu import select, threads
+from .engine import Known
+from .metrics import BuiltIn, Metric, as_metric
+from .plan import Facts, needs_facts
+from .semirings import Semiring
+
+__all__ = ["argbest", "cdist", "knn", "radius_count"]
+
+Array = Any
+
+_ROWS = 192  # of X in a tile
+_TILE = 1 << 20  # bytes of a tile
+
+
+def cdist(
+    X: ArrayLike,
+    Y: ArrayLike,
+    metric: str | Metric = "euclidean",
+    *,
+    p: float = 2,
+    w: ArrayLike | None = None,
+    out: Any = None,
+    device: str | None = None,
+) -> Any:
+    """Distances between all rows of two matrices, as :func:`scipy.spatial.distance.cdist`.
+
+    Parameters
+    ----------
+    X : array_like, shape (m, k)
+        A point in each row. Any strides.
+    Y : array_like, shape (n, k)
+        The other points.
+    metric : str or Metric, default "euclidean"
+        ``"cityblock"`` (or ``"l1"``, ``"manhattan"``), ``"euclidean"`` (``"l2"``),
+        ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
+        ``"canberra"``, ``"braycurtis"``, ``"cosine"``, or your own :class:`Metric`.
+    p : float, default 2
+        Of Minkowski's metric: (Σ |a - b|ᵖ)^(1/p). Others do not read it.
+    w : array_like, shape (k,), optional
+        Weights of the coordinates, not negative.
+    out : array, shape (m, n), optional
+        Where to put the result.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        As for :func:`matmul`.
+
+    Returns
+    -------
+    ndarray, shape (m, n)
+        float32 for operands in float32 or 16-bit floats, else float64.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not match, negative weights, and names that stand for no metric.
+    TypeError
+        For dtypes that are neither real numbers nor bool.
+
+    Notes
+    -----
+    O(m·n·k) in blocks for the caches, on all threads. Differences are taken before they are
+    squared, so near points far from the origin keep their digits.
+
+    Results are SciPy's to rounding, with these differences: float32 stays float32; NaN makes every
+    distance NaN, Chebyshev's too (hamming only compares, and NaN differs from all). Where a
+    coordinate is 0 in both points, it adds 0 to ``"canberra"``; ``"cosine"`` of a zero vector and
+    ``"braycurtis"`` of two are NaN.
+
+    Weights scale the coordinates where the metric lets them. For ``"hamming"``, ``"canberra"`` and
+    metrics of your own, coordinates of equal weight are a product of their own, so that many
+    different weights take longer. ``"chebyshev"`` leaves out coordinates of weight 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> sm.cdist(np.array([[0, 0], [3, 4]]), np.array([[0, 0], [6, 8]]))
+    array([[ 0., 10.],
+           [ 5.,  5.]])
+    >>> sm.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
+    array([[43.]])
+    """
+    with Call(device, out, X=X, Y=Y, w=w) as call:
+        engine = call.engine
+        pairs = _Pairs("cdist", call, as_metric(metric, p))
+        m, n = pairs.shape
+        target = call.out
+        if target is not None:
+            check_out(target, (m, n), pairs.dtype)
+        if target is None or overlaps(engine.xp, target, call["X"], call["Y"]):
+            check_memory(m * n * pairs.dtype.itemsize, f"{m} × {n} distances", engine)
+            target = engine.xp.empty((m, n), pairs.dtype)
+
+        def rows(i: int, j: int) -> None:
+            pairs.distances(slice(i, j), slice(0, n), target[i:j])
+
+        if engine is cpu:
+            _run_blocks(rows, m)
+        else:
+            rows(0, m)
+        if call.out is not None and target is not call.out:
+            call.out[...] = target
+            target = call.out
+        return call.give(target)
+
+
+def knn(
+    X: ArrayLike,
+    Y: ArrayLike,
+    k: int,
+    metric: str | Metric = "euclidean",
+    *,
+    p: float = 2,
+    w: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """The k rows of Y that are nearest to each row of X.
+
+    Parameters
+    ----------
+    X : array_like, shape (m, columns)
+        The queries, one in each row.
+    Y : array_like, shape (n, columns)
+        The points among which the nearest are found.
+    k : int
+        From 1 to n.
+    metric, p, w
+        As for :func:`cdist`.
+    device : {None, "cpu"}
+        Arrays on a device are refused for now.
+
+    Returns
+    -------
+    distances : ndarray, shape (m, k)
+        Ascending in each row; NaN after all numbers.
+    indices : ndarray of int64, shape (m, k)
+        Rows of Y. Of equally near rows the lower comes first.
+
+    Raises
+    ------
+    ValueError
+        If k is larger than n; and as :func:`cdist`.
+    NotImplementedError
+        For arrays on a CUDA device.
+
+    Notes
+    -----
+    O(m·n·(columns + log k)) at worst; on points in random order few reach the log k. The matrix of
+    distances is never in memory: a tile of it is compared with the k-th best of each row, which is
+    the root of a heap. Besides the results it takes a megabyte or two for each thread.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> points = np.array([[0.0], [1.0], [5.0], [1.0]])
+    >>> distances, indices = sm.knn(np.array([[1.5]]), points, k=3)
+    >>> distances, indices
+    (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
+    """
+    with Call(device, None, X=X, Y=Y, w=w) as call:
+        return call.give(_nearest("knn", call, as_metric(metric, p), k))
+
+
+def argbest(
+    X: ArrayLike,
+    Y: ArrayLike,
+    metric: str | Metric = "euclidean",
+    *,
+    p: float = 2,
+    w: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """The row of Y that is nearest to each row of X: :func:`knn` for k = 1.
+
+    Parameters
+    ----------
+    X, Y, metric, p, w, device
+        As for :func:`knn`.
+
+    Returns
+    -------
+    distances : ndarray, shape (m,)
+    indices : ndarray of int64, shape (m,)
+        The lowest of equally near rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> sm.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), np.array([[3.0, 4.0], [9.0, 8.0]]))
+    (array([5., 1.]), array([0, 1]))
+    """
+    with Call(device, None, X=X, Y=Y, w=w) as call:
+        distances, indices = _nearest("argbest", call, as_metric(metric, p), 1)
+        return call.give((distances[:, 0], indices[:, 0]))
+
+
+def radius_count(
+    X: ArrayLike,
+    Y: ArrayLike,
+    r: float,
+    metric: str | Metric = "euclidean",
+    *,
+    p: float = 2,
+    w: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """How many rows of Y lie within a distance of each row of X.
+
+    Parameters
+    ----------
+    X, Y : array_like, shapes (m, columns) and (n, columns)
+    r : float
+        The largest distance that counts.
+    metric, p, w, device
+        As for :func:`knn`.
+
+    Returns
+    -------
+    ndarray of int64, shape (m,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
+    array([2, 0])
+    """
+    with Call(device, None, X=X, Y=Y, w=w) as call:
+        pairs = _pairs_on_host("radius_count", call, as_metric(metric, p))
+        m, n = pairs.shape
+        counts = np.zeros(m, np.int64)
+        width = max(1, _TILE // (_ROWS * pairs.dtype.itemsize))
+
+        def rows(i: int, j: int) -> None:
+            tile = np.empty((j - i, min(width, n)), pairs.dtype)
+            for first, last in _cut(n, width):
+                d = tile[:, : last - first]
+                pairs.distances(slice(i, j), slice(first, last), d)
+                counts[i:j] += np.count_nonzero(d <= r, axis=1)
+
+        _run_blocks(rows, m)
+        return call.give(counts)
+
+
+class _Pairs:
+    """The distances between the rows of two matrices, to be computed by rectangles.
+
+    Attributes
+    ----------
+    shape : (m, n)
+    dtype : dtype
+        Of distances.
+    joined : dtype
+        Of what is joined over the coordinates.
+    rising : bool
+        Whether what is joined compares as the distances do.
+    """
+
+    def __init__(self, verb: str, call: Call, metric: Metric) -> None:
+        x, y, w, engine = call["X"], call["Y"], call["w"], call.engine
+        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
+            raise ValueError(
+                f"{verb}: X and Y are matrices of as many columns, with a point in each row; got "
+                f"shapes {x.shape} and {y.shape}"
+            )
+        known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)
+        self.engine, self.algebra, self.final = engine, metric.algebra, metric.final_expr
+        self.over = Metric(metric.name, known.over).algebra if known.over else None
+        self.rising = known.rising or self.final == ex.A
+        self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
+        self.joined = _work_dtype(verb, metric.name, x, y, columns if known.counts else None)
+        self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
+        self.total: float = columns
+        self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
+        if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
+            x, y = _ranks(engine.xp, x, y)
+        x, y = (v.astype(self.joined, copy=False) for v in (x, y))
+        self.parts: list[_Part] = [(None, x, y)]
+        if w is not None:
+            weights = _weights(verb, engine.to_host(w), columns)
+            self.total = float(weights.sum())
+            self.parts = _weighted(engine.xp, known.degree, x, y, weights)
+            if known.degree is None:
+                self.joined = self.dtype
+        if known.unit and columns:
+            self.parts = [(None, *(_unit_rows(engine.xp, v) for v in self.parts[0][1:]))]
+        self.ranges: list[Known | None] = [None] * len(self.parts)
+        if engine is cpu and needs_facts(self.algebra, x.dtype):  # once, not for each tile
+            self.ranges = [
+                (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
+                for _, left, right in self.parts
+            ]
+
+    def join(self, rows: slice, columns: slice, out: Array) -> None:
+        """What is joined over the coordinates, of dtype `joined`."""
+        self._join(self.algebra, rows, columns, out)
+
+    def distances(self, rows: slice, columns: slice, out: Array) -> None:
+        """Distances, of dtype `dtype`."""
+        xp = self.engine.xp
+        joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
+        self._join(self.algebra, rows, columns, joined)
+        total: Any = self.total
+        if self.over is not None:
+            total = xp.empty(out.shape, self.joined)
+            self._join(self.over, rows, columns, total)
+        if joined is not out or self.final != ex.A:
+            out[...] = self.finished(joined, total)
+
+    def finished(self, joined: Array, total: Any = None) -> Array:
+        """The distances of what was joined."""
+        joined = joined.astype(self.dtype, copy=False)
+        with np.errstate(all="ignore"):
+            return ex.evaluate(self.final, joined, self.total if total is None else total)
+
+    def _join(self, algebra: Semiring, rows: slice, columns: slice, out: Array) -> None:
+        if not self.parts or not self.parts[0][1].shape[1]:
+            out[...] = self.empty
+            return
+        for number, ((weight, x, y), known) in enumerate(zip(self.parts, self.ranges, strict=True)):
+            part = out if weight is None else self.engine.xp.empty(out.shape, x.dtype)
+            # not as matmul, which takes a single row another way: equal rows are to tie exactly
+            self.engine.product(algebra, x[rows], y[columns].T, part, known=known)
+            if weight is not None:
+                with np.errstate(all="ignore"):
+                    part = part * out.dtype.type(weight)
+                    out[...] = _FOLDS[algebra.add_kind](out, part) if number else part
+
+
+_Part = tuple[float | None, Array, Array]  # a weight of the result, rows of X, rows of Y
+_NO_RANGE = Facts(math.inf, -math.inf, False)
+_FOLDS = {"+": np.add, "min": np.minimum, "max": np.maximum}
+_EMPTY = {"+": 0.0, "min": math.inf, "max": 0.0}  # of points without coordinates
+
+
+def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None) -> np.dtype[Any]:
+    """The dtype computed in; `columns` are given where pairs are 0 or 1, for integers too."""
+    try:
+        dtype = np.result_type(x.dtype, y.dtype)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind in "iub":
+        if columns is None:
+            return np.dtype(np.float64)
+        short = dtype.itemsize < 4 and columns < np.iinfo(np.int16).max
+        return np.promote_types(dtype if short else np.int32, np.int16)
+    if dtype.name in ("float16", "bfloat16", "float32"):
+        return np.dtype(np.float32)
+    if dtype.name == "float64":
+        return np.dtype(np.float64)
+    raise TypeError(
+        f"{verb}: {metric} of dtypes {x.dtype} and {y.dtype}: floats of 16, 32 and 64 bits, "
+        f"integers and bool are accepted"
+    )
+
+
+def _ranks(xp: Any, x: Array, y: Array) -> tuple[Array, Array]:
+    """Small integers that are equal where those of two matrices are."""
+    _, ranks = xp.unique(xp.concatenate([x.ravel(), y.ravel()]), return_inverse=True)
+    ranks = ranks.ravel()
+    return ranks[: x.size].reshape(x.shape), ranks[x.size :].reshape(y.shape)
+
+
+def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
+    if w.shape != (columns,) or w.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{verb}: w has a number for each of {columns} columns, got shape {w.shape} and dtype "
+            f"{w.dtype}"
+        )
+    if (w < 0).any():
+        raise ValueError(f"{verb}: w has negative weights; they must be at least 0")
+    weights: NDArray[np.float64] = w.astype(np.float64)
+    return weights
+
+
+def _weighted(
+    xp: Any, degree: float | None, x: Array, y: Array, w: NDArray[np.float64]
+) -> list[_Part]:
+    """Operands whose products, times the weights that stand before them, have weights `w`."""
+    if degree is None:
+        groups = [
+            (float(weight), xp.asarray(np.flatnonzero(w == weight))) for weight in np.unique(w)
+        ]
+        return [(weight, x[:, columns], y[:, columns]) for weight, columns in groups]
+    if degree == math.inf:
+        columns = xp.asarray(np.flatnonzero(w > 0))
+        return [(None, x[:, columns], y[:, columns])]
+    scale = xp.asarray((w ** (1 / degree)).astype(x.dtype))
+    with np.errstate(all="ignore"):
+        return [(None, x * scale, y * scale)]
+
+
+def _unit_rows(xp: Any, x: Array) -> Array:
+    """The rows divided by their norms; NaN for rows of zeros."""
+    with np.errstate(all="ignore"):
+        _, exponent = xp.frexp(xp.abs(x).max(axis=1))
+        x = xp.ldexp(x, -exponent[:, np.newaxis])  # exactly: squares neither overflow nor vanish
+        return x / xp.sqrt((x * x).sum(axis=1))[:, np.newaxis]
+
+
+# --- tiles --------------------------------------------------------------------------------------
+
+
+def _pairs_on_host(verb: str, call: Call, metric: Metric) -> _Pairs:
+    if call.engine is not cpu:
+        raise NotImplementedError(
+            f"{verb} runs on the CPU only: bring the arrays to the host, with x.get() in CuPy or "
+            f"x.cpu() in PyTorch, and leave device out"
+        )
+    return _Pairs(verb, call, metric)
+
+
+def _cut(extent: int, size: int) -> list[tuple[int, int]]:
+    """Cut a range into nearly equal parts of at most `size`."""
+    pieces = -(-extent // size)
+    cuts = [i * extent // pieces for i in range(pieces + 1)] if pieces else [0]
+    return list(itertools.pairwise(cuts))
+
+
+def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
+    pairs = _pairs_on_host(verb, call, metric)
+    m, n = pairs.shape
+    try:
+        k = operator.index(k)
+    except TypeError:
+        raise TypeError(f"{verb}: k must be an integer, got {k!r}") from None
+    if not 1 <= k <= n:
+        raise ValueError(f"{verb}: k is from 1 to the {n} rows of Y, got {k}")
+    dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
+    check_memory(m * k * (8 + dtype.itemsize), f"the {k} nearest of {m} rows")
+    value, index = select.empty_heaps(m, k, dtype)
+    width = max(1, _TILE // (_ROWS * dtype.itemsize))
+
+    def rows(i: int, j: int) -> None:
+        room = np.empty((j - i) * width + 64, dtype)  # which vectors may be read behind
+        for first, last in _cut(n, width):
+            tile = room[: (j - i) * (last - first)].reshape(j - i, last - first)
+            fill(slice(i, j), slice(first, last), tile)
+            select.put(value[i:j], index[i:j], tile, first)
+        select.sort(value[i:j], index[i:j])
+
+    _run_blocks(rows, m)
+    return (pairs.finished(value) if pairs.rising else value), index
+
+
+def _run_blocks(task: Callable[[int, int], None], m: int) -> None:
+    """Call a function with the first and last row of each block of rows, on all threads."""
+    workers = threads.get_num_threads()
+    size = min(_ROWS, -(-m // workers)) or 1
+    threads.run([functools.partial(task, i, j) for i, j in _cut(m, size)])

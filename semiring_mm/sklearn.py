@@ -1,0 +1,258 @@
+"""Nearest neighbours with the interface of scikit-learn: only the import changes.
+
+>>> from semiring_mm.sklearn import NearestNeighbors  # was: from sklearn.neighbors import ...
+>>> near = NearestNeighbors(n_neighbors=2, metric="l1").fit([[0.0], [1.0], [5.0]])
+>>> distances, indices = near.kneighbors([[1.5]])
+>>> indices
+array([[1, 0]])
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .cpu import threads
+from .metrics import Metric
+from .neighbours import cdist, knn, radius_count
+
+try:
+    from scipy.sparse import csr_matrix
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError(
+        "semiring_mm.sklearn works with scikit-learn (scikit-learn>=1.6 and scipy): "
+        "python -m pip install 'semiring-mm[sklearn]'"
+    ) from error
+
+__all__ = ["NearestNeighbors"]
+
+Array = NDArray[Any]
+
+_ENTRIES = 1 << 22  # distances that radius_neighbors looks at together
+
+
+class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
+    """Nearest neighbours by brute force, in place of :class:`sklearn.neighbors.NearestNeighbors`.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 5
+        How many :meth:`kneighbors` finds.
+    radius : float, default 1.0
+        The largest distance of :meth:`radius_neighbors` and :meth:`radius_counts`.
+    algorithm : {"brute", "auto"}, default "brute"
+        Both are brute force.
+    metric : str or Metric, default "minkowski"
+        As for :func:`semiring_mm.cdist`.
+    p : float, default 2
+        Of Minkowski's metric.
+    metric_params : dict, optional
+        ``{"w": weights}``, of the columns.
+    n_jobs : int, optional
+        Threads; None and -1: as many as :func:`semiring_mm.get_num_threads` says.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns of the fitted points.
+    n_samples_fit_ : int
+        Their number.
+
+    Notes
+    -----
+    Of equally near points the one of lower index comes first. Distances of float32 points are
+    float32.
+
+    Examples
+    --------
+    >>> from semiring_mm.sklearn import NearestNeighbors
+    >>> near = NearestNeighbors(n_neighbors=1).fit([[0.0, 0.0], [3.0, 4.0]])
+    >>> near.kneighbors()  # of the points themselves, each without itself
+    (array([[5.],
+           [5.]]), array([[1],
+           [0]]))
+    """
+
+    def __init__(
+        self, *, n_neighbors: int = 5, radius: float = 1.0, algorithm: str = "brute",
+        metric: str | Metric = "minkowski", p: float = 2,
+        metric_params: dict[str, Any] | None = None, n_jobs: int | None = None,
+    ) -> None:  # fmt: skip
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.algorithm = algorithm
+        self.metric = metric
+        self.p = p
+        self.metric_params = metric_params
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, y: Any = None) -> NearestNeighbors:
+        """Keep the points.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, columns)
+            A point in each row: finite numbers.
+        y : object, optional
+            Not read.
+
+        Returns
+        -------
+        NearestNeighbors
+            The estimator itself.
+        """
+        if self.algorithm not in ("auto", "brute"):
+            raise ValueError(
+                f"algorithm is 'brute' or 'auto', which is the same here, got {self.algorithm!r}"
+            )
+        self._options()
+        self._points = validate_data(self, X, dtype="numeric")
+        self.n_samples_fit_ = self._points.shape[0]
+        return self
+
+    def kneighbors(
+        self, X: ArrayLike | None = None, n_neighbors: int | None = None,
+        return_distance: bool = True,
+    ) -> Any:  # fmt: skip
+        """The nearest points of each query.
+
+        Parameters
+        ----------
+        X : array_like, shape (m, columns), optional
+            The queries. Absent: the points themselves, none of which is its own neighbour.
+        n_neighbors : int, optional
+            Default: that of the estimator.
+        return_distance : bool, default True
+            Whether distances are returned, too.
+
+        Returns
+        -------
+        distances : ndarray, shape (m, n_neighbors)
+            Only with `return_distance`.
+        indices : ndarray of int64, shape (m, n_neighbors)
+            Rows of the fitted points, the nearest first.
+        """
+        queries, own = self._queries(X)
+        k = operator.index(self.n_neighbors if n_neighbors is None else n_neighbors)
+        n = self.n_samples_fit_
+        if not 0 < k <= n - own:
+            raise ValueError(
+                f"Expected 0 < n_neighbors <= n_samples_fit{' - 1' * own}, but n_neighbors = {k}, "
+                f"n_samples_fit = {n}, n_samples = {len(queries)}"
+            )
+        with self._threads():
+            found = knn(queries, self._points, k + own, **self._options())
+        if own:  # each point, or else the last of more equal ones than were asked for
+            other = found[1] != np.arange(n)[:, np.newaxis]
+            other[other.all(axis=1), -1] = False
+            found = tuple(x[other].reshape(n, k) for x in found)
+        return found if return_distance else found[1]
+
+    def kneighbors_graph(
+        self, X: ArrayLike | None = None, n_neighbors: int | None = None,
+        mode: str = "connectivity",
+    ) -> Any:  # fmt: skip
+        """The graph that leads from each query to its nearest points.
+
+        Parameters
+        ----------
+        X, n_neighbors
+            As for :meth:`kneighbors`.
+        mode : {"connectivity", "distance"}
+            Whether entries are 1 or the distances.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix, shape (m, n)
+        """
+        if mode not in ("connectivity", "distance"):
+            raise ValueError(f'mode is "connectivity" or "distance", got {mode!r}')
+        distances, indices = self.kneighbors(X, n_neighbors)
+        m, k = indices.shape
+        data = distances if mode == "distance" else np.ones((m, k))
+        shape = m, self.n_samples_fit_
+        return csr_matrix((data.ravel(), indices.ravel(), np.arange(0, m * k + 1, k)), shape)
+
+    def radius_neighbors(
+        self, X: ArrayLike | None = None, radius: float | None = None,
+        return_distance: bool = True, sort_results: bool = False,
+    ) -> Any:  # fmt: skip
+        """All points within a distance of each query.
+
+        Parameters
+        ----------
+        X : array_like, shape (m, columns), optional
+            As for :meth:`kneighbors`.
+        radius : float, optional
+            Default: that of the estimator.
+        return_distance : bool, default True
+            Whether distances are returned, too.
+        sort_results : bool, default False
+            By distance; else they are in the order of the points.
+
+        Returns
+        -------
+        distances : ndarray of ndarray, shape (m,)
+            Only with `return_distance`.
+        indices : ndarray of ndarray, shape (m,)
+        """
+        queries, own = self._queries(X)
+        r = self.radius if radius is None else radius
+        if sort_results and not return_distance:
+            raise ValueError("return_distance must be True if sort_results is True.")
+        distances, indices = (np.empty(len(queries), object) for _ in range(2))
+        step = max(1, _ENTRIES // self.n_samples_fit_)
+        for first in range(0, len(queries), step):
+            with self._threads():
+                block = cdist(queries[first : first + step], self._points, **self._options())
+            for i, row in enumerate(block, first):
+                near = row <= r
+                near[i : i + own] = False
+                at = np.flatnonzero(near)
+                if sort_results:
+                    at = at[np.argsort(row[at], kind="stable")]
+                distances[i], indices[i] = row[at], at
+        return (distances, indices) if return_distance else indices
+
+    def radius_counts(self, X: ArrayLike | None = None, radius: float | None = None) -> Array:
+        """How many points lie within a distance of each query.
+
+        Parameters
+        ----------
+        X, radius
+            As for :meth:`radius_neighbors`.
+
+        Returns
+        -------
+        ndarray of int64, shape (m,)
+        """
+        queries, own = self._queries(X)
+        if own:  # a point need not be at 0 from itself, by a rounding or by the metric
+            found = self.radius_neighbors(None, radius, return_distance=False)
+            return np.array([len(row) for row in found], np.int64)
+        r = self.radius if radius is None else radius
+        with self._threads():
+            counts: Array = radius_count(queries, self._points, r, **self._options())
+        return counts
+
+    def _queries(self, X: ArrayLike | None) -> tuple[Array, bool]:
+        """The queries, and whether they are the points themselves."""
+        check_is_fitted(self)
+        if X is None:
+            return self._points, True
+        return validate_data(self, X, dtype="numeric", reset=False), False
+
+    def _options(self) -> dict[str, Any]:
+        given = dict(self.metric_params or {})
+        if unknown := given.keys() - {"w"}:
+            raise ValueError(f"metric_params has {min(unknown)!r}; only 'w', weights, is accepted")
+        return {"metric": self.metric, "p": self.p, **given}
+
+    def _threads(self) -> Any:
+        most = threads.get_num_threads()
+        return threads.limited(most if self.n_jobs in (None, -1) else max(1, int(self.n_jobs)))

@@ -1,0 +1,281 @@
+"""Distances between rows and the nearest rows, against SciPy and against sorting."""
+
+import math
+
+import numpy as np
+import pytest
+import reference
+from numpy.testing import assert_allclose, assert_array_equal
+from optional import Optional
+
+import semiring_mm as sm
+from semiring_mm import neighbours
+
+distance = Optional("scipy.spatial.distance")
+inf, nan = np.inf, np.nan
+RNG = np.random.default_rng(0)
+
+#: Names and what is given with them.
+METRICS = {
+    **{name: (name, {}) for name in (
+        "cityblock", "euclidean", "sqeuclidean", "chebyshev", "hamming", "canberra", "braycurtis",
+        "cosine",
+    )},
+    **{f"minkowski {p:g}": ("minkowski", {"p": p}) for p in (0.5, 2.7, 3, inf)},
+}  # fmt: skip
+
+
+def whole(low, high, dtype, rows=(20, 31), columns=7):
+    return [RNG.integers(low, high, (m, columns)).astype(dtype) for m in rows]
+
+
+#: Pairs of operands: X and Y.
+POINTS = {
+    "normal": [RNG.normal(size=(37, 19)), RNG.normal(size=(53, 19))],
+    "far from the origin": [1e6 + RNG.normal(size=(5, 3)), 1e6 + RNG.normal(size=(6, 3))],
+    "equal coordinates": [x.astype(float) for x in whole(0, 4, "i1")],
+    "bytes with a sign": whole(-128, 128, "i1", columns=300),
+    "bytes": whole(0, 256, "u1", columns=300),
+    "integers": whole(-(10**6), 10**6, "i8"),
+    "truth values": whole(0, 2, "?"),
+    "one row": [np.ones((1, 4)), RNG.normal(size=(9, 4))],
+    "one point": [RNG.normal(size=(9, 4)), np.ones((1, 4))],
+    "one column": [RNG.normal(size=(9, 1)), RNG.normal(size=(8, 1))],
+    "zeros": [np.zeros((2, 3)), np.array([[0.0, 0, 0], [1, 0, 0]])],
+    "no columns": [np.zeros((2, 0)), np.zeros((3, 0))],
+    "no rows": [np.zeros((0, 3)), np.zeros((3, 3))],
+    "no points": [np.zeros((2, 3)), np.zeros((0, 3))],
+    "no numbers": [np.array([[nan, 1, 2], [1, 2, 3], [inf, 1, 2], [-inf, 1, inf]])] * 2,
+}
+WEIGHTS = {"none": None, "all": lambda k: RNG.random(k) * 3, "few": lambda k: np.arange(k) % 3.0}
+
+
+def options_of(name, weights, x):
+    w = {} if weights == "none" else {"w": WEIGHTS[weights](x.shape[1])}
+    return METRICS[name][1] | w
+
+
+def by_scipy(x, y, metric, options):
+    """SciPy's distances; where it skips NaN (Chebyshev's), NaN as its function of two rows has."""
+    x, y = x.astype(float), y.astype(float)
+    expected = distance.cdist(x, y, metric, **options)
+    if metric == "chebyshev" or options.get("p") == inf:
+        w = options.get("w", np.ones(x.shape[1])) > 0
+        with np.errstate(invalid="ignore"):
+            gaps = x[:, np.newaxis, w] - y[np.newaxis, :, w]
+        expected[np.isnan(gaps).any(axis=2)] = nan
+    return expected
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("points", POINTS)
+def test_scipys_results(points, weights):
+    x, y = POINTS[points]
+    for name, (metric, _) in METRICS.items():
+        options = options_of(name, weights, x)
+        found, expected = sm.cdist(x, y, metric, **options), by_scipy(x, y, metric, options)
+        assert found.dtype == np.float64
+        near = 0.0  # cosine is 1 - a number near 1, and weights are multiplied with the coordinates
+        if metric == "cosine" or weights != "none":
+            near = 1e-14 * np.nan_to_num(abs(x.astype(float)), posinf=1).max(initial=1)
+            near *= {"sqeuclidean": 100}.get(metric, 1)
+        assert_allclose(found, expected, 3e-13, near, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_short_floats_compute_in_float32(dtype):
+    dtype = reference.BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+    if dtype.kind == "V" and dtype.name != "bfloat16":
+        pytest.skip("bfloat16: pip install ml_dtypes")
+    x, y = (v.astype(dtype) for v in POINTS["normal"])
+    for metric in ("cityblock", "chebyshev", "canberra", "cosine"):
+        found = sm.cdist(x, y, metric)
+        assert found.dtype == np.float32
+        expected = sm.cdist(x.astype(float), y.astype(float), metric)
+        assert_allclose(found, expected, 1e-5, 1e-6, err_msg=metric)
+
+
+def test_integers_that_no_float_tells_apart():
+    x = np.array([[2**63 - 1, 2**53 + 1, 0]])
+    y = np.array([[2**63 - 2, 2**53, 0]])
+    for dtype in ("i8", "u8"):
+        found = sm.cdist(x.astype(dtype), y.astype(dtype), "hamming")
+        assert_array_equal(found, [[2 / 3]])
+    many = np.zeros((2, 40_000), "i1")
+    many[1] = 1
+    assert_array_equal(sm.cdist(many, many, "hamming"), [[0, 1], [1, 0]])
+    assert_array_equal(sm.knn(many, many, 2, "hamming")[0], [[0, 1], [0, 1]])
+
+
+def test_neither_squares_nor_norms_leave_the_range():
+    x = np.array([[3e200, 4e200], [3e-200, 4e-200]])
+    assert_allclose(sm.cdist(x, x[:1] / 7, "cosine"), [[0], [0]], atol=1e-15)
+
+
+def test_metrics_of_ones_own():
+    x, y = POINTS["normal"]
+    least = sm.Metric("least", "abs(a - b)", "min(a, b)")
+    assert_array_equal(sm.cdist(x, y, least), abs(x[:, None] - y).min(2))
+    huber = sm.Metric("huber", "abs(a - b) if abs(a - b) > 1 else (a - b) * (a - b)")
+    gap = abs(x[:, None] - y)
+    terms = np.where(gap > 1, gap, gap * gap)
+    assert_allclose(sm.cdist(x, y, huber), terms.sum(2), 1e-13)
+    w = np.arange(19) % 4 / 2
+    assert_allclose(sm.cdist(x, y, huber, w=w), (w * terms).sum(2), 1e-13)
+    mean = sm.Metric("mean", "abs(a - b)", final="a / b")
+    assert_allclose(sm.cdist(x, y, mean, w=w), (w * gap).sum(2) / w.sum(), 1e-13)
+    dot = sm.Metric("dot", "a * b", final="-a")  # the largest inner products are the nearest
+    d, i = sm.knn(x, y, 3, dot)
+    assert_array_equal(i, np.argsort(-(x @ y.T), axis=1)[:, :3])
+    assert_allclose(d, np.sort(-(x @ y.T))[:, :3], 1e-12)
+
+
+@pytest.mark.parametrize(("error", "message", "call"), [
+    (ValueError, "join is 'a \\+ b'", lambda: sm.Metric("m", "a - b", "a * b")),
+    (ValueError, "the name 'c' is not allowed", lambda: sm.Metric("m", "a - c")),
+    (ValueError, "identifier such as", lambda: sm.Metric("my metric", "a - b")),
+    (ValueError, "no metric 'jaccard': choose one of", lambda: sm.cdist(*X, "jaccard")),
+    (TypeError, "metric must be a name .* got builtin", lambda: sm.cdist(*X, math.dist)),
+    (ValueError, "p must be a number above 0", lambda: sm.cdist(*X, "minkowski", p=0)),
+    (ValueError, r"shapes \(2, 3\) and \(2, 2\)", lambda: sm.cdist(X[0], X[0][:, :2])),
+    (ValueError, r"shapes \(3,\) and \(2, 3\)", lambda: sm.cdist(X[0][0], X[0])),
+    (ValueError, r"number for each of 3 columns", lambda: sm.cdist(*X, w=[1, 2])),
+    (ValueError, "negative weights", lambda: sm.cdist(*X, w=[1, 2, -1])),
+    (TypeError, "complex128 .* are accepted", lambda: sm.cdist(X[0] * 1j, X[0])),
+    (ValueError, "out has shape", lambda: sm.cdist(*X, out=np.empty((2, 3)))),
+    (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
+    (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
+    (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
+    (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
+])  # fmt: skip
+def test_what_is_refused(error, message, call):
+    with pytest.raises(error, match=message):
+        call()
+
+
+X = [np.arange(6.0).reshape(2, 3)] * 2
+
+
+def test_operands_may_lie_anyhow_and_out_may_be_one_of_them():
+    x, y = RNG.normal(size=(2, 8, 8))
+    expected = sm.cdist(x, y)
+    padded = np.zeros((8, 20))
+    padded[:, ::2][:, :8] = y
+    assert_array_equal(sm.cdist(np.asfortranarray(x), padded[:, ::2][:, :8]), expected)
+    assert_array_equal(sm.cdist(x[::-1], y)[::-1], expected)
+    out = x.copy()
+    assert sm.cdist(out, y, out=out) is out
+    assert_array_equal(out, expected)
+    with pytest.raises(ValueError, match="dtype"):
+        sm.cdist(x, y, out=np.empty((8, 8), "f4"))
+
+
+# --- the nearest --------------------------------------------------------------------------------
+
+
+def by_sorting(d, k):
+    """The k least of each row and their indices; NaN last, equal ones by their indices."""
+    order = np.argsort(d, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(d, order, 1), order
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("points", POINTS.keys() - {"no points"})
+def test_the_nearest_of_all_metrics(points, weights):
+    x, y = POINTS[points]
+    for name, (metric, _) in METRICS.items():
+        options = options_of(name, weights, x)
+        all_distances = sm.cdist(x, y, metric, **options)
+        for k in {1, len(y) // 2, len(y)} - {0}:
+            d, i = sm.knn(x, y, k, metric, **options)
+            assert (d.shape, i.shape, i.dtype) == ((len(x), k), (len(x), k), np.int64)
+            assert_allclose(d, by_sorting(all_distances, k)[0], 1e-13, 1e-14, err_msg=name)
+            assert_allclose(np.take_along_axis(all_distances, i, 1), d, 1e-13, 1e-14)
+            assert all(len(set(row)) == k for row in i.tolist())
+        r = np.nan_to_num(np.nanmedian([*all_distances.flat, 1]))
+        counts = sm.radius_count(x, y, r, metric, **options)
+        assert_array_equal(counts, (all_distances <= r).sum(1), name)
+
+
+@pytest.mark.parametrize("metric", ["cityblock", "euclidean", "cosine", "hamming"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
+    """Across the tiles, at the edges of both operands, and whatever the order of the points."""
+    monkeypatch.setattr(neighbours, "_TILE", 64 << 10)
+    kind = RNG.integers(0, 30, 1601)
+    y = RNG.integers(1, 4, (30, 6))[kind].astype(dtype) / 3
+    x = np.concatenate([y[:40], RNG.random((3, 6)).astype(dtype)])
+    compared = sm.cdist(x, y, {"euclidean": "sqeuclidean"}.get(metric, metric))
+    for k in (1, 17, 200, 1601):
+        i = sm.knn(x, y, k, metric)[1]
+        assert_array_equal(i, by_sorting(compared, k)[1])
+        same = np.diff(kind[i], axis=1) == 0
+        assert (np.diff(i, axis=1)[same] > 0).all()
+    assert_array_equal(sm.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
+
+
+@pytest.mark.parametrize("order", ["falling", "rising", "equal"])
+def test_points_in_any_order(order):
+    y = (
+        np.linspace(10, 1, 5000)[:, None]
+        if order == "falling"
+        else np.linspace(1, 10, 5000)[:, None]
+    )
+    y = y * (order != "equal")
+    x = np.array([[0.0], [11.0], [5.0]])
+    d, i = sm.knn(x, y, 700, "l1")
+    expected, indices = by_sorting(abs(x - y.T), 700)
+    assert_array_equal(d, expected)
+    assert_array_equal(i, indices)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_any_number_of_threads(workers):
+    x, y = RNG.normal(size=(401, 5)), RNG.normal(size=(2000, 5))
+    expected = sm.knn(x, y, 9, "l1"), sm.cdist(x, y, "l1"), sm.radius_count(x, y, 1, "l1")
+    before = sm.get_num_threads()
+    sm.set_num_threads(workers)
+    try:
+        found = sm.knn(x, y, 9, "l1"), sm.cdist(x, y, "l1"), sm.radius_count(x, y, 1, "l1")
+    finally:
+        sm.set_num_threads(before)
+    for got, want in zip([*found[0], *found[1:]], [*expected[0], *expected[1:]], strict=True):
+        assert_array_equal(got, want)
+
+
+def test_nothing_of_size_mn_is_made(monkeypatch):
+    made = []
+
+    def empty(shape, *rest, **kwargs):
+        made.append(math.prod(np.atleast_1d(shape).tolist()))
+        return np.zeros(shape, *rest, **kwargs)
+
+    monkeypatch.setattr(neighbours.np, "empty", empty)
+    x, y = RNG.normal(size=(2000, 3)), RNG.normal(size=(9000, 3))
+    sm.knn(x, y, 2, "braycurtis")
+    sm.radius_count(x, y, 1.0, "canberra", w=[1, 2, 3])
+    assert max(made) < len(x) * len(y) / 20
+
+
+# --- arrays of other libraries ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("package", "make", "kind"), [
+    ("torch", "from_numpy", "Tensor"),
+    ("jax.numpy", "asarray", "ndarray"),
+    ("array_api_strict", "asarray", "Array"),
+])  # fmt: skip
+def test_results_are_of_the_operands_library(package, make, kind):
+    library = pytest.importorskip(package)
+    kind = getattr(library, kind) if package != "array_api_strict" else type(library.asarray(0))
+    x, y = (v.astype("f4") for v in POINTS["normal"])
+    theirs = [getattr(library, make)(v) for v in (x, y)]
+    pairs = [
+        (sm.cdist(*theirs, "l1"), sm.cdist(x, y, "l1")),
+        *zip(sm.knn(*theirs, 3, "l1"), sm.knn(x, y, 3, "l1"), strict=True),
+        *zip(sm.argbest(*theirs, "l1"), sm.argbest(x, y, "l1"), strict=True),
+        (sm.radius_count(*theirs, 20, "l1"), sm.radius_count(x, y, 20, "l1")),
+    ]
+    for found, expected in pairs:
+        assert isinstance(found, kind)
+        assert_array_equal(np.from_dlpack(found), expected)
