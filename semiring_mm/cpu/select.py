@@ -19,7 +19,7 @@ from .blocks import Items, block, load_block, load_item
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
-__all__ = ["NOTHING", "empty_heaps", "put", "sort"]
+__all__ = ["NOTHING", "empty_heaps", "put", "sink_function", "sort", "worse"]
 
 NOTHING = (1 << 63) - 1  #: the index of an entry that has none
 _FIELDS = "rows columns step k base : index : : value tile"
@@ -59,7 +59,7 @@ def _call(name: str, dtype: str, fields: Mapping[str, Any]) -> None:
 @functools.cache
 def _compiled(dtype: str) -> dict[str, Any]:
     t, target = storage_type(dtype), host_target()
-    sink = _sink_function(t)
+    sink = sink_function(t)
     functions = [
         sink,
         _put_function(t, sink, target.vector_bytes // t.size),
@@ -69,7 +69,7 @@ def _compiled(dtype: str) -> dict[str, Any]:
     return {name: library.function(name, ctypes.c_void_p) for name in ("put", "sort")}
 
 
-def _worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
+def worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
     """Whether value d at index i comes after e at j."""
     same = d.cmp("==", e)
     later = d.cmp(">", e)
@@ -79,7 +79,7 @@ def _worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
     return later | (same & i.cmp(">", j))
 
 
-def _sink_function(t: Type) -> Function:
+def sink_function(t: Type) -> Function:
     """Replace the root of a heap of `size` entries, and move it down to its place."""
     f = Function("sink", [PTR, PTR, I64, t, I64], private=True)
     value, base, size, d, i = f.args
@@ -91,10 +91,10 @@ def _sink_function(t: Type) -> Function:
         child = f.var(left)
         with f.if_((left + 1).cmp("<", size)):
             e, o = (load_item(f, value, x, t) for x in (left, left + 1))
-            with f.if_(_worse(f, o, index[left + 1], e, index[left])):
+            with f.if_(worse(f, o, index[left + 1], e, index[left])):
                 child.set(left + 1)
         e, j = load_item(f, value, child.get(), t), index[child.get()]
-        f.break_if(_worse(f, e, j, d, i) ^ 1, done)
+        f.break_if(worse(f, e, j, d, i) ^ 1, done)
         f.store(e, value.at(at.get() * t.size), t.size)
         index[at.get()] = j
         at.set(child.get())
@@ -133,7 +133,7 @@ def _each_hit(
         f.break_if(lane.cmp(">=", inside), done)
         left.set(bits & (bits - 1))
         d, i = load_item(f, row, c + lane, t), first + c + lane
-        with f.if_(_worse(f, load_item(f, value, f.const(0, I64), t), index[0], d, i)):
+        with f.if_(worse(f, load_item(f, value, f.const(0, I64), t), index[0], d, i)):
             f.invoke(sink, [value, base, k, d, i])
 
 
