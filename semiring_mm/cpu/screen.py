@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..semirings import Semiring
+from . import threads
 from .algebra import storage_type
 from .blocks import Items, block, load_block, load_item
 from .compiler import compile_functions, host_target
-from .ir import F32, F64, I64, PTR, Function, Type, Value
+from .ir import F32, F64, I64, PTR, Function, Type, Value, Var
 from .product import product
-from .select import sink_function, worse
+from .select import each_hit, sink_function, worse
 
 __all__ = ["Screen"]
 
@@ -32,38 +35,56 @@ Array = NDArray[Any]
 _PLUS_TIMES = Semiring("screen", "a + b", "b * a", 0, 1)
 _UNIT = 2.0**-24  # the relative error of a rounding in float32
 _LEAST = 2.0**-145  # above the absolute error of one below its normal numbers
+_BLOCK = 1024  # rows that are prepared at once
 _FIELDS = (
     "rows columns step k base width : index found : : value tile left right offset growth"
 )  # fmt: skip
 
 
 class Screen:
-    """Two sets of rows, (m, width) and (n, width), of finite numbers below 1e150."""
+    """Two sets of rows, (m, width) and (n, width), of finite numbers.
 
-    def __init__(self, x: Array, y: Array) -> None:
+    `range_` is their greatest less their least, from 1e-150 to 1e150.
+    """
+
+    def __init__(self, x: Array, y: Array, range_: float) -> None:
         self.x, self.y = (np.ascontiguousarray(v) for v in (x, y))
-        width = x.shape[1]
-        center = y.mean(axis=0, dtype=np.float64)
-        moved = [v - center for v in (x, y)]
-        longest = max(float(np.sqrt((v * v).sum(axis=1).max(initial=0))) for v in moved)
-        scale = 2.0 ** -np.ceil(np.log2(longest)) if longest else 1.0
-        left, right = ((v * scale).astype(np.float32) for v in moved)
-        self.squares, squares = ((v * v).sum(axis=1, dtype=np.float64) for v in (left, right))
+        (m, width), n = x.shape, len(y)
+        # any point serves as the origin; one amid the others leaves the products small
+        center = y[:: max(1, n // 1000)].mean(axis=0, dtype=np.float64)
+        scale = 2.0 ** -math.ceil(math.log2(range_ * math.sqrt(width)))
+        self.left, self.squares = np.empty((m, width + 1), np.float32), np.empty(m)
+        self.right, squares = np.empty((width + 1, n), np.float32), np.empty(n)
+
+        def part(v: Array, to: Array, to_squares: Array, factor: float, i: int) -> None:
+            rows = slice(i, i + _BLOCK)
+            moved = ((v[rows] - center) * scale).astype(np.float32)
+            to_squares[rows] = (moved * moved.astype(np.float64)).sum(axis=1)
+            to[rows, :width] = moved * np.float32(factor)
+
+        threads.run([
+            *(functools.partial(part, self.x, self.left, self.squares, -2, i)
+              for i in range(0, m, _BLOCK)),
+            *(functools.partial(part, self.y, self.right.T, squares, 1, i)
+              for i in range(0, n, _BLOCK)),
+        ])  # fmt: skip
+        self.left[:, width], self.right[width] = 1, squares
         self.norms, self.right_norms = np.sqrt(self.squares), np.sqrt(squares)
-        self.left = np.concatenate([-2 * left, np.ones((len(left), 1), np.float32)], axis=1)
-        self.right = np.concatenate([right.T, squares[np.newaxis].astype(np.float32)])
         # Relative to (|x| + |y|)² the product is wrong by width + 1 roundings; those of coordinates
         # add two, |y|² and the bound itself one each. The rest is a margin.
-        self.error, self.least = (width + 16) * _UNIT, (width + 16) * _LEAST
-        unit = float(np.finfo(x.dtype).eps)  # of distances that are summed up directly
-        self.growth = np.array(scale * scale * (1 + (width + 4) * unit))
+        self.error = (width + 16) * _UNIT
+        own = np.finfo(x.dtype)  # of distances that are summed up directly
+        self.growth = np.array(scale * scale * (1 + (width + 4) * float(own.eps)))
+        tiny = float(own.smallest_subnormal) * float(self.growth)
+        self.least = (width + 16) * (_LEAST + tiny)
 
     def put(
         self, rows: slice, columns: slice, tile: Array, value: Array, index: NDArray[np.int64]
     ) -> int:
         """Put the rows of Y in `columns` into full heaps of squared distances.
 
-        The number of candidates is returned; `tile`, float32, is overwritten.
+        The number of candidates is returned; `tile`, float32 as :func:`.select.put` takes it, is
+        overwritten.
         """
         product(_PLUS_TIMES, self.left[rows], self.right[:, columns], tile)
         reach = self.norms[rows] + self.right_norms[columns].max()
@@ -103,27 +124,23 @@ def _put_function(t: Type, sink: Function, lanes: int) -> Function:
             return (load_item(f, value, zero, t).to(F64) * growth + offset).to(F32)
 
         most = f.var(bound())
-        with f.loop(0, x["columns"], lanes) as c:
+
+        def hits(c: Value, keys: Value = keys, most: Var = most) -> Value:
             new = f.load(keys.at(c * 4), F32.vector(lanes), 4)
-            hits = new.cmp("<=", most.get().splat(lanes)).bits_as(Type("u", lanes))
-            with f.if_(hits.cmp("!=", 0)):
-                inside = f.low(x["columns"] - c, lanes)
-                left = f.var(hits.to(I64))
-                with f.while_() as done:
-                    bits = left.get()
-                    lane = f.call("llvm.cttz.i64", I64, [bits, f.const(0, Type("i", 1))])
-                    f.break_if(lane.cmp(">=", inside), done)
-                    left.set(bits & (bits - 1))
-                    count.set(count.get() + 1)
-                    j = c + lane
-                    d, i = (
-                        _distance(f, row, x["right"].at(j * width * t.size), width, t),
-                        x["base"] + j,
-                    )
-                    first = Items(f, base, I64)[0]
-                    with f.if_(worse(f, load_item(f, value, zero, t), first, d, i)):
-                        f.invoke(sink, [value, base, k, d, i])
-                        most.set(bound())
+            return new.cmp("<=", most.get().splat(lanes))
+
+        def visit(
+            j: Value, row: Value = row, value: Value = value, base: Value = base,
+            most: Var = most, bound: Callable[[], Value] = bound,
+        ) -> None:  # fmt: skip
+            count.set(count.get() + 1)
+            d = _distance(f, row, x["right"].at(j * width * t.size), width, t)
+            i, last = x["base"] + j, Items(f, base, I64)[0]
+            with f.if_(worse(f, load_item(f, value, zero, t), last, d, i)):
+                f.invoke(sink, [value, base, k, d, i])
+                most.set(bound())
+
+        each_hit(f, x["columns"], lanes, hits, visit)
     x["found"][0] = count.get()
     return f
 
