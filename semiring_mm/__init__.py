@@ -8,18 +8,20 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `csgraph`, `dask`, `files`, `jax`, `sklearn` and `torch` are imported when they are
-first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
+The modules `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are imported when
+they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
 """
 
 import importlib
 from typing import Any
 
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
+from .chains import chain, scan
 from .closures.labelled import LabelledArray, reconstruct_path
 from .closures.paths import NegativeCycleError
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
+from .eigen import Eigen, eigen
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
@@ -34,6 +36,7 @@ from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "Eigen",
     "Histogram",
     "LabelledArray",
     "Metric",
@@ -48,9 +51,11 @@ __all__ = [
     "apsp",
     "argbest",
     "cdist",
+    "chain",
     "closure",
     "dgemm",
     "dgemv",
+    "eigen",
     "einsum",
     "gemm",
     "gemv",
@@ -63,6 +68,7 @@ __all__ = [
     "prepare",
     "radius_count",
     "reconstruct_path",
+    "scan",
     "semirings",
     "set_num_threads",
     "sgemm",
@@ -75,7 +81,7 @@ __all__ = [
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
     "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "sklearn": ("sklearn",), "torch": ("torch",),
+    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .cpu import engine as cpu
+from .cpu.memory import local
+from .cpu.quick import Ways
 from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
 from .gpu.views import address
 from .plan import scaled_bools
@@ -33,6 +34,14 @@ _DTYPES = frozenset(
     "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
     .split()
 )  # fmt: skip
+
+
+# Small products that came before skip what follows; see :mod:`semiring_mm.cpu.quick`.
+_MATMUL = Ways([(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)])
+_GEMM = Ways([(2, 2), (2, 3), (3, 2), (3, 3)])
+_GEMV = Ways([(2, 1)])
+#: No way is known: of a semiring (KeyError), to a thread (AttributeError), of no semiring at all.
+_UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
 def matmul(
@@ -123,6 +132,13 @@ def matmul(
            [3., 0., 1.],
            [2., 5., 0.]])
     """
+    if device is devices is memory_limit is progress is None and not (return_arg or resume):
+        try:
+            c = _MATMUL[semiring](local.buffer, None, a, b, None, None, False, False, out)
+            if c is not None:
+                return c
+        except _UNKNOWN:
+            pass
     s = as_semiring(semiring)
     path = isinstance(out, (str, PathLike))
     if devices is not None or memory_limit is not None or resume or path:
@@ -139,20 +155,6 @@ def matmul(
         raise ValueError(
             "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
         )
-    if (
-        type(a) is np.ndarray and type(b) is np.ndarray and a.ndim == 2 and b.ndim == 2
-        and a.dtype is b.dtype and out is None and not return_arg and device is None
-    ):  # fmt: skip
-        (m, k), (k2, n) = a.shape, b.shape  # the plain case, quickly
-        if k == k2 and k and m > 1 and n > 1:
-            c = cpu.quick_product(s, a, b)
-            if c is not None:
-                return c
-            if a.dtype.isnative:
-                _check_dtype(s, a.dtype)
-                c = np.empty((m, n), a.dtype)
-                cpu.product(s, a, b, c)
-                return c
     if is_sparse(a) or is_sparse(b):
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
@@ -302,6 +304,13 @@ def gemm(
     array([[0., 0.],
            [0., 0.]])
     """
+    if device is precision is None:
+        try:
+            result = _GEMM[semiring](local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out)
+            if result is not None:
+                return result
+        except _UNKNOWN:
+            pass
     s = as_semiring(semiring)
     if is_sparse(a) or is_sparse(b):
         return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
@@ -371,6 +380,13 @@ def gemv(
     >>> sm.gemv(None, np.array([[0.0, 2.0], [5.0, 0.0]]), np.array([1.0, 9.0]), semiring="min_plus")
     array([1., 6.])
     """
+    if device is None:
+        try:
+            result = _GEMV[semiring](local.buffer, alpha, a, x, beta, y, trans, False, out)
+            if result is not None:
+                return result
+        except _UNKNOWN:
+            pass
     s = as_semiring(semiring)
     if is_sparse(a) or is_sparse(x):
         return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
@@ -482,29 +498,71 @@ def _sparse(
 
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     general: Any = gemm if verb == "gemm" else gemv
+    second, third = ("b", "c") if verb == "gemm" else ("x", "y")
+    name = f"{letter}{verb}"
 
-    def call(alpha: Scalar, a: ArrayLike, b: ArrayLike, *args: Any, **kwargs: Any) -> Array:
+    def checked(
+        alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar, c: Any, **kwargs: Any
+    ) -> Array:
         if "semiring" in kwargs:
-            raise TypeError(f"{letter}{verb} is plus-times; use {verb}(..., semiring=...)")
-        second = "b" if verb == "gemm" else "x"
-        for name, x in (("a", a), (second, b), *zip("_c", args, strict=False)):
+            raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
+        for what, x in (("a", a), (second, b), (third, c)):
             found = getattr(x, "dtype", None)
             if found is not None and str(found).rpartition(".")[2] != dtype:
                 other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
                 raise TypeError(
-                    f"{letter}{verb} works on {dtype}, got {name} of dtype {found}: use "
-                    f"{other[letter + verb]} or {verb}, or x.astype(np.{dtype})"
+                    f"{name} works on {dtype}, got {what} of dtype {found}: use {other[name]} or "
+                    f"{verb}, or x.astype(np.{dtype})"
                 )
         left, right = (x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in (a, b))
-        return general(alpha, left, right, *args, **kwargs)
+        return general(alpha, left, right, beta, c, **kwargs)
 
-    call.__name__ = call.__qualname__ = f"{letter}{verb}"
+    if verb == "gemm":
+        ways = Ways([(2, 2), (2, 3), (3, 2), (3, 3)], dtype)
+
+        def call(
+            alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar = None,
+            c: ArrayLike | None = None, *, trans_a: bool = False, trans_b: bool = False,
+            out: Array | None = None, **kwargs: Any,
+        ) -> Array:  # fmt: skip
+            if not kwargs:
+                try:
+                    result = ways["plus_times"](
+                        local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out
+                    )
+                    if result is not None:
+                        return result
+                except _UNKNOWN:
+                    pass
+            return checked(
+                alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b, out=out, **kwargs
+            )
+    else:
+        ways = Ways([(2, 1)], dtype)
+
+        def call(  # type: ignore[misc]
+            alpha: Scalar, a: ArrayLike, x: ArrayLike, beta: Scalar = None,
+            y: ArrayLike | None = None, *, trans: bool = False, out: Array | None = None,
+            **kwargs: Any,
+        ) -> Array:  # fmt: skip
+            if not kwargs:
+                try:
+                    result = ways["plus_times"](
+                        local.buffer, alpha, a, x, beta, y, trans, False, out
+                    )
+                    if result is not None:
+                        return result
+                except _UNKNOWN:
+                    pass
+            return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
     call.__doc__ = f"""{"Matrix" if verb == "gemm" else "Matrix-vector"} product in {dtype}: \
 :func:`{verb}` over plus_times, under its BLAS name.
 
     Parameters
     ----------
-    alpha, a, b, *args, **kwargs
+    alpha, a, {second}, beta, {third}, **kwargs
         The arguments of :func:`{verb}` without `semiring`; arrays are of dtype {dtype}.
 
     Returns

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
-__all__ = ["JOIN", "PLAIN", "Engine", "Forest", "Known", "Scalar", "Scaling", "Sums"]
+__all__ = ["JOIN", "PLAIN", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling", "Sums"]
 
 Array = Any  # of the engine's namespace
 Scalar = float | int | None
@@ -72,6 +72,84 @@ class Forest(NamedTuple):
     last: Array
 
 
+class Chains(Protocol):
+    """What an engine may offer for chains: many small products, one after the other, in one call.
+
+    Of all arrays but the matrices the last axis is contiguous. Chain b has ``lengths[b]`` steps,
+    at most as many as there are matrices; `lengths` are int64 of NumPy. A stride of 0 repeats
+    matrices for all steps, or chains.
+    """
+
+    def carry(
+        self, semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array,
+        lengths: Array, *, every: bool, reverse: bool, exclusive: bool,
+    ) -> None:  # fmt: skip
+        """y ← x ⊗ A₁ ⊗ diag(e₁) ⊗ A₂ ⊗ diag(e₂) ⊗ …, from left to right.
+
+        Parameters
+        ----------
+        a : array (batch, steps, n, n)
+        e : array (batch, steps, n), optional
+            Emissions: the columns of a step's matrix are multiplied by them.
+        x : array (batch, rows, n), optional
+            The rows that are carried. Without it the first matrix is what is carried.
+        y : array (batch, steps, rows, n), or (batch, 1, rows, n)
+            Receives the rows after each step with `every`, else those after the last.
+        reverse : bool
+            From right to left instead: A₁ ⊗ diag(e₁) ⊗ … ⊗ xᵀ, so that rows are columns of the
+            products. With `every`, the product from step t on is at t.
+        exclusive : bool
+            One step less, and what is before each step instead: the first (reversed: the last) one
+            is left to the caller.
+        """
+
+    def best_path(
+        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array,
+        score: Array, lengths: Array,
+    ) -> None:  # fmt: skip
+        """The best sequence of states, and its score; ⊕ is min or max, arrays are of floats.
+
+        Parameters
+        ----------
+        a : array (batch, steps - 1, n, n)
+        e : array (batch, steps, n)
+            Emissions; those of the first step are not read.
+        x, end : array (batch, n)
+            The first row, with its emissions, and what the last one is multiplied by.
+        path : array (batch, steps) of int32, contiguous
+        score : array (batch,), contiguous
+            Both are left as they are where a length is 0. Of equals the lowest state.
+        """
+
+    def draw(
+        self, a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array,
+        lengths: Array,
+    ) -> None:  # fmt: skip
+        """Sequences of states by their probabilities, over log_plus.
+
+        `uniforms` and `paths` (int32) are (samples, batch, steps); the others as in
+        :meth:`best_path`.
+        """
+
+    def posterior(
+        self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array,
+        pairs: Array | None, lengths: Array,
+    ) -> None:  # fmt: skip
+        """Probabilities of the states at each step, and of pairs of states, over log_plus.
+
+        Parameters
+        ----------
+        a
+            As in :meth:`best_path`, the last axis contiguous; so are the others.
+        total : array (batch,)
+            Receives the logarithm of the sum over all sequences, 0 for an empty chain.
+        out : array (batch, steps, n), contiguous
+            Up to each chain's length; NaN where the total is infinite or NaN.
+        pairs : array (batch, steps - 1, n, n), optional
+            They are added to it; matrices are contiguous. A stride of 0 sums over the steps.
+        """
+
+
 class Engine(Protocol):
     """The members of an engine.
 
@@ -91,6 +169,8 @@ class Engine(Protocol):
         Rows of the largest matrices that :meth:`closure_batch` may take.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
+    chains : Chains, optional
+        The verbs for chains of products; None on an engine that has none.
     """
 
     xp: Any
@@ -100,6 +180,9 @@ class Engine(Protocol):
     LOOK: int
     BATCH: int
     SPARSE: bool
+
+    @property
+    def chains(self) -> Chains | None: ...
 
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""

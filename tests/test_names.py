@@ -15,7 +15,7 @@ from semiring_mm import files
 #: Modules that are loaded when they are first used, and the packages that they are for.
 LATER = {
     "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "sklearn": ("sklearn",), "torch": ("torch",),
+    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 
 

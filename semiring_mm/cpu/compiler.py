@@ -170,6 +170,10 @@ class Library:
         function.library = self  # a caller's reference keeps the code
         return function
 
+    def address(self, name: str) -> int:
+        """Where a function lies, as long as the library is referenced."""
+        return int(self._tracker[name])
+
     def __del__(self, lock: Any = _lock, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending():  # at exit the process gives everything back
             with lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,19 @@ from ..plan import Facts, Plan, infinite_zero
 from ..semirings import Semiring, semirings
 from . import threads
 from .algebra import Algebra
-from .compiler import KEPT, Target, host_target
+from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
 from .views import HEAD, ArrayView, array_function
 
-__all__ = ["facts", "facts_of_kinds", "guarded_function", "scan_function"]
+__all__ = [
+    "CLASSES",
+    "class_code",
+    "class_function",
+    "class_of",
+    "facts",
+    "facts_of_class",
+    "scan_function",
+]
 
 Array = NDArray[Any]
 
@@ -63,12 +72,14 @@ def _scan(code: Any, x: Array) -> Facts:
 
 @functools.lru_cache(maxsize=KEPT)
 def _scan_code(storage: str, missing: int | None) -> Any:
+    return array_function([scan_function(_any_plan(storage, missing), host_target())], 2)
+
+
+def _any_plan(storage: str, missing: int | None) -> Plan:
+    """A plan of which the storage and the missing integer count."""
     width = {"float64": "f64"}.get(storage, "f32") if "float" in storage else "i64"
-    plan = Plan(
-        semirings["min_plus"].add_expr, semirings["min_plus"].mul_expr, storage, width,
-        missing=missing,
-    )  # fmt: skip
-    return array_function([scan_function(plan, host_target())], 2)
+    add, mul = semirings["min_plus"].add_expr, semirings["min_plus"].mul_expr
+    return Plan(add, mul, storage, width, missing=missing)
 
 
 def scan_function(plan: Plan, target: Target) -> Function:
@@ -86,44 +97,72 @@ def scan_function(plan: Plan, target: Target) -> Function:
     return f
 
 
-def guarded_function(plan: Plan, target: Target) -> Function:
-    """Generate ``guarded(A, B, C, workspace, params, table, product)``: a small product at once.
+#: Numbers of bits that the classes of integers part at.
+_BITS = (0, 2, 4, 6, 7, 8, 10, 12, 15, 16, 20, 28, 31, 40, 52, 64)
+CLASSES = 64
 
-    Both operands are scanned, and the product (a function at an address) runs if bit ``kinds of B``
-    is set in ``table[kinds of A]``: for such operands the plan is known to give NumPy's result.
-    Else the workspace begins with 2 and the kinds of A and B. See :func:`facts_of_kinds`.
+
+def class_function(plan: Plan, target: Target) -> Function:
+    """Generate ``class(A)``, which returns :func:`class_of` a matrix's entries.
+
+    `plan` says the storage and which integer is missing; its operations are not used.
     """
-    f = Function("guarded", [PTR] * 7)
-    A, B, C, workspace, params, table, product = f.args
-    kinds = []
-    for operand in (A, B):
-        low, high, odd = _range(f, ArrayView(f, operand), plan, target)
-        tests = (
-            odd, low.cmp("==", -math.inf), low.cmp("<", 0.0),
-            low.cmp("<=", 0.0) & high.cmp(">=", 0.0), high.cmp(">", 0.0), high.cmp("==", math.inf),
-        )  # fmt: skip
-        mask = f.const(0, I64)
-        for bit, test in enumerate(tests):
-            mask = mask | (f.select(test, f.const(1 << bit, I64), f.const(0, I64)))
-        kinds.append(mask)
-    rows = f.load(table.at(HEAD), PTR, 8)
-    allowed = (f.load(rows.at(kinds[0] * 8), Type("u", 64), 8) >> kinds[1]) & 1
-    with f.if_else(allowed.cmp("!=", 0)) as otherwise:
-        f.invoke_at(product, [A, B, C, workspace, params, C, C])
-        with otherwise():
-            flags = f.load(workspace.at(HEAD), PTR, 8)
-            f.store(f.const(2, I64), flags)
-            f.store(kinds[0], flags.at(8))
-            f.store(kinds[1], flags.at(16))
+    f = Function("class", [PTR], result=I64)
+    low, high, odd = _range(f, ArrayView(f, f.args[0]), plan, target)
+
+    def count(tests: Iterable[Value], weight: int = 1) -> Value:
+        numbers = (f.select(x, f.const(weight, I64), f.const(0, I64)) for x in tests)
+        return functools.reduce(Value.__add__, numbers)
+
+    def ends(x: Value) -> tuple[Value, ...]:
+        return x.cmp(">", -math.inf), x.cmp(">=", 0.0), x.cmp(">", 0.0), x.cmp("==", math.inf)
+
+    if low.type.kind == "f":
+        number = count(ends(low), 5) + count(ends(high))
+    else:
+        wide, size = Type(low.type.kind, 64), Type("u", 64)
+        some, nothing = low.cmp("<=", high), f.const(0, size)
+        negative = some & low.cmp("<", 0)
+        above = f.select(some & high.cmp(">", 0), high.to(wide).to(size), nothing)
+        below = f.select(negative, (low.to(wide) ^ -1).to(size), nothing)
+        most = f.select(above.cmp(">", below), above, below)
+        number = count(((most >> bits).cmp("!=", 0) for bits in _BITS[:-1]), 2) + count([negative])
+    f.result.set(number * 2 + odd.to(I64))
     return f
 
 
-def facts_of_kinds(mask: int) -> Facts:
-    """A range of the kinds that :func:`guarded_function` found."""
-    nan, minus_inf, negative, zero, positive, plus_inf = (bool(mask >> b & 1) for b in range(6))
-    lo = -math.inf if minus_inf else -1.0 if negative else 0.0 if zero else 1.0
-    hi = math.inf if plus_inf else 1.0 if positive else 0.0 if zero else -1.0
-    return Facts(lo, hi, nan)
+def class_of(x: Facts, dtype: np.dtype[Any]) -> int:
+    """The class, below ``CLASSES``, of arrays whose ranges are alike: one plan serves them all.
+
+    Floats: which ends of the range are infinite, zero, or of which sign. Integers: how many bits
+    the entries need, and whether one is negative. Both: whether NaN or "no edge" is there.
+    """
+    if dtype.kind in "iu":
+        lo, hi = x.interval()
+        most = max(hi, ~lo) if lo < 0 else hi
+        number = 2 * sum(most >> bits != 0 for bits in _BITS[:-1]) + (lo < 0)
+    else:
+        lows, highs = ((y > -math.inf) + (y >= 0) + (y > 0) + (y == math.inf) for y in (x.lo, x.hi))
+        number = 5 * lows + highs
+    return 2 * number + x.special
+
+
+def facts_of_class(number: int, dtype: np.dtype[Any]) -> Facts:
+    """The widest range of a class."""
+    if dtype.kind in "iu":
+        info, most = np.iinfo(dtype), 1 << _BITS[number >> 2]
+        lo = max(int(info.min), -most) if number >> 1 & 1 else 0
+        return Facts(lo, min(int(info.max), most - 1), bool(number & 1))
+    ends = -math.inf, -1.0, 0.0, 1.0, math.inf
+    return Facts(ends[(number >> 1) // 5], ends[(number >> 1) % 5], bool(number & 1))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def class_code(storage: str, missing: int | None) -> Library:
+    """The compiled :func:`class_function` for a dtype."""
+    return compile_functions(
+        [class_function(_any_plan(storage, missing), host_target())], host_target()
+    )
 
 
 def _range(f: Function, a: ArrayView, plan: Plan, target: Target) -> tuple[Value, Value, Value]:

@@ -12,6 +12,7 @@ and variables are stack slots that the optimiser turns into registers:
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -205,13 +206,16 @@ class Var:
 class Function:
     """One function with external linkage, or an internal one when ``private``.
 
+    It returns nothing, or with `result` a type what the variable ``result`` holds at the end.
+
     With ``opaque`` loop counters the code generator does not reason about addresses that depend on
     them. That takes a third off its time, and a loop that is not the innermost one loses nothing.
     """
 
     def __init__(
-        self, name: str, args: Sequence[Type], *, private: bool = False, opaque: bool = True
-    ) -> None:
+        self, name: str, args: Sequence[Type], *, private: bool = False, opaque: bool = True,
+        result: Type | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.opaque = opaque
         self.private = private
@@ -220,6 +224,13 @@ class Function:
         self._lines: list[str] = []
         self._count = 0
         self.declarations: dict[str, str] = {}
+        self._result = None if result is None else Var(self, result)
+
+    @property
+    def result(self) -> Var:
+        """What a function with a result returns."""
+        assert self._result is not None, f"{self.name} returns nothing"
+        return self._result
 
     # --- emission
 
@@ -289,6 +300,18 @@ class Function:
         """What was stored past the caches is seen by all threads from here on."""
         self._lines.append("  fence seq_cst")
 
+    def claim(self, counter: Value) -> Value:
+        """Add 1 to a 64-bit counter that threads share; what it was before."""
+        return self.emit(f"atomicrmw add ptr {counter.name}, i64 1 acq_rel", I64)
+
+    def wait_until(self, counter: Value, least: Value) -> None:
+        """Wait for a shared counter; what the others wrote before they added to it is seen."""
+        with self.while_() as done:
+            seen = self.emit(f"load atomic i64, ptr {counter.name} acquire, align 8", I64)
+            self.break_if(seen.cmp(">=", least), done)
+            if hasattr(os, "sched_yield"):
+                self.call("sched_yield", I32, [])
+
     def load_masked(self, pointer: Value, type_: Type, mask: Value, align: int = 1) -> Value:
         """The lanes that `mask` has; zero in the others, whose memory is not touched."""
         name = f"llvm.masked.load.{type_.suffix()}.p0"
@@ -350,6 +373,15 @@ class Function:
         """Call a function at an address."""
         text = ", ".join(f"{a.type} {a.name}" for a in args)
         self._lines.append(f"  call void {pointer.name}({text})")
+
+    def call_at(self, pointer: Value, result: Type, args: Sequence[Value]) -> Value:
+        """Call a function at an address for what it returns."""
+        text = ", ".join(f"{a.type} {a.name}" for a in args)
+        return self.emit(f"call {result} {pointer.name}({text})", result)
+
+    def pointer(self, address: int) -> Value:
+        """An address of this process."""
+        return self.emit(f"inttoptr i64 {address} to ptr", PTR)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         return self.intrinsic("fma", x, y, z)
@@ -425,8 +457,12 @@ class Function:
     def text(self) -> str:
         params = ", ".join(f"{a.type} {a.name}" for a in self.args)
         linkage = "internal " if self.private else ""
-        body = "\n".join(["entry:", *self._entry, *self._lines, "  ret void"])
-        return f"define {linkage}void @{self.name}({params}) #0 {{\n{body}\n}}\n"
+        last, kind = ["  ret void"], "void"
+        if self._result is not None:
+            kind, slot = str(self.result.type), self.result.slot.name
+            last = [f"  %result = load {kind}, ptr {slot}", f"  ret {kind} %result"]
+        body = "\n".join(["entry:", *self._entry, *self._lines, *last])
+        return f"define {linkage}{kind} @{self.name}({params}) #0 {{\n{body}\n}}\n"
 
 
 class _Else:

@@ -28,7 +28,7 @@ from ..plan import (
     scalar_bits,
 )  # fmt: skip
 from ..semirings import Semiring
-from . import product, threads, vmath
+from . import product, quick, threads, vmath
 from .algebra import Algebra
 from .compiler import KEPT, Target, host_target
 from .facts import facts
@@ -63,7 +63,7 @@ def gemv(
     left, right = (x, a) if scale_x else (a, x)
     plan = vector_plan(semiring, left, right, y, depth, scaling)
     code = _code(plan, scaling.alpha is not None and not scale_x)
-    size = 64 + (2 * CHUNK + depth + 64) * (int(plan.compute[1:]) // 8)
+    size = _room(plan, depth)
     mode = scaling.mode if scale_x else replace(scaling, alpha=None).mode
     stack = a.shape[0] if a.ndim == 3 else 1
     a_batch, y_batch = (a.strides[0], y.strides[0]) if a.ndim == 3 else (0, 0)
@@ -84,6 +84,10 @@ def gemv(
     whole_matrices = stack >= 2 * workers
     if stack * m * depth < 1 << 17 or workers == 1 or (m < 2 * workers and not whole_matrices):
         part(0, stack, 0, m)
+        if stack * m * depth < quick.VECTOR and depth <= quick.VECTOR_DEPTH:
+            _learn(
+                semiring, a.dtype, scaling, plan, scaled=scaling.alpha is not None and not scale_x
+            )
         return
     count, step = (stack, 1) if whole_matrices else (m, 16)
     cuts = (np.linspace(0, count // step, workers + 1).astype(int) * step).tolist()
@@ -92,6 +96,30 @@ def gemv(
         functools.partial(part, *((i, j, 0, m) if whole_matrices else (0, stack, i, j)))
         for i, j in itertools.pairwise(cuts) if i < j
     ])  # fmt: skip
+
+
+def _learn(
+    semiring: Semiring, dtype: np.dtype[Any], scaling: Scaling, plan: Plan, *, scaled: bool
+) -> None:
+    """Let the next small product like this one take the quick way."""
+    if scaling != PLAIN and dtype.kind in "iub":
+        return
+
+    def chosen() -> tuple[Plan, Any, int] | None:
+        serves = plan
+        if dtype.kind in "iu" and needs_facts(semiring, dtype):
+            try:
+                serves = _widest_plan(semiring, dtype, quick.VECTOR_DEPTH, PLAIN)
+            except OverflowError:
+                return None
+        return serves, _code(serves, scaled), _room(serves, quick.VECTOR_DEPTH)
+
+    quick.learn_vector(semiring, dtype, scaled=scaled, chosen=chosen)
+
+
+def _room(plan: Plan, depth: int) -> int:
+    """Bytes of workspace for a matrix of so many columns."""
+    return 64 + (2 * CHUNK + depth + 64) * (int(plan.compute[1:]) // 8)
 
 
 def vector_plan(
@@ -104,16 +132,23 @@ def vector_plan(
     dtype, alpha, beta = a.dtype, scaling.alpha, scaling.beta
     if not needs_facts(semiring, dtype) or dtype.kind not in "iu":
         return _factless_plan(semiring, dtype, depth if dtype.kind in "iu" else 1, alpha, beta)
-    info = np.iinfo(dtype)
-    widest = Facts(int(info.min), int(info.max), True)
-    third = widest if scaling.accumulate else None
     try:
-        plan = make_plan(semiring, dtype, widest, widest, depth, c=third, alpha=alpha, beta=beta)
+        plan = _widest_plan(semiring, dtype, depth, scaling)
     except OverflowError:
         third = facts(semiring, y) if scaling.accumulate else None
         left, right = facts(semiring, a), facts(semiring, x)
         plan = make_plan(semiring, dtype, left, right, depth, c=third, alpha=alpha, beta=beta)
     return plan
+
+
+def _widest_plan(semiring: Semiring, dtype: np.dtype[Any], depth: int, scaling: Scaling) -> Plan:
+    """The plan for whatever integers the operands hold."""
+    info = np.iinfo(dtype)
+    widest = Facts(int(info.min), int(info.max), True)
+    return make_plan(
+        semiring, dtype, widest, widest, depth, c=widest if scaling.accumulate else None,
+        alpha=scaling.alpha, beta=scaling.beta,
+    )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4096)

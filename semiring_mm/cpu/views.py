@@ -11,7 +11,7 @@ import numpy as np
 from .compiler import compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Value
 
-__all__ = ["HEAD", "ArrayView", "array_function"]
+__all__ = ["HEAD", "ArrayView", "array_function", "check_array_layout"]
 
 HEAD = object.__basicsize__  # bytes of the C struct that every Python object begins with
 
@@ -38,7 +38,7 @@ class ArrayView:
 
 
 @functools.cache
-def _check_array_layout() -> None:
+def check_array_layout() -> None:
     """The kernels read NumPy's array struct; make sure that it lies as its C API says."""
     probe = np.zeros((3, 5), np.int16)[:, ::2]
     address = id(probe) + HEAD
@@ -60,7 +60,7 @@ def _check_array_layout() -> None:
 
 def array_function(functions: list[Function], arguments: int) -> Any:
     """The last of the functions, compiled; it takes so many arrays, the fifth argument bytes."""
-    _check_array_layout()
+    check_array_layout()
     kinds: list[Any] = [ctypes.py_object] * arguments
     if arguments > 4:  # the parameter block is fifth everywhere
         kinds[4] = ctypes.c_char_p

@@ -18,9 +18,10 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "closure_batch",
-    "closure_block", "combine", "csr_product", "dia_product", "facts", "free_memory", "from_host",
-    "gemv", "mirror", "on", "product", "symmetric", "to_host", "towards", "wait", "xp",
+    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "chains",
+    "closure_batch", "closure_block", "combine", "csr_product", "dia_product", "facts",
+    "free_memory", "from_host", "gemv", "mirror", "on", "product", "symmetric", "to_host",
+    "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
@@ -29,6 +30,7 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 BATCH = 240
 SPARSE = False
+chains = None  # no kernel carries rows through a chain yet
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,284 @@
+"""Chains of products: all prefixes, the whole, or a vector that is carried through, in one call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .arrays import Call
+from .blas import _common_dtype
+from .engine import Chains, Engine
+from .semirings import Semiring, as_semiring
+
+__all__ = ["as_lengths", "chain", "chains_of", "flat", "scan"]
+
+Array = Any
+
+
+def chain(
+    a: ArrayLike,
+    x: ArrayLike | None = None,
+    semiring: str | Semiring = "plus_times",
+    *,
+    emissions: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    reverse: bool = False,
+    device: str | None = None,
+) -> Any:
+    """The product A₁ ⊗ A₂ ⊗ … ⊗ A_T of a chain of matrices, or a vector carried through it.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., T, S, S)
+        The matrices of each step; with `emissions` also (S, S) or (..., 1, S, S), one for all.
+    x : array_like, shape (..., S), optional
+        The vector that is carried: x ⊗ A₁ ⊗ … ⊗ A_T, with `reverse` A₁ ⊗ … ⊗ A_T ⊗ x.
+    semiring : str or Semiring, default "plus_times"
+        A name from :data:`semiring_mm.semirings` or your own.
+    emissions : array_like, shape (..., T, S), optional
+        Factors e of each step: its matrix is then A ⊗ diag(e), that is A[i, j] ⊗ e[j].
+    lengths : array_like of int, optional
+        How many of the T steps each chain has; it broadcasts with the leading dimensions, as all
+        operands do. What lies behind a chain's end is not read.
+    reverse : bool, default False
+        Carry `x` from the right. The whole product is the same from both sides, but for rounding.
+    device : {None, "cpu"}
+        Chains run on the host.
+
+    Returns
+    -------
+    ndarray, shape (..., S) with `x`, else (..., S, S)
+        In NumPy's promoted dtype of the operands. Of a chain of no steps it is `x`, or the identity
+        matrix.
+
+    Raises
+    ------
+    NotImplementedError
+        For arrays on a CUDA device.
+    OverflowError
+        If an integer does not fit its dtype, at any step.
+    ValueError, TypeError
+        For shapes that do not match, and dtypes that the semiring has no meaning in.
+
+    See Also
+    --------
+    scan : All prefixes of the product.
+    semiring_mm.sequences : Viterbi's algorithm, forward and backward, marginals.
+
+    Notes
+    -----
+    O(T S²) pairs (⊗, ⊕) for a vector, O(T S³) for the whole product, in one compiled call: what is
+    carried stays in the cache, chains (and rows of few chains) are spread over the threads. So are
+    long chains, too: the rows of a product are independent, and no work is added, as a parallel
+    scan over the steps would.
+
+    The result is that of :func:`matmul` step by step: the same where ⊕ is min or max, else but for
+    rounding. 16-bit floats are carried in float32 and rounded once. Over log_plus a step has one
+    exponential for each entry where the matrix is shared by all steps, shifted by the largest
+    entries, as in docs/log_plus.md; else one for each term.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> rain = np.array([[0.9, 0.1], [0.5, 0.5]])
+    >>> sm.chain(np.stack([rain] * 3), x=[0.0, 1.0]).round(3)
+    array([0.78, 0.22])
+    >>> hours = [[[3, 7], [2, 4]], [[5, 1], [1, 6]]]
+    >>> sm.chain(hours, semiring="max_plus")
+    array([[ 8, 13],
+           [ 7, 10]])
+    """
+    return _run("chain", a, semiring, x, emissions, lengths, reverse, False, device, -3)
+
+
+def scan(
+    a: ArrayLike,
+    semiring: str | Semiring = "plus_times",
+    *,
+    x: ArrayLike | None = None,
+    emissions: ArrayLike | None = None,
+    axis: int = -3,
+    lengths: ArrayLike | None = None,
+    reverse: bool = False,
+    inclusive: bool = True,
+    device: str | None = None,
+) -> Any:
+    """All prefixes A₁, A₁ ⊗ A₂, … of a chain of matrices, or what they make of a vector.
+
+    Parameters
+    ----------
+    a, semiring, emissions, lengths, device
+        As for :func:`chain`.
+    x : array_like, shape (..., S), optional
+        A vector: its products with the prefixes are computed in place of these.
+    axis : int, default -3
+        The axis of `a` that the steps are along. Matrices come back in the same order of axes,
+        vectors as (..., T, S).
+    reverse : bool, default False
+        All suffixes instead: A_t ⊗ … ⊗ A_T (⊗ x) at step t.
+    inclusive : bool, default True
+        False: without the step's own matrix, so that the identity, or `x`, is first (reversed:
+        last).
+
+    Returns
+    -------
+    ndarray, shape (..., T, S) with `x`, else (..., T, S, S)
+        The semiring's zero behind a chain's end.
+
+    Raises
+    ------
+    NotImplementedError, OverflowError, ValueError, TypeError
+        As for :func:`chain`.
+
+    See Also
+    --------
+    chain : The last of the prefixes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semiring_mm as sm
+    >>> steps = np.array([[[1, 1], [1, 0]]] * 5)
+    >>> sm.scan(steps)[:, 0, 1]  # Fibonacci's numbers
+    array([1, 1, 2, 3, 5])
+    >>> sm.scan(np.array([[0.0, 4], [1, 0]]), "min_plus", x=[0, 9], emissions=[[1, 1], [2, 0]])
+    array([[1., 5.],
+           [3., 5.]])
+    """
+    return _run("scan", a, semiring, x, emissions, lengths, reverse, not inclusive, device, axis)
+
+
+def chains_of(engine: Engine, verb: str) -> Chains:
+    """The engine's verbs for chains, or an error that says where they are."""
+    if engine.chains is None:
+        raise NotImplementedError(
+            f"{verb} runs on the host, and its operands are{engine.WHERE or ' elsewhere'}: copy "
+            f"them (x.get() in CuPy, x.cpu() in PyTorch) and leave device out, or pass "
+            f'device="cpu" with arrays of the host'
+        )
+    return engine.chains
+
+
+def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> Array:
+    """How many steps each chain of a flattened batch has, as int64; all of them by default."""
+    if lengths is None:
+        return np.full(math.prod(batch), steps, np.int64)
+    given = lengths
+    if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get"):
+        given = given.get()
+    found = np.asarray(given)
+    if found.dtype.kind not in "iu" and found.size:
+        raise TypeError(f"{verb}: lengths must be whole numbers, got dtype {found.dtype}")
+    try:
+        found = np.broadcast_to(found, batch)
+    except ValueError:
+        raise ValueError(
+            f"{verb}: lengths of shape {found.shape} for chains of shape {batch}: one for each"
+        ) from None
+    if found.size and not (found.min() >= 0 and found.max() <= steps):
+        raise ValueError(
+            f"{verb}: lengths must be from 0 to the {steps} steps there are, got "
+            f"{found.min()} to {found.max()}"
+        )
+    return np.ascontiguousarray(found, np.int64).ravel()
+
+
+def _run(
+    verb: str, a: Any, semiring: Any, x: Any, emissions: Any, lengths: Any, reverse: bool,
+    exclusive: bool, device: str | None, axis: int,
+) -> Any:  # fmt: skip
+    if isinstance(x, (str, Semiring)):
+        raise TypeError(f"{verb}: x is a vector, got {x!r}: write {verb}(a, semiring={x!r})")
+    s = as_semiring(semiring)
+    with Call(device, a=a, x=x, emissions=emissions) as call:
+        verbs = chains_of(call.engine, verb)
+        arrays = [call[name] for name in ("a", "x", "emissions")]
+        present = _common_dtype(s, *(v for v in arrays if v is not None))
+        a, x, e = (None if v is None else present.pop(0) for v in arrays)
+        return call.give(_carried(verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis))
+
+
+def _carried(
+    verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
+    lengths: Any, reverse: bool, exclusive: bool, axis: int,
+) -> Array:  # fmt: skip
+    if e is not None and a.ndim == 2:
+        a = a[np.newaxis]
+    if a.ndim > 2 and axis != -3:
+        a = np.moveaxis(a, axis, -3)
+    if a.ndim < 3 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(
+            f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "
+            f"for all steps with emissions (..., T, S); got shape {a.shape}"
+        )
+    steps, n = a.shape[-3:-1]
+    for name, v, wanted, least in (("emissions", e, "(..., T, S)", 2), ("x", x, "(..., S)", 1)):
+        if v is not None and (v.ndim < least or v.shape[-1] != n):
+            raise ValueError(
+                f"{verb}: matrices of S = {n} states take {name} of shape {wanted}, got {v.shape}"
+            )
+    if e is not None and e.shape[-2] != steps:
+        if steps != 1:
+            raise ValueError(
+                f"{verb}: a has {steps} steps, and emissions of shape {e.shape} have {e.shape[-2]}"
+            )
+        steps = e.shape[-2]
+    leading = [v.shape[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
+    leading += [] if lengths is None else [np.shape(lengths)]
+    try:
+        batch = np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(
+            f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
+        ) from None
+    counts = as_lengths(lengths, batch, steps, verb)
+    every, chains = verb == "scan", len(counts)
+    out = np.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
+    carried = None if x is None else flat(x, batch, (n,))[:, np.newaxis]
+    if lengths is not None or exclusive or not every:
+        _ends(out, s, counts, carried, every, reverse, exclusive)
+    if out.size and steps:
+        matrices = np.broadcast_to(a, (*batch, *a.shape[-3:]))
+        matrices = matrices.reshape(chains, *a.shape[-3:])
+        verbs.carry(
+            s, np.broadcast_to(matrices, (chains, steps, n, n)),
+            None if e is None else flat(e, batch, (steps, n)), carried, out, counts, every=every,
+            reverse=reverse, exclusive=exclusive,
+        )  # fmt: skip
+    if x is not None:
+        return out.reshape(*batch, *((steps,) if every else ()), n)
+    out = out.swapaxes(-1, -2) if reverse else out
+    if not every:
+        return out.reshape(*batch, n, n)
+    return np.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
+
+
+def flat(v: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """An operand of the chains of a flattened batch, whose last axis is contiguous."""
+    if v.strides[-1] != v.itemsize or not v.flags.aligned:
+        v = np.ascontiguousarray(v)
+    return np.broadcast_to(v, (*batch, *shape)).reshape(math.prod(batch), *shape)
+
+
+def _ends(
+    out: Array, s: Semiring, counts: Array, x: Array | None, every: bool, reverse: bool,
+    exclusive: bool,
+) -> None:  # fmt: skip
+    """What no step computes: behind the end, before the first step, and of chains without any."""
+    zero, one = s.identities(out.dtype)
+    chains, steps, _, n = out.shape
+    if x is None:
+        unit = np.full((n, n), zero, out.dtype)
+        np.fill_diagonal(unit, one)
+        x = np.broadcast_to(unit, (chains, n, n))
+    if not every:
+        out[counts == 0, 0] = x[counts == 0]
+        return
+    out[np.arange(steps) >= counts[:, np.newaxis]] = zero
+    if exclusive:
+        there = np.flatnonzero(counts)
+        out[there, counts[there] - 1 if reverse else 0] = x[there]

@@ -1,0 +1,304 @@
+"""Chains of products on NumPy arrays: what is computed, by how many threads, in which memory."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expressions import may_be_nan
+from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
+from ..semirings import Semiring, semirings
+from . import threads
+from .blocks import block
+from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
+from .compiler import host_target
+from .facts import facts
+from .memory import scratch
+from .product import product
+
+__all__ = ["best_path", "carry", "draw", "posterior"]
+
+Array = NDArray[Any]
+Lengths = NDArray[np.int64]
+
+_WIDE = 96  # states from which several rows are faster multiplied by blocks for the caches
+_ROWS = 4  # rows that repay the exponentials of a matrix
+_TOGETHER = 4  # chains that go on together
+_SMALL = 1 << 16  # pairs that one thread has done before a second has begun
+_BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
+
+
+def carry(
+    semiring: Semiring,
+    a: Array,
+    e: Array | None,
+    x: Array | None,
+    y: Array,
+    lengths: Lengths,
+    *,
+    every: bool,
+    reverse: bool,
+    exclusive: bool,
+) -> None:
+    """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
+    batch, n = len(lengths), a.shape[-1]
+    rows = y.shape[-2]
+    plan = _plan(semiring, a, n)
+    if plan is None or (rows >= _ROWS and n >= _WIDE):
+        _by_products(semiring, a, e, x, y, lengths, every, reverse, exclusive)
+        return
+    shared = a.strides[1] == 0
+    quick, far = _needs_no_care(semiring, plan, a) if shared else (False, 0.0)
+    code = carry_code(plan, quick, far, reverse and not semiring.commutes)
+    size = int(plan.compute[1:]) // 8
+    lanes = host_target().vector_bytes // size
+    padded = -(-n // lanes) * lanes
+    together = _TOGETHER if shared and a.strides[0] == 0 else 1
+    fixed = {
+        "together": together, "states": n, "padded": padded, "skip": exclusive,
+        "reverse": reverse, "every": every,
+        "shared": shared, "shifted": shifts(plan) and (shared or rows >= _ROWS),
+        "given": x is not None, "factored": e is not None, "a_batch": a.strides[0],
+        "a_step": a.strides[1],
+        "a_row": a.strides[3 if reverse else 2], "a_col": a.strides[2 if reverse else 3],
+        "y_batch": y.strides[0], "y_step": y.strides[1], "y_row": y.strides[2],
+        "lengths": lengths, "a": a, "e": e,
+    }  # fmt: skip
+    if e is not None:
+        fixed |= {"e_batch": e.strides[0], "e_step": e.strides[1]}
+    if x is not None:
+        fixed |= {"x_batch": x.strides[0], "x_row": x.strides[1]}
+
+    def part(b0: int, b1: int, r0: int, r1: int) -> None:
+        count, matrix, line = r1 - r0, n * padded * size, padded * size
+        powers = matrix if shifts(plan) else 0
+        flags, packed, powers_, tops, now, then, weights = scratch(
+            8, matrix, powers, line, together * count * line, together * count * line, line
+        )
+        flags[:] = 0
+        values = block(CARRY, fixed | {
+            "first": b0, "last": b1, "row0": r0, "rows": count, "flags": flags, "packed": packed,
+            "powers": powers_, "tops": tops, "now": now, "next": then, "weights": weights,
+            "y": y[:, :, r0:], "x": None if x is None else x[:, r0:],
+        })  # fmt: skip
+        code(values.ctypes.data)
+        if flags[0]:
+            raise overflow(semiring, y.dtype)
+
+    _split(part, batch, rows, int(lengths.sum()) * rows * n * n)
+
+
+def _split(part: Callable[[int, int, int, int], None], batch: int, rows: int, pairs: int) -> None:
+    """Chains over the threads, or the rows of few chains."""
+    workers = 1 if pairs < _SMALL else threads.get_num_threads()
+    by_rows = batch < 2 * workers and rows >= workers > 1
+    count = rows if by_rows else batch
+    pieces = min(count, workers if by_rows else 4 * workers) if workers > 1 else 1
+    cuts = np.linspace(0, count, pieces + 1).astype(int).tolist()
+    threads.run([
+        functools.partial(part, *((0, batch, i, j) if by_rows else (i, j, 0, rows)))
+        for i, j in itertools.pairwise(cuts) if i < j
+    ])  # fmt: skip
+
+
+def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:
+    """How a step is computed whatever is carried; None: the range of integers must be watched."""
+    dtype = a.dtype
+    if dtype.kind in "iu" and needs_facts(semiring, dtype):
+        info = np.iinfo(dtype)
+        anything = Facts(int(info.min), int(info.max), True)
+        try:
+            return make_plan(semiring, dtype, anything, facts(semiring, a), n)
+        except OverflowError:
+            return None
+    plan = make_plan(semiring, dtype, None, None, n if dtype.kind in "iu" else 1)
+    if plan.codec == "bits":
+        return bytewise(plan)
+    return replace(plan, keep_nan=plan.compute[0] == "f")
+
+
+def _needs_no_care(semiring: Semiring, plan: Plan, a: Array) -> tuple[bool, float]:
+    """Whether rows of finite numbers and infinite zeros meet no NaN, and which infinity that is."""
+    if plan.compute[0] != "f" or not semiring.selective:
+        return False, 0.0
+    far = semiring.zero if math.isinf(semiring.zero) else 0.0
+    usual = {"-", "0", "+"} | ({"-inf" if far < 0 else "+inf"} if far else set())
+    kinds = facts(semiring, a[:, 0]).kinds()
+    rows = frozenset(usual)
+    care = "nan" in kinds or may_be_nan(semiring.mul_expr, rows, kinds)
+    return not care and not may_be_nan(semiring.mul_expr, kinds, rows), far
+
+
+def _by_products(
+    semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array, lengths: Lengths,
+    every: bool, reverse: bool, exclusive: bool,
+) -> None:  # fmt: skip
+    """The same one product after the other, by blocks for the caches and with watched integers."""
+    for b, length in enumerate(lengths.tolist()):
+        now = None if x is None else x[b]
+        for step in range(length - exclusive):
+            at = length - 1 - step if reverse else step
+            matrix = a[b, at].T if reverse else a[b, at]
+            own = None if e is None else e[b, at]
+            if now is None:
+                first = matrix if own is None else _scaled(semiring, a[b, at], own)
+                now = first.T if reverse and own is not None else first
+            else:
+                if reverse and own is not None:
+                    now = _scaled(semiring, now.T, own, left=True).T
+                then = np.empty(now.shape, a.dtype)
+                if reverse:
+                    product(semiring, a[b, at], now.T, then.T)
+                else:
+                    product(semiring, now, matrix, then)
+                now = then
+                if not reverse and own is not None:
+                    now = _scaled(semiring, now, own)
+            if every:
+                y[b, at - exclusive if reverse else at + exclusive] = now
+        if not every and now is not None:
+            y[b, 0] = now
+
+
+def _scaled(semiring: Semiring, x: Array, e: Array, *, left: bool = False) -> Array:
+    """The entries of each column ⊗ one number; with `left` that number ⊗ those of each row."""
+    out = np.empty(x.shape, x.dtype)
+    numbers = e[:, np.newaxis, np.newaxis]
+    if left:
+        product(semiring, numbers, x[:, np.newaxis], out[:, np.newaxis])
+    else:
+        product(semiring, x.T[:, :, np.newaxis], numbers, out.T[:, :, np.newaxis])
+    return out
+
+
+def best_path(
+    semiring: Semiring,
+    a: Array,
+    e: Array,
+    x: Array,
+    end: Array,
+    path: NDArray[np.int32],
+    score: Array,
+    lengths: Lengths,
+) -> None:
+    """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
+    plan = _plan(semiring, a, a.shape[-1])
+    assert plan is not None
+
+    def part(first: int, last: int, rows: Array) -> None:
+        _back(plan, a, end, path, lengths, rows, first, last, score=score)
+
+    _each_block(semiring, a, e, x, lengths, part)
+
+
+def draw(
+    a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: NDArray[np.int32],
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """Sequences of states with their probabilities; see :meth:`semiring_mm.engine.Chains.draw`."""
+    plan = _plan(semirings["max_plus"], a, a.shape[-1])
+    assert plan is not None
+    score = np.empty(len(lengths), a.dtype)
+
+    def part(first: int, last: int, rows: Array) -> None:
+        for uniform, path in zip(uniforms, paths, strict=True):
+            _back(
+                plan, a, end, path, lengths, rows, first, last, score=score, uniform=uniform,
+                draws=True,
+            )  # fmt: skip
+
+    _each_block(semirings["log_plus"], a, e, x, lengths, part)
+
+
+def posterior(
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array, pairs: Array | None,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
+    log_plus, n = semirings["log_plus"], a.shape[-1]
+    plan = _plan(log_plus, a, n)
+    assert plan is not None
+    code = posterior_code(plan)
+
+    def part(first: int, last: int, rows: Array) -> None:
+        some = slice(first, last)
+        behind = np.empty_like(rows)
+        ends = np.maximum(lengths[some] - 1, 0)
+        behind[np.arange(last - first), ends] = end[some]
+        if rows.shape[1] > 1:
+            carry(
+                log_plus, a[some], e[some, 1:], end[some, np.newaxis], behind[:, :, np.newaxis],
+                ends, every=True, reverse=True, exclusive=False,
+            )  # fmt: skip
+        (column,) = scratch((n + 64) * a.itemsize)
+        values = block(POSTERIOR, {
+            "first": first, "last": last, "states": n, "v_batch": rows.strides[0],
+            "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
+            "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
+            "paired": pairs is not None, "pair_batch": 0 if pairs is None else pairs.strides[0],
+            "pair_step": 0 if pairs is None else pairs.strides[1], "end_batch": end.strides[0],
+            "out_batch": out.strides[0], "lengths": lengths, "a": a, "e": e, "forward": rows,
+            "backward": behind, "end": end, "total": total, "out": out, "pairs": pairs,
+            "column": column,
+        })  # fmt: skip
+        code(values.ctypes.data)
+
+    _each_block(log_plus, a, e, x, lengths, part)
+
+
+def _each_block(
+    semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths,
+    part: Callable[[int, int, Array], None],
+) -> None:  # fmt: skip
+    """Call ``part(first, last, rows)`` for some chains at a time, with the rows of all steps."""
+    batch, steps, n = e.shape
+    most = max(1, _BUFFER // (steps * n * e.itemsize))
+
+    def several(first: int, last: int, *_: int) -> None:
+        rows = np.empty((min(most, last - first), steps, n), e.dtype)
+        for i in range(first, last, most):
+            j = min(last, i + most)
+            some, here = slice(i, j), rows[: j - i]
+            here[:, 0] = x[some]
+            if steps > 1:
+                carry(
+                    semiring, a[some], e[some, 1:], x[some, np.newaxis], here[:, 1:, np.newaxis],
+                    np.maximum(lengths[some] - 1, 0), every=True, reverse=False, exclusive=False,
+                )  # fmt: skip
+            part(i, j, here)
+
+    _split(several, batch, 1, int(lengths.sum()) * n * n)
+
+
+def _back(
+    plan: Plan, a: Array, end: Array, path: NDArray[np.int32], lengths: Lengths, rows: Array,
+    first: int, last: int, *, score: Array, uniform: Array | None = None, draws: bool = False,
+) -> None:  # fmt: skip
+    """The compiled way back through the rows of some chains."""
+    n, size = a.shape[-1], a.itemsize
+    lanes = host_target().vector_bytes // size
+    padded = -(-n // lanes) * lanes
+    shared = a.strides[1] == 0
+    packed, column = scratch((n if shared else 1) * padded * size, padded * size)
+    fields = {
+        "first": first, "last": last, "states": n, "padded": padded, "draws": draws,
+        "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
+        "a_col": a.strides[3], "v_batch": rows.strides[0], "v_step": rows.strides[1],
+        "end_batch": end.strides[0], "shared": shared, "path_batch": path.shape[1],
+        "lengths": lengths, "path": path, "a": a, "v": rows, "end": end, "score": score,
+        "packed": packed, "column": column,
+    }  # fmt: skip
+    if uniform is not None:
+        fields |= {
+            "uniform": uniform, "uniform_batch": uniform.strides[0],
+            "uniform_step": uniform.strides[1],
+        }  # fmt: skip
+    values = block(PATH, fields)
+    path_code(plan)(values.ctypes.data)

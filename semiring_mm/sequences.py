@@ -1,0 +1,632 @@
+"""Hidden Markov models and linear-chain conditional random fields, over whole batches.
+
+A model gives a sequence of states y the score
+``start[y₁] + emissions[1, y₁] + transitions[y₁, y₂] + emissions[2, y₂] + … + end[y_T]``. For a
+hidden Markov model these are logarithms of probabilities, for a random field any numbers.
+
+>>> import numpy as np
+>>> from semiring_mm import sequences
+>>> stay = np.log([[0.9, 0.1], [0.1, 0.9]])
+>>> seen = np.log([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8]])
+>>> path, score = sequences.viterbi(seen, stay)
+>>> path
+array([0, 0, 0, 1, 1], dtype=int32)
+>>> sequences.marginals(seen, stay)[:, 1].round(2)
+array([0.17, 0.33, 0.42, 0.85, 0.87])
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .arrays import Call
+from .chains import as_lengths, chains_of, flat
+from .engine import Chains
+from .semirings import semirings
+
+__all__ = [
+    "CRFLoss", "backward", "crf_loss", "forward", "log_partition", "marginals", "sample", "score",
+    "viterbi",
+]  # fmt: skip
+
+Array = Any
+_LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
+
+
+class CRFLoss(NamedTuple):
+    """The loss of a conditional random field, and the gradient of its sum over the batch.
+
+    Attributes
+    ----------
+    loss : (...) array
+        The negative log-likelihood of each sequence.
+    emissions, transitions, start, end : arrays
+        The gradient with respect to each argument, of its shape.
+    """
+
+    loss: Array
+    emissions: Array
+    transitions: Array
+    start: Array
+    end: Array
+
+
+def viterbi(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    device: str | None = None,
+) -> tuple[Any, Any]:
+    """The best sequence of states, by Viterbi's algorithm (1967).
+
+    Parameters
+    ----------
+    emissions : array_like, shape (..., T, S)
+        The score of each state at each step: the log-probability of what is seen there. Batches
+        of sequences have leading dimensions.
+    transitions : array_like, shape (S, S) or (..., T - 1, S, S)
+        The score of state j after state i at [i, j]: of all steps, or of each of them;
+        (..., 1, S, S) is a matrix for each sequence. -inf forbids it.
+    start, end : array_like, shape (..., S), optional
+        The scores of the first state and of the last; 0 by default.
+    lengths : array_like of int, shape (...), optional
+        The steps of each sequence, at most T. What lies behind them is not read.
+    device : {None, "cpu"}
+        All of this runs on the host.
+
+    Returns
+    -------
+    path : ndarray of int32, shape (..., T)
+        -1 behind a sequence's end. Of equally good states the lowest at each step, from the end
+        back; where the score is -inf a path of no meaning.
+    score : ndarray, shape (...)
+        0 for an empty sequence.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For shapes that do not match, no states, and numbers that are not real.
+    NotImplementedError
+        For arrays on a CUDA device.
+
+    Notes
+    -----
+    O(T S²) a sequence; scores are those of the steps one after the other, exactly. No pointers are
+    kept: a sequence's scores stay in the cache, and the state before a state is found again in O(S)
+    on the way back. float32 and float64 are computed with as they are, 16-bit floats in float32,
+    whole numbers in float64. A NaN counts as better than any number, so it is seen in the score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> seen = np.log([[[0.9, 0.1], [0.6, 0.4], [0.1, 0.9]], [[0.3, 0.7], [0.5, 0.5], [1, 1]]])
+    >>> path, score = sequences.viterbi(seen, np.log([[0.8, 0.2], [0.2, 0.8]]), lengths=[3, 2])
+    >>> path
+    array([[ 0,  0,  1],
+           [ 1,  1, -1]], dtype=int32)
+    >>> np.exp(score).round(4)
+    array([0.0778, 0.28  ])
+    """
+    with _model("viterbi", device, emissions, transitions, start, end, lengths) as m:
+        path = np.full((m.chains, m.steps), -1, np.int32)
+        value = np.zeros(m.chains, m.e.dtype)
+        if path.size:
+            m.verbs.best_path(_MAX, m.a, m.e, m.x, m.end, path, value, m.counts)
+        return m.give(path, m.steps), m.give(value)
+
+
+def log_partition(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """The logarithm of the sum of exp(score) over all sequences of states.
+
+    Of a hidden Markov model it is the log-likelihood of what was seen.
+
+    Parameters
+    ----------
+    emissions, transitions, start, end, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        0 for an empty sequence (there is one, of score 0); -inf if no sequence is possible.
+
+    Notes
+    -----
+    O(T S²) by the forward algorithm in logarithms, with the largest entries taken out at each step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> rain = np.log([[0.7, 0.3], [0.4, 0.6]])
+    >>> seen = np.log([[0.1, 0.8], [0.1, 0.8], [0.9, 0.2]])
+    >>> np.exp(sequences.log_partition(seen, rain, start=np.log([0.5, 0.5]))).round(4)
+    np.float64(0.1114)
+    """
+    with _model("log_partition", device, emissions, transitions, start, end, lengths) as m:
+        return m.give(_total(m))
+
+
+def forward(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    start: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """The log-sums of all beginnings: that end, at each step, in each state.
+
+    Parameters
+    ----------
+    emissions, transitions, start, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+
+    Returns
+    -------
+    ndarray, shape (..., T, S)
+        With the emissions of the step itself; -inf behind a sequence's end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> walk = np.log([[0.5, 0.5], [0.25, 0.75]])
+    >>> np.exp(sequences.forward(np.zeros((3, 2)), walk, np.log([0.5, 0.5]))).round(3)
+    array([[0.5  , 0.5  ],
+           [0.375, 0.625],
+           [0.344, 0.656]])
+    """
+    with _model("forward", device, emissions, transitions, start, None, lengths) as m:
+        return m.give(_rows(m, reverse=False), m.steps, m.states)
+
+
+def backward(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    end: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """The log-sums of all continuations: from each state at each step to the end.
+
+    Parameters
+    ----------
+    emissions, transitions, end, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+
+    Returns
+    -------
+    ndarray, shape (..., T, S)
+        Without the emissions of the step itself, so that ``forward + backward`` are the sums over
+        all sequences through a state; -inf behind a sequence's end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> walk = np.log([[0.5, 0.5], [0.25, 0.75]])
+    >>> np.exp(sequences.backward(np.zeros((3, 2)), walk, end=[0, -np.inf])).round(4)
+    array([[0.375 , 0.3125],
+           [0.5   , 0.25  ],
+           [1.    , 0.    ]])
+    """
+    with _model("backward", device, emissions, transitions, None, end, lengths) as m:
+        return m.give(_rows(m, reverse=True), m.steps, m.states)
+
+
+def marginals(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    pairs: bool = False,
+    device: str | None = None,
+) -> Any:
+    """The posterior probability of each state at each step (forward-backward algorithm).
+
+    Parameters
+    ----------
+    emissions, transitions, start, end, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+    pairs : bool, default False
+        Also return how often state j follows state i, expected.
+
+    Returns
+    -------
+    states : ndarray, shape (..., T, S)
+        They sum to 1 at each step of a sequence, and are 0 behind its end; NaN where no sequence is
+        possible.
+    pairs : ndarray, shape (..., S, S) or (..., T - 1, S, S)
+        Only with `pairs`: the sum over all steps, or each where `transitions` has a matrix for
+        each.
+
+    Notes
+    -----
+    O(T S²) a sequence. They are the gradients of :func:`log_partition` with respect to the
+    emissions and the transitions. The sums of both directions stay in the cache.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> seen = np.log([[0.9, 0.1], [0.5, 0.5], [0.9, 0.1]])
+    >>> states, pairs = sequences.marginals(seen, np.log([[0.9, 0.1], [0.1, 0.9]]), pairs=True)
+    >>> states[:, 0].round(3), pairs.round(3)
+    (array([0.965, 0.954, 0.965]), array([[1.885, 0.035],
+           [0.035, 0.046]]))
+    """
+    with _model("marginals", device, emissions, transitions, start, end, lengths) as m:
+        states, found, _ = _posterior(m, pairs)
+        result = m.give(states, m.steps, m.states)
+        if found is None:
+            return result
+        found = found[:, 0] if m.plain else found
+        return result, m.give(found, *found.shape[1:])
+
+
+def sample(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    *,
+    size: int | None = None,
+    lengths: ArrayLike | None = None,
+    rng: np.random.Generator | int | None = None,
+    device: str | None = None,
+) -> Any:
+    """Draw sequences of states with their posterior probabilities.
+
+    Parameters
+    ----------
+    emissions, transitions, start, end, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+    size : int, optional
+        How many of each; None: one, without an axis of its own.
+    rng : numpy.random.Generator or int, optional
+        What draws, or its seed; the same one draws the same sequences.
+
+    Returns
+    -------
+    ndarray of int32, shape (..., T) or (size, ..., T)
+        -1 behind a sequence's end.
+
+    Notes
+    -----
+    Forward filtering, backward sampling (Carter and Kohn, 1994; Frühwirth-Schnatter, 1994): O(T S²)
+    once and O(T S) for each draw, by inverting cumulative sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> seen, steps = np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.9, 0.1], [0.1, 0.9]])
+    >>> draws = sequences.sample(seen, steps, size=10_000, rng=0)
+    >>> draws.shape, (draws == 0).mean(0).round(1)
+    ((10000, 2), array([0.9, 0.8]))
+    """
+    if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer))):
+        raise TypeError(f"sample: size is a whole number or None, got {size!r}")
+    if size is not None and size < 0:
+        raise ValueError(f"sample: size must be at least 0, got {size}")
+    with _model("sample", device, emissions, transitions, start, end, lengths) as m:
+        count = 1 if size is None else int(size)
+        uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.e.dtype)
+        paths = np.full(uniforms.shape, -1, np.int32)
+        if paths.size:
+            m.verbs.draw(m.a, m.e, m.x, m.end, uniforms, paths, m.counts)
+        shape = (*(() if size is None else (count,)), *m.batch, m.steps)
+        return m.call.give(paths.reshape(shape))
+
+
+def score(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    tags: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    device: str | None = None,
+) -> Any:
+    """The score of given sequences of states.
+
+    Parameters
+    ----------
+    emissions, transitions, start, end, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+    tags : array_like of int, shape (..., T)
+        The states. What lies behind a sequence's end is not read.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        0 for an empty sequence.
+
+    Examples
+    --------
+    >>> from semiring_mm import sequences
+    >>> sequences.score([[1, 2], [3, 4]], [[10, 20], [30, 40]], [1, 0], start=[0, 100])
+    np.float64(135.0)
+    """
+    with _model("score", device, emissions, transitions, start, end, lengths) as m:
+        return m.give(_scored(m, _tags(m, "score", tags)))
+
+
+def crf_loss(
+    emissions: ArrayLike,
+    transitions: ArrayLike,
+    tags: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    *,
+    lengths: ArrayLike | None = None,
+    device: str | None = None,
+) -> CRFLoss:
+    """The negative log-likelihood of tags in a linear-chain conditional random field.
+
+    Parameters
+    ----------
+    emissions, transitions, start, end, lengths, device
+        As for :func:`viterbi`, which has the errors too.
+    tags : array_like of int, shape (..., T)
+        The states. What lies behind a sequence's end is not read.
+
+    Returns
+    -------
+    CRFLoss
+        The loss of each sequence, and the gradient of their sum with respect to each argument: what
+        is expected less what is in `tags` (Lafferty, McCallum and Pereira, 2001).
+
+    Notes
+    -----
+    For gradients of anything else in PyTorch see :func:`semiring_mm.torch.log_partition`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semiring_mm import sequences
+    >>> found = sequences.crf_loss(np.zeros((3, 2)), np.zeros((2, 2)), [0, 1, 1])
+    >>> found.loss.round(3)  # log 8
+    np.float64(2.079)
+    >>> found.transitions
+    array([[ 0.5, -0.5],
+           [ 0.5, -0.5]])
+    """
+    with _model("crf_loss", device, emissions, transitions, start, end, lengths) as m:
+        at = _tags(m, "crf_loss", tags)
+        states, pairs, total = _posterior(m, True)
+        assert pairs is not None
+        loss = total - _scored(m, at)
+        inside = np.arange(m.steps) < m.counts[:, np.newaxis]
+        gradient = states
+        b, t = np.nonzero(inside)
+        gradient[b, t, at[b, t]] -= 1
+        b, t = np.nonzero(inside[:, 1:])
+        np.subtract.at(pairs, (b, 0 * t if m.shared else t, at[b, t], at[b, t + 1]), 1)
+        ends = np.zeros((2, m.chains, m.states), m.e.dtype)
+        full = m.counts > 0
+        if m.steps:
+            ends[0, full] = gradient[full, 0]
+            ends[1, full] = gradient[full, m.counts[full] - 1]
+
+        def own(found: Array, like: Any) -> Array:
+            shape = np.shape(like) if like is not None else found.shape[-1:]
+            return m.call.give(_sum_to(found.reshape(*m.batch, *found.shape[1:]), shape))
+
+        pairs = pairs[:, 0] if m.plain else pairs
+        found = (own(gradient, emissions), own(pairs, transitions), own(ends[0], start))
+        return CRFLoss(m.give(loss), *found, own(ends[1], end))
+
+
+# --- the checked model ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Operands as the engine takes them, of a flattened batch."""
+
+    call: Call
+    verbs: Chains
+    a: Array  # (chains, steps - 1, S, S)
+    e: Array  # (chains, steps, S)
+    x: Array  # (chains, S): the first row, with its emissions
+    start: Array
+    end: Array
+    counts: Array
+    batch: tuple[int, ...]
+    plain: bool  # whether the transitions were given as one matrix
+    shared: bool  # whether all steps of a sequence have one
+
+    @property
+    def chains(self) -> int:
+        return len(self.counts)
+
+    @property
+    def steps(self) -> int:
+        return int(self.e.shape[1])
+
+    @property
+    def states(self) -> int:
+        return int(self.e.shape[2])
+
+    def give(self, x: Array, *shape: int) -> Any:
+        found = x.reshape((*self.batch, *shape))
+        return self.call.give(found if found.ndim else found[()])
+
+
+@contextlib.contextmanager
+def _model(
+    verb: str, device: str | None, emissions: Any, transitions: Any, start: Any, end: Any,
+    lengths: Any,
+) -> Iterator[_Model]:  # fmt: skip
+    given = {"emissions": emissions, "transitions": transitions, "start": start, "end": end}
+    with Call(device, **given) as call:
+        verbs = chains_of(call.engine, verb)
+        e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
+                       given.items())  # fmt: skip
+        dtype = np.result_type(*(v.dtype for v in (e, a, *ends) if v is not None))
+        e, a, start, end = (None if v is None else v.astype(dtype, copy=False)
+                            for v in (e, a, *ends))  # fmt: skip
+        assert e is not None
+        assert a is not None
+        if e.ndim < 2 or not e.shape[-1]:
+            raise ValueError(
+                f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
+                f"got shape {e.shape}"
+            )
+        steps, n = e.shape[-2:]
+        matrix = a[np.newaxis] if a.ndim == 2 else a
+        if a.ndim < 2 or a.shape[-2:] != (n, n) or matrix.shape[-3] not in (1, max(0, steps - 1)):
+            raise ValueError(
+                f"{verb}: emissions of shape {e.shape} take transitions of shape ({n}, {n}) for "
+                f"all steps, or (..., {max(0, steps - 1)}, {n}, {n}) for each; got {a.shape}"
+            )
+        for name, v in (("start", start), ("end", end)):
+            if v is not None and (not v.ndim or v.shape[-1] != n):
+                raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {v.shape}")
+        leading = [e.shape[:-2], matrix.shape[:-3]]
+        leading += [v.shape[:-1] for v in (start, end) if v is not None]
+        leading += [] if lengths is None else [np.shape(lengths)]
+        try:
+            batch = np.broadcast_shapes(*leading)
+        except ValueError:
+            raise ValueError(
+                f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
+            ) from None
+        counts = as_lengths(lengths, batch, steps, verb)
+        e = flat(e, batch, (steps, n))
+        one = np.zeros(n, dtype)
+        start, end = (flat(one if v is None else v, batch, (n,)) for v in (start, end))
+        plain = a.ndim == 2
+        shared = plain or (matrix.shape[-3] == 1 and steps != 2)
+        matrix = flat(matrix, batch, matrix.shape[-3:])
+        if shared:
+            matrix = np.broadcast_to(matrix, (len(counts), max(0, steps - 1), n, n))
+        x = start + e[:, 0] if steps else start
+        yield _Model(call, verbs, matrix, e, x, start, end, counts, batch, plain, shared)
+
+
+def _real(verb: str, name: str, x: Array) -> Array:
+    """As float32 or float64."""
+    if x.dtype.kind in "iub":
+        return x.astype(np.float64)
+    if x.dtype.kind == "f" and x.dtype.itemsize in (4, 8):
+        return x.astype(x.dtype.newbyteorder("="), copy=False)
+    if x.dtype.name in ("float16", "bfloat16"):
+        return x.astype(np.float32)
+    raise TypeError(f"{verb}: {name} are real numbers, got dtype {x.dtype}: use float32 or float64")
+
+
+def _tags(m: _Model, verb: str, tags: Any) -> Array:
+    """Tags as an array (chains, steps) of states, 0 behind the ends."""
+    if hasattr(tags, "detach"):
+        tags = tags.detach().cpu()
+    at = np.asarray(tags)
+    if at.dtype.kind not in "iu" and at.size:
+        raise TypeError(f"{verb}: tags are the numbers of states, got dtype {at.dtype}")
+    try:
+        at = np.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
+    except ValueError:
+        raise ValueError(
+            f"{verb}: tags of shape {at.shape} for {m.steps} steps of sequences of shape {m.batch}"
+        ) from None
+    at = np.where(np.arange(m.steps) < m.counts[:, np.newaxis], at, 0).astype(np.int64)
+    if at.size and not (at.min() >= 0 and at.max() < m.states):
+        raise ValueError(
+            f"{verb}: tags must be from 0 to {m.states - 1}, got {at.min()} to {at.max()}"
+        )
+    return at
+
+
+def _scored(m: _Model, at: Array) -> Array:
+    inside = np.arange(m.steps) < m.counts[:, np.newaxis]
+    each = np.arange(m.chains)
+    own = np.take_along_axis(m.e, at[..., np.newaxis], 2)[..., 0]
+    total = np.where(inside, own, 0).sum(1, dtype=m.e.dtype)
+    if m.steps > 1:
+        step = np.zeros(m.steps - 1, np.int64) if m.shared else np.arange(m.steps - 1)
+        moves = m.a[each[:, np.newaxis], step, at[:, :-1], at[:, 1:]]
+        total += np.where(inside[:, 1:], moves, 0).sum(1, dtype=m.e.dtype)
+    if m.steps:
+        last = at[each, np.maximum(m.counts - 1, 0)]
+        ends = m.start[each, at[:, 0]] + m.end[each, last]
+        total += np.where(m.counts > 0, ends, 0)
+    return total
+
+
+def _total(m: _Model) -> Array:
+    total = np.zeros(m.chains, m.e.dtype)
+    full = m.counts > 0
+    if not m.steps or not full.any():
+        return total
+    last = np.empty((m.chains, 1, 1, m.states), m.e.dtype)
+    last[:, 0, 0] = m.x
+    if m.steps > 1:
+        m.verbs.carry(
+            _LOG, m.a, m.e[:, 1:], m.x[:, np.newaxis], last, np.maximum(m.counts - 1, 0),
+            every=False, reverse=False, exclusive=False,
+        )  # fmt: skip
+    with np.errstate(invalid="ignore"):  # a NaN is seen in the result
+        total[full] = np.logaddexp.reduce(last[full, 0, 0] + m.end[full], axis=1)
+    return total
+
+
+def _rows(m: _Model, *, reverse: bool) -> Array:
+    out = np.full((m.chains, m.steps, m.states), -np.inf, m.e.dtype)
+    if not out.size:
+        return out
+    full = np.flatnonzero(m.counts)
+    ends = np.maximum(m.counts - 1, 0)
+    given = m.end if reverse else m.x
+    out[full, ends[full] if reverse else 0] = given[full]
+    if m.steps > 1:
+        place = out[:, :-1] if reverse else out[:, 1:]
+        m.verbs.carry(
+            _LOG, m.a, m.e[:, 1:], given[:, np.newaxis], place[:, :, np.newaxis], ends,
+            every=True, reverse=reverse, exclusive=False,
+        )  # fmt: skip
+    return out
+
+
+def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
+    """Of states, of pairs, and the log-partition."""
+    states = np.zeros((m.chains, m.steps, m.states), m.e.dtype)
+    total = np.zeros(m.chains, m.e.dtype)
+    found = both = None
+    if pairs:
+        kept = 1 if m.shared else max(0, m.steps - 1)
+        found = np.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
+        both = np.broadcast_to(found, m.a.shape) if m.shared else found
+    if states.size:
+        m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, both, m.counts)
+    return states, found, total
+
+
+def _sum_to(x: Array, shape: tuple[int, ...]) -> Array:
+    """The sum over the axes along which an operand of this shape was broadcast."""
+    x = x.sum(tuple(range(x.ndim - len(shape))))
+    wide = tuple(i for i, size in enumerate(shape) if size == 1 and x.shape[i] != 1)
+    return x.sum(wide, keepdims=True) if wide else x

@@ -1,0 +1,235 @@
+"""Chains of products are products one after the other: all prefixes, the whole, or a vector."""
+
+import numpy as np
+import pytest
+import reference as ref
+from numpy.testing import assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm.cpu import engine as cpu
+
+inf = np.inf
+RNG = np.random.default_rng(17)
+ROW = sm.Semiring("row_first", "min(a, b)", "a + 2 * b", inf, 0)  # ⊗ does not commute
+KINDS = [
+    ("plus_times", "f8"), ("max_plus", "f4"), ("log_plus", "f4"), ("log_plus", "f8"),
+    ("min_plus", "i4"), ("plus_times", "i8"), ("lor_land", "?"), ("max_times", "f2"),
+    (ROW, "f8"),
+]  # fmt: skip
+
+
+def operands(name, dtype, batch, steps, n):
+    """Matrices, emissions and a vector, small whole numbers with some zeros of the semiring."""
+    s = name if isinstance(name, sm.Semiring) else sm.semirings[name]
+    found = []
+    for shape in ((*batch, steps, n, n), (*batch, steps, n), (*batch, n)):
+        x = RNG.random(shape) < 0.4 if dtype == "?" else RNG.integers(0, 3, shape).astype(dtype)
+        x[RNG.random(shape) < 0.15] = s.identities(dtype)[0]
+        found.append(x)
+    return found
+
+
+def diagonal(s, e):
+    """The matrix by which emissions multiply columns."""
+    zero, _ = s.identities(e.dtype)
+    out = np.full((*e.shape, e.shape[-1]), zero, e.dtype)
+    out[..., np.arange(e.shape[-1]), np.arange(e.shape[-1])] = e
+    return out
+
+
+def one_by_one(s, matrices, first=None):
+    """All prefixes by :func:`semiring_mm.matmul`."""
+    found = []
+    for t in range(matrices.shape[-3]):
+        here = matrices[..., t, :, :]
+        first = here if first is None else sm.matmul(first, here, s)
+        found.append(first)
+    return np.stack(found, -3)
+
+
+def same(s, result, expected):
+    assert result.dtype == expected.dtype
+    if "log" in s.add:
+        rtol = 40 * np.finfo(result.dtype).eps
+        np.testing.assert_allclose(result, expected, rtol=rtol, atol=rtol)
+    else:
+        assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(("name", "dtype"), KINDS, ids=lambda x: getattr(x, "name", x))
+@pytest.mark.parametrize("n", [1, 19])
+def test_steps_one_after_the_other(name, dtype, n):
+    s = name if isinstance(name, sm.Semiring) else sm.semirings[name]
+    a, e, x = operands(name, dtype, (2,), 4, n)
+    row, column = x[:, np.newaxis], x[:, :, np.newaxis]
+    prefixes, rows = one_by_one(s, a), one_by_one(s, a, row)
+    same(s, sm.scan(a, s), prefixes)
+    same(s, sm.chain(a, semiring=s), prefixes[:, -1])
+    same(s, sm.scan(a, s, x=x), rows[:, :, 0])
+    same(s, sm.chain(a, x, s), rows[:, -1, 0])
+    suffix = column
+    for t in range(3, -1, -1):
+        suffix = sm.matmul(a[:, t], suffix, s)
+        same(s, sm.scan(a, s, x=x, reverse=True)[:, t], suffix[..., 0])
+    same(s, sm.chain(a, x, s, reverse=True), suffix[..., 0])
+    if s.commutes:  # else no matrix multiplies entries by others from one side
+        both = np.stack([a[:, 0], a[:, 0]], 1)
+        steps = sm.matmul(both, diagonal(s, e[:, :2]), s)
+        same(s, sm.scan(a[:, :1], s, emissions=e[:, :2]), one_by_one(s, steps))
+        shared = sm.matmul(a[:1, [0, 0]], diagonal(s, e[:1, :2]), s)
+        found = sm.chain(a[0, 0], x, s, emissions=e[:1, :2])
+        same(s, found, one_by_one(s, shared, row)[:, -1, 0])
+        back = sm.matmul(steps[:, 0], sm.matmul(steps[:, 1], column, s), s)
+        same(s, sm.chain(a[:, :1], x, s, emissions=e[:, :2], reverse=True), back[..., 0])
+
+
+def test_suffixes_of_matrices_and_what_is_exclusive():
+    a, _, x = operands("max_plus", "f8", (3,), 4, 5)
+    every = one_by_one(sm.semirings.max_plus, a)
+    suffixes = sm.scan(a, "max_plus", reverse=True)
+    for t in range(4):
+        assert_array_equal(suffixes[:, t], sm.chain(a[:, t:], semiring="max_plus"))
+    unit = np.where(np.eye(5) > 0, 0, -inf)
+    before = sm.scan(a, "max_plus", inclusive=False)
+    assert_array_equal(before[:, 0], np.broadcast_to(unit, (3, 5, 5)))
+    assert_array_equal(before[:, 1:], every[:, :-1])
+    after = sm.scan(a, "max_plus", x=x, inclusive=False, reverse=True)
+    assert_array_equal(after[:, 3], x)
+    assert_array_equal(after[:, :3], sm.scan(a, "max_plus", x=x, reverse=True)[:, 1:])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_ragged_lengths(reverse, inclusive):
+    """Each chain by itself; many of them, so that some go on together and threads take parts."""
+    lengths = RNG.integers(0, 8, (4, 10))
+    a, e, x = operands("max_plus", "f8", (4, 10), 7, 6)
+    options = {"reverse": reverse, "inclusive": inclusive}
+    shared = a[0, 0, 0]
+    for matrices, emissions in ((a, None), (shared, e), (a, e)):
+        for start in (x, None):
+            found = sm.scan(matrices, "max_plus", x=start, emissions=emissions, lengths=lengths,
+                            **options)  # fmt: skip
+            last = sm.chain(matrices, start, "max_plus", emissions=emissions, lengths=lengths,
+                            reverse=reverse)  # fmt: skip
+            for b in np.ndindex(4, 10):
+                n = lengths[b]
+                own = shared[np.newaxis] if matrices is shared else a[b][:n]
+                if n:
+                    parts = (
+                        (own, "max_plus"),
+                        {
+                            "x": None if start is None else start[b],
+                            "emissions": None if emissions is None else e[b][:n],
+                        },
+                    )
+                    assert_array_equal(found[b][:n], sm.scan(*parts[0], **parts[1], **options))
+                    whole = sm.scan(*parts[0], **parts[1], reverse=reverse)
+                    assert_array_equal(last[b], whole[0 if reverse else -1])
+                else:
+                    assert_array_equal(last[b], np.where(np.eye(6), 0, -inf) if start is None
+                                       else start[b])  # fmt: skip
+                assert (found[b][n:] == -inf).all()
+
+
+def test_axes_layouts_and_libraries():
+    a, e, x = operands("min_plus", "f4", (2,), 5, 6)
+    expected = sm.scan(a, "min_plus")
+    moved = np.moveaxis(a, 1, -1)
+    assert_array_equal(sm.scan(moved, "min_plus", axis=-1), np.moveaxis(expected, 1, -1))
+    turned = np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2)
+    odd = np.zeros((2, 5, 12), "f4")[:, :, ::2]
+    odd[...] = e
+    swapped = sm.chain(turned.astype(">f4"), x, "min_plus", emissions=odd)
+    assert_array_equal(swapped, sm.chain(a, x, "min_plus", emissions=e))
+    assert_array_equal(sm.chain(a[0], [0, 1, 2, 3, 4, 5], "min_plus").dtype, "f8")
+
+
+@pytest.mark.parametrize("name", ["max_plus", "min_plus", "log_plus", "max_times", "max_min"])
+def test_infinities_and_nan(name):
+    """As products have them, whichever way a step is computed: special values come at any step."""
+    s, special = sm.semirings[name], np.array([inf, -inf, np.nan, 0, 0, 0, 0, 0, 0])
+    for shared in (True, False):
+        a, e, x = operands(name, "f8", (40,), 3, 3)
+        for v in (a, e, x):
+            v[...] = np.where(RNG.random(v.shape) < 0.9, v, RNG.choice(special, v.shape))
+        steps = np.broadcast_to(a[0, 0], a.shape) if shared else a
+        row = x
+        with np.errstate(invalid="ignore"):
+            for t in range(3):
+                row = ref.matmul(name, row[:, np.newaxis], steps[:, t])[:, 0]
+                row = ref.times(name, row, e[:, t])
+        found = sm.chain(a[0, 0] if shared else a, x, name, emissions=e)
+        np.testing.assert_allclose(found, row, rtol=1e-14 if "log" in s.add else 0)
+
+
+def test_logarithms_far_apart():
+    """Where shifted exponentials vanish, entries are computed again term by term."""
+    a = np.array([[0, -400, -inf], [-900, 0, 5], [-inf, -inf, -800]])
+    e = np.tile([[0, -1000.0, 3], [-2000, 7, -inf]], (30, 1))
+    for dtype in ("f4", "f8"):
+        row = np.zeros(3, dtype)
+        for t in range(60):
+            row = np.logaddexp.reduce(row[:, np.newaxis] + a.astype(dtype)) + e[t].astype(dtype)
+        found = sm.chain(a.astype(dtype), np.zeros(3, dtype), "log_plus", emissions=e.astype(dtype))
+        np.testing.assert_allclose(found, row, rtol=200 * np.finfo(dtype).eps)
+
+
+def test_large_matrices():
+    """Whole products of many states go through the blocks of a product."""
+    a = RNG.integers(0, 50, (3, 100, 100)).astype("f4")
+    e = RNG.integers(0, 9, (3, 100)).astype("f4")
+    by_hand = one_by_one(sm.semirings.min_plus, a + e[:, np.newaxis])
+    assert_array_equal(sm.scan(a, "min_plus", emissions=e), by_hand)
+    assert_array_equal(sm.chain(a, semiring="min_plus", emissions=e, reverse=True), by_hand[-1])
+
+
+def test_integers_never_wrap():
+    a = np.full((40, 2, 2), 3)
+    with pytest.raises(OverflowError, match=r"does not fit|more than 64 bits"):
+        sm.chain(a)
+    with pytest.raises(OverflowError, match="does not fit int8"):
+        sm.chain(np.full((5, 2, 2), 60, "i1"), np.zeros(2, "i1"), "max_plus")
+    huge = np.full((2, 1, 1), 1 << 62)
+    with pytest.raises(OverflowError):
+        sm.scan(huge, "max_plus")
+    assert sm.chain(huge >> 3, semiring="min_plus").item() == 1 << 60
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 3, 3), (0, 4, 3, 3), (2, 4, 0, 0)])
+def test_nothing(shape):
+    a = np.ones(shape)
+    assert sm.scan(a).shape == shape
+    whole = sm.chain(a)
+    assert whole.shape == shape[:-3] + shape[-2:]
+    if shape[-3] == 0:
+        assert_array_equal(whole, np.broadcast_to(np.eye(3), whole.shape))
+    x = np.arange(shape[-1])
+    assert_array_equal(sm.chain(a[..., :0, :, :], x), np.broadcast_to(x, (*shape[:-3], len(x))))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: sm.chain(np.ones((2, 3, 4))), ValueError, r"square matrices.*\(2, 3, 4\)"),
+        (lambda: sm.chain(np.ones((3, 3))), ValueError, r"\(S, S\) for all steps with emissions"),
+        (lambda: sm.chain(np.ones((2, 3, 3)), "max_plus"), TypeError, "semiring='max_plus'"),
+        (lambda: sm.chain(np.ones((2, 3, 3)), np.ones(4)), ValueError, "S = 3 states take x of"),
+        (lambda: sm.scan(np.ones((2, 3, 3)), emissions=np.ones((3, 3))), ValueError, "2 steps"),
+        (lambda: sm.scan(np.ones((2, 3, 3)), lengths=3), ValueError, "from 0 to the 2 steps"),
+        (lambda: sm.scan(np.ones((2, 3, 3)), lengths=[1.5]), TypeError, "whole numbers"),
+        (lambda: sm.scan(np.ones((4, 2, 3, 3)), x=np.ones((5, 3))), ValueError, "not broadcast"),
+        (lambda: sm.scan(np.ones((2, 3, 3), complex)), TypeError, "complex"),
+        (lambda: sm.scan(np.ones((2, 3, 3)), "lor_land"), TypeError, "works on bits"),
+    ],
+)
+def test_what_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_an_engine_without_chains(monkeypatch):
+    monkeypatch.setattr(cpu, "chains", None)
+    monkeypatch.setattr(cpu, "WHERE", " on the device")
+    with pytest.raises(NotImplementedError, match=r'chain runs on the host.*device="cpu"'):
+        sm.chain(np.ones((2, 3, 3)))

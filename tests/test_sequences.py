@@ -1,0 +1,270 @@
+"""Hidden Markov models and random fields: against all sequences, and against hmmlearn."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from optional import Optional
+
+import semiring_mm as sm
+from semiring_mm import sequences
+from semiring_mm.cpu import engine as cpu
+
+hmm = Optional("hmmlearn.hmm")
+inf, nan = np.inf, np.nan
+BATCH = 4
+
+
+def model(states, steps, each, seed=3):
+    """Scores of a batch of ragged sequences, with transitions of all steps or of each."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(BATCH, steps - 1, states, states) if each else (states, states))
+    if states > 2:
+        a[..., 0, 1] = -inf
+    scores = {
+        "emissions": rng.normal(size=(BATCH, steps, states)), "transitions": a,
+        "start": rng.normal(size=states), "end": rng.normal(size=(BATCH, states)),
+    }  # fmt: skip
+    return scores, np.array([steps, max(0, steps - 1), 0, steps])
+
+
+def enumerated(scores, lengths, b):
+    """All sequences of one of the batch, and their scores."""
+    e, a, start, end = (scores[k] for k in ("emissions", "transitions", "start", "end"))
+    every = list(itertools.product(range(e.shape[-1]), repeat=lengths[b]))
+    found = np.zeros(len(every))
+    for i, y in enumerate(every):
+        if y:
+            steps = a[b] if a.ndim > 2 else [a] * (len(y) - 1)
+            found[i] = start[y[0]] + end[b, y[-1]] + sum(e[b, t, s] for t, s in enumerate(y))
+            found[i] += sum(steps[t][y[t], y[t + 1]] for t in range(len(y) - 1))
+    return every, found
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["one matrix", "a matrix a step"])
+@pytest.mark.parametrize(("states", "steps"), [(1, 1), (1, 4), (3, 4), (2, 2), (3, 1)])
+def test_all_sequences(states, steps, each):
+    scores, lengths = model(states, steps, each)
+    path, best = sequences.viterbi(**scores, lengths=lengths)
+    total = sequences.log_partition(**scores, lengths=lengths)
+    probable, pairs = sequences.marginals(**scores, lengths=lengths, pairs=True)
+    assert_array_equal(sequences.marginals(**scores, lengths=lengths), probable)
+    drawn = sequences.sample(**scores, lengths=lengths, size=3000, rng=7)
+    loss = sequences.crf_loss(tags=np.zeros((BATCH, steps), int), **scores, lengths=lengths).loss
+    for b, n in enumerate(lengths):
+        every, found = enumerated(scores, lengths, b)
+        assert_allclose(best[b], found.max(), rtol=1e-13)
+        assert_allclose(total[b], np.logaddexp.reduce(found), rtol=1e-13)
+        assert tuple(path[b, :n]) == every[found.argmax()]
+        assert_allclose(sequences.score(tags=path.clip(0), **scores, lengths=lengths)[b], best[b])
+        assert_allclose(loss[b], total[b] - found[0], atol=1e-13)  # all tags 0
+        share = np.exp(found - total[b])
+        expected, both = np.zeros((steps, states)), np.zeros((steps - 1, states, states))
+        for p, y in zip(share, every, strict=True):
+            np.add.at(expected, (range(n), y), p)
+            np.add.at(both, (range(n - 1), y[:-1], y[1:]), p)
+        assert_allclose(probable[b], expected, atol=1e-13)
+        assert_allclose(pairs[b], both if each else both.sum(0), atol=1e-13)
+        assert (path[b, n:] == -1).all()
+        assert (drawn[:, b, n:] == -1).all()
+        often = (drawn[:, b, :, np.newaxis] == np.arange(states)).mean(0)
+        assert_allclose(often, expected, atol=0.06)
+        if n > 1:  # of pairs, too: a draw is of a whole sequence
+            often = (drawn[:, b, 0] == 0) & (drawn[:, b, 1] == states - 1)
+            assert_allclose(often.mean(), both[0, 0, states - 1], atol=0.06)
+
+
+def test_one_sequence_without_a_batch():
+    scores, _ = model(3, 4, False)
+    one = {"emissions": scores["emissions"][2], "transitions": scores["transitions"]}
+    alone = sequences.marginals(**one, pairs=True)
+    batch = sequences.marginals(**scores | {"start": None, "end": None}, pairs=True)
+    for x, y in zip(alone, batch, strict=True):
+        assert_array_equal(x, y[2])
+    assert alone[1].sum() == pytest.approx(3)
+    same = np.broadcast_to(scores["emissions"][0, 0], (4, 3))  # one row for all steps
+    assert sequences.log_partition(same, scores["transitions"]) == sequences.log_partition(
+        same.copy(), scores["transitions"]
+    )
+
+
+def test_forward_and_backward():
+    scores, lengths = model(3, 5, True)
+    fore = sequences.forward(scores["emissions"], scores["transitions"], scores["start"],
+                             lengths=lengths)  # fmt: skip
+    back = sequences.backward(scores["emissions"], scores["transitions"], scores["end"],
+                              lengths=lengths)  # fmt: skip
+    total = sequences.log_partition(**scores, lengths=lengths)
+    probable = sequences.marginals(**scores, lengths=lengths)
+    inside = np.arange(5) < lengths[:, np.newaxis]
+    with np.errstate(invalid="ignore"):
+        through = np.exp(fore + back - total[:, np.newaxis, np.newaxis])
+    assert_allclose(through[inside], probable[inside], atol=1e-13)
+    assert (fore[~inside] == -inf).all()
+    assert (back[~inside] == -inf).all()
+    assert_allclose(
+        fore[:, 0][lengths > 0], (scores["start"] + scores["emissions"][:, 0])[lengths > 0]
+    )
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_gradients_of_the_loss(each):
+    scores, lengths = model(2, 3, each)
+    tags = np.array([[0, 1, 1], [1, 0, 9], [-5, 7, 7], [1, 1, 0]])  # not read behind the ends
+    found = sequences.crf_loss(tags=tags, **scores, lengths=lengths)
+    for name, x in scores.items():
+        gradient = getattr(found, name)
+        assert gradient.shape == x.shape
+        for at in np.ndindex(x.shape):
+            sides = []
+            for step in (1e-5, -1e-5):
+                moved = x.copy()
+                moved[at] += step
+                args = scores | {name: moved}
+                sides.append(sequences.crf_loss(tags=tags, **args, lengths=lengths).loss.sum())
+            assert_allclose((sides[0] - sides[1]) / 2e-5, gradient[at], atol=1e-8)
+
+
+def loop(emissions, transitions):
+    """Viterbi's algorithm with pointers, one sequence; and the log-sum."""
+    best = total = emissions[0]
+    pointers = []
+    for e in emissions[1:]:
+        terms = best[:, np.newaxis] + transitions
+        pointers.append(terms.argmax(0))
+        best = terms.max(0) + e
+        total = np.logaddexp.reduce(total[:, np.newaxis] + transitions) + e
+    path = [best.argmax()]
+    for before in reversed(pointers):
+        path.append(before[path[-1]])
+    return path[::-1], best.max(), np.logaddexp.reduce(total)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_against_a_loop(dtype):
+    """Long sequences of more states than a vector has lanes, with ties: some work a thread."""
+    rng = np.random.default_rng(5)
+    e = rng.integers(-4, 3, (9, 120, 21)).astype(dtype)
+    a = rng.integers(-4, 3, (21, 21)).astype(dtype)
+    path, best = sequences.viterbi(e, a)
+    total = sequences.log_partition(e, a)
+    probable = sequences.marginals(e, a)
+    assert best.dtype == total.dtype == probable.dtype == dtype
+    assert_allclose(probable.sum(-1), 1, rtol=3e-3 if dtype == "f4" else 1e-11)
+    for b in range(9):
+        states, score, whole = loop(e[b], a)
+        assert_array_equal(path[b], states)
+        assert best[b] == score
+        assert_allclose(total[b], whole, rtol=2e-6 if dtype == "f4" else 1e-13)
+    own = np.stack([a, a, a.T] * 3)[:, np.newaxis]
+    assert_array_equal(sequences.viterbi(e, own)[0][2], loop(e[2], a.T)[0])
+
+
+def test_what_is_impossible_and_what_is_no_number():
+    e, a = np.zeros((3, 4, 3)), np.full((3, 3), -inf)
+    path, best = sequences.viterbi(e, a)
+    assert (best == -inf).all()
+    assert_array_equal(path, np.zeros((3, 4)))
+    assert (sequences.log_partition(e, a) == -inf).all()
+    assert np.isnan(sequences.marginals(e, a)).all()
+    assert_allclose(sequences.log_partition(e[:, :1], a), np.log(3))
+    e[1, 2, 0] = nan
+    path, best = sequences.viterbi(e, np.zeros((3, 3)))
+    assert_array_equal(np.isnan(best), [False, True, False])
+    assert path[1, 2] == 0
+    assert_array_equal(np.isnan(sequences.log_partition(e, np.zeros((3, 3)))), [False, True, False])
+
+
+def test_left_to_right():
+    """Banded models: what cannot be reached stays -inf, and draws never go there."""
+    a = np.where(np.tri(20, k=0) - np.tri(20, k=-2) > 0, np.log(0.5), -inf).T
+    start = np.where(np.arange(20) == 0, 0.0, -inf)
+    e = np.random.default_rng(1).normal(size=(40, 20))
+    draws = sequences.sample(e, a, start, size=50, rng=np.random.default_rng(2))
+    assert (draws[:, 0] == 0).all()
+    assert set(np.unique(np.diff(draws))) <= {0, 1}
+    assert_array_equal(draws, sequences.sample(e, a, start, size=50, rng=2))
+    assert sequences.sample(e, a, start, rng=2).shape == (40,)
+    fore = sequences.forward(e, a, start)
+    assert_array_equal(np.isneginf(fore), np.arange(20) > np.arange(40)[:, np.newaxis])
+
+
+def test_hmmlearn():
+    rng = np.random.default_rng(8)
+    theirs = hmm.CategoricalHMM(n_components=5)
+    theirs.startprob_, theirs.transmat_ = rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(5), 5)
+    theirs.emissionprob_, theirs.n_features = rng.dirichlet(np.ones(7), 5), 7
+    seen, lengths = rng.integers(7, size=(3, 50)), [50, 50, 50]
+    column = seen.reshape(-1, 1)
+    args = (np.log(theirs.emissionprob_.T)[seen], np.log(theirs.transmat_),
+            np.log(theirs.startprob_))  # fmt: skip
+    score, states = theirs.decode(column, lengths)
+    path, best = sequences.viterbi(*args)
+    assert_array_equal(path.ravel(), states)
+    assert_allclose(best.sum(), score)
+    assert_allclose(sequences.log_partition(*args).sum(), theirs.score(column, lengths))
+    probable = sequences.marginals(*args).reshape(-1, 5)
+    assert_allclose(probable, theirs.predict_proba(column, lengths), atol=1e-10)
+
+
+def test_dtypes_and_shapes():
+    e = [[1, 2], [3, 4], [0, 0]]
+    path, best = sequences.viterbi(e, [[0, 1], [1, 0]])
+    assert (path.tolist(), best, best.dtype) == ([0, 1, 0], 7.0, "f8")
+    half = np.array(e, "f2")
+    assert sequences.log_partition(half, half[:2]).dtype == "f4"
+    assert sequences.viterbi(np.zeros((0, 3, 2)), np.zeros((2, 2)))[0].shape == (0, 3)
+    assert sequences.marginals(np.zeros((4, 0, 2)), np.zeros((2, 2))).shape == (4, 0, 2)
+    assert_array_equal(sequences.log_partition(np.zeros((4, 0, 2)), np.zeros((2, 2))), np.zeros(4))
+    stacked = sequences.log_partition(np.zeros((3, 2, 2)), np.zeros((5, 1, 1, 2, 2)))
+    assert stacked.shape == (5, 3)
+    with pytest.raises(ValueError, match="from 0 to the 3 steps"):
+        sequences.viterbi(np.zeros((3, 2)), np.zeros((2, 2)), lengths=4)
+
+
+def test_tensors():
+    torch = pytest.importorskip("torch")
+    e = torch.randn(2, 5, 3)
+    path, best = sequences.viterbi(e, torch.zeros(3, 3))
+    assert (path.dtype, best.dtype) == (torch.int32, torch.float32)
+    assert torch.equal(path.long(), e.argmax(-1))
+    loss = sequences.crf_loss(e, torch.zeros(3, 3), path)
+    assert isinstance(loss.transitions, torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "words"),
+    [
+        (([1.0], np.zeros((1, 1))), ValueError, r"\(..., T, S\); got shape \(1,\)"),
+        ((np.zeros((3, 0)), np.zeros((0, 0))), ValueError, "at least one state"),
+        ((np.zeros((3, 2)), np.zeros((3, 3))), ValueError, r"shape \(2, 2\) for all steps"),
+        ((np.zeros((4, 2)), np.zeros((2, 2, 2))), ValueError, r"\(..., 3, 2, 2\) for each"),
+        ((np.zeros((4, 2)), np.zeros((2, 2)), [1]), ValueError, "start has S = 2 scores"),
+        ((np.zeros((4, 2), complex), np.zeros((2, 2))), TypeError, "emissions are real numbers"),
+        ((np.zeros((3, 4, 2)), np.zeros((2, 1, 2, 2))), ValueError, "do not broadcast"),
+    ],
+)
+def test_what_is_refused(args, error, words):
+    with pytest.raises(error, match=words):
+        sequences.viterbi(*args)
+
+
+def test_tags_that_are_none():
+    e, a = np.zeros((3, 2)), np.zeros((2, 2))
+    for tags, error, words in (
+        ([0, 1, 2], ValueError, "tags must be from 0 to 1, got 0 to 2"),
+        ([0.0, 1, 1], TypeError, "numbers of states"),
+        ([0, 1], ValueError, "for 3 steps"),
+    ):
+        with pytest.raises(error, match=words):
+            sequences.score(e, a, tags)
+    with pytest.raises(TypeError, match="size is a whole number"):
+        sequences.sample(e, a, size=2.5)
+
+
+def test_an_engine_without_chains(monkeypatch):
+    monkeypatch.setattr(cpu, "chains", None)
+    monkeypatch.setattr(cpu, "WHERE", " on the device")
+    with pytest.raises(NotImplementedError, match="viterbi runs on the host"):
+        sm.sequences.viterbi(np.zeros((3, 2)), np.zeros((2, 2)))
