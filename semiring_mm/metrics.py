@@ -156,9 +156,8 @@ def _minkowski(p: Any) -> Metric:
     if p in _SPECIAL:
         return _NAMES[_SPECIAL[p]]
     gap = "abs(a - b)"
-    if 2 * p == int(2 * p) and p <= _BY_PRODUCTS:
-        root = [f"sqrt({gap})"] if p % 1 else []
-        pair = " * ".join(([_power(gap, int(p))] if p > 1 else []) + root)
+    if 1 < p <= _BY_PRODUCTS and 2 * p == int(2 * p):
+        pair = _power(gap, int(p)) + (f" * sqrt({gap})" if p % 1 else "")
     else:
         pair = f"exp({float(p)!r} * log({gap}))"
     return BuiltIn("minkowski", pair, final=f"exp(log(a) / {float(p)!r})", degree=p)

@@ -490,6 +490,8 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
 
 def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
+    if len(pairs.parts) != 1:
+        return None
     (weight, x, y), own, n = pairs.parts[0], as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
     if not same or weight is not None or x.shape[1] < _WIDE or k > width or n < 8 * width:
