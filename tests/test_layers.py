@@ -19,7 +19,7 @@ ROOMS = """
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.chain
-    cpu.wavefront cpu.engine
+    cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
     gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
