@@ -42,8 +42,8 @@ def dtw(
         Two series, of d features at each time; or two lists of as many, which are paired. Their
         lengths may differ.
     cost : {"absolute", "squared"}
-        Of two points: the sum over features of |x - y| or of (x - y)². The square root of the
-        latter's total is what dtaidistance and tslearn return.
+        Of two points: the sum over features of ``abs(x - y)`` or of ``(x - y)**2``. The square root
+        of the latter's total is what dtaidistance and tslearn return.
     band : int, optional
         Only points with ``|i - j| <= band`` are aligned (Sakoe and Chiba, 1978).
     return_path : bool, default False

@@ -66,7 +66,7 @@ def chain(
     See Also
     --------
     scan : All prefixes of the product.
-    semiring_mm.sequences : Viterbi's algorithm, forward and backward, marginals.
+    semiring_mm.sequences.viterbi : The best sequence of states of a hidden Markov model.
 
     Notes
     -----
@@ -111,18 +111,23 @@ def scan(
 
     Parameters
     ----------
-    a, semiring, emissions, lengths, device
+    a, semiring
         As for :func:`chain`.
     x : array_like, shape (..., S), optional
         A vector: its products with the prefixes are computed in place of these.
+    emissions : array_like, shape (..., T, S), optional
+        As for :func:`chain`.
     axis : int, default -3
         The axis of `a` that the steps are along. Matrices come back in the same order of axes,
         vectors as (..., T, S).
+    lengths : array_like of int, optional
+        As for :func:`chain`.
     reverse : bool, default False
         All suffixes instead: A_t ⊗ … ⊗ A_T (⊗ x) at step t.
     inclusive : bool, default True
         False: without the step's own matrix, so that the identity, or `x`, is first (reversed:
         last).
+    device : {None, "cpu"}
 
     Returns
     -------

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,7 +39,8 @@ Array = Any
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
 
 
-class CRFLoss(NamedTuple):
+@dataclass(frozen=True)
+class CRFLoss:
     """The loss of a conditional random field, and the gradient of its sum over the batch.
 
     Attributes
@@ -248,10 +249,11 @@ def marginals(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths, device
+    emissions, transitions, start, end, lengths
         As for :func:`viterbi`, which has the errors too.
     pairs : bool, default False
         Also return how often state j follows state i, expected.
+    device : {None, "cpu"}
 
     Returns
     -------
@@ -301,12 +303,14 @@ def sample(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths, device
+    emissions, transitions, start, end
         As for :func:`viterbi`, which has the errors too.
     size : int, optional
         How many of each; None: one, without an axis of its own.
+    lengths : array_like of int, shape (...), optional
     rng : numpy.random.Generator or int, optional
         What draws, or its seed; the same one draws the same sequences.
+    device : {None, "cpu"}
 
     Returns
     -------
@@ -355,10 +359,12 @@ def score(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths, device
+    emissions, transitions
         As for :func:`viterbi`, which has the errors too.
     tags : array_like of int, shape (..., T)
         The states. What lies behind a sequence's end is not read.
+    start, end, lengths, device
+        As for :func:`viterbi`.
 
     Returns
     -------
@@ -389,10 +395,12 @@ def crf_loss(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths, device
+    emissions, transitions
         As for :func:`viterbi`, which has the errors too.
     tags : array_like of int, shape (..., T)
         The states. What lies behind a sequence's end is not read.
+    start, end, lengths, device
+        As for :func:`viterbi`.
 
     Returns
     -------
