@@ -83,7 +83,7 @@ def product(
         arg is not None,
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
-    if whole and known is None and depth <= quick.DEPTH and c.size * depth < quick.PAIRS:
+    if whole and known is None and depth <= quick.DEPTH and c.size * depth < _SERIAL:
         _learn(semiring, a.dtype, fa, fb, scaling, plan, code)
 
 
@@ -339,7 +339,11 @@ def _learn(
         except OverflowError:
             return None
 
-    most = _SMALL if _is_plus_times(semiring) else quick.PAIRS
+    most = _SERIAL if scaling == PLAIN else _SERIAL // 8  # where no other thread helps
+    if _is_plus_times(semiring):
+        most = min(most, _SMALL)
+    elif _is_log_plus(semiring):
+        most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
 
 
