@@ -84,7 +84,7 @@ def product(
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if whole and known is None and depth <= quick.DEPTH and c.size * depth < _SERIAL:
-        _learn(semiring, a.dtype, fa, fb, scaling, plan, code)
+        _learn(semiring, a.dtype, fa, fb, scaling, plan, code, c.size * depth)
 
 
 _SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
@@ -321,7 +321,7 @@ def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
 
 def _learn(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
-    scaling: Scaling, plan: Plan, code: ProductCode,
+    scaling: Scaling, plan: Plan, code: ProductCode, pairs: int,
 ) -> None:  # fmt: skip
     """Let the next small product like this one take the quick way."""
     if scaling != PLAIN and (fa is not None or dtype.kind in "iub"):
@@ -340,8 +340,8 @@ def _learn(
             return None
 
     most = _SERIAL if scaling == PLAIN else _SERIAL // 8  # where no other thread helps
-    if _is_plus_times(semiring):
-        most = min(most, _SMALL)
+    if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins()):
+        most = min(most, _SMALL)  # beyond that a BLAS serves, or nobody has asked yet
     elif _is_log_plus(semiring):
         most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)

@@ -68,7 +68,7 @@ class _Row:
         self.words = words
         self.table = np.zeros((CLASSES, CLASSES), np.int64)
         self.kept: list[Any] = [dtype]  # what the addresses belong to
-        self.room: dict[int, int] = {}  # bytes of workspace of an entry
+        self.entries: dict[int, Array] = {}
         floats = dtype.kind not in "iub"
         self.set(
             size=dtype.itemsize, floats=floats, wide=dtype.itemsize == 8,
@@ -91,9 +91,9 @@ class _Row:
         """The address of a new entry."""
         head = [ctypes.cast(call, ctypes.c_void_p).value or 0, room, columns, pairs]
         words = np.array([*head, *np.frombuffer(params, np.int64)], np.int64)
-        self.kept += [call, words]
+        self.kept.append(call)
         entry = words.ctypes.data
-        self.room[entry] = room
+        self.entries[entry] = words
         workspace(room)
         return entry
 
@@ -147,7 +147,10 @@ def learn_product(
     plain = scaling == PLAIN
     entry = int(row.table[classes] if plain else row.words[_ROW.index("scaled")])
     if entry:
-        workspace(row.room[entry])  # of this thread, which may be a new one
+        words = row.entries[entry]
+        workspace(int(words[_ENTRY.index("room")]))  # of this thread, which may be a new one
+        at = _ENTRY.index("pairs")
+        words[at] = max(int(words[at]), pairs)
         return
     found = chosen()
     if found is None:
@@ -179,7 +182,7 @@ def learn_vector(
     name = "vector_scaled" if scaled else "vector"
     entry = int(row.words[_ROW.index(name)])
     if entry:
-        workspace(row.room[entry])
+        workspace(int(row.entries[entry][_ENTRY.index("room")]))
     elif found := chosen():
         plan, call, room = found
         row.set(**{name: row.entry(call, room, 1, VECTOR, params_of(plan, 0, 0, 0))})
