@@ -8,8 +8,9 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are imported when
-they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
+The modules `alignment`, `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are
+imported when they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is
+not for users.
 """
 
 import importlib
@@ -21,6 +22,7 @@ from .closures.labelled import LabelledArray, reconstruct_path
 from .closures.paths import NegativeCycleError
 from .config import show_config
 from .cpu.threads import get_num_threads, set_num_threads
+from .eigen import Eigen, eigen
 from .einsum import einsum
 from .graphs.apsp import apsp, closure
 from .graphs.inputs import adjacency
@@ -35,6 +37,7 @@ from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "Eigen",
     "Histogram",
     "LabelledArray",
     "Metric",
@@ -53,6 +56,7 @@ __all__ = [
     "closure",
     "dgemm",
     "dgemv",
+    "eigen",
     "einsum",
     "gemm",
     "gemv",
@@ -77,8 +81,8 @@ __all__ = [
 
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
-    "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
+    "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 
 

@@ -1,9 +1,11 @@
 """The CPU engine: threads, slabs, vector widths, memory, and the pure decisions before the code."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -225,6 +227,69 @@ def test_tasks_stop_at_the_first_error():
     threads.run([lambda: None] * 20, counts.append)
     assert counts[-1] == 20
     assert counts == sorted(counts)
+
+
+# --- how a product is cut -----------------------------------------------------------------------
+
+TILE = product_code.Shape(24, 1, 16, 256, 288, 256)
+
+
+def makespan(cut, m, n, team):
+    """The tiles of the busiest of `team` threads that take blocks in turn, and all tiles."""
+    tiles_of = [
+        [min(block, extent - x) for x in range(0, extent, block)]
+        for extent, block in (
+            (-(-m // TILE.mr), cut.m_block // TILE.mr), (-(-n // TILE.nr), cut.n_block // TILE.nr)
+        )
+    ]  # fmt: skip
+    busy = [0] * team
+    for p, q in itertools.product(*tiles_of):
+        busy[busy.index(min(busy))] += p * q
+    return max(busy), sum(busy)
+
+
+@pytest.mark.parametrize("n", [384, 512, 700, 1024, 2048, 4096])
+def test_any_number_of_threads_has_even_shares(n):
+    for team in range(2, 65):
+        team = min(team, n**3 // product._SHARE)
+        cut = product.blocks(n, n, n, TILE, 4, (2048, 2048), team, False)
+        assert cut.n_slab >= n, "small enough for one slab"
+        assert cut.m_slab >= n
+        longest, tiles = makespan(cut, n, n, team)
+        assert longest * team <= (1.25 if n < 1024 else 1.1) * tiles, (team, cut)
+
+
+def test_blocks_stay_within_a_thread_s_local_block_and_the_shared_room():
+    for m, n, k, team, whole in itertools.product(
+        (1, 300, 5000, 100_000), (1, 700, 50_000), (1, 3000, 70_000), (1, 2, 16), (False, True)
+    ):
+        cut = product.blocks(m, n, k, TILE, 4, (2048, 2048), team, whole)
+        assert cut.k_slab % 64 == 0
+        assert cut.k_slab >= k or not whole
+        assert 0 < cut.m_block <= TILE.mc
+        assert 0 < cut.n_block <= TILE.nc
+        assert cut.m_block % TILE.mr == 0 == cut.n_block % TILE.nr
+        packed = cut.k_slab * (cut.m_slab + cut.n_slab) * 4
+        assert packed <= max(1.6 * product._TEAM, 4 * cut.k_slab * (TILE.mr + TILE.nr)), cut
+
+
+def test_helpers_are_reused_and_need_not_come():
+    sm.set_num_threads(4)
+    seen = set()
+
+    def note():
+        seen.add(threading.get_ident())
+        time.sleep(0.001)
+
+    for _ in range(20):
+        threads.run([note] * 8)
+    assert 2 <= len(seen) <= 4
+    threads.run([lambda: None] * 2)  # done before any helper wakes
+    sm.set_num_threads(1)
+    deadline = time.monotonic() + 10
+    while threads._made and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threads._made == 0, "threads that are not wanted any more end"
 
 
 # --- other vector widths ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ and variables are stack slots that the optimiser turns into registers:
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -298,6 +299,18 @@ class Function:
     def fence(self) -> None:
         """What was stored past the caches is seen by all threads from here on."""
         self._lines.append("  fence seq_cst")
+
+    def claim(self, counter: Value) -> Value:
+        """Add 1 to a 64-bit counter that threads share; what it was before."""
+        return self.emit(f"atomicrmw add ptr {counter.name}, i64 1 acq_rel", I64)
+
+    def wait_until(self, counter: Value, least: Value) -> None:
+        """Wait for a shared counter; what the others wrote before they added to it is seen."""
+        with self.while_() as done:
+            seen = self.emit(f"load atomic i64, ptr {counter.name} acquire, align 8", I64)
+            self.break_if(seen.cmp(">=", least), done)
+            if hasattr(os, "sched_yield"):
+                self.call("sched_yield", I32, [])
 
     def load_masked(self, pointer: Value, type_: Type, mask: Value, align: int = 1) -> Value:
         """The lanes that `mask` has; zero in the others, whose memory is not touched."""

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,17 @@ from .closure import BASE
 from .compiler import KEPT, host_target
 from .facts import class_of, facts, facts_of_class
 from .memory import workspace
-from .product_code import GATHER, ProductCode, Shape, params_of, product_code
+from .product_code import COUNTERS, GATHER, ProductCode, Shape, params_of, product_code
 from .tuning import measured_once, tuned
 
-__all__ = ["blas_serves", "blas_wins", "choose", "product"]
+__all__ = ["Blocks", "blas_serves", "blas_wins", "blocks", "choose", "product"]
 
 Array = NDArray[Any]
 
 _STRIP = 32 << 20  # bytes of an operand packed over the whole of K
 _TILE = 2048  # side of the blocks that threads take
+_TEAM = 64 << 20  # bytes of both operands that threads pack together
+_SHARE = 4_000_000  # pairs that pay for one more thread
 _SERIAL = 288**3  # pairs below which a second thread costs more than it brings
 
 
@@ -83,7 +85,7 @@ def product(
         arg is not None,
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
-    if whole and known is None and depth <= quick.DEPTH and c.size * depth < _SERIAL:
+    if whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE:
         _learn(semiring, a.dtype, fa, fb, scaling, plan, code, c.size * depth)
 
 
@@ -172,30 +174,27 @@ def _run(
     m, n = c.shape[-2:]
     depth, batch = a.shape[-1], c.shape[0] if c.ndim == 3 else 1
     unit = 32 if plan.codec == "bits" else 1
-    whole = -(-max(depth, 1) // 64) * 64  # packed panels begin on cache lines
-    k_slab = _share(whole, code.k_slab, 64)
-    words = -(-n // unit)
-    width = -(-words // code.shape.nr) * code.shape.nr
-    n_slab = _share(width, code.n_slab, code.shape.nr)
+    words, workers = -(-n // unit), threads.get_num_threads()
+    pairs = m * n * depth // unit
+    many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
+    team = 1
+    if not (overlap or triangle or on_done or many):
+        team = max(1, min(workers, batch * pairs // _SHARE))
+    deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
+    sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
-        k_slab, n_slab = whole, min(_strip(code, whole, width), width)
-    elif depth > k_slab and _loses_when_stored(plan, arg is not None):
-        narrowed = n_slab * k_slab // whole // code.shape.nr * code.shape.nr
-        k_slab, n_slab = whole, max(code.shape.nr, narrowed)
-    m_block = code.shape.mc
-    if k_slab > code.k_slab:
-        fits = _STRIP // (k_slab * code.shape.a_size(code.size))
-        m_block = max(code.shape.mr, min(m_block, fits // code.shape.mr * code.shape.mr))
-    size = code.shape.workspace(code.size, m_block, k_slab, n_slab, arg=arg is not None)
-    k_array = c if arg is None else arg
-    p_array = c if gather is None else gather
-    pairs = m * n * depth
+        strip = min(_strip(code, sizes.k_slab, words), -(-words // code.shape.nr) * code.shape.nr)
+        sizes = sizes._replace(n_slab=strip)
+    slabs = sizes[:3]
+    own = code.shape.own_bytes(code.size, arg=arg is not None)
+    size = code.shape.workspace(code.size, *slabs, arg=arg is not None)
+    k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
     if (
-        batch == 1 and (pairs < _SERIAL * unit or threads.get_num_threads() == 1)
-        and scaling == PLAIN and not (arg is not None or triangle or overlap) and on_done is None
+        batch == 1 and team == 1 and scaling == PLAIN
+        and not (arg is not None or triangle or overlap) and on_done is None
     ):  # fmt: skip
         buffer = workspace(size)
-        code.call(a, b, c, buffer, code.params(m_block, k_slab, n_slab), c, c)
+        code.call(a, b, c, buffer, code.params(*slabs), c, c)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
         return
@@ -206,6 +205,7 @@ def _run(
         "a_batch": a.strides[0] if a.ndim == 3 else 0,
         "b_batch": b.strides[0] if b.ndim == 3 else 0,
         "c_batch": c.strides[0] if c.ndim == 3 else 0,
+        "m_block": sizes.m_block, "n_block": sizes.n_block,
     }  # fmt: skip
 
     def block(i0: int, i1: int, j0: int, j1: int, first: int, count: int) -> None:
@@ -226,20 +226,34 @@ def _run(
             fields["arg_offset"] = first * arg.strides[0]
         if overlap == "a":
             fields["a_offset"] = -i0 * a_view.strides[0]
-        block_params = params_of(plan, m_block, k_slab, n_slab, **fields)
+        block_params = params_of(plan, *slabs, **fields)
         code.call(a_view, b, c, buffer, block_params, k_array, p_view)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
 
-    blocks = _split(m, n, depth, batch, unit, code.shape, overlap, triangle, n_slab * unit)
+    if team > 1:  # all threads at the same pieces, which this thread's workspace holds
+        shared = workspace(size)[own:]
+        shared[:COUNTERS] = 0
+        common["team"] = shared.ctypes.data
+        together = params_of(plan, *slabs, **common, i1=m, j1=n, batch=batch)
+
+        def take_part() -> None:
+            buffer = workspace(own)
+            code.call(a, b, c, buffer, together, k_array, p_array)
+            if buffer[0]:
+                _does_not_fit(semiring, buffer, c)
+
+        threads.run([take_part] * team)
+        return
+    parts = _split(m, n, depth, batch, unit, code.shape, overlap, triangle, sizes.n_slab * unit)
     if triangle:
-        blocks = [x for x in blocks if x[3] > x[0]]
-    total = sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1, *_ in blocks) or 1
+        parts = [x for x in parts if x[3] > x[0]]
+    total = sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1, *_ in parts) or 1
     done = [0.0]
-    for x in blocks:
+    for x in parts:
         done.append(done[-1] + (x[1] - x[0]) * (x[3] - x[2]) / total)
     threads.run(
-        [functools.partial(block, *x) for x in blocks],
+        [functools.partial(block, *x) for x in parts],
         (lambda count: on_done(done[count])) if on_done else None,
     )
 
@@ -250,6 +264,68 @@ def _strip(code: ProductCode, depth: int, width: int) -> int:
     shared = -(-width // threads.get_num_threads())
     nc = code.shape.nc
     return max(nc, min(code.n_slab, fits, shared) // nc * nc)
+
+
+class Blocks(NamedTuple):
+    """How a product is cut, in elements computed with."""
+
+    m_slab: int  # rows of A, steps of k, and columns of B that are packed at once
+    k_slab: int
+    n_slab: int
+    m_block: int  # rows and columns of C that a thread multiplies at once
+    n_block: int
+
+
+@functools.lru_cache(maxsize=1024)
+def blocks(
+    m: int, n: int, depth: int, shape: Shape, size: int, slab: tuple[int, int], team: int,
+    whole: bool,
+) -> Blocks:  # fmt: skip
+    """Cut a product for `team` threads; `whole`: C holds no partial sums, so that K is one slab.
+
+    Threads that work together share the packed slabs, and multiply blocks of C that are even, and
+    small enough for the last ones to end at about the same time.
+    """
+    deep = -(-max(depth, 1) // 64) * 64  # packed panels begin on cache lines
+    k_slab = deep if whole else _share(deep, slab[0], 64)
+    width = -(-n // shape.nr) * shape.nr
+    step = k_slab * shape.a_size(size)  # bytes of a row of packed A
+    if team > 1:
+        room = _TEAM // step
+        n_slab = _share(width, max(shape.nr, min(2 * slab[1], room // 2)), shape.nr)
+        m_slab = _share(m, max(shape.mr, room - n_slab), shape.mr)
+        return Blocks(m_slab, k_slab, n_slab, *_even_blocks(m_slab, n_slab, shape, team))
+    n_slab, m_slab = _share(width, slab[1], shape.nr), shape.mc
+    if k_slab > slab[0]:
+        narrow = n_slab * _share(deep, slab[0], 64) // k_slab // shape.nr * shape.nr
+        n_slab = max(shape.nr, narrow)
+        m_slab = max(shape.mr, min(m_slab, _STRIP // step // shape.mr * shape.mr))
+    return Blocks(m_slab, k_slab, n_slab, m_slab, shape.nc)
+
+
+def _even_blocks(m: int, n: int, shape: Shape, team: int) -> tuple[int, int]:
+    """Rows and columns of the blocks by which `team` threads multiply a slab soonest.
+
+    The blocks that the busiest thread takes, times what one costs: its tiles, its panels, which
+    come from a cache further off, and being taken.
+    """
+
+    def cuts(extent: int, unit: int, most: int) -> set[int]:
+        panels = -(-extent // unit)
+        return {-(-panels // pieces) for pieces in range(-(-panels // most), panels + 1)}
+
+    p_all, q_all = -(-m // shape.mr), -(-n // shape.nr)
+    rows, columns = (
+        cuts(m, shape.mr, shape.mc // shape.mr), cuts(n, shape.nr, shape.nc // shape.nr)
+    )  # fmt: skip
+
+    def time(block: tuple[int, int]) -> float:
+        p, q = block
+        pieces = -(-p_all // p) * -(-q_all // q)
+        return -(-pieces // team) * (p * q + 0.05 * (p + q) + 0.3)
+
+    p, q = min(itertools.product(rows, columns), key=time)
+    return p * shape.mr, q * shape.nr
 
 
 def _share(extent: int, slab: int, unit: int) -> int:
@@ -339,7 +415,7 @@ def _learn(
         except OverflowError:
             return None
 
-    most = _SERIAL if scaling == PLAIN else _SERIAL // 8  # where no other thread helps
+    most = 2 * _SHARE  # from there on a second thread helps
     if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins()):
         most = min(most, _SMALL)  # beyond that a BLAS serves, or nobody has asked yet
     elif _is_log_plus(semiring):

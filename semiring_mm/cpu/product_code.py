@@ -3,11 +3,16 @@
 The loops are those of Goto and van de Geijn (2008), with one change: a block of C stays in a local,
 tile-contiguous buffer through the whole K loop, so that C itself is touched once.
 
-    for each slab of K (KS) and of N (NB):      pack B's part
-      for each block of M (MC, or less):        pack A's part
-        for each block of N (NC):               the local block of C
+    for each slab of K and of N:                pack B's part, in pieces
+      for each slab of M:                       pack A's part, in pieces
+        for each block of C (MC x NC, or less): a local block
           for each block of K (KC):
             for each panel of B, of A:          the micro-kernel: an MR x NR tile in registers
+
+The threads of a product run the same code. They share the packed operands, and a counter from which
+each takes the next piece to pack or block to multiply: a stage (packing, or multiplying a slab)
+begins when all pieces of those before it are done. Any number of threads may take part, and one
+that comes late finds less to do.
 
 Packed operands are K-block-major: ``[k block][panel][k][MR or NR]``, so that the panels a K block
 needs are contiguous. Edges live in packing, which repeats the last row or column, and in the
@@ -20,6 +25,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,17 +45,17 @@ __all__ = [
 #: The fields of the parameter block, 64 bits each.
 PARAMS = (
     "a_offset", "b_offset", "c_offset", "i0", "i1", "j0", "j1", "batch",
-    "a_batch", "b_batch", "c_batch", "mode", "m_block", "k_slab", "n_slab", "alpha", "beta", "one",
-    "arg_offset", "pred_offset", "least",
+    "a_batch", "b_batch", "c_batch", "mode", "m_slab", "k_slab", "n_slab", "alpha", "beta", "one",
+    "arg_offset", "pred_offset", "least", "m_block", "n_block", "team",
 )  # fmt: skip
 _pack_params = struct.Struct(f"{len(PARAMS)}q").pack
 
 
-def params_of(plan: Plan, m_block: int, k_slab: int, n_slab: int, **fields: int) -> bytes:
+def params_of(plan: Plan, m_slab: int, k_slab: int, n_slab: int, **fields: int) -> bytes:
     """The parameter block of a kernel; fields that are not given are 0."""
     one = scalar_bits(plan, 1.0) if plan.compute[0] == "f" else 0
     values = {
-        "i1": -1, "j1": -1, "batch": 1, "m_block": m_block, "k_slab": k_slab, "n_slab": n_slab,
+        "i1": -1, "j1": -1, "batch": 1, "m_slab": m_slab, "k_slab": k_slab, "n_slab": n_slab,
         "one": one,
     }  # fmt: skip
     return _pack_params(*((values | fields).get(name, 0) for name in PARAMS))
@@ -63,6 +69,9 @@ _COLUMNS = 8192  # bytes of its width
 
 #: Bytes that the micro-kernel asks for ahead of its place in packed A.
 PREFETCH = 768
+
+#: Bytes of the two counters that threads share, a cache line each.
+COUNTERS = 128
 
 #: k-steps between two looks at which accumulators improved (return_arg).
 ARG_STEP = 16
@@ -100,12 +109,16 @@ class Shape:
         """Bytes of an element of packed A: short ones fill 32 bits, which a load can broadcast."""
         return max(size, 4)
 
-    def workspace(self, size: int, m_block: int, k_slab: int, n_slab: int, *, arg: bool) -> int:
-        """Bytes of flags, local C and its arg, packed A and packed B."""
-        local = 64 + self.mc * self.nc * (size + 4 * arg)
-        lines = (m_block + self.nr) * k_slab * size if arg else 0
-        panels = -(-n_slab // self.nr)
-        return local + lines + k_slab * (m_block * self.a_size(size) + panels * self.nr * size)
+    def own_bytes(self, size: int, *, arg: bool) -> int:
+        """Bytes that a thread needs for itself: flags, and the local block of C (and its arg)."""
+        return 64 + self.mc * self.nc * (size + 4 * arg)
+
+    def workspace(self, size: int, m_slab: int, k_slab: int, n_slab: int, *, arg: bool) -> int:
+        """Those, counters, and both packed operands (and their lines), which threads can share."""
+        rows, columns = -(-m_slab // self.mr) * self.mr, -(-n_slab // self.nr) * self.nr
+        lines = (rows + columns) * size if arg else 0
+        packed = k_slab * (rows * self.a_size(size) + columns * size + lines)
+        return self.own_bytes(size, arg=arg) + COUNTERS + packed
 
 
 def tile_shape(plan: Plan, target: Target) -> Shape:
@@ -147,7 +160,7 @@ class ProductCode:
     size: int  # bytes of the compute type
     k_slab: int
     n_slab: int  # in compute elements
-    params: Callable[[int, int, int], bytes]  # of a whole product without scalars, remembered
+    params: Callable[[int, int, int], bytes]  # on one thread, without scalars; remembered
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -158,7 +171,9 @@ def product_code(plan: Plan, arg: bool) -> ProductCode:
     # the bytes of a bool C are many times its bits: as few visits to it as possible
     deep = 4 if plan.codec == "bits" else 1
     n_slab = _COLUMNS * 2 // max(deep, 2) // size // shape.nr * shape.nr
-    params = functools.lru_cache(maxsize=256)(functools.partial(params_of, plan))
+    params = functools.lru_cache(maxsize=256)(
+        functools.partial(params_of, plan, m_block=shape.mc, n_block=shape.nc)
+    )
     return ProductCode(call, shape, size, SLAB * deep, n_slab, params)
 
 
@@ -501,8 +516,9 @@ def _move_bits(
 class _Driver:
     """Generates the entry ``product``: the loops over packed blocks, each phase a method.
 
-    The workspace holds flags (64 bytes), the local block of C, with `arg` its winning steps and
-    both operands once more (see :class:`_Search`), packed A, and packed B.
+    A thread's workspace begins with flags (64 bytes) and the local block of C, with `arg` its
+    winning steps, too. What threads share lies behind, or at the address ``team``: counters, packed
+    A and packed B, and with `arg` both once more (see :class:`_Search`).
     """
 
     def __init__(
@@ -524,27 +540,37 @@ class _Driver:
         self.depth = self.a.dim(-1)
         self.i1 = f.select(p["i1"].cmp("<", 0), self.c.dim(-2), p["i1"])
         self.j1 = f.select(p["j1"].cmp("<", 0), self.c.dim(-1), p["j1"])
+        self.panels = (p["m_block"] // shape.mr, p["n_block"] // shape.nr)  # of a block, at most
         ws = self.flags = f.load(workspace.at(HEAD), PTR, 8)
-        m_block, k_slab = p["m_block"], p["k_slab"]
         self.local = ws.at(64)
         self.marks = self.local.at(shape.mc * shape.nc * self.t.size)
-        self.packed_a = self.marks
-        if arg:
-            lines_a = self.marks.at(shape.mc * shape.nc * 4)
-            lines_b = lines_a.at(k_slab * m_block * self.t.size)
-            self.packed_a = lines_b.at(k_slab * (shape.nr * self.t.size))
-        self.packed_b = self.packed_a.at(k_slab * m_block * self.a_size)
+        alone = p["team"].cmp("==", 0)
+        mine = ws.at(shape.own_bytes(self.t.size, arg=arg))
+        shared = f.emit(f"inttoptr i64 {p['team'].name} to ptr", PTR)
+        self.claimed = f.select(alone, mine, shared)
+        self.finished = self.claimed.at(COUNTERS // 2)
+        with f.if_(alone):
+            for counter in (self.claimed, self.finished):
+                f.store(f.const(0, I64), counter)
+        rows = f.ceil_div(p["m_slab"], shape.mr) * shape.mr
+        columns = f.ceil_div(p["n_slab"], shape.nr) * shape.nr
+        self.packed_a = self.claimed.at(COUNTERS)
+        self.packed_b = self.packed_a.at(p["k_slab"] * rows * self.a_size)
         self.null = f.emit("inttoptr i64 0 to ptr", PTR)
         self.beta = f.select((p["mode"] & BETA).cmp("!=", 0), self.field["beta"], self.null)
         self.search = None
         if arg:
+            lines_a = self.packed_b.at(p["k_slab"] * columns * self.t.size)
+            lines_b = lines_a.at(p["k_slab"] * rows * self.t.size)
             self.search = _Search(
                 f, plan, shape, packs[2], ArrayView(f, K), ArrayView(f, P), p, self.field,
-                self.local, self.marks, self.packed_a, self.packed_b, lines_a, lines_b,
+                self.local, self.marks, lines_a, lines_b,
             )  # fmt: skip
 
     def function(self) -> Function:
         f, p, shape, unit = self.f, self.p, self.shape, self.unit
+        self.begun = f.var(f.const(0, I64))  # pieces of the stages that this thread has passed
+        self.piece = f.var(f.claim(self.claimed))
         with f.loop(0, p["batch"]) as batch:
             data_a, data_b, data_c = (
                 view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
@@ -554,121 +580,164 @@ class _Driver:
                 kk = f.low(self.depth - ks, p["k_slab"])
                 with f.loop(p["j0"], self.j1, p["n_slab"] * unit) as jb:
                     nn = f.low(self.j1 - jb, p["n_slab"] * unit)  # columns of C
-                    panels_b, slab_b = self._pack_b(data_b, ks, kk, jb, nn)
-                    with f.loop(p["i0"], self.i1, p["m_block"]) as ib:
-                        mm = f.low(self.i1 - ib, p["m_block"])
-                        panels_a, slab_a = self._pack_a(data_a, ks, kk, ib, mm)
-                        with f.loop(0, panels_b, shape.nc // shape.nr) as pb:
-                            block_b = f.low(panels_b - pb, shape.nc // shape.nr)
-                            column = jb + pb * (shape.nr * unit)
-                            corner = data_c.at(ib * self.c.stride(-2) + column * self.c.stride(-1))
-                            tiles = (block_b, panels_a, corner, jb + nn - column, mm)
-                            self._load_c(tiles, ks)
-                            self._multiply(kk, pb, tiles, slab_a, slab_b)
-                            self._each_tile(self.moves[1], tiles, self.null)
-                            if self.search:
-                                self.search.run(tiles, (ib, column, pb), ks, kk, slab_b, batch)
+                    panels_b = f.ceil_div(nn if unit == 1 else f.ceil_div(nn, unit), shape.nr)
+                    with f.loop(p["i0"], self.i1, p["m_slab"]) as ib:
+                        mm = f.low(self.i1 - ib, p["m_slab"])
+                        panels_a = f.ceil_div(mm, shape.mr)
+                        starts = (
+                            data_a.at(ib * self.a.stride(-2) + ks * self.a.stride(-1)),
+                            data_b.at(ks * self.b.stride(-2) + jb * self.b.stride(-1)),
+                            data_c.at(ib * self.c.stride(-2) + jb * self.c.stride(-1)),
+                        )
+                        new = f.select(ib.cmp("==", p["i0"]), f.const(1, I64), f.const(0, I64))
+                        self._pack(starts, kk, (mm, panels_a), (nn, panels_b), new)
+                        self._multiply(starts[2], ks, kk, (ib, mm, panels_a), (jb, nn, panels_b),
+                                       batch)  # fmt: skip
         return f
 
-    def _pack_b(
-        self, data: Value, ks: Value, kk: Value, jb: Value, nn: Value
-    ) -> tuple[Value, Value]:
-        """Pack columns of B through a slab of K; the panels, and their bytes for one k."""
-        f, b, shape, unit = self.f, self.b, self.shape, self.unit
-        elements = f.ceil_div(nn, unit) if unit > 1 else nn
-        panels = f.ceil_div(elements, shape.nr)
-        slab = panels * (shape.nr * self.t.size)
-        with f.loop(0, kk, shape.kc) as kb:
-            f.invoke(self.packs[1], [
-                data.at((ks + kb) * b.stride(-2) + jb * b.stride(-1)), b.stride(-1), b.stride(-2),
-                nn, f.low(kk - kb, shape.kc), self.packed_b.at(kb * slab),
-            ])  # fmt: skip
-        return panels, slab
+    @contextmanager
+    def _stage(self, pieces: Value) -> Iterator[Value]:
+        """Do the body for the pieces of a stage that this thread gets, after all stages before."""
+        f, first = self.f, self.begun.get()
+        last = first + pieces
+        with f.if_(self.piece.get().cmp("<", last)):
+            f.wait_until(self.finished, first)
+            with f.while_() as done:
+                f.break_if(self.piece.get().cmp(">=", last), done)
+                yield self.piece.get() - first
+                f.claim(self.finished)
+                self.piece.set(f.claim(self.claimed))
+        self.begun.set(last)
 
-    def _pack_a(
-        self, data: Value, ks: Value, kk: Value, ib: Value, mm: Value
-    ) -> tuple[Value, Value]:
-        """Pack rows of A through a slab of K, times α; the panels, and their bytes for one k."""
-        f, a, shape = self.f, self.a, self.shape
-        panels = f.ceil_div(mm, shape.mr)
-        slab = panels * (shape.mr * self.a_size)
-        with f.loop(0, kk, shape.kc) as kb:
-            f.invoke(self.packs[0], [
-                data.at((ks + kb) * a.stride(-1) + ib * a.stride(-2)), a.stride(-2), a.stride(-1),
-                mm, f.low(kk - kb, shape.kc), self.packed_a.at(kb * slab),
-            ])  # fmt: skip
-        if self.plan.codec != "bits":
-            with f.if_((self.p["mode"] & ALPHA).cmp("!=", 0)):
-                self._scale_a(panels * kk * shape.mr)
-        if self.search:
-            self.search.pack_a(kk, panels, slab)
-        return panels, slab
+    def _pack(
+        self, starts: tuple[Value, ...], kk: Value, rows: tuple[Value, Value],
+        columns: tuple[Value, Value], new: Value,
+    ) -> None:  # fmt: skip
+        """Pack rows of A, and if they are `new` columns of B, through a slab of K."""
+        f, a, b, shape = self.f, self.a, self.b, self.shape
+        depths = f.ceil_div(kk, shape.kc)
+        pieces_a, pieces_b = (
+            (panels + (most - 1)) // most * depths
+            for (_, panels), most in zip((rows, columns), self.panels, strict=True)
+        )
 
-    def _scale_a(self, count: Value) -> None:
+        def pack(which: int, piece: Value) -> None:
+            along, down, (extent, panels), most, width, size, packed = (
+                (a.stride(-2), a.stride(-1), rows, self.panels[0], shape.mr, self.a_size,
+                 self.packed_a),
+                (b.stride(-1), b.stride(-2), columns, self.panels[1], shape.nr, self.t.size,
+                 self.packed_b),
+            )[which]  # fmt: skip
+            kb, panel = piece % depths * shape.kc, piece // depths * most
+            kc, count = f.low(kk - kb, shape.kc), f.low(panels - panel, most)
+            first = panel * (width * (self.unit if which else 1))
+            inside = f.low(extent - first, count * (width * (self.unit if which else 1)))
+            to = packed.at((kb * panels + panel * kc) * (width * size))
+            f.invoke(self.packs[which], [
+                starts[which].at(kb * down + first * along), along, down, inside, kc, to,
+            ])  # fmt: skip
+            if which == 0 and self.plan.codec != "bits":
+                with f.if_((self.p["mode"] & ALPHA).cmp("!=", 0)):
+                    self._scale_a(to, count * kc * width)
+            if self.search:
+                with f.loop(0, count) as x:
+                    self.search.pack(which, to.at(x * kc * (width * size)), panel + x, kb, kc)
+
+        with (
+            self._stage(pieces_a + pieces_b * new) as piece,
+            f.if_else(piece.cmp("<", pieces_a)) as otherwise,
+        ):
+            pack(0, piece)
+            with otherwise():
+                pack(1, piece - pieces_a)
+
+    def _scale_a(self, packed: Value, count: Value) -> None:
         f, t = self.f, self.t
         factor = f.load(self.field["alpha"], t)
         with f.loop(0, count) as e:
-            place = self.packed_a.at(e * self.a_size)
+            place = packed.at(e * self.a_size)
             x = self.algebra.scale(factor, f.load(place, t, t.size))
             for copy in range(0, self.a_size, t.size):
                 f.store(x, place.at(copy), t.size)
 
-    def _load_c(self, tiles: tuple[Value, ...], ks: Value) -> None:
-        """Fill the local block: from the start of ⊕, or from β ⊗ C, or C after the first slab."""
+    def _multiply(
+        self, c: Value, ks: Value, kk: Value, rows: tuple[Value, ...], columns: tuple[Value, ...],
+        batch: Value,
+    ) -> None:  # fmt: skip
+        """Multiply a slab: each block of C through all its blocks of K."""
+        f, shape, unit = self.f, self.shape, self.unit
+        (ib, mm, panels_a), (jb, nn, panels_b) = rows, columns
+        most_a, most_b = self.panels
+        across = (panels_b + (most_b - 1)) // most_b
+        with self._stage((panels_a + (most_a - 1)) // most_a * across) as piece:
+            pa, pb = piece // across * most_a, piece % across * most_b
+            i, j = pa * shape.mr, pb * (shape.nr * unit)
+            corner = c.at(i * self.c.stride(-2) + j * self.c.stride(-1))
+            block = (f.low(panels_a - pa, most_a), f.low(panels_b - pb, most_b))
+            inside = (mm - i, nn - j)
+            with f.loop(0, kk, shape.kc) as kb:
+                kc = f.low(kk - kb, shape.kc)
+                at_a = self.packed_a.at((kb * panels_a + pa * kc) * (shape.mr * self.a_size))
+                at_b = self.packed_b.at((kb * panels_b + pb * kc) * (shape.nr * self.t.size))
+                ends = (kb.cmp("==", 0), (kb + kc).cmp("==", kk))
+                self._block(block, inside, corner, at_a, at_b, (ks, kb, kc), ends)
+            if self.search:
+                self.search.run(block, inside, (ib + i, jb + j), (pa, pb), ks, batch)
+
+    def _block(
+        self, block: tuple[Value, Value], inside: tuple[Value, Value], corner: Value, at_a: Value,
+        at_b: Value, depth: tuple[Value, Value, Value], ends: tuple[Value, Value],
+    ) -> None:  # fmt: skip
+        """The micro-kernel on each tile of the local block, which comes from C and goes there."""
         f, t, shape = self.f, self.t, self.shape
-        block_b, panels_a, *_ = tiles
-        entries = shape.mr * shape.nr  # of a tile
+        (panels_a, panels_b), (ks, kb, kc), (first, last) = block, depth, ends
+        rs, cs = self.c.stride(-2), self.c.stride(-1)
+        width = shape.nr * self.unit
+        # the panel that the inner loop keeps stays in the first-level cache
+        outer, inner = (panels_a, panels_b) if shape.hold_a else (panels_b, panels_a)
+        with f.loop(0, outer) as x, f.loop(0, inner) as y:
+            ir, jr = (x, y) if shape.hold_a else (y, x)
+            n = jr * panels_a + ir
+            local, marks = (
+                self.local.at(n * self.tile_bytes),
+                self.marks.at(n * shape.mr * shape.nr * 4),
+            )
+            place = corner.at(ir * rs * shape.mr + jr * cs * width)
+            move = [place, rs, cs, inside[0] - ir * shape.mr, inside[1] - jr * width, local,
+                    self.flags]  # fmt: skip
+            with f.if_(first):
+                self._begin(move, ks, local, marks)
+            with f.if_(last), f.loop(0, f.low(move[3], shape.mr)) as r:
+                for line in range(0, shape.nr * self.algebra.storage.size, 64):
+                    f.prefetch(place.at(r * rs).at(line), write=True)
+            f.invoke(self.micro, [
+                kc, at_a.at(ir * kc * (shape.mr * self.a_size)),
+                at_b.at(jr * kc * (shape.nr * t.size)), local, self.field["one"], marks,
+                kb // ARG_STEP,
+            ])  # fmt: skip
+            with f.if_(last):
+                f.invoke(self.moves[1], [*move, self.null])
+
+    def _begin(self, move: list[Value], ks: Value, local: Value, marks: Value) -> None:
+        """Fill a tile: from the start of ⊕, or from β ⊗ C, or C after the first slab."""
+        f, t, shape = self.f, self.t, self.shape
+        entries = shape.mr * shape.nr
         fresh = ((self.p["mode"] & READ_C).cmp("==", 0)) & ks.cmp("==", 0)
         with f.if_else(fresh) as otherwise:
-            with f.loop(0, block_b * panels_a * (self.tile_bytes // 64)) as e:
-                f.store(self.algebra.start(64 // t.size), self.local.at(e * 64), t.size)
+            with f.loop(0, self.tile_bytes // 64) as e:
+                f.store(self.algebra.start(64 // t.size), local.at(e * 64), t.size)
             if self.search:
-                _fill(f, self.marks, block_b * panels_a * entries, 0)
+                _fill(f, marks, entries, 0)
             with otherwise():
-                once = f.select(ks.cmp("==", 0), self.beta, self.null)
-                self._each_tile(self.moves[0], tiles, once)
+                f.invoke(self.moves[0], [*move, f.select(ks.cmp("==", 0), self.beta, self.null)])
                 if self.search:
-                    _fill(f, self.marks, block_b * panels_a * entries, -1)
-
-    def _multiply(
-        self, kk: Value, pb: Value, tiles: tuple[Value, ...], slab_a: Value, slab_b: Value
-    ) -> None:
-        """The micro-kernel for each block of K and each tile of the local block."""
-        f, t, shape = self.f, self.t, self.shape
-        block_b, panels_a, *_ = tiles
-        with f.loop(0, kk, shape.kc) as kb:
-            kc = f.low(kk - kb, shape.kc)
-            # the panel that the inner loop keeps stays in the first-level cache
-            outer, inner = (panels_a, block_b) if shape.hold_a else (block_b, panels_a)
-            with f.loop(0, outer) as x, f.loop(0, inner) as y:
-                ir, jr = (x, y) if shape.hold_a else (y, x)
-                n = jr * panels_a + ir
-                f.invoke(self.micro, [
-                    kc,
-                    self.packed_a.at(kb * slab_a + ir * kc * (shape.mr * self.a_size)),
-                    self.packed_b.at(kb * slab_b + (pb + jr) * kc * (shape.nr * t.size)),
-                    self.local.at(n * self.tile_bytes),
-                    self.field["one"],
-                    self.marks.at(n * (shape.mr * shape.nr * 4)),
-                    kb // ARG_STEP,
-                ])  # fmt: skip
-
-    def _each_tile(self, move: Function, tiles: tuple[Value, ...], beta: Value) -> None:
-        """Move all tiles of the local block from C, or to it."""
-        f, shape = self.f, self.shape
-        block_b, panels_a, corner, inside, mm = tiles
-        rs, cs = self.c.stride(-2), self.c.stride(-1)
-        with f.loop(0, panels_a) as ir, f.loop(0, block_b) as jr:
-            f.invoke(move, [
-                corner.at(ir * rs * shape.mr + jr * cs * (shape.nr * self.unit)), rs, cs,
-                mm - ir * shape.mr, inside - jr * (shape.nr * self.unit),
-                self.local.at((jr * panels_a + ir) * self.tile_bytes), self.flags, beta,
-            ])  # fmt: skip
+                    _fill(f, marks, entries, -1)
 
 
-def _fill(f: Function, where: Value, count: Value, value: int) -> None:
-    with f.loop(0, count) as e:
-        f.store(f.const(value, I32), where.at(e * 4), 4)
+def _fill(f: Function, where: Value, count: int, value: int) -> None:
+    line = I32.vector(8)
+    with f.loop(0, count // 8) as e:
+        f.store(f.const(value, line), where.at(e * 32), 4)
 
 
 class _Search:
@@ -682,49 +751,42 @@ class _Search:
         self, f: Function, plan: Plan, shape: Shape, pack: Function, k_array: ArrayView,
         p_array: ArrayView, p: dict[str, Value], field: dict[str, Value], *buffers: Value,
     ) -> None:  # fmt: skip
-        self.f, self.plan, self.shape, self.pack = f, plan, shape, pack
+        self.f, self.plan, self.shape, self.code = f, plan, shape, pack
         self.k_array, self.p_array, self.p, self.field = k_array, p_array, p, field
-        self.local, self.marks, self.packed_a, self.packed_b, self.lines_a, self.lines_b = buffers
+        self.local, self.marks, *self.lines = buffers
         self.t = compute_type(plan)
 
-    def _lines(
-        self, packed: Value, slab: Value, panel: Value, width: int, size: int, kk: Value,
-        lines: Value,
-    ) -> None:  # fmt: skip
-        """One packed panel, of elements of `size` bytes, through all K blocks, as lines."""
-        f, block = self.f, self.shape.kc
-        with f.loop(0, kk, block) as kb:
-            kc = f.low(kk - kb, block)
-            f.invoke(self.pack, [
-                packed.at(kb * slab + panel * kc * (width * size)), f.const(width * size, I64),
-                f.const(size, I64), kc, f.const(width, I64), lines.at(kb * (width * self.t.size)),
-            ])  # fmt: skip
+    def _panel(self, which: int, panel: Value) -> Value:
+        """Where the lines of a panel of A (0) or B (1) begin."""
+        width = (self.shape.mr, self.shape.nr)[which]
+        return self.lines[which].at(panel * self.p["k_slab"] * (width * self.t.size))
 
-    def pack_a(self, kk: Value, panels: Value, slab: Value) -> None:
-        width = self.shape.mr
-        with self.f.loop(0, panels) as ir:
-            to = self.lines_a.at(ir * self.p["k_slab"] * (width * self.t.size))
-            self._lines(self.packed_a, slab, ir, width, self.shape.a_size(self.t.size), kk, to)
+    def pack(self, which: int, packed: Value, panel: Value, kb: Value, kc: Value) -> None:
+        """One K block of a packed panel as lines."""
+        f, t, shape = self.f, self.t, self.shape
+        width, size = ((shape.mr, shape.a_size(t.size)), (shape.nr, t.size))[which]
+        f.invoke(self.code, [
+            packed, f.const(width * size, I64), f.const(size, I64), kc, f.const(width, I64),
+            self._panel(which, panel).at(kb * (width * t.size)),
+        ])  # fmt: skip
 
     def run(
-        self, tiles: tuple[Value, ...], corner: tuple[Value, Value, Value], ks: Value, kk: Value,
-        slab_b: Value, batch: Value,
+        self, block: tuple[Value, Value], inside: tuple[Value, Value],
+        corner: tuple[Value, Value], first: tuple[Value, Value], ks: Value, batch: Value,
     ) -> None:  # fmt: skip
         """Write the k, or what P holds for it, of the entries that improved in this slab of K."""
         f, t, shape = self.f, self.t, self.shape
-        block_b, panels_a, _, inside, mm = tiles
-        ib, column, pb = corner
         keys = self.k_array
         out = keys.data.at(self.p["arg_offset"] + batch * keys.stride(-2) * keys.dim(-2))
         marks = I32.vector(shape.lanes)
-        with f.loop(0, block_b) as jr:
-            columns = f.low(inside - jr * shape.nr, shape.nr)
-            ready = f.var(f.const(0, I64))
-            with f.loop(0, panels_a) as ir:
-                rows = f.low(mm - ir * shape.mr, shape.mr)
-                panel = self.lines_a.at(ir * self.p["k_slab"] * (shape.mr * t.size))
+        with f.loop(0, block[1]) as jr:
+            columns = f.low(inside[1] - jr * shape.nr, shape.nr)
+            right = self._panel(1, first[1] + jr)
+            with f.loop(0, block[0]) as ir:
+                rows = f.low(inside[0] - ir * shape.mr, shape.mr)
+                left = self._panel(0, first[0] + ir)
                 with f.loop(0, rows) as r:
-                    entry = ((jr * panels_a + ir) * shape.mr + r) * shape.nr
+                    entry = ((jr * block[0] + ir) * shape.mr + r) * shape.nr
                     line = self.marks.at(entry * 4)
                     newest = f.load(line, marks, 4)
                     for v in range(1, shape.vectors):
@@ -732,22 +794,19 @@ class _Search:
                         newest = f.select(newest.cmp(">", other), newest, other)
                     best = f.call(f"llvm.vector.reduce.smax.{marks.suffix()}", I32, [newest])
                     with f.if_(best.cmp(">=", 0)):
-                        with f.if_(ready.get().cmp("==", 0)):
-                            self._lines(
-                                self.packed_b, slab_b, pb + jr, shape.nr, t.size, kk, self.lines_b
-                            )
-                            ready.set(1)
+                        column = corner[1] + jr * shape.nr
                         place = out.at(
-                            (ib + ir * shape.mr + r) * keys.stride(-2)
-                            + (column + jr * shape.nr) * keys.stride(-1)
+                            (corner[0] + ir * shape.mr + r) * keys.stride(-2)
+                            + column * keys.stride(-1)
                         )
                         values = self.local.at(entry * t.size)
-                        self._row(panel, r, columns, line, values, ks)
-                        self._write(place, columns, line, column + jr * shape.nr)
+                        self._row(left, right, r, columns, line, values, ks)
+                        self._write(place, columns, line, column)
 
     def _row(
-        self, panel: Value, r: Value, columns: Value, line: Value, values: Value, ks: Value
-    ) -> None:
+        self, panel: Value, across: Value, r: Value, columns: Value, line: Value, values: Value,
+        ks: Value,
+    ) -> None:  # fmt: skip
         """Replace the steps in a row of marks by k; -1 stays."""
         f, t, shape = self.f, self.t, self.shape
         vector, hits = t.vector(ARG_STEP), Type("u", ARG_STEP)
@@ -758,7 +817,7 @@ class _Search:
             improved = mark.cmp(">=", 0)
             step = f.select(improved, mark, f.const(0, I32)).to(I64)
             left = f.load(panel.at((step * shape.mr + r) * vector.size), vector, t.size)
-            right = f.load(self.lines_b.at((step * shape.nr + j) * vector.size), vector, t.size)
+            right = f.load(across.at((step * shape.nr + j) * vector.size), vector, t.size)
             # the rows after next: their lines lie beyond the second-level cache
             later = f.load(line.at((j + 2 * shape.nr) * 4), I32, 4).to(I64)
             f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size))

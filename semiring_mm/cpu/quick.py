@@ -160,7 +160,7 @@ def learn_product(
     columns = min(code.n_slab // nr, -(-_COLUMNS // nr)) * nr
     room = code.shape.workspace(code.size, mc, DEPTH, columns, arg=False)
     wide = columns * 32 if plan.codec == "bits" else columns
-    entry = row.entry(code.call, room, wide, pairs, params_of(plan, mc, DEPTH, columns))
+    entry = row.entry(code.call, room, wide, pairs, code.params(mc, DEPTH, columns))
     if plain:
         row.table[classes] = entry
     else:
