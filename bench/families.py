@@ -1,13 +1,14 @@
 """Families of sparse graphs × numbers of sources: this library, and SciPy's Dijkstra.
 
-``python -m bench.families`` prints the table; ``--only NAME`` some of its rows.
+``python -m bench sparse --families`` measures them.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,12 @@ import scipy.sparse.csgraph as scipys
 import semiring_mm as sm
 from semiring_mm import csgraph
 
-__all__ = ["FAMILIES", "cases", "run"]
+from . import report
+from .cases import OURS, Case, Options
+from .machine import ROOT
+from .measure import Contender, Line, Skip
 
-#: Numbers of sources; None: all nodes.
-COUNTS = (1, 10, 100, None)
-#: SciPy's searches from all nodes of larger graphs take minutes.
-_ALL = 8000
-_ROUNDS, _SECONDS = 7, 6.0  # of a case, at most, after two rounds
+__all__ = ["CASES", "FAMILIES", "graph", "table_of"]
 
 
 def _matrix(n: int, ends: Any, weight: Any, *, directed: bool = False) -> Any:
@@ -106,13 +106,7 @@ def tree(n: int) -> Any:
 
 def road(file: str) -> Any:
     """A real network."""
-    import os
-    from pathlib import Path
-
     from semiring_mm.files import read_graph
-
-    from .machine import ROOT
-    from .measure import Skip
 
     folder = Path(os.environ.get("SEMIRING_MM_DATA") or ROOT.parent / "shared" / "data")
     if not (folder / file).exists():
@@ -136,84 +130,67 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "tree, 20,000 nodes": lambda: tree(20_000),
     "New York, 264,346 nodes": lambda: road("road_NY.gr.xz"),
 }
-QUICK: dict[str, Callable[[], Any]] = {
+_QUICK: dict[str, Callable[[], Any]] = {
     "random, 60 nodes": lambda: random(60, 2, directed=True),
     "2-D grid, 150 nodes": lambda: grid(10, 15),
 }
+#: From all nodes of these, SciPy's searches take minutes, and the result gigabytes.
+_LARGE = ("2-D grid, 90,000 nodes", "tree, 20,000 nodes", "New York, 264,346 nodes")
 
 
-def cases(*, quick: bool = False) -> Iterator[tuple[str, Any, int | None]]:
-    """Name, graph and number of sources (None: all) of each case; graphs are made when needed."""
-    from .measure import Skip
-
-    for name, make in (QUICK if quick else FAMILIES).items():
-        try:
-            graph = make()
-        except Skip:
-            continue
-        for count in COUNTS:
-            if count is not None or graph.shape[0] <= _ALL:
-                yield name, graph, count
+@functools.lru_cache(maxsize=1)
+def graph(name: str) -> Any:
+    """The graph of a family, in CSR."""
+    return (FAMILIES | _QUICK)[name]()
 
 
-def run(
-    *, quick: bool = False, only: str = "", show: Callable[[dict[str, Any]], None] | None = None
-) -> list[dict[str, Any]]:
-    """Measure all cases, preparation included, the rivals in turn: seconds, the least of some.
+def _case(title: str, count: int | None) -> Case:
+    """Distances from some nodes, or all, preparation included."""
 
-    Returns
-    -------
-    list of dict
-        name, nodes, arcs, sources, and the seconds of apsp, csgraph and SciPy.
-    """
-    rows = []
-    for name, graph, count in cases(quick=quick):
-        if only not in name:
-            continue
-        n = graph.shape[0]
-        chosen = None if count is None else np.random.default_rng(1).integers(0, n, count)
-        rivals = {
-            "apsp": lambda g=graph, k=chosen: sm.apsp(g, sources=k),
-            "csgraph": lambda g=graph, k=chosen: csgraph.dijkstra(g, indices=k),
-            "SciPy": lambda g=graph, k=chosen: scipys.dijkstra(g, indices=k),
-        }
-        least, spent = dict.fromkeys(rivals, np.inf), 0.0
-        expected = None
-        for turn in range(_ROUNDS):
-            if turn > (0 if spent > 4 * _SECONDS else 1) and spent > _SECONDS:
-                break
-            for rival, call in rivals.items():
-                begin = time.perf_counter()
-                found = call()
-                took = time.perf_counter() - begin
-                spent, least[rival] = spent + took, min(least[rival], took)
-                if turn == 0 and rival == "apsp":
-                    expected = found
-                elif turn == 0:
-                    np.testing.assert_allclose(found, expected, rtol=1e-9)
-        row = {"name": name, "nodes": n, "arcs": graph.nnz, "sources": count or n} | least
-        rows.append(row)
-        if show is not None:
-            show(row)
-    return rows
+    def line(name: str, _: Options) -> Line:
+        g = graph(name)
+        rows = None if count is None else np.random.default_rng(1).integers(0, g.shape[0], count)
+        expected = scipys.dijkstra(g, indices=rows)
+        return Line(
+            "", name, "", 0,
+            [
+                Contender(OURS, lambda: sm.apsp(g, sources=rows)),
+                Contender("csgraph", lambda: csgraph.dijkstra(g, indices=rows), ours=True),
+                Contender("SciPy", lambda: scipys.dijkstra(g, indices=rows)),
+            ],
+            check=lambda found: np.testing.assert_allclose(found, expected, rtol=1e-9),
+        )  # fmt: skip
+
+    names = [x for x in FAMILIES if count is not None or x not in _LARGE]
+    return Case(title, line, tuple(names), quick=tuple(_QUICK))
 
 
-def text(row: dict[str, Any]) -> str:
-    """A row as a line."""
-    times = "  ".join(f"{x} {1e3 * row[x]:10.2f} ms" for x in ("apsp", "csgraph", "SciPy"))
-    faster = ", ".join(f"{row['SciPy'] / row[x]:.2f} x" for x in ("apsp", "csgraph"))
-    return f"{row['name']:40} {row['sources']:6} sources  {times}  ({faster})"
+CASES = [
+    _case("one source", 1), _case("10 sources", 10), _case("100 sources", 100),
+    _case("all nodes", None),
+]  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.families", description=__doc__)
-    parser.add_argument("--only", default="", help="only the families whose names contain this")
-    parser.add_argument("--quick", action="store_true", help="tiny graphs: does everything run?")
-    args = parser.parse_args(arguments)
-    run(quick=args.quick, only=args.only, show=lambda row: print(text(row), flush=True))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def table_of(result: dict[str, Any], source: str) -> str:
+    """Families down, numbers of sources across, as Markdown."""
+    titles = [case.name for case in CASES]
+    rows = [f"| graph | {' | '.join(titles)} |", "| --- |" + " --- |" * len(titles)]
+    found = {(x.size, x.case): x for x in map(Line.from_raw, result["lines"]) if not x.skipped}
+    for name in dict.fromkeys(size for size, _ in found):
+        cells = []
+        for title in titles:
+            line = found.get((name, title))
+            if line is None:
+                cells.append("–")
+                continue
+            ours, drop_in, scipy = (x.median for x in line.contenders)
+            times = f"× {report.three(scipy / ours)}, {report.three(scipy / drop_in)}"
+            cells.append(f"{report.seconds(ours)} ({times})")
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    rows += [
+        "",
+        f"{report.measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians "
+        f"of `sm.apsp(graph, sources=…)`; in brackets, how many times as long SciPy's `dijkstra` "
+        f"takes as that, and as `semiring_mm.csgraph.dijkstra`. Raw: `{source}`.",
+    ]
+    return "\n".join(rows)

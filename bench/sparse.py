@@ -1,6 +1,7 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
-``--gpu`` measures a CUDA device; ``--renew`` only writes the newest tables again into
+``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
+nodes; ``--renew`` only writes the newest tables again into
 docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
@@ -25,7 +26,7 @@ from scipy.sparse.csgraph import dijkstra
 
 import semiring_mm as sm
 
-from . import machine, report, routingkit
+from . import families, machine, report, routingkit
 from .cases import OURS, Case, Options
 from .measure import Contender, Line, Skip, sample
 
@@ -38,7 +39,7 @@ report.MARKERS |= {
         f"<!-- bench-{kind}-graphs:begin -->",
         f"<!-- bench-{kind}-graphs:end -->",
     )
-    for kind in ("cpu", "gpu")
+    for kind in ("cpu", "gpu", "families")
 }
 
 
@@ -733,8 +734,9 @@ def table_of(result: dict[str, Any], source: str) -> str:
 
 
 def renew() -> int:
-    """Renew both tables from the newest results."""
-    return report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
+    """Renew the tables from the newest results."""
+    done = report.renew_page(PAGE, ("sparse-graphs-cpu", "sparse-graphs-gpu"), table_of)
+    return done or report.renew_page(PAGE, ("sparse-graphs-families",), families.table_of)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -743,7 +745,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--renew", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
-    parser.add_argument("--gpu", action="store_true", help="on a CUDA device")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--gpu", action="store_true", help="on a CUDA device")
+    part.add_argument("--families", action="store_true", help="small graphs of many kinds")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
@@ -752,7 +756,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads = 0 if args.gpu else sm.get_num_threads()
     options = Options(threads, quick=args.quick, full=args.full)
     result = report.begin(threads, on_device=args.gpu)
-    for case in GPU_CASES if args.gpu else CASES:
+    kind, cases = (
+        ("gpu", GPU_CASES) if args.gpu else ("families", families.CASES) if args.families
+        else ("cpu", CASES)
+    )  # fmt: skip
+    for case in cases:
         if args.only not in case.name:
             continue
         for made in case.lines(options):
@@ -761,8 +769,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(report.text(made), flush=True)
             result["lines"].append(made.raw())
             made.contenders.clear()  # their data may fill the memory
-    kind = f"sparse-graphs-{'gpu' if args.gpu else 'cpu'}"
-    kept = report.keep(result, kind, args.out, scratch=bool(args.quick or args.only))
+    scratch = bool(args.quick or args.only)
+    kept = report.keep(result, f"sparse-graphs-{kind}", args.out, scratch=scratch)
     return 0 if args.out or not kept else renew()
 
 

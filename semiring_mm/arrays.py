@@ -24,6 +24,8 @@ __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "whe
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
+#: Bytes that are there: to ask what is free takes as long as a search of a small graph.
+_UNASKED = 1 << 16
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 
@@ -382,7 +384,7 @@ _BACK = {
 
 def check_memory(needed: int, what: str, engine: Engine = cpu) -> None:
     """Raise MemoryError before the work if `needed` bytes are not there."""
-    free = engine.free_memory() if needed else None  # it takes longer than a small graph does
+    free = engine.free_memory() if needed > _UNASKED else None
     if free is not None and needed > free:
         near = needed < 4 * free
         hint = "use float32 (half of float64)" if near else "take a smaller graph"

@@ -32,6 +32,7 @@ from .closures.paths import NegativeCycleError as _NamedCycleError
 from .graphs.apsp import apsp
 from .graphs.choice import DENSE, Request, choose, machine_for
 from .graphs.contraction import solve_edges
+from .hierarchy import costs
 from .semirings import semirings
 
 try:
@@ -495,6 +496,9 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
             "min_plus", n, 8, edges=graph.stored, predecessors=predecessors,
             sources=None if rows is None else k, undirected=not directed, device="cpu",
         )  # fmt: skip
+        arcs = graph.stored if directed else 2 * graph.stored
+        if costs.brief(n, arcs, k) and graph.lowest >= 0:
+            return _search_each(graph.sparse(), directed, rows, predecessors)
         choice = choose(asked, machine_for(asked))
         if choice.sparse and (not graph.dense or choice.search < choice.dense or graph.few):
             g = graph.sparse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -151,7 +151,12 @@ class Semiring:
         """Whether ⊗ is known to be commutative."""
         return bool(self.mul_kind)
 
-    @property
+    @cached_property
+    def bitwise(self) -> bool:
+        """Whether ⊕ works on bits, of truth values or of integers."""
+        return not {"|", "^"}.isdisjoint(self.add_expr.ops())
+
+    @cached_property
     def order_only(self) -> bool:
         """Whether both operations only compare: any order-preserving code of the values serves."""
         return {self.add_expr.op, self.mul_expr.op} <= {"min", "max"} and (
@@ -191,6 +196,7 @@ class Semiring:
         dtype = np.dtype(dtype)
         return self._constant("zero", dtype), self._constant("one", dtype)
 
+    @lru_cache(maxsize=256)  # noqa: B019  (semirings are few, and small)
     def _constant(self, which: str, dtype: np.dtype[Any]) -> Any:
         value: float = getattr(self, which)
         if dtype.kind == "b":

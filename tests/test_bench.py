@@ -81,14 +81,18 @@ def test_large_sparse_graphs(tmp_path, monkeypatch, capsys):
     assert table[2].startswith("| prepare | grid, 12 × 12 | ")
 
 
-def test_families_of_sparse_graphs():
+def test_families_of_sparse_graphs(tmp_path, capsys):
+    """Every number of sources of small graphs, preparation included, checked against SciPy."""
     pytest.importorskip("scipy")
-    from bench import families
+    from bench import families, sparse
 
-    rows = families.run(quick=True)
-    assert [x["sources"] for x in rows] == [1, 10, 100, 60, 1, 10, 100, 150]
-    assert all(0 < x[rival] < np.inf for x in rows for rival in ("apsp", "csgraph", "SciPy"))
-    assert rows[0]["name"] in families.text(rows[0])
+    out = tmp_path / "raw.json"
+    assert sparse.main(["--families", "--quick", "--out", str(out)]) == 0
+    table = families.table_of(json.loads(out.read_text(encoding="utf-8")), "raw.json").splitlines()
+    assert table[0] == "| graph | one source | 10 sources | 100 sources | all nodes |"
+    assert [row.count("×") for row in table[2:4]] == [4, 4]
+    assert "2-D grid, 150 nodes" in table[3]
+    assert "one source" in capsys.readouterr().out
 
 
 def test_raw_results_are_kept_by_kind_machine_and_day(tmp_path, monkeypatch):

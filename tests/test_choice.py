@@ -107,7 +107,7 @@ def test_a_sparse_elimination_that_is_asked_for_is_not_refused(request_):
     ],
 )
 def test_what_a_dense_method_takes(changes, times):
-    made = costs.ENTRY * 8000**2
+    made = costs.BEGIN + costs.ENTRY * 8000**2
     before, after = (choose(x, CPU).dense - made for x in (RANDOM, asks(RANDOM, **changes)))
     assert after / before == pytest.approx(times)
     assert choose(RANDOM, Machine(threads=4)).dense - made == pytest.approx(before / 2)

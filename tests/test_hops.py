@@ -139,10 +139,10 @@ def test_searches_add_up_what_sweeps_do(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "weight", "expected"),
     [("strip", 2.5, "_Sweeps"), ("strip", 1, "_Sweeps"), ("grid", 2.5, "_Sweeps"),
-     ("grid", 1, "_Hops"), ("random", 1, "_Hops"), ("random", 2.5, "_Searches")],
+     ("grid", 1, "_Sweeps"), ("random", 1, "_Hops"), ("random", 2.5, "_Searches")],
 )  # fmt: skip
 def test_the_way_follows_from_the_graph(kind, weight, expected):
-    """Sweeps where separators are small and levels are many; else searches, without n² memory."""
+    """Sweeps where separators are small; else searches, of all at once if each edge counts 1."""
     i = np.arange(3600).reshape((4, 900) if kind == "strip" else (60, 60))
     ends = np.random.default_rng(0).integers(0, i.size, (2, 8 * i.size))
     if kind != "random":
@@ -188,11 +188,11 @@ def test_scipys_and_networkx_hop_counts(monkeypatch):
     G = nx.gnm_random_graph(n, 2 * n, seed=1)
     ours = importlib.import_module("semiring_mm.csgraph")
     graph = sp.csr_array(nx.to_scipy_sparse_array(G, nodelist=range(n)) * 2.5)
-    for indices in (None, [4], [4, 9]):
+    for indices in (None, [4]):
         found = ours.shortest_path(graph, directed=False, unweighted=True, indices=indices)
         expected = csgraph.shortest_path(graph, "D", False, unweighted=True, indices=indices)
         np.testing.assert_array_equal(found, expected)
-        assert bool(calls) == (indices != [4])  # a search from one source is as fast by itself
+        assert bool(calls) == (indices is None)  # a few searches are as fast by themselves
         calls.clear()
     lengths = dict(nx.all_pairs_shortest_path_length(G, backend="semiring_mm"))
     assert calls

@@ -14,7 +14,7 @@ from optional import igraph, nx, pd
 
 import semiring_mm as sm
 from semiring_mm.files import Graph
-from semiring_mm.graphs import inputs
+from semiring_mm.graphs import apsp, inputs
 
 scipy = pytest.importorskip("scipy")
 from semiring_mm import csgraph  # noqa: E402
@@ -100,6 +100,8 @@ def test_memory_is_checked_before_any_scan_or_list(function, graph, monkeypatch)
         graph = Graph(range(VAST), graph.row, graph.col, graph.weight, directed=False)
     monkeypatch.setattr(np, "count_nonzero", None)  # scans of the matrix
     monkeypatch.setattr(cpu, "symmetric", None)
+    for module in (apsp, inputs):
+        monkeypatch.setattr(module, "warn_of_infinities", None)
     tracemalloc.start()
     try:
         with pytest.raises(MemoryError, match="needs"):

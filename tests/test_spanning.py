@@ -360,8 +360,9 @@ def test_matrices_in_files(dtype, tmp_path, monkeypatch):
     assert_array_equal(sm.closure(stored, "max_min", sources=rows, memory_limit="2MB"), d[rows])
     one_way = a.copy()
     one_way[3, 5] = not one_way[5, 3]
-    with pytest.raises(TypeError, match="NoneType"):  # tiles, which are not there
-        sm.closure(one_way, "max_min", out=tmp_path / "other.npy")
+    other = sm.closure(one_way, "max_min", out=tmp_path / "other.npy")
+    assert_array_equal(other, sm.closure(one_way, "max_min", directed=True))
+    assert not np.array_equal(other, d)
 
 
 def test_progress_is_told():

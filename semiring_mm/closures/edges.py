@@ -48,7 +48,7 @@ class EdgeList:
 
 def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:
     """Of the matrix of a graph whose edges have such weights."""
-    if {"|", "^"} & set(s.add_expr.ops()):
+    if s.bitwise:
         return np.dtype(np.bool_)
     return np.dtype(np.float32 if weight.dtype == np.float32 else np.float64)
 

@@ -164,10 +164,13 @@ def _path_plan(
 def computed(plan: Plan, x: Any) -> Any:
     """Stored values in the type computed in; the same array where that is no other."""
     kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
+    given = np.asarray(x)
+    if plan.missing is None and given.dtype == kind:
+        return x if given.ndim else given.item()
     with np.errstate(invalid="ignore"):  # what is missing may be no integer
-        found = np.asarray(x).astype(kind, copy=plan.missing is not None)
+        found = given.astype(kind, copy=plan.missing is not None)
     if plan.missing is not None:
-        found[np.asarray(x) == plan.missing] = plan.infinite
+        found[given == plan.missing] = plan.infinite
     return found if found.ndim else found.item()
 
 

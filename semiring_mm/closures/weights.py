@@ -149,6 +149,12 @@ class Weights:
             )
         return np.dtype(np.int64)
 
+    @property
+    def may_overflow(self) -> bool:
+        """Whether sums of weights along a path may leave the range of a floating-point type."""
+        wide = self.wide()
+        return self.s.mul_kind == "+" and wide.kind == "f" and self.known() is None
+
     def widen(self, d: Array) -> Array:
         """A matrix of the graph's type in the wide one."""
         wide = self.wide()

@@ -5,6 +5,7 @@ A layout names the fields: numbers, then after colons int64 arrays, int32 arrays
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,10 +36,17 @@ class Items:
 
 def block(layout: str, fields: Mapping[str, Any]) -> NDArray[np.int64]:
     """The numbers and addresses of a layout's fields; 0 for what is not given."""
-    values = (fields.get(name) for name in layout.split() if name != ":")
-    return np.array(
-        [x.ctypes.data if isinstance(x, np.ndarray) else x or 0 for x in values], np.int64
-    )
+    return np.array([_word(fields.get(name)) for name in _names(layout)], np.int64)
+
+
+@functools.cache
+def _names(layout: str) -> list[str]:
+    return [name for name in layout.split() if name != ":"]
+
+
+def _word(x: Any) -> int:
+    # a third of the time of x.ctypes.data, and there may be a dozen before a search of 0.1 ms
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x or 0
 
 
 def load_block(f: Function, layout: str) -> dict[str, Any]:

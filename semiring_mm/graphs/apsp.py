@@ -420,11 +420,12 @@ def _request(
         }  # fmt: skip
     tiles = bool(options)
     asked = replace(asked, sources=count, device=options.device, tiles=tiles, **known)
-    if "edges" in known or tiles or not asked.countable:
+    if "n" not in known or "edges" in known or tiles:
         return asked
-    if not asked.overwrite:  # before a matrix is read that may be one number, broadcast
+    if not asked.overwrite and (sources is None or asked.countable):
+        # before a matrix is read that may be one number, broadcast
         check_memory(graph.size * graph.itemsize, _matrix_of(graph))
-    return asked.counted(graph, s.identities(graph.dtype)[0])
+    return asked.counted(graph, s.identities(graph.dtype)[0]) if asked.countable else asked
 
 
 def _give(call: Call, found: tuple[Array, Array | None], rows: Index | None = None) -> Any:

@@ -112,7 +112,9 @@ class Request:
             return False
         if not self.selective or (self.semiring != "min_plus" and self.edges is None):
             return False
-        return self.method == "sparse" or (self.edges is not None and self.n >= SPARSE_FROM)
+        if self.method == "sparse":
+            return True
+        return self.edges is not None and (self.n >= SPARSE_FROM or self.sources is not None)
 
     @functools.cached_property
     def may_use_gpu(self) -> bool:

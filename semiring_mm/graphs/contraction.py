@@ -161,14 +161,17 @@ def solve_sparse(
     """
     assert isinstance(problem.source, EdgeSource)
     plain, n, m = searchable(problem), problem.source.n, len(problem.source.given[0])
+    if not plain and problem.weights.may_overflow:  # which the dense method tells
+        return None
     chosen = np.arange(n) if rows is None else rows
     shifts = not plain and problem.source.s.name == "min_plus"
     searches = choice.search if plain or shifts else math.inf
-    hops = _hops(problem, len(chosen)) if plain and choice.dense < math.inf else None
-    walks = math.inf if hops is None else hops.time(len(chosen))
     if shifts:
         searches += costs.potentials(n, m)
-    limit, found = min(choice.dense, searches, walks), None
+    limit, found = min(choice.dense, searches), None
+    hops = _hops(problem, len(chosen), limit) if plain and choice.dense < math.inf else None
+    walks = math.inf if hops is None else hops.time(len(chosen), labels=True)
+    limit = min(limit, walks)
     if costs.least(n, m, len(chosen), threads=threads.get_num_threads()) <= limit:
 
         def run(given: Problem) -> Solved | None:
@@ -184,8 +187,11 @@ def solve_sparse(
     return found
 
 
-def _hops(problem: Problem, count: int) -> Hops | None:
-    """The graph where the distances wanted are numbers of edges, and from several sources."""
+def _hops(problem: Problem, count: int, limit: float) -> Hops | None:
+    """The graph where the distances wanted are numbers of edges, and from several sources.
+
+    None, too, where searches for these would take more than a number of nanoseconds.
+    """
     source, facts = problem.source, problem.weights.facts
     if problem.predecessors or source.s.name != "min_plus" or not facts.lo == facts.hi == 1:
         return None
@@ -194,6 +200,8 @@ def _hops(problem: Problem, count: int) -> Hops | None:
         return None
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
     row, col, _ = source.given
+    if Hops.least(source.n, len(row), count) > limit:
+        return None
     return Hops(source.n, row, col, directed=not source.symmetric())
 
 

@@ -273,7 +273,8 @@ def _hops(problem: Problem, rows: Index | None) -> Array | None:
     if engine.SPARSE:
         graph = Hops.of_matrix(there, symmetric=source.symmetric())
         del there
-        if graph.time(len(chosen)) > costs.closure(n, None, threads=threads.get_num_threads()):
+        team = threads.get_num_threads()
+        if graph.time(len(chosen), labels=True) > costs.closure(n, None, threads=team):
             return None
         return count_hops(problem, graph, chosen, out)
     lists = lists_of_rows(xp, there)

@@ -20,12 +20,15 @@ from ..closures.steps import computed, path_plan, stored
 from ..cpu import dijkstra as code
 from ..cpu import threads
 from ..cpu.memory import scratch
+from ..hierarchy import costs
 from ..plan import Plan
 
 __all__ = ["search", "search_shifted", "searchable"]
 
 Array = NDArray[np.generic]
 Index = NDArray[np.int64]
+#: Nanoseconds of searches in a task of a thread: handing it out takes a fiftieth of that.
+_PART = 1e6
 
 
 def searchable(problem: Problem) -> bool:
@@ -82,21 +85,22 @@ def search(
     tick = reporter(problem.progress, float(count) * n, "a search from each source", "entries")
 
     def some(begin: int, end: int) -> None:
-        direct = d.dtype == weight.dtype and d.strides[1] == d.itemsize and plan.missing is None
-        for i in range(begin, end):
-            label = d[i] if direct else np.empty(n, weight.dtype)
-            node, key = scratch(4 * room, weight.itemsize * (room + 3))
-            key = key[3 * weight.itemsize :]  # children share a cache line
-            own = {"node": node, "key": key, "label": label, "rows": 1}
-            own |= {"source": np.array(chosen[i : i + 1], np.int64)}
-            code.search(
-                plan, zero, one, trees, fields | own | {"pred": None if p is None else p[i]}
-            )
-            if not direct:
-                d[i] = stored(plan, label, d.dtype)
+        found, rows = d[begin:end], end - begin
+        direct = d.dtype == weight.dtype and found.flags.c_contiguous and plan.missing is None
+        label = found if direct else np.empty((rows, n), weight.dtype)
+        node, key = scratch(4 * room, weight.itemsize * (room + 3))
+        key = key[3 * weight.itemsize :]  # children share a cache line
+        own = {
+            "node": node, "key": key, "label": label, "rows": rows,
+            "source": np.array(chosen[begin:end], np.int64),
+            "pred": None if p is None else p[begin:end],
+        }  # fmt: skip
+        code.search(plan, zero, one, trees, fields | own)
+        if not direct:
+            found[...] = stored(plan, label, d.dtype)
 
-    parts = max(1, min(count, 64 * threads.get_num_threads()))
-    cuts = np.linspace(0, count, parts + 1).astype(int).tolist()
+    parts = max(1, min(count, int(costs.searches(n, len(weight), count) / _PART)))
+    cuts = [count * i // parts for i in range(parts + 1)]
 
     def done(part: int) -> None:
         if tick is not None:

@@ -22,10 +22,11 @@ Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _BYTE = 254  # the largest distance that a byte holds beside 255 for no path
-_PROBES = 8  # sources whose searches tell how many levels there are
-#: Nanoseconds in which one thread begins a search, for a node, and goes along an edge, for a level
-#: or a source, whatever there are fewer of.
-_NODE, _EDGE = 60.0, 2.5
+_FEW = 4  # sources that are supposed to meet a node one by one, in whatever levels
+#: Nanoseconds of one thread for a node: to begin, and each time that some searches meet it; for an
+#: edge, as often. What labels of one byte, and of four, add to the first two.
+_NODE, _MEET, _EDGE = 100.0, 80.0, 2.5
+_LABEL, _WIDE = (150.0, 50.0), (750.0, 300.0)
 _PIECE = 1 << 24  # entries of a matrix that are looked at together
 _DEVICE_BATCH = 1 << 15  # sources of a call on a device
 
@@ -78,22 +79,33 @@ class Hops:
         together = min(threads.get_num_threads(), -(-count // bfs.LANES))
         return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
 
-    def time(self, count: int) -> float:
-        """Nanoseconds of searches from so many sources, on all threads."""
-        together, calls = min(count, bfs.LANES), -(-count // bfs.LANES)
-        if together > _PROBES:
-            together = min(together, self.levels)
-        work = _NODE * self.n + _EDGE * (self.n + self.arcs) * together
-        return max(1.0, calls / threads.get_num_threads()) * work
+    @staticmethod
+    def least(n: int, arcs: int, count: int) -> float:
+        """What :meth:`time` does not fall short of, whatever the graph."""
+        return _time(n, arcs, count, 2, _LABEL)
+
+    def time(self, count: int, *, labels: bool) -> float:
+        """Nanoseconds of searches from so many sources, on all threads.
+
+        In a level all searches that meet a node do that together. Where there are few levels, most
+        of them do; in road networks each comes in a level of its own.
+
+        Parameters
+        ----------
+        labels : bool
+            Whether distances are wanted, and not only their statistics.
+        """
+        levels = self.levels if count > _FEW else count
+        extra = (0.0, 0.0) if not labels else _LABEL if 3 * levels < 2 * _BYTE else _WIDE
+        return _time(self.n, self.arcs, count, 1 + levels // 2, extra)
 
     @functools.cached_property
     def levels(self) -> int:
-        """About how many a search has, by some."""
+        """Of a search from a node with many edges."""
         if not self.arcs:
             return 1
-        probes = np.linspace(0, self.n - 1, _PROBES, dtype=np.int64)
-        probes[0] = np.argmax(np.diff(self.out[0]))
-        return int(self.search(probes)["far"].max()) + 1
+        probe = np.array([np.argmax(np.diff(self.out[0]))])
+        return int(self.search(probe)["far"][0]) + 1
 
     def search(
         self, sources: Index, *, radii: Index | None = None, labels: Array | None = None
@@ -180,6 +192,13 @@ class Hops:
             None if done is None else (lambda k: done(min((k + 1) * bfs.LANES, len(sources)))),
         )
         return d
+
+
+def _time(n: int, arcs: int, count: int, often: int, extra: tuple[float, float]) -> float:
+    """Nanoseconds of searches of which some meet each node so often, apart from the others."""
+    often, calls = min(count, bfs.LANES, often), -(-count // bfs.LANES)
+    node = _NODE + extra[0] + (_MEET + extra[1]) * often
+    return max(1.0, calls / threads.get_num_threads()) * (node * n + _EDGE * often * arcs)
 
 
 def _lists(n: int, row: Index, col: Index) -> tuple[Index, NDArray[np.int32]]:

@@ -452,9 +452,12 @@ def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) 
     problem, limit = problem_of(x), math.inf
     walks = _Hops(x) if hops else None
     if walks is not None:
-        limit = walks.graph.time(count)
-    elif where is None and searchable(problem):
-        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
+        limit = walks.graph.time(count, labels=False)
+    if where is None and searchable(problem):
+        team = threads.get_num_threads()
+        searches = costs.searches(x.n, int(arcs), count, threads=team)
+        if searches < limit:
+            limit, walks = searches, None
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
@@ -470,7 +473,8 @@ def _on(
     if automatic and isinstance(way, _Sweeps):
         own = sweep_device(None, way.metric.structure, count, way.dtype.itemsize)
     elif automatic and isinstance(way, _Hops):
-        own = hop_device(way.graph.time(count), DeviceHops.bytes(way.graph.n, way.graph.arcs))
+        time = way.graph.time(count, labels=False)
+        own = hop_device(time, DeviceHops.bytes(way.graph.n, way.graph.arcs))
     if own is not None:
         where = [own]
     if where is not None and isinstance(way, _Sweeps):

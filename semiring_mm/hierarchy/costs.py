@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 __all__ = [
     "ATTEMPT",
     "ORDER",
+    "brief",
     "closure",
     "fringes",
     "least",
@@ -26,6 +27,8 @@ __all__ = [
 PAIR, HALF = 0.08, 500
 #: The same beside one in float64: with predecessors, and in types of at most four bytes.
 PREDECESSORS, NARROW = 1.7, 0.5
+#: An elimination of any size; and rounds from some sources.
+BEGIN, BEGIN_ROUNDS = 5e5, 1e6
 #: An entry of a matrix that is made, read and written around a dense elimination.
 ENTRY = 4.0
 #: Pairs of a node for each entry of the matrix, in rounds of Bellman and Ford from all sources
@@ -65,13 +68,19 @@ def closure(
     half = undirected and count is None and not predecessors
     pairs = float(n) * (n + HALF) * rows / (2 if half else 1)
     type_ = PREDECESSORS if predecessors else NARROW if itemsize <= 4 else 1.0
-    return PAIR * type_ * pairs / threads + ENTRY * float(n) ** 2
+    begin = BEGIN if count is None else BEGIN_ROUNDS
+    return begin + PAIR * type_ * pairs / threads + ENTRY * float(n) ** 2
 
 
 def searches(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
     """A search from each source, of which a thread does one at a time."""
     each = SEARCH * (arcs + n * math.log2(n + 1))
     return CALL + LIST * arcs + each * max(1.0, count / threads)
+
+
+def brief(n: int, arcs: int, count: int) -> bool:
+    """Whether SciPy's searches, which take twice as long, end before other ways have begun."""
+    return searches(n, arcs, count) - CALL < CALL / 2
 
 
 def potentials(n: int, arcs: int) -> float:
