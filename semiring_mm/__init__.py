@@ -8,8 +8,9 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are imported when
-they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is not for users.
+The modules `alignment`, `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are
+imported when they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is
+not for users.
 """
 
 import importlib
@@ -80,8 +81,8 @@ __all__ = [
 
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
-    "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
+    "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 
 

@@ -148,23 +148,26 @@ def as_metric(metric: str | Metric, p: float = 2) -> Metric:
     return found
 
 
-@functools.lru_cache(maxsize=64)
 def _minkowski(p: Any) -> Metric:
     """The metric (Σ |a - b|^p)^(1/p)."""
-    if not isinstance(p, Real) or not p > 0:
+    if not isinstance(p, Real) or not float(p) > 0:
         raise ValueError(f"p must be a number above 0, got {p!r}")
+    return _power_mean(float(p))
+
+
+@functools.lru_cache(maxsize=64)
+def _power_mean(p: float) -> Metric:
     if p in _SPECIAL:
         return _NAMES[_SPECIAL[p]]
     gap = "abs(a - b)"
-    if 2 * p == int(2 * p) and p <= _BY_PRODUCTS:
-        root = [f"sqrt({gap})"] if p % 1 else []
-        pair = " * ".join(([_power(gap, int(p))] if p > 1 else []) + root)
+    if 1 < p <= _BY_PRODUCTS and 2 * p == int(2 * p):
+        pair = _power(gap, int(p)) + (f" * sqrt({gap})" if p % 1 else "")
     else:
-        pair = f"exp({float(p)!r} * log({gap}))"
-    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {float(p)!r})", degree=p)
+        pair = f"exp({p!r} * log({gap}))"
+    return BuiltIn("minkowski", pair, final=f"exp(log(a) / {p!r})", degree=p)
 
 
-_SPECIAL = {1: "cityblock", 2: "euclidean", math.inf: "chebyshev"}
+_SPECIAL: dict[float, str] = {1: "cityblock", 2: "euclidean", math.inf: "chebyshev"}
 _BY_PRODUCTS = 8  # the largest p of which powers are products and roots
 
 

@@ -20,6 +20,7 @@ SMALL = {
     "spin_glass": "",
     "reachability": "--nodes 400",
     "centrality": "--nodes 60",
+    "nearest_digits": "--known 300 --queries 60",
     "differentiable_paths": "--side 5 --steps 60",
     "crf": "--steps 30",
 }
@@ -30,6 +31,7 @@ NEEDS = {
     "spin_glass": ["opt_einsum"],
     "reachability": ["scipy"],
     "centrality": ["networkx"],
+    "nearest_digits": ["scipy"],
     "differentiable_paths": ["torch"],
     "crf": ["torch"],
 }
@@ -112,6 +114,12 @@ def test_widest_paths_of_the_german_grid(run):
     names = run("widest_paths", "--data", DATA)
     assert names["n"] == 585
     assert len({tuple(path) for path in names["paths"].values()}) == 3
+
+
+def test_nearest_digits(run):
+    names = run("nearest_digits", *small("nearest_digits"))
+    wrong = {name: (guess != names["truth"]).mean() for name, (*_, guess) in names["found"].items()}
+    assert max(wrong["cityblock"], wrong["euclidean"]) < 0.3 < wrong["chebyshev"]
 
 
 def test_reachability(run):

@@ -14,8 +14,8 @@ from semiring_mm import files
 
 #: Modules that are loaded when they are first used, and the packages that they are for.
 LATER = {
-    "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "jax": ("jax",),
-    "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
+    "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 
 

