@@ -179,7 +179,8 @@ def _run(
     many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
     team = 1
     if not (overlap or triangle or on_done or many):
-        team = max(1, min(workers, batch * pairs // _SHARE))
+        share = _SHARE * (3 if code.shape.hold_a else 1)  # a fused step is that much faster
+        team = max(1, min(workers, batch * pairs // share))
     deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
     sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
@@ -488,7 +489,7 @@ def _race_blas() -> dict[str, bool]:
         best = []
         for run in ways:  # not in turns: the threads of a BLAS may spin for a while
             times = []
-            for _ in range(5):
+            for _ in range(5 if n > 500 else 25):  # about 10 ms
                 begin = time.perf_counter()
                 run()
                 times.append(time.perf_counter() - begin)
