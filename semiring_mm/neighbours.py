@@ -63,7 +63,7 @@ def cdist(
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
         ``"canberra"``, ``"braycurtis"``, ``"cosine"``, or your own :class:`Metric`.
     p : float, default 2
-        Of Minkowski's metric: (Σ |a - b|ᵖ)^(1/p). Others do not read it.
+        Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
         Weights of the coordinates, not negative.
     out : array, shape (m, n), optional
