@@ -32,6 +32,15 @@ def nvrtc():
 
 
 @pytest.fixture
+def two_threads():
+    """Costs are compared, and memory is divided, as on a machine of two cores."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(2)
+    yield
+    threads.set_num_threads(before)
+
+
+@pytest.fixture
 def kill_seed():
     """A seed of the times at which processes are killed; it is shown when the test fails."""
     seed = int(os.environ.get("KILL_SEED") or secrets.randbits(32))

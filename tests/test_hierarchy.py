@@ -55,6 +55,7 @@ def test_every_arc_has_its_slot(seed):
             assert (ends if slot % 2 == 0 else ends[::-1]) == (u, v)
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_the_fill_grows_beyond_the_first_guess():
     """Of a grid the lists outgrow the pool, and the fill its array."""
     i = np.arange(60 * 60).reshape(60, 60)

@@ -18,6 +18,7 @@ from semiring_mm.graphs import out_of_core
 from semiring_mm.tiled import results, stores
 from semiring_mm.tiled.checkpoint import Checkpoint
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 KINDS = [
     "npy",
     pytest.param("zarr", marks=pytest.mark.skipif(not ZARR, reason="zarr is not installed")),

@@ -334,6 +334,7 @@ def test_files_and_sources(name, tmp_path, monkeypatch):
     assert_array_equal(some[1], p[rows])
 
 
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("dtype", ["f4", "i2", "?"])
 def test_matrices_in_files(dtype, tmp_path, monkeypatch):
     """A matrix is read where it is, and the rows of its closure are written once."""

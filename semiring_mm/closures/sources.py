@@ -190,7 +190,7 @@ class EdgeSource(_Readable):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self.given[2][np.newaxis])
+        return cpu.facts(self.s, self.given[2])
 
     def symmetric(self) -> bool:
         return self.undirected
@@ -320,7 +320,7 @@ class WorsenedEdges(_WorsenedSource):
         assert x is not None
         row, col, weight = self.source.given
         weight = worsened(self.s, weight, x[row], x[col])
-        return cpu.facts(self.s, weight[np.newaxis])
+        return cpu.facts(self.s, weight)
 
     @property
     def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:

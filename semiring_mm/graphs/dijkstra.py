@@ -45,8 +45,12 @@ def _lists(
     row, col, given = (np.ascontiguousarray(x) for x in source.given)
     given = np.ascontiguousarray(computed(plan, problem.weights.widen(given)))
     m = len(row) * (1 + source.undirected)
-    first, head = np.zeros(source.n + 1, np.int64), np.empty(m, np.int32)
-    weight = np.empty(m, given.dtype)
+    first = np.zeros(source.n + 1, np.int64)
+    if not source.undirected and (row[1:] >= row[:-1]).all():  # as those of a matrix in CSR
+        np.cumsum(np.bincount(row, minlength=source.n), out=first[1:])
+        head = col.astype(np.int32)
+        return given, {"n": source.n, "first": first, "head": head, "weight": given}
+    head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
     code.lists(plan, zero, one, problem.predecessors, {
         "n": source.n, "m": len(row), "both": int(source.undirected), "row": row, "col": col,
         "first": first, "head": head, "weight": weight, "given": given,

@@ -265,11 +265,11 @@ def _checked(edges: EdgeList) -> EdgeList:
     for ends in (row, col):
         if ends.size and ends.dtype.kind not in "iu":
             raise TypeError(f"row and col are numbers of nodes, got dtype {ends.dtype}")
-        if ends.size and not (ends.min() >= 0 and ends.max() < edges.n):
+        if ends.size and ends.view(f"u{ends.itemsize}").max() >= edges.n:  # negative ones, too
             wrong = int(ends[(ends < 0) | (ends >= edges.n)][0])
             raise ValueError(f"an edge at node {wrong}, and nodes are 0 to {edges.n - 1}")
-    missing = np.flatnonzero(np.isnan(weight))
-    if missing.size:
+    if weight.size and np.isnan(weight.min()):
+        missing = np.flatnonzero(np.isnan(weight))
         u, v = (edges.nodes[x[missing[0]]] for x in (row, col))
         raise ValueError(f"the edge from node {u} to node {v} has weight NaN")
     index = np.int64

@@ -80,7 +80,7 @@ def searches(n: int, arcs: int, count: int, *, threads: int = 1) -> float:
 
 def brief(n: int, arcs: int, count: int) -> bool:
     """Whether SciPy's searches, which take twice as long, end before other ways have begun."""
-    return searches(n, arcs, count) - CALL < CALL / 2
+    return searches(n, arcs, count) < 2 * CALL
 
 
 def potentials(n: int, arcs: int) -> float:
