@@ -402,7 +402,7 @@ def crf_loss(
 
     Notes
     -----
-    For gradients of anything else in PyTorch see :func:`semiring_mm.torch.log_partition`.
+    O(T S²) a sequence, as of :func:`marginals`, whose values the gradient is made of.
 
     Examples
     --------

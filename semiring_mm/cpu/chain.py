@@ -262,6 +262,10 @@ def _each_block(
     most = max(1, _BUFFER // (steps * n * e.itemsize))
 
     def several(first: int, last: int, *_: int) -> None:
+        with threads.limited(1):  # the blocks are what is spread: chains of one go on together
+            blocks(first, last)
+
+    def blocks(first: int, last: int) -> None:
         rows = np.empty((min(most, last - first), steps, n), e.dtype)
         for i in range(first, last, most):
             j = min(last, i + most)
