@@ -148,6 +148,8 @@ def test_metrics_of_ones_own():
     (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
     (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
     (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
+    (ValueError, "r is a number", lambda: sm.radius_count(*X, nan)),
+    (ValueError, "r is a number", lambda: sm.radius_count(*X, "a")),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
