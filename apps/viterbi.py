@@ -10,11 +10,11 @@ its own. Two questions about a whole batch of sequences:
   walker may have taken. With logarithms of probabilities that is a chain of products over
   **log_plus**: ⊗ is a sum, ⊕ is :math:`\\log(e^a + e^b)`.
 * Which way did it take? *Viterbi's algorithm* finds the most probable one, the same chain over
-  **max_plus**. The ``k`` that attained each maximum (``return_arg``) leads back along it.
+  **max_plus**.
 
 With :math:`S` cells a step costs :math:`S^2` pairs (⊗, ⊕) a sequence and model. The usual way in
-NumPy is an array of all of these, which is then reduced; :func:`semiring_mm.matmul` holds no such
-array, and takes stacks of models and all their sequences in one call::
+NumPy is an array of all of these, which is then reduced, at each step; ``semiring_mm.sequences``
+walks through a sequence in the cache, and takes all models and sequences in one call::
 
     python apps/viterbi.py
     python apps/viterbi.py --cells 128 --sequences 64
@@ -27,7 +27,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-import semiring_mm as sm
+from semiring_mm import sequences
 
 parser = argparse.ArgumentParser(description="Hidden Markov models over two semirings.")
 parser.add_argument("--cells", type=int, default=60)
@@ -78,48 +78,14 @@ clues = np.log(sight.T)[seen]  # (length, sequences, cells): how probable is wha
 log_steps = np.log(np.maximum(steps, 1e-300))
 
 # %%
-# The forward pass
-# ----------------
-# ``state[m, s]`` holds, for model m, sequence s and every cell, the logarithm of the probability of
-# all that was seen so far and of being there now. All models and sequences take a step in one
-# product, (4, S, cells) × (4, cells, cells).
+# Both questions
+# --------------
+# All models and sequences in one call each: the leading dimensions of the emissions, (sequences,),
+# and of the transitions, (models, 1), broadcast.
 
-
-def forward(clues):
-    """Log-probability of each sequence under each model: (models, sequences)."""
-    state = np.broadcast_to(clues[0] - np.log(cells), (len(kinds), batch, cells))
-    for clue in clues[1:]:
-        state = sm.matmul(state, log_steps, "log_plus") + clue
-    return sm.matmul(state, np.zeros(cells), "log_plus")
-
-
-# %%
-# Viterbi's algorithm
-# -------------------
-# The same over max_plus; then from the best last cell of each sequence, under its most likely
-# model, backwards.
-
-
-def viterbi(clues):
-    """Log-probability of the best way under each model, and for each state the one before it."""
-    state = np.broadcast_to(clues[0] - np.log(cells), (len(kinds), batch, cells))
-    before = []
-    for clue in clues[1:]:
-        state, arg = sm.matmul(state, log_steps, "max_plus", return_arg=True)
-        state = state + clue
-        before.append(arg)
-    return state, before
-
-
-def follow(state, before, model):
-    """The best way of each sequence under the model given for it: (length, sequences)."""
-    each = np.arange(batch)
-    now = state[model, each].argmax(-1)
-    found = [now]
-    for arg in reversed(before):
-        now = arg[model, each, now]
-        found.append(now)
-    return np.stack(found[::-1])
+emissions = clues.swapaxes(0, 1)  # (sequences, length, cells)
+transitions = log_steps[:, None, None]  # (models, 1, 1, cells, cells): one matrix for all steps
+start = np.full(cells, -np.log(cells))
 
 
 def timed(call, runs=1):
@@ -132,10 +98,14 @@ def timed(call, runs=1):
     return result, min(seconds)
 
 
-evidence, ours_forward = timed(lambda: forward(clues), runs=2)
-(state, before), ours_viterbi = timed(lambda: viterbi(clues), runs=2)
+evidence, ours_forward = timed(
+    lambda: sequences.log_partition(emissions, transitions, start), runs=2
+)
+(paths, scores), ours_viterbi = timed(
+    lambda: sequences.viterbi(emissions, transitions, start), runs=2
+)
 model = evidence.argmax(0)
-decoded = follow(state, before, model)
+decoded = paths[model, np.arange(batch)].T  # (length, sequences)
 right = (model == kind).mean()
 
 
@@ -188,13 +158,13 @@ def by_hand(clues, log_step):
 expected, theirs_forward = timed(lambda: by_broadcasting(np.logaddexp.reduce))
 np.testing.assert_allclose(evidence, np.logaddexp.reduce(expected, axis=-1), rtol=1e-11)
 expected, theirs_viterbi = timed(lambda: by_broadcasting(np.max))
-np.testing.assert_array_equal(state, expected)
+np.testing.assert_array_equal(scores, expected.max(-1))
 for s in range(0, batch, -(-batch // 3)):
     m = model[s]
     total, path, best = by_hand(clues[:, s].tolist(), log_steps[m].tolist())
     np.testing.assert_allclose(evidence[m, s], total, rtol=1e-11)
     np.testing.assert_array_equal(decoded[:, s], path)
-    assert state[m, s].max() == best
+    assert scores[m, s] == best
 
 pairs = (length - 1) * len(kinds) * batch * cells**2
 print(f"{pairs / 1e6:,.0f} million pairs (⊗, ⊕) each")
@@ -211,13 +181,7 @@ print(
 # algorithm.
 
 s = int(np.flatnonzero(kind == 1)[0])
-alpha, beta = [clues[0, s]], [np.zeros(cells)]
-for clue in clues[1:, s]:
-    alpha.append(sm.matmul(alpha[-1], log_steps[model[s]], "log_plus") + clue)
-for clue in clues[:0:-1, s]:
-    beta.append(sm.matmul(log_steps[model[s]], beta[-1] + clue, "log_plus"))
-posterior = np.stack(alpha) + np.stack(beta[::-1])
-posterior = np.exp(posterior - np.logaddexp.reduce(posterior, axis=1, keepdims=True))
+posterior = sequences.marginals(emissions[s], log_steps[model[s]])
 
 figure, axes = plt.subplots(2, 1, figsize=(9, 7), height_ratios=[3, 1.2], layout="constrained")
 image = axes[0].imshow(
