@@ -526,6 +526,8 @@ CASES = [
     Case("first product, new dtype", start_up(2), (64,), (8,)),
     Case("first product, new semiring", start_up(3), (64,), (8,)),
     Case("small min-plus f32", product("min_plus", "f4"), (1, 16, 32, 64, 128), (16,), threads=1),
+    Case("small plus-times f32", product("plus_times", "f4"), (8, 16, 64), (16,), threads=1),
+    Case("small plus-times f32 A x", gemv("plus_times", False), (8, 16, 64), (16,), threads=1),
     Case("min-plus f32", product("min_plus", "f4"), (256, 512, 1024, 2048, 4096)),
     Case("min-plus f32, odd", odd, (1000, 1023, 4097), (49,)),
     Case("min-plus f32, user-defined", twin, (2048,)),

@@ -126,8 +126,8 @@ def sample(line: Line, *, quick: bool = False, clock: Wall | None = None) -> Non
         if contender.own_clock or first >= WARM:
             contender.samples.append(_six(first))
         repeats[contender.name] = 1
-        if first < clock.span and not contender.own_clock:
-            again = min(_timed(contender, 1, clock) for _ in range(3))  # the 2nd may still compile
+        if first < WARM and not contender.own_clock:  # the 2nd and the 3rd may still compile
+            again = min(_timed(contender, 1, clock) for _ in range(3))
             repeats[contender.name] = max(1, int(clock.span / max(again, 1e-7)))
     while todo := [c for c in todo if _wants_more(c, repeats[c.name], line, quick, clock)]:
         for contender in todo:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
+from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
 from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
@@ -155,6 +156,10 @@ def matmul(
         raise ValueError(
             "progress is told of work over tiles: give devices, memory_limit or a path as out, too"
         )
+    if out is None and device is None and not return_arg:
+        c = _plain_product(s, a, b, (1, 2))
+        if c is not None:
+            return c
     if is_sparse(a) or is_sparse(b):
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
@@ -312,6 +317,10 @@ def gemm(
         except _UNKNOWN:
             pass
     s = as_semiring(semiring)
+    if device is precision is out is beta is c is None and _scales_nothing(s, alpha):
+        result = _plain_product(s, a, b, (2,), trans_a, trans_b)
+        if result is not None:
+            return result
     if is_sparse(a) or is_sparse(b):
         return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
     with Call(device, out, a=a, b=b, c=c) as call:
@@ -388,6 +397,10 @@ def gemv(
         except _UNKNOWN:
             pass
     s = as_semiring(semiring)
+    if device is out is beta is y is None and _scales_nothing(s, alpha):
+        result = _plain_product(s, a, x, (1,), trans)
+        if result is not None:
+            return result
     if is_sparse(a) or is_sparse(x):
         return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
     with Call(device, out, a=a, x=x, y=y) as call:
@@ -404,6 +417,33 @@ def gemv(
         return call.give(
             _scaled(call.engine, s, "gemv", alpha, matrix, vector, beta, z, target, (m,))
         )
+
+
+def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
+    """Whether α is seen to be none, or one, in whatever dtype."""
+    return alpha is None or (type(alpha) is float and alpha == s.one in (0, 1))
+
+
+def _plain_product(
+    s: Semiring, a: Any, b: Any, ranks: tuple[int, ...], trans_a: bool = False,
+    trans_b: bool = False,
+) -> Array | None:  # fmt: skip
+    """A ⊗ B of a matrix and a matrix or vector of NumPy, without the work that others need.
+
+    None: they are others, or have to be looked at by all rules.
+    """
+    if not (type(a) is np.ndarray is type(b) and a.dtype is b.dtype and a.dtype.isnative):
+        return None
+    if a.ndim != 2 or b.ndim not in ranks:
+        return None
+    a, b = a.T if trans_a else a, b.T if trans_b else b
+    (m, k), (inner, *columns) = a.shape, b.shape
+    if inner != k or not k or not m or (columns and (m == 1 or columns[0] < 2)):
+        return None
+    _check_dtype(s, a.dtype)
+    c = np.empty((m, *columns), a.dtype)
+    (cpu.product if columns else cpu.gemv)(s, a, b, c)
+    return c
 
 
 def _scaled(

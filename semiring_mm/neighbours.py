@@ -11,6 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def cdist(
         ``"sqeuclidean"``, ``"chebyshev"`` (``"linf"``), ``"minkowski"``, ``"hamming"``,
         ``"canberra"``, ``"braycurtis"``, ``"cosine"``, or your own :class:`Metric`.
     p : float, default 2
-        Of Minkowski's metric: (Σ |a - b|ᵖ)^(1/p). Others do not read it.
+        Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
         Weights of the coordinates, not negative.
     out : array, shape (m, n), optional
@@ -259,6 +260,9 @@ def radius_count(
     >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
+    limit: Any = r
+    if not isinstance(limit, Real) or limit != limit:
+        raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
     with Call(device, None, X=X, Y=Y, w=w) as call:
         pairs = _pairs_on_host("radius_count", call, as_metric(metric, p))
         m, n = pairs.shape
@@ -294,7 +298,7 @@ class _Pairs:
         x, y, w, engine = call["X"], call["Y"], call["w"], call.engine
         if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
             raise ValueError(
-                f"{verb}: X and Y are matrices of as many columns, with a point in each row; got "
+                f"{verb}: X and Y have a point in each row and the same number of columns, got "
                 f"shapes {x.shape} and {y.shape}"
             )
         known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)

@@ -61,7 +61,7 @@ def fractions(rng, name, shape, dtype):
 
 @pytest.mark.parametrize(("name", "dtype", "shape"), LARGE)
 def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape, monkeypatch):
-    monkeypatch.setattr(product, "blas_wins", lambda: False)  # which promises no such thing
+    monkeypatch.setattr(product, "blas_wins", lambda *_: False)  # which promises no such thing
     rng = np.random.default_rng(1)
     m, k, n = shape
     a, b = fractions(rng, name, (m, k), dtype), fractions(rng, name, (k, n), dtype)
@@ -80,7 +80,7 @@ def test_any_number_of_threads_gives_the_same_bits(name, dtype, shape, monkeypat
 @pytest.mark.parametrize("wins", [True, False], ids=["blas", "own"])
 def test_large_products_of_small_integers_are_exact(wins, monkeypatch):
     """Over several slabs of K and every edge of the blocks."""
-    monkeypatch.setattr(product, "blas_wins", lambda: wins)
+    monkeypatch.setattr(product, "blas_wins", lambda *_: wins)
     rng = np.random.default_rng(2)
     for m, k, n in [(1003, 4099, 517), (97, 6000, 1030), (2050, 33, 1027)]:
         a, b = (rng.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n)))
@@ -517,9 +517,23 @@ def test_keys_are_ordered_as_the_floats(bits):
     assert keys == sorted(set(keys))
 
 
-def test_tiles_fit_their_blocks():
-    targets = [compiler.Target("x", "+fma", size, count) for size, count in
-               ((64, 32), (32, 16), (16, 16), (16, 32))]  # fmt: skip
+def test_cache_sizes_are_read(tmp_path):
+    assert all(size > 0 for size in compiler.cache_sizes())
+    nothing = (compiler.Target.l1, compiler.Target.l2)
+    assert compiler.cache_sizes(str(tmp_path / "none")) == nothing or sys.platform == "darwin"
+    caches = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3",)]
+    for number, files in enumerate(caches):
+        index = tmp_path / f"index{number}"
+        index.mkdir()
+        for name, text in zip(("level", "type", "size"), files, strict=False):
+            (index / name).write_text(text + "\n")
+    assert compiler.cache_sizes(str(tmp_path)) == (48 << 10, 2 << 20)
+
+
+def test_tiles_fit_their_blocks_and_the_caches():
+    targets = [compiler.Target("x", "+fma", size, count, l1 << 10, l2 << 10)
+               for size, count in ((64, 32), (32, 16), (16, 16), (16, 32))
+               for l1, l2 in ((32, 256), (32, 1024), (48, 2048), (128, 12288))]  # fmt: skip
     facts = plan.Facts(0, 1, False)
     for name, algebra in reference.ALGEBRAS.items():
         for dtype in algebra.dtypes:
@@ -531,6 +545,11 @@ def test_tiles_fit_their_blocks():
                 assert shape.mc % shape.mr == 0
                 assert shape.nc % shape.nr == 0
                 assert shape.kc % product_code.ARG_STEP == 0
+                if found.codec == "plain" and size >= 4:
+                    held = shape.mr if shape.hold_a else shape.nr
+                    assert shape.kc * held * size <= target.l1 * 3 // 4
+                    in_use = shape.kc * (shape.mc + shape.nc) + shape.mc * shape.nc
+                    assert in_use * size <= target.l2
                 assert shape.mr * shape.vectors < target.registers
 
 
@@ -541,7 +560,7 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     served = []
     real = product.blas_serves
     sm.set_num_threads(threads.default_threads())
-    monkeypatch.setattr(product, "blas_wins", lambda: wins)
+    monkeypatch.setattr(product, "blas_wins", lambda *_: wins)
     monkeypatch.setattr(
         product, "blas_serves", lambda *x: served.append(real(*x)) or served[-1]
     )  # fmt: skip
@@ -580,8 +599,15 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
 
 
 def test_the_faster_way_is_measured_once():
-    assert type(product.blas_wins()) is bool
-    assert product._race_blas().keys() == {"wins"}
+    assert all(type(product.blas_wins(n**3)) is bool for n in (100, 5000))
+    assert product._race_blas().keys() == {"small", "large"}
+
+
+def test_each_size_goes_by_its_own_race(monkeypatch):
+    monkeypatch.setattr(product, "_blas_races", lambda: {"small": True, "large": False})
+    assert product.blas_wins(256**3)
+    assert not product.blas_wins(640**3)
+    assert not product.blas_wins()
 
 
 def test_calibration_answers_for_both_forms():

@@ -1,6 +1,7 @@
 """Imports only go down, and nothing is loaded before it is used."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -76,8 +77,13 @@ def modules():
         yield name.removesuffix(".__init__"), path
 
 
+@functools.cache
 def imports(name, path):
     """(module or top-level package imported, whether at import time) for every import in a file."""
+    return tuple(_imports(name, path))
+
+
+def _imports(name, path):
     tree = ast.parse(path.read_text())
     at_import = set()
 

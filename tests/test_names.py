@@ -1,5 +1,6 @@
 """The names of the package: what users see, what is loaded when, and how errors are called."""
 
+import importlib
 import importlib.util
 import inspect
 import pickle
@@ -17,6 +18,7 @@ LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
     "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
+SLOW = ("jax", "torch")  # whose packages take seconds to load
 
 
 def run(script):
@@ -67,7 +69,7 @@ def test_modules_are_loaded_when_they_are_first_used():
 
 
 def test_each_way_to_a_module():
-    names = [name for name, packages in LATER.items() if installed(packages)]
+    names = [x for x, packages in LATER.items() if x not in SLOW and installed(packages)]
     ways = (
         f"found = sm.{name}\nimport semiring_mm.{name}\nfrom semiring_mm import {name}\n"
         f"print(found is {name} is semiring_mm.{name})\n"
@@ -75,6 +77,15 @@ def test_each_way_to_a_module():
     )
     printed, error = run("import semiring_mm as sm\n" + "".join(ways))
     assert (printed, error) == (["True"] * len(names), "")
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_module_is_found_by_its_first_use(name, monkeypatch):
+    """It is loaded in this process already, with the tests of it."""
+    pytest.importorskip(name)
+    module = importlib.import_module(f"semiring_mm.{name}")
+    monkeypatch.delattr(sm, name)
+    assert getattr(sm, name) is module
 
 
 def test_a_function_is_not_hidden_by_its_module():

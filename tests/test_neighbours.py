@@ -1,6 +1,7 @@
 """Distances between rows and the nearest rows, against SciPy and against sorting."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -58,7 +59,8 @@ def options_of(name, weights, x):
 def by_scipy(x, y, metric, options):
     """SciPy's distances; where it skips NaN (Chebyshev's), NaN as its function of two rows has."""
     x, y = x.astype(float), y.astype(float)
-    expected = distance.cdist(x, y, metric, **options)
+    with warnings.catch_warnings(action="ignore"):  # of weights that are all 0, and of NaN
+        expected = distance.cdist(x, y, metric, **options)
     if metric == "chebyshev" or options.get("p") == inf:
         w = options.get("w", np.ones(x.shape[1])) > 0
         with np.errstate(invalid="ignore"):
@@ -146,6 +148,8 @@ def test_metrics_of_ones_own():
     (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
     (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
     (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
+    (ValueError, "r is a number", lambda: sm.radius_count(*X, nan)),
+    (ValueError, "r is a number", lambda: sm.radius_count(*X, "a")),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):

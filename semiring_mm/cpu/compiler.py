@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..forks import hold_at_fork
@@ -33,12 +34,16 @@ class Target:
         Width of a vector register.
     registers : int
         Number of vector registers.
+    l1, l2 : int
+        Bytes of the data caches of a core.
     """
 
     cpu: str
     features: str
     vector_bytes: int
     registers: int
+    l1: int = 32 << 10
+    l2: int = 1 << 20
 
     @property
     def fma(self) -> bool:
@@ -115,6 +120,26 @@ def _llvm() -> Any:
     return llvm
 
 
+def cache_sizes(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[int, int]:
+    """Bytes of the first two data caches of a core, as the system tells; else what many have."""
+    found = {1: Target.l1, 2: Target.l2}
+    if sys.platform == "darwin":
+        libc = ctypes.CDLL(None)
+        for level, name in ((1, b"hw.perflevel0.l1dcachesize"), (2, b"hw.perflevel0.l2cachesize")):
+            size, length = ctypes.c_int64(), ctypes.c_size_t(8)
+            if libc.sysctlbyname(name, ctypes.byref(size), ctypes.byref(length), None, 0) == 0:
+                found[level] = size.value
+    units = {"K": 1 << 10, "M": 1 << 20}
+    for index in sorted(Path(root).glob("index*")):
+        try:
+            place, kind, text = ((index / x).read_text().strip() for x in ("level", "type", "size"))
+            if kind != "Instruction" and int(place) in found:
+                found[int(place)] = int(text[:-1]) * units[text[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return found[1], found[2]
+
+
 @functools.cache
 def host_target() -> Target:
     """This machine; ``SEMIRING_MM_VECTOR=avx2`` or ``sse`` holds the vectors to a narrower set."""
@@ -135,7 +160,7 @@ def host_target() -> Target:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if features.get("neon") else 16
-    return Target(name, text, width, registers)
+    return Target(name, text, width, registers, *cache_sizes())
 
 
 def _machine(target: Target) -> Any:

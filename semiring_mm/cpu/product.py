@@ -85,8 +85,8 @@ def product(
         arg is not None,
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
-    if whole and known is None and depth <= quick.DEPTH and c.size * depth < quick.PAIRS:
-        _learn(semiring, a.dtype, fa, fb, scaling, plan, code)
+    if whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE:
+        _learn(semiring, a.dtype, fa, fb, scaling, plan, code, c.size * depth)
 
 
 _SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain
@@ -179,7 +179,8 @@ def _run(
     many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
     team = 1
     if not (overlap or triangle or on_done or many):
-        team = max(1, min(workers, batch * pairs // _SHARE))
+        share = _SHARE * (3 if code.shape.hold_a else 1)  # a fused step is that much faster
+        team = max(1, min(workers, batch * pairs // share))
     deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
     sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
     if overlap == "b":  # a strip of C's columns at a time, packed over the whole of K before
@@ -397,7 +398,7 @@ def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
 
 def _learn(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
-    scaling: Scaling, plan: Plan, code: ProductCode,
+    scaling: Scaling, plan: Plan, code: ProductCode, pairs: int,
 ) -> None:  # fmt: skip
     """Let the next small product like this one take the quick way."""
     if scaling != PLAIN and (fa is not None or dtype.kind in "iub"):
@@ -415,7 +416,11 @@ def _learn(
         except OverflowError:
             return None
 
-    most = _SMALL if _is_plus_times(semiring) else quick.PAIRS
+    most = 2 * _SHARE  # from there on a second thread helps
+    if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins()):
+        most = min(most, _SMALL)  # beyond that a BLAS serves, or nobody has asked yet
+    elif _is_log_plus(semiring):
+        most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
 
 
@@ -432,7 +437,8 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     a, c = operands[0], operands[-1]
     if c.dtype.char not in "fd" or not _is_plus_times(semiring):
         return False
-    if c.size * a.shape[-1] < _SMALL:
+    pairs = c.size * a.shape[-1]
+    if pairs < _SMALL:
         return False
     for x in operands:
         size, strides, shape = x.itemsize, x.strides, x.shape
@@ -448,7 +454,7 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
             return False
     if threads.get_num_threads() != threads.default_threads():
         return False
-    return blas_wins() and all(x.flags.aligned for x in operands)
+    return blas_wins(math.inf if c.ndim == 1 else pairs) and all(x.flags.aligned for x in operands)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -457,31 +463,40 @@ def _is_plus_times(semiring: Semiring) -> bool:
     return (semiring.add_expr, semiring.mul_expr) == (plus_times.add_expr, plus_times.mul_expr)
 
 
-@functools.cache
-def blas_wins() -> bool:
+def blas_wins(pairs: float = math.inf) -> bool:
     """Whether NumPy's BLAS multiplies float32 faster than the engine, on all threads."""
+    won = _blas_races()
+    return won["small" if pairs < _MIDDLE else "large"]
+
+
+@functools.cache
+def _blas_races() -> dict[str, bool]:
     key = (host_target(), np.__version__, threads.default_threads())
-    return measured_once("blas", ("wins",), key, _race_blas)["wins"]
+    return measured_once("blas", tuple(_RACES), key, _race_blas)
+
+
+_RACES = {"small": 256, "large": 640}  # sides of the squares that are raced with
+_MIDDLE = 500**3  # pairs; a BLAS may take one thread below and several above, and the engine others
 
 
 def _race_blas() -> dict[str, bool]:
-    n, semiring = 640, semirings["plus_times"]
-    a = np.linspace(-1, 1, n * n, dtype=np.float32).reshape(n, n)
-    c = np.empty_like(a)
-    plan, code = choose(semiring, a.dtype, None, None, None, 1, PLAIN, False)
-
-    def own() -> None:
-        _run(semiring, plan, code, a, a, c)
-
-    def blas() -> None:
-        np.matmul(a, a, out=c)
-
-    best = []
-    for run in (own, blas):  # not in turns: the threads of a BLAS may spin for a while
-        times = []
-        for _ in range(5):
-            begin = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - begin)
-        best.append(min(times))
-    return {"wins": best[1] < best[0]}
+    semiring = semirings["plus_times"]
+    plan, code = choose(semiring, np.dtype("f4"), None, None, None, 1, PLAIN, False)
+    wins = {}
+    for name, n in _RACES.items():
+        a = np.linspace(-1, 1, n * n, dtype=np.float32).reshape(n, n)
+        c = np.empty_like(a)
+        ways = (
+            functools.partial(_run, semiring, plan, code, a, a, c),
+            functools.partial(np.matmul, a, a, out=c),
+        )
+        best = []
+        for run in ways:  # not in turns: the threads of a BLAS may spin for a while
+            times = []
+            for _ in range(5 if n > 500 else 25):  # about 10 ms
+                begin = time.perf_counter()
+                run()
+                times.append(time.perf_counter() - begin)
+            best.append(min(times))
+        wins[name] = best[1] < best[0]
+    return wins

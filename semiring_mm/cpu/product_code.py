@@ -140,9 +140,15 @@ def tile_shape(plan: Plan, target: Target) -> Shape:
     else:
         mr, vectors, depth = (24, 1, 1024) if target.registers >= 32 else (12, 1, 1024)
     nr = vectors * lanes
-    kc = max(64, depth // size // ARG_STEP * ARG_STEP)
-    mc = max(1, 288 // mr) * mr
-    nc = max(1, (1024 // size) // nr) * nr
+    # the panel that the inner loop keeps, and much of the other, in the first-level cache
+    kc = max(64, depth * min(target.l1, 64 << 10) // (32 << 10) // size // ARG_STEP * ARG_STEP)
+    # the blocks of A, of B and of C in the second
+    nc = 1024 // size
+    while nc > 2 * nr and nc * kc * size > target.l2 * 2 // 5:
+        nc //= 2
+    nc = max(1, nc // nr) * nr
+    fits = (target.l2 * 7 // 8 - nc * kc * size) // ((kc + nc) * size)
+    mc = max(1, min(288, fits) // mr) * mr
     return Shape(mr, vectors, lanes, kc, mc, nc, hold_a=fused)
 
 
@@ -818,9 +824,11 @@ class _Search:
             step = f.select(improved, mark, f.const(0, I32)).to(I64)
             left = f.load(panel.at((step * shape.mr + r) * vector.size), vector, t.size)
             right = f.load(across.at((step * shape.nr + j) * vector.size), vector, t.size)
-            # the rows after next: their lines lie beyond the second-level cache
+            # the row after next: its lines lie beyond the second-level cache
             later = f.load(line.at((j + 2 * shape.nr) * 4), I32, 4).to(I64)
-            f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size))
+            for part in range(0, vector.size, 64):
+                f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size + part))
+                f.prefetch(across.at((later * shape.nr + j) * vector.size + part))
             value = f.load(values.at(j * t.size), t, t.size).splat(ARG_STEP)
             found = algebra.same(algebra.mul(left, right), value).bits_as(hits)
             bits = found.to(I32) | (1 << (ARG_STEP - 1))

@@ -35,15 +35,16 @@ from .memory import workspace
 from .product_code import PARAMS, ProductCode, params_of
 from .views import HEAD, check_array_layout
 
-__all__ = ["DEPTH", "PAIRS", "VECTOR", "VECTOR_DEPTH", "Ways", "learn_product", "learn_vector"]
+__all__ = ["DEPTH", "VECTOR", "VECTOR_DEPTH", "Ways", "learn_product", "learn_vector"]
 
 Array = NDArray[Any]
 
-DEPTH, PAIRS = 512, 160**3  # of the largest products
+DEPTH = 512  # k of the largest products
 VECTOR, VECTOR_DEPTH = 1 << 17, 1 << 14  # entries and columns of the largest matrix for a vector
 _COLUMNS = 4096
 _ALONE = 1 << 15  # pairs that are computed before another thread of Python's may run
 _LONGEST = 1 << 15  # an axis
+_LARGEST = 1 << 25  # pairs for which operands are scanned
 
 # --- what is known ------------------------------------------------------------------------------
 
@@ -51,11 +52,12 @@ _LONGEST = 1 << 15  # an axis
 #: products by classes of the operands, ``scan`` that of the function that tells an operand's class;
 #: ``scaled``, ``vector`` and ``vector_scaled`` are addresses of entries. 0: not known.
 _ROW = (
-    "dtype", "size", "floats", "wide", "one", "commutes", "pairs", "scan", "table",
-    "scaled", "vector", "vector_scaled",
+    "dtype", "size", "floats", "wide", "one", "commutes", "scan", "table", "scaled", "vector",
+    "vector_scaled",
 )  # fmt: skip
-#: A compiled function: its address, the bytes of workspace, the most columns, its parameters.
-_ENTRY = ("call", "room", "columns", *PARAMS)
+#: An entry: the address of a compiled function, the bytes of workspace, the columns and the pairs
+#: up to which it serves, and its parameters.
+_ENTRY = ("call", "room", "columns", "pairs", *PARAMS)
 _ROWS = 24
 
 
@@ -66,7 +68,7 @@ class _Row:
         self.words = words
         self.table = np.zeros((CLASSES, CLASSES), np.int64)
         self.kept: list[Any] = [dtype]  # what the addresses belong to
-        self.room: dict[int, int] = {}  # bytes of workspace of an entry
+        self.entries: dict[int, Array] = {}
         floats = dtype.kind not in "iub"
         self.set(
             size=dtype.itemsize, floats=floats, wide=dtype.itemsize == 8,
@@ -85,13 +87,13 @@ class _Row:
         for name, value in words.items():
             self.words[_ROW.index(name)] = value
 
-    def entry(self, call: Any, room: int, columns: int, params: bytes) -> int:
+    def entry(self, call: Any, room: int, columns: int, pairs: int, params: bytes) -> int:
         """The address of a new entry."""
-        head = [ctypes.cast(call, ctypes.c_void_p).value or 0, room, columns]
+        head = [ctypes.cast(call, ctypes.c_void_p).value or 0, room, columns, pairs]
         words = np.array([*head, *np.frombuffer(params, np.int64)], np.int64)
-        self.kept += [call, words]
+        self.kept.append(call)
         entry = words.ctypes.data
-        self.room[entry] = room
+        self.entries[entry] = words
         workspace(room)
         return entry
 
@@ -135,7 +137,7 @@ def learn_product(
     semiring: Semiring, dtype: np.dtype[Any], classes: tuple[int, int], scaling: Scaling,
     pairs: int, chosen: Callable[[], tuple[Plan, ProductCode] | None],
 ) -> None:  # fmt: skip
-    """Note the code of a small product of operands of these classes, of fewer than so many pairs.
+    """Note the code of a product of operands of these classes, of fewer than so many pairs.
 
     `chosen`: its plan and code, which are looked up or compiled if they are not known yet.
     """
@@ -145,7 +147,10 @@ def learn_product(
     plain = scaling == PLAIN
     entry = int(row.table[classes] if plain else row.words[_ROW.index("scaled")])
     if entry:
-        workspace(row.room[entry])  # of this thread, which may be a new one
+        words = row.entries[entry]
+        workspace(int(words[_ENTRY.index("room")]))  # of this thread, which may be a new one
+        at = _ENTRY.index("pairs")
+        words[at] = max(int(words[at]), pairs)
         return
     found = chosen()
     if found is None:
@@ -155,8 +160,7 @@ def learn_product(
     columns = min(code.n_slab // nr, -(-_COLUMNS // nr)) * nr
     room = code.shape.workspace(code.size, mc, DEPTH, columns, arg=False)
     wide = columns * 32 if plan.codec == "bits" else columns
-    entry = row.entry(code.call, room, wide, code.params(mc, DEPTH, columns))
-    row.set(pairs=pairs)
+    entry = row.entry(code.call, room, wide, pairs, code.params(mc, DEPTH, columns))
     if plain:
         row.table[classes] = entry
     else:
@@ -178,10 +182,10 @@ def learn_vector(
     name = "vector_scaled" if scaled else "vector"
     entry = int(row.words[_ROW.index(name)])
     if entry:
-        workspace(row.room[entry])
+        workspace(int(row.entries[entry][_ENTRY.index("room")]))
     elif found := chosen():
         plan, call, room = found
-        row.set(**{name: row.entry(call, room, 0, params_of(plan, 0, 0, 0))})
+        row.set(**{name: row.entry(call, room, 1, VECTOR, params_of(plan, 0, 0, 0))})
 
 
 class Ways(dict[Any, Any]):
@@ -458,20 +462,21 @@ class _Door:
         f, need = self.f, self.need
         address = f.var(f.const(0, I64))
         with f.if_else(self.vector) as otherwise:
-            need(self.pairs.cmp("<", VECTOR) & self.k.cmp("<=", VECTOR_DEPTH))
+            need(self.k.cmp("<=", VECTOR_DEPTH))
             need(self.column | self.word("commutes").cmp("!=", 0))
             times = self.column & self.scaled
             address.set(f.select(times, self.word("vector_scaled"), self.word("vector")))
             with otherwise():
-                need(self.pairs.cmp("<", self.word("pairs")) & self.k.cmp("<=", DEPTH))
+                need(self.k.cmp("<=", DEPTH))
+                need(self.pairs.cmp("<=", _LARGEST))
                 with f.if_else(self.scaled | self.joined) as plain:
                     address.set(self.word("scaled"))
                     with plain():
                         self.look(a, b, address)
         need(address.get().cmp("!=", 0))
         self.entry = f.emit(f"inttoptr i64 {address.get().name} to ptr", PTR)
-        room, columns = (f.load(self.entry.at(8 * i), I64, 8) for i in (1, 2))
-        need(self.vector | self.n.cmp("<=", columns))
+        room, columns, pairs = (f.load(self.entry.at(8 * i), I64, 8) for i in (1, 2, 3))
+        need(self.pairs.cmp("<", pairs) & (self.vector | self.n.cmp("<=", columns)))
         need(f.load(buffer.dims, I64, 8).cmp(">=", room))
 
     def look(self, a: _Array, b: _Array, address: Var) -> None:
@@ -614,7 +619,7 @@ class _Door:
             "a_batch": self.a_step, "b_batch": self.b_step, "c_batch": self.c_step,
         }  # fmt: skip
         for i, name in enumerate(PARAMS):
-            kept = f.load(self.entry.at(8 * (3 + i)), I64, 8)
+            kept = f.load(self.entry.at(8 * (4 + i)), I64, 8)
             f.store(fields.get(name, kept), block.at(8 * i), 8)
         return block
 
