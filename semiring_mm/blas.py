@@ -539,6 +539,7 @@ def _sparse(
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     general: Any = gemm if verb == "gemm" else gemv
     second, third = ("b", "c") if verb == "gemm" else ("x", "y")
+    flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
     def checked(
@@ -602,7 +603,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
 
     Parameters
     ----------
-    alpha, a, {second}, beta, {third}, **kwargs
+    alpha, a, {second}, beta, {third}, {flags}, out, **kwargs
         The arguments of :func:`{verb}` without `semiring`; arrays are of dtype {dtype}.
 
     Returns
