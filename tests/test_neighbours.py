@@ -184,7 +184,7 @@ def by_sorting(d, k):
 
 
 @pytest.mark.parametrize("weights", ["none", "few"])
-@pytest.mark.parametrize("points", POINTS.keys() - {"no points"})
+@pytest.mark.parametrize("points", [x for x in POINTS if x != "no points"])
 def test_the_nearest_of_all_metrics(points, weights):
     x, y = POINTS[points]
     for name, (metric, _) in METRICS.items():
