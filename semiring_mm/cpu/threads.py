@@ -86,13 +86,11 @@ def set_num_threads(n: int) -> None:
 class _Helper:
     """A thread that waits for something to do: waking it costs a tenth of what an executor takes.
 
-    An order is a list with one function, which whoever comes first takes out, and a lock to release
+    An order is a list with one function, which the first to come takes out, and a lock to release
     when it has run.
     """
 
     def __init__(self) -> None:
-        global _made
-        _made += 1
         self._wake = threading.Lock()
         self._wake.acquire()
         self._order: tuple[list[Callable[[], None]], threading.Lock] | None = None
@@ -124,14 +122,16 @@ class _Helper:
 
 
 def _helpers(count: int) -> list[_Helper]:
-    """Up to so many threads that have nothing to do."""
+    """Up to so many threads that have nothing to do; fewer where the system starts no more."""
+    global _made
     found: list[_Helper] = []
-    with _lock:
+    with _lock, contextlib.suppress(RuntimeError):
         while len(found) < count:
             if _idle:
                 found.append(_idle.pop())
             elif _made < _configured() - 1:
                 found.append(_Helper())
+                _made += 1
             else:
                 break
     return found
