@@ -1033,11 +1033,18 @@ def ring(n):
     return Graph(range(n), np.arange(n), (np.arange(n) + 1) % n, np.ones(n), directed=True)
 
 
+def small_world(n):
+    """All nodes within a few steps, along edges between any two."""
+    ends = np.random.default_rng(0).integers(0, n, (2, 6 * n))
+    return Graph(range(n), *ends, np.ones(6 * n), directed=True)
+
+
 @pytest.mark.parametrize(
     ("graph", "options", "method", "unit"),
     [
         (ring(600), {"method": "sparse"}, "sparse elimination", "entries"),
-        (ring(600), {}, "breadth-first searches", "entries"),
+        (ring(600), {}, "sparse elimination", "entries"),
+        (small_world(600), {}, "breadth-first searches", "entries"),
         (np.ones((70, 70)), {}, "elimination in blocks", "pairs"),
         (np.ones((70, 70)), {"method": "squaring"}, "repeated squaring", "pairs at most"),
         (np.ones((70, 70)), {"max_hops": 3}, "products by repeated squaring", "products"),

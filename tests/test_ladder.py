@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from host_device import HostDevice, guarded
 from numpy.testing import assert_array_equal
-from test_cuda import ARCHITECTURES, needs_nvrtc
+from test_cuda import OWN_LINES, SIBLINGS, needs_nvrtc
 
 import semiring_mm as sm
 from semiring_mm import cli
@@ -135,7 +135,7 @@ def source_of(loop, name="plus_times"):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", [*OWN_LINES, *SIBLINGS])
 def test_the_rungs_compile_for_every_architecture(arch):
     """With fewer elements a thread than they are measured with, which compile faster."""
     small = [
