@@ -16,7 +16,7 @@ from reference import BFLOAT16, finfo, layouts
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import logsum as on_cpu
-from semiring_mm.cpu import product, quick
+from semiring_mm.cpu import product
 from semiring_mm.engine import Scaling
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
@@ -42,9 +42,6 @@ def _every_size(monkeypatch):
     on_device._plans.cache_clear()
     yield
     on_device._plans.cache_clear()
-    quick._known.clear()  # up to which sizes products go there was learnt here
-    for ways in quick._ways:
-        ways.clear()
 
 
 def term_by_term(monkeypatch):

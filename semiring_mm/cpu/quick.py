@@ -35,7 +35,7 @@ from .memory import workspace
 from .product_code import PARAMS, ProductCode, params_of
 from .views import HEAD, check_array_layout
 
-__all__ = ["DEPTH", "VECTOR", "VECTOR_DEPTH", "Ways", "learn_product", "learn_vector"]
+__all__ = ["DEPTH", "VECTOR", "VECTOR_DEPTH", "Ways", "forget", "learn_product", "learn_vector"]
 
 Array = NDArray[Any]
 
@@ -111,6 +111,13 @@ _known: dict[Semiring, _Known | None] = {}  # None: a small call came once
 _ways: list[Ways] = []
 
 
+def forget() -> None:
+    """Let all calls be first ones again."""
+    _known.clear()
+    for ways in _ways:
+        ways.clear()
+
+
 def _row(semiring: Semiring, dtype: np.dtype[Any]) -> _Row | None:
     """The row of a semiring and a dtype, if small calls of that semiring came before."""
     if dtype is not np.dtype(dtype.type):  # of another byte order, or with metadata
@@ -120,9 +127,7 @@ def _row(semiring: Semiring, dtype: np.dtype[Any]) -> _Row | None:
         if known is None:
             if semiring not in _known:
                 if len(_known) >= KEPT:
-                    _known.clear()
-                    for ways in _ways:
-                        ways.clear()
+                    forget()
                 _known[semiring] = None
                 return None
             known = _known[semiring] = _Known()
