@@ -111,6 +111,14 @@ def test_memory_is_checked_before_any_scan_or_list(function, graph, monkeypatch)
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("kind", ["<i8", ">i8", ">i4", "<u2", "i1"])
+def test_ends_of_edges_in_any_type_of_integers(kind):
+    matrix, _ = sm.adjacency(edges(row=np.array([1], kind), col=np.array([0], kind)))
+    assert_array_equal(matrix, [[np.inf, np.inf], [1, np.inf]])
+    with pytest.raises(ValueError, match="an edge at node 3, and nodes are 0 to 1"):
+        sm.adjacency(edges(row=np.array([3], kind)))
+
+
 def test_memory_of_an_elimination_is_checked(monkeypatch):
     graph = scipy.sparse.coo_array(([1.0], ([0], [1])), (VAST, VAST))
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**10)  # enough for one row of the result

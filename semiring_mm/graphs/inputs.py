@@ -265,7 +265,8 @@ def _checked(edges: EdgeList) -> EdgeList:
     for ends in (row, col):
         if ends.size and ends.dtype.kind not in "iu":
             raise TypeError(f"row and col are numbers of nodes, got dtype {ends.dtype}")
-        if ends.size and ends.view(f"u{ends.itemsize}").max() >= edges.n:  # negative ones, too
+        # negative numbers are large ones without their sign
+        if ends.size and ends.view(ends.dtype.str.replace("i", "u")).max() >= edges.n:
             wrong = int(ends[(ends < 0) | (ends >= edges.n)][0])
             raise ValueError(f"an edge at node {wrong}, and nodes are 0 to {edges.n - 1}")
     if weight.size and np.isnan(weight.min()):
