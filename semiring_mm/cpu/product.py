@@ -78,7 +78,11 @@ def product(
             fa, fb = facts(semiring, a), facts(semiring, b)
             fc = facts(semiring, c) if scaling.accumulate else None
         if a.dtype.kind == "f":
-            fa, fb, fc = _kind_of(fa), _kind_of(fb), None if fc is None else _kind_of(fc)
+            # as coarse as a plan needs them, so that few plans are looked up
+            fa, fb, fc = (
+                None if x is None else facts_of_class(class_of(x, a.dtype), a.dtype)
+                for x in (fa, fb, fc)
+            )
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
@@ -130,13 +134,6 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
         ),
     )  # fmt: skip
     logsum.product(tools, plan, a, b, c, scaling)
-
-
-def _kind_of(x: Facts) -> Facts:
-    """Facts as coarse as a plan in floating point needs them, so that few plans are looked up."""
-    lo = x.lo if x.lo in (math.inf, -math.inf) else -1.0 if x.lo < 0 else 0.0 if x.lo == 0 else 1.0
-    hi = x.hi if x.hi in (math.inf, -math.inf) else -1.0 if x.hi < 0 else 0.0 if x.hi == 0 else 1.0
-    return Facts(lo, hi, x.special)
 
 
 @functools.lru_cache(maxsize=KEPT)
