@@ -376,14 +376,6 @@ def test_bad_input_is_refused_at_the_door():
 # The choice
 
 
-@pytest.fixture
-def two_threads():
-    before = sm.get_num_threads()
-    sm.set_num_threads(2)
-    yield
-    sm.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("two_threads")
 def test_the_way_is_chosen_by_cost(monkeypatch):
     monkeypatch.undo()  # of the fixture
