@@ -105,7 +105,7 @@ np.testing.assert_allclose(found["cityblock"][0], expected, rtol=1e-5)
 # %%
 # A picture
 # ---------
-# Some queries on the left, those that were taken for another digit first, and their neighbours.
+# A query on the left of each row, misclassified ones first, and its nearest neighbours beside it.
 
 distances, indices, guess = found["euclidean"]
 shown = np.argsort(guess == truth, kind="stable")[:8]

@@ -1,7 +1,7 @@
 """Small products that were computed before: from the operands to compiled code in one look-up.
 
 A call of a verb on small NumPy arrays costs more in Python than in arithmetic. So the verbs begin
-with ``WAY[semiring](...)``: a function compiled once for all semirings, which finds everything else
+with ``ways[semiring](...)``, a function compiled once for all semirings that finds everything else
 itself. It tests the operands (types, dtype, shapes, strides, overlaps, what they hold), makes the
 result, and calls the product that the general way has chosen for operands of this kind before. If
 anything is not as in such a call, it has changed nothing and returns None, and the caller takes the
