@@ -200,7 +200,7 @@ def _hops(problem: Problem, count: int, limit: float) -> Hops | None:
         return None
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
     row, col, _ = source.given
-    if Hops.least(source.n, len(row), count) > limit:
+    if Hops.least(source.n, len(row), count, labels=True) > limit:
         return None
     return Hops(source.n, row, col, directed=not source.symmetric())
 

@@ -80,9 +80,9 @@ class Hops:
         return together * n * (3 * bfs.LANES // 8 + 16 + (bfs.LANES if labels else 0))
 
     @staticmethod
-    def least(n: int, arcs: int, count: int) -> float:
-        """What :meth:`time` does not fall short of, whatever the graph."""
-        return _time(n, arcs, count, 2, _LABEL)
+    def least(n: int, arcs: int, count: int, *, labels: bool) -> float:
+        """What :meth:`time` is about or more, whatever the graph: known without its lists."""
+        return _time(n, arcs, count, 2, _LABEL if labels else (0.0, 0.0))
 
     def time(self, count: int, *, labels: bool) -> float:
         """Nanoseconds of searches from so many sources, on all threads.

@@ -450,14 +450,13 @@ def _way(work: _Work, *, hops: bool = True, where: Sequence[int] | None = None) 
     arcs = float(len(x.row) * (1 if x.directed else 2))
     hops = hops and bool((x.weight == 1).all()) and work.mass is None
     problem, limit = problem_of(x), math.inf
-    walks = _Hops(x) if hops else None
-    if walks is not None:
-        limit = walks.graph.time(count, labels=False)
     if where is None and searchable(problem):
-        team = threads.get_num_threads()
-        searches = costs.searches(x.n, int(arcs), count, threads=team)
-        if searches < limit:
-            limit, walks = searches, None
+        limit = costs.searches(x.n, int(arcs), count, threads=threads.get_num_threads())
+    walks = None
+    if hops and Hops.least(x.n, len(x.row), count, labels=False) <= limit:
+        walks = _Hops(x)
+        time = walks.graph.time(count, labels=False)
+        limit, walks = (time, walks) if time <= limit else (limit, None)
     metric = _metric(work, problem, limit)
     if metric is not None:
         return _Sweeps(metric)
