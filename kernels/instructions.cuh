@@ -51,6 +51,21 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
 #undef SR_MMA
 }
 
+// The same for doubles, whose word is one step of k: 16 x 4 times 4 x 8 elements.
+SR_FN void mma(double (&d)[4], double top, double bottom, double b) {
+#define SR_MMA(SHAPE, SUMS, A)                                                  \
+  "mma.sync.aligned." SHAPE ".row.col.f64.f64.f64.f64 {" SUMS "}, {" A "}, {%6}, {" SUMS "};\n"
+#define SR_OPERANDS \
+  : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3]) : "d"(top), "d"(bottom), "d"(b)
+#if __CUDA_ARCH__ >= 900
+  asm(SR_MMA("m16n8k4", "%0, %1, %2, %3", "%4, %5") SR_OPERANDS);
+#elif __CUDA_ARCH__ >= 800
+  asm(SR_MMA("m8n8k4", "%0, %1", "%4") SR_MMA("m8n8k4", "%2, %3", "%5") SR_OPERANDS);
+#endif
+#undef SR_OPERANDS
+#undef SR_MMA
+}
+
 // The word of lane (own lane ^ mask). All 32 lanes of the warp take part.
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }

@@ -34,10 +34,13 @@ struct Loader {
   static constexpr int ROWS = LEFT ? Tile::BM : Tile::BN;
   static constexpr int LD = ROWS + Tile::PAD;   // leading dimension in shared memory, in words
   static constexpr int WORDS = Tile::BK * LD;   // of a stage
-  // Words that need no conversion are copied without passing through registers, but four at a time
-  // only if they are contiguous in shared memory too, where rows are.
-  static constexpr bool ASYNC = Step::PLAIN && !(VECTOR && K_MAJOR);
-  static constexpr int CHUNK = VECTOR ? 4 : 1;  // words that a thread reads at once
+  // Words that need no conversion are copied without passing through registers: several at a time
+  // where they are contiguous in shared memory too, as rows are; else one by one, which costs more
+  // instructions than vectors of four, but words of 8 bytes are multiplied for long enough.
+  static constexpr bool LONE = K_MAJOR && sizeof(Word) == 8;
+  static constexpr bool ASYNC = Step::PLAIN && !(VECTOR && K_MAJOR && !LONE);
+  static constexpr int CHUNK = VECTOR && !(ASYNC && LONE) ? 4 : 1;  // that a thread reads at once
+  static constexpr int COPY = CHUNK * sizeof(Word) > 16 ? 16 / sizeof(Word) : CHUNK;  // words
   static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
   // Chunks of a line along the contiguous direction. Either a line is so long that a thread has
   // PER_LINE chunks of each, or the block reads LINES lines at a time.
@@ -103,9 +106,12 @@ struct Loader {
       // the second element of a word may be outside though the first is not
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
-        Word* to = stage + (k + k_step(i)) * LD + row + row_step(i);
-        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
-        copy_async<4 * CHUNK>(to, from);
+#pragma unroll
+        for (int q = 0; q < CHUNK; q += COPY) {
+          Word* to = stage + (k + k_step(i)) * LD + row + row_step(i) + q;
+          if constexpr (Tile::SWIZZLED) to = swizzled(stage, i, q);
+          copy_async<COPY * int(sizeof(Word))>(to, from + q);
+        }
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
@@ -133,10 +139,10 @@ struct Loader {
     }
   }
 
-  // Where chunk i lies in a stage whose rows are swizzled.
-  SR_FN static Word* swizzled(Word* stage, int i) {
+  // Where word q of chunk i lies in a stage whose rows are swizzled.
+  SR_FN static Word* swizzled(Word* stage, int i, int q = 0) {
     const int k = k0() + k_step(i);
-    return stage + k * LD + Tile::swizzle(row0() + row_step(i), k);
+    return stage + k * LD + Tile::swizzle(row0() + row_step(i) + q, k);
   }
 
   // Registers to shared memory. Asynchronous copies need no commit, only copy_wait.

@@ -16,7 +16,7 @@
 //     ELEMENTS     adjacent elements of B (along n) from which `right` makes a Word: 1 or 2
 //     DEPTH        steps of k that `take` consumes; fragments are [TM][DEPTH] and [TN][DEPTH] words
 //   flags
-//     PLAIN        Left and Right are Words bit for bit, of 4 bytes: tiles are copied to shared
+//     PLAIN        Left and Right are Words bit for bit: tiles are copied to shared
 //                  memory asynchronously, without passing through registers
 //     MIXED        accumulators [i][j] with i + j odd use `take_mixed`, so that two pipes share the
 //                  work
@@ -73,8 +73,9 @@ struct CheckWords {
   static_assert(S::COLUMNS == 1 || S::COLUMNS == 2 || S::COLUMNS == 32,
                 "a step policy's COLUMNS are 1, 2 or 32");
   static_assert(S::ELEMENTS == 1 || S::ELEMENTS == 2, "a step policy's ELEMENTS are 1 or 2");
-  static_assert(!S::PLAIN || (sizeof(typename S::Left) == 4 && sizeof(typename S::Right) == 4),
-                "a PLAIN step policy has elements of 4 bytes");
+  static_assert(!S::PLAIN || (sizeof(typename S::Left) == sizeof(typename S::Word) &&
+                              sizeof(typename S::Right) == sizeof(typename S::Word)),
+                "elements of a PLAIN step policy are words");
   static_assert(Has_start<S>::found, "a step policy has Word start()");
   static_assert(Has_left<S>::found, "a step policy has Word left(Left)");
   static_assert(Has_right<S>::found, "a step policy has Word right(const Right*)");

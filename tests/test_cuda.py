@@ -103,7 +103,7 @@ LARGE = [
     ("min_plus", "i2", WHOLE, "SumsPaired", ["VIADDMNMX.S16x2"]),
     ("min_plus", "f2", NEGATIVE, "FloatsPaired", ["HMNMX2.NAN"]),
     ("min_plus", "f2", POSITIVE, "NonnegativePaired", ["VIMNMX3.S16x2"]),
-    ("plus_times", "f8", None, "General", ["DFMA"]),
+    ("plus_times", "f8", None, "MatrixDoubles", ["DMMA.16x8x4", "LDGSTS.E.LTC128B.64"]),
     ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
 ]
 
@@ -113,13 +113,14 @@ TENSOR = [
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
     (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
     (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
+    (80, "plus_times", "f8", None, ["DMMA.884", "LDS.128", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
     (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
 ]
 
 
 #: Bytes, where the schedules without any were slower when they were measured.
-SPILLS = {("f8", "General"): 128, ("f2", "NonnegativePaired"): 128}
+SPILLS = {("f2", "NonnegativePaired"): 128}
 
 
 def disassembled(cubin, path, nvdisasm):
@@ -515,6 +516,8 @@ def test_packed_parameters_are_aligned_as_in_c():
         ("min_plus", "f2", None, 90, True, ["Nonnegative", "General"]),
         ("min_plus", "f8", None, 90, False, ["General"]),
         ("plus_times", "f4", None, 90, False, ["General"]),
+        ("plus_times", "f8", None, 90, False, ["MatrixDoubles"]),
+        ("plus_times", "f8", None, 89, False, ["General"]),
         ("max_min", "f4", None, 90, False, ["Ordered", "General"]),
         ("max_min", "i2", None, 90, False, ["Ordered"]),
         ("min_plus", "i4", WHOLE, 90, False, ["Sums"]),

@@ -31,7 +31,10 @@ from semiring_mm.gpu.vector import gemv
 inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
-SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
+SMALL = Tile(16, 16, 8, 2, 4, 8)
+SMALL_MATRIX = {
+    "matrix": Tile(32, 32, 32, 4, 8, 8, 1, 4), "matrix wide": Tile(32, 32, 16, 2, 4, 8, 1, 8),
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +53,8 @@ def forget():
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Tiles of 16 x 16 x 8 (of matrix instructions, 32 x 32 x 32), so that small matrices have
-    edges, several blocks and parts."""
+    """Tiles of 16 x 16 x 8 (of matrix instructions, 32 x 32), so that small matrices have edges,
+    several blocks and parts."""
     use_tile(monkeypatch, SMALL, SMALL_MATRIX)
 
 
@@ -59,7 +62,7 @@ def split_in(splits, whole):
     """A choice of tiles in which k is split for all but the `whole` first tiles of C."""
 
     def choose(kind, m, words, k, batch, sms, **_):
-        tile = SMALL_MATRIX if kind == "matrix" else SMALL
+        tile = SMALL_MATRIX.get(kind, SMALL)
         tiles_of_c = -(-m // tile.bm) * -(-words // tile.bn) * batch
         if tiles_of_c <= whole:
             return Launch(tile, tiles_of_c)
@@ -68,8 +71,8 @@ def split_in(splits, whole):
     return choose
 
 
-def use_tile(monkeypatch, tile, matrix=None):
-    one = {kind: {matrix if matrix and kind == "matrix" else tile: 1.0} for kind in tiles.TILES}
+def use_tile(monkeypatch, tile, others=None):
+    one = {kind: {(others or {}).get(kind, tile): 1.0} for kind in tiles.TILES}
     monkeypatch.setattr(tiles, "TILES", one)
 
 
@@ -333,6 +336,7 @@ KINDS_OF_PRODUCT = {
     "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
     "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"),
     "arg wide": ("max_plus", "f8"), "matrix": ("plus_times", "f2"),
+    "matrix wide": ("plus_times", "f8"),
 }  # fmt: skip
 #: Every tile with words of 4 and of 8 bytes and with arg, where it is used so.
 EVERY_TILE = {

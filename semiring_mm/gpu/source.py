@@ -103,6 +103,8 @@ def matrix_step(plan: Plan, precision: str | None, arch: int) -> str:
         return ""
     if plan.storage == "float32":
         return "MatrixTf32" if precision == "tf32" else ""
+    if plan.storage == "float64":  # siblings of these chips have them too, as slow as other means
+        return "MatrixDoubles" if arch in (80, 90, 100) else ""
     kinds = {"float16": "MatrixHalves", "bfloat16": "MatrixBfloats"}
     return "" if precision == "ieee" else kinds.get(plan.storage, "")
 
@@ -110,7 +112,7 @@ def matrix_step(plan: Plan, precision: str | None, arch: int) -> str:
 def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
     """The kind of product, a key of the table of tiles."""
     if step.name.startswith("Matrix"):
-        return "matrix"
+        return "matrix wide" if word_size(plan) == 8 else "matrix"
     if word_size(plan) == 8:
         return "arg wide" if arg else "wide"
     if arg:

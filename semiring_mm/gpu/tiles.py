@@ -30,8 +30,9 @@ class Tile:
         Lanes of a warp along m; 32 / lm are along n.
     blocks : int
         Blocks resident on a multiprocessor; registers are limited accordingly.
-    matrix : bool
-        Whether lanes are in the layout of matrix instructions (``sr::MatrixTile``).
+    matrix : int
+        Bytes of a word where lanes are in the layout of matrix instructions (``sr::MatrixTile``);
+        else 0.
     """
 
     bm: int
@@ -41,7 +42,7 @@ class Tile:
     tn: int
     lm: int
     blocks: int = 1
-    matrix: bool = False
+    matrix: int = 0
 
     @property
     def threads(self) -> int:
@@ -50,17 +51,17 @@ class Tile:
 
     def shared(self, word: int) -> int:
         """Bytes of shared memory: two stages of a tile of A and one of B, in padded rows."""
-        return 2 * self.bk * (self.bm + self.bn + (16 if self.matrix else 8)) * word
+        return 2 * self.bk * (self.bm + self.bn + (64 // self.matrix if self.matrix else 8)) * word
 
     @property
     def together(self) -> int:
         """Neighbouring columns of a thread: ``VN``."""
-        return 8 if self.matrix else math.gcd(self.tn, 4)
+        return 32 // self.matrix if self.matrix else math.gcd(self.tn, 4)
 
     def struct(self) -> str:
         """The type's name in C++."""
-        name = "MatrixTile" if self.matrix else "Tile"
-        return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}>"
+        sizes = f"{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}"
+        return f"MatrixTile<{sizes}, {self.matrix}>" if self.matrix else f"Tile<{sizes}>"
 
 
 # For small matrices, and for those of few rows or columns.
@@ -79,7 +80,8 @@ _SMALL: dict[Tile, float] = {
 #: (measured on an H200): "fma": one multiply-add a pair; "word": other operations on 32-bit words;
 #: "coded": words that are converted when they are read; "slow": functions of many instructions;
 #: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
-#: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions.
+#: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions, on floats;
+#: "matrix wide": on doubles.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -107,8 +109,13 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(32, 32, 32, 4, 2, 8, 4): 0.30,
     },
     "matrix": {
-        Tile(128, 128, 32, 8, 8, 8, 1, True): 0.80,
-        Tile(64, 64, 32, 8, 8, 8, 4, True): 0.40,
+        Tile(128, 128, 32, 8, 8, 8, 1, 4): 0.80,
+        Tile(64, 64, 32, 8, 8, 8, 4, 4): 0.40,
+    },
+    "matrix wide": {
+        Tile(128, 128, 16, 4, 16, 8, 1, 8): 0.88,
+        Tile(64, 64, 16, 4, 8, 8, 2, 8): 0.80,
+        Tile(32, 32, 16, 2, 4, 8, 4, 8): 0.60,
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }

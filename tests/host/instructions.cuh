@@ -54,6 +54,19 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
   __syncwarp();  // between reading the operands and writing the next
 }
 
+SR_FN void mma(double (&d)[4], double top, double bottom, double b) {
+  static double all[host::THREADS][3];  // [thread][top, bottom, b]
+  const unsigned own = threadIdx.x, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
+  all[own][0] = top;
+  all[own][1] = bottom;
+  all[own][2] = b;
+  __syncwarp();  // between writing the operands and reading them
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned k = 0; k < 4; ++k)
+      d[i] = fma(all[first + high * 4 + k][i / 2], all[first + (low * 2 + i % 2) * 4 + k][2], d[i]);
+  __syncwarp();  // between reading the operands and writing the next
+}
+
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) {
   static Word lanes[host::THREADS];
