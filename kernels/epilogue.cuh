@@ -1,5 +1,6 @@
 // Accumulators to C: scale, join with C, convert, drop what lies outside of C. Where k is split,
-// accumulators go to memory as partial results, and a second kernel does all that.
+// the blocks of a tile of C first join their accumulators: through each other's shared memory if
+// they are a cluster; else these go to memory as partial results, and a second kernel does all that.
 #pragma once
 #include "schedule.cuh"
 #include "steps.cuh"
@@ -52,6 +53,7 @@ struct Epilogue {
   static constexpr int RUN = VN * Step::COLUMNS;
   static constexpr int MOST = 16 / int(sizeof(Storage));
   static constexpr int GROUP = !VECTOR ? 1 : RUN < MOST ? RUN : MOST;
+  static constexpr int RUNS = TM * TN / VN;  // of a thread
   static_assert(RUN % GROUP == 0, "stores fill a run");
   static_assert(TN % VN == 0, "runs fill a thread's columns");
 
@@ -87,6 +89,44 @@ struct Epilogue {
     }
   }
 
+  // The tile of C of a cluster, whose blocks have the parts of k in order. Each block joins some of
+  // the runs. `shared`: [TM * TN / VN][THREADS][VN], which no thread reads any more.
+  SR_FN static void store_cluster(const ProductParams& p, const Word (&acc)[TM][TN], Word* shared,
+                                  const TileCoord<Step, Tile>& at) {
+    constexpr int N = VN * sizeof(Word) > 16 ? 16 / sizeof(Word) : VN;  // of a vector
+    using Group = Pack<Word, N>;
+    const auto place = [&](int run, int v) {
+      return reinterpret_cast<Group*>(
+          shared + (run * Tile::THREADS + int(threadIdx.x)) * VN + v);
+    };
+#pragma unroll
+    for (int run = 0; run < RUNS; ++run)
+#pragma unroll
+      for (int v = 0; v < VN; v += N) {
+        Group group;  // [N]
+#pragma unroll
+        for (int w = 0; w < N; ++w) group.x[w] = acc[run * VN / TN][run * VN % TN + v + w];
+        *place(run, v) = group;
+      }
+    cluster_sync();  // between storing accumulators and other blocks' reads of them
+    const LinearCombination<A> combine(p);
+#pragma unroll 1
+    for (int run = cluster_rank(); run < RUNS; run += p.splits) {
+      Word sum[VN];  // [VN]
+#pragma unroll 1
+      for (int s = 0; s < p.splits; ++s)
+#pragma unroll
+        for (int v = 0; v < VN; v += N) {
+          const Group group = load_remote(place(run, v), s);  // [N]
+#pragma unroll
+          for (int w = 0; w < N; ++w)
+            sum[v + w] = s ? Step::join(sum[v + w], group.x[w]) : group.x[w];
+        }
+      store_run(p, combine, sum, at, run * VN / TN, run * VN % TN);
+    }
+    cluster_sync();  // between other blocks' reads of this one's shared memory and its end
+  }
+
   // This thread's words of a partial result, [TM * TN], which lie THREADS apart: a warp's stores
   // are contiguous, whatever the tile.
   SR_FN static Word* partial(const ProductParams& p, int tile, int split) {
@@ -109,7 +149,7 @@ template <class Step, class Tile, bool VECTOR>
 struct ReduceSplits {
   using Store = Epilogue<Step, Tile, VECTOR>;
   using Word = typename Step::Word;
-  static constexpr int TN = Tile::TN, VN = Tile::VN, RUNS = Tile::TM * TN / VN;
+  static constexpr int TN = Tile::TN, VN = Tile::VN, RUNS = Store::RUNS;
 
   SR_FN static void run(const ProductParams& p) {
     if (!is_selected(p)) return;

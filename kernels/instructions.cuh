@@ -75,6 +75,43 @@ SR_FN u32 ballot(bool x) { return __ballot_sync(~0u, x); }
 
 SR_FN int popcount(u32 x) { return __popc(x); }
 
+// --- a cluster of blocks together: adjacent blocks that run at the same time, from sm_90 on -----
+
+SR_FN int cluster_rank() {  // of this block in its cluster
+  u32 rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return int(rank);
+}
+// A barrier of all threads of the cluster: what they wrote to shared memory is seen after it.
+SR_FN void cluster_sync() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+// N words at the place in the shared memory of another block where `own` is in this block's.
+template <class Word, int N>
+SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int rank) {
+  static_assert(sizeof(Word) * N == 16 || sizeof(Word) * N == 8 || sizeof(Word) * N == 4);
+  constexpr int WORDS = sizeof(Word) * N / 4;
+  Pack<u32, WORDS> x{};
+#if __CUDA_ARCH__ >= 900
+  u32 at;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(at) : "r"(u32(__cvta_generic_to_shared(own))), "r"(rank));
+  if constexpr (WORDS == 4)
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x[0]), "=r"(x.x[1]), "=r"(x.x[2]), "=r"(x.x[3]) : "r"(at) : "memory");
+  else if constexpr (WORDS == 2)
+    asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(x.x[0]), "=r"(x.x[1]) : "r"(at) : "memory");
+  else
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x.x[0]) : "r"(at) : "memory");
+#endif
+  return bits_as<Pack<Word, N>>(x);
+}
+
 // --- memory ------------------------------------------------------------------------------------
 
 // Asynchronous copies of 4, 8 or 16 bytes from global to shared memory. They form groups in the order

@@ -1,5 +1,5 @@
-// Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile. README.md draws the
-// timeline of the main loop.
+// Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile. CLUSTER: the blocks
+// of a tile whose k is split are a cluster. README.md draws the timeline of the main loop.
 //
 // Schedule, main loop and remainder stand in one function, and loaders and fragments are its local
 // variables: split into functions, the same instructions get other registers.
@@ -11,14 +11,16 @@
 namespace sr {
 
 template <class Step, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR,
-          bool C_VECTOR, bool ARG>
+          bool C_VECTOR, bool ARG, bool CLUSTER = false>
 struct Product {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
   using Left = typename Loads::Left;
   using Right = typename Loads::Right;
   static constexpr int STAGES = 2, WORDS = Loads::WORDS;  // of a stage
-  static constexpr int BYTES = STAGES * WORDS * int(sizeof(Word));
+  static constexpr int RESULT = CLUSTER ? Tile::BM * Tile::BN : 0;  // words that a cluster joins
+  static constexpr int BYTES =
+      (STAGES * WORDS > RESULT ? STAGES * WORDS : RESULT) * int(sizeof(Word));
   static constexpr int K_STEPS = Tile::BK / Step::DEPTH;  // of a tile
   // k steps in the body of the inner loop: more of them would not fit the instruction cache.
   static constexpr int MAX_UNROLL = Step::SHORT ? 8 : 4;
@@ -108,7 +110,13 @@ struct Product {
 
     // --- epilogue
     best.store(p, block.acc, at);
-    Epilogue<Step, Tile, C_VECTOR>::store(p, block.acc, work, at);
+    using Store = Epilogue<Step, Tile, C_VECTOR>;
+    if constexpr (CLUSTER) {
+      __syncthreads();  // between reads of the last stages and overwriting them
+      Store::store_cluster(p, block.acc, shared, at);
+    } else {
+      Store::store(p, block.acc, work, at);
+    }
   }
 };
 

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import mmap
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -38,9 +39,9 @@ FLAGS = (
 LINK = ("-shared", "-nodefaultlibs", "-lm", "-lc", "-lgcc")
 BITS = {"bfloat16": "uint16"}  # dtypes that NumPy has not
 LAUNCH = """
-extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
-                              const void* params, unsigned size) {
-  return host::launch(kernel, blocks, threads, shared, params, size);
+extern "C" const char* launch(unsigned blocks, unsigned cluster, unsigned threads,
+                              unsigned shared, const void* params, unsigned size) {
+  return host::launch(kernel, blocks, cluster, threads, shared, params, size);
 }
 """
 
@@ -67,13 +68,17 @@ class Kernel:
         self.source, self.on = source, on
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
+        found = re.search(r"__cluster_dims__\((\d+)\)", source)
+        self.cluster = int(found[1]) if found else 1
 
     def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
         assert 0 < blocks < 2**31
+        assert blocks % self.cluster == 0
+        assert self.cluster <= 8
         assert 0 < threads <= 1024
         assert 0 <= shared <= self.on.shared_limit
         self.on.launched.append(self.source)
-        if trouble := self._launch(blocks, threads, shared, params, len(params)):
+        if trouble := self._launch(blocks, self.cluster, threads, shared, params, len(params)):
             raise RuntimeError(trouble.decode())
 
 

@@ -61,12 +61,12 @@ def small_tiles(monkeypatch):
 def split_in(splits, whole):
     """A choice of tiles in which k is split for all but the `whole` first tiles of C."""
 
-    def choose(kind, m, words, k, batch, sms, **_):
+    def choose(kind, m, words, k, batch, sms, *, clusters, **_):
         tile = SMALL_MATRIX.get(kind, SMALL)
         tiles_of_c = -(-m // tile.bm) * -(-words // tile.bn) * batch
         if tiles_of_c <= whole:
             return Launch(tile, tiles_of_c)
-        return tiles.split_k(tile, whole, k, splits)
+        return tiles.split_k(tile, whole, k, splits, clusters=clusters)
 
     return choose
 
@@ -471,16 +471,18 @@ def test_over_an_empty_k_the_product_is_zero():
      ("min_plus", "i2"), ("max_min", "f4"), ("xor_land", "?")],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize(("splits", "whole"), [(3, 0), (4, 0), (7, 1)])
+@pytest.mark.parametrize(("splits", "whole"), [(3, 0), (11, 0), (7, 1)])
 def test_k_in_parts(name, dtype, splits, whole, monkeypatch):
-    """Parts of k are joined in their order."""
+    """Parts of k are joined in their order: by a cluster of blocks, or from memory."""
     monkeypatch.setattr(products, "choose", split_in(splits, whole))
     dtype, rng = np.dtype(dtype), np.random.default_rng(7)
     a, b, c = (reference.small(rng, name, s, dtype, 0, 1) for s in ((17, 241), (241, 19), (17, 19)))
     known = known_of(name, a, b, c)
     HOST.launched.clear()
     check(name, multiply(name, a, b, known=known), reference.product(name, a, b))
-    assert "sr::ReduceSplits<" in HOST.launched[-1]
+    cluster = splits <= tiles.CLUSTER and not whole
+    by = f"__cluster_dims__({splits})" if cluster else "sr::ReduceSplits<"
+    assert by in HOST.launched[-1]
     one = sm.semirings[name].identities(dtype)[1]
     one = one if dtype.kind in "iub" else float(one)
     result = multiply(name, a, b, c, alpha=one, beta=one, known=known, how="CCs")

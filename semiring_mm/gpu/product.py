@@ -299,15 +299,16 @@ def _prepare(
     words = -(-n // step.columns)
     kind = kind_of(plan, step, arg=arg is not None)
     chosen = choose(
-        kind, m, words, k, batch, here.sms, split=arg is None and not triangle, device=here.name
-    )
+        kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
+        clusters=here.arch >= 90, device=here.name,
+    )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
-        wide_along(c, -1, group), arg is not None,
+        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
     split = tiles_m * tiles_n * batch - chosen.whole
@@ -318,7 +319,8 @@ def _prepare(
             f"launch at most 2147483647; multiply parts of the batch"
         )
     last, last_blocks, last_threads, transposed = None, 0, tile.threads, False
-    if split:
+    through_memory = split and not chosen.cluster
+    if through_memory:
         last = here.kernel(join_source(kernel))
         last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
@@ -331,10 +333,10 @@ def _prepare(
     gather_at = (0, 0, 0) if gather is None else strides(gather)
     every = (a_at, b_at, c_at, arg_at)
     return _Launch(
-        here.kernel(product_source(kernel)), blocks, tile.threads, tile.shared(size),
+        here.kernel(product_source(kernel)), blocks, tile.threads, kernel.shared,
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
-        split * chosen.splits * tile.bm * tile.bn * size,
+        split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
     )  # fmt: skip
 

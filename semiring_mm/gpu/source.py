@@ -321,6 +321,8 @@ class ProductKernel:
         Whether four words lie side by side, aligned, wherever the kernel looks.
     arg : bool
         Whether the k that won is kept.
+    cluster : int
+        Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
     """
 
     plan: Plan
@@ -332,13 +334,25 @@ class ProductKernel:
     b_wide: bool
     c_wide: bool
     arg: bool = False
+    cluster: int = 1
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory."""
+        word, tile = word_size(self.plan), self.tile
+        stages = tile.shared(word)
+        return max(stages, tile.bm * tile.bn * word) if self.cluster > 1 else stages
 
 
 @functools.lru_cache(maxsize=1024)
 def product_source(kernel: ProductKernel) -> str:
     """The text of a product kernel."""
     tile = kernel.tile
-    given = flags(kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg)
+    clusters = kernel.cluster > 1
+    given = flags(
+        kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg, clusters
+    )
+    together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
     return f"""#include "{header}"
 #include "product.cuh"
@@ -346,8 +360,8 @@ def product_source(kernel: ProductKernel) -> str:
 using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{tile.struct()};
 using Product = sr::Product<Step, Shape, {given}>;
-static_assert(Product::BYTES == {tile.shared(word_size(kernel.plan))}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
+static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
+extern "C" __global__ void {together}__launch_bounds__({tile.threads}, {tile.blocks})
 kernel(const __grid_constant__ sr::ProductParams p) {{
   Product::run(p);
 }}

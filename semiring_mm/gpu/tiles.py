@@ -122,6 +122,10 @@ TILES: dict[str, dict[Tile, float]] = {
 TILES["bits"] = TILES["word"]
 
 
+#: Blocks of a cluster, at most.
+CLUSTER = 8
+
+
 @dataclass(frozen=True)
 class Launch:
     """A tile, and how tiles of C are divided among blocks.
@@ -133,18 +137,25 @@ class Launch:
         The number of tiles of C, from the first on, that one block each computes.
     splits, k_split : int
         Blocks that share each other tile of C, and the steps of k of each such block.
+    cluster : bool
+        Whether these blocks are a cluster (all tiles are shared then).
     """
 
     tile: Tile
     whole: int
     splits: int = 1
     k_split: int = 0
+    cluster: bool = False
 
 
-def split_k(tile: Tile, whole: int, k: int, splits: int) -> Launch:
-    """The launch in which at most `splits` blocks share each tile of C after the first `whole`."""
+def split_k(tile: Tile, whole: int, k: int, splits: int, *, clusters: bool = False) -> Launch:
+    """The launch in which at most `splits` blocks share each tile of C after the first `whole`.
+
+    `clusters`: whether the chip has clusters of blocks.
+    """
     k_split = math.ceil(k / (splits * tile.bk)) * tile.bk
-    return Launch(tile, whole, math.ceil(k / k_split), k_split)
+    splits = math.ceil(k / k_split)
+    return Launch(tile, whole, splits, k_split, clusters and not whole and 1 < splits <= CLUSTER)
 
 
 def _file_of(device: str) -> Path:
@@ -180,6 +191,7 @@ _START = 21.0  # start and end of a block, in steps of k
 _ALONE = 0.73  # speed of one block on a multiprocessor that has room for several
 _PART = 52.0  # storing a word of a partial result and reading it again
 _JOIN = 7e5  # launching the kernel that reduces partial results
+_CLUSTER = 1e5  # joining the results of a cluster
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 20, 24, 32, 48, 64)
 
 
@@ -193,6 +205,7 @@ def choose(
     sms: int,
     *,
     split: bool = True,
+    clusters: bool = False,
     device: str = "",
 ) -> Launch:
     """The tile and the split of k of least time by a simple model of the chip.
@@ -212,6 +225,8 @@ def choose(
         Multiprocessors.
     split : bool
         Whether several blocks may share a tile of C.
+    clusters : bool
+        Whether the chip has clusters of blocks.
     device : str
         The device's name, for shares that were measured on it.
     """
@@ -221,25 +236,30 @@ def choose(
         size = tile.bm * tile.bn
         speed = measured.get((kind, tile), usual)
         tiles = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
-        for launch in _launches(tile, tiles, k, sms * tile.blocks, split):
+        for launch in _launches(tile, tiles, k, sms * tile.blocks, split, clusters):
             time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
             if parts := (tiles - launch.whole) * launch.splits:
                 time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
-                time += _PART * parts * size / sms + _JOIN
+                if launch.cluster:
+                    time += _CLUSTER
+                else:
+                    time += _PART * parts * size / sms + _JOIN
             if best is None or time < best[0]:
                 best = (time, launch)
     assert best is not None
     return best[1]
 
 
-def _launches(tile: Tile, tiles: int, k: int, room: int, split: bool) -> Iterator[Launch]:
+def _launches(
+    tile: Tile, tiles: int, k: int, room: int, split: bool, clusters: bool
+) -> Iterator[Launch]:
     """Possible launches for the tiles of C on a chip that runs `room` blocks at once."""
     yield Launch(tile, tiles)
     whole = tiles - tiles % room
     for splits in _SPLITS if split and whole < tiles else ():
         if k < 2 * tile.bk * splits or (tiles - whole) * splits > 8 * room:
             break
-        yield split_k(tile, whole, k, splits)
+        yield split_k(tile, whole, k, splits, clusters=clusters)
 
 
 def _waves(tile: Tile, blocks: int, sms: int) -> float:

@@ -89,6 +89,16 @@ SR_FN u32 ballot(bool x) {
 
 SR_FN int popcount(u32 x) { return __builtin_popcount(x); }
 
+// --- a cluster of blocks together --------------------------------------------------------------
+
+SR_FN int cluster_rank() { return int(host::own / blockDim.x); }
+SR_FN void cluster_sync() { host::leave(host::AT_CLUSTER); }
+template <class Word, int N>
+SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int rank) {
+  const auto* place = reinterpret_cast<const u8*>(own) - host::shared + host::memory;
+  return *reinterpret_cast<const Pack<Word, N>*>(place + size_t(rank) * host::stride);
+}
+
 // --- memory ------------------------------------------------------------------------------------
 
 template <int BYTES>
