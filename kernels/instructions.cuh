@@ -115,19 +115,23 @@ SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int rank) {
 // --- memory ------------------------------------------------------------------------------------
 
 // Asynchronous copies of 4, 8 or 16 bytes from global to shared memory. They form groups in the order
-// of copy_commit; copy_wait<N> returns when all but the last N groups have arrived.
+// of copy_commit; copy_wait<N> returns when all but the last N groups have arrived. Unless `active`,
+// zeros are stored and nothing is read.
 template <int BYTES>
-SR_FN void copy_async(void* shared, const void* global) {
+SR_FN void copy_async(void* shared, const void* global, bool active = true) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies one, two or four words");
 #if __CUDA_ARCH__ >= 800
   u32 to = u32(__cvta_generic_to_shared(shared));
+  const int bytes = active ? BYTES : 0;
   if constexpr (BYTES == 16)  // past L1: the block reads each word once
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(to), "l"(global), "r"(bytes));
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(BYTES));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 ::"r"(to), "l"(global), "n"(BYTES), "r"(bytes));
 #else
   for (int i = 0; i < BYTES / 4; ++i)
-    static_cast<u32*>(shared)[i] = static_cast<const u32*>(global)[i];
+    static_cast<u32*>(shared)[i] = active ? static_cast<const u32*>(global)[i] : 0;
 #endif
 }
 SR_FN void copy_commit() {

@@ -47,12 +47,13 @@ struct Loader {
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int PER_LINE = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
   static constexpr int LINES = Tile::THREADS / LINE;  // 0 if a line is longer than the block
+  static constexpr bool AHEAD = ASYNC && LINES > 0;   // whether there is fetch_ahead
   static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
   static_assert(LINE * LINES == Tile::THREADS || LINE == PER_LINE * Tile::THREADS,
                 "the chunks of a thread are a constant distance apart");
 
-  const Element* first;  // this thread's first element of the next tile, unclamped
+  const Element* first;  // this thread's first element of the next tile, in a row of the matrix
   i64 outer, down;       // strides along the rows and along k, in elements
   int rows;              // elements inside the matrix from the tile's first on, along the rows
   Word held[ASYNC ? 1 : CHUNKS * CHUNK];  // [CHUNKS * CHUNK], from fetch to commit
@@ -78,8 +79,10 @@ struct Loader {
     outer = outer_;
     down = down_;
     rows = rows_;
-    first = tile + offset(row0() * ELEMENTS, k0());
+    first = tile + offset(inside_row0() * ELEMENTS, k0());
   }
+  // This thread's first row, or the tile's if that is outside.
+  SR_FN int inside_row0() const { return row0() * ELEMENTS < rows ? row0() : 0; }
   SR_FN i64 offset(int element, int k) const {
     return K_MAJOR ? element * outer + k : (VECTOR ? i64(element) : element * outer) + k * down;
   }
@@ -94,12 +97,12 @@ struct Loader {
 
   template <bool EDGE>  // whether chunks need to be clamped
   SR_FN void fetch_as(Word* stage, int k_left) {
-    const int row = row0(), k = k0();
+    const int row = EDGE ? inside_row0() : row0(), k = k0();
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
       int to_row = row_step(i) * ELEMENTS, to_k = k_step(i);
       if constexpr (EDGE) {  // extents are multiples of a chunk: all of it is inside or none
-        if (row * ELEMENTS + to_row >= rows) to_row = -row * ELEMENTS;
+        if (row * ELEMENTS + to_row >= rows) to_row = 0;
         if (k + to_k >= k_left) to_k = -k;
       }
       const Element* from = first + offset(to_row, to_k);
@@ -107,11 +110,8 @@ struct Loader {
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
 #pragma unroll
-        for (int q = 0; q < CHUNK; q += COPY) {
-          Word* to = stage + (k + k_step(i)) * LD + row + row_step(i) + q;
-          if constexpr (Tile::SWIZZLED) to = swizzled(stage, i, q);
-          copy_async<COPY * int(sizeof(Word))>(to, from + q);
-        }
+        for (int q = 0; q < CHUNK; q += COPY)
+          copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + q);
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
@@ -139,20 +139,38 @@ struct Loader {
     }
   }
 
-  // Where word q of chunk i lies in a stage whose rows are swizzled.
-  SR_FN static Word* swizzled(Word* stage, int i, int q = 0) {
-    const int k = k0() + k_step(i);
-    return stage + k * LD + Tile::swizzle(row0() + row_step(i) + q, k);
+  // A tile of which all steps of k are inside of the matrix, or, unless `active`, zeros: without a
+  // branch, so that the compiler interleaves it with the arithmetic.
+  SR_FN void fetch_ahead(Word* stage, bool active) {
+    static_assert(AHEAD, "chunks of a thread are in adjacent rows or steps of k, and copied");
+    const Element* from = first;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+      if (i > 0) from += !K_MAJOR ? LINES * down : row0() + row_step(i) < rows ? LINES * outer : 0;
+#pragma unroll
+      for (int q = 0; q < CHUNK; q += COPY)
+        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + q, active);
+    }
+    first += K_MAJOR ? i64(Tile::BK) : Tile::BK * down;
+  }
+
+  // Where word q of chunk i lies in a stage.
+  SR_FN static Word* place(Word* stage, int i, int q = 0) {
+    const int row = row_step(i) + q, k = k0() + k_step(i);
+    if constexpr (!Tile::SWIZZLED) return stage + k0() * LD + row0() + k_step(i) * LD + row;
+    else if constexpr (row_step(1) % Tile::SWIZZLED == 0)
+      return stage + k * LD + Tile::swizzle(row0() + q, k) + row_step(i);
+    else return stage + k * LD + Tile::swizzle(row0() + row, k);
   }
 
   // Registers to shared memory. Asynchronous copies need no commit, only copy_wait.
   SR_FN void commit(Word* stage) {
     if constexpr (!ASYNC) {
-      if constexpr (!Tile::SWIZZLED) stage += k0() * LD + row0();
+      if constexpr (Tile::SWIZZLED == 0) stage += k0() * LD + row0();
 #pragma unroll
       for (int i = 0; i < CHUNKS; ++i) {
         Word* to = stage + k_step(i) * LD + row_step(i);
-        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
+        if constexpr (Tile::SWIZZLED > 0) to = place(stage, i);
         if constexpr (CHUNK == 1) {
           *to = held[i];
         } else if constexpr (K_MAJOR) {  // transposed: four steps of k are LD words apart

@@ -51,7 +51,7 @@ struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_> {
 
   // Rows of shared memory are swizzled by k: lanes that write adjacent steps of k of a row at once
   // touch all banks.
-  static constexpr bool SWIZZLED = true;
+  static constexpr int SWIZZLED = 8 * VM;
   SR_FN static int swizzle(int row, int k) { return row ^ k / 4 % 8 * VM; }
   SR_FN static int warp() { return int(threadIdx.x) / 32; }
   SR_FN static int high() { return int(threadIdx.x) % 32 / 4; }  // row of A, column of B

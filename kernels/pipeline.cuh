@@ -62,6 +62,13 @@ struct Stage {
     load(left, right, stage, k_left);
     copy_commit();
   }
+  // Whether a whole tile can be fetched without a branch; it is fetched only if it is `active`.
+  static constexpr bool AHEAD = Left::AHEAD && Right::AHEAD;
+  SR_FN static void fetch_ahead(Left& left, Right& right, Word* stage, bool active) {
+    left.fetch_ahead(stage, active);
+    right.fetch_ahead(stage + B, active);
+    copy_commit();
+  }
   SR_FN static void store(Left& left, Right& right, Word* stage) {
     left.commit(stage);
     right.commit(stage + B);

@@ -11,13 +11,14 @@
 namespace sr {
 
 template <class Step, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR,
-          bool C_VECTOR, bool ARG, bool CLUSTER = false>
+          bool C_VECTOR, bool ARG, bool CLUSTER = false, int STAGES = 2>
 struct Product {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
   using Left = typename Loads::Left;
   using Right = typename Loads::Right;
-  static constexpr int STAGES = 2, WORDS = Loads::WORDS;  // of a stage
+  static constexpr int WORDS = Loads::WORDS;  // of a stage
+  static_assert(STAGES >= 2, "a tile is loaded while another one is read");
   static constexpr int RESULT = CLUSTER ? Tile::BM * Tile::BN : 0;  // words that a cluster joins
   static constexpr int BYTES =
       (STAGES * WORDS > RESULT ? STAGES * WORDS : RESULT) * int(sizeof(Word));
@@ -31,6 +32,9 @@ struct Product {
   // Whether the next tile is fetched after the first k step, when the arithmetic is under way, or
   // before it. After it is faster, unless the branch is evaluated in vain many times (measured).
   static constexpr bool FETCH_LATE = UNROLL > 2 && K_STEPS <= 2 * UNROLL;
+  // Without a branch: long words leave the time for what is then evaluated in vain.
+  static constexpr bool AHEAD = Loads::AHEAD && sizeof(Word) == 8 && K_STEPS == UNROLL;
+  static_assert(AHEAD || STAGES == 2, "what passes through registers has one stage ahead");
 
   SR_FN static void run(const ProductParams& p) {
     // --- schedule
@@ -50,18 +54,22 @@ struct Product {
     const Word* bs = shared + Loads::B + Tile::column(0);
     const int tiles = work.depth / Tile::BK;  // whole tiles of k
 
-    // --- main loop: while tile t is multiplied, tile t + 1 is loaded
+    // --- main loop: while tile t is multiplied, tiles to t + STAGES - 1 are loaded
     if (tiles > 0) {
-      Loads::fetch(left, right, shared);
-      Loads::commit(left, right, shared);
+#pragma unroll
+      for (int t = 0; t < STAGES - 1; ++t) fetch(left, right, shared + t * WORDS, t < tiles);
+      Loads::store(left, right, shared);
+      copy_wait<STAGES - 2>();
       __syncthreads();  // between stores of tile 0 and reads of it
       Fragment<Step, Tile, Step::DEPTH> fragment[2];  // [2]: of this k step and of the next
       Loads::load_fragment(fragment[0], as, bs, 0);
 #pragma unroll 1
       for (int t = 0; t < tiles; ++t) {
-        const int now = t % 2 * WORDS, next = WORDS - now;  // stages of tiles t and t + 1
-        const bool more = t + 1 < tiles;
-        if (!FETCH_LATE && more) Loads::fetch(left, right, shared + next);
+        // stages of tiles t, t + 1 and t + STAGES - 1
+        const int now = t % STAGES * WORDS, next = (t + 1) % STAGES * WORDS,
+                  last = (t + STAGES - 1) % STAGES * WORDS;
+        const bool follows = t + 1 < tiles, more = t + STAGES - 1 < tiles;
+        if (!FETCH_LATE) fetch(left, right, shared + last, more);
         best.before_tile(block.acc);
         const Word* a_now = as + now;  // of the next UNROLL k steps
         const Word* b_now = bs + now;
@@ -69,18 +77,19 @@ struct Product {
         for (int part = 0; part < K_STEPS / UNROLL; ++part) {
 #pragma unroll
           for (int s = 0; s < UNROLL; ++s) {
-            if (FETCH_LATE && s == 1 && part == 0 && more) Loads::fetch(left, right, shared + next);
+            if (FETCH_LATE && s == 1 && part == 0) fetch(left, right, shared + last, more);
             if (s + 1 == UNROLL) {  // the next fragment is of the next part, or of the next tile
-              const bool last = part + 1 == K_STEPS / UNROLL;
+              const bool ends = part + 1 == K_STEPS / UNROLL;
               a_now += UNROLL * Step::DEPTH * Left::LD;
               b_now += UNROLL * Step::DEPTH * Right::LD;
-              if (last && more) {  // hidden by the arithmetic of this k step
-                Loads::commit(left, right, shared + next);
+              if (ends && (follows || AHEAD)) {  // hidden by the arithmetic of this k step
+                Loads::store(left, right, shared + last);
+                copy_wait<STAGES - 2>();
                 __syncthreads();  // between reads of t and overwriting it; stores, reads of t + 1
               }
-              if (last) {  // last tile: prefetch any valid address
-                a_now = as + (more ? next : now);
-                b_now = bs + (more ? next : now);
+              if (ends) {  // last tile: prefetch any valid address
+                a_now = as + (follows || AHEAD ? next : now);
+                b_now = bs + (follows || AHEAD ? next : now);
               }
             }
             const int ahead = (s + 1) % UNROLL * Step::DEPTH;
@@ -94,7 +103,8 @@ struct Product {
 
     // --- remainder: the last steps of k, one by one; they are few
     if (const int rest = work.depth - tiles * Tile::BK) {
-      const int now = tiles % 2 * WORDS;  // the stage that the last tile is not in
+      const int now = tiles % STAGES * WORDS;  // a stage that the last tile is not in
+      if (AHEAD) Loads::start(left, right, p, at, work.k + tiles * Tile::BK);
       Loads::fetch(left, right, shared + now, rest);
       Loads::commit(left, right, shared + now);
       __syncthreads();  // between stores of the rest and reads of it
@@ -117,6 +127,12 @@ struct Product {
     } else {
       Store::store(p, block.acc, work, at);
     }
+  }
+
+  // The next tile of k, if it is `active`.
+  SR_FN static void fetch(Left& left, Right& right, Word* stage, bool active) {
+    if constexpr (AHEAD) Loads::fetch_ahead(left, right, stage, active);
+    else if (active) Loads::fetch(left, right, stage);
   }
 };
 

@@ -32,7 +32,7 @@ struct Tile {
   static constexpr int WARPS_M = BM / (TM * LM), WARPS_N = BN / (TN * LN);
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int PAD = 4;  // words between rows of shared memory: they stay 16-byte aligned
-  static constexpr bool SWIZZLED = false;  // rows lie in order in shared memory
+  static constexpr int SWIZZLED = 0;  // adjacent rows that change places in shared memory
   static_assert(LM * LN == 32, "LM divides a warp");
   static_assert(WARPS_M * TM * LM == BM, "warps cover BM");
   static_assert(WARPS_N * TN * LN == BN, "warps cover BN");

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL = Tile(16, 16, 8, 2, 4, 8)
 SMALL_MATRIX = {
-    "matrix": Tile(32, 32, 32, 4, 8, 8, 1, 4), "matrix wide": Tile(32, 32, 16, 2, 4, 8, 1, 8),
+    "matrix": Tile(32, 32, 32, 4, 8, 8, 1, 4), "matrix wide": Tile(32, 32, 16, 2, 4, 8, 1, 8, 3),
 }  # fmt: skip
 
 

@@ -33,6 +33,8 @@ class Tile:
     matrix : int
         Bytes of a word where lanes are in the layout of matrix instructions (``sr::MatrixTile``);
         else 0.
+    stages : int
+        Tiles of k in shared memory, loading or in use.
     """
 
     bm: int
@@ -43,6 +45,7 @@ class Tile:
     lm: int
     blocks: int = 1
     matrix: int = 0
+    stages: int = 2
 
     @property
     def threads(self) -> int:
@@ -50,8 +53,8 @@ class Tile:
         return 32 * (self.bm // (self.tm * self.lm)) * (self.bn // (self.tn * (32 // self.lm)))
 
     def shared(self, word: int) -> int:
-        """Bytes of shared memory: two stages of a tile of A and one of B, in padded rows."""
-        return 2 * self.bk * (self.bm + self.bn + (64 // self.matrix if self.matrix else 8)) * word
+        """Bytes of shared memory: stages of a tile of A and one of B, in padded rows."""
+        return self.stages * self.bk * (self.bm + self.bn + (64 // self.matrix if self.matrix else 8)) * word
 
     @property
     def together(self) -> int:
@@ -113,9 +116,9 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 64, 32, 8, 8, 8, 4, 4): 0.40,
     },
     "matrix wide": {
-        Tile(128, 128, 16, 4, 16, 8, 1, 8): 0.88,
-        Tile(64, 64, 16, 4, 8, 8, 2, 8): 0.80,
-        Tile(32, 32, 16, 2, 4, 8, 4, 8): 0.60,
+        Tile(128, 128, 16, 4, 16, 8, 1, 8, 3): 0.88,
+        Tile(64, 64, 16, 4, 8, 8, 2, 8, 3): 0.80,
+        Tile(32, 32, 16, 2, 4, 8, 4, 8, 3): 0.60,
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }

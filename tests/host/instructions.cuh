@@ -102,9 +102,9 @@ SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int rank) {
 // --- memory ------------------------------------------------------------------------------------
 
 template <int BYTES>
-SR_FN void copy_async(void* shared, const void* global) {
+SR_FN void copy_async(void* shared, const void* global, bool active = true) {
   for (int i = 0; i < BYTES / 4; ++i)
-    static_cast<u32*>(shared)[i] = static_cast<const u32*>(global)[i];
+    static_cast<u32*>(shared)[i] = active ? static_cast<const u32*>(global)[i] : 0;
 }
 SR_FN void copy_commit() {}
 template <int PENDING>
