@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .expressions import Expr
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
@@ -318,6 +319,12 @@ class Engine(Protocol):
             the number of arrays, it is a temporary value that later sums may read and replace.
         arrays : sequence of array (m, n)
             Floating point, any strides. Two may be the same matrix.
+        """
+
+    def apply(self, expr: Expr, x: Array, other: Array | float) -> None:
+        """x ← expr(x, other), entry by entry, for a matrix in float32 or float64.
+
+        `other` is a matrix of its shape and dtype, or one number.
         """
 
     def closure_block(

@@ -306,7 +306,10 @@ class _Pairs:
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
         self.joined = _work_dtype(verb, metric.name, x, y, columns if known.counts else None)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
-        self.total: float = columns
+        self.total = float(columns)
+        # of rows of length 1, whose products lose no digits: on tensor cores where there are any
+        fast = known.unit and engine is not cpu and self.dtype == np.float32
+        self.precision = "float32_emulated" if fast else None
         self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
@@ -337,17 +340,20 @@ class _Pairs:
         joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
         self._join(self.algebra, rows, columns, joined)
         total: Any = self.total
-        if self.over is not None:
+        if self.over is not None:  # of floats, then
             total = xp.empty(out.shape, self.joined)
             self._join(self.over, rows, columns, total)
-        if joined is not out or self.final != ex.A:
-            out[...] = self.finished(joined, total)
+        if joined is not out:
+            out[...] = joined
+        if self.final != ex.A:
+            self.engine.apply(self.final, out, total)
 
-    def finished(self, joined: Array, total: Any = None) -> Array:
-        """The distances of what was joined."""
+    def finished(self, joined: Array) -> Array:
+        """The distances of what was joined, in a metric of one number."""
         joined = joined.astype(self.dtype, copy=False)
-        with np.errstate(all="ignore"):
-            return ex.evaluate(self.final, joined, self.total if total is None else total)
+        if self.final != ex.A:
+            self.engine.apply(self.final, joined, self.total)
+        return joined
 
     def _join(self, algebra: Semiring, rows: slice, columns: slice, out: Array) -> None:
         if not self.parts or not self.parts[0][1].shape[1]:
@@ -356,7 +362,9 @@ class _Pairs:
         for number, ((weight, x, y), known) in enumerate(zip(self.parts, self.ranges, strict=True)):
             part = out if weight is None else self.engine.xp.empty(out.shape, x.dtype)
             # not as matmul, which takes a single row another way: equal rows are to tie exactly
-            self.engine.product(algebra, x[rows], y[columns].T, part, known=known)
+            self.engine.product(
+                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision
+            )
             if weight is not None:
                 with np.errstate(all="ignore"):
                     part = part * out.dtype.type(weight)

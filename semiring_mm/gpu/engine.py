@@ -9,7 +9,7 @@ from typing import Any
 
 from . import device, select
 from .closure import BASE, closure_batch, closure_block
-from .combine import combine
+from .combine import apply, combine
 from .facts import facts
 from .memory import free_memory, from_host, mirror, on, symmetric, to_host, wait
 from .product import product
@@ -19,9 +19,9 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Screen", "best_outside", "between",
-    "chains", "closure_batch", "closure_block", "combine", "csr_product", "dia_product", "facts",
-    "free_memory", "from_host", "gemv", "mirror", "on", "product", "select", "symmetric",
+    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Screen", "apply", "best_outside",
+    "between", "chains", "closure_batch", "closure_block", "combine", "csr_product", "dia_product",
+    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "select", "symmetric",
     "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
