@@ -54,7 +54,8 @@ class Tile:
 
     def shared(self, word: int) -> int:
         """Bytes of shared memory: stages of a tile of A and one of B, in padded rows."""
-        return self.stages * self.bk * (self.bm + self.bn + (64 // self.matrix if self.matrix else 8)) * word
+        padding = 64 // self.matrix if self.matrix else 8
+        return self.stages * self.bk * (self.bm + self.bn + padding) * word
 
     @property
     def together(self) -> int:
