@@ -72,7 +72,8 @@ def random(shape: tuple[int, ...], dtype: str, data: str, seed: int = 1) -> Any:
     if data == "truth":  # so few that a product of two is true in about half of its entries
         return rng.random(shape, dtype=np.float32) < math.sqrt(math.log(2) / shape[-1])
     make = rng.standard_normal if data == "normal" else rng.random
-    return make(shape, dtype=np.float32).astype(dtype, copy=False)
+    own = np.float64 if dtype == "f8" else np.float32  # of CuPy's generators
+    return make(shape, dtype=own).astype(dtype, copy=False)
 
 
 def rows_of(c: Any, index: Any) -> Any:
@@ -194,17 +195,25 @@ def product_line(
     )  # fmt: skip
 
 
-def sgemm(size: Any, options: Options) -> Line:
-    """C = A B in float32, beside cuBLAS."""
-    m, k, n = shape_of(size)
-    a, b = random((m, k), "f4", "normal", 1), random((k, n), "f4", "normal", 2)
-    work = float(m) * k * n
-    contenders = [
-        Contender(OURS, lambda: sm.sgemm(None, a, b), work),
-        Contender("cuBLAS by CuPy", lambda: cupy.matmul(a, b), work),
-        torch_rival("cuBLAS by PyTorch", work, lambda torch, x, y: torch.matmul(x, y), a, b),
-    ]
-    return product_line(size, a, b, "plus_times", "plus-times f32", contenders)
+def plain(dtype: str, ceiling: str) -> Build:
+    """C = A B in float32 or float64, beside cuBLAS."""
+
+    def build(size: Any, options: Options) -> Line:
+        m, k, n = shape_of(size)
+        a, b = random((m, k), dtype, "normal", 1), random((k, n), dtype, "normal", 2)
+        call = sm.sgemm if dtype == "f4" else sm.dgemm
+        work = float(m) * k * n
+        contenders = [
+            Contender(OURS, lambda: call(None, a, b), work),
+            Contender("cuBLAS by CuPy", lambda: cupy.matmul(a, b), work),
+            torch_rival("cuBLAS by PyTorch", work, lambda torch, x, y: torch.matmul(x, y), a, b),
+        ]
+        return product_line(size, a, b, "plus_times", ceiling, contenders)
+
+    return build
+
+
+sgemm = plain("f4", "plus-times f32")
 
 
 def gemm(dtype: str, precision: str | None, roundoff: float) -> Build:
@@ -575,6 +584,7 @@ CASES = [
     Case("first product, from the disk", first_call(False), (2048,), (8,)),
     Case("a call's time on the host", host_time, (64,), (8,)),
     Case("sgemm", sgemm, (256, 512, 1024, 2048, 4096, 8192, 16384), SMALL),
+    Case("dgemm", plain("f8", ""), (1024, 2048, 4096, 8192), SMALL),
     Case("sgemm, low", sgemm, LOW, ((3, 70, 50),)),
     Case("sgemm, narrow", sgemm, NARROW, ((50, 70, 3),)),
     Case("sgemm, Aᵀ B", turned(True, False), (8192,)),
