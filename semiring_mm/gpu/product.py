@@ -58,9 +58,11 @@ from .tensor import (
     Kind,
     Operand,
     TensorKernel,
+    cluster_of,
     parts_source,
     prepare_operand,
     repays,
+    result_operand,
     split_tiles,
     tensor_source,
     together,
@@ -245,7 +247,10 @@ class _Launch:
     last_blocks: int
     last_threads: int
     transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
-    operands: tuple[Operand, ...] = ()  # that tensor cores read
+    operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
+
+
+_NO_MAP = (bytes(128), None)
 
 
 def _run(
@@ -278,7 +283,10 @@ def _run(
     ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
     params = pack((*addresses, *rest), ints)
     # tensor maps, and the copies that they describe
-    loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
+    loaded = [
+        _NO_MAP if x is None else x.load(here, at)
+        for x, at in zip(launch.operands, addresses, strict=False)
+    ]
     maps = b"".join(x for x, _ in loaded)
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
     if launch.transposed:
@@ -346,20 +354,27 @@ def _prepare_tensors(
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    left, right = (prepare_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
-    group = min(together(plan), 16 // c.itemsize)
-    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide_along(c, -1, group))
     tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
+    splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
+    cluster = cluster_of(tiles_m, splits)
+    tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
-    splits, k_split = split_tiles(tiles, k, kind.bk, here.sms)
     split = tiles if splits > 1 else 0
+    left = prepare_operand(here, kind, a, ROWS)
+    right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+    result = result_operand(plan, c)
+    group = min(together(plan), 16 // c.itemsize)
+    kernel = TensorKernel(
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster
+    )
+    blocks = min(tiles * splits, here.sms // cluster * cluster)
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), min(tiles * splits, here.sms), THREADS,
+        here.kernel(tensor_source(kernel), "a"), blocks, THREADS,
         kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
         split * splits * ROWS * kind.bn * 4, 0,
         here.kernel(parts_source(kernel)) if split else None,
         split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
-        REDUCING, operands=(left, right),
+        REDUCING, operands=(left, right, result),
     )  # fmt: skip

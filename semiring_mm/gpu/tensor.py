@@ -17,8 +17,9 @@ from .source import STORAGE, algebra, flags, pack
 from .views import address, strides, wide_along
 
 __all__ = [
-    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "convert_source", "kind_of",
-    "parts_source", "prepare_operand", "repays", "split_tiles", "tensor_source", "together",
+    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of", "convert_source",
+    "kind_of", "parts_source", "prepare_operand", "repays", "result_operand", "split_tiles",
+    "tensor_source", "together",
 ]  # fmt: skip
 
 Array = Any
@@ -108,6 +109,10 @@ class TensorKernel:
         Whether k is the contiguous direction of the operand.
     c_wide : bool
         Whether neighbouring columns can be stored as one vector.
+    c_boxes : bool
+        Whether the copy engine stores C.
+    cluster : int
+        Blocks that share their columns of B.
     """
 
     plan: Plan
@@ -115,6 +120,8 @@ class TensorKernel:
     a_rows: bool
     b_rows: bool
     c_wide: bool
+    c_boxes: bool = False
+    cluster: int = 1
 
     @property
     def stages(self) -> int:
@@ -122,9 +129,15 @@ class TensorKernel:
         return 3 if self.kind.parts == 2 else 4
 
     @property
+    def boxes(self) -> int:
+        """Boxes of C that a warpgroup stores at once."""
+        return 2 if self.c_boxes else 0
+
+    @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return 1024 + self.stages * (self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32)
+        stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
+        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE
 
     @property
     def together(self) -> int:
@@ -158,10 +171,12 @@ def together(plan: Plan) -> int:
 def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
+    cluster = f"__cluster_dims__({kernel.cluster}) " if kernel.cluster > 1 else ""
     return f"""{kernel.types()}
-using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {given}>;
+using Product =
+    sr::TensorProduct<Step, Shape, {kernel.stages}, {kernel.cluster}, {given}, {kernel.boxes}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+extern "C" __global__ void {cluster}__launch_bounds__({THREADS}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -208,7 +223,7 @@ class _Copy:
 
 @dataclass(frozen=True)
 class Operand:
-    """A stack of [rows][k] for the copy engine: in place, or as a copy in another layout.
+    """A stack of [rows][k] (of C: [m][n]) for the copy engine: in place, or as a copy.
 
     Parameters
     ----------
@@ -218,6 +233,8 @@ class Operand:
         Whether k is the contiguous direction.
     batched : bool
         Whether there is a matrix for each one of the batch, not one for all.
+    lines : int
+        Of a box.
     copy : _Copy, optional
         The launch that copies it; None if it is read in place.
     maps : dict
@@ -229,6 +246,7 @@ class Operand:
     pitch: tuple[int, int]
     rows: bool
     batched: bool
+    lines: int
     copy: _Copy | None = None
     maps: dict[int, bytes] = field(default_factory=dict)
 
@@ -247,24 +265,40 @@ class Operand:
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
-            found = here.tensor_map(place, self.element, self.sizes, self.pitch)
+            found = here.tensor_map(place, self.element, self.sizes, self.pitch, self.lines)
             self.maps[place] = found
         return found, memory
 
 
-def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
-    """An operand in place if the copy engine can read it there; else as a copy."""
+def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
+    """An array as the copy engine reads and writes it where it is, or None if it cannot."""
+    rows, k = x.shape[-2:]
+    at, batched = strides(x), x.ndim == 3 and x.shape[0] > 1 and strides(x)[0] != 0
+    if address(x) % 16 or at[0] < 0 or at[0] * size % 16:
+        return None
+    for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
+        if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
+            sizes = (k, rows) if by_rows else (rows, k)
+            pitch = (size * at[other], size * at[0] if batched else 16)
+            batch = x.shape[0] if batched else 1
+            return Operand(
+                element, (*sizes, batch), pitch, by_rows, batched, lines if by_rows else _SIDE
+            )
+    return None
+
+
+def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Operand:
+    """An operand in place if the copy engine can read it there; else as a copy.
+
+    `lines` are those of a box, if it has k as its contiguous direction.
+    """
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
-    if kind.size < 4 and address(x) % 16 == 0 and at[0] >= 0 and at[0] * size % 16 == 0:
-        for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
-            if not by_rows and size == 1:  # only 16-bit floats may be contiguous across k
-                break
-            if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
-                sizes = (k, rows, batch) if by_rows else (rows, k, batch)
-                pitch = (size * at[other], size * at[0] if batched else 16)
-                return Operand(kind.element, sizes, pitch, by_rows, batched)
+    if size < 4:
+        found = in_place(kind.element, size, x, lines)
+        if found is not None and (found.rows or size == 2):  # only 16-bit floats may lie across k
+            return found
     ld = math.ceil(k * size / 16) * 16 // size
     transposed = size == 1 and wide_along(x, -2)
     side = _BYTES_SIDE if transposed else _SIDE
@@ -276,7 +310,23 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
         batch * kind.parts * rows * ld * size,
     )  # fmt: skip
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
-    return Operand(kind.element, sizes, pitch, True, batched, copy)
+    return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
+
+
+def result_operand(plan: Plan, c: Array) -> Operand | None:
+    """C as the copy engine writes it, or None if other stores must."""
+    if plan.storage not in ("float16", "bfloat16"):
+        return None
+    found = in_place(plan.storage, 2, c, 64)
+    return found if found is not None and found.rows else None
+
+
+_CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
+
+
+def cluster_of(tiles_m: int, splits: int) -> int:
+    """Blocks of a cluster: tiles below each other share columns of B, where k is not split."""
+    return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result
