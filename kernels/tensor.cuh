@@ -22,7 +22,8 @@ struct Tensor {
   using Kind = Kind_;
   using Word = typename Kind::Sum;
   static constexpr int COLUMNS = 1, PARTS = PARTS_;
-  static constexpr float SMALL = 1;  // the unit of small parts
+  // The unit of small parts: those of 16-bit floats would lie below its normal numbers.
+  static constexpr float SMALL = PARTS == 2 && Is<typename Kind::Element>::half ? 0x1p-11f : 1;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
@@ -392,6 +393,10 @@ struct Convert {
       const float high = to_tf32(x);
       *to = high;
       if constexpr (PARTS == 2) to[p.rows * p.ld] = to_tf32(x - high);
+    } else if constexpr (PARTS == 2) {
+      const half high = to_half(x);
+      *to = high;
+      to[p.rows * p.ld] = to_half((x - to_float(high)) * 0x1p11f);
     } else {
       *to = x;
     }
