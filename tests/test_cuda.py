@@ -109,8 +109,19 @@ LARGE = [
 
 #: On tensor cores, by architecture.
 TENSOR = [
-    (90, "plus_times", "f2", None,
-     ["HGMMA.64x256x16.F32", "UTMALDG.3D", "UTMALDG.3D.MULTICAST", "STSM.16.M88.4", "UTMASTG.3D"]),
+    (
+        90,
+        "plus_times",
+        "f2",
+        None,
+        [
+            "HGMMA.64x256x16.F32",
+            "UTMALDG.3D",
+            "UTMALDG.3D.MULTICAST",
+            "STSM.16.M88.4",
+            "UTMASTG.3D",
+        ],
+    ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
     (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
     (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
