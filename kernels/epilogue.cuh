@@ -111,7 +111,7 @@ struct Epilogue {
     cluster_sync();  // between storing accumulators and other blocks' reads of them
     const LinearCombination<A> combine(p);
 #pragma unroll 1
-    for (int run = cluster_rank(); run < RUNS; run += p.splits) {
+    for (int run = int(block_of_cluster()); run < RUNS; run += p.splits) {
       Word sum[VN];  // [VN]
 #pragma unroll 1
       for (int s = 0; s < p.splits; ++s)

@@ -77,12 +77,12 @@ SR_FN int popcount(u32 x) { return __popc(x); }
 
 // --- a cluster of blocks together: adjacent blocks that run at the same time, from sm_90 on -----
 
-SR_FN int cluster_rank() {  // of this block in its cluster
-  u32 rank = 0;
+SR_FN u32 block_of_cluster() {  // the number of this one
+  u32 block = 0;
 #if __CUDA_ARCH__ >= 900
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
 #endif
-  return int(rank);
+  return block;
 }
 // A barrier of all threads of the cluster: what they wrote to shared memory is seen after it.
 SR_FN void cluster_sync() {
@@ -92,14 +92,14 @@ SR_FN void cluster_sync() {
 }
 // N words at the place in the shared memory of another block where `own` is in this block's.
 template <class Word, int N>
-SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int rank) {
+SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int block) {
   static_assert(sizeof(Word) * N == 16 || sizeof(Word) * N == 8 || sizeof(Word) * N == 4);
   constexpr int WORDS = sizeof(Word) * N / 4;
   Pack<u32, WORDS> x{};
 #if __CUDA_ARCH__ >= 900
   u32 at;
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(at) : "r"(u32(__cvta_generic_to_shared(own))), "r"(rank));
+      : "=r"(at) : "r"(u32(__cvta_generic_to_shared(own))), "r"(block));
   if constexpr (WORDS == 4)
     asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x.x[0]), "=r"(x.x[1]), "=r"(x.x[2]), "=r"(x.x[3]) : "r"(at) : "memory");
@@ -159,9 +159,10 @@ SR_FN Pack<u32, 4> load_streaming(const void* from) {
 // them are in flight at once.
 SR_FN void compiler_fence() { asm volatile("" ::: "memory"); }
 
-// *word |= bits, of which the old word is returned, and *word += x, where other threads write the
-// same word.
+// *word |= bits, of which the old word is returned, the greater of *word and x, and *word += x, where
+// other threads write the same word.
 SR_FN u32 atomic_or(u32* word, u32 bits) { return atomicOr(word, bits); }
+SR_FN void atomic_max(u32* word, u32 x) { atomicMax(word, x); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
 

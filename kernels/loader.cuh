@@ -139,17 +139,19 @@ struct Loader {
     }
   }
 
-  // A tile of which all steps of k are inside of the matrix, or, unless `active`, zeros: without a
-  // branch, so that the compiler interleaves it with the arithmetic.
+  // A tile of which all steps of k are inside of the matrix, or, unless `active`, zeros; rows
+  // outside may be zeros, too. Without a branch, so that the compiler interleaves it with the
+  // arithmetic.
   SR_FN void fetch_ahead(Word* stage, bool active) {
     static_assert(AHEAD, "chunks of a thread are in adjacent rows or steps of k, and copied");
     const Element* from = first;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-      if (i > 0) from += !K_MAJOR ? LINES * down : row0() + row_step(i) < rows ? LINES * outer : 0;
+      if (i > 0) from += LINES * (K_MAJOR ? outer : down);
+      const bool inside = !K_MAJOR || i == 0 || row0() + row_step(i) < rows;
 #pragma unroll
       for (int q = 0; q < CHUNK; q += COPY)
-        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + q, active);
+        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + q, active && inside);
     }
     first += K_MAJOR ? i64(Tile::BK) : Tile::BK * down;
   }

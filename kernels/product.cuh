@@ -88,8 +88,8 @@ struct Product {
                 __syncthreads();  // between reads of t and overwriting it; stores, reads of t + 1
               }
               if (ends) {  // last tile: prefetch any valid address
-                a_now = as + (follows || AHEAD ? next : now);
-                b_now = bs + (follows || AHEAD ? next : now);
+                a_now = as + (follows ? next : now);
+                b_now = bs + (follows ? next : now);
               }
             }
             const int ahead = (s + 1) % UNROLL * Step::DEPTH;
@@ -99,6 +99,7 @@ struct Product {
         }
         best.after_tile(block.acc, t);
       }
+      if constexpr (AHEAD) copy_wait<0>();  // zeros, before anything else is stored there
     }
 
     // --- remainder: the last steps of k, one by one; they are few

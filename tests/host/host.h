@@ -4,8 +4,8 @@
 // path: instructions.cuh and hopper.cuh are then the host's own, everything else is as the device
 // compiles it.
 //
-// Blocks run one after the other (those of a cluster together), and a launch does the same in the
-// same order every time. A fiber runs until it waits at a barrier. A warp runs as far as it can, through all its own barriers,
+// Blocks run one after the other, and a launch does the same in the same order every time. A fiber
+// runs until it waits at a barrier. A warp runs as far as it can, through all its own barriers,
 // before the next one starts: so a barrier of a warp where one of the block is needed shows. Warps,
 // and the threads of a warp, go upwards in even blocks and downwards in odd ones, since a missing
 // barrier may show in one order only. Threads of a warp are not in step: code that needs them to be
@@ -37,8 +37,7 @@ inline Index threadIdx, blockIdx, blockDim{1, 1, 1}, gridDim{1, 1, 1};
 
 namespace host {
 
-constexpr unsigned THREADS = 1024, WARP = 32;       // of a block, at most; of a warp
-constexpr unsigned CLUSTER = 8;                     // blocks of a cluster, at most
+constexpr unsigned THREADS = 1024, WARP = 32;       // of a cluster, at most; of a warp
 constexpr unsigned STACK = 64 << 10, GUARD = 4096;  // bytes of a fiber; bytes behind shared memory
 
 enum State { READY, YIELDING, AT_WARP, AT_BLOCK, AT_CLUSTER, DONE };  // the first two can run
@@ -49,12 +48,12 @@ struct Fiber {
   bool begun;
 };
 
-inline Fiber fibers[CLUSTER * THREADS];  // [blocks of the cluster][blockDim.x]
-inline unsigned own;                     // the fiber that runs
-inline unsigned char* memory;            // [blocks of the cluster][stride]
-inline unsigned stride;
-inline unsigned char* shared;            // of the block that runs
-inline unsigned first_block;             // of the cluster
+inline Fiber fibers[THREADS];      // [cluster][blockDim.x]
+inline unsigned current;           // of them, the one that runs
+inline unsigned cluster = 1;       // blocks that run at the same time
+inline size_t room;                // bytes from the shared memory of one of them to the next's
+inline unsigned char* all_shared;  // [cluster][room]
+inline unsigned char* shared;      // of this block
 inline jmp_buf scheduler;
 inline void (*body)();     // the kernel, with its parameters
 inline char trouble[256];  // the first thing that went wrong, in words
@@ -66,9 +65,9 @@ void report(const char* format, Args... args) {
 
 // Suspend this thread; returns when the scheduler enters it again.
 inline void leave(State state) {
-  Fiber& fiber = fibers[own];
-  fiber.state = state;
-  if (!_setjmp(fiber.here)) _longjmp(scheduler, 1);
+  Fiber& own = fibers[current];
+  own.state = state;
+  if (!_setjmp(own.here)) _longjmp(scheduler, 1);
 }
 
 // A thread that polls yields to the others; a thread that changes what may be polled says so, and a
@@ -77,13 +76,14 @@ inline bool progressed;
 inline void yield() { leave(YIELDING); }
 inline void progress() { progressed = true; }
 
-inline void enter(unsigned which) {
-  Fiber& fiber = fibers[which];
-  const unsigned rank = which / blockDim.x;
-  own = which;
-  threadIdx.x = which % blockDim.x;
-  blockIdx.x = first_block + rank;
-  shared = memory + size_t(rank) * stride;
+inline unsigned first_block;  // of the cluster
+inline void enter(unsigned thread) {
+  Fiber& fiber = fibers[thread];
+  const unsigned block = thread / blockDim.x;
+  current = thread;
+  threadIdx.x = thread % blockDim.x;
+  blockIdx.x = first_block + block;
+  shared = all_shared + block * room;
   if (_setjmp(scheduler)) return;
   if (fiber.begun) _longjmp(fiber.here, 1);
   fiber.begun = true;
@@ -93,7 +93,7 @@ inline void enter(unsigned which) {
 // A wild access ends its thread, and the launch with a message.
 inline void on_fault(int, siginfo_t* fault, void*) {
   report("block %u, thread %u: access to %p", blockIdx.x, threadIdx.x, fault->si_addr);
-  fibers[own].state = DONE;
+  fibers[current].state = DONE;
   _longjmp(scheduler, 1);
 }
 
@@ -127,37 +127,35 @@ inline void run_warp(unsigned first, unsigned last, bool upwards) {
   } while (open(first, last, AT_WARP));
 }
 
-// Run the warps of the block whose fibers begin at `start`.
-inline void run_block(unsigned start, bool upwards) {
-  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
-  for (unsigned i = 0; i < warps; ++i) {
-    const unsigned first = (upwards ? i : warps - 1 - i) * WARP;
-    run_warp(start + first, start + (first + WARP < threads ? first + WARP : threads), upwards);
-  }
+// Open the barriers of blocks, or that of the cluster. Whether any was opened.
+inline bool open_blocks() {
+  bool any = false;
+  for (unsigned block = 0; block < cluster; ++block)
+    any |= open(block * blockDim.x, (block + 1) * blockDim.x, AT_BLOCK);
+  return any || open(0, cluster * blockDim.x, AT_CLUSTER);
 }
 
-// Run a cluster of blocks, or one block, to its end.
-inline void run_cluster(unsigned blocks, bool upwards) {
-  const unsigned threads = blockDim.x, all = blocks * threads;
-  for (unsigned t = 0; t < all; ++t) fibers[t].state = READY;
-  bool on;
+inline void run_cluster(bool upwards) {
+  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
+  for (unsigned t = 0; t < cluster * threads; ++t) fibers[t].state = READY;
   do {
-    progressed = on = false;
-    for (unsigned start = 0; start < all; start += threads) run_block(start, upwards);
-    for (unsigned start = 0; start < all; start += threads)
-      on |= open(start, start + threads, AT_BLOCK);
-    on |= progressed || open(0, all, AT_CLUSTER);
-  } while (on);
-  for (unsigned t = 0; t < all; ++t)
+    progressed = false;
+    for (unsigned i = 0; i < cluster * warps; ++i) {
+      const unsigned at = upwards ? i : cluster * warps - 1 - i, end = (at / warps + 1) * threads;
+      const unsigned first = at / warps * threads + at % warps * WARP;
+      run_warp(first, first + WARP < end ? first + WARP : end, upwards);
+    }
+  } while (progressed || open_blocks());
+  for (unsigned t = 0; t < cluster * threads; ++t)
     if (fibers[t].state != DONE)
       return report("block %u: thread %u waits for threads that never come",
                     first_block + t / threads, t % threads);
 }
 
-// Run a kernel in clusters of `cluster` blocks. Returns an empty string, or what went wrong.
+// Run a kernel, in clusters of some blocks. Returns an empty string, or what went wrong.
 template <class Params>
-const char* launch(void (*kernel)(Params), unsigned blocks, unsigned cluster, unsigned threads,
-                   unsigned bytes, const void* params, unsigned size) {
+const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, unsigned bytes,
+                   const void* params, unsigned size, unsigned blocks_of_cluster) {
   static Params given;
   static void (*entry)(Params);
   trouble[0] = 0;
@@ -168,9 +166,14 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned cluster, un
   memcpy(&given, params, size);
   entry = kernel;
   body = [] { entry(given); };
-  const unsigned all = cluster * threads;
-  auto* stacks = static_cast<char*>(malloc(size_t(all) * STACK));
-  for (unsigned t = 0; t < all; ++t) {
+  cluster = blocks_of_cluster;
+  if (blocks % cluster || cluster * threads > THREADS) {
+    report("%u blocks of %u threads in clusters of %u", blocks, threads, cluster);
+    return trouble;
+  }
+  const unsigned together = cluster * threads;
+  auto* stacks = static_cast<char*>(malloc(size_t(together) * STACK));
+  for (unsigned t = 0; t < together; ++t) {
     ucontext_t& start = fibers[t].start;
     getcontext(&start);
     start.uc_stack.ss_sp = stacks + size_t(t) * STACK;
@@ -179,25 +182,25 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned cluster, un
     makecontext(&start, fiber_main, 0);
     fibers[t].begun = false;
   }
-  stride = (bytes + GUARD + 1023) / 1024 * 1024;
-  memory = static_cast<unsigned char*>(aligned_alloc(1024, size_t(cluster) * stride));
+  room = (bytes + GUARD + 1023) / 1024 * 1024;
+  all_shared = static_cast<unsigned char*>(aligned_alloc(1024, cluster * room));
   struct sigaction fault = {}, before;
   fault.sa_sigaction = on_fault;
   fault.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler does not return
   sigaction(SIGSEGV, &fault, &before);
   gridDim.x = blocks;
   blockDim.x = threads;
-  for (first_block = 0; first_block < blocks && !trouble[0]; first_block += cluster) {
-    memset(memory, 0xff, size_t(cluster) * stride);  // NaN in every floating type
-    run_cluster(cluster, first_block / cluster % 2 == 0);
-    for (unsigned b = 0; b < cluster; ++b)
+  for (unsigned b = 0; b < blocks && !trouble[0]; b += cluster) {
+    first_block = b;
+    memset(all_shared, 0xff, cluster * room);  // NaN in every floating type
+    run_cluster(b / cluster % 2 == 0);
+    for (unsigned block = 0; block < cluster; ++block)
       for (unsigned i = 0; i < GUARD; ++i)
-        if (memory[b * stride + bytes + i] != 0xff)
-          report("block %u wrote %u bytes behind its %u of shared memory", first_block + b, i,
-                 bytes);
+        if (all_shared[block * room + bytes + i] != 0xff)
+          report("block %u wrote %u bytes behind its %u of shared memory", b + block, i, bytes);
   }
   sigaction(SIGSEGV, &before, nullptr);
-  free(memory);
+  free(all_shared);
   free(stacks);
   return trouble;
 }

@@ -32,7 +32,7 @@ SR_FN int bit_length(u32 x) { return x ? 32 - __builtin_clz(x) : 0; }
 template <class Kind>
 SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const u32 (&b)[2]) {
   static u32 all[host::THREADS][3][2];  // [thread][top, bottom, b][half of the steps of k]
-  const unsigned own = threadIdx.x, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
+  const unsigned own = host::current, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
   for (int half = 0; half < 2; ++half) {
     all[own][0][half] = top[half];
     all[own][1][half] = bottom[half];
@@ -70,19 +70,19 @@ SR_FN void mma(double (&d)[4], double top, double bottom, double b) {
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) {
   static Word lanes[host::THREADS];
-  lanes[threadIdx.x] = x;
+  lanes[host::current] = x;
   __syncwarp();  // between writing the words and reading them
-  const Word found = lanes[threadIdx.x ^ unsigned(mask)];
+  const Word found = lanes[host::current ^ unsigned(mask)];
   __syncwarp();  // between reading the words and writing the next
   return found;
 }
 
 SR_FN u32 ballot(bool x) {
   static bool lanes[host::THREADS];
-  lanes[threadIdx.x] = x;
+  lanes[host::current] = x;
   __syncwarp();  // between writing the flags and reading them
   u32 found = 0;
-  for (unsigned i = 0; i < 32; ++i) found |= u32(lanes[threadIdx.x / 32 * 32 + i]) << i;
+  for (unsigned i = 0; i < 32; ++i) found |= u32(lanes[host::current / 32 * 32 + i]) << i;
   __syncwarp();  // between reading the flags and writing the next
   return found;
 }
@@ -91,12 +91,12 @@ SR_FN int popcount(u32 x) { return __builtin_popcount(x); }
 
 // --- a cluster of blocks together --------------------------------------------------------------
 
-SR_FN int cluster_rank() { return int(host::own / blockDim.x); }
+SR_FN u32 block_of_cluster() { return blockIdx.x % host::cluster; }
 SR_FN void cluster_sync() { host::leave(host::AT_CLUSTER); }
 template <class Word, int N>
-SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int rank) {
-  const auto* place = reinterpret_cast<const u8*>(own) - host::shared + host::memory;
-  return *reinterpret_cast<const Pack<Word, N>*>(place + size_t(rank) * host::stride);
+SR_FN Pack<Word, N> load_remote(const Pack<Word, N>* own, int block) {
+  const auto* place = reinterpret_cast<const u8*>(own) - host::shared + host::all_shared;
+  return *reinterpret_cast<const Pack<Word, N>*>(place + size_t(block) * host::room);
 }
 
 // --- memory ------------------------------------------------------------------------------------
@@ -120,6 +120,7 @@ SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
   *word |= bits;
   return old;
 }
+SR_FN void atomic_max(u32* word, u32 x) { if (*word < x) *word = x; }
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
 template <class Word>
