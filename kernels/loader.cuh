@@ -35,9 +35,9 @@ struct Loader {
   static constexpr int LD = ROWS + Tile::PAD;   // leading dimension in shared memory, in words
   static constexpr int WORDS = Tile::BK * LD;   // of a stage
   // Words that need no conversion are copied without passing through registers: several at a time
-  // where they are contiguous in shared memory too, as rows are; else one by one, which costs more
-  // instructions than vectors of four, but words of 8 bytes are multiplied for long enough.
-  static constexpr bool LONE = K_MAJOR && sizeof(Word) == 8;
+  // where they are contiguous in shared memory too, as rows are; else one by one, for tiles of many
+  // stages, or through registers in vectors.
+  static constexpr bool LONE = K_MAJOR && Tile::STAGES > 2;
   static constexpr bool ASYNC = Step::PLAIN && !(VECTOR && K_MAJOR && !LONE);
   static constexpr int CHUNK = VECTOR && !(ASYNC && LONE) ? 4 : 1;  // that a thread reads at once
   static constexpr int COPY = CHUNK * sizeof(Word) > 16 ? 16 / sizeof(Word) : CHUNK;  // words
@@ -47,7 +47,7 @@ struct Loader {
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int PER_LINE = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
   static constexpr int LINES = Tile::THREADS / LINE;  // 0 if a line is longer than the block
-  static constexpr bool AHEAD = ASYNC && LINES > 0;   // whether there is fetch_ahead
+  static constexpr bool AHEAD = ASYNC && LINES > 0 && Tile::STAGES > 2;  // there is fetch_ahead
   static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
   static_assert(LINE * LINES == Tile::THREADS || LINE == PER_LINE * Tile::THREADS,

@@ -40,9 +40,9 @@ using MatrixDoubles = Matrix<A, Doubles>;
 
 // A Tile whose lanes lie where the instructions have them. TM x TN accumulators a lane: TM rows of
 // C by TN columns, from TM / 2 x TN / 2 instructions. WORD: bytes of a word.
-template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int WORD>
-struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_> {
-  using Base = Tile<BM_, BN_, BK_, TM_, TN_, LM_>;
+template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int STAGES_, int WORD>
+struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_, STAGES_> {
+  using Base = Tile<BM_, BN_, BK_, TM_, TN_, LM_, STAGES_>;
   static constexpr int VM = 16 / WORD, VN = 2 * VM;
   static constexpr int PAD = 2 * VM;  // a read of four steps of k by eight lanes: all banks once
   static_assert(LM_ == 8, "an instruction has 8 lanes along the rows");

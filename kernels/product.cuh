@@ -11,14 +11,13 @@
 namespace sr {
 
 template <class Step, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR,
-          bool C_VECTOR, bool ARG, bool CLUSTER = false, int STAGES = 2>
+          bool C_VECTOR, bool ARG, bool CLUSTER = false>
 struct Product {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
   using Left = typename Loads::Left;
   using Right = typename Loads::Right;
-  static constexpr int WORDS = Loads::WORDS;  // of a stage
-  static_assert(STAGES >= 2, "a tile is loaded while another one is read");
+  static constexpr int STAGES = Tile::STAGES, WORDS = Loads::WORDS;  // of a stage
   static constexpr int RESULT = CLUSTER ? Tile::BM * Tile::BN : 0;  // words that a cluster joins
   static constexpr int BYTES =
       (STAGES * WORDS > RESULT ? STAGES * WORDS : RESULT) * int(sizeof(Word));
@@ -32,14 +31,13 @@ struct Product {
   // Whether the next tile is fetched after the first k step, when the arithmetic is under way, or
   // before it. After it is faster, unless the branch is evaluated in vain many times (measured).
   static constexpr bool FETCH_LATE = UNROLL > 2 && K_STEPS <= 2 * UNROLL;
-  // Without a branch: long words leave the time for what is then evaluated in vain.
-  static constexpr bool AHEAD = Loads::AHEAD && sizeof(Word) == 8 && K_STEPS == UNROLL;
-  static_assert(AHEAD || STAGES == 2, "what passes through registers has one stage ahead");
+  static constexpr bool AHEAD = Loads::AHEAD;  // without a branch
+  static_assert(!AHEAD || K_STEPS == UNROLL, "nor is one around it");
 
   SR_FN static void run(const ProductParams& p) {
     // --- schedule
     if (!is_selected(p)) return;
-    const WorkTile work(p);
+    const WorkTile work(p, int(blockIdx.x), CLUSTER);
     const TileCoord<Step, Tile> at(p, work.tile);
     if (p.triangle && at.below_diagonal(p.triangle)) return;
     Word* shared = shared_memory<Word>();  // [STAGES] of [BK][BM + PAD] and [BK][BN + PAD]

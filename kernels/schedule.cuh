@@ -48,11 +48,15 @@ struct WorkTile {
   int split;    // which of `splits` ranges of k; -1: all of k
   int k, depth; // first step of k, and how many
 
-  SR_FN explicit WorkTile(const ProductParams& p, int block = int(blockIdx.x))
+  // Blocks of a cluster are adjacent. Else the first parts of all tiles come first: they may be
+  // longer than the last ones, which then fill the gaps.
+  SR_FN explicit WorkTile(const ProductParams& p, int block = int(blockIdx.x),
+                          bool cluster = false)
       : tile(block), split(-1), k(0), depth(p.k) {
     if (tile < p.whole) return;
-    split = (tile - p.whole) % p.splits;
-    tile = p.whole + (tile - p.whole) / p.splits;
+    const int shared = p.tiles_m * p.tiles_n * p.batch - p.whole;
+    split = cluster ? (block - p.whole) % p.splits : (block - p.whole) / shared;
+    tile = p.whole + (cluster ? (block - p.whole) / p.splits : (block - p.whole) % shared);
     k = split * p.k_split;
     depth = p.k - k < p.k_split ? p.k - k : p.k_split;
   }

@@ -23,9 +23,13 @@ namespace sr {
 //
 // Lanes 2 i and 2 i + 1 share rows, and lanes two apart share columns (LM == 8; or the other way
 // round): where either holds for all lanes, a 16-byte read of shared memory takes half the time.
-template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_>
+//
+// STAGES: tiles of k in shared memory, loading or in use. More than two are for operands that are
+// copied asynchronously wherever that is possible.
+template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int STAGES_ = 2>
 struct Tile {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_, LM = LM_;
+  static constexpr int STAGES = STAGES_;
   static constexpr int LN = 32 / LM;
   static constexpr int VM = TM % 4 == 0 ? 4 : TM % 2 == 0 ? 2 : 1;  // words of a vector
   static constexpr int VN = TN % 4 == 0 ? 4 : TN % 2 == 0 ? 2 : 1;
@@ -34,6 +38,7 @@ struct Tile {
   static constexpr int PAD = 4;  // words between rows of shared memory: they stay 16-byte aligned
   static constexpr int SWIZZLED = 0;  // adjacent rows that change places in shared memory
   static_assert(LM * LN == 32, "LM divides a warp");
+  static_assert(STAGES >= 2, "a tile is loaded while another one is read");
   static_assert(WARPS_M * TM * LM == BM, "warps cover BM");
   static_assert(WARPS_N * TN * LN == BN, "warps cover BN");
   static_assert(BM % 4 == 0 && BN % 4 == 0, "rows of shared memory are 16-byte aligned");

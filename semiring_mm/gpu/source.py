@@ -352,8 +352,6 @@ def product_source(kernel: ProductKernel) -> str:
     given = flags(
         kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg, clusters
     )
-    if tile.stages != 2:
-        given += f", {tile.stages}"
     together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
     return f"""#include "{header}"

@@ -64,7 +64,7 @@ class Tile:
 
     def struct(self) -> str:
         """The type's name in C++."""
-        sizes = f"{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}"
+        sizes = f"{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}, {self.stages}"
         return f"MatrixTile<{sizes}, {self.matrix}>" if self.matrix else f"Tile<{sizes}>"
 
 
@@ -117,7 +117,7 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 64, 32, 8, 8, 8, 4, 4): 0.40,
     },
     "matrix wide": {
-        Tile(128, 128, 16, 4, 16, 8, 1, 8, 3): 0.88,
+        Tile(128, 128, 16, 4, 16, 8, 1, 8, 4): 0.88,
         Tile(64, 64, 16, 4, 8, 8, 2, 8, 3): 0.80,
         Tile(32, 32, 16, 2, 4, 8, 4, 8, 3): 0.60,
     },
@@ -127,7 +127,7 @@ TILES["bits"] = TILES["word"]
 
 
 #: Blocks of a cluster, at most.
-CLUSTER = 8
+CLUSTER = 2
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,10 @@ def choose(
         for launch in _launches(tile, tiles, k, sms * tile.blocks, split, clusters):
             time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
             if parts := (tiles - launch.whole) * launch.splits:
-                time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
+                if 2 * launch.k_split > k:  # of parts of two lengths
+                    time += tile.blocks * (launch.k_split + _START) * size / speed
+                else:
+                    time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
                 if launch.cluster:
                     time += _CLUSTER
                 else:
@@ -260,10 +263,21 @@ def _launches(
     """Possible launches for the tiles of C on a chip that runs `room` blocks at once."""
     yield Launch(tile, tiles)
     whole = tiles - tiles % room
+    if split and whole < tiles:
+        # each tile gives the same part of its k to the places where there is no tile
+        rounds = math.ceil((tiles - whole) / (room - (tiles - whole)))
+        launch = _two_parts(tile, whole, k, rounds)
+        if k - launch.k_split >= 2 * tile.bk:
+            yield launch
     for splits in _SPLITS if split and whole < tiles else ():
         if k < 2 * tile.bk * splits or (tiles - whole) * splits > 8 * room:
             break
         yield split_k(tile, whole, k, splits, clusters=clusters)
+
+
+def _two_parts(tile: Tile, whole: int, k: int, rounds: int) -> Launch:
+    """A first part of k, and a second one, of which `rounds` take about as long as the first."""
+    return Launch(tile, whole, 2, math.ceil(rounds * k / (rounds + 1) / tile.bk) * tile.bk)
 
 
 def _waves(tile: Tile, blocks: int, sms: int) -> float:
