@@ -224,7 +224,7 @@ struct TensorProduct {
       }
     }
     if constexpr (STORE_BOXES > 0) {
-      if (threadIdx.x % WARPGROUP == 0) store_wait();  // no block leaves while its boxes are read
+      if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
   }
 
@@ -320,16 +320,17 @@ struct TensorProduct {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
     const TileCoord<Step, Tile> at(t.p, work.tile);
+    constexpr int AT_ONCE = STORE_BOXES;
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
-    u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
 #pragma unroll
-    for (int first = 0; first < Tile::BN / 64; first += STORE_BOXES) {
-      if (thread == 0) store_wait();
+    for (int first = 0; first < Tile::BN / 64; first += AT_ONCE) {
+      u8* boxes = outgoing + (warpgroup * STORE_BOXES + first % STORE_BOXES) * BOX;
+      if (thread == 0) store_wait<STORE_BOXES / AT_ONCE - 1>();
       warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
 #pragma unroll
-      for (int box = 0; box < STORE_BOXES; ++box)
+      for (int box = 0; box < AT_ONCE; ++box)
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {  // 16 columns
           u32 x[4];  // [2 of 8 columns][2 rows]
@@ -345,7 +346,7 @@ struct TensorProduct {
       warpgroup_sync(warpgroup);  // between writing the boxes and reading them
       if (thread == 0) {
 #pragma unroll
-        for (int box = 0; box < STORE_BOXES; ++box)
+        for (int box = 0; box < AT_ONCE; ++box)
           if (at.column + (first + box) * 64 < t.p.n)
             store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
                       at.row + warpgroup * 64, int(at.batch));
