@@ -9,7 +9,7 @@ import numpy as np
 
 from . import chain as chains
 from . import select
-from .closure import BASE, closure_batch, closure_block
+from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, combine
 from .facts import facts
 from .memory import free_memory, from_host, mirror, on, symmetric, to_host, wait
@@ -20,15 +20,16 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Screen", "apply", "best_outside",
+    "BASE", "BATCH", "LEAF", "LOOK", "SPARSE", "TILE", "WHERE", "Screen", "apply", "best_outside",
     "between", "chains", "closure_batch", "closure_block", "combine", "csr_product", "dia_product",
-    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "select", "symmetric",
-    "to_host", "towards", "wait", "xp",
+    "doubtful", "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "select",
+    "symmetric", "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
 WHERE = ""
 TILE = 256
+LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
