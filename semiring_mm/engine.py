@@ -225,6 +225,24 @@ class Engine(Protocol):
             Called with the fraction done, from the calling thread.
         """
 
+    def product_bits(
+        self, semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+    ) -> None:
+        """C ← A ⊗ B, or C ← C ⊕ (A ⊗ B), of truth values packed as by :meth:`pack_bits`.
+
+        ⊗ is "and", ⊕ is "or" or "xor". C shares no memory with A and B.
+
+        Parameters
+        ----------
+        a, b, c : array of uint8 (batch, m, bytes), (batch, k, bytes), (batch, m, bytes)
+            Or without batch; bytes of a row are adjacent, and k and n are at least 1.
+        n : int
+            Columns of B and C.
+        """
+
+    def pack_bits(self, x: Array) -> Array:
+        """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of :func:`numpy.packbits`."""
+
     def gemv(
         self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
         scale_x: bool = False,

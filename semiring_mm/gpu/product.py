@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..engine import PLAIN, Known, Scaling
+from ..expressions import evaluate
 from ..plan import (
+    READ_C,
     Facts,
     Plan,
     bytewise,
@@ -26,6 +28,7 @@ from ..plan import (
     needs_facts,
     overflow,
     scalar_bits,
+    unpack_bits,
     with_keys,
 )
 from ..semirings import Semiring, semirings
@@ -34,7 +37,7 @@ from .closure import BASE
 from .facts import facts, flags_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
-from .packing import packed_bits
+from .packing import pack_bits, packed_bits
 from .source import (
     FIND_COLUMNS,
     FIND_ROWS,
@@ -52,14 +55,17 @@ from .source import (
     word_size,
 )
 from .tensor import (
+    BINARY,
     REDUCING,
     ROWS,
     THREADS,
     Kind,
     Operand,
     TensorKernel,
+    packed_operands,
     parts_source,
     prepare_operand,
+    readable,
     repays,
     split_tiles,
     tensor_source,
@@ -69,7 +75,7 @@ from .tensor import kind_of as tensor_kind
 from .tiles import choose
 from .views import address, reading, scaled, strides, wide_along
 
-__all__ = ["product"]
+__all__ = ["product", "product_bits"]
 
 Array = Any
 
@@ -189,6 +195,43 @@ def product(
         raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
+
+
+def product_bits(
+    semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+) -> None:
+    """C ← A B, or C ⊕ A B, of packed bits; see :meth:`semiring_mm.engine.Engine.product_bits`."""
+    here = device.current()
+    k, m = b.shape[-2:-1] + c.shape[-2:-1]
+    way = _plans(semiring, _BOOL, None, None, None, 1, PLAIN, False, here.arch)[0]
+    if way.kind is None or not repays(way.kind, m, n, k, c.shape[0] if c.ndim == 3 else 1):
+        whole = here.xp.empty((*c.shape[:-1], n), bool)
+        product(semiring, unpack_bits(here.xp, a, k), unpack_bits(here.xp, b, n), whole)
+        result = pack_bits(whole)
+        c[...] = evaluate(semiring.add_expr, c, result) if accumulate else result
+        return
+    a = readable(a)
+    key = (here.index, n, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
+           address(b) % 16, address(c) % 2)  # fmt: skip
+    launch = way.launches.get(key)
+    if launch is None:
+        left, right = packed_operands(here, a, b, n)
+        wide = wide_along(c, -1, 2)
+        launch = _on_tensors(
+            here, way.plan, way.kind, left, right, c, m, n, a.shape[-1], wide, packed=True
+        )
+        way.launches[key] = launch
+    addresses = [address(x) for x in (a, b, c)]
+    params = pack(
+        (*addresses, *(0,) * 6, *launch.strides, 0, 0),
+        (*launch.sizes, READ_C * accumulate, 0, 0, 1, 0),
+    )
+    loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
+    maps = b"".join(x for x, _ in loaded)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
+
+
+_BOOL = np.dtype(bool)
 
 
 def _product_in_float32(
@@ -344,14 +387,23 @@ def _prepare_tensors(
 ) -> _Launch:
     """A launch on tensor cores: a block for each multiprocessor, which goes from tile to tile."""
     (m, n), k = c.shape[-2:], a.shape[-1]
+    left, right = (prepare_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
+    if kind is BINARY:
+        return _on_tensors(here, plan, kind, left, right, c, m, n, -(-k // 8), wide_along(c, -1, 16))
+    wide = wide_along(c, -1, min(together(plan), 16 // c.itemsize))
+    return _on_tensors(here, plan, kind, left, right, c, m, n, k, wide)
+
+
+def _on_tensors(
+    here: device.Device, plan: Plan, kind: Kind, left: Operand, right: Operand, c: Array, m: int,
+    n: int, k: int, wide: bool, packed: bool = False,
+) -> _Launch:  # fmt: skip
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    left, right = (prepare_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
-    group = min(together(plan), 16 // c.itemsize)
-    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide_along(c, -1, group))
+    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide, packed)
     tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
     tiles = tiles_m * tiles_n * batch
-    splits, k_split = split_tiles(tiles, k, kind.bk, here.sms)
+    splits, k_split = (1, k) if packed else split_tiles(tiles, k, kind.bk, here.sms)
     split = tiles if splits > 1 else 0
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), min(tiles * splits, here.sms), THREADS,

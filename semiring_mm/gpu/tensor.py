@@ -13,12 +13,14 @@ from ..expressions import joins
 from ..plan import Plan
 from . import device
 from .source import KINDS as ENTRIES
+from .packing import Packing, pack_bytes, transpose_bits
 from .source import STORAGE, algebra, flags, pack
-from .views import address, strides, wide_along
+from .views import address, aligned, strides
 
 __all__ = [
-    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "convert_source", "kind_of",
-    "parts_source", "prepare_operand", "repays", "split_tiles", "tensor_source", "together",
+    "BINARY", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "convert_source",
+    "kind_of", "packed_operands", "parts_source", "prepare_operand", "readable", "repays",
+    "split_tiles", "tensor_source", "together",
 ]  # fmt: skip
 
 Array = Any
@@ -70,11 +72,10 @@ _KINDS = {
     ("float32", "tf32"): Kind("Tf32", "float32"),
     ("float32", "float32_emulated"): Kind("Tf32", "float32", 2),
 }
-_TRUTH = Kind("Bytes", "uint8")
-# The least number of pairs (m n k) for which tensor cores are faster, measured on an H200; and the
-# longest k whose sums fit.
-_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Bytes": 1200**3}
-_WORTH_PARTS, _LONGEST_TRUTH = 1300**3, 1 << 16
+BINARY = Kind("Binary", "uint8")  # eight truth values each
+# The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
+_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 1200**3}
+_WORTH_PARTS = 1300**3
 
 
 def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
@@ -82,8 +83,8 @@ def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
     if arch != 90:  # the instructions are Hopper's own
         return None
     join = (joins(plan.add), joins(plan.mul))
-    if plan.codec == "bits" and join == ("|", "&"):
-        return _TRUTH
+    if plan.codec == "bits" and join in (("|", "&"), ("^", "&")):
+        return BINARY
     if plan.codec == "plain" and join == ("+", "*"):
         return _KINDS.get((plan.storage, precision))
     return None
@@ -91,7 +92,7 @@ def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
 
 def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     """Whether tensor cores compute a product of these sizes, and faster than other kernels."""
-    if min(m, n) < 64 or (kind is _TRUTH and k > _LONGEST_TRUTH):
+    if min(m, n) < 64:
         return False
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
 
@@ -108,6 +109,8 @@ class TensorKernel:
         Whether k is the contiguous direction of the operand.
     c_wide : bool
         Whether neighbouring columns can be stored as one vector.
+    packed : bool
+        Whether C is packed bits.
     """
 
     plan: Plan
@@ -115,6 +118,7 @@ class TensorKernel:
     a_rows: bool
     b_rows: bool
     c_wide: bool
+    packed: bool = False
 
     @property
     def stages(self) -> int:
@@ -135,7 +139,7 @@ class TensorKernel:
         """The first lines of a source: its types."""
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
-using Step = sr::Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}>;
+using Step = sr::Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{", true" * self.packed}>;
 using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 """
 
@@ -143,7 +147,7 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 #: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
 ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
-_CONVERT, _SIDE, _BYTES_SIDE = 256, 64, 128  # sr::Convert's threads and tiles, sr::TransposeBytes's
+_CONVERT, _SIDE = 256, 64  # sr::Convert's threads and tiles
 
 
 def together(plan: Plan) -> int:
@@ -180,16 +184,12 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=64)
-def convert_source(storage: str, kind: Kind, transposed: bool) -> str:
-    """The text of the kernel that copies an operand into rows of k.
-
-    `transposed`: bytes that are contiguous across k, four rows at once.
-    """
-    name = f"Convert<{STORAGE[storage]}, sr::{kind.name}, {kind.parts}>"
+def convert_source(storage: str, kind: Kind) -> str:
+    """The text of the kernel that copies an operand into rows of k."""
     return f"""#include "tensor.cuh"
 extern "C" __global__ void __launch_bounds__({_CONVERT})
 kernel(const __grid_constant__ sr::ConvertParams p) {{
-  sr::{"TransposeBytes" if transposed else name}::run(p);
+  sr::Convert<{STORAGE[storage]}, sr::{kind.name}, {kind.parts}>::run(p);
 }}
 """
 
@@ -203,7 +203,10 @@ class _Copy:
     shared: int
     longs: tuple[int, ...]
     ints: tuple[int, ...]
-    bytes: int  # of the copy
+
+    def launch(self, source: int, to: int) -> None:
+        params = pack((source, to, *self.longs), self.ints)
+        self.kernel.launch(self.blocks, _CONVERT, self.shared, params)
 
 
 @dataclass(frozen=True)
@@ -218,8 +221,10 @@ class Operand:
         Whether k is the contiguous direction.
     batched : bool
         Whether there is a matrix for each one of the batch, not one for all.
-    copy : _Copy, optional
+    copy : _Copy or Packing, optional
         The launch that copies it; None if it is read in place.
+    bytes : int
+        Of the copy.
     maps : dict
         Tensor maps by address.
     """
@@ -229,7 +234,8 @@ class Operand:
     pitch: tuple[int, int]
     rows: bool
     batched: bool
-    copy: _Copy | None = None
+    copy: _Copy | Packing | None = None
+    bytes: int = 0
     maps: dict[int, bytes] = field(default_factory=dict)
 
     def load(self, here: device.Device, place: int) -> tuple[bytes, Array | None]:
@@ -239,10 +245,9 @@ class Operand:
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(copy.bytes, np.uint8)
+            memory = here.xp.empty(self.bytes, np.uint8)
             source, place = place, address(memory)
-            params = pack((source, place, *copy.longs), copy.ints)
-            copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
+            copy.launch(source, place)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
@@ -257,26 +262,60 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
+    if kind is BINARY:
+        one = x if batched or x.ndim == 2 else x[0]
+        return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched)
     if kind.size < 4 and address(x) % 16 == 0 and at[0] >= 0 and at[0] * size % 16 == 0:
         for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
-            if not by_rows and size == 1:  # only 16-bit floats may be contiguous across k
-                break
             if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
                 sizes = (k, rows, batch) if by_rows else (rows, k, batch)
                 pitch = (size * at[other], size * at[0] if batched else 16)
                 return Operand(kind.element, sizes, pitch, by_rows, batched)
     ld = math.ceil(k * size / 16) * 16 // size
-    transposed = size == 1 and wide_along(x, -2)
-    side = _BYTES_SIDE if transposed else _SIDE
-    shared = side * (side // 4 + 1) * 4 if transposed else side * (side + 1) * x.itemsize
-    tiles = (-(-k // side), -(-rows // side))
+    tiles = (-(-k // _SIDE), -(-rows // _SIDE))
     copy = _Copy(
-        here.kernel(convert_source(x.dtype.name, kind, transposed)), math.prod(tiles) * batch,
-        shared, (at[1], at[2], at[0], ld, *tiles), (rows, k),
-        batch * kind.parts * rows * ld * size,
+        here.kernel(convert_source(x.dtype.name, kind)), math.prod(tiles) * batch,
+        _SIDE * (_SIDE + 1) * x.itemsize, (at[1], at[2], at[0], ld, *tiles), (rows, k),
     )  # fmt: skip
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
-    return Operand(kind.element, sizes, pitch, True, batched, copy)
+    return Operand(
+        kind.element, sizes, pitch, True, batched, copy, batch * kind.parts * rows * ld * size
+    )
+
+
+def _from_packing(copy: Packing, rows: int, k: int, batch: int, batched: bool) -> Operand:
+    """Rows of bits, as a launch packs them."""
+    pitch = (4 * copy.pitch, 4 * copy.pitch * rows)
+    sizes = (-(-k // 8), rows, batch)
+    return Operand("uint8", sizes, pitch, True, batched, copy, batch * rows * 4 * copy.pitch)
+
+
+def packed_operands(
+    here: device.Device, a: Array, b: Array, n: int
+) -> tuple[Operand, Operand]:
+    """Packed A, whose rows the copy engine can read in place, and packed B, to be transposed."""
+    steps, size = strides(a), a.shape[-1]
+    batched = a.ndim == 3 and a.shape[0] > 1 and steps[0] != 0
+    left = Operand(
+        "uint8", (size, a.shape[-2], a.shape[0] if batched else 1),
+        (steps[1], steps[0] if batched else 16), True, batched,
+    )  # fmt: skip
+    batched = b.ndim == 3 and b.shape[0] > 1 and strides(b)[0] != 0
+    one = b[0] if b.ndim == 3 and not batched else b
+    copy = transpose_bits(here, one, n, 4)
+    return left, _from_packing(copy, n, b.shape[-2], b.shape[0] if batched else 1, batched)
+
+
+def readable(bits: Array) -> Array:
+    """Packed rows where the copy engine can read them: in place, or as a copy."""
+    steps = strides(bits)
+    if bits.strides[-1] == 1 and aligned(address(bits), 1, steps[:2], 16) and min(steps[:2]) >= 0:
+        if steps[1] >= bits.shape[-1]:
+            return bits
+    size = bits.shape[-1]
+    room = device.current().xp.empty((*bits.shape[:-1], -(-size // 16) * 16), np.uint8)
+    room[..., :size] = bits
+    return room[..., :size]
 
 
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result
