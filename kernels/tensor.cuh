@@ -11,6 +11,7 @@ namespace sr {
 
 struct TensorParams {
   TensorMap a, b;   // [batch * PARTS][rows][k], in boxes
+  TensorMap c;      // [batch][m][n], if it is stored in boxes
   ProductParams p;  // a_batch and b_batch are 1, or 0 where the whole batch has one operand
 };
 
@@ -24,6 +25,7 @@ struct Tensor {
   using Word = typename Kind::Sum;
   static constexpr int COLUMNS = 1, PARTS = PARTS_;
   static constexpr bool PACKED = PACKED_;
+  static constexpr float SMALL = 1;  // the unit of small parts
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
@@ -51,28 +53,34 @@ struct TensorTile {
 };
 
 // A_K_MAJOR, B_K_MAJOR: k is the contiguous direction of the operand. VECTOR: adjacent columns of C
-// can be written at once.
+// can be written at once; STORE_BOXES: the copy engine writes C, of 16-bit elements. CLUSTER: blocks
+// of a cluster, whose tiles lie below each other: each loads a part of their common columns of B, for
+// all of them.
 //
 // A stage goes through four states, by its two barriers: empty (consumers have arrived at
 // empty[s]), being filled (the producer announced its bytes to full[s]), full (they have landed),
 // being read.
-template <class Step, class Tile, int STAGES, bool A_K_MAJOR, bool B_K_MAJOR, bool VECTOR>
+template <class Step, class Tile, int STAGES, int CLUSTER, bool A_K_MAJOR, bool B_K_MAJOR,
+          bool VECTOR, int STORE_BOXES>
 struct TensorProduct {
   using Kind = typename Step::Kind;
   using Word = typename Step::Word;
   using Element = typename Kind::Element;
   static constexpr int PARTS = Step::PARTS;
   static constexpr int BK = LINE / int(sizeof(Element)), STEPS = BK / Kind::K;
-  static constexpr int A_BOXES = Tile::BM / 64, B_BOXES = Tile::BN / 64;
-  static constexpr int A_BYTES = A_BOXES * BOX, B_BYTES = B_BOXES * BOX;  // of one part
+  static constexpr int B_LINES = Tile::BN / CLUSTER;  // that this block loads
+  static constexpr int A_BYTES = Tile::BM * LINE, B_BYTES = Tile::BN * LINE;  // of one part
   static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES), THREADS = Tile::THREADS + WARPGROUP;
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
+  static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // Boxes are aligned to 1024 bytes.
-  static constexpr int BYTES = 1024 + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
-  u8* stages;      // [STAGES] of [PARTS][A_BOXES] and [PARTS][B_BOXES] boxes
+  static constexpr int OUTGOING = Tile::BM / 64 * STORE_BOXES * BOX;
+  static constexpr int BYTES = 1024 + OUTGOING + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
+  u8* stages;      // [STAGES] of [PARTS][BM] and [PARTS][BN] lines
+  u8* outgoing;    // [BM / 64][STORE_BOXES] boxes of C
   Barrier* full;   // [STAGES]: the bytes of a stage have landed
-  Barrier* empty;  // [STAGES]: all consumers have read a stage
+  Barrier* empty;  // [STAGES]: all consumers, of all blocks of the cluster, have read a stage
   int stage = 0;   // of this thread's next tile of k
   u32 parity = 0;  // of that stage's phase: it flips when stages wrap around
 
@@ -82,26 +90,32 @@ struct TensorProduct {
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
-    own.full = reinterpret_cast<Barrier*>(own.stages + STAGES * STAGE);
+    own.outgoing = own.stages + STAGES * STAGE;
+    own.full = reinterpret_cast<Barrier*>(own.outgoing + OUTGOING);
     own.empty = own.full + STAGES;
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
         own.full[s].init(1);
-        own.empty[s].init(Tile::THREADS / 32);
+        own.empty[s].init(CLUSTER * Tile::THREADS / 32);
       }
       fence_barrier_init();
     }
-    __syncthreads();  // between initialising the barriers and using them
+    sync_blocks();  // between initialising the barriers and using them
     // --- specialisation: the last warpgroup produces, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {
       warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
       warpgroup_reg_alloc<232>();
-      own.consume(t.p);
+      own.consume(t);
     }
+    if constexpr (CLUSTER > 1) sync_blocks();  // no block leaves while others use its barriers
   }
 
+  SR_FN static void sync_blocks() {
+    if constexpr (CLUSTER > 1) cluster_sync();
+    else __syncthreads();
+  }
   SR_FN void next_stage() {
     if (++stage < STAGES) return;
     stage = 0;
@@ -110,6 +124,9 @@ struct TensorProduct {
   // One thread: all tiles of k of all work tiles of this block, in order.
   SR_FN void produce(const TensorParams& t) {
     const ProductParams& p = t.p;
+    const int part_of_b = CLUSTER > 1 ? int(block_of_cluster()) * B_LINES : 0;
+    prefetch_map(t.a);
+    prefetch_map(t.b);
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       const TileCoord<Step, Tile> at(p, work.tile);
@@ -117,94 +134,95 @@ struct TensorProduct {
       for (int k = work.k; k < work.k + work.depth; k += BK) {
         empty[stage].wait(parity ^ 1);  // the first round passes: no phase has ended yet
         full[stage].arrive_and_expect(STAGE);
-        u8* to = stages + stage * STAGE;
+        u8* as = stages + stage * STAGE;
+        u8* bs = as + PARTS * A_BYTES + part_of_b * LINE;
 #pragma unroll
-        for (int part = 0; part < PARTS; ++part)
-#pragma unroll
-          for (int box = 0; box < A_BOXES; ++box, to += BOX)
-            load_box(to, t.a, full[stage], A_K_MAJOR ? k : at.row + 64 * box,
-                     A_K_MAJOR ? at.row + 64 * box : k, a_z + part);
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part)
-#pragma unroll
-          for (int box = 0; box < B_BOXES; ++box, to += BOX)
-            load_box(to, t.b, full[stage], B_K_MAJOR ? k : at.column + 64 * box,
-                     B_K_MAJOR ? at.column + 64 * box : k, b_z + part);
+        for (int part = 0; part < PARTS; ++part) {
+          load<1, Tile::BM, A_K_MAJOR>(as + part * A_BYTES, t.a, at.row, k, a_z + part);
+          load<CLUSTER, B_LINES, B_K_MAJOR>(bs + part * B_BYTES, t.b, at.column + part_of_b, k,
+                                            b_z + part);
+        }
         next_stage();
       }
+    }
+  }
+  // Load ROWS rows of one tile of k.
+  template <int BLOCKS, int ROWS, bool K_MAJOR>
+  SR_FN void load(u8* to, const TensorMap& from, int row, int k, int z) {
+    if constexpr (K_MAJOR) {
+      load_box<BLOCKS>(to, from, full[stage], k, row, z);
+    } else {
+#pragma unroll
+      for (int i = 0; i < ROWS; i += 64)
+        load_box<BLOCKS>(to + i * LINE, from, full[stage], row + i, k, z);
     }
   }
 
   // A consumer warpgroup: the products of its 64 rows.
-  SR_FN void consume(const ProductParams& p) {
+  SR_FN void consume(const TensorParams& t) {
+    const ProductParams& p = t.p;
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
-      if constexpr (PARTS == 1) {  // tile t - 1 is released while tile t is multiplied
-        for (int t = 0; t < tiles; ++t) {
-          take(d, t > 0);
-          warpgroup_wait<1>();  // tile t - 1 is done, tile t under way
-          if (t > 0) release();
+      if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
+        take();
+        k_steps(d, 0, 0, false);  // apart, so that the compiler needs no copies of d
+        warpgroup_commit();
+        next_stage();
+#pragma unroll 1
+        for (int i = 1; i < tiles; ++i) {
+          take();
+          k_steps(d, 0, 0, true);
+          warpgroup_commit();
+          warpgroup_wait<1>();  // tile i - 1 is done, tile i under way
+          release();
           next_stage();
         }
         warpgroup_wait<0>();
         release();
-        store(p, d, work);
+        store(t, d, work);
       } else {
-        // d and e alternate: tensor cores multiply into one while the other is added to the sum
-        Word sum[Tile::BN / 2], e[Tile::BN / 2];  // [BN / 8][2][2]
+        // Tensor cores truncate when they add to a large sum: so the products of the large parts are
+        // added in float32 here, tile by tile, while tensor cores multiply the small parts, whose sum
+        // is small.
+        Word sum[Tile::BN / 2], small[Tile::BN / 2];  // [BN / 8][2][2]
 #pragma unroll
-        for (int i = 0; i < Tile::BN / 2; ++i) sum[i] = 0;
-        take(d, false);
-        next_stage();
-        int t = 1;
-        for (; t + 1 < tiles; t += 2) {  // one tile is multiplied, one added
-          take(e, false);
-          add<1>(sum, d);
-          next_stage();
-          take(d, false);
-          add<1>(sum, e);
+        for (int e = 0; e < Tile::BN / 2; ++e) sum[e] = 0;
+        for (int i = 0; i < tiles; ++i) {
+          take();
+          k_steps(d, 0, 0, false);
+          warpgroup_commit();
+          k_steps(small, A_BYTES, 0, i > 0);
+          k_steps(small, 0, B_BYTES, true);
+          warpgroup_commit();
+          warpgroup_wait<1>();  // all but the small products of this tile
+          if (i > 0) release();
+#pragma unroll
+          for (int e = 0; e < Tile::BN / 2; ++e) sum[e] += d[e];
           next_stage();
         }
-        if (t < tiles) {
-          take(e, false);
-          add<1>(sum, d);
-          next_stage();
-          add<0>(sum, e);
-        } else {
-          add<0>(sum, d);
-        }
-        store(p, sum, work);
+        warpgroup_wait<0>();
+        release();
+#pragma unroll
+        for (int e = 0; e < Tile::BN / 2; ++e) sum[e] += small[e] * Step::SMALL;
+        store(t, sum, work);
       }
     }
-  }
-
-  // Add the sums of the tile of k before the last PENDING ones: tensor cores truncate when they add
-  // to a large sum, so sums of pairs are added in float32 here.
-  template <int PENDING>
-  SR_FN void add(Word (&sum)[Tile::BN / 2], const Word (&d)[Tile::BN / 2]) {
-    warpgroup_wait<PENDING>();
-    release();
-#pragma unroll
-    for (int i = 0; i < Tile::BN / 2; ++i) sum[i] += d[i];
-  }
-
-  // Start the products of one tile of k, as soon as its bytes have landed.
-  SR_FN void take(Word (&d)[Tile::BN / 2], bool accumulate) {
-    full[stage].wait(parity);
-    const u8* as = stages + stage * STAGE + int(threadIdx.x) / WARPGROUP * BOX;
-    const u8* bs = stages + stage * STAGE + PARTS * A_BYTES;
-    warpgroup_arrive();
-    if constexpr (PARTS == 2) {  // small products first; that of both small parts is below rounding
-      k_steps(d, as + A_BYTES, bs, accumulate);
-      k_steps(d, as, bs + B_BYTES, true);
+    if constexpr (STORE_BOXES > 0) {
+      if (threadIdx.x % WARPGROUP == 0) store_wait();  // no block leaves while its boxes are read
     }
-    k_steps(d, as, bs, accumulate || PARTS == 2);
-    warpgroup_commit();
   }
-  // Its k steps.
-  SR_FN static void k_steps(Word (&d)[Tile::BN / 2], const u8* as, const u8* bs, bool accumulate) {
+
+  // Wait until the bytes of a tile of k have landed, and let products of it follow.
+  SR_FN void take() {
+    full[stage].wait(parity);
+    warpgroup_arrive();
+  }
+  // The products of one tile of k, of parts that begin at these bytes.
+  SR_FN void k_steps(Word (&d)[Tile::BN / 2], int a_part, int b_part, bool accumulate) {
+    const u8* as = stages + stage * STAGE + a_part + int(threadIdx.x) / WARPGROUP * BOX;
+    const u8* bs = stages + stage * STAGE + PARTS * A_BYTES + b_part;
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
       warpgroup_mma<Kind, A_K_MAJOR, B_K_MAJOR, Tile::BN>(
@@ -212,13 +230,23 @@ struct TensorProduct {
           Operand<B_K_MAJOR>::template k_step<Kind>(bs, s), accumulate || s > 0);
   }
 
-  // The stage before this one may be filled again: one arrival for each warp.
+  // The stage before this one may be filled again: one arrival for each warp and block.
   SR_FN void release() {
-    if (threadIdx.x % 32) return;
-    empty[(stage + STAGES - 1) % STAGES].arrive();
+    Barrier& before = empty[(stage + STAGES - 1) % STAGES];
+    const u32 lane = threadIdx.x % 32;
+    if constexpr (CLUSTER > 1) {
+      if (lane < CLUSTER) before.arrive_at(lane);
+    } else {
+      if (lane == 0) before.arrive();
+    }
   }
 
-  SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const WorkTile& work) {
+  SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work) {
+    const ProductParams& p = t.p;
+    if constexpr (STORE_BOXES > 0) {
+      if (work.split < 0)
+        return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
+    }
     using Store = Epilogue<Step, Tile, VECTOR>;
     if constexpr (!Is<Word>::floating) {
       if (work.split < 0) return store_truths(p, d, TileCoord<Step, Tile>(p, work.tile));
@@ -315,6 +343,64 @@ struct TensorProduct {
           }
       }
     }
+  }
+  // A warpgroup's 64 rows, in boxes of 64 columns, STORE_BOXES at a time. COMBINE: there is an α or a
+  // C to be added.
+  template <bool COMBINE>
+  SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                         const WorkTile& work) {
+    using Algebra = typename Step::Algebra;
+    const LinearCombination<Algebra> combine(t.p);
+    const TileCoord<Step, Tile> at(t.p, work.tile);
+    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
+    // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
+    const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
+#pragma unroll
+    for (int first = 0; first < Tile::BN / 64; first += STORE_BOXES) {
+      if (thread == 0) store_wait();
+      warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
+#pragma unroll
+      for (int box = 0; box < STORE_BOXES; ++box)
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {  // 16 columns
+          u32 x[4];  // [2 of 8 columns][2 rows]
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int group = (first + box) * 8 + j + e / 2, row = at.row + Tile::row(e % 2);
+            x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch, row,
+                        at.column + group * 8 + thread % 4 * 2);
+          }
+          store_matrices(boxes + swizzled(box * BOX + line * LINE + (j + piece) * 16), x);
+        }
+      store_fence();
+      warpgroup_sync(warpgroup);  // between writing the boxes and reading them
+      if (thread == 0) {
+#pragma unroll
+        for (int box = 0; box < STORE_BOXES; ++box)
+          if (at.column + (first + box) * 64 < t.p.n)
+            store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
+                      at.row + warpgroup * 64, int(at.batch));
+        store_commit();
+      }
+    }
+  }
+  // Two adjacent elements of C.
+  template <bool COMBINE, class Combine>
+  SR_FN static u32 pair(const ProductParams& p, const Combine& combine, const Word* x, i64 batch,
+                        int row, int column) {
+    using Algebra = typename Step::Algebra;
+    using Storage = typename Algebra::Storage;
+    if constexpr (!COMBINE) return pack_x2<Storage>(x[0], x[1]);
+    u32 both = 0;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      Storage old{};
+      if ((p.mode & READ_C) && row < p.m && column + e < p.n)
+        old = static_cast<const Storage*>(p.c)[batch * p.c_batch + row * p.c_m + column + e];
+      both |= u32(combine(x[e], old).bits) << 16 * e;
+    }
+    return both;
   }
 
   // Four lanes have two columns each of every eight. Afterwards, of four such eights each lane has

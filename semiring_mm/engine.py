@@ -241,7 +241,7 @@ class Engine(Protocol):
         """
 
     def pack_bits(self, x: Array) -> Array:
-        """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of :func:`numpy.packbits`."""
+        """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of ``numpy.packbits``."""
 
     def gemv(
         self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,

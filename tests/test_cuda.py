@@ -161,7 +161,7 @@ def test_instructions_of_tensor_cores(
     arch, name, dtype, precision, expected, sources_of, tmp_path, nvdisasm
 ):
     recorder = sources_of(lambda: product_of(name, dtype, precision=precision), arch)
-    text = next(x for x in recorder.sources if "using Product = " in x)
+    text = next(x for x in recorder.sources if "using Product =" in x)
     cubin, report = recorder.compile(text)
     found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
     for instruction in expected:

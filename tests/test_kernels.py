@@ -747,7 +747,7 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
 
     HOST.launched.clear()
     on_all_cores(run, layouts)
-    products = [text for text in HOST.launched if "using Product = " in text]
+    products = [text for text in HOST.launched if "using Product =" in text]
     assert sum(used in text for text in products) == len(layouts)
 
 
@@ -786,9 +786,9 @@ def test_a_launch_on_tensor_cores_is_prepared_once(monkeypatch):
     prepared, maps = [], []
     prepare, encode = products.prepare_operand, HOST.tensor_map
 
-    def counted(here, kind, x):
+    def counted(here, kind, x, lines):
         prepared.append(x.shape)
-        return prepare(here, kind, x)
+        return prepare(here, kind, x, lines)
 
     def recorded(place, *rest):
         maps.append(place)
@@ -802,7 +802,7 @@ def test_a_launch_on_tensor_cores_is_prepared_once(monkeypatch):
         engine.product(sm.semirings["plus_times"], a[i], b[j], c)
         assert_array_equal(c, a[i] @ b[j])
     assert len(prepared) == 2
-    assert maps == [x.ctypes.data for x in (a[0], b[0], a[1], b[2])]
+    assert maps == [x.ctypes.data for x in (a[0], b[0], c, a[1], b[2])]
 
 
 @pytest.mark.parametrize("entry", [inf, nan, 1e-30, 2.0**127, -3e38])

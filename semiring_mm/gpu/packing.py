@@ -65,9 +65,10 @@ def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
     wide = steps[2] == 1 and aligned(address(x), 1, steps[:2], 16)  # a row may end anywhere
     lanes = min(THREADS, 1 << (words - 1).bit_length())
     groups = (-(-rows // (THREADS // lanes)), -(-words // lanes))
+    pitch = -(-words // unit) * unit
     return Packing(
         here.kernel(pack_source("PackRows", wide)), groups[0] * groups[1] * batch, 0,
-        (*steps, -(-words // unit) * unit, *groups), (rows, columns, lanes), -(-words // unit) * unit,
+        (*steps, pitch, *groups), (rows, columns, lanes), pitch,
     )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def pack_bits(x: Array) -> Array:
 
 
 def packed_bits(b: Array) -> Array:
-    """Bool (..., k, n) as uint32 (..., k, ceil(n / 32)): column j is bit ``j % 32 ^ 7`` of a word."""
+    """Bool (..., k, n) as uint32 (..., k, words): column j is bit ``j % 32 ^ 7`` of word ``j // 32``."""
     here = device.current()
     out = here.xp.empty((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
     if out.size:

@@ -62,14 +62,17 @@ from .tensor import (
     Kind,
     Operand,
     TensorKernel,
-    packed_operands,
+    cluster_of,
+    in_place,
     parts_source,
     prepare_operand,
     readable,
     repays,
+    result_operand,
     split_tiles,
     tensor_source,
     together,
+    transposed_operand,
 )
 from .tensor import kind_of as tensor_kind
 from .tiles import choose
@@ -215,20 +218,13 @@ def product_bits(
            address(b) % 16, address(c) % 2)  # fmt: skip
     launch = way.launches.get(key)
     if launch is None:
-        left, right = packed_operands(here, a, b, n)
-        wide = wide_along(c, -1, 2)
-        launch = _on_tensors(
-            here, way.plan, way.kind, left, right, c, m, n, a.shape[-1], wide, packed=True
-        )
-        way.launches[key] = launch
+        launch = way.launches[key] = _prepare_tensors(here, way.plan, way.kind, a, b, c, n)
     addresses = [address(x) for x in (a, b, c)]
     params = pack(
         (*addresses, *(0,) * 6, *launch.strides, 0, 0),
         (*launch.sizes, READ_C * accumulate, 0, 0, 1, 0),
     )
-    loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
-    maps = b"".join(x for x, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
+    _start(here, launch, addresses, params)
 
 
 _BOOL = np.dtype(bool)
@@ -288,7 +284,10 @@ class _Launch:
     last_blocks: int
     last_threads: int
     transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
-    operands: tuple[Operand, ...] = ()  # that tensor cores read
+    operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
+
+
+_NO_MAP = (bytes(128), None)
 
 
 def _run(
@@ -320,16 +319,23 @@ def _run(
     )  # fmt: skip
     ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
     params = pack((*addresses, *rest), ints)
-    # tensor maps, and the copies that they describe
-    loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
-    maps = b"".join(x for x, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
+    _start(here, launch, addresses, params)
     if launch.transposed:
         batch, n, k = strides(transposed())
         addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
         params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
     if launch.last is not None:
         launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
+
+
+def _start(here: device.Device, launch: _Launch, addresses: list[int], params: bytes) -> None:
+    """Launch the product, after the copies of operands that it reads by tensor maps."""
+    loaded = [
+        _NO_MAP if x is None else x.load(here, at)
+        for x, at in zip(launch.operands, addresses, strict=False)
+    ]
+    maps = b"".join(x for x, _ in loaded)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
 
 
 def _prepare(
@@ -383,35 +389,50 @@ def _prepare(
 
 
 def _prepare_tensors(
-    here: device.Device, plan: Plan, kind: Kind, a: Array, b: Array, c: Array
-) -> _Launch:
-    """A launch on tensor cores: a block for each multiprocessor, which goes from tile to tile."""
-    (m, n), k = c.shape[-2:], a.shape[-1]
-    left, right = (prepare_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
-    if kind is BINARY:
-        return _on_tensors(here, plan, kind, left, right, c, m, n, -(-k // 8), wide_along(c, -1, 16))
-    wide = wide_along(c, -1, min(together(plan), 16 // c.itemsize))
-    return _on_tensors(here, plan, kind, left, right, c, m, n, k, wide)
-
-
-def _on_tensors(
-    here: device.Device, plan: Plan, kind: Kind, left: Operand, right: Operand, c: Array, m: int,
-    n: int, k: int, wide: bool, packed: bool = False,
+    here: device.Device, plan: Plan, kind: Kind, a: Array, b: Array, c: Array,
+    columns: int | None = None,
 ) -> _Launch:  # fmt: skip
+    """A launch on tensor cores: a block for each multiprocessor, which goes from tile to tile.
+
+    `columns` are those of B and C, where all operands are packed bits.
+    """
+    packed = columns is not None
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    if columns is not None:
+        n = columns
+    elif kind is BINARY:
+        k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide, packed)
     tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
+    splits, k_split = 1, k
+    if not packed:
+        splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
+    cluster = cluster_of(tiles_m, splits)
+    tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
-    splits, k_split = (1, k) if packed else split_tiles(tiles, k, kind.bk, here.sms)
     split = tiles if splits > 1 else 0
+    if columns is not None:
+        left, group = in_place("uint8", 1, a, ROWS), 2
+        assert left is not None, "see readable"
+        right = transposed_operand(here, b, columns, kind.bn // cluster)
+    else:
+        left = prepare_operand(here, kind, a, ROWS)
+        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+        group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
+    result = result_operand(plan, c)
+    kernel = TensorKernel(
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster,
+        packed,
+    )  # fmt: skip
+    blocks = min(tiles * splits, here.sms // cluster * cluster)
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), min(tiles * splits, here.sms), THREADS,
+        here.kernel(tensor_source(kernel), "a"), blocks, THREADS,
         kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
         split * splits * ROWS * kind.bn * 4, 0,
         here.kernel(parts_source(kernel)) if split else None,
         split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
-        REDUCING, operands=(left, right),
+        REDUCING, operands=(left, right, result),
     )  # fmt: skip

@@ -12,15 +12,15 @@ import numpy as np
 from ..expressions import joins
 from ..plan import Plan
 from . import device
-from .source import KINDS as ENTRIES
 from .packing import Packing, pack_bytes, transpose_bits
+from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
-from .views import address, aligned, strides
+from .views import address, strides
 
 __all__ = [
-    "BINARY", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "convert_source",
-    "kind_of", "packed_operands", "parts_source", "prepare_operand", "readable", "repays",
-    "split_tiles", "tensor_source", "together",
+    "BINARY", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of",
+    "convert_source", "in_place", "kind_of", "parts_source", "prepare_operand", "readable",
+    "repays", "result_operand", "split_tiles", "tensor_source", "together", "transposed_operand",
 ]  # fmt: skip
 
 Array = Any
@@ -109,6 +109,10 @@ class TensorKernel:
         Whether k is the contiguous direction of the operand.
     c_wide : bool
         Whether neighbouring columns can be stored as one vector.
+    c_boxes : bool
+        Whether the copy engine stores C.
+    cluster : int
+        Blocks that share their columns of B.
     packed : bool
         Whether C is packed bits.
     """
@@ -118,6 +122,8 @@ class TensorKernel:
     a_rows: bool
     b_rows: bool
     c_wide: bool
+    c_boxes: bool = False
+    cluster: int = 1
     packed: bool = False
 
     @property
@@ -126,9 +132,15 @@ class TensorKernel:
         return 3 if self.kind.parts == 2 else 4
 
     @property
+    def boxes(self) -> int:
+        """Boxes of C that a warpgroup stores at once."""
+        return 2 if self.c_boxes else 0
+
+    @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return 1024 + self.stages * (self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32)
+        stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
+        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE
 
     @property
     def together(self) -> int:
@@ -162,10 +174,12 @@ def together(plan: Plan) -> int:
 def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
+    cluster = f"__cluster_dims__({kernel.cluster}) " if kernel.cluster > 1 else ""
     return f"""{kernel.types()}
-using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {given}>;
+using Product =
+    sr::TensorProduct<Step, Shape, {kernel.stages}, {kernel.cluster}, {given}, {kernel.boxes}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+extern "C" __global__ void {cluster}__launch_bounds__({THREADS}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -211,7 +225,7 @@ class _Copy:
 
 @dataclass(frozen=True)
 class Operand:
-    """A stack of [rows][k] for the copy engine: in place, or as a copy in another layout.
+    """A stack of [rows][k] (of C: [m][n]) for the copy engine: in place, or as a copy.
 
     Parameters
     ----------
@@ -221,6 +235,8 @@ class Operand:
         Whether k is the contiguous direction.
     batched : bool
         Whether there is a matrix for each one of the batch, not one for all.
+    lines : int
+        Of a box.
     copy : _Copy or Packing, optional
         The launch that copies it; None if it is read in place.
     bytes : int
@@ -234,6 +250,7 @@ class Operand:
     pitch: tuple[int, int]
     rows: bool
     batched: bool
+    lines: int
     copy: _Copy | Packing | None = None
     bytes: int = 0
     maps: dict[int, bytes] = field(default_factory=dict)
@@ -252,25 +269,43 @@ class Operand:
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
-            found = here.tensor_map(place, self.element, self.sizes, self.pitch)
+            found = here.tensor_map(place, self.element, self.sizes, self.pitch, self.lines)
             self.maps[place] = found
         return found, memory
 
 
-def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
-    """An operand in place if the copy engine can read it there; else as a copy."""
+def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
+    """An array as the copy engine reads and writes it where it is, or None if it cannot."""
+    rows, k = x.shape[-2:]
+    at, batched = strides(x), x.ndim == 3 and x.shape[0] > 1 and strides(x)[0] != 0
+    if address(x) % 16 or at[0] < 0 or at[0] * size % 16:
+        return None
+    for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
+        if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
+            sizes = (k, rows) if by_rows else (rows, k)
+            pitch = (size * at[other], size * at[0] if batched else 16)
+            batch = x.shape[0] if batched else 1
+            return Operand(
+                element, (*sizes, batch), pitch, by_rows, batched, lines if by_rows else _SIDE
+            )
+    return None
+
+
+def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Operand:
+    """An operand in place if the copy engine can read it there; else as a copy.
+
+    `lines` are those of a box, if it has k as its contiguous direction.
+    """
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
-        return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched)
-    if kind.size < 4 and address(x) % 16 == 0 and at[0] >= 0 and at[0] * size % 16 == 0:
-        for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
-            if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
-                sizes = (k, rows, batch) if by_rows else (rows, k, batch)
-                pitch = (size * at[other], size * at[0] if batched else 16)
-                return Operand(kind.element, sizes, pitch, by_rows, batched)
+        return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
+    if size < 4:
+        found = in_place(kind.element, size, x, lines)
+        if found is not None:
+            return found
     ld = math.ceil(k * size / 16) * 16 // size
     tiles = (-(-k // _SIDE), -(-rows // _SIDE))
     copy = _Copy(
@@ -278,44 +313,52 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
         _SIDE * (_SIDE + 1) * x.itemsize, (at[1], at[2], at[0], ld, *tiles), (rows, k),
     )  # fmt: skip
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
-    return Operand(
-        kind.element, sizes, pitch, True, batched, copy, batch * kind.parts * rows * ld * size
-    )
+    room = batch * kind.parts * rows * ld * size
+    return Operand(kind.element, sizes, pitch, True, batched, lines, copy, room)
 
 
-def _from_packing(copy: Packing, rows: int, k: int, batch: int, batched: bool) -> Operand:
+def _from_packing(
+    copy: Packing, rows: int, k: int, batch: int, batched: bool, lines: int
+) -> Operand:
     """Rows of bits, as a launch packs them."""
     pitch = (4 * copy.pitch, 4 * copy.pitch * rows)
     sizes = (-(-k // 8), rows, batch)
-    return Operand("uint8", sizes, pitch, True, batched, copy, batch * rows * 4 * copy.pitch)
+    return Operand("uint8", sizes, pitch, True, batched, lines, copy, batch * rows * pitch[0])
 
 
-def packed_operands(
-    here: device.Device, a: Array, b: Array, n: int
-) -> tuple[Operand, Operand]:
-    """Packed A, whose rows the copy engine can read in place, and packed B, to be transposed."""
-    steps, size = strides(a), a.shape[-1]
-    batched = a.ndim == 3 and a.shape[0] > 1 and steps[0] != 0
-    left = Operand(
-        "uint8", (size, a.shape[-2], a.shape[0] if batched else 1),
-        (steps[1], steps[0] if batched else 16), True, batched,
-    )  # fmt: skip
+def transposed_operand(here: device.Device, b: Array, n: int, lines: int) -> Operand:
+    """Packed B, (..., k, bytes), as rows of packed columns."""
     batched = b.ndim == 3 and b.shape[0] > 1 and strides(b)[0] != 0
-    one = b[0] if b.ndim == 3 and not batched else b
+    one = b if batched or b.ndim == 2 else b[0]
     copy = transpose_bits(here, one, n, 4)
-    return left, _from_packing(copy, n, b.shape[-2], b.shape[0] if batched else 1, batched)
+    return _from_packing(copy, n, b.shape[-2], b.shape[0] if batched else 1, batched, lines)
 
 
 def readable(bits: Array) -> Array:
     """Packed rows where the copy engine can read them: in place, or as a copy."""
-    steps = strides(bits)
-    if bits.strides[-1] == 1 and aligned(address(bits), 1, steps[:2], 16) and min(steps[:2]) >= 0:
-        if steps[1] >= bits.shape[-1]:
-            return bits
+    found = in_place("uint8", 1, bits, ROWS)
+    if found is not None and found.rows:
+        return bits
     size = bits.shape[-1]
     room = device.current().xp.empty((*bits.shape[:-1], -(-size // 16) * 16), np.uint8)
     room[..., :size] = bits
     return room[..., :size]
+
+
+def result_operand(plan: Plan, c: Array) -> Operand | None:
+    """C as the copy engine writes it, or None if other stores must."""
+    if plan.storage not in ("float16", "bfloat16"):
+        return None
+    found = in_place(plan.storage, 2, c, 64)
+    return found if found is not None and found.rows else None
+
+
+_CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
+
+
+def cluster_of(tiles_m: int, splits: int) -> int:
+    """Blocks of a cluster: tiles below each other share columns of B, where k is not split."""
+    return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result
