@@ -104,7 +104,7 @@ def pack_bits(x: Array) -> Array:
 
 
 def packed_bits(b: Array) -> Array:
-    """Bool (..., k, n) as uint32 (..., k, words): column j is bit ``j % 32 ^ 7`` of word ``j // 32``."""
+    """Bool (..., k, n) as uint32 (..., k, words): column 32 w + j is bit ``j ^ 7`` of word w."""
     here = device.current()
     out = here.xp.empty((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
     if out.size:
