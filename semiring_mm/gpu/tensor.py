@@ -239,8 +239,8 @@ class Operand:
         Of a box.
     copy : _Copy or Packing, optional
         The launch that copies it; None if it is read in place.
-    bytes : int
-        Of the copy.
+    room : int
+        Bytes of the copy.
     maps : dict
         Tensor maps by address.
     """
@@ -252,7 +252,7 @@ class Operand:
     batched: bool
     lines: int
     copy: _Copy | Packing | None = None
-    bytes: int = 0
+    room: int = 0
     maps: dict[int, bytes] = field(default_factory=dict)
 
     def load(self, here: device.Device, place: int) -> tuple[bytes, Array | None]:
@@ -262,7 +262,7 @@ class Operand:
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(self.bytes, np.uint8)
+            memory = here.xp.empty(self.room, np.uint8)
             source, place = place, address(memory)
             copy.launch(source, place)
         found = self.maps.get(place)
