@@ -47,8 +47,8 @@ _UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
 def matmul(
-    a: ArrayLike,
-    b: ArrayLike,
+    a: ArrayLike | BitMatrix,
+    b: ArrayLike | BitMatrix,
     semiring: str | Semiring = "plus_times",
     *,
     out: Any = None,
@@ -638,8 +638,12 @@ dgemv = _blas_name("d", "float64", "gemv")
 
 
 def matrix_power(
-    a: ArrayLike, k: int, semiring: str | Semiring = "plus_times", *, device: str | None = None
-) -> Array:
+    a: ArrayLike | BitMatrix,
+    k: int,
+    semiring: str | Semiring = "plus_times",
+    *,
+    device: str | None = None,
+) -> Any:
     """The k-th power of a square matrix, by repeated squaring.
 
     Parameters

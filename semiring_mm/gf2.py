@@ -315,21 +315,20 @@ def _eliminate(engine: Engine, bits: Array, n: int, *, below: bool = False) -> N
     for column in range(0, n, panel):
         width, at = min(panel, n - column), column // 8
         end, right = at + -(-width // 8), bits[:, at:]
-        done, rows = len(pivots), np.arange(len(pivots), min(len(pivots) + engine.ROWS, m))
+        done = len(pivots)
+        rows = np.arange(done, min(done + engine.ROWS, m))
+        where: Any = slice(done, done + len(rows))
         while len(rows):
             first = len(pivots)
             top = first if below else 0
             strip = xp.ascontiguousarray(right[:, : end - at])
-            where = xp.asarray(rows)
             sums, found = engine.reduce_bits(strip[where], width)
             there = np.flatnonzero(found >= 0)
             if len(there):
                 chosen = rows[found[there]]
                 reduced = xp.empty((width, size - at), np.uint8)
                 engine.product_bits(xor, sums, right[where], reduced, 8 * (size - at))
-                engine.product_bits(
-                    xor, strip[top:, : -(-width // 8)], reduced, right[top:], 8 * (size - at), True
-                )
+                engine.product_bits(xor, strip[top:], reduced, right[top:], 8 * (size - at), True)
                 last = first + len(there)
                 # rows that are in the way of the pivots take the places that these leave
                 inside = (chosen >= first) & (chosen < last)
@@ -342,6 +341,7 @@ def _eliminate(engine: Engine, bits: Array, n: int, *, below: bool = False) -> N
             # rows that the first ones do not tell anything of
             rest = engine.to_host(right[len(pivots) :, : end - at].any(1))
             rows = len(pivots) + np.flatnonzero(rest)[: engine.ROWS]
+            where = xp.asarray(rows)
         if len(pivots) == m:
             break
     order = np.argsort(pivots, kind="stable")
