@@ -287,13 +287,3 @@ SQUARE = sm.BitMatrix(np.zeros((8, 1), np.uint8))
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_tensors():
-    torch = pytest.importorskip("torch")
-    a = torch.from_numpy(truth(20, 20))
-    x = sm.BitMatrix.pack(a)
-    assert isinstance(x.bits, torch.Tensor)
-    found = sm.matmul(x, sm.BitMatrix(torch.from_numpy(np.packbits(a, axis=-1)), 20), "lor_land")
-    assert torch.equal(found.unpack(), a.float() @ a.float() > 0)
-    assert sm.gf2.rank(a) == sm.gf2.rank(a.numpy())
