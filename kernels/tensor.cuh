@@ -5,6 +5,7 @@
 #pragma once
 #include "epilogue.cuh"
 #include "pack.cuh"
+#include "scan.cuh"
 #include <hopper.cuh>
 
 namespace sr {
@@ -13,11 +14,26 @@ struct TensorParams {
   TensorMap a, b;   // [batch * PARTS][rows][k], in boxes
   TensorMap c;      // [batch][m][n], if it is stored in boxes
   ProductParams p;  // a_batch and b_batch are 1, or 0 where the whole batch has one operand
+  const u32 *a_magnitudes, *b_magnitudes;  // [batch][rows], where rows are scaled (Split)
 };
 
+// --- scaled rows -------------------------------------------------------------------------------
+
+// 16-bit floats hold float32 only in a narrow range: rows of an operand are multiplied by powers of
+// two. The exponent s for a row whose greatest magnitude has these bits: then that lies in 2^14 ..
+// 2^15. It is at most 2^127, and at least 2^-50 or 0.
+SR_FN int scale_exponent(u32 magnitude) {
+  const int s = 14 + 127 - int(magnitude >> 23);
+  return magnitude == 0 ? 0 : s > 64 ? 64 : s;
+}
+// 2^s, for |s| <= 126.
+SR_FN float power_of_2(int s) { return bits_as<float>(u32(127 + s) << 23); }
+// The unit of small parts, which would lie below the normal numbers of 16 bits.
+constexpr float SMALL_UNIT = 1 / 2048.0f;
+
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
-// float32 that is emulated by pairs of tf32. PACKED: C holds truth values, eight to a byte, in the
-// order of np.packbits.
+// float32 that is emulated by pairs of shorter floats. PACKED: C holds truth values, eight to a byte,
+// in the order of np.packbits.
 template <class A, class Kind_, int PARTS_, bool PACKED_ = false>
 struct Tensor {
   using Algebra = A;
@@ -25,7 +41,8 @@ struct Tensor {
   using Word = typename Kind::Sum;
   static constexpr int COLUMNS = 1, PARTS = PARTS_;
   static constexpr bool PACKED = PACKED_;
-  static constexpr float SMALL = 1;  // the unit of small parts
+  static constexpr bool SCALED = PARTS == 2 && Is<typename Kind::Element>::half;
+  static constexpr float SMALL = SCALED ? SMALL_UNIT : 1;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
@@ -243,6 +260,7 @@ struct TensorProduct {
 
   SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work) {
     const ProductParams& p = t.p;
+    if constexpr (Step::SCALED) unscale(t, d, work.tile);
     if constexpr (STORE_BOXES > 0) {
       if (work.split < 0)
         return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
@@ -344,6 +362,32 @@ struct TensorProduct {
       }
     }
   }
+  // Undo the scaling of rows of both operands, in two factors, so that each is a float.
+  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+    const ProductParams& p = t.p;
+    const TileCoord<Step, Tile> at(p, tile);
+    const u32* of_a = t.a_magnitudes + at.batch * p.a_batch * p.m;  // [m]
+    const u32* of_b = t.b_magnitudes + at.batch * p.b_batch * p.n;  // [n]
+    int rows[2];  // [2 rows]
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = at.row + Tile::row(i);
+      rows[i] = row < p.m ? scale_exponent(of_a[row]) : 0;
+    }
+#pragma unroll
+    for (int e = 0; e < Tile::BN / 2; e += 4)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int column = at.column + e * 2 + int(threadIdx.x) % 4 * 2 + j;
+        const int of_column = column < p.n ? scale_exponent(of_b[column]) : 0;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int both = -(rows[i] + of_column), half = both >> 1;
+          d[e + 2 * i + j] = d[e + 2 * i + j] * power_of_2(half) * power_of_2(both - half);
+        }
+      }
+  }
+
   // A warpgroup's 64 rows, in boxes of 64 columns, STORE_BOXES at a time. COMBINE: there is an α or a
   // C to be added.
   template <bool COMBINE>
@@ -429,9 +473,13 @@ struct TensorProduct {
 struct ConvertParams {
   const void* from;       // [batch][rows][k]
   void* to;               // [batch][PARTS][rows][ld] of Element, k contiguous
+  u32* magnitudes;        // [batch][rows]: bits of the greatest absolute value, where rows are scaled
+  u32* flags;             // kinds of entries
   i64 row, k_step, batch_stride, ld;  // strides of `from`, leading dimension of `to`, in elements
   i64 k_tiles, row_tiles;
   int rows, k;
+  u32 forbidden;          // as in ProductParams
+  int unless;
 };
 
 // Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to
@@ -442,6 +490,7 @@ struct Convert {
   static constexpr int SIDE = 64, THREADS = 256, PITCH = SIDE + 1;  // + 1: no bank conflicts
 
   SR_FN static void run(const ConvertParams& p) {
+    if (!is_selected(p)) return;
     const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
     const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
     const Storage* from = static_cast<const Storage*>(p.from) + batch * p.batch_stride;
@@ -471,6 +520,124 @@ struct Convert {
     } else {
       *to = x;
     }
+  }
+};
+
+// Kernel: the greatest magnitude of each row of an operand of floats, and whether any entry is
+// infinite, NaN or is_far. Magnitudes and flags are 0 before. ACROSS: rows are contiguous, not k.
+template <bool ACROSS>
+struct Magnitudes {
+  static constexpr int ROWS = 64, DEPTH = 512, THREADS = 256, WARPS = THREADS / 32, ITEMS = 16;
+
+  SR_FN static void run(const ConvertParams& p) {
+    const i64 groups = (p.k + DEPTH - 1) / DEPTH, rest = blockIdx.x / groups;
+    const i64 row0 = rest % p.row_tiles * ROWS, batch = rest / p.row_tiles;
+    const int k0 = int(blockIdx.x % groups) * DEPTH;
+    const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
+    u32* magnitudes = p.magnitudes + batch * p.rows;  // [rows]
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    u32 kinds = 0;
+    if constexpr (ACROSS) {  // a thread for each row, and each ROWS / WARPS-th part of k
+      constexpr int PARTS = THREADS / ROWS, EACH = DEPTH / PARTS;
+      const i64 row = row0 + threadIdx.x % ROWS;
+      const int first = k0 + int(threadIdx.x) / ROWS * EACH;
+      u32 most = 0;
+      if (row < p.rows)
+        for (int k = first; k < first + EACH; k += ITEMS)
+          most = greatest(p, kinds, most, from + row * p.row, k, 1);
+      if (most) atomic_max(magnitudes + row, most);
+    } else {  // a warp for each row
+      for (int i = warp; i < ROWS; i += WARPS) {
+        if (row0 + i >= p.rows) break;
+        u32 most = greatest(p, kinds, 0, from + (row0 + i) * p.row, k0 + lane, 32);
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2) {
+          const u32 other = shuffle_xor(most, mask);
+          most = most > other ? most : other;
+        }
+        if (lane == 0 && most) atomic_max(magnitudes + row0 + i, most);
+      }
+    }
+    if (kinds) atomic_or(p.flags, kinds);
+  }
+
+  // Of ITEMS entries, from k on.
+  SR_FN static u32 greatest(const ConvertParams& p, u32& kinds, u32 most, const float* row, int k,
+                            int step) {
+    float x[ITEMS];  // [ITEMS]
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) x[i] = k + i * step < p.k ? row[(k + i * step) * p.k_step] : 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const u32 size = bits_as<u32>(x[i]) & 0x7fffffffu;
+      if (size >= 0x7f800000u) kinds |= IS_NAN;
+      if (is_far(x[i])) kinds |= IS_FAR;
+      most = most > size ? most : size;
+    }
+    return most;
+  }
+};
+
+// Kernel: an operand of floats as the sum of two of 16-bit floats, of which the second one counts in
+// units of SMALL_UNIT, with rows scaled by their magnitudes.
+//
+// What an entry loses below 2^-36 (scaled) may matter if no large one makes up for it. If in both
+// operands three quarters of each row are at least 8 = 2^3, every sum has terms above 2^6 at half of
+// all k: then these losses, 2^-20 for each k at most, are within 2^-24 of the sum of magnitudes.
+// Else the operand is called spread. ACROSS: rows are contiguous, not k.
+template <bool ACROSS>
+struct Split {
+  static constexpr int SIDE = 64, THREADS = 256, WARPS = THREADS / 32, PITCH = SIDE + 1;
+
+  SR_FN static void run(const ConvertParams& p) {
+    if (!is_selected(p)) return;
+    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
+    const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
+    const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
+    const u32* magnitudes = p.magnitudes + batch * p.rows;               // [rows]
+    half* high = static_cast<half*>(p.to) + batch * 2 * p.rows * p.ld;  // [2][rows][ld]
+    half* low = high + p.rows * p.ld;
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
+    if constexpr (ACROSS) {
+#pragma unroll
+      for (int i = warp; i < 2 * SIDE; i += WARPS) {
+        const int column = i % 2 * 32 + lane;
+        if (row0 + column < p.rows && k0 + i / 2 < p.k)
+          tile[i / 2 * PITCH + column] = from[row0 + column + (k0 + i / 2) * p.k_step];
+      }
+      __syncthreads();  // between storing the tile and reading it
+    }
+    const i64 k = k0 + 2 * lane;
+    bool spread = false;
+#pragma unroll
+    for (int i = warp; i < SIDE; i += WARPS) {
+      const i64 row = row0 + i;
+      if (row >= p.rows) break;
+      const float scale = power_of_2(scale_exponent(magnitudes[row]));
+      u32 pair[2] = {};  // [high, low]
+      bool large[2];     // [2 steps of k]
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float x = 0;
+        if (k + e < p.k)
+          x = ACROSS ? tile[(2 * lane + e) * PITCH + i] : from[row * p.row + (k + e) * p.k_step];
+        x *= scale;
+        const half first = to_half(x);
+        const half second = to_half((x - to_float(first)) * (1 / SMALL_UNIT));
+        pair[0] |= u32(first.bits) << 16 * e;
+        pair[1] |= u32(second.bits) << 16 * e;
+        large[e] = abs(x) >= 8;
+      }
+      const int count = popcount(ballot(large[0])) + popcount(ballot(large[1]));
+      const int all = p.k - k0 < SIDE ? int(p.k - k0) : SIDE;
+      spread |= 4 * count < 3 * all;
+      if (k < p.ld) {  // ld is even
+        *reinterpret_cast<u32*>(high + row * p.ld + k) = pair[0];
+        *reinterpret_cast<u32*>(low + row * p.ld + k) = pair[1];
+      }
+    }
+    if (spread && lane == 0) atomic_or(p.flags, IS_SPREAD);
   }
 };
 

@@ -64,6 +64,7 @@ class BitMatrix:
            [0, 0, 1]])
     """
 
+    __module__ = "semiring_mm"  # where users import it from
     __slots__ = ("bits", "shape")
 
     bits: Any

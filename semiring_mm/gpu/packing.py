@@ -39,6 +39,8 @@ class Packing:
     ----------
     pitch : int
         Words of a row of the result.
+    bytes : int
+        Of the result.
     """
 
     kernel: device.Kernel
@@ -47,6 +49,7 @@ class Packing:
     longs: tuple[int, ...]
     ints: tuple[int, ...]
     pitch: int
+    bytes: int
 
     def launch(self, source: int, to: int) -> None:
         params = pack((source, to, *self.longs), self.ints)
@@ -68,7 +71,7 @@ def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
     pitch = -(-words // unit) * unit
     return Packing(
         here.kernel(pack_source("PackRows", wide)), groups[0] * groups[1] * batch, 0,
-        (*steps, pitch, *groups), (rows, columns, lanes), pitch,
+        (*steps, pitch, *groups), (rows, columns, lanes), pitch, 4 * batch * rows * pitch,
     )  # fmt: skip
 
 
@@ -90,7 +93,7 @@ def _tiles(
     groups, pitch = (-(-rows // _ROWS), -(-words // _WORDS)), -(-words // unit) * unit
     return Packing(
         here.kernel(pack_source(name, wide)), groups[0] * groups[1] * batch, _SHARED,
-        (*steps, pitch, *groups), (rows, columns, 0), pitch,
+        (*steps, pitch, *groups), (rows, columns, 0), pitch, 4 * batch * rows * pitch,
     )  # fmt: skip
 
 

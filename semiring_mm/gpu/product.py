@@ -9,6 +9,7 @@ that decide how to compute them, and for the flag that says whether every result
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -74,7 +75,7 @@ from .tensor import (
     together,
     transposed_operand,
 )
-from .tensor import kind_of as tensor_kind
+from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
 from .views import address, reading, scaled, strides, wide_along
 
@@ -109,11 +110,10 @@ def _plans(
         keys = with_keys(ordered)
     found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
     ways = [_Way(*way) for way in found]
-    kind = None if arg else tensor_kind(plan, precision, arch)
-    if kind is not None:
-        plan = bytewise(plan) if plan.codec == "bits" else plan
-        ways.insert(0, _Way(plan, Step("Tensor", kind.forbidden), kind))
-    return tuple(ways)
+    kinds = () if arg else tensor_kinds(plan, precision, arch)
+    if kinds and plan.codec == "bits":
+        plan = bytewise(plan)
+    return (*(_Way(plan, Step("Tensor", kind.forbidden), kind) for kind in kinds), *ways)
 
 
 def product(
@@ -172,7 +172,7 @@ def product(
     if kind is not None:
         sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
         if triangle or not repays(kind, *sizes):
-            ways = ways[1:]
+            ways = tuple(way for way in ways if way.kind is None)
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
         b = packed_bits(b)
@@ -191,9 +191,16 @@ def product(
     elif c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
-        flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+        if best.kind is not None and best.kind.scaled:  # who looks at the operands itself
+            flags = here.xp.zeros(1, np.uint32)
+        else:
+            flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
         run(best, flags=flags, forbidden=forbidden, unless=0)
-        run(ways[1], flags=flags, forbidden=forbidden, unless=1)
+        for before, way in itertools.pairwise(ways):
+            if not before.step.forbidden:
+                break
+            # entries that the way before excludes, and this one does not
+            run(way, flags=flags, forbidden=before.step.forbidden & ~way.step.forbidden, unless=1)
     if errors is not None and int(errors[0]):
         raise overflow(semiring, c.dtype)
     if on_done is not None:
@@ -319,7 +326,7 @@ def _run(
     )  # fmt: skip
     ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
     params = pack((*addresses, *rest), ints)
-    _start(here, launch, addresses, params)
+    _start(here, launch, addresses, params, flags, forbidden, unless)
     if launch.transposed:
         batch, n, k = strides(transposed())
         addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
@@ -328,14 +335,22 @@ def _run(
         launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
 
 
-def _start(here: device.Device, launch: _Launch, addresses: list[int], params: bytes) -> None:
+def _start(
+    here: device.Device, launch: _Launch, addresses: list[int], params: bytes,
+    flags: Array | None = None, forbidden: int = 0, unless: int = 0,
+) -> None:  # fmt: skip
     """Launch the product, after the copies of operands that it reads by tensor maps."""
+    operands = [(x, at) for x, at in zip(launch.operands, addresses, strict=False)]
+    sizes = [None if x is None else x.magnitudes(here, at, flags) for x, at in operands]
     loaded = [
-        _NO_MAP if x is None else x.load(here, at)
-        for x, at in zip(launch.operands, addresses, strict=False)
+        _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
+        for (x, at), size in zip(operands, sizes, strict=True)
     ]
-    maps = b"".join(x for x, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
+    if operands:  # sr::TensorParams, of a multiple of 64 bytes
+        maps, scales = (x for x, _ in loaded), pack(tuple(map(address, sizes[:2])), ())
+        params = b"".join((*maps, params, scales))
+        params += bytes(-len(params) % 64)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
 
 
 def _prepare(

@@ -19,7 +19,7 @@ from .views import address, strides
 
 __all__ = [
     "BINARY", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of",
-    "convert_source", "in_place", "kind_of", "parts_source", "prepare_operand", "readable",
+    "convert_source", "in_place", "kinds_of", "parts_source", "prepare_operand", "readable",
     "repays", "result_operand", "split_tiles", "tensor_source", "together", "transposed_operand",
 ]  # fmt: skip
 
@@ -48,7 +48,12 @@ class Kind:
     def forbidden(self) -> int:
         """Kinds of entries it cannot multiply: a sum of two parts cannot represent them."""
         far = ("nan", "-inf", "+inf", "far") if self.parts == 2 else ()
-        return sum(ENTRIES[kind] for kind in far)
+        return sum(ENTRIES[kind] for kind in (*far, *("spread",) * self.scaled))
+
+    @property
+    def scaled(self) -> bool:
+        """Whether rows of both operands are scaled by powers of two."""
+        return self.parts == 2 and self.size == 2
 
     @property
     def size(self) -> int:
@@ -67,10 +72,10 @@ class Kind:
 
 
 _KINDS = {
-    ("float16", None): Kind("Halves", "float16"),
-    ("bfloat16", None): Kind("Bfloats", "bfloat16"),
-    ("float32", "tf32"): Kind("Tf32", "float32"),
-    ("float32", "float32_emulated"): Kind("Tf32", "float32", 2),
+    ("float16", None): (Kind("Halves", "float16"),),
+    ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
+    ("float32", "tf32"): (Kind("Tf32", "float32"),),
+    ("float32", "float32_emulated"): (Kind("Tf32", "float32", 2),),
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
@@ -78,16 +83,16 @@ _WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 1200**3
 _WORTH_PARTS = 1300**3
 
 
-def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
-    """The element type in which tensor cores can compute a plan, or None."""
+def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
+    """The element types in which tensor cores can compute a plan, best first."""
     if arch != 90:  # the instructions are Hopper's own
-        return None
+        return ()
     join = (joins(plan.add), joins(plan.mul))
     if plan.codec == "bits" and join in (("|", "&"), ("^", "&")):
-        return BINARY
+        return (BINARY,)
     if plan.codec == "plain" and join == ("+", "*"):
-        return _KINDS.get((plan.storage, precision))
-    return None
+        return _KINDS.get((plan.storage, precision), ())
+    return ()
 
 
 def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
@@ -159,7 +164,8 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 #: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
 ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
-_CONVERT, _SIDE = 256, 64  # sr::Convert's threads and tiles
+# sr::Convert's threads and tiles, steps of k of a block of sr::Magnitudes
+_CONVERT, _SIDE, _LOOK = 256, 64, 512
 
 
 def together(plan: Plan) -> int:
@@ -198,29 +204,29 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=64)
-def convert_source(storage: str, kind: Kind) -> str:
-    """The text of the kernel that copies an operand into rows of k."""
+def convert_source(struct: str) -> str:
+    """The text of a kernel that copies an operand into rows of k, or looks at it before."""
     return f"""#include "tensor.cuh"
 extern "C" __global__ void __launch_bounds__({_CONVERT})
 kernel(const __grid_constant__ sr::ConvertParams p) {{
-  sr::Convert<{STORAGE[storage]}, sr::{kind.name}, {kind.parts}>::run(p);
+  sr::{struct}::run(p);
 }}
 """
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """The launch that lays an operand out in rows of k, without its two addresses."""
+    """The launches that lay an operand out in rows of k, without their addresses."""
 
     kernel: device.Kernel
     blocks: int
     shared: int
     longs: tuple[int, ...]
     ints: tuple[int, ...]
-
-    def launch(self, source: int, to: int) -> None:
-        params = pack((source, to, *self.longs), self.ints)
-        self.kernel.launch(self.blocks, _CONVERT, self.shared, params)
+    bytes: int  # of the copy
+    rows: int = 0  # whose magnitudes are wanted before
+    look: device.Kernel | None = None
+    look_blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -239,8 +245,6 @@ class Operand:
         Of a box.
     copy : _Copy or Packing, optional
         The launch that copies it; None if it is read in place.
-    room : int
-        Bytes of the copy.
     maps : dict
         Tensor maps by address.
     """
@@ -252,19 +256,38 @@ class Operand:
     batched: bool
     lines: int
     copy: _Copy | Packing | None = None
-    room: int = 0
     maps: dict[int, bytes] = field(default_factory=dict)
 
-    def load(self, here: device.Device, place: int) -> tuple[bytes, Array | None]:
+    def magnitudes(self, here: device.Device, place: int, flags: Array | None) -> Array | None:
+        """The magnitudes of rows, if they are scaled; what else is found is joined to `flags`."""
+        copy = self.copy
+        if not isinstance(copy, _Copy) or copy.look is None:
+            return None
+        found = here.xp.zeros(copy.rows, np.uint32)
+        params = pack((place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0))
+        copy.look.launch(copy.look_blocks, _CONVERT, 0, params)
+        return found
+
+    def load(
+        self, here: device.Device, place: int, magnitudes: Array | None, flags: Array | None,
+        forbidden: int, unless: int,
+    ) -> tuple[bytes, Array | None]:  # fmt: skip
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
-        The copy must live until the product is launched.
+        The copy must live until the product is launched. It is made if the product is selected.
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(self.room, np.uint8)
+            memory = here.xp.empty(copy.bytes, np.uint8)
             source, place = place, address(memory)
-            copy.launch(source, place)
+            if isinstance(copy, Packing):
+                copy.launch(source, place)
+            else:
+                params = pack(
+                    (source, place, address(magnitudes), address(flags), *copy.longs),
+                    (*copy.ints, forbidden, unless),
+                )
+                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
@@ -302,19 +325,27 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Op
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
-    if size < 4:
+    if size < 4 and not kind.scaled:
         found = in_place(kind.element, size, x, lines)
         if found is not None:
             return found
     ld = math.ceil(k * size / 16) * 16 // size
+    across = flags(at[1] == 1 and at[2] != 1)
     tiles = (-(-k // _SIDE), -(-rows // _SIDE))
-    copy = _Copy(
-        here.kernel(convert_source(x.dtype.name, kind)), math.prod(tiles) * batch,
-        _SIDE * (_SIDE + 1) * x.itemsize, (at[1], at[2], at[0], ld, *tiles), (rows, k),
-    )  # fmt: skip
+    longs, ints = (at[1], at[2], at[0], ld, *tiles), (rows, k)
+    blocks, memory = math.prod(tiles) * batch, batch * kind.parts * rows * ld * size
+    if kind.scaled:
+        copy = _Copy(
+            here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
+            longs, ints, memory, batch * rows, here.kernel(convert_source(f"Magnitudes<{across}>")),
+            -(-k // _LOOK) * tiles[1] * batch,
+        )  # fmt: skip
+    else:
+        struct = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
+        shared = _SIDE * (_SIDE + 1) * x.itemsize
+        copy = _Copy(here.kernel(convert_source(struct)), blocks, shared, longs, ints, memory)
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
-    room = batch * kind.parts * rows * ld * size
-    return Operand(kind.element, sizes, pitch, True, batched, lines, copy, room)
+    return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
 
 
 def _from_packing(
@@ -323,7 +354,7 @@ def _from_packing(
     """Rows of bits, as a launch packs them."""
     pitch = (4 * copy.pitch, 4 * copy.pitch * rows)
     sizes = (-(-k // 8), rows, batch)
-    return Operand("uint8", sizes, pitch, True, batched, lines, copy, batch * rows * pitch[0])
+    return Operand("uint8", sizes, pitch, True, batched, lines, copy)
 
 
 def transposed_operand(here: device.Device, b: Array, n: int, lines: int) -> Operand:

@@ -97,6 +97,7 @@ SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
   *word |= bits;
   return old;
 }
+SR_FN void atomic_max(u32* word, u32 x) { if (*word < x) *word = x; }
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
 template <class Word>
