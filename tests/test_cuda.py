@@ -506,7 +506,8 @@ EVERY_TILE = [(kind, tile) for kind in tiles.TILES for tile in tiles.TILES[kind]
 def test_tiles_fit_a_multiprocessor(kind, tile):
     """As many blocks at once as the launch bounds promise, on the chips of the last years."""
     shared = tile.shared(8 if "wide" in kind else 4)
-    assert shared <= 99 << 10  # of a block, on sm_86 and sm_89
+    # of a block, on sm_86 and sm_89; on sm_80, where doubles take matrix instructions
+    assert shared <= (163 if kind == "matrix wide" else 99) << 10
     assert tile.blocks * (shared + 1024) <= 228 << 10  # of a multiprocessor, on sm_90
     assert tile.threads % 32 == 0
     assert tile.blocks * tile.threads <= 2048
