@@ -1,4 +1,4 @@
-"""Truth values as bits on the device, eight to a byte in the order of :func:`numpy.packbits`."""
+"""Truth values as bits on the device, eight to a byte in the order of ``numpy.packbits``."""
 
 from __future__ import annotations
 
