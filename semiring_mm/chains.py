@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from .blas import _common_dtype
 from .engine import Chains, Engine
 from .semirings import Semiring, as_semiring
 
-__all__ = ["as_lengths", "chain", "chains_of", "flat", "scan"]
+__all__ = ["as_lengths", "batch_of_chain", "chain", "chains_of", "flat", "joined", "scan"]
 
 Array = Any
+Shape = tuple[int, ...]
 
 
 def chain(
@@ -215,24 +217,9 @@ def _carried(
         a = a[np.newaxis]
     if a.ndim > 2 and axis != -3:
         a = np.moveaxis(a, axis, -3)
-    if a.ndim < 3 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(
-            f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "
-            f"for all steps with emissions (..., T, S); got shape {a.shape}"
-        )
-    steps, n = a.shape[-3:-1]
-    for name, v, wanted, least in (("emissions", e, "(..., T, S)", 2), ("x", x, "(..., S)", 1)):
-        if v is not None and (v.ndim < least or v.shape[-1] != n):
-            raise ValueError(
-                f"{verb}: matrices of S = {n} states take {name} of shape {wanted}, got {v.shape}"
-            )
-    if e is not None and e.shape[-2] != steps:
-        if steps != 1:
-            raise ValueError(
-                f"{verb}: a has {steps} steps, and emissions of shape {e.shape} have {e.shape[-2]}"
-            )
-        steps = e.shape[-2]
-    batch = batch_of(verb, lengths, (a, 3), (e, 2), (x, 1))
+    shapes = (None if v is None else v.shape for v in (a, e, x))
+    batch, steps = batch_of_chain(verb, *shapes, None if lengths is None else np.shape(lengths))
+    n = a.shape[-1]
     counts = as_lengths(lengths, batch, steps, verb)
     every, chains = verb == "scan", len(counts)
     out = np.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
@@ -255,16 +242,41 @@ def _carried(
     return np.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
 
 
-def batch_of(verb: str, lengths: Any, *operands: tuple[Array | None, int]) -> tuple[int, ...]:
-    """The shape of the chains: leading dimensions of operands, which have k dimensions a chain."""
-    leading = [v.shape[:-k] for v, k in operands if v is not None]
-    leading += [] if lengths is None else [np.shape(lengths)]
-    try:
-        return np.broadcast_shapes(*leading)
-    except ValueError:
+def batch_of_chain(
+    verb: str, a: Shape, e: Shape | None, x: Shape | None, lengths: Shape | None,
+    join: Callable[..., Shape] = np.broadcast_shapes,
+) -> tuple[Shape, int]:  # fmt: skip
+    """The shape of the batch and the steps, of operands' shapes; an error where these differ."""
+    if len(a) < 3 or a[-1] != a[-2]:
         raise ValueError(
-            f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
-        ) from None
+            f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "
+            f"for all steps with emissions (..., T, S); got shape {tuple(a)}"
+        )
+    steps, n = a[-3:-1]
+    for name, v, wanted, least in (("emissions", e, "(..., T, S)", 2), ("x", x, "(..., S)", 1)):
+        if v is not None and (len(v) < least or v[-1] != n):
+            raise ValueError(
+                f"{verb}: matrices of S = {n} states take {name} of shape {wanted}, got {tuple(v)}"
+            )
+    if e is not None and e[-2] != steps:
+        if steps != 1:
+            raise ValueError(
+                f"{verb}: a has {steps} steps, and emissions of shape {tuple(e)} have {e[-2]}"
+            )
+        steps = e[-2]
+    leading = [v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
+    return joined(verb, leading + ([] if lengths is None else [lengths]), join), steps
+
+
+def joined(
+    verb: str, leading: list[Shape], join: Callable[..., Shape] = np.broadcast_shapes
+) -> Shape:
+    """What leading dimensions broadcast to, by a library's function."""
+    try:
+        return tuple(join(*leading))
+    except (RuntimeError, ValueError):
+        text = ", ".join(map(str, map(tuple, leading)))
+        raise ValueError(f"{verb}: the leading dimensions {text} do not broadcast") from None
 
 
 def flat(v: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:

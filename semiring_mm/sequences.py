@@ -18,7 +18,7 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .chains import as_lengths, batch_of, chains_of, flat
+from .chains import as_lengths, chains_of, flat, joined
 from .engine import Chains
 from .semirings import semirings
 
@@ -36,6 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any
+Shape = tuple[int, ...]
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
 
 
@@ -449,6 +450,16 @@ def crf_loss(
         return CRFLoss(m.give(loss), *found, own(ends[1], end))
 
 
+def posterior(
+    emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, pairs: bool
+) -> tuple[Any, Any, Any]:
+    """The results of :func:`log_partition` and :func:`marginals` together."""
+    with _model("marginals", None, emissions, transitions, start, end, lengths) as m:
+        states, found, total = _posterior(m, pairs)
+        both = None if found is None else m.give(found, *found.shape[1:])
+        return m.give(total), m.give(states, m.steps, m.states), both
+
+
 # --- the checked model ----------------------------------------------------------------------------
 
 
@@ -500,22 +511,10 @@ def _model(
                             for v in (e, a, *ends))  # fmt: skip
         assert e is not None
         assert a is not None
-        if e.ndim < 2 or not e.shape[-1]:
-            raise ValueError(
-                f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
-                f"got shape {e.shape}"
-            )
+        shapes = (None if v is None else v.shape for v in (e, a, start, end))
+        batch = batch_of_model(verb, *shapes, None if lengths is None else np.shape(lengths))
         steps, n = e.shape[-2:]
         matrix = a[np.newaxis] if a.ndim == 2 else a
-        if a.ndim < 2 or a.shape[-2:] != (n, n) or matrix.shape[-3] not in (1, max(0, steps - 1)):
-            raise ValueError(
-                f"{verb}: emissions of shape {e.shape} take transitions of shape ({n}, {n}) for "
-                f"all steps, or (..., {max(0, steps - 1)}, {n}, {n}) for each; got {a.shape}"
-            )
-        for name, v in (("start", start), ("end", end)):
-            if v is not None and (not v.ndim or v.shape[-1] != n):
-                raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {v.shape}")
-        batch = batch_of(verb, lengths, (e, 2), (matrix, 3), (start, 1), (end, 1))
         counts = as_lengths(lengths, batch, steps, verb)
         e = flat(e, batch, (steps, n))
         one = np.zeros(n, dtype)
@@ -527,6 +526,30 @@ def _model(
             matrix = np.broadcast_to(matrix, (len(counts), max(0, steps - 1), n, n))
         x = start + e[:, 0] if steps else start
         yield _Model(call, verbs, matrix, e, x, start, end, counts, batch, plain, shared)
+
+
+def batch_of_model(
+    verb: str, e: Shape, a: Shape, start: Shape | None, end: Shape | None, lengths: Shape | None,
+    join: Callable[..., Shape] = np.broadcast_shapes,
+) -> Shape:  # fmt: skip
+    """The shape of the batch, from those of a model's operands; an error where they do not match."""
+    if len(e) < 2 or not e[-1]:
+        raise ValueError(
+            f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
+            f"got shape {tuple(e)}"
+        )
+    steps, n = e[-2:]
+    each = max(0, steps - 1)
+    if len(a) < 2 or tuple(a[-2:]) != (n, n) or (len(a) > 2 and a[-3] not in (1, each)):
+        raise ValueError(
+            f"{verb}: emissions of shape {tuple(e)} take transitions of shape ({n}, {n}) for "
+            f"all steps, or (..., {each}, {n}, {n}) for each; got {tuple(a)}"
+        )
+    for name, v in (("start", start), ("end", end)):
+        if v is not None and (not v or v[-1] != n):
+            raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
+    parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
+    return joined(verb, [*parts, *(() if lengths is None else (lengths,))], join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:
