@@ -13,12 +13,12 @@ from .expressions import Expr
 from .gradients import _value, factors, sum_to, way
 from .semirings import Semiring
 
-__all__ = ["Library", "along_chain", "indicators", "of_posterior"]
+__all__ = ["Library", "Scans", "along_chain", "indicators", "of_posterior"]
 
 Array = Any  # of any array library
 
 
-class Library(Protocol):
+class Scans(Protocol):
     """Functions that the formulas need and that array libraries name differently."""
 
     @property
@@ -37,6 +37,10 @@ class Library(Protocol):
     ) -> Array:  # fmt: skip
         """The operator that :func:`along_chain` has the derivative of."""
 
+
+class Library(Scans, Protocol):
+    """Also probabilities."""
+
     def posterior(
         self, e: Array, a: Array, start: Array, end: Array, lengths: Array | None
     ) -> tuple[Array, Array, Array]:
@@ -44,7 +48,7 @@ class Library(Protocol):
 
 
 def along_chain(
-    library: Library, s: Semiring, g: Array, a: Array, e: Array | None, x: Array | None,
+    library: Scans, s: Semiring, g: Array, a: Array, e: Array | None, x: Array | None,
     lengths: Array | None, y: Array | None, *, reverse: bool,
 ) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
     """The gradients of all prefixes of a chain, or of the last one.
@@ -55,7 +59,7 @@ def along_chain(
 
     Parameters
     ----------
-    library : Library
+    library : Scans
     s : Semiring
     g : array (..., T, S) with `x`, else (..., T, S, S); without the axis T of the last one only
         What came.
@@ -80,7 +84,7 @@ def along_chain(
     if y is None:
         y = library.prefixes(s, a, e, x, lengths, reverse)
     steps = y.shape[-3 if x is None else -2]
-    shapes = tuple(a.shape), None if e is None else tuple(e.shape)
+    shapes = [tuple(v.shape) for v in (a, e) if v is not None]
     t, state = library.count(steps, g), library.count(n, g)
     length = steps if lengths is None else lengths[..., None]
     inside = xp.broadcast_to(t < length, (*batch, steps))
@@ -151,7 +155,7 @@ def along_chain(
 
 
 def indicators(
-    library: Library, g: Array, path: Array, a: Array, lengths: Array | None
+    library: Scans, g: Array, path: Array, a: Array, lengths: Array | None
 ) -> tuple[Array, Array, Array, Array]:
     """The gradients of a path's score with respect to emissions, transitions, start and end.
 
@@ -243,7 +247,7 @@ def of_posterior(
     return ge, ga, *_ends(library, ge, lengths)
 
 
-def _ends(library: Library, x: Array, lengths: Array | None) -> tuple[Array, Array]:
+def _ends(library: Scans, x: Array, lengths: Array | None) -> tuple[Array, Array]:
     """The rows of the first and the last step of each sequence; 0 if it is empty."""
     steps = x.shape[-2]
     if lengths is None and steps:
@@ -253,7 +257,7 @@ def _ends(library: Library, x: Array, lengths: Array | None) -> tuple[Array, Arr
     return x[..., :1, :].sum(-2), library.xp.where(_wide(last, 1), x, 0).sum(-2)
 
 
-def _sums(library: Library, j: Array, c: Array) -> Array:
+def _sums(library: Scans, j: Array, c: Array) -> Array:
     """r with r_T = c_T and r_t = c_t + j_t r_t+1, for j (..., T - 1, S, S) and c (..., T, S)."""
     xp, n = library.xp, c.shape[-1]
     none = xp.zeros_like(c[..., -1:, :, None] * c[..., -1:, None, :])

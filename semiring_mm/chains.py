@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -217,8 +217,8 @@ def _carried(
         a = a[np.newaxis]
     if a.ndim > 2 and axis != -3:
         a = np.moveaxis(a, axis, -3)
-    shapes = (None if v is None else v.shape for v in (a, e, x))
-    batch, steps = batch_of_chain(verb, *shapes, None if lengths is None else np.shape(lengths))
+    shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
+    batch, steps = batch_of_chain(verb, shapes)
     n = a.shape[-1]
     counts = as_lengths(lengths, batch, steps, verb)
     every, chains = verb == "scan", len(counts)
@@ -243,10 +243,10 @@ def _carried(
 
 
 def batch_of_chain(
-    verb: str, a: Shape, e: Shape | None, x: Shape | None, lengths: Shape | None,
-    join: Callable[..., Shape] = np.broadcast_shapes,
-) -> tuple[Shape, int]:  # fmt: skip
-    """The shape of the batch and the steps, of operands' shapes; an error where these differ."""
+    verb: str, shapes: Iterable[Any], join: Callable[..., Shape] = np.broadcast_shapes
+) -> tuple[Shape, int]:
+    """The shape of the batch and the steps, of the shapes of a, e, x and lengths, or an error."""
+    a, e, x, lengths = shapes
     if len(a) < 3 or a[-1] != a[-2]:
         raise ValueError(
             f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "

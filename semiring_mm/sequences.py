@@ -18,7 +18,7 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -511,8 +511,8 @@ def _model(
                             for v in (e, a, *ends))  # fmt: skip
         assert e is not None
         assert a is not None
-        shapes = (None if v is None else v.shape for v in (e, a, start, end))
-        batch = batch_of_model(verb, *shapes, None if lengths is None else np.shape(lengths))
+        shapes = [None if v is None else np.shape(v) for v in (e, a, start, end, lengths)]
+        batch = batch_of_model(verb, shapes)
         steps, n = e.shape[-2:]
         matrix = a[np.newaxis] if a.ndim == 2 else a
         counts = as_lengths(lengths, batch, steps, verb)
@@ -529,10 +529,10 @@ def _model(
 
 
 def batch_of_model(
-    verb: str, e: Shape, a: Shape, start: Shape | None, end: Shape | None, lengths: Shape | None,
-    join: Callable[..., Shape] = np.broadcast_shapes,
-) -> Shape:  # fmt: skip
-    """The shape of the batch, from those of a model's operands; an error where they do not match."""
+    verb: str, shapes: Iterable[Any], join: Callable[..., Shape] = np.broadcast_shapes
+) -> Shape:
+    """The shape of the batch, of those of e, a, start, end and lengths, or an error."""
+    e, a, start, end, lengths = shapes
     if len(e) < 2 or not e[-1]:
         raise ValueError(
             f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "

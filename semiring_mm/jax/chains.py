@@ -113,7 +113,7 @@ def _call(
     a = a[None] if e is not None and a.ndim == 2 else a
     a = jnp.moveaxis(a, axis, -3) if a.ndim > 2 and axis != -3 else a
     shapes = (None if v is None else v.shape for v in (a, e, x, lengths))
-    batch, _ = chains.batch_of_chain(verb, *shapes)
+    batch, _ = chains.batch_of_chain(verb, shapes)
     found = _chain(
         as_semiring(semiring), reverse, every, jnp.broadcast_to(a, (*batch, *a.shape[-3:])),
         None if e is None else jnp.broadcast_to(e, (*batch, *e.shape[-2:])),
@@ -134,7 +134,7 @@ def _compute(
 
     def carried(*arrays: Array) -> tuple[Array]:
         v = dict(zip(names, arrays, strict=True))
-        more = {"emissions": v.get("e"), "lengths": v.get("l"), "reverse": reverse}
+        more: dict[str, Any] = {"emissions": v.get("e"), "lengths": v.get("l"), "reverse": reverse}
         if every:
             return (chains.scan(v["a"], s, x=v.get("x"), **more),)
         return (chains.chain(v["a"], v.get("x"), s, **more),)
@@ -151,7 +151,7 @@ def _forward(s: Semiring, reverse: bool, every: bool, *operands: Array | None) -
 
 
 def _backward(s: Semiring, reverse: bool, _: bool, kept: Any, g: Array) -> tuple[Any, ...]:
-    found = chain_gradients.along_chain(ChainFunctions, s, g, *kept, reverse=reverse)
+    found = chain_gradients.along_chain(LIBRARY, s, g, *kept, reverse=reverse)
     return *found, None
 
 
@@ -160,6 +160,8 @@ _chain.defvjp(_forward, _backward)
 
 
 class ChainFunctions(Functions):
+    """Also those for :mod:`semiring_mm.chain_gradients`, but posterior probabilities."""
+
     @staticmethod
     def count(n: int, like: Array) -> Array:
         return jnp.arange(n)
@@ -175,3 +177,6 @@ class ChainFunctions(Functions):
         reverse: bool,
     ) -> Array:  # fmt: skip
         return _chain(s, reverse, True, a, e, x, lengths)
+
+
+LIBRARY = ChainFunctions()

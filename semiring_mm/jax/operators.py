@@ -24,6 +24,8 @@ Array = Any
 
 
 class Functions:
+    """JAX's functions for the formulas of :mod:`semiring_mm.gradients`."""
+
     xp = jnp
 
     @staticmethod

@@ -335,12 +335,13 @@ def _model(verb: str, e: Any, a: Any, start: Any, end: Any, lengths: Any) -> _Mo
         raise TypeError(f"{verb} takes real numbers, got dtype {dtype}: use float32")
     e, a, start, end = (None if v is None else v.astype(dtype) for v in (e, a, start, end))
     shapes = (None if v is None else v.shape for v in (e, a, start, end, lengths))
-    batch = host.batch_of_model(verb, *shapes)
+    batch = host.batch_of_model(verb, shapes)
     a = a[None] if a.ndim == 2 else a
     none = jnp.zeros(e.shape[-1], dtype)
+    ends = (jnp.broadcast_to(none if v is None else v, (*batch, *none.shape)) for v in (start, end))
     return _Model(
         jnp.broadcast_to(e, (*batch, *e.shape[-2:])), jnp.broadcast_to(a, (*batch, *a.shape[-3:])),
-        *(jnp.broadcast_to(none if v is None else v, (*batch, *none.shape)) for v in (start, end)),
+        next(ends), next(ends),
         None if lengths is None else jnp.broadcast_to(lengths, batch),
     )  # fmt: skip
 
@@ -402,7 +403,12 @@ def _compute_posterior(
 ) -> tuple[Array, ...]:
     given, back = _operands(e, a, start, end, lengths)
     results = [_like(e, e.shape[:-2]), _like(e, e.shape), _like(e, a.shape)]
-    return run(lambda *arrays: host.posterior(*back(*arrays), True), results, *given)
+
+    def probabilities(*arrays: Array) -> tuple[Array, ...]:
+        e, a, start, end, counts = back(*arrays)
+        return host.posterior(e, a, start, end, counts, True)
+
+    return run(probabilities, results, *given)
 
 
 def _total_forward(*operands: Array | None) -> tuple[Any, Any]:
@@ -434,7 +440,12 @@ _posterior.defvjp(_posterior_forward, _posterior_backward)
 
 
 class _Functions(ChainFunctions):
-    posterior = staticmethod(_posterior)
+    @staticmethod
+    def posterior(
+        e: Array, a: Array, start: Array, end: Array, lengths: Array | None
+    ) -> tuple[Array, Array, Array]:
+        total, states, pairs = _posterior(e, a, start, end, lengths)
+        return total, states, pairs
 
 
 _JAX = _Functions()

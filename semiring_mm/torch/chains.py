@@ -119,7 +119,7 @@ def _call(
     a = a.movedim(axis, -3) if a.ndim > 2 and axis != -3 else a
     lengths = as_lengths(lengths, a)
     shapes = (None if v is None else v.shape for v in (a, e, x, lengths))
-    batch, _ = chains.batch_of_chain(verb, *shapes, torch.broadcast_shapes)
+    batch, _ = chains.batch_of_chain(verb, shapes, torch.broadcast_shapes)
     found = torch.ops.semiring_mm.chain(
         a.expand(*batch, *a.shape[-3:]), None if e is None else e.expand(*batch, *e.shape[-2:]),
         None if x is None else x.expand(*batch, x.shape[-1]),
@@ -150,8 +150,10 @@ def _chain(
     a: Tensor, e: Tensor | None, x: Tensor | None, lengths: Tensor | None, row: str,
     reverse: bool, every: bool,
 ) -> Tensor:  # fmt: skip
-    s, more = semiring_of(row), {"emissions": e, "lengths": lengths, "reverse": reverse}
-    return chains.scan(a, s, x=x, **more) if every else chains.chain(a, x, s, **more)
+    s = semiring_of(row)
+    if every:
+        return chains.scan(a, s, x=x, emissions=e, lengths=lengths, reverse=reverse)
+    return chains.chain(a, x, s, emissions=e, lengths=lengths, reverse=reverse)
 
 
 def _fake(

@@ -80,7 +80,8 @@ class _Functions:
     def posterior(
         e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.ops.semiring_mm.posterior(e, a, start, end, lengths, 2)
+        total, states, pairs = torch.ops.semiring_mm.posterior(e, a, start, end, lengths, 2)
+        return total, states, pairs
 
 
 LIBRARY = _Functions()
@@ -128,5 +129,3 @@ def register(
     op.register_fake(fake)
     op.register_vmap(vmap)
     op.register_autograd(backward, setup_context=setup)
-
-

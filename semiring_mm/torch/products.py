@@ -283,8 +283,8 @@ def _shares_fake(
 
 
 def _shares_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    aligned = aligned(dims[:4], *args[:4])
-    g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in aligned)
+    ranked = aligned(dims[:4], *args[:4])
+    g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in ranked)
     pair = torch.ops.semiring_mm.product_shares(g, a, b, c, *args[4:])
     shapes = [unmapped(x, dim) for x, dim in zip(args[1:3], dims[1:3], strict=True)]
     return tuple(

@@ -71,7 +71,7 @@ def viterbi(
     ([0, 1, 0], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     """
     m = _model("viterbi", emissions, transitions, start, end, lengths)
-    path, value = _OPS.best_path(*m)
+    value, path = _OPS.best_path(*m)
     return path, value
 
 
@@ -346,13 +346,13 @@ def _model(verb: str, e: Any, a: Any, start: Any, end: Any, lengths: Any) -> _Mo
     e, a, start, end = (None if v is None else v.to(dtype) for v in (e, a, start, end))
     lengths = as_lengths(lengths, e)
     shapes = (None if v is None else v.shape for v in (e, a, start, end, lengths))
-    batch = host.batch_of_model(verb, *shapes, torch.broadcast_shapes)
+    batch = host.batch_of_model(verb, shapes, torch.broadcast_shapes)
     a = a[None] if a.ndim == 2 else a
     none = e.new_zeros(e.shape[-1])
+    start, end = ((none if v is None else v).expand(*batch, e.shape[-1]) for v in (start, end))
     return _Model(
         e.expand(*batch, *e.shape[-2:]), a.expand(*batch, *a.shape[-3:]),
-        *((none if v is None else v).expand(*batch, e.shape[-1]) for v in (start, end)),
-        None if lengths is None else lengths.expand(batch),
+        start, end, None if lengths is None else lengths.expand(batch),
     )  # fmt: skip
 
 
@@ -450,21 +450,21 @@ def _best(
     e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     path, value = host.viterbi(e, a, start, end, lengths=lengths)
-    return path, value
+    return value, path
 
 
 def _best_fake(
     e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    return e.new_empty(e.shape[:-1], dtype=torch.int32), e.new_empty(e.shape[:-2])
+    return e.new_empty(e.shape[:-2]), e.new_empty(e.shape[:-1], dtype=torch.int32)
 
 
 def _best_setup(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.mark_non_differentiable(output[0])
-    ctx.save_for_backward(inputs[1], inputs[4], output[0])
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(inputs[1], inputs[4], output[1])
 
 
-def _best_backward(ctx: Any, _: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+def _best_backward(ctx: Any, g: Tensor, _: Any) -> tuple[Tensor | None, ...]:
     a, lengths, path = ctx.saved_tensors
     return *chain_gradients.indicators(LIBRARY, g, path, a, lengths), None
 
