@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import chain as chains
 from . import device
 from .closure import BASE, closure_batch, closure_block
 from .combine import combine
@@ -30,7 +31,6 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 BATCH = 240
 SPARSE = False
-chains = None  # no kernel carries rows through a chain yet
 
 
 def __getattr__(name: str) -> Any:
