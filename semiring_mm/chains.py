@@ -245,8 +245,8 @@ def _carried(
         matrices = matrices.reshape(chains, *a.shape[-3:])
         verbs.carry(
             s, xp.broadcast_to(matrices, (chains, steps, n, n)),
-            None if e is None else flat(xp, e, batch, (steps, n)), carried, out, counts, every=every,
-            reverse=reverse, exclusive=exclusive,
+            None if e is None else flat(xp, e, batch, (steps, n)), carried, out, counts,
+            every=every, reverse=reverse, exclusive=exclusive,
         )  # fmt: skip
     if x is not None:
         return out.reshape(*batch, *((steps,) if every else ()), n)

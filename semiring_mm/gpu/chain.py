@@ -130,8 +130,8 @@ def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
     dtype = a.dtype
     if n > _MOST:
         raise NotImplementedError(
-            f"chains of more than {_MOST} states run on the host, got {n}: copy the arrays (x.get() "
-            f"in CuPy, x.cpu() in PyTorch), or multiply step by step with semiring_mm.matmul"
+            f"chains of more than {_MOST} states run on the host, got {n}: copy the arrays "
+            f"(x.get() in CuPy, x.cpu() in PyTorch), or multiply step by step by matmul"
         )
     if dtype.kind in "iu" and needs_facts(semiring, dtype):
         info = np.iinfo(dtype)

@@ -10,6 +10,14 @@ on CUDA. What is here differentiates besides, and works on traced arrays.
 [[4.0, 0.0], [4.0, 0.0]]
 """
 
+try:
+    import jax  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "semiring_mm.jax works with JAX, which is not here: python -m pip install "
+        "'semiring-mm[jax]'"
+    ) from error
+
 from . import sequences
 from .chains import chain, scan
 from .products import apsp, closure, matmul

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-
-try:
-    import jax
-    import jax.numpy as jnp
-    from jax.extend.core import Primitive
-    from jax.interpreters import batching, mlir
-except ImportError as error:
-    raise ImportError(
-        "semiring_mm.jax works with JAX, which is not here: python -m pip install "
-        "'semiring-mm[jax]'"
-    ) from error
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
 
 __all__ = ["Functions", "once", "run"]
 

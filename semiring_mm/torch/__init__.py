@@ -13,6 +13,14 @@ tensor([[4., 0.],
         [4., 0.]])
 """
 
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "semiring_mm.torch works with PyTorch, which is not here: python -m pip install "
+        "'semiring-mm[torch]'"
+    ) from error
+
 from . import sequences
 from .chains import chain, scan
 from .products import apsp, closure, matmul

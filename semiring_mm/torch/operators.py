@@ -6,15 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ..semirings import Semiring, as_semiring, semirings
+import torch
 
-try:
-    import torch
-except ImportError as error:
-    raise ImportError(
-        "semiring_mm.torch works with PyTorch, which is not here: python -m pip install "
-        "'semiring-mm[torch]'"
-    ) from error
+from ..semirings import Semiring, as_semiring, semirings
 
 __all__ = ["LIBRARY", "aligned", "batched", "register", "row_of", "semiring_of", "unmapped"]
 
