@@ -13,10 +13,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from .expressions import Expr
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
-__all__ = ["JOIN", "PLAIN", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling", "Sums"]
+__all__ = [
+    "JOIN", "PLAIN", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling", "Screen",
+    "Select", "Sums",
+]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 Scalar = float | int | None
@@ -150,6 +157,50 @@ class Chains(Protocol):
         """
 
 
+class Select(Protocol):
+    """The k least of each row of a matrix that comes tile by tile, with their columns.
+
+    Attributes
+    ----------
+    MOST : int
+        The largest k.
+    BEHIND : int
+        Bytes behind a tile that may be read.
+    """
+
+    MOST: int
+    BEHIND: int
+
+    def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """Values and columns of rows that have none yet; every value is better."""
+
+    def room_of(self, m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
+        """Rows and columns of the tiles of an m × n matrix."""
+
+    def run(self, tasks: Sequence[Callable[[], None]]) -> None:
+        """Call functions, each of which has rows of its own."""
+
+    def put(self, value: Array, index: Array, tile: Array, base: int) -> None:
+        """Take a tile (rows, columns) into account whose first column is number `base`.
+
+        Bases ascend. Rows of the tile are contiguous and begin at multiples of 16 bytes.
+        """
+
+    def finish(self, value: Array, index: Array) -> None:
+        """Put the k least in order: by value, then by column; NaN last."""
+
+
+class Screen(Protocol):
+    """Euclidean distances of two sets of points, of which a fast product excludes most."""
+
+    def put(self, rows: slice, columns: slice, tile: Array, value: Array, index: Array) -> int:
+        """As :meth:`Select.put` for squared distances; all rows have k values.
+
+        `tile` is scratch space in float32. Returns how many distances were summed up, or 0 for
+        few or unknown.
+        """
+
+
 class Engine(Protocol):
     """The members of an engine.
 
@@ -162,11 +213,16 @@ class Engine(Protocol):
     TILE : int
         Side of the squares in which algorithms walk over a matrix.
     BASE : int
+        Matrices are divided after multiples of so many rows.
+    LEAF : int
         Rows of the largest matrix that :meth:`closure_block` takes.
     LOOK : int
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
-        Rows of the largest matrices that :meth:`closure_batch` may take.
+        Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
+    PANEL, ROWS : int
+        Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
+        of 8.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
@@ -177,12 +233,23 @@ class Engine(Protocol):
     WHERE: str
     TILE: int
     BASE: int
+    LEAF: int
     LOOK: int
     BATCH: int
+    PANEL: int
+    ROWS: int
     SPARSE: bool
 
     @property
     def chains(self) -> Chains | None: ...
+    @property
+    def select(self) -> Select: ...
+
+    def Screen(self, x: Array, y: Array, range_: float) -> Screen:
+        """For rows (m, width) and (n, width) of finite numbers.
+
+        `range_` is their greatest less their least, from 1e-150 to 1e150.
+        """
 
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
@@ -225,6 +292,42 @@ class Engine(Protocol):
             Called with the fraction done, from the calling thread.
         """
 
+    def product_bits(
+        self, semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+    ) -> None:
+        """C ← A ⊗ B, or C ← C ⊕ (A ⊗ B), of truth values packed as by :meth:`pack_bits`.
+
+        ⊗ is "and", ⊕ is "or" or "xor". C shares no memory with A and B.
+
+        Parameters
+        ----------
+        a, b, c : array of uint8 (batch, m, bytes), (batch, k, bytes), (batch, m, bytes)
+            Or without batch; bytes of a row are adjacent, and k and n are at least 1.
+        n : int
+            Columns of B and C.
+        """
+
+    def pack_bits(self, x: Array) -> Array:
+        """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of ``numpy.packbits``."""
+
+    def reduce_bits(self, rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
+        """Gauss-Jordan elimination over GF(2) of at most ``ROWS`` rows of ``PANEL`` packed columns.
+
+        Parameters
+        ----------
+        rows : array of uint8 (count, bytes)
+        columns : int
+            Those that may have a pivot, from the first one on.
+
+        Returns
+        -------
+        sums : array of uint8 (columns, ceil(count / 8))
+            Packed: the rows whose sum is the reduced row with the pivot of a column; none if it has
+            no pivot. Only rows that have pivots are summed.
+        pivots : ndarray of int32 (columns,), of NumPy
+            The row that had the pivot of a column, or -1.
+        """
+
     def gemv(
         self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
         scale_x: bool = False,
@@ -263,10 +366,16 @@ class Engine(Protocol):
             Floating point, any strides. Two may be the same matrix.
         """
 
+    def apply(self, expr: Expr, x: Array, other: Array | float) -> None:
+        """x ← expr(x, other), entry by entry, for a matrix in float32 or float64.
+
+        `other` is a matrix of its shape and dtype, or one number.
+        """
+
     def closure_block(
         self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
     ) -> None:
-        """A ← A* in place for a matrix of at most ``BASE`` rows with one on its diagonal.
+        """A ← A* in place for a matrix of at most ``LEAF`` rows with one on its diagonal.
 
         With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry improves.
         """
@@ -276,6 +385,15 @@ class Engine(Protocol):
         predecessors: Array | None = None,
     ) -> bool:  # fmt: skip
         """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+
+    def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
+        """Rows of predecessors in which one is not strictly nearer than its node.
+
+        Parameters
+        ----------
+        d, p : arrays (rows, n)
+            Distances, and predecessors in int32; below 0: none.
+        """
 
     def best_outside(
         self, semiring: Semiring, a: Array, group: Array, rows: Array, at: Array, value: Array

@@ -1,9 +1,11 @@
 """The kernels of chains on the host, against the CPU engine; see tests/test_kernels.py."""
 
+import re
+
 import numpy as np
 import pytest
 import reference
-from host_device import HostDevice
+from host_device import KERNELS, HostDevice
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -133,6 +135,14 @@ def test_probabilities(held, n, dtype, shared, each, far):
     for found, expected in zip(*results, strict=True):
         eps = 2e-4 if dtype == "f4" and far else 1e-5 if dtype == "f4" else 1e-12
         assert_allclose(found, expected, rtol=eps, atol=eps)
+
+
+def test_parameters_are_the_fields_of_the_struct():
+    text = (KERNELS / "chain.cuh").read_text(encoding="utf-8")
+    body = re.sub(r"//.*", "", re.search(r"struct ChainParams \{(.*?)\n\};", text, re.S)[1])
+    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32)\*? ")
+    lines = [kinds.sub("", line.strip()) for line in body.split(";") if line.strip()]
+    assert tuple(name.strip() for line in lines for name in line.split(",")) == chain.FIELDS
 
 
 def test_what_is_left_to_the_host():
