@@ -827,6 +827,53 @@ def test_an_entry_that_has_no_two_parts(entry):
     assert_array_equal(emulated, multiply("plus_times", a, b, known=None, precision="ieee"))
 
 
+#: Operands of a float32 product, and whether 16-bit floats with scaled rows hold them: not where
+#: large entries of a row meet small ones of a column.
+RANGES = {
+    "normal": (lambda rng, shape, axis: rng.standard_normal(shape), True),
+    "uniform": (lambda rng, shape, axis: rng.random(shape), True),
+    "rows": (lambda rng, shape, axis: rng.normal(size=shape) * 2.0 ** scattered(shape, axis), True),
+    "along k": (
+        lambda rng, shape, axis: rng.normal(size=shape)
+        * 2.0 ** (scattered(shape, 1 - axis) * (1 - 2 * axis)),
+        False,
+    ),
+    "wide": (lambda rng, s, axis: rng.normal(size=s) * 2 ** rng.uniform(-20, 20, s), False),
+    "zeros": (lambda rng, shape, axis: rng.integers(-1, 2, shape), False),
+}  # fmt: skip
+
+
+def scattered(shape, axis):
+    """Exponents from -20 to 20, the same ones along an axis."""
+    return np.expand_dims(np.linspace(-20, 20, shape[axis]).round(), 1 - axis)
+
+
+@pytest.mark.parametrize("data", RANGES)
+@pytest.mark.usefixtures("tensor_cores")
+def test_float32_is_emulated_by_the_shortest_floats_that_hold_it(data, monkeypatch):
+    """By three products of float16, else of tf32; neither errs more than float32 itself."""
+    draw, held = RANGES[data]
+    rng = np.random.default_rng(26)
+    a = draw(rng, (66, 300), 0).astype("f4")
+    b = draw(rng, (300, 70), 1).astype("f4")
+    exact, all_of = a.astype("f8") @ b.astype("f8"), abs(a).astype("f8") @ abs(b).astype("f8")
+
+    def product(precision="float32_emulated", how="CCC"):
+        return multiply("plus_times", a, b, how=how, known=None, precision=precision)
+
+    def errors(c):
+        return np.linalg.norm(c - exact), (abs(c - exact) / all_of).max()
+
+    found, single = product(), product("ieee")
+    assert_array_equal(product(how="FFC"), found)
+    for mine, usual in zip(errors(found), errors(single), strict=True):
+        assert mine <= usual
+    monkeypatch.setitem(tensor._KINDS, ("float32", "float32_emulated"), (tensor._PAIRS_OF_TF32,))
+    products._plans.cache_clear()
+    assert (product() != found).any() == held
+    products._plans.cache_clear()
+
+
 def test_tensor_cores_round_as_they_say():
     """tf32 takes the nearest number of 11 bits; a result of 16 bits is rounded once."""
     x = np.array([1 + 2.0**-11, 1 + 2.0**-12, -1 - 3 * 2.0**-12, 3.4e38, 1e-30], "f4")
