@@ -21,7 +21,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import device, engine, hierarchy, product, source, tiles
+from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -122,7 +122,7 @@ TENSOR = [
         ],
     ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
-    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
+    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x16.F32", "FADD"]),
     (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
     (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
@@ -181,6 +181,37 @@ def test_instructions_of_tensor_cores(
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
     assert not re.search("C75(10|14|17)", report)  # products wait for each other
     assert found["MEMBAR.ALL.GPU"] == 0
+
+
+#: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
+CLOSURES = [
+    ("min_plus", "f4", NEGATIVE, False, "General", ["FADD", "FMNMX.NAN"]),
+    ("min_plus", "f4", POSITIVE, False, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("min_plus", "f4", POSITIVE, True, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("max_min", "f4", POSITIVE, False, "Ordered", ["VIMNMX3"]),
+    ("min_plus", "i4", WHOLE, False, "Sums", ["VIADDMNMX", "VIMNMX3"]),
+    ("min_plus", "f8", POSITIVE, False, "General", ["DADD"]),
+    ("lor_land", "?", None, False, "General", ["LOP3.LUT"]),
+]
+
+
+def closed(name, dtype, facts=None, marks=False, n=300):
+    a, p = np.empty((n, n), dtype), np.empty((n, n), "i4") if marks else None
+    engine.closure_batch(sm.semirings[name], a, facts and (facts,) * 3, np.empty_like(a), p)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", CLOSURES, ids=str)
+def test_instructions_of_closures(case, sources_of, tmp_path, nvdisasm):
+    name, dtype, facts, marks, step, expected = case
+    recorder = sources_of(lambda: closed(name, dtype, facts, marks))
+    (text,) = recorder.sources
+    assert f"sr::{step}<Algebra>" in text
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    for instruction in (*expected, "LDGSTS.E.BYPASS.128", "STG.E.128"):
+        assert found[instruction] > 0 or dtype == "?", (instruction, found)
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
 
 
 def in_compressed_rows():
@@ -258,6 +289,13 @@ HIDDEN = {
         [r"LDG\.E\.64\.STRONG\.GPU", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
         [r"LDG\S*CONSTANT"],
     ),
+    # a block tells others what it has stored, past the first cache
+    "blocks that wait for others": (
+        lambda: closed("min_plus", "f4", POSITIVE), "sr::Elimination<",
+        [r"ATOMG\.E\.ADD\.STRONG\.GPU", r"LDG\.E\.STRONG\.GPU.*\n.*CCTL\.IVALL",
+         r"MEMBAR\.ALL\.GPU(?:.*\n)*?.*STG\.E\.STRONG\.GPU"],
+        [],
+    ),
     "rows by warps": (
         in_compressed_rows, "sr::CsrRows<",
         [rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)], [],
@@ -311,12 +349,31 @@ def small_launches():
     engine.dia_product(semiring, a, columns, b, c, Scaling(alpha=2.0))
     stack = np.stack([a, b])
     engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
+    closed("min_plus", "f4", POSITIVE)
+    closed("min_plus", "i8", WHOLE, marks=True)
+    engine.doubtful(semiring, a, np.empty((40, 40), np.int32))
     engine.combine(((2, 0, -1, 1),), (a, b, c))
     engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
     sweeps("i4")
     hops()
     customized("i8")
     spanning()
+    chains_of(5)
+    chains_of(130)
+
+
+def chains_of(n):
+    """Rows, best paths and probabilities, each with the matrix in registers if n is small."""
+    a, e, lengths = np.zeros((2, 3, n, n), "f4"), np.zeros((2, 4, n), "f4"), np.array([4, 2])
+    shared = np.broadcast_to(a[:1, :1], a.shape)
+    for name in ("max_plus", "log_plus"):
+        chain.carry(sm.semirings[name], shared, e[:, 1:], e[:, :1], e[:, 1:, None], lengths - 1,
+                    every=True, reverse=name == "log_plus", exclusive=False)  # fmt: skip
+    chain.carry(sm.semirings["plus_times"], a, None, None, a, lengths - 1, every=True,
+                reverse=False, exclusive=False)  # fmt: skip
+    path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
+    chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
+    chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
 
 
 def spanning():
@@ -359,6 +416,20 @@ def sweeps(dtype, name="min_plus"):
     there.statistics(np.arange(n), ["largest", "count", "sum"])
     options = {"radii": np.arange(4), "mass": np.ones(n, np.int64), "edges": np.arange(9)}
     there.statistics(np.arange(n), hierarchy.KINDS, **options)
+
+
+@needs_nvrtc
+def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
+    """32 terms of each step, and nothing of them from memory but the row: four at a time."""
+    recorder = sources_of(lambda: chains_of(32))
+    steps = {"Carry<Algebra, 32, true, false, false": 32, "BestPath<": 32, "Posterior<": 96}
+    for kind, terms in steps.items():
+        text = next(x for x in recorder.sources if kind in x)
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
+        assert found["LDS.128"] >= 8, found
+        assert "0 bytes spill stores" in report
 
 
 #: Of sweeps, in statistics or not: what folds an edge.
