@@ -8,6 +8,7 @@ from test_device import Cuda, on_host
 
 import semiring_mm as sm
 from semiring_mm import arrays
+from semiring_mm.closures import bits, memory
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
@@ -134,7 +135,7 @@ def test_powers(there, name):
 
 
 def test_closures(there, monkeypatch):
-    monkeypatch.setattr(sm.bits, "_BLOCK", 64)
+    monkeypatch.setattr(bits, "_BLOCK", 64)
     n = 150
     path = np.eye(n, k=1, dtype=bool)
     found = sm.closure(packed(there, path), "lor_land")
@@ -145,6 +146,23 @@ def test_closures(there, monkeypatch):
     for _ in range(8):
         reach = reach.astype(float) @ reach > 0
     assert_array_equal(there.get(found.unpack()), reach)
+
+
+def test_a_closure_packs_truth_values_where_that_is_faster(anywhere, monkeypatch):
+    monkeypatch.setattr(memory, "_PACKED", 60)
+    monkeypatch.setattr(bits, "_BLOCK", 32)
+    monkeypatch.setattr(gpu, "BATCH", 60)
+    packings = []
+    pack = gpu.pack_bits
+    monkeypatch.setattr(gpu, "pack_bits", lambda x: packings.append(x.shape) or pack(x))
+    a = truth(70, 70, share=0.02)
+    reach = np.eye(70) + a > 0
+    for _ in range(7):
+        reach = reach.astype(float) @ reach > 0
+    for name in ("lor_land", "any_pair"):
+        assert_array_equal(anywhere.get(sm.closure(anywhere.put(a), name)), reach)
+    here = isinstance(anywhere, Here) and cpu.pack_bits is not None
+    assert packings == ([] if here else [(70, 70)] * 2)
 
 
 # --- GF(2) --------------------------------------------------------------------------------------
