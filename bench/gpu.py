@@ -296,6 +296,31 @@ def random_bits(m: int, n: int, seed: int) -> Any:
     return sm.BitMatrix(rng.integers(0, 256, (m, n // 8)).astype(np.uint8))
 
 
+def reachability(n: int, options: Options) -> Line:
+    """Which nodes reach which, of bytes and packed, in a graph of two edges a node."""
+    a = random((n, n), "f4", "uniform") < 2 / n
+    packed = sm.BitMatrix.pack(a)
+    contenders = [
+        Contender(OURS, lambda: sm.closure(a, "lor_land")),
+        Contender("packed", lambda: sm.closure(packed, "lor_land"), ours=True),
+    ]
+
+    @functools.cache
+    def expected() -> Any:
+        edges, reach = a.astype("f4"), cupy.eye(n, dtype="f4")[[0, n // 2, n - 1]]
+        while True:
+            further = cupy.minimum(reach + reach @ edges, 1)
+            if (further == reach).all():
+                return reach.get() > 0
+            reach = further
+
+    def check(found: Any) -> None:
+        whole = found.unpack() if isinstance(found, sm.BitMatrix) else found
+        np.testing.assert_array_equal(whole[[0, n // 2, n - 1]].get(), expected())
+
+    return Line("", "", "", 0, contenders, check=check)
+
+
 def rank_over_gf2(n: int, options: Options) -> Line:
     """The rank of a packed matrix that lacks a few of its n."""
     rank = n - n // 32 // 8 * 8
@@ -677,6 +702,7 @@ CASES = [
     Case("xor-and bool", truth("xor_land"), (8192, 16384, 32768), SMALL),
     Case("or-and, packed", truth("lor_land", packed=True), (8192, 16384, 32768), SMALL),
     Case("xor-and, packed", truth("xor_land", packed=True), (8192, 16384, 32768), SMALL),
+    Case("closure of truth values", reachability, (16384,)),
     Case("rank over GF(2)", rank_over_gf2, (8192, 32768), (64,)),
     Case("inverse over GF(2)", inverse_over_gf2, (8192,), (48,)),
     Case("log-plus f32", log_plus(1.0), (1024, 2048, *MIDDLE), SMALL),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 from numpy.testing import assert_array_equal
-from test_device import Cuda, on_host
+from test_device import HOST, Cuda, on_host
 
 import semiring_mm as sm
 from semiring_mm import arrays
@@ -88,6 +88,20 @@ def test_chains(there, name):
     both = sm.matmul(once, there.put(b.T.copy()), name)
     expected = reference.product(name, reference.product(name, a, b), b.T)
     assert_array_equal(there.get(both.unpack()), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_on_other_chips(name, monkeypatch):
+    on_host(monkeypatch)
+    monkeypatch.setattr(HOST, "arch", 80)
+    a, b, c = truth(20, 70), truth(70, 41, seed=2), truth(20, 41, seed=3)
+    expected = reference.general(name, None, a, b, None, c)
+    result = np.packbits(c, axis=-1)
+    gpu.product_bits(
+        sm.semirings[name], np.packbits(a, axis=-1), np.packbits(b, axis=-1), result, 41, True
+    )
+    assert_array_equal(result, np.packbits(expected, axis=-1))
+    assert not gpu.BITS
 
 
 def test_stacks_and_empty_operands(there):
