@@ -703,7 +703,7 @@ CASES = [
     Case("or-and, packed", truth("lor_land", packed=True), (8192, 16384, 32768), SMALL),
     Case("xor-and, packed", truth("xor_land", packed=True), (8192, 16384, 32768), SMALL),
     Case("closure of truth values", reachability, (16384,)),
-    Case("rank over GF(2)", rank_over_gf2, (8192, 32768), (64,)),
+    Case("rank over GF(2)", rank_over_gf2, (8192, 32768), (512,)),
     Case("inverse over GF(2)", inverse_over_gf2, (8192,), (48,)),
     Case("log-plus f32", log_plus(1.0), (1024, 2048, *MIDDLE), SMALL),
     Case("log-plus f32, term by term", log_plus(1000.0), (2048, 4096), SMALL),
