@@ -11,16 +11,26 @@ from . import chain as chains
 from .closure import BASE, closure_batch, closure_block
 from .combine import combine
 from .facts import facts
-from .memory import free_memory, from_host, mirror, on, symmetric, to_host, wait
+from .memory import (
+    capturing,
+    copy,
+    free_memory,
+    from_host,
+    mirror,
+    on,
+    symmetric,
+    to_host,
+    wait,
+)
 from .product import product
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "chains",
-    "closure_batch", "closure_block", "combine", "csr_product", "dia_product", "facts",
-    "free_memory", "from_host", "gemv", "mirror", "on", "product", "symmetric", "to_host",
+    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "best_outside", "between", "capturing",
+    "chains", "closure_batch", "closure_block", "combine", "copy", "csr_product", "dia_product",
+    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "symmetric", "to_host",
     "towards", "wait", "xp",
 ]  # fmt: skip
 

@@ -36,7 +36,7 @@ def packed_bits(b: Array) -> Array:
     k, n = b.shape[-2:]
     batch = b.shape[0] if b.ndim == 3 else 1
     words = -(-n // 32)
-    out = here.xp.empty((*b.shape[:-1], words), np.uint32)
+    out = device.scratch((*b.shape[:-1], words), np.uint32)
     if out.size == 0:
         return out
     steps = strides(b)
@@ -49,5 +49,6 @@ def packed_bits(b: Array) -> Array:
         lanes = min(lanes, _THREADS // 32)
     segments, groups = -(-words // lanes), -(-k // (_THREADS // lanes * rows))
     params = pack((address(b), address(out), *steps, k, segments, groups), (n, words, lanes))
-    here.kernel(pack_source(wide, by_rows)).launch(segments * groups * batch, _THREADS, 0, params)
+    kernel = here.kernel(pack_source(wide, by_rows))
+    kernel.launch(segments * groups * batch, _THREADS, 0, params, 2)
     return out

@@ -40,6 +40,7 @@ from .source import (
     FIND_ROWS,
     KINDS,
     LAST,
+    POINTERS,
     PRODUCT,
     ProductKernel,
     Step,
@@ -67,7 +68,7 @@ from .tensor import (
 )
 from .tensor import kind_of as tensor_kind
 from .tiles import choose
-from .views import address, reading, scaled, strides, wide_along
+from .views import address, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product"]
 
@@ -182,10 +183,10 @@ def product(
     elif c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
-        flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+        flags = flags_of(a, b, far=bool(forbidden & KINDS["far"]))
         run(best, flags=flags, forbidden=forbidden, unless=0)
         run(ways[1], flags=flags, forbidden=forbidden, unless=1)
-    if errors is not None and int(errors[0]):
+    if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
@@ -269,24 +270,25 @@ def _run(
         else:
             launch = _prepare(here, way, a, b, c, arg, gather, triangle)
         way.launches[key] = launch
-    parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
-    marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
+    parts = device.scratch(launch.parts) if launch.parts else None
+    marks = device.scratch(launch.marks) if launch.marks else None
     rest = (
         *map(address, (parts, marks, arg, gather, flags, errors)), *launch.strides,
         scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta),
     )  # fmt: skip
-    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
+    words = 0 if flags is None else flags.size
+    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle, words)
     params = pack((*addresses, *rest), ints)
     # tensor maps, and the copies that they describe
     loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
-    maps = b"".join(x for x, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
+    maps = tuple((text, place) for text, place, _ in loaded)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, POINTERS, maps)
     if launch.transposed:
         batch, n, k = strides(transposed())
         addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
         params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
     if launch.last is not None:
-        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
+        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params, POINTERS)
 
 
 def _prepare(

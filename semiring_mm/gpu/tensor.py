@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..expressions import joins
 from ..plan import Plan
 from . import device
@@ -232,24 +230,25 @@ class Operand:
     copy: _Copy | None = None
     maps: dict[int, bytes] = field(default_factory=dict)
 
-    def load(self, here: device.Device, place: int) -> tuple[bytes, Array | None]:
+    def load(self, here: device.Device, place: int) -> tuple[bytes, int, Array | None]:
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
-        The copy must live until the product is launched.
+        Between them the address that the map describes. The copy must live until the product is
+        launched.
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(copy.bytes, np.uint8)
+            memory = device.scratch(copy.bytes)
             source, place = place, address(memory)
             params = pack((source, place, *copy.longs), copy.ints)
-            copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
+            copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params, 2)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
             found = here.tensor_map(place, self.element, self.sizes, self.pitch)
             self.maps[place] = found
-        return found, memory
+        return found, place, memory
 
 
 def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:

@@ -23,8 +23,8 @@ from ..plan import (
 from ..semirings import Semiring
 from . import device
 from .facts import facts
-from .source import algebra, pack_fields, word_size
-from .views import address, aligned
+from .source import POINTERS, algebra, pack_fields, word_size
+from .views import address, aligned, to_host
 
 __all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
 
@@ -187,7 +187,7 @@ def gemv(
     blocks = -(-m // (_THREADS // way.lanes * way.rows))
     parts = None
     if way.splits > 1:
-        parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
+        parts = device.scratch(way.splits * m * word_size(plan))
     errors = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
         "a": a_at, "b": x_at, "c": address(y), "partials": address(parts),
@@ -202,10 +202,10 @@ def gemv(
     scales = "" if scaling.alpha is None else "x" if scale_x else "a"
     source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
     shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
-    here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params)
+    here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params, POINTERS)
     if way.splits > 1:
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
         join = here.kernel(join_vector_source(plan))
-        join.launch(-(-m // 32), threads, threads * word_size(plan), params)
-    if errors is not None and int(errors[0]):
+        join.launch(-(-m // 32), threads, threads * word_size(plan), params, POINTERS)
+    if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, y.dtype)
