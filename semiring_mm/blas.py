@@ -23,7 +23,7 @@ from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
 from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
-from .gpu.calls import repeat, scalar
+from .gpu.calls import repeat
 from .gpu.device import address
 from .plan import scaled_bools
 from .semirings import Semiring, as_semiring
@@ -447,7 +447,7 @@ def _scaled_head(
 ) -> tuple[Any, ...] | None:
     """What a call of a verb is kept by, beside its arrays; None for scalars of other types."""
     if type(alpha) in _REAL and type(beta) in _REAL:
-        return verb, semiring, scalar(alpha), scalar(beta), *flags
+        return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
     return None
 
 
@@ -575,9 +575,16 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def checked(
-        alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar, c: Any, **kwargs: Any
-    ) -> Array:
+    def fits(*arrays: Any) -> bool:
+        """Whether the dtypes were seen before, on a device."""
+        try:
+            return accepted.issuperset([x.dtype for x in arrays if x is not None])
+        except (AttributeError, TypeError):
+            return False
+
+    def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
+        if type(a) is not np.ndarray and "semiring" not in kwargs and fits(a, b, c):
+            return general(alpha, a, b, beta, c, **kwargs)
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
         for what, x in (("a", a), (second, b), (third, c)):

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from . import device
 from .device import Copied, Launched, Scratch, address
 
-__all__ = ["forget", "learn", "repeat", "scalar"]
+__all__ = ["forget", "learn", "repeat"]
 
 Array = Any
 
@@ -161,11 +161,6 @@ _calls: dict[Any, _Call] = {}
 def forget() -> None:
     """Let all calls be first ones again."""
     _calls.clear()
-
-
-def scalar(x: Any) -> Any:
-    """A scalar as part of a key, where 0.0 and -0.0 are two."""
-    return x or repr(x)
 
 
 def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) -> Any:
