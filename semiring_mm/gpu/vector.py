@@ -55,13 +55,20 @@ class Shape(NamedTuple):
     k_split: int
 
 
+def _power_of_two(x: int) -> int:
+    """The least one that is not below x."""
+    return 1 << (x - 1).bit_length()
+
+
 @functools.lru_cache(maxsize=4096)
 def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     """The shape for a matrix (m, k) that is read `chunk` elements at a time."""
     if k_unit:
         chunks = -(-k // chunk)
-        rows = 2 if m * chunks > 8 * _THREADS * sms else 1
-        lanes = 8
+        lanes = min(8, _power_of_two(chunks))
+        rows = 1
+        if m * chunks > 8 * _THREADS * sms:
+            rows = max(2, _LOADS // _power_of_two(-(-chunks // lanes)))
         while lanes < _THREADS and lanes * _LOADS // rows < chunks:
             lanes *= 2
         least = lanes * chunk * _LOADS // rows  # steps of k that a part repays
@@ -100,7 +107,12 @@ def vector_source(
     if scaled:
         fold = f"sr::Scaled<{fold}, Algebra, {'true' if scaled == 'a' else 'false'}>"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
-    bounds = f"{_THREADS}, {2 if (logarithms or compensated) and word_size(plan) == 8 else 4}"
+    blocks, wide_words = 4, word_size(plan) == 8
+    if k_unit and rows == _LOADS:
+        blocks = 2 if wide_words else 3
+    elif (logarithms or compensated) and wide_words:
+        blocks = 2
+    bounds = f"{_THREADS}, {blocks}"
     vector = f"sr::Vector<{fold}, Algebra, {flags}, {lanes}, {rows}>"
     return _source(plan, vector, bounds)
 
@@ -201,8 +213,14 @@ def gemv(
     params = pack_fields(fields)
     scales = "" if scaling.alpha is None else "x" if scale_x else "a"
     source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
-    shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
-    here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params, POINTERS)
+    words = 0  # of shared memory
+    if k_unit and way.lanes > 32:
+        words = _THREADS // 32 * way.rows
+    elif not k_unit and way.lanes > 1:
+        words = _THREADS * way.rows
+    here.kernel(source).launch(
+        blocks * way.splits, _THREADS, words * word_size(plan), params, POINTERS
+    )
     if way.splits > 1:
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
         join = here.kernel(join_vector_source(plan))
