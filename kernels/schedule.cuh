@@ -38,7 +38,8 @@ enum { READ_C = 1, ALPHA = 2, BETA = 4 };  // C is read; α, β are given
 
 // Two kernels are launched where the entries of the operands decide, and one of them returns at
 // once. All lanes of a warp ask.
-SR_FN bool is_selected(const ProductParams& p) {
+template <class Params>  // of any kernel that has these four fields
+SR_FN bool is_selected(const Params& p) {
   if (!p.flags) return true;
   u32 found = 0;
   for (int i = int(threadIdx.x) % 32; i < p.flag_words; i += 32) found |= p.flags[i];

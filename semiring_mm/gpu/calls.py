@@ -16,6 +16,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from . import device
@@ -98,6 +99,7 @@ class _Torch:
         return memory, memory.data_ptr()
 
 
+@dataclass(eq=False)
 class _Call:
     """Launches of a call, to be made again with other addresses.
 
@@ -105,10 +107,10 @@ class _Call:
     ----------
     starts : list of (callable, int)
         The launches, and where the addresses of their parameters are.
-    block : ctypes array
-        The parameters of all launches.
+    block : tuple
+        The memory of their parameters, and of the addresses of these.
     words : memoryview of int64
-        The same.
+        The parameters of all launches.
     writes : list of (int, int, int)
         Words that are addresses: the index of a word, the array that it belongs to (operands in
         their order, the result, intermediate results), and the bytes from where that begins.
@@ -117,25 +119,27 @@ class _Call:
     spans : list of (int, int)
         Of each operand and the result: the first byte of its memory, and that behind the last, from
         where it begins.
-    room : int
-        Bytes of intermediate results.
+    room, zeroed : int
+        Bytes of intermediate results, and how many of them, the first, are to be zeros.
     copied : int
         Bytes of the last operand that are copied to the result first.
     shape, dtype
         Of the result.
     """
 
-    def __init__(
-        self, starts: list[tuple[device.Start, int]], block: Any, words: memoryview,
-        writes: list[tuple[int, int, int]], maps: list[tuple[int, int, int]],
-        spans: list[tuple[int, int]], room: int, copied: int, shape: tuple[int, ...], dtype: Any,
-    ) -> None:  # fmt: skip
-        self.starts, self.block, self.words, self.writes, self.maps = (
-            starts, block, words, writes, maps,
-        )  # fmt: skip
-        self.spans, self.room, self.copied, self.shape, self.dtype = (
-            spans, room, copied, shape, dtype,
-        )  # fmt: skip
+    starts: list[tuple[device.Start, int]]
+    block: Any
+    words: memoryview
+    writes: list[tuple[int, int, int]]
+    maps: list[tuple[int, int, int]]
+    spans: list[tuple[int, int]]
+    room: int
+    zeroed: int
+    copied: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __post_init__(self) -> None:
         self._last: tuple[int, ...] = ()
         self._lock = threading.Lock()
 
@@ -201,6 +205,8 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     if call.room:
         memory, at = library.room(call.room, index, captured)
         bases.append(at)
+        if call.zeroed:
+            library.runtime.memsetAsync(at, 0, call.zeroed, stream)
     if call.copied:
         library.runtime.memcpyAsync(place, bases[2], call.copied, _BETWEEN, stream)
     call.run(tuple(bases), stream)
@@ -269,13 +275,15 @@ def learn(
     spans = [_span(x) for x in (*arrays, result)]
     if not result.size or not all(x.size for x in arrays) or not _apart(arrays, result, spans):
         return
-    parts = [x.array for x in notes if isinstance(x, Scratch)]
+    made = sorted((x for x in notes if isinstance(x, Scratch)), key=lambda x: not x.zero)
+    zeroed = 0
     room, places = 0, []  # array, where it begins, its memory
     for i, (x, (low, high)) in enumerate(zip((*arrays, result), spans, strict=True)):
         places.append((i, address(x), address(x) + low, address(x) + high))
-    for x in parts:
+    for x, zero in made:  # zeros first
         places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
         room += -(-x.nbytes // _GRAIN) * _GRAIN
+        zeroed = room if zero else zeroed
     copied = [x for x in notes if isinstance(x, Copied)]
     if copied:
         wanted = [(address(result), address(arrays[2]))] if len(arrays) == 3 else []
@@ -291,7 +299,13 @@ def learn(
     try:
         key = _key(library, head, operands, out)[0]
         _calls[key] = _Call(
-            *found, spans, room, copied[0].size if copied else 0, tuple(given.shape), given.dtype
+            *found,
+            spans,
+            room,
+            zeroed,
+            copied[0].size if copied else 0,
+            tuple(given.shape),
+            given.dtype,
         )
     except (AttributeError, TypeError, RuntimeError):
         return
@@ -340,6 +354,8 @@ def _laid_out(
     for launch, size in zip(launches, sizes, strict=True):
         bytes_[at : at + len(launch.params)] = launch.params
         for i, place in enumerate(launch.maps):
+            if place == 0:
+                continue
             found = owner(place)
             if found is None:
                 return None

@@ -119,9 +119,10 @@ class Launched(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """An array for the call alone, which holds nothing at first."""
+    """An array for the call alone, which holds anything, or zeros, at first."""
 
     array: Array
+    zero: bool
 
 
 class Copied(NamedTuple):
@@ -155,10 +156,11 @@ def note(event: Any) -> None:
         _thread.notes.append(event)
 
 
-def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8) -> Array:
-    """An array for intermediate results on the current device, whatever it holds."""
-    array = current().xp.empty(shape, dtype)
-    note(Scratch(array))
+def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8, *, zero: bool = False) -> Array:
+    """An array for intermediate results on the current device: of zeros, or whatever it holds."""
+    xp = current().xp
+    array = (xp.zeros if zero else xp.empty)(shape, dtype)
+    note(Scratch(array, zero))
     return array
 
 
@@ -299,9 +301,10 @@ class Device:
         return stream not in DEFAULT and bool(cuda.runtime.streamIsCapturing(stream))
 
     def tensor_map(
-        self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int]
-    ) -> bytes:
-        """An array as the copy engine takes it, in boxes of 64 lines of 128 bytes (sr::TensorMap).
+        self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],
+        lines: int = 64,
+    ) -> bytes:  # fmt: skip
+        """An array as the copy engine takes it, in boxes of lines of 128 bytes (sr::TensorMap).
 
         Parameters
         ----------
@@ -313,6 +316,8 @@ class Device:
             Elements along each axis, the contiguous one first.
         pitch : (int, int)
             Bytes from one entry to the next along the second axis and the third; multiples of 16.
+        lines : int
+            Of a box; at most 256.
         """
         kind, size = _ELEMENTS[element]
         room = ctypes.create_string_buffer(TENSOR_MAP + 63)
@@ -320,7 +325,7 @@ class Device:
         u64, u32 = ctypes.c_uint64, ctypes.c_uint32
         status = _driver().cuTensorMapEncodeTiled(
             ctypes.c_void_p(map_at), kind, u32(3), ctypes.c_void_p(place), (u64 * 3)(*sizes),
-            (u64 * 2)(*pitch), (u32 * 3)(128 // size, 64, 1), (u32 * 3)(1, 1, 1),
+            (u64 * 2)(*pitch), (u32 * 3)(128 // size, lines, 1), (u32 * 3)(1, 1, 1),
             0, _SWIZZLE_128, _PROMOTE_256, 0,
         )  # fmt: skip
         if status:
