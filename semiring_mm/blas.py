@@ -111,8 +111,8 @@ def matmul(
     -----
     Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
     used where they lie, and the result is of the same library on the same device. On a CUDA device
-    the call returns at once, on the current stream (that of PyTorch for its tensors); integers, and
-    JAX's arrays, wait for the device.
+    the call returns at once, on the current stream (that of PyTorch for its tensors), and can be
+    captured in a CUDA graph; integers, and JAX's arrays, wait for the device.
 
     Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
 

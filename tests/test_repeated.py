@@ -2,10 +2,12 @@
 
 import contextlib
 import sys
+import threading
 
 import numpy as np
 import pytest
 from host_device import HostDevice
+from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import arrays, blas
@@ -144,3 +146,182 @@ def test_a_repeated_call(name, maker, general):
         assert type(got) is On
         assert got.shape == first.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", [x for x in CALLS if "sum" not in x])
+def test_a_repeated_call_writes_to_out(name, general):
+    call, *shapes = CALLS[name]
+    out = on(np.full_like(call(*made(shapes)), 7))
+    operands = made(shapes)
+    if len(operands) == 3:
+        call(*operands, out=operands[2])  # C in place is another call
+    call(*operands, out=out)
+    operands = made(shapes)
+    wanted, seen = call(*map(np.array, operands)), len(general)
+    out[...] = 7
+    assert call(*operands, out=out) is out
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-3)
+    if len(operands) == 3:
+        assert call(*operands, out=operands[2]) is operands[2]
+        np.testing.assert_allclose(operands[2], wanted, rtol=1e-4, atol=1e-3)
+    assert len(general) == seen
+
+
+def test_a_result_that_overlaps_an_operand_takes_the_general_way(general):
+    a, b = normal(8, 8), normal(8, 8)
+    sm.matmul(a, b, out=normal(8, 8))
+    wanted = np.array(a) @ np.array(b)
+    memory = on(np.zeros((20, 8), "f4"))
+    for at in (0, 4, 8, 12):
+        x = memory[4:12]
+        x[...] = a
+        seen, out = len(general), memory[at : at + 8]
+        sm.matmul(x, b, out=out)
+        assert len(general) - seen == (at != 12), at
+        np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_operands_that_are_the_same_or_share_memory(general):
+    """A scan looks at one array once: a call of one array twice is not that of two."""
+    one, other = positive(N, N), positive(N, N)
+    other[3, 4] = -INF
+    for _ in range(2):
+        for pair in ((one, one), (one, other), (other, other), (other, one)):
+            wanted = (np.array(pair[0])[:, :, None] + np.array(pair[1])).min(1)
+            assert_array_equal(sm.matmul(*pair, "min_plus"), wanted)
+    memory = positive(N + 1, N)
+    memory[N, 3] = -INF
+    low, high = memory[:N], memory[1:]
+    calls.forget()
+    for pair in ((low, high), (one, other)):
+        wanted = (np.array(pair[0])[:, :, None] + np.array(pair[1])).min(1)
+        assert_array_equal(sm.matmul(*pair, "min_plus"), wanted)
+
+
+def test_the_scalars_and_flags_are_part_of_a_call():
+    a, b, c = normal(6, 6), normal(6, 6), on(np.zeros((6, 6), "f4"))
+    for _ in range(2):
+        for alpha in (None, 1.0, 2.0, 0.0, -0.0, -1, NAN):
+            for beta in (0.0, -0.0, 3.0):
+                for trans in (False, True):
+                    got = sm.gemm(alpha, a, b, beta, c, trans_a=trans)
+                    left = np.array(a.T if trans else a)
+                    wanted = (1 if alpha is None else np.float32(alpha)) * (left @ np.array(b))
+                    wanted = wanted + np.float32(beta) * np.array(c)
+                    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sm.matmul(on(np.ones((4, 4), "i4")), on(np.ones((4, 4), "i4"))),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4, dtype="f8")),
+        lambda: sm.matmul(normal(4, 0), normal(0, 4)),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4), device="cuda:0"),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4), "max_min", return_arg=True),
+        lambda: sm.gemm(np.float32(2), normal(4, 4), normal(4, 4)),
+        lambda: sm.gemm(2.0, normal(4, 4), normal(4, 4), 1.0, normal(4, 8)[:, ::2]),
+        lambda: sm.sgemv(1.0, normal(4, 8), normal(16)[::2]),
+        lambda: sm.einsum("ij,j->j", normal(4, 4), normal(4)),
+        lambda: sm.einsum("ij->ji", normal(4, 4)),
+    ],
+    ids=["integers", "two dtypes", "no k", "a device", "arg", "a scalar of NumPy", "C with gaps",
+         "a vector with gaps", "entry by entry", "transposed"],
+)  # fmt: skip
+def test_other_calls_are_not_kept(call):
+    call()
+    assert not calls._calls
+
+
+def test_errors_are_those_of_the_general_way():
+    a, b = normal(4, 4), normal(4, 4)
+    sm.matmul(a, b)
+    for wrong in (
+        lambda: sm.matmul(a, b[:3]),
+        lambda: sm.matmul(a, b, out=normal(4, 5)),
+        lambda: sm.matmul(a, b, ["min_plus"]),
+        lambda: sm.matmul(a, b, "min_pls"),
+        lambda: sm.sgemm(1.0, a, normal(4, 4, dtype="f8")),
+        lambda: sm.gemm("1", a, b),
+        lambda: sm.gemm(1.0, a, b, 2.0),
+    ):
+        messages = []
+        for _ in range(2):
+            with pytest.raises((TypeError, ValueError, KeyError)) as error:
+                wrong()
+            messages.append(str(error.value))
+        assert messages[0] == messages[1]
+
+
+def test_another_device_and_another_alignment(general):
+    a, b = normal(8, 8), normal(8, 8)
+    sm.matmul(a, b)
+    seen = len(general)
+    calls._libraries[On].getDevice = lambda: 1  # it is not the arrays'
+    sm.matmul(a, b)
+    assert len(general) == seen + 1
+    calls._libraries[On].getDevice = lambda: 0
+    memory = normal(65)
+    odd = memory[1:].reshape(8, 8)
+    got = sm.matmul(odd, b)
+    assert len(general) == seen + 2
+    np.testing.assert_allclose(got, np.array(odd) @ np.array(b), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(calls, "_KEPT", 3)
+    for n in range(2, 9):
+        sm.matmul(normal(n, 4), normal(4, 4))
+        assert 0 < len(calls._calls) <= 3
+
+
+def test_threads_at_once():
+    pairs = [(normal(9, 9), normal(9, 9)) for _ in range(4)]
+    wanted = [np.array(a) @ np.array(b) for a, b in pairs]
+    sm.matmul(*pairs[0])
+    wrong = []
+
+    def work(pair, c):
+        for _ in range(30):
+            if not np.allclose(sm.matmul(*pair), c, atol=1e-5):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work, args=x) for x in zip(pairs, wanted, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# --- captured in a graph ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def captured(host, monkeypatch):
+    """A stream that is being captured."""
+    monkeypatch.setattr(type(host), "capturing", lambda self: True)
+    monkeypatch.setattr(engine, "capturing", lambda: True)
+    library = calls._libraries[On]
+    library.stream, library.streamIsCapturing = lambda index: 0, lambda stream: True
+    monkeypatch.setattr(calls.device, "DEFAULT", ())
+    return library
+
+
+def test_a_result_needs_a_place_while_a_graph_is_captured(captured, general):
+    a, b, out = normal(4, 4), normal(4, 4), normal(4, 4)
+    with pytest.raises(RuntimeError, match="by out= where it goes"):
+        sm.matmul(a, b)
+    sm.matmul(a, b, out=out)
+    seen = len(general)
+    assert sm.matmul(a, b, out=out) is out
+    assert len(general) == seen
+    with pytest.raises(RuntimeError, match="by out= where it goes"):
+        sm.matmul(a, b)
+
+
+@pytest.mark.usefixtures("captured")
+def test_what_waits_for_the_device_is_refused_while_a_graph_is_captured():
+    a = on(np.ones((4, 4), "i4"))
+    with pytest.raises(RuntimeError, match="cannot hold: capture matmul, gemm"):
+        sm.matmul(a, a, out=a.copy())
