@@ -396,9 +396,8 @@ def _reduced(
         if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
             flat = x.reshape(math.prod(shape), k)
         x = x if flat is None else flat
-        # k times an entry of its dtype, which is not used
-        entry = x[(slice(1),) * x.ndim] if x.size else engine.xp.zeros(1, x.dtype)
-        unused = engine.xp.broadcast_to(entry.reshape(1), (k,))
+        # the right operand is not used: a row, which lies as the rows do
+        unused = x[(0,) * (x.ndim - 1)] if x.size else engine.xp.zeros(k, x.dtype)
         x = multiply(engine, _sum_of(s), x, unused)
     return x.reshape(shape), kept
 

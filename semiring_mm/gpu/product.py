@@ -182,7 +182,7 @@ def product(
     elif known is not None and known[0] is not None:
         seen = _kinds(known[0]) | _kinds(known[1]) | KINDS["far"]  # facts do not tell
         run(next(way for way in ways if not way.step.forbidden & seen))
-    elif c.size * a.shape[-1] < _WORTH_A_SCAN:
+    elif best.kind is None and c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
         if best.kind is not None and best.kind.scaled:  # who looks at the operands itself
@@ -211,7 +211,7 @@ def _product_in_float32(
     c[...] = result.astype(c.dtype)
 
 
-_WORTH_A_SCAN = 512**3  # pairs
+_WORTH_A_SCAN = 960**3  # pairs
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
 

@@ -33,7 +33,7 @@ Array = Any
 _THREADS = 256  # sr::Vector's
 _LOADS = 8  # that a thread has under way
 _SMALL = 1 << 18  # entries of A
-_PARTS = 128  # of k, at most
+_PARTS, _JOINED = 128, 1 << 14  # of k, at most; or as many as are quickly joined
 
 
 class Shape(NamedTuple):
@@ -67,8 +67,8 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
         chunks = -(-k // chunk)
         lanes = min(8, _power_of_two(chunks))
         rows = 1
-        if m * chunks > 8 * _THREADS * sms:
-            rows = max(2, _LOADS // _power_of_two(-(-chunks // lanes)))
+        if m * chunks > 8 * _THREADS * sms:  # as many as leave few threads without a row
+            rows = 4 if m % 4 == 0 or m >= 16 else 2 if m % 2 == 0 or m >= 8 else 1
         while lanes < _THREADS and lanes * _LOADS // rows < chunks:
             lanes *= 2
         least = lanes * chunk * _LOADS // rows  # steps of k that a part repays
@@ -87,7 +87,7 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     splits = 1
     if m * k > _SMALL:  # joining parts takes as long as reading so much
         splits = max(min(fewest // blocks, k // least), min(most // blocks, k // (8 * least)))
-        splits = max(1, min(splits, _PARTS))
+        splits = max(1, min(splits, max(_PARTS, _JOINED // m)))
     k_split = -(-k // (splits * least)) * least if splits > 1 else k
     return Shape(lanes, rows, -(-k // k_split) if splits > 1 else 1, k_split)
 
@@ -107,12 +107,7 @@ def vector_source(
     if scaled:
         fold = f"sr::Scaled<{fold}, Algebra, {'true' if scaled == 'a' else 'false'}>"
     # room for 64 registers: left to itself, the compiler keeps fewer loads under way
-    blocks, wide_words = 4, word_size(plan) == 8
-    if k_unit and rows == _LOADS:
-        blocks = 2 if wide_words else 3
-    elif (logarithms or compensated) and wide_words:
-        blocks = 2
-    bounds = f"{_THREADS}, {blocks}"
+    bounds = f"{_THREADS}, {2 if (logarithms or compensated) and word_size(plan) == 8 else 4}"
     vector = f"sr::Vector<{fold}, Algebra, {flags}, {lanes}, {rows}>"
     return _source(plan, vector, bounds)
 
