@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .expressions import Expr
 from .plan import ALPHA, BETA, READ_C, Facts
@@ -217,6 +218,9 @@ class Engine(Protocol):
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
         Rows of the largest matrices that :meth:`closure_batch` may take.
+    PANEL, ROWS : int
+        Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
+        of 8.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
@@ -229,6 +233,8 @@ class Engine(Protocol):
     BASE: int
     LOOK: int
     BATCH: int
+    PANEL: int
+    ROWS: int
     SPARSE: bool
 
     @property
@@ -281,6 +287,42 @@ class Engine(Protocol):
             The least precise arithmetic that will do, as of :func:`semiring_mm.gemm`.
         on_done : callable, optional
             Called with the fraction done, from the calling thread.
+        """
+
+    def product_bits(
+        self, semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+    ) -> None:
+        """C ← A ⊗ B, or C ← C ⊕ (A ⊗ B), of truth values packed as by :meth:`pack_bits`.
+
+        ⊗ is "and", ⊕ is "or" or "xor". C shares no memory with A and B.
+
+        Parameters
+        ----------
+        a, b, c : array of uint8 (batch, m, bytes), (batch, k, bytes), (batch, m, bytes)
+            Or without batch; bytes of a row are adjacent, and k and n are at least 1.
+        n : int
+            Columns of B and C.
+        """
+
+    def pack_bits(self, x: Array) -> Array:
+        """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of ``numpy.packbits``."""
+
+    def reduce_bits(self, rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
+        """Gauss-Jordan elimination over GF(2) of at most ``ROWS`` rows of ``PANEL`` packed columns.
+
+        Parameters
+        ----------
+        rows : array of uint8 (count, bytes)
+        columns : int
+            Those that may have a pivot, from the first one on.
+
+        Returns
+        -------
+        sums : array of uint8 (columns, ceil(count / 8))
+            Packed: the rows whose sum is the reduced row with the pivot of a column; none if it has
+            no pivot. Only rows that have pivots are summed.
+        pivots : ndarray of int32 (columns,), of NumPy
+            The row that had the pivot of a column, or -1.
         """
 
     def gemv(

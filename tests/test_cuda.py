@@ -107,7 +107,6 @@ LARGE = [
     ("min_plus", "f2", NEGATIVE, "FloatsPaired", ["HMNMX2.NAN"]),
     ("min_plus", "f2", POSITIVE, "NonnegativePaired", ["VIMNMX3.S16x2"]),
     ("plus_times", "f8", None, "General", ["DFMA"]),
-    ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
 ]
 
 #: On tensor cores, by architecture.
@@ -127,7 +126,8 @@ TENSOR = [
     ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
     (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
-    (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
+    (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
+    (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
     (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
 ]

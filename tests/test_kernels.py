@@ -693,7 +693,7 @@ def test_functions_agree_with_numpy(dtype):
 
 PRECISIONS = [
     ("plus_times", "f2", None), ("plus_times", BFLOAT16, None), ("plus_times", "f4", "tf32"),
-    ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None),
+    ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None), ("xor_land", "?", None),
 ]  # fmt: skip
 
 
@@ -739,6 +739,7 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     def run(how):
         rng = np.random.default_rng(21)
         m, k, n = layouts[how]
+        k = 17 * k if dtype == BOOL else k  # more than a tile of bits
         a = whole(rng, (m, k), dtype, precision)
         b = whole(rng, (k, n), dtype, precision, right=True)
         result = multiply(name, a, b, how=how, known=None, precision=precision)
@@ -771,8 +772,9 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     result = multiply(name, a[0], b, c[0], known=None, precision=precision, **two)
     check(name, result, reference.general(name, two.get("alpha"), a[0], b, two.get("beta"), c[0]))
     monkeypatch.setattr(tensor, "_LEAST_DEPTH", 1)
-    a = whole(rng, (65, 300), dtype, precision)
-    b = whole(rng, (300, 80), dtype, precision, right=True)
+    k = 2500 if dtype == BOOL else 300
+    a = whole(rng, (65, k), dtype, precision)
+    b = whole(rng, (k, 80), dtype, precision, right=True)
     HOST.launched.clear()
     check(
         name, multiply(name, a, b, known=None, precision=precision), reference.product(name, a, b)
@@ -925,7 +927,7 @@ def test_packed_bits(how):
         words = -(-shape[-1] // 32)
         whole = np.zeros((*shape[:-1], 32 * words), bool)
         whole[..., : shape[-1]] = x
-        expected = np.packbits(whole, axis=-1, bitorder="little").view("<u4")
+        expected = np.packbits(whole, axis=-1).view("<u4")
         laid = lay(x, how, True)
         assert_array_equal(packing.packed_bits(laid), expected)
         assert_array_equal(packing.packed_bits((laid.view("u1") * 6).view(bool)), expected)

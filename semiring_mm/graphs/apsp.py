@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_memory
+from ..bits import BitMatrix, closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
@@ -230,6 +231,7 @@ def closure(
     Parameters
     ----------
     a : array_like of shape (n, n) or (b, n, n), or any graph that :func:`adjacency` takes
+        Over lor_land also a :class:`BitMatrix` (n, n), whose closure is one.
         The semiring's zero means no edge: inf over min_plus, -inf over max_min. There is a warning
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
@@ -269,9 +271,22 @@ def closure(
     """
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
+    if isinstance(a, BitMatrix):
+        return _closure_of_bits(s, a, device, (return_predecessors, sources, devices, out))
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
     return _solve(s, a, asked, weight, directed, sources, None, options, progress)
+
+
+def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, others: Sequence[Any]) -> Any:
+    if any(x is not None and x is not False for x in others):
+        raise TypeError(
+            "closure of a BitMatrix takes no return_predecessors, sources, devices and out: leave "
+            "them out, or unpack the matrix"
+        )
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ValueError(f"closure takes a square BitMatrix, got shape {a.shape}")
+    return closure_bits(s, a, device)
 
 
 def _solve(
