@@ -213,11 +213,13 @@ class Engine(Protocol):
     TILE : int
         Side of the squares in which algorithms walk over a matrix.
     BASE : int
+        Matrices are divided after multiples of so many rows.
+    LEAF : int
         Rows of the largest matrix that :meth:`closure_block` takes.
     LOOK : int
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
-        Rows of the largest matrices that :meth:`closure_batch` may take.
+        Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
     PANEL, ROWS : int
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
@@ -231,6 +233,7 @@ class Engine(Protocol):
     WHERE: str
     TILE: int
     BASE: int
+    LEAF: int
     LOOK: int
     BATCH: int
     PANEL: int
@@ -372,7 +375,7 @@ class Engine(Protocol):
     def closure_block(
         self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
     ) -> None:
-        """A ← A* in place for a matrix of at most ``BASE`` rows with one on its diagonal.
+        """A ← A* in place for a matrix of at most ``LEAF`` rows with one on its diagonal.
 
         With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry improves.
         """
@@ -382,6 +385,15 @@ class Engine(Protocol):
         predecessors: Array | None = None,
     ) -> bool:  # fmt: skip
         """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+
+    def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
+        """Rows of predecessors in which one is not strictly nearer than its node.
+
+        Parameters
+        ----------
+        d, p : arrays (rows, n)
+            Distances, and predecessors in int32; below 0: none.
+        """
 
     def best_outside(
         self, semiring: Semiring, a: Array, group: Array, rows: Array, at: Array, value: Array

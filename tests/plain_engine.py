@@ -13,7 +13,7 @@ from semiring_mm.plan import Facts, infinite_zero, overflow
 
 xp = np
 WHERE = " in the plain engine"
-TILE, BASE, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 1, 0, False, 8, 11
+TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 0, False, 8, 11
 chains = select = Screen = apply = None
 
 
@@ -159,6 +159,18 @@ def closure_block(semiring, a, known, predecessors=None):
 
 def closure_batch(semiring, a, known, out, predecessors=None):
     return False
+
+
+def doubtful(semiring, d, p):
+    algebra = Algebra(semiring, d.dtype)
+    found = []
+    for i, (row, marks) in enumerate(zip(algebra.decode(d), p, strict=True)):
+        for j, k in enumerate(marks):
+            nearer = k >= 0 and row[k] != row[j] and algebra.plus(row[k], row[j]) == row[k]
+            if k >= 0 and not nearer:
+                found.append(i)
+                break
+    return np.array(found, np.int64)
 
 
 def best_outside(semiring, a, group, rows, at, value):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import device, select
-from .closure import BASE, closure_batch, closure_block
+from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine
 from .device import copy
 from .facts import facts
@@ -22,18 +22,18 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "apply",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "apply",
     "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block", "combine",
-    "copy", "csr_product", "dia_product", "facts", "free_memory", "from_host", "gemv", "mirror",
-    "on", "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host",
-    "towards", "wait", "xp",
+    "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory", "from_host", "gemv",
+    "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric",
+    "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
 WHERE = " on the device"
 TILE = 2048
 LOOK = 1024  # each look waits for the device
-BATCH = 240
+BATCH = LEAF
 SPARSE = False
 chains = None  # no kernel carries rows through a chain yet
 

@@ -71,11 +71,12 @@ class Kind:
         return 128 if self.parts == 2 else 256
 
 
+_PAIRS_OF_HALVES, _PAIRS_OF_TF32 = Kind("Halves", "float16", 2), Kind("Tf32", "float32", 2)
 _KINDS = {
     ("float16", None): (Kind("Halves", "float16"),),
     ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
     ("float32", "tf32"): (Kind("Tf32", "float32"),),
-    ("float32", "float32_emulated"): (Kind("Tf32", "float32", 2),),
+    ("float32", "float32_emulated"): (_PAIRS_OF_HALVES, _PAIRS_OF_TF32),
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.

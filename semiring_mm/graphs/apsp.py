@@ -395,6 +395,10 @@ def _solve(
                 kept = task.forest(ArraySource(call.engine, s, x), choice)
                 if kept is not None:
                     return _named(s, _give(call, kept, rows), nodes, rows)
+            if rows is None and choice.method == "elimination":
+                solved = _at_once(call, s, task)
+                if solved is not None:
+                    return _named(s, _give(call, solved), nodes, None)
             source = _own(call, s, directed)
         labels = nodes if edges is None else edges.nodes
         task = Dense(request, directed, rows, max_hops, labels, progress)
@@ -499,24 +503,30 @@ def _own(call: Call, s: Semiring, directed: bool | None) -> ArraySource:
 
 def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     """Many graphs, each a matrix of its own."""
-    engine, x, source = call.engine, call["graph"], None
+    x = call["graph"]
     _check_graph(x)
     request = replace(
         task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
         comparing=spans(s, x.dtype),
     )  # fmt: skip
     task = replace(task, request=request)
-    if x.size and x.shape[-1] <= engine.BATCH:
-        keep = call.out is None and not call.moved and task.directed is not False
-        source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
-        tick = reporter(task.progress, float(len(x)), "a batch", "graphs")
-        if (found := task.at_once(source)) is not None:
-            if tick is not None:
-                tick(float(len(x)))
-            return found
-        if keep:
-            source = None
-    return task.stack(_own(call, s, task.directed) if source is None else source)
+    found = _at_once(call, s, task)
+    return task.stack(_own(call, s, task.directed)) if found is None else found
+
+
+def _at_once(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None] | None:
+    """One graph or many in one launch, or None where the engine has no such way."""
+    engine, x = call.engine, call["graph"]
+    truth = x.dtype.kind == "b" and task.request.predecessors
+    if not x.size or x.shape[-1] > engine.BATCH or truth:
+        return None
+    keep = call.out is None and not call.moved and task.directed is not False
+    source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
+    tick = reporter(task.progress, 1.0, "closures", "launches")
+    found = task.at_once(source)
+    if tick is not None:
+        tick(1.0)
+    return found
 
 
 def _check_graph(x: Array) -> None:
