@@ -232,7 +232,7 @@ def where(x: Any, name: str) -> int | None:
     if "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
         raise TypeError(
             f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: use "
-            f"matmul, closure and apsp of semiring_mm.jax there"
+            f"the functions of semiring_mm.jax there"
         )
     if hasattr(x, "__dlpack_device__"):
         try:
@@ -363,8 +363,8 @@ def _of_torch(x: Any, name: str) -> Array:
 def _refuse_grad(x: Any, name: str) -> None:
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{name} is a tensor that requires a gradient, and none is computed here: use matmul, "
-            f"closure and apsp of semiring_mm.torch, or {name}.detach()"
+            f"{name} is a tensor that requires a gradient, and none is computed here: use the "
+            f"functions of semiring_mm.torch, or {name}.detach()"
         )
 
 

@@ -21,7 +21,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import device, engine, hierarchy, product, source, tiles
+from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -351,6 +351,22 @@ def small_launches():
     hops()
     customized("i8")
     spanning()
+    chains_of(5)
+    chains_of(130)
+
+
+def chains_of(n):
+    """Rows, best paths and probabilities, each with the matrix in registers if n is small."""
+    a, e, lengths = np.zeros((2, 3, n, n), "f4"), np.zeros((2, 4, n), "f4"), np.array([4, 2])
+    shared = np.broadcast_to(a[:1, :1], a.shape)
+    for name in ("max_plus", "log_plus"):
+        chain.carry(sm.semirings[name], shared, e[:, 1:], e[:, :1], e[:, 1:, None], lengths - 1,
+                    every=True, reverse=name == "log_plus", exclusive=False)  # fmt: skip
+    chain.carry(sm.semirings["plus_times"], a, None, None, a, lengths - 1, every=True,
+                reverse=False, exclusive=False)  # fmt: skip
+    path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
+    chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
+    chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
 
 
 def spanning():
@@ -393,6 +409,20 @@ def sweeps(dtype, name="min_plus"):
     there.statistics(np.arange(n), ["largest", "count", "sum"])
     options = {"radii": np.arange(4), "mass": np.ones(n, np.int64), "edges": np.arange(9)}
     there.statistics(np.arange(n), hierarchy.KINDS, **options)
+
+
+@needs_nvrtc
+def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
+    """32 terms of each step, and nothing of them from memory but the row: four at a time."""
+    recorder = sources_of(lambda: chains_of(32))
+    steps = {"Carry<Algebra, 32, true, false, false": 32, "BestPath<": 32, "Posterior<": 96}
+    for kind, terms in steps.items():
+        text = next(x for x in recorder.sources if kind in x)
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
+        assert found["LDS.128"] >= 8, found
+        assert "0 bytes spill stores" in report
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

@@ -19,7 +19,8 @@ from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
-from semiring_mm.torch import _row, apsp, closure, matmul  # noqa: E402
+from semiring_mm.torch import apsp, closure, matmul  # noqa: E402
+from semiring_mm.torch.operators import row_of  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # it is not installed
 from bench import neighbours_torch  # noqa: E402
@@ -334,7 +335,7 @@ CHECKS = (
 def test_opcheck_of_products(semiring, wanted):
     a, b = tensors((2, 3, 4), (4, 5))
     wanted = wanted and sm.semirings.get(semiring, CHEBYSHEV).selective
-    opcheck(OPS.product.default, (a, b, _row(semiring), wanted))
+    opcheck(OPS.product.default, (a, b, row_of(semiring), wanted))
     g, c = torch.rand(2, 2, 3, 5).double()
     a, b = a.detach(), b.detach()
     opcheck(OPS.product_shares.default, (g, a, b, c, "log_plus", True, wanted))

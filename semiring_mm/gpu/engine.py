@@ -35,7 +35,7 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 BATCH = LEAF
 SPARSE = False
-chains = None  # no kernel carries rows through a chain yet
+chains = None  # sr::Carry and its kin are not measured yet
 
 
 def __getattr__(name: str) -> Any:
