@@ -498,7 +498,7 @@ struct ConvertParams {
   i64 k_tiles, row_tiles;
   int rows, k;
   u32 forbidden;          // as in ProductParams
-  int unless;
+  int unless, flag_words;
 };
 
 // Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to
