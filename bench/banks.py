@@ -55,7 +55,7 @@ def main(nvdisasm: str = "nvdisasm") -> None:
 
     plan = make_plan(semirings["plus_times"], np.dtype("f4"), None, None, 1)
     for tile in tiles.TILES["fma"]:
-        if tile.bm * tile.bn < 128 * 128:
+        if tile.tn < 16:
             continue
         kernel = source.ProductKernel(plan, "General", tile, True, True, False, True, True)
         cubin, _ = device.compile_source(source.product_source(kernel), 90)

@@ -70,6 +70,10 @@ SR_FN void mma(double (&d)[4], double top, double bottom, double b) {
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 
+// The word of a lane. All 32 lanes of the warp take part.
+template <class Word>
+SR_FN Word shuffle(Word x, int lane) { return __shfl_sync(~0u, x, lane); }
+
 // A bit for each lane. All 32 lanes of the warp take part.
 SR_FN u32 ballot(bool x) { return __ballot_sync(~0u, x); }
 

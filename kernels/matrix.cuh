@@ -155,6 +155,8 @@ struct Multiplier<Matrix<A, Kind>, Tile> {
       }
   }
 
+  SR_FN void finish(int) {}
+
   // Floats as words of the instruction, converted to Kind.
   template <int N>
   SR_FN static void words(u32 (&to)[N][2], const float (&x)[N][SLOTS]) {

@@ -45,6 +45,11 @@ struct Multiplier {
   static_assert(CheckArithmetic<Step>::DONE);
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
+  // Multiply-adds read three registers, but two banks of registers give one each in a cycle: what
+  // counts is which of them follow each other. This order had the fewest conflicts in machine code
+  // (bench/banks.py), and was the fastest.
+  static constexpr bool BY_COLUMNS = Step::SHORT && !Step::MIXED && Step::DEPTH == 1 &&
+                                     Step::COLUMNS == 1 && sizeof(Word) == 4 && TN == 16;
   Word acc[TM][TN];  // [TM][TN]
 
   SR_FN void clear() {
@@ -57,16 +62,31 @@ struct Multiplier {
   // The outer product of a fragment: acc[i][j] ⊕= a[i] ⊗ b[j]. `unit` is 1 (Step::take_mixed).
   template <int DEPTH>
   SR_FN void take(const Fragment<Step, Tile, DEPTH>& x, int unit) {
+    constexpr int OUTER = BY_COLUMNS ? TN : TM, INNER = BY_COLUMNS ? TM : TN;
 #pragma unroll
-    for (int i = 0; i < TM; ++i)
+    for (int o = 0; o < OUTER; ++o)
 #pragma unroll
-      for (int s = 0; s < TN; ++s) {
-        const int j = i % 2 ? TN - 1 - s : s;  // serpentine order: b[j] is reused between rows
+      for (int s = 0; s < INNER; ++s) {
+        const int back = o % 2 ? INNER - 1 - s : s;  // serpentine order: one operand is reused
+        const int i = BY_COLUMNS ? back : o;
+        const int j = BY_COLUMNS ? o / 4 * 4 + o % 2 * 2 + o / 2 % 2 : back;  // 0, 2, 1, 3, 4, ...
         if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
         else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
         else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
         else Step::take(acc[i][j], x.a[i], x.b[j]);
       }
+  }
+
+  // Vectors of C are stored from adjacent registers, so acc[i][j] would lie in the bank of b[j]. An
+  // OR with zero, which `unit` - 1 is, moves them to others after the loop.
+  SR_FN void finish(int unit) {
+    if constexpr (BY_COLUMNS) {
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; ++j)
+          acc[i][j] = bits_as<Word>(bits_as<u32>(acc[i][j]) | u32(unit - 1));
+    }
   }
 };
 

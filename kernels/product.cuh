@@ -118,6 +118,7 @@ struct Product {
     }
 
     // --- epilogue
+    block.finish(p.unit);
     best.store(p, block.acc, at);
     using Store = Epilogue<Step, Tile, C_VECTOR>;
     if constexpr (CLUSTER) {

@@ -64,8 +64,12 @@ class Tile:
 
     def struct(self) -> str:
         """The type's name in C++."""
-        sizes = f"{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}, {self.stages}"
-        return f"MatrixTile<{sizes}, {self.matrix}>" if self.matrix else f"Tile<{sizes}>"
+        sizes = [self.bm, self.bn, self.bk, self.tm, self.tn, self.lm]
+        if self.stages != 2 or self.matrix:
+            sizes.append(self.stages)
+        if self.matrix:
+            sizes.append(self.matrix)
+        return f"{'MatrixTile' if self.matrix else 'Tile'}<{', '.join(map(str, sizes))}>"
 
 
 # For small matrices, and for those of few rows or columns.
@@ -88,8 +92,8 @@ _SMALL: dict[Tile, float] = {
 #: "matrix wide": on doubles.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
-        Tile(128, 256, 16, 8, 16, 8): 0.82,
-        Tile(128, 128, 16, 8, 16, 8, 2): 0.76,
+        Tile(128, 256, 8, 8, 16, 8, stages=3): 0.86,
+        Tile(128, 128, 8, 8, 16, 8, 2, stages=4): 0.83,
         **_SMALL,
     },
     "word": {

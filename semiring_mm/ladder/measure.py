@@ -273,8 +273,8 @@ def _line(
     elif rung.call == "matmul":
         here = device.current()
         tile = rungs.chosen(semiring, n, here.sms, here.arch, here.name)
-        line |= {"arguments": f"sr::{tile.struct()}", "stages": 2}
-        line |= rungs.traffic(tile, 2, n, n, n)._asdict()
+        line |= {"arguments": f"sr::{tile.struct()}", "stages": tile.stages}
+        line |= rungs.traffic(tile, tile.stages, n, n, n)._asdict()
     elif verb == "gemv":
         line |= {"read": 4.0 * (n * n + n), "written": 4.0 * n}
     return line

@@ -251,7 +251,7 @@ def show(semiring: Semiring, verb: str, sizes: Iterable[int]) -> str:
             elif rung.call == "matmul":
                 tile = rungs.chosen(semiring, n, sms, arch)
                 arguments = f"sr::{tile.struct()} on {sms} multiprocessors"
-                traffic = rungs.traffic(tile, 2, n, n, n)
+                traffic = rungs.traffic(tile, tile.stages, n, n, n)
             moved = traffic.read + traffic.written if traffic else 0.0
             pairs = float(n) ** (3 if verb == "product" else 2)
             rows.append([
