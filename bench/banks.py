@@ -1,9 +1,9 @@
 """Count register-bank conflicts in the machine code of a product: `python -m bench.banks`.
 
-Registers lie in two banks, of even and of odd numbers, each of which gives an instruction one operand
-a cycle; an operand that the instruction before marked `.reuse`, in the same place, costs nothing. The
-count needs no device, and it is what orders of the outer product (kernels/multiplier.cuh) were
-chosen by: of the same loop, fewer conflicts ran faster.
+Registers lie in two banks, of even and of odd numbers, each of which gives an instruction one
+operand a cycle; an operand that the instruction before marked `.reuse`, in the same place, costs
+nothing. The count needs no device, and the order of the outer product (kernels/multiplier.cuh) was
+chosen by it.
 """
 
 from __future__ import annotations

@@ -92,9 +92,15 @@ _SMALL: dict[Tile, float] = {
 #: "matrix wide": on doubles.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
-        Tile(128, 256, 8, 8, 16, 8, stages=3): 0.86,
-        Tile(128, 128, 8, 8, 16, 8, 2, stages=4): 0.83,
-        **_SMALL,
+        Tile(128, 256, 8, 8, 16, 8, stages=3): 0.84,
+        Tile(128, 128, 8, 8, 16, 8, 2, stages=4): 0.815,
+        Tile(64, 128, 16, 8, 8, 8, 4): 0.80,
+        Tile(64, 64, 32, 8, 4, 8, 4): 0.71,
+        Tile(32, 64, 32, 4, 4, 8, 6): 0.64,
+        Tile(32, 32, 32, 4, 2, 8, 4): 0.43,
+        Tile(16, 256, 32, 4, 8, 4, 3): 0.56,
+        Tile(64, 256, 16, 8, 16, 8, 2): 0.78,
+        **{tile: share for tile, share in _SMALL.items() if tile.bm == 256},
     },
     "word": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -195,11 +201,12 @@ def keep_shares(device: str, shares: Mapping[tuple[str, Tile], float]) -> Path:
 
 # Constants of the model, fitted to measured times of products from 256³ to 4096³ and of products
 # with few rows or columns. The unit of time is a pair computed by one multiprocessor.
-_START = 21.0  # start and end of a block, in steps of k
-_ALONE = 0.73  # speed of one block on a multiprocessor that has room for several
-_PART = 52.0  # storing a word of a partial result and reading it again
-_JOIN = 7e5  # launching the kernel that reduces partial results
-_CLUSTER = 1e5  # joining the results of a cluster
+_START = 8.0  # start and end of a block, in steps of k
+_ALONE = 0.76  # speed of one block on a multiprocessor that has room for several
+_PART = 38.0  # storing a word of a partial result and reading it again
+_JOIN = 5e5  # launching the kernel that reduces partial results
+_CLUSTER = 2.4e5  # the barriers of a cluster that joins its results
+_MOST_ROUNDS = 8  # of second parts of k: more of them save less than they cost
 _SPLITS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 20, 24, 32, 48, 64)
 
 
@@ -251,10 +258,7 @@ def choose(
                     time += tile.blocks * (launch.k_split + _START) * size / speed
                 else:
                     time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
-                if launch.cluster:
-                    time += _CLUSTER
-                else:
-                    time += _PART * parts * size / sms + _JOIN
+                time += _PART * parts * size / sms + (_CLUSTER if launch.cluster else _JOIN)
             if best is None or time < best[0]:
                 best = (time, launch)
     assert best is not None
@@ -271,7 +275,7 @@ def _launches(
         # each tile gives the same part of its k to the places where there is no tile
         rounds = math.ceil((tiles - whole) / (room - (tiles - whole)))
         launch = _two_parts(tile, whole, k, rounds)
-        if k - launch.k_split >= 2 * tile.bk:
+        if rounds <= _MOST_ROUNDS and k - launch.k_split >= 2 * tile.bk:
             yield launch
     for splits in _SPLITS if split and whole < tiles else ():
         if k < 2 * tile.bk * splits or (tiles - whole) * splits > 8 * room:
