@@ -17,6 +17,7 @@ from metrics import grid, metric_of
 from reference import BFLOAT16
 
 import semiring_mm as sm
+from bench.banks import conflicts
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
@@ -169,6 +170,27 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
             assert found[instruction] > 0, (name, dtype, step, instruction, found)
         spilled = int(re.search(r"(\d+) bytes spill stores", report)[1])
         assert spilled <= SPILLS.get((dtype, step), 0), (name, dtype, step, report)
+
+
+@needs_nvrtc
+def test_few_register_bank_conflicts_in_sgemm(sources_of, tmp_path, nvdisasm):
+    """17 % without the order of ``kernels/multiplier.cuh``."""
+    text = sources_of(lambda: product_of("plus_times", "f4")).sources[-1]
+    code = disassembled(device.compile_source(text, 90)[0], tmp_path / "kernel.cubin", nvdisasm)
+    waits, count = conflicts(code)
+    assert count >= 1024
+    assert waits < 0.15 * count
+
+
+def test_conflicts_are_counted():
+    code = """
+        /*0000*/                   FFMA R1, R2.reuse, R4, R1 ;   /* two of an even number */
+        /*0010*/                   FFMA R3, R2, R6, R3 ;         /* R2 is at hand */
+        /*0020*/                   FFMA R6, R2, R8, R6 ;         /* all three even */
+        /*0030*/              @!P0 LDS R2, [R4] ;
+"""
+    assert conflicts(code) == (3, 3)
+    assert conflicts(code, "LDS") == (0, 1)
 
 
 @needs_nvrtc

@@ -73,6 +73,25 @@ def test_random_products(name, dtype, shape, turned, least, arg, seed):
         assert_array_equal(x.get(), y)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    "shape", [(4096, 520, 4096), (4099, 1029, 4101), (1024, 1024, 1024), (513, 4099, 515)]
+)
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+def test_large_products(shape, turned, dtype):
+    """Large tiles at their edges; parts of k, of one length and of two, from memory and not."""
+    import cupy
+
+    m, k, n = shape
+    rng = cupy.random.default_rng(m + n)
+    a, b = (rng.integers(-8, 9, x).astype(dtype) for x in ((m, k), (k, n)))
+    left, right = (cupy.asfortranarray(x) if t else x for x, t in zip((a, b), turned, strict=True))
+    c = cupy.full((m, n), np.nan, dtype)
+    sm.matmul(left, right, out=c)
+    rows = [*range(0, m, 97), m - 1]
+    assert_array_equal(c[rows].get(), a[rows].get() @ b.get())
+
+
 def moved(cupy, view):
     base = view if view.base is None else view.base
     begin = (view.ctypes.data - base.ctypes.data) // base.itemsize
