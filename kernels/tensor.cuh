@@ -362,6 +362,7 @@ struct TensorProduct {
       }
     }
   }
+
   // Undo the scaling of rows of both operands, in two factors, so that each is a float.
   SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
     const ProductParams& p = t.p;
@@ -388,44 +389,39 @@ struct TensorProduct {
       }
   }
 
-  // A warpgroup's 64 rows, in boxes of 64 columns, STORE_BOXES at a time. COMBINE: there is an α or a
-  // C to be added.
+  // A warpgroup's 64 rows, in boxes of 64 columns: of STORE_BOXES, one is written while the others are
+  // read. COMBINE: there is an α or a C to be added.
   template <bool COMBINE>
   SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
                          const WorkTile& work) {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
     const TileCoord<Step, Tile> at(t.p, work.tile);
-    constexpr int AT_ONCE = STORE_BOXES;
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
 #pragma unroll
-    for (int first = 0; first < Tile::BN / 64; first += AT_ONCE) {
-      u8* boxes = outgoing + (warpgroup * STORE_BOXES + first % STORE_BOXES) * BOX;
-      if (thread == 0) store_wait<STORE_BOXES / AT_ONCE - 1>();
-      warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
+    for (int i = 0; i < Tile::BN / 64; ++i) {
+      u8* box = outgoing + (warpgroup * STORE_BOXES + i % STORE_BOXES) * BOX;
+      const int first = at.column + i * 64;
+      if (thread == 0) store_wait<STORE_BOXES - 1>();
+      warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
 #pragma unroll
-      for (int box = 0; box < AT_ONCE; ++box)
+      for (int j = 0; j < 8; j += 2) {  // 16 columns
+        u32 x[4];                       // [2 of 8 columns][2 rows]
 #pragma unroll
-        for (int j = 0; j < 8; j += 2) {  // 16 columns
-          u32 x[4];  // [2 of 8 columns][2 rows]
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int group = (first + box) * 8 + j + e / 2, row = at.row + Tile::row(e % 2);
-            x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch, row,
-                        at.column + group * 8 + thread % 4 * 2);
-          }
-          store_matrices(boxes + swizzled(box * BOX + line * LINE + (j + piece) * 16), x);
+        for (int e = 0; e < 4; ++e) {
+          const int group = j + e / 2;
+          x[e] = pair<COMBINE>(t.p, combine, d + (i * 8 + group) * 4 + e % 2 * 2, at.batch,
+                               at.row + Tile::row(e % 2), first + group * 8 + thread % 4 * 2);
         }
+        store_matrices(box + swizzled(line * LINE + (j + piece) * 16), x);
+      }
       store_fence();
-      warpgroup_sync(warpgroup);  // between writing the boxes and reading them
+      warpgroup_sync(warpgroup);  // between writing the box and reading it
       if (thread == 0) {
-#pragma unroll
-        for (int box = 0; box < AT_ONCE; ++box)
-          if (at.column + (first + box) * 64 < t.p.n)
-            store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
-                      at.row + warpgroup * 64, int(at.batch));
+        if (first < t.p.n)
+          store_box(t.c, box, first, at.row + warpgroup * 64, int(at.batch));
         store_commit();
       }
     }
@@ -477,7 +473,7 @@ struct ConvertParams {
   u32* magnitudes;        // [batch][rows]: bits of the greatest absolute value, where rows are scaled
   u32* flags;             // kinds of entries
   i64 row, k_step, batch_stride, ld;  // strides of `from`, leading dimension of `to`, in elements
-  i64 k_tiles, row_tiles;
+  i64 k_tiles, row_tiles, tiles;  // of 64 x 64, along k, along the rows, and in all
   int rows, k;
   u32 forbidden;          // as in ProductParams
   int unless;
@@ -492,7 +488,13 @@ struct Convert {
 
   SR_FN static void run(const ConvertParams& p) {
     if (!is_selected(p)) return;
-    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
+    for (i64 i = blockIdx.x; i < p.tiles; i += gridDim.x) {
+      convert(p, i);
+      __syncthreads();  // between reading a tile and storing the next
+    }
+  }
+  SR_FN static void convert(const ConvertParams& p, i64 index) {
+    const i64 k0 = index % p.k_tiles * SIDE, rest = index / p.k_tiles;
     const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
     const Storage* from = static_cast<const Storage*>(p.from) + batch * p.batch_stride;
     Element* to = static_cast<Element*>(p.to) + batch * PARTS * p.rows * p.ld;
@@ -592,7 +594,13 @@ struct Split {
 
   SR_FN static void run(const ConvertParams& p) {
     if (!is_selected(p)) return;
-    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
+    for (i64 i = blockIdx.x; i < p.tiles; i += gridDim.x) {
+      convert(p, i);
+      __syncthreads();  // between reading a tile and storing the next
+    }
+  }
+  SR_FN static void convert(const ConvertParams& p, i64 index) {
+    const i64 k0 = index % p.k_tiles * SIDE, rest = index / p.k_tiles;
     const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
     const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
     const u32* magnitudes = p.magnitudes + batch * p.rows;               // [rows]

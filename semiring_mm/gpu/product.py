@@ -423,7 +423,7 @@ def _prepare_tensors(
     splits, k_split = 1, k
     if not packed:
         splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
-    cluster = cluster_of(tiles_m, splits)
+    cluster = cluster_of(kind, tiles_m, splits)
     tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
     split = tiles if splits > 1 else 0

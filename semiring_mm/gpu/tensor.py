@@ -139,7 +139,7 @@ class TensorKernel:
 
     @property
     def boxes(self) -> int:
-        """Boxes of C that a warpgroup stores at once."""
+        """Boxes of C in shared memory of each warpgroup."""
         return 2 if self.c_boxes else 0
 
     @property
@@ -167,6 +167,7 @@ ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
 # sr::Convert's threads and tiles, steps of k of a block of sr::Magnitudes
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
+_BLOCKS = 8  # of sr::Convert and sr::Split for each multiprocessor
 
 
 def together(plan: Plan) -> int:
@@ -333,8 +334,9 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Op
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
     tiles = (-(-k // _SIDE), -(-rows // _SIDE))
-    longs, ints = (at[1], at[2], at[0], ld, *tiles), (rows, k)
-    blocks, memory = math.prod(tiles) * batch, batch * kind.parts * rows * ld * size
+    every = math.prod(tiles) * batch
+    longs, ints = (at[1], at[2], at[0], ld, *tiles, every), (rows, k)
+    blocks, memory = min(every, _BLOCKS * here.sms), batch * kind.parts * rows * ld * size
     if kind.scaled:
         copy = _Copy(
             here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
@@ -388,8 +390,13 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 
 
-def cluster_of(tiles_m: int, splits: int) -> int:
-    """Blocks of a cluster: tiles below each other share columns of B, where k is not split."""
+def cluster_of(kind: Kind, tiles_m: int, splits: int) -> int:
+    """Blocks of a cluster: tiles below each other share columns of B, where k is not split.
+
+    16-bit operands of one part are not faster so.
+    """
+    if kind.size == 2 and kind.parts == 1:
+        return 1
     return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 
