@@ -57,11 +57,13 @@ from .source import (
 )
 from .tensor import (
     BINARY,
+    CERTIFICATE,
     REDUCING,
     ROWS,
     THREADS,
     Kind,
     Operand,
+    Split,
     TensorKernel,
     cluster_of,
     in_place,
@@ -292,6 +294,8 @@ class _Launch:
     last_threads: int
     transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
+    certificate: _Launch | None = None  # that comes before
+    samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
 
 
 _NO_MAP = (bytes(128), None)
@@ -341,15 +345,38 @@ def _start(
 ) -> None:  # fmt: skip
     """Launch the product, after the copies of operands that it reads by tensor maps."""
     operands = [(x, at) for x, at in zip(launch.operands, addresses, strict=False)]
-    sizes = [None if x is None else x.magnitudes(here, at, flags) for x, at in operands]
+    sizes = [None if x is None else x.measure(here, at, flags) for x, at in operands]
     loaded = [
         _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
         for (x, at), size in zip(operands, sizes, strict=True)
     ]
-    if operands:  # sr::TensorParams, of a multiple of 64 bytes
-        maps, scales = (x for x, _ in loaded), pack(tuple(map(address, sizes[:2])), ())
-        params = b"".join((*maps, params, scales))
-        params += bytes(-len(params) % 64)
+    if launch.certificate is not None:
+        _certify(here, launch.certificate, loaded[:2], sizes, flags)
+    if operands:
+        params = _tensor_params([x for x, _ in loaded], params, sizes)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+
+
+def _tensor_params(maps: list[bytes], params: bytes, sizes: list[Array | None]) -> bytes:
+    """The parameters sr::TensorParams: a multiple of 64 bytes."""
+    given = b"".join((*maps, params, pack(tuple(map(address, sizes[:2])), ())))
+    return given + bytes(-len(given) % 64)
+
+
+def _certify(
+    here: device.Device, launch: _Launch, copies: list[tuple[bytes, Array | None]],
+    sizes: list[Array | None], flags: Array | None,
+) -> None:  # fmt: skip
+    """Launch the product of samples of operands, which finds out whether they are spread."""
+    at = address(flags)
+    places = [address(x) + skip for (_, x), skip in zip(copies, launch.samples_at, strict=True)]
+    operands = zip(launch.operands, places, strict=False)
+    maps = [_NO_MAP[0] if x is None else x.load(here, place)[0] for x, place in operands]
+    params = pack(
+        (*places, 0, *(0,) * 4, at, at, *launch.strides, 0, 0),
+        (*launch.sizes, 0, KINDS["lossy"], 1, 1, 0),
+    )
+    params = _tensor_params([*maps, _NO_MAP[0]], params, sizes)
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
 
 
@@ -433,7 +460,7 @@ def _prepare_tensors(
         right = transposed_operand(here, b, columns, kind.bn // cluster)
     else:
         left = prepare_operand(here, kind, a, ROWS)
-        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster, CERTIFICATE.bn)
         group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
     result = result_operand(plan, c)
     kernel = TensorKernel(
@@ -450,4 +477,22 @@ def _prepare_tensors(
         here.kernel(parts_source(kernel)) if split else None,
         split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),
+        certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
+    )  # fmt: skip
+
+
+def _certificate(
+    here: device.Device, plan: Plan, left: Operand, right: Operand, m: int, n: int, batch: int
+) -> _Launch:
+    """The launch of sr::Certificate for operands that sr::Split scales."""
+    kernel = TensorKernel(plan, CERTIFICATE, True, True, False, certifies=True)
+    copies = [x.copy for x in (left, right) if isinstance(x.copy, Split)]
+    a, b = (copy.sample for copy in copies)
+    k, tiles_m, tiles_n = a.sizes[0], -(-m // ROWS), -(-n // CERTIFICATE.bn)
+    tiles = tiles_m * tiles_n * batch
+    return _Launch(
+        here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), THREADS, kernel.shared,
+        (0, 0, int(left.batched), 0, 0, int(right.batched), *(0,) * 8),
+        (m, n, k, batch, tiles_m, tiles_n, tiles, 1, k), 0, 0, None, 0, 0, operands=(a, b),
+        samples_at=tuple(copy.sample_at for copy in copies),
     )  # fmt: skip
