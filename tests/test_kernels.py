@@ -839,7 +839,6 @@ RANGES = {
         False,
     ),
     "wide": (lambda rng, s, axis: rng.normal(size=s) * 2 ** rng.uniform(-20, 20, s), True),
-    "zeros": (lambda rng, s, axis: rng.normal(size=s) * (rng.random(s) < 0.1), True),
     "positive": (lambda rng, shape, axis: rng.normal(size=shape).clip(0), True),
     "half along k": (
         lambda rng, shape, axis: rng.normal(size=shape)
