@@ -30,8 +30,8 @@ RIVALS = {"cuBLAS float32": False, "cuBLAS tf32": True}
 def data(name: str, n: int, seed: int) -> Any:
     """Random entries: uniform in [0, 1), or normal ones, times powers of two up to ± 20.
 
-    They are uniform: of each entry ("wide"), of each row of the first matrix and column of the second
-    ("graded"), or of each k, inverse to each other ("along k").
+    They are uniform: of each entry ("wide"), of each row of the first matrix and column of the
+    second ("graded"), or of each k, inverse to each other ("along k").
     """
     import cupy
 

@@ -511,7 +511,7 @@ struct ConvertParams {
   int rows, k;
   int every;              // ... at each 2^every-th step of k
   u32 forbidden;          // as in ProductParams
-  int unless;
+  int unless, flag_words;
 };
 
 // Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to

@@ -178,6 +178,7 @@ _CONVERT, _SIDE, _LOOK = 256, 64, 512
 _BLOCKS = 8  # of sr::Convert and sr::Split for each multiprocessor
 # Of k, each 2**_SAMPLE_STEP-th step is in a sample, but at least so many steps.
 _SAMPLE_STEP, _SAMPLE = 4, 512
+_POINTERS = 5  # at the beginning of sr::ConvertParams
 
 
 def together(plan: Plan) -> int:
@@ -283,38 +284,41 @@ class Operand:
         copy = self.copy
         if not isinstance(copy, Split):
             return None
-        found = here.xp.zeros(2 * copy.rows, np.uint32)
-        params = pack((place, 0, address(found), address(flags), 0, *copy.longs), copy.ints)
-        copy.look.launch(copy.look_blocks, _CONVERT, 0, params)
+        found = device.scratch(2 * copy.rows, np.uint32, zero=True)
+        params = pack(
+            (place, 0, address(found), address(flags), 0, *copy.longs), (*copy.ints, 0, 0, 1)
+        )
+        copy.look.launch(copy.look_blocks, _CONVERT, 0, params, _POINTERS)
         return found
 
     def load(
         self, here: device.Device, place: int, sizes: Array | None = None,
         flags: Array | None = None, forbidden: int = 0, unless: int = 0,
-    ) -> tuple[bytes, Array | None]:  # fmt: skip
+    ) -> tuple[bytes, int, Array | None]:  # fmt: skip
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
-        The copy must live until the product is launched. It is made if the product is selected.
+        Between them the address that the map describes. The copy must live until the product is
+        launched. It is made if the product is selected.
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(copy.bytes, np.uint8)
+            memory = device.scratch(copy.bytes)
             source, place = place, address(memory)
             if isinstance(copy, Packing):
                 copy.launch(source, place)
             else:
                 sample = place + copy.sample_at if isinstance(copy, Split) else 0
                 places = (source, place, address(sizes), address(flags), sample)
-                ints = (*copy.ints[:3], forbidden, unless)
-                params = pack((*places, *copy.longs), ints)
-                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
+                words = 0 if flags is None else flags.size
+                params = pack((*places, *copy.longs), (*copy.ints, forbidden, unless, words))
+                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params, _POINTERS)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
             found = here.tensor_map(place, self.element, self.sizes, self.pitch, self.lines)
             self.maps[place] = found
-        return found, memory
+        return found, place, memory
 
 
 def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
@@ -368,7 +372,7 @@ def prepare_operand(
         )  # fmt: skip
         copy: _Copy = Split(
             here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
-            (*longs, sample_ld), (rows, k, step, 0, 0), memory + 2 * batch * rows * sample_ld,
+            (*longs, sample_ld), (rows, k, step), memory + 2 * batch * rows * sample_ld,
             batch * rows, here.kernel(convert_source(f"Measure<{across}>")),
             -(-k // _LOOK) * tiles[1] * batch, sample, memory,
         )  # fmt: skip
@@ -376,7 +380,7 @@ def prepare_operand(
         struct = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
         copy = _Copy(
             here.kernel(convert_source(struct)), blocks, _SIDE * (_SIDE + 1) * x.itemsize,
-            (*longs, 0), (rows, k, 0, 0, 0), memory,
+            (*longs, 0), (rows, k, 0), memory,
         )  # fmt: skip
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
     return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
