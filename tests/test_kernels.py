@@ -871,6 +871,10 @@ def test_float32_is_emulated_by_the_shortest_floats_that_hold_it(data, monkeypat
 
     found, single = product(), product("ieee")
     assert_array_equal(product(how="FFC"), found)
+    stack, fixed = np.stack([a, a]), np.broadcast_to(b, (2, *b.shape))
+    both = np.full((2, *found.shape), nan, "f4")
+    engine.product(sm.semirings["plus_times"], stack, fixed, both, precision="float32_emulated")
+    assert_array_equal(both, [found, found])
     for mine, usual in zip(errors(found), errors(single), strict=True):
         assert mine <= usual
     monkeypatch.setitem(tensor._KINDS, ("float32", "float32_emulated"), (tensor._PAIRS_OF_TF32,))
