@@ -294,8 +294,8 @@ def gemm(
         The least precise arithmetic that will do, over plus_times; what has none of it computes
         more precisely. "ieee": float32 throughout. "tf32", for float32: operands rounded to 11
         significant bits, sums in float32, on tensor cores. "float32_emulated": as precise as
-        "ieee", from three products of 11 bits each. None: "ieee", but 16-bit floats, whose products fit
-        float32, are multiplied by tensor cores.
+        "ieee", from three products of 11 bits each. None: "ieee", but 16-bit floats, whose products
+        fit float32, are multiplied by tensor cores.
     out : ndarray, optional
         Where to put the result; may be `c` itself.
     device : {None, "cpu", "cuda", "cuda:N"}
