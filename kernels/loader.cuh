@@ -13,12 +13,14 @@ template <class Step, bool LEFT>
 struct Side {
   using Element = typename Step::Left;
   static constexpr int ELEMENTS = 1;
+  static constexpr bool PLAIN = Step::PLAIN;
   SR_FN static typename Step::Word word(const Element* x) { return Step::left(x[0]); }
 };
 template <class Step>
 struct Side<Step, false> {
   using Element = typename Step::Right;
   static constexpr int ELEMENTS = Step::ELEMENTS;
+  static constexpr bool PLAIN = Step::RIGHT_PLAIN;
   SR_FN static typename Step::Word word(const Element* x) { return Step::right(x); }
 };
 
@@ -32,21 +34,28 @@ struct Loader {
   using Element = typename Side<Step, LEFT>::Element;
   static constexpr int ELEMENTS = Side<Step, LEFT>::ELEMENTS;
   static constexpr int ROWS = LEFT ? Tile::BM : Tile::BN;
-  static constexpr int LD = ROWS + Tile::PAD;   // leading dimension in shared memory, in words
+  static constexpr int LD = ROWS + Tile::PAD;   // words of a step of k in shared memory
   static constexpr int WORDS = Tile::BK * LD;   // of a stage
-  // Words that need no conversion are copied without passing through registers, but four at a time
-  // only if they are contiguous in shared memory too, where rows are.
-  static constexpr bool ASYNC = Step::PLAIN && !(VECTOR && K_MAJOR);
-  static constexpr int CHUNK = VECTOR ? 4 : 1;  // words that a thread reads at once
+  static constexpr bool PAIRS = Tile::PAIRS;
+  // Words that need no conversion are copied without passing through registers, but several at a
+  // time only if they are contiguous in shared memory too: rows, or two steps of k in PAIRS of A.
+  static constexpr bool RAW = Side<Step, LEFT>::PLAIN && (ELEMENTS == 1 || (VECTOR && !K_MAJOR));
+  static constexpr bool ASYNC = RAW && (PAIRS || !(VECTOR && K_MAJOR));
+  // Words that a thread reads at once.
+  static constexpr int CHUNK =
+      !VECTOR ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
   static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
-  // Chunks of a line along the contiguous direction. Either a line is so long that a thread has
-  // PER_LINE chunks of each, or the block reads LINES lines at a time.
+  // Chunks of a line along the contiguous direction. LANES threads have PER_LINE chunks each of a
+  // line, since a line is longer than the block, or since offsets along it are constants; the block
+  // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
-  static constexpr int PER_LINE = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  static constexpr int LINES = Tile::THREADS / LINE;  // 0 if a line is longer than the block
+  static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
+  static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32 : 1;
+  static constexpr int PER_LINE = WANTED < LEAST ? LEAST : WANTED > CHUNKS ? CHUNKS : WANTED;
+  static constexpr int LANES = LINE / PER_LINE, LINES = Tile::THREADS / LANES;
   static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
-  static_assert(LINE * LINES == Tile::THREADS || LINE == PER_LINE * Tile::THREADS,
+  static_assert(LANES * PER_LINE == LINE && LANES * LINES == Tile::THREADS,
                 "the chunks of a thread are a constant distance apart");
 
   const Element* first;  // this thread's first element of the next tile, unclamped
@@ -56,17 +65,15 @@ struct Loader {
 
   // Row (in words) and k of this thread's first chunk, and the distance of chunk i from it.
   SR_FN static int row0() {
-    int within = int(threadIdx.x) % LINE * CHUNK, line = int(threadIdx.x) / LINE;
+    int within = int(threadIdx.x) % LANES * CHUNK, line = int(threadIdx.x) / LANES;
     return K_MAJOR ? line : within;
   }
   SR_FN static int k0() {
-    int within = int(threadIdx.x) % LINE * CHUNK, line = int(threadIdx.x) / LINE;
+    int within = int(threadIdx.x) % LANES * CHUNK, line = int(threadIdx.x) / LANES;
     return K_MAJOR ? within : line;
   }
-  SR_FN static constexpr int along(int i) {
-    return LINES ? 0 : i % PER_LINE * Tile::THREADS * CHUNK;
-  }
-  SR_FN static constexpr int across(int i) { return LINES ? i * LINES : i / PER_LINE; }
+  SR_FN static constexpr int along(int i) { return i % PER_LINE * LANES * CHUNK; }
+  SR_FN static constexpr int across(int i) { return i / PER_LINE * LINES; }
   SR_FN static constexpr int row_step(int i) { return K_MAJOR ? across(i) : along(i); }
   SR_FN static constexpr int k_step(int i) { return K_MAJOR ? along(i) : across(i); }
 
@@ -103,9 +110,7 @@ struct Loader {
       // the second element of a word may be outside though the first is not
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
-        Word* to = stage + (k + k_step(i)) * LD + row + row_step(i);
-        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
-        copy_async<4 * CHUNK>(to, from);
+        copy_async<4 * CHUNK>(place(stage, i), from);
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
@@ -133,25 +138,54 @@ struct Loader {
     }
   }
 
-  // Where chunk i lies in a stage whose rows are swizzled.
-  SR_FN static Word* swizzled(Word* stage, int i) {
-    const int k = k0() + k_step(i);
-    return stage + k * LD + Tile::swizzle(row0() + row_step(i), k);
+  // Where a row begins among the words of a step of k, or of two in PAIRS (tile.cuh).
+  SR_FN static int at(int row) {
+    if constexpr (!PAIRS) return row;
+    const unsigned x = unsigned(row);
+    return int(x / GROUPS * (2 * GROUPS) + x % V / 2 * (4 * GROUPS / V) + x / V % (GROUPS / V) * 4 +
+               x % 2 * 2);
   }
-
+  static constexpr int V = LEFT ? Tile::VM : Tile::VN;
+  static constexpr int GROUPS = V * (LEFT ? Tile::LM : Tile::LN);
+  SR_FN static Word* origin(Word* stage, int row, int k) {
+    return stage + at(row) + int(unsigned(k) / 2 * (2 * LD) + unsigned(k + !LEFT) % 2);
+  }
+  // Where word q of chunk i lies in a stage.
+  SR_FN static Word* place(Word* stage, int i, int q = 0) {
+    if constexpr (PAIRS) {
+      if (row_step(i) % GROUPS || k_step(i) % 2)
+        return origin(stage, row0() + row_step(i), k0() + k_step(i)) + within(q);
+      return origin(stage, row0(), k0()) + k_step(i) * LD + 2 * row_step(i) + within(q);
+    } else {
+      const int row = row0() + row_step(i), k = k0() + k_step(i);
+      if constexpr (Tile::SWIZZLED) return stage + k * LD + Tile::swizzle(row, k);
+      else return stage + k * LD + row;
+    }
+  }
+  // Of a chunk in PAIRS.
+  SR_FN static constexpr int within(int q) {
+    if constexpr (K_MAJOR) return q / 2 * (2 * LD) + (LEFT ? q % 2 : -(q % 2));
+    else return V == 4 ? q / 2 * (4 * GROUPS / V) + q % 2 * 2 : 2 * q;
+  }
   // Registers to shared memory. Asynchronous copies need no commit, only copy_wait.
   SR_FN void commit(Word* stage) {
     if constexpr (!ASYNC) {
-      if constexpr (!Tile::SWIZZLED) stage += k0() * LD + row0();
 #pragma unroll
       for (int i = 0; i < CHUNKS; ++i) {
-        Word* to = stage + k_step(i) * LD + row_step(i);
-        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
         if constexpr (CHUNK == 1) {
-          *to = held[i];
+          *place(stage, i) = held[i];
+        } else if constexpr (PAIRS && K_MAJOR) {  // two pairs, 2 LD words apart
+#pragma unroll
+          for (int q = 0; q < 4; q += 2) {
+            const Pack<Word, 2> pair = {held[4 * i + q + !LEFT], held[4 * i + q + LEFT]};
+            *reinterpret_cast<Pack<Word, 2>*>(place(stage, i, LEFT ? q : q + 1)) = pair;
+          }
+        } else if constexpr (PAIRS) {  // in four pairs
+#pragma unroll
+          for (int q = 0; q < 4; ++q) *place(stage, i, q) = held[4 * i + q];
         } else if constexpr (K_MAJOR) {  // transposed: four steps of k are LD words apart
 #pragma unroll
-          for (int q = 0; q < 4; ++q) to[q * LD] = held[4 * i + q];
+          for (int q = 0; q < 4; ++q) place(stage, i)[q * LD] = held[4 * i + q];
         } else {
           constexpr int N = sizeof(Word) > 4 ? 2 : 4;  // words of 16 bytes
 #pragma unroll
@@ -159,7 +193,7 @@ struct Loader {
             Pack<Word, N> group;  // [N]
 #pragma unroll
             for (int w = 0; w < N; ++w) group.x[w] = held[4 * i + q + w];
-            *reinterpret_cast<Pack<Word, N>*>(to + q) = group;
+            *reinterpret_cast<Pack<Word, N>*>(place(stage, i) + q) = group;
           }
         }
       }

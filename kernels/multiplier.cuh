@@ -6,7 +6,8 @@
 
 namespace sr {
 
-// A thread's operands for DEPTH steps of k: Step::DEPTH in the main loop, 1 in the remainder.
+// A thread's operands for DEPTH steps of k: Step::DEPTH in the main loop, or 2 in a tile of PAIRS
+// if that is 1; 1 in the remainder.
 template <class Step, class Tile, int DEPTH>
 struct Fragment {
   using Word = typename Step::Word;
@@ -17,10 +18,37 @@ struct Fragment {
   // this thread's first row and column on.
   template <int LDA, int LDB>
   SR_FN void load(const Word* as, const Word* bs, int k) {
+    if constexpr (Tile::PAIRS) {
+      const int odd = DEPTH == 1 ? k % 2 : 0;
+      load_pairs<Tile::TM, Tile::LM>(a, as + (k - odd) * LDA, odd);
+      load_pairs<Tile::TN, Tile::LN>(b, bs + (k - odd) * LDB, 1 - odd);
+    } else {
 #pragma unroll
-    for (int d = 0; d < DEPTH; ++d) {
-      load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
-      load_line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
+      for (int d = 0; d < DEPTH; ++d) {
+        load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
+        load_line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
+      }
+    }
+  }
+
+  // T words of two steps of k, of which the first is at `phase` of a pair; or of one.
+  template <int T, int LANES>
+  SR_FN static void load_pairs(Word (&x)[T][DEPTH], const Word* from, int phase) {
+    static_assert(DEPTH <= 2, "a pair has two steps of k");
+#pragma unroll
+    for (int t = 0; t < T; t += 2) {
+      const Word* at = from + t * (2 * LANES);
+      if constexpr (DEPTH == 1) {
+        x[t][0] = at[phase];
+        x[t + 1][0] = at[phase + 2];
+      } else {
+        const Pack<Word, 4> group = *reinterpret_cast<const Pack<Word, 4>*>(at);  // [2][2]
+#pragma unroll
+        for (int d = 0; d < 2; ++d) {
+          x[t][d] = group.x[phase ^ d];
+          x[t + 1][d] = group.x[2 + (phase ^ d)];
+        }
+      }
     }
   }
 
@@ -45,6 +73,8 @@ struct Multiplier {
   static_assert(CheckArithmetic<Step>::DONE);
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
+  static_assert(!Tile::PAIRS || (Step::DEPTH <= 2 && sizeof(Word) == 4),
+                "16 bytes hold two words of two steps of k");
   Word acc[TM][TN];  // [TM][TN]
 
   SR_FN void clear() {
@@ -63,10 +93,17 @@ struct Multiplier {
       for (int s = 0; s < TN; ++s) {
         const int j = i % 2 ? TN - 1 - s : s;  // serpentine order: b[j] is reused between rows
         if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
+        else if constexpr (DEPTH > Step::DEPTH) take_each(acc[i][j], x.a[i], x.b[j]);
         else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
         else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
         else Step::take(acc[i][j], x.a[i], x.b[j]);
       }
+  }
+  // Steps of k one by one.
+  template <int DEPTH>
+  SR_FN static void take_each(Word& c, const Word (&a)[DEPTH], const Word (&b)[DEPTH]) {
+#pragma unroll
+    for (int d = 0; d < DEPTH; ++d) Step::take(c, a + d, b + d);
   }
 };
 

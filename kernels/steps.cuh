@@ -16,8 +16,9 @@
 //     ELEMENTS     adjacent elements of B (along n) from which `right` makes a Word: 1 or 2
 //     DEPTH        steps of k that `take` consumes; fragments are [TM][DEPTH] and [TN][DEPTH] words
 //   flags
-//     PLAIN        Left and Right are Words bit for bit, of 4 bytes: tiles are copied to shared
-//                  memory asynchronously, without passing through registers
+//     PLAIN        a Left is a Word bit for bit, of 4 bytes: tiles are copied to shared memory
+//                  asynchronously, without passing through registers
+//     RIGHT_PLAIN  so are ELEMENTS adjacent Rights
 //     MIXED        accumulators [i][j] with i + j odd use `take_mixed`, so that two pipes share the
 //                  work
 //     SHORT        `take` is one instruction an accumulator, or two: the loop body has up to 8
@@ -73,8 +74,10 @@ struct CheckWords {
   static_assert(S::COLUMNS == 1 || S::COLUMNS == 2 || S::COLUMNS == 32,
                 "a step policy's COLUMNS are 1, 2 or 32");
   static_assert(S::ELEMENTS == 1 || S::ELEMENTS == 2, "a step policy's ELEMENTS are 1 or 2");
-  static_assert(!S::PLAIN || (sizeof(typename S::Left) == 4 && sizeof(typename S::Right) == 4),
-                "a PLAIN step policy has elements of 4 bytes");
+  static_assert(!S::PLAIN || sizeof(typename S::Left) == 4,
+                "a PLAIN step policy has elements of A of 4 bytes");
+  static_assert(!S::RIGHT_PLAIN || sizeof(typename S::Right) * S::ELEMENTS == 4,
+                "a RIGHT_PLAIN step policy makes a Word of 4 bytes of B");
   static_assert(Has_start<S>::found, "a step policy has Word start()");
   static_assert(Has_left<S>::found, "a step policy has Word left(Left)");
   static_assert(Has_right<S>::found, "a step policy has Word right(const Right*)");
@@ -99,7 +102,7 @@ struct General {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4;
+  static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4, RIGHT_PLAIN = PLAIN;
   static constexpr bool MIXED = false, SHORT = A::FUSED;
 
   SR_FN static Word start() { return A::start(); }
@@ -176,7 +179,7 @@ struct Paired {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 2, ELEMENTS = 2, DEPTH = 1;
-  static constexpr bool PLAIN = false, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = !A::INTEGER, MIXED = false, SHORT = true;
   static_assert(sizeof(Left) == 2, "two columns fit a word");
 
   SR_FN static u16 raw(Left x) {
@@ -211,6 +214,7 @@ struct SumsPaired : Paired<A> {
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;
+  static constexpr int DEPTH = 2;
   static constexpr bool SHORT = false;
   using T = typename A::Storage;
   SR_FN static Word start() {
@@ -218,7 +222,11 @@ struct FloatsPaired : Paired<A> {
     return u32(far.bits) * 0x10001u;
   }
   SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
-  SR_FN static void take(Word& acc, const Word* a, const Word* b) { one(acc, a[0], b[0]); }
+  // The assembler joins two minima to one of three (VHMNMX).
+  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
+    const Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
+    acc = join(join(acc, y), z);
+  }
   SR_FN static Word join(Word x, Word y) {
     return A::LEAST ? min_x2<T>(x, y) : max_x2<T>(x, y);
   }
@@ -251,7 +259,7 @@ struct Bits {
   using Left = u8;
   using Right = u32;
   static constexpr int COLUMNS = 32, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = false, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = true, MIXED = false, SHORT = true;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return x ? ~0u : 0u; }

@@ -32,6 +32,8 @@ class Tile:
         Blocks resident on a multiprocessor; registers are limited accordingly.
     matrix : bool
         Whether lanes are in the layout of matrix instructions (``sr::MatrixTile``).
+    pairs : bool
+        Whether two steps of k lie side by side in shared memory, in opposite order in A and B.
     """
 
     bm: int
@@ -42,6 +44,7 @@ class Tile:
     lm: int
     blocks: int = 1
     matrix: bool = False
+    pairs: bool = False
 
     @property
     def threads(self) -> int:
@@ -60,7 +63,8 @@ class Tile:
     def struct(self) -> str:
         """The type's name in C++."""
         name = "MatrixTile" if self.matrix else "Tile"
-        return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}>"
+        pairs = ", true" if self.pairs else ""
+        return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}{pairs}>"
 
 
 # For small matrices, and for those of few rows or columns.
