@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from ..expressions import Expr, joins, to_cuda
-from ..plan import Plan
+from ..plan import Plan, contracted
 from .tiles import Tile
 
 __all__ = [
@@ -170,7 +170,6 @@ def algebra(plan: Plan) -> str:
     else:
         wins = "a < b" if least else "a > b"
     fused = _fused(plan)
-    fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
     pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(joins(plan.mul))
     lines = [
         "struct Algebra {",
@@ -181,7 +180,7 @@ def algebra(plan: Plan) -> str:
         f"      FUSED = {flags(fused)}, NAN = {flags(floating)};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
-        f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {fold}; }}",
+        f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {_fold(plan)}; }}",
         "  SR_FN static Compute mul(Compute a, Compute b) {",
         f"    return {found if plan.annihilate else ''}{mul};",
         "  }",
@@ -199,6 +198,15 @@ def algebra(plan: Plan) -> str:
             f"{{ return {pair}<Storage>(a, b); }}"
         )
     return "\n".join([*lines, "};", ""])
+
+
+def _fold(plan: Plan) -> str:
+    """What c becomes: c ⊕ (a ⊗ b)."""
+    parts = contracted(plan)
+    if parts is None:
+        return "add(c, mul(a, b))"
+    x, y, z = (None if e is None else _number(to_cuda(e, "Compute"), e) for e in parts)
+    return f"sr::fma({x}, {y}, c)" if z is None else f"c + sr::fma({x}, {y}, {z})"
 
 
 def flags(*values: bool) -> str:
