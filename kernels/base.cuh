@@ -160,23 +160,6 @@ SR_FN u32 add_max_x2(u32 a, u32 b, u32 c) {
 }
 #endif
 
-// The low or high half of a word, in both halves.
-#if __CUDA_ARCH__ >= 750
-SR_FN u32 low_x2(u32 x) {
-  u32 y;
-  asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l};}" : "=r"(y) : "r"(x));
-  return y;
-}
-SR_FN u32 high_x2(u32 x) {
-  u32 y;
-  asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, h};}" : "=r"(y) : "r"(x));
-  return y;
-}
-#else
-SR_FN u32 low_x2(u32 x) { return (x & 0xffffu) * 0x10001u; }
-SR_FN u32 high_x2(u32 x) { return (x >> 16) * 0x10001u; }
-#endif
-
 // Pairs of 16-bit floats in a word, T being half or bfloat. Sums and products are rounded once; NaN
 // wins in minimum and maximum.
 #if __CUDA_ARCH__ >= 900

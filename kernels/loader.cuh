@@ -12,14 +12,14 @@ namespace sr {
 template <class Step, bool LEFT>
 struct Side {
   using Element = typename Step::Left;
-  static constexpr int ELEMENTS = 1, STEPS = Step::STEPS;
+  static constexpr int ELEMENTS = 1;
   static constexpr bool PLAIN = Step::PLAIN;
-  SR_FN static typename Step::Word word(const Element* x) { return Step::left(x); }
+  SR_FN static typename Step::Word word(const Element* x) { return Step::left(x[0]); }
 };
 template <class Step>
 struct Side<Step, false> {
   using Element = typename Step::Right;
-  static constexpr int ELEMENTS = Step::ELEMENTS, STEPS = 1;
+  static constexpr int ELEMENTS = Step::ELEMENTS;
   static constexpr bool PLAIN = Step::RIGHT_PLAIN;
   SR_FN static typename Step::Word word(const Element* x) { return Step::right(x); }
 };
@@ -32,31 +32,28 @@ struct Loader {
   static_assert(CheckWords<Step>::DONE);
   using Word = typename Step::Word;
   using Element = typename Side<Step, LEFT>::Element;
-  // An element of a word for each of ELEMENTS adjacent rows, or of STEPS steps of k.
-  static constexpr int ELEMENTS = Side<Step, LEFT>::ELEMENTS, STEPS = Side<Step, LEFT>::STEPS;
+  static constexpr int ELEMENTS = Side<Step, LEFT>::ELEMENTS;
   static constexpr int ROWS = LEFT ? Tile::BM : Tile::BN;
-  static constexpr int LD = ROWS + Tile::PAD;  // words of a step of k in shared memory, or of STEPS
-  static constexpr int BK = Tile::BK / STEPS;   // words along k
+  static constexpr int LD = ROWS + Tile::PAD;   // words of a step of k in shared memory
   static constexpr int WORDS = Tile::BK * LD;   // of a stage
-  static constexpr bool PAIRS = Tile::PAIRS && STEPS == 1;
+  static constexpr bool PAIRS = Tile::PAIRS;
   // Words that need no conversion are copied without passing through registers, but several at a
   // time only if they are contiguous in shared memory too: rows, or two steps of k in PAIRS of A.
-  static constexpr bool RAW = Side<Step, LEFT>::PLAIN && (ELEMENTS == 1 || (VECTOR && !K_MAJOR)) &&
-                              (STEPS == 1 || (VECTOR && K_MAJOR));
-  static constexpr bool ASYNC = RAW && (PAIRS || STEPS > 1 || !(VECTOR && K_MAJOR));
+  static constexpr bool RAW = Side<Step, LEFT>::PLAIN && (ELEMENTS == 1 || (VECTOR && !K_MAJOR));
+  static constexpr bool ASYNC = RAW && (PAIRS || !(VECTOR && K_MAJOR));
   // Words that a thread reads at once.
   static constexpr int CHUNK =
-      !VECTOR || (K_MAJOR && STEPS > 1) ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
-  static constexpr int CHUNKS = BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
+      !VECTOR ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
+  static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
   // Chunks of a line along the contiguous direction. LANES threads have PER_LINE chunks each of a
   // line, since a line is longer than the block, or since offsets along it are constants; the block
   // reads LINES lines at a time.
-  static constexpr int LINE = (K_MAJOR ? BK : ROWS) / CHUNK;
+  static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
   static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32 : 1;
   static constexpr int PER_LINE = WANTED < LEAST ? LEAST : WANTED > CHUNKS ? CHUNKS : WANTED;
   static constexpr int LANES = LINE / PER_LINE, LINES = Tile::THREADS / LANES;
-  static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == BK * ROWS,
+  static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
   static_assert(LANES * PER_LINE == LINE && LANES * LINES == Tile::THREADS,
                 "the chunks of a thread are a constant distance apart");
@@ -85,7 +82,7 @@ struct Loader {
     outer = outer_;
     down = down_;
     rows = rows_;
-    first = tile + offset(row0() * ELEMENTS, k0() * STEPS);
+    first = tile + offset(row0() * ELEMENTS, k0());
   }
   SR_FN i64 offset(int element, int k) const {
     return K_MAJOR ? element * outer + k : (VECTOR ? i64(element) : element * outer) + k * down;
@@ -107,28 +104,13 @@ struct Loader {
       int to_row = row_step(i) * ELEMENTS, to_k = k_step(i);
       if constexpr (EDGE) {  // extents are multiples of a chunk: all of it is inside or none
         if (row * ELEMENTS + to_row >= rows) to_row = -row * ELEMENTS;
-        if ((k + to_k) * STEPS >= k_left) to_k = -k;
+        if (k + to_k >= k_left) to_k = -k;
       }
-      const Element* from = first + offset(to_row, to_k * STEPS);
+      const Element* from = first + offset(to_row, to_k);
       // the second element of a word may be outside though the first is not
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
         copy_async<4 * CHUNK>(place(stage, i), from);
-      } else if constexpr (STEPS > 1) {
-        const bool both = !EDGE || (k + to_k) * STEPS + 1 < k_left;
-        if constexpr (CHUNK == 1) {
-          const Element x[2] = {from[0], from[both ? offset(0, 1) : 0]};
-          held[i] = Side<Step, LEFT>::word(x);
-        } else {
-          using Four = Pack<Element, 4>;
-          const Four x = *reinterpret_cast<const Four*>(from);
-          const Four y = *reinterpret_cast<const Four*>(from + (both ? offset(0, 1) : 0));
-#pragma unroll
-          for (int q = 0; q < 4; ++q) {
-            const Element z[2] = {x.x[q], y.x[q]};
-            held[4 * i + q] = Side<Step, LEFT>::word(z);
-          }
-        }
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll

@@ -20,11 +20,11 @@ struct Matrix {
   using Word = float;
   using Left = typename A::Storage;
   using Right = typename A::Storage;
-  static constexpr int COLUMNS = 1, ELEMENTS = 1, STEPS = 1, DEPTH = Kind::K;
+  static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = Kind::K;
   static constexpr bool PLAIN = A::PLAIN, RIGHT_PLAIN = PLAIN, MIXED = false, SHORT = true;
 
   SR_FN static Word start() { return 0.0f; }
-  SR_FN static Word left(const Left* x) { return A::decode(x[0]); }
+  SR_FN static Word left(Left x) { return A::decode(x); }
   SR_FN static Word right(const Right* x) { return A::decode(x[0]); }
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static float out(Word x, int) { return x; }

@@ -11,35 +11,23 @@ namespace sr {
 template <class Step, class Tile, int DEPTH>
 struct Fragment {
   using Word = typename Step::Word;
-  static constexpr int LEFT = DEPTH < Step::STEPS ? 1 : DEPTH / Step::STEPS;  // words of A
-  Word a[Tile::TM][LEFT];   // [TM][LEFT]
+  Word a[Tile::TM][DEPTH];  // [TM][DEPTH]
   Word b[Tile::TN][DEPTH];  // [TN][DEPTH]
 
   // Steps k to k + DEPTH - 1 of a stage. as: [BK][LDA] and bs: [BK][LDB] in shared memory, from
   // this thread's first row and column on.
   template <int LDA, int LDB>
   SR_FN void load(const Word* as, const Word* bs, int k) {
-    if constexpr (Step::STEPS > 1) {
-#pragma unroll
-      for (int d = 0; d < LEFT; ++d)
-        load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k / Step::STEPS + d) * LDA, d);
-      if constexpr (DEPTH < Step::STEPS) {
-#pragma unroll
-        for (int i = 0; i < Tile::TM; ++i) a[i][0] = k % 2 ? high_x2(a[i][0]) : low_x2(a[i][0]);
-      }
-    } else {
-      load_side<Tile::TM, Tile::VM, Tile::LM, LDA, 0>(a, as, k);
-    }
-    load_side<Tile::TN, Tile::VN, Tile::LN, LDB, 1>(b, bs, k);
-  }
-  template <int T, int V, int LANES, int LD, int PHASE>
-  SR_FN static void load_side(Word (&x)[T][DEPTH], const Word* from, int k) {
     if constexpr (Tile::PAIRS) {
       const int odd = DEPTH == 1 ? k % 2 : 0;
-      load_pairs<T, LANES>(x, from + (k - odd) * LD, PHASE ^ odd);
+      load_pairs<Tile::TM, Tile::LM>(a, as + (k - odd) * LDA, odd);
+      load_pairs<Tile::TN, Tile::LN>(b, bs + (k - odd) * LDB, 1 - odd);
     } else {
 #pragma unroll
-      for (int d = 0; d < DEPTH; ++d) load_line<T, V, LANES>(x, from + (k + d) * LD, d);
+      for (int d = 0; d < DEPTH; ++d) {
+        load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
+        load_line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
+      }
     }
   }
 
@@ -66,8 +54,8 @@ struct Fragment {
 
   // T words of one step of k, in vectors of V words that are V * LANES apart (at most 16 bytes
   // each).
-  template <int T, int V, int LANES, int D>
-  SR_FN static void load_line(Word (&x)[T][D], const Word* from, int d) {
+  template <int T, int V, int LANES>
+  SR_FN static void load_line(Word (&x)[T][DEPTH], const Word* from, int d) {
     constexpr int N = V * sizeof(Word) > 16 ? 16 / sizeof(Word) : V;
     static_assert(T % N == 0, "vectors fill a thread's rows");
 #pragma unroll

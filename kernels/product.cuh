@@ -71,7 +71,7 @@ struct Product {
             if (FETCH_LATE && s == 1 && part == 0 && more) Loads::fetch(left, right, shared + next);
             if (s + 1 == UNROLL) {  // the next fragment is of the next part, or of the next tile
               const bool last = part + 1 == K_STEPS / UNROLL;
-              a_now += UNROLL * DEPTH / Left::STEPS * Left::LD;
+              a_now += UNROLL * DEPTH * Left::LD;
               b_now += UNROLL * DEPTH * Right::LD;
               if (last && more) {  // hidden by the arithmetic of this k step
                 Loads::commit(left, right, shared + next);

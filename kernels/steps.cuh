@@ -56,7 +56,7 @@ __device__ T made();  // a value of any type, for decltype only
   template <class S>                        \
   struct NAME<S, decltype(void(CALL))> { enum { found = true }; }
 SR_MEMBER(Has_start, typename S::Word(S::start()));
-SR_MEMBER(Has_left, typename S::Word(S::left(made<const typename S::Left*>())));
+SR_MEMBER(Has_left, typename S::Word(S::left(made<typename S::Left>())));
 SR_MEMBER(Has_right, typename S::Word(S::right(made<const typename S::Right*>())));
 SR_MEMBER(Has_join, typename S::Word(S::join(S::start(), S::start())));
 SR_MEMBER(Has_out, typename S::Algebra::Compute(S::out(S::start(), 0)));
@@ -74,7 +74,7 @@ struct CheckWords {
   static_assert(S::COLUMNS == 1 || S::COLUMNS == 2 || S::COLUMNS == 32,
                 "a step policy's COLUMNS are 1, 2 or 32");
   static_assert(S::ELEMENTS == 1 || S::ELEMENTS == 2, "a step policy's ELEMENTS are 1 or 2");
-  static_assert(!S::PLAIN || sizeof(typename S::Left) * S::STEPS == 4,
+  static_assert(!S::PLAIN || sizeof(typename S::Left) == 4,
                 "a PLAIN step policy has elements of A of 4 bytes");
   static_assert(!S::RIGHT_PLAIN || sizeof(typename S::Right) * S::ELEMENTS == 4,
                 "a RIGHT_PLAIN step policy makes a Word of 4 bytes of B");
@@ -101,12 +101,12 @@ struct General {
   using Word = typename A::Compute;
   using Left = typename A::Storage;
   using Right = typename A::Storage;
-  static constexpr int COLUMNS = 1, ELEMENTS = 1, STEPS = 1, DEPTH = 1;
+  static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
   static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4, RIGHT_PLAIN = PLAIN;
   static constexpr bool MIXED = false, SHORT = A::FUSED;
 
   SR_FN static Word start() { return A::start(); }
-  SR_FN static Word left(const Left* x) { return A::decode(x[0]); }
+  SR_FN static Word left(Left x) { return A::decode(x); }
   SR_FN static Word right(const Right* x) { return A::decode(x[0]); }
   SR_FN static void one(Word& acc, Word a, Word b) { acc = A::fold(acc, a, b); }
   SR_FN static void take(Word& acc, const Word* a, const Word* b) { one(acc, a[0], b[0]); }
@@ -178,7 +178,7 @@ struct Paired {
   using Word = u32;
   using Left = typename A::Storage;
   using Right = typename A::Storage;
-  static constexpr int COLUMNS = 2, ELEMENTS = 2, STEPS = 1, DEPTH = 1;
+  static constexpr int COLUMNS = 2, ELEMENTS = 2, DEPTH = 1;
   static constexpr bool PLAIN = false, RIGHT_PLAIN = !A::INTEGER, MIXED = false, SHORT = true;
   static_assert(sizeof(Left) == 2, "two columns fit a word");
 
@@ -186,7 +186,7 @@ struct Paired {
     if constexpr (A::INTEGER) return u16(A::decode(x));
     else return bits_as<u16>(x);
   }
-  SR_FN static Word left(const Left* x) { return u32(raw(x[0])) * 0x10001u; }
+  SR_FN static Word left(Left x) { return u32(raw(x)) * 0x10001u; }
   SR_FN static Word right(const Right* x) { return u32(raw(x[0])) | u32(raw(x[1])) << 16; }
   SR_FN static typename A::Compute out(Word x, int column) {
     u16 own = u16(column ? x >> 16 : x & 0xffffu);
@@ -214,10 +214,8 @@ struct SumsPaired : Paired<A> {
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;
-  using Left = typename A::Storage;
-  static constexpr int DEPTH = 2, STEPS = 2;
-  static constexpr bool SHORT = false, PLAIN = true;
-  SR_FN static Word left(const Left* x) { return u32(x[0].bits) | u32(x[1].bits) << 16; }
+  static constexpr int DEPTH = 2;
+  static constexpr bool SHORT = false;
   using T = typename A::Storage;
   SR_FN static Word start() {
     T far = A::encode(A::start());
@@ -226,7 +224,7 @@ struct FloatsPaired : Paired<A> {
   SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
   // The assembler joins two minima to one of three (VHMNMX).
   SR_FN static void take(Word& acc, const Word* a, const Word* b) {
-    const Word y = A::mul_x2(low_x2(a[0]), b[0]), z = A::mul_x2(high_x2(a[0]), b[1]);
+    const Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
     acc = join(join(acc, y), z);
   }
   SR_FN static Word join(Word x, Word y) {
@@ -244,7 +242,7 @@ struct NonnegativePaired : FloatsPaired<A> {
   SR_FN static Word start() { return A::LEAST ? Base::start() : 0u; }
   SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
   SR_FN static void take(Word& acc, const Word* a, const Word* b) {
-    Word y = A::mul_x2(low_x2(a[0]), b[0]), z = A::mul_x2(high_x2(a[0]), b[1]);
+    Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
     acc = A::LEAST ? min3_x2(acc, y, z) : max3_x2(acc, y, z);
   }
   SR_FN static Word join(Word x, Word y) {
@@ -260,11 +258,11 @@ struct Bits {
   using Word = u32;
   using Left = u8;
   using Right = u32;
-  static constexpr int COLUMNS = 32, ELEMENTS = 1, STEPS = 1, DEPTH = 1;
+  static constexpr int COLUMNS = 32, ELEMENTS = 1, DEPTH = 1;
   static constexpr bool PLAIN = false, RIGHT_PLAIN = true, MIXED = false, SHORT = true;
 
   SR_FN static Word start() { return A::start(); }
-  SR_FN static Word left(const Left* x) { return x[0] ? ~0u : 0u; }
+  SR_FN static Word left(Left x) { return x ? ~0u : 0u; }
   SR_FN static Word right(const Right* x) { return x[0]; }
   SR_FN static void one(Word& acc, Word a, Word b) { acc = A::add(acc, A::mul(a, b)); }
   SR_FN static void take(Word& acc, const Word* a, const Word* b) { one(acc, a[0], b[0]); }
