@@ -205,6 +205,33 @@ SR_FN u32 max_x2(u32 a, u32 b) {
 }
 #endif
 
+// Two floats by one instruction, where the chip has such; x times, or plus, each of y.
+struct Two { float x, y; };
+#if __CUDA_ARCH__ >= 1000
+SR_FN u64 packed(float x, float y) { return u64(bits_as<u32>(y)) << 32 | bits_as<u32>(x); }
+SR_FN Two unpacked(u64 x) { return {bits_as<float>(u32(x)), bits_as<float>(u32(x >> 32))}; }
+SR_FN Two add_x2(float x, Two y) {
+  u64 sum;
+  asm("add.rn.f32x2 %0, %1, %2;" : "=l"(sum) : "l"(packed(x, x)), "l"(packed(y.x, y.y)));
+  return unpacked(sum);
+}
+SR_FN Two mul_x2(float x, Two y) {
+  u64 product;
+  asm("mul.rn.f32x2 %0, %1, %2;" : "=l"(product) : "l"(packed(x, x)), "l"(packed(y.x, y.y)));
+  return unpacked(product);
+}
+SR_FN Two fma_x2(float x, Two y, Two z) {
+  u64 sum;
+  asm("fma.rn.f32x2 %0, %1, %2, %3;"
+      : "=l"(sum) : "l"(packed(x, x)), "l"(packed(y.x, y.y)), "l"(packed(z.x, z.y)));
+  return unpacked(sum);
+}
+#else
+SR_FN Two add_x2(float x, Two y) { return {x + y.x, x + y.y}; }
+SR_FN Two mul_x2(float x, Two y) { return {x * y.x, x * y.y}; }
+SR_FN Two fma_x2(float x, Two y, Two z) { return {fma(x, y.x, z.x), fma(x, y.y, z.y)}; }
+#endif
+
 // --- vector loads ------------------------------------------------------------------------------
 
 // What a thread loads at once: 16 bytes, kept as words until an element is read; or, if not VECTOR,

@@ -24,6 +24,33 @@ struct Side<Step, false> {
   SR_FN static typename Step::Word word(const Element* x) { return Step::right(x); }
 };
 
+// N elements as they were read, to be converted later: short ones stay packed in words until then.
+template <class T, int N>
+struct Held {
+  Pack<T, N> x;  // [N]
+  SR_FN void load(const T* from) { x = *reinterpret_cast<const Pack<T, N>*>(from); }
+  SR_FN T operator[](int i) const { return x.x[i]; }
+};
+#define SR_HELD(T, UNSIGNED)                                                                    \
+  template <int N>                                                                              \
+  struct Held<T, N> {                                                                           \
+    static constexpr int EACH = 4 / int(sizeof(T));                                             \
+    Pack<u32, N / EACH> words;                                                                  \
+    SR_FN void load(const T* from) {                                                            \
+      words = *reinterpret_cast<const Pack<u32, N / EACH>*>(from);                              \
+    }                                                                                           \
+    SR_FN T operator[](int i) const {                                                           \
+      return bits_as<T>(UNSIGNED(words.x[i / EACH] >> 8 * int(sizeof(T)) * (i % EACH)));        \
+    }                                                                                           \
+  }
+SR_HELD(half, u16);
+SR_HELD(bfloat, u16);
+SR_HELD(i16, u16);
+SR_HELD(u16, u16);
+SR_HELD(i8, u8);
+SR_HELD(u8, u8);
+#undef SR_HELD
+
 // K_MAJOR: k is the contiguous direction of the operand; else its rows are, or nothing is.
 // VECTOR: four words are contiguous and aligned along that direction, wherever the loader reads.
 // Here "rows" are rows of A or columns of B.
@@ -61,7 +88,11 @@ struct Loader {
   const Element* first;  // this thread's first element of the next tile, unclamped
   i64 outer, down;       // strides along the rows and along k, in elements
   int rows;              // elements inside the matrix from the tile's first on, along the rows
-  Word held[ASYNC ? 1 : CHUNKS * CHUNK];  // [CHUNKS * CHUNK], from fetch to commit
+  // From fetch to commit: lines of a chunk along the contiguous direction; without VECTOR, words.
+  static constexpr int CHUNK_LINES = K_MAJOR ? ELEMENTS : 1;
+  using Line = Held<Element, K_MAJOR ? 4 : 4 * ELEMENTS>;
+  Line held[ASYNC || !VECTOR ? 1 : CHUNKS][CHUNK_LINES];  // [CHUNKS][CHUNK_LINES]
+  Word single[ASYNC || VECTOR ? 1 : CHUNKS];              // [CHUNKS]
 
   // Row (in words) and k of this thread's first chunk, and the distance of chunk i from it.
   SR_FN static int row0() {
@@ -115,27 +146,22 @@ struct Loader {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
         for (int e = 0; e < ELEMENTS; ++e) x[e] = from[offset(e < last ? e : last, 0)];
-        held[i] = Side<Step, LEFT>::word(x);
-      } else if constexpr (K_MAJOR) {  // four steps of k of one row
-        using Four = Pack<Element, 4>;
-        Four x[ELEMENTS];  // [ELEMENTS][4]
+        single[i] = Side<Step, LEFT>::word(x);
+      } else {  // four words: four steps of k of a row, or four rows of a step of k
 #pragma unroll
-        for (int e = 0; e < ELEMENTS; ++e)
-          x[e] = *reinterpret_cast<const Four*>(from + offset(e < last ? e : last, 0));
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          Element y[ELEMENTS];  // [ELEMENTS]
-#pragma unroll
-          for (int e = 0; e < ELEMENTS; ++e) y[e] = x[e].x[q];
-          held[4 * i + q] = Side<Step, LEFT>::word(y);
-        }
-      } else {  // four words of one step of k
-        using Four = Pack<Element, 4 * ELEMENTS>;
-        const Four x = *reinterpret_cast<const Four*>(from);  // [4][ELEMENTS]
-#pragma unroll
-        for (int q = 0; q < 4; ++q) held[4 * i + q] = Side<Step, LEFT>::word(x.x + q * ELEMENTS);
+        for (int e = 0; e < CHUNK_LINES; ++e)
+          held[i][e].load(from + offset(e < last ? e : last, 0));
       }
     }
+  }
+  // Word q of chunk i, converted.
+  SR_FN Word word(int i, int q) const {
+    if constexpr (CHUNK == 1) return single[i];
+    Element x[ELEMENTS];  // [ELEMENTS]
+#pragma unroll
+    for (int e = 0; e < ELEMENTS; ++e)
+      x[e] = K_MAJOR ? held[i][e % CHUNK_LINES][q] : held[i][0][q * ELEMENTS + e];
+    return Side<Step, LEFT>::word(x);
   }
 
   // Where a row begins among the words of a step of k, or of two in PAIRS (tile.cuh).
@@ -173,26 +199,26 @@ struct Loader {
 #pragma unroll
       for (int i = 0; i < CHUNKS; ++i) {
         if constexpr (CHUNK == 1) {
-          *place(stage, i) = held[i];
+          *place(stage, i) = word(i, 0);
         } else if constexpr (PAIRS && K_MAJOR) {  // two pairs, 2 LD words apart
 #pragma unroll
           for (int q = 0; q < 4; q += 2) {
-            const Pack<Word, 2> pair = {held[4 * i + q + !LEFT], held[4 * i + q + LEFT]};
+            const Pack<Word, 2> pair = {word(i, q + !LEFT), word(i, q + LEFT)};
             *reinterpret_cast<Pack<Word, 2>*>(place(stage, i, LEFT ? q : q + 1)) = pair;
           }
         } else if constexpr (PAIRS) {  // in four pairs
 #pragma unroll
-          for (int q = 0; q < 4; ++q) *place(stage, i, q) = held[4 * i + q];
+          for (int q = 0; q < 4; ++q) *place(stage, i, q) = word(i, q);
         } else if constexpr (K_MAJOR) {  // transposed: four steps of k are LD words apart
 #pragma unroll
-          for (int q = 0; q < 4; ++q) place(stage, i)[q * LD] = held[4 * i + q];
+          for (int q = 0; q < 4; ++q) place(stage, i)[q * LD] = word(i, q);
         } else {
           constexpr int N = sizeof(Word) > 4 ? 2 : 4;  // words of 16 bytes
 #pragma unroll
           for (int q = 0; q < 4; q += N) {
             Pack<Word, N> group;  // [N]
 #pragma unroll
-            for (int w = 0; w < N; ++w) group.x[w] = held[4 * i + q + w];
+            for (int w = 0; w < N; ++w) group.x[w] = word(i, q + w);
             *reinterpret_cast<Pack<Word, N>*>(place(stage, i) + q) = group;
           }
         }

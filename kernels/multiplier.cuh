@@ -92,7 +92,12 @@ struct Multiplier {
 #pragma unroll
       for (int s = 0; s < TN; ++s) {
         const int j = i % 2 ? TN - 1 - s : s;  // serpentine order: b[j] is reused between rows
-        if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
+        if constexpr (DEPTH == Step::DEPTH && Step::TWO) {
+          static_assert(TN % 2 == 0, "columns are taken two at once");
+          const int l = j / 2 * 2;
+          if (s % 2 == 0)
+            Step::take_two(acc[i][l], acc[i][l + 1], x.a[i], x.b[l], x.b[l + 1]);
+        } else if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
         else if constexpr (DEPTH > Step::DEPTH) take_each(acc[i][j], x.a[i], x.b[j]);
         else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
         else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);

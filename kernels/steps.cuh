@@ -21,6 +21,7 @@
 //     RIGHT_PLAIN  so are ELEMENTS adjacent Rights
 //     MIXED        accumulators [i][j] with i + j odd use `take_mixed`, so that two pipes share the
 //                  work
+//     TWO          two neighbouring columns are taken at once, by `take_two`
 //     SHORT        `take` is one instruction an accumulator, or two: the loop body has up to 8
 //                  k steps, else 4, so that it fits the instruction cache
 //   functions
@@ -34,6 +35,8 @@
 //     void take_mixed(Word& acc, const Word* a, const Word* b, i32 unit)
 //                                       the same by other instructions; only if MIXED. `unit` is 1,
 //                                       which the compiler does not know
+//     void take_two(Word& x, Word& y, const Word* a, const Word* b, const Word* c)
+//                                       `take` of x, a and b, and of y, a and c; only if TWO
 //     Word join(Word x, Word y)         x ⊕ y of partial results, where k is split
 //     Algebra::Compute out(Word x, int column)
 //                                       the value in a column, 0 <= column < COLUMNS
@@ -103,7 +106,7 @@ struct General {
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
   static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4, RIGHT_PLAIN = PLAIN;
-  static constexpr bool MIXED = false, SHORT = A::FUSED;
+  static constexpr bool MIXED = false, TWO = false, SHORT = A::FUSED;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return A::decode(x); }
@@ -112,6 +115,38 @@ struct General {
   SR_FN static void take(Word& acc, const Word* a, const Word* b) { one(acc, a[0], b[0]); }
   SR_FN static Word join(Word x, Word y) { return A::add(x, y); }
   SR_FN static typename A::Compute out(Word x, int) { return x; }
+};
+
+// The same for two steps of k, for a ⊕ of which two in a row are one instruction: a minimum of three
+// floats (FMNMX3).
+template <class A>
+struct Twice : General<A> {
+  using Word = typename A::Compute;
+  static constexpr int DEPTH = 2;
+
+  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
+    acc = A::add(A::add(acc, A::mul(a[0], b[0])), A::mul(a[1], b[1]));
+  }
+};
+
+// Two columns at once, for packed instructions on two floats (FFMA2, FADD2): the sum of products,
+// or the minimum or maximum of sums or products, of which three are joined by one instruction.
+template <class A>
+struct Packed : Twice<A> {
+  using Word = float;
+  static constexpr int DEPTH = A::FUSED ? 1 : 2;
+  static constexpr bool TWO = true;
+
+  SR_FN static void take_two(Word& x, Word& y, const Word* a, const Word* b, const Word* c) {
+    if constexpr (A::FUSED) {
+      const Two sum = fma_x2(a[0], Two{b[0], c[0]}, Two{x, y});
+      x = sum.x, y = sum.y;
+    } else {
+      const Two one = A::mul_x2(a[0], Two{b[0], c[0]}), two = A::mul_x2(a[1], Two{b[1], c[1]});
+      x = A::add(A::add(x, one.x), two.x);
+      y = A::add(A::add(y, one.y), two.y);
+    }
+  }
 };
 
 // min or max of float sums or products that are all >= 0. Bits of such floats order as integers do,
@@ -179,7 +214,8 @@ struct Paired {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 2, ELEMENTS = 2, DEPTH = 1;
-  static constexpr bool PLAIN = false, RIGHT_PLAIN = !A::INTEGER, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = A::RAW, MIXED = false, TWO = false;
+  static constexpr bool SHORT = true;
   static_assert(sizeof(Left) == 2, "two columns fit a word");
 
   SR_FN static u16 raw(Left x) {
@@ -259,7 +295,8 @@ struct Bits {
   using Left = u8;
   using Right = u32;
   static constexpr int COLUMNS = 32, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = false, RIGHT_PLAIN = true, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = true, MIXED = false, TWO = false;
+  static constexpr bool SHORT = true;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return x ? ~0u : 0u; }

@@ -165,6 +165,7 @@ def algebra(plan: Plan) -> str:
     found = f"(a == {far} || b == {far}) ? {far} : "
     least = plan.add.op in ("min", "&") if plan.codec == "mask" else plan.add.op == "min"
     floating = compute in ("float", "double")
+    raw = plan.codec == "plain"  # short values are stored as their bits in a word are
     if plan.codec == "mask":
         wins = "a > b" if least else "a < b"  # true is -1
     else:
@@ -177,7 +178,7 @@ def algebra(plan: Plan) -> str:
         f"  using Compute = {compute};",
         f"  static constexpr bool PLAIN = {flags(_plain(plan))}, LEAST = {flags(least)},",
         f"      INTEGER = {flags(not floating)}, CHECK = {flags(plan.check)},",
-        f"      FUSED = {flags(fused)}, NAN = {flags(floating)};",
+        f"      FUSED = {flags(fused)}, NAN = {flags(floating)}, RAW = {flags(raw)};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
         f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {_fold(plan)}; }}",
@@ -196,6 +197,10 @@ def algebra(plan: Plan) -> str:
         lines.append(
             "  SR_FN static sr::u32 mul_x2(sr::u32 a, sr::u32 b) "
             f"{{ return {pair}<Storage>(a, b); }}"
+        )
+    if pair and compute == "float":
+        lines.append(
+            f"  SR_FN static sr::Two mul_x2(Compute a, sr::Two b) {{ return {pair}(a, b); }}"
         )
     return "\n".join([*lines, "};", ""])
 
