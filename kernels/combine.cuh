@@ -1,5 +1,5 @@
-// Kernel: sums and differences of matrices, entry by entry: several of them in one pass over memory
-// (Strassen's products, gpu/combine.py).
+// Kernel: sums and differences of matrices, or another function of them, entry by entry: all of it
+// in one pass over memory (gpu/combine.py).
 #pragma once
 #include "base.cuh"
 
@@ -13,10 +13,11 @@ struct CombineParams {
   i64 row[N], column[N];  // strides in elements
   i64 rows, columns;
   i64 segments;  // blocks along the columns
+  double scalar;
   int lanes;
 };
 
-// Sums::of(v) replaces v[N], an entry of each matrix, by sums of them. READ and WRITTEN: bit i is
+// Sums::of(v, scalar) replaces v[N], an entry of each matrix, by functions of them. READ and WRITTEN: bit i is
 // set if matrix i is. VECTOR: 16 bytes are contiguous and aligned, wherever the kernel reads.
 // Matrices may coincide: a thread reads all of its entries before it writes any.
 template <class T, class Sums, int N, u32 READ, u32 WRITTEN, bool VECTOR>
@@ -44,7 +45,7 @@ struct Combine {
 #pragma unroll
       for (int i = 0; i < N; ++i)
         if (READ >> i & 1) entry[i] = x[i].x[v];
-      Sums::of(entry);
+      Sums::of(entry, p.scalar);
 #pragma unroll
       for (int i = 0; i < N; ++i)
         if (WRITTEN >> i & 1) x[i].x[v] = entry[i];

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -78,12 +78,8 @@ def dtw(
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')
-    many = _several(x), _several(y)
-    if many[0] != many[1]:
-        raise ValueError("dtw takes two series, or two lists of series: one of each came")
-    first, second = ([_series(v) for v in (s if many[0] else [s])] for s in (x, y))
-    _paired("dtw", first, second)
-    if return_path and many[0]:
+    first, second, many = _pairs("dtw", x, y, _series)
+    if return_path and many:
         raise ValueError("dtw: return_path is for two series, not for lists of them")
     features = {s.shape[1] for s in (*first, *second)}
     if len(features) > 1:
@@ -94,7 +90,7 @@ def dtw(
     found, kept = _run("dtw", rule, first, second, dtype, band, [0.0] * 4, keep=return_path)
     if return_path:
         return found[0], _path(kept, len(first[0]), len(second[0]))
-    return found if many[0] else found[0]
+    return found if many else found[0]
 
 
 def edit_distance(x: Any, y: Any, *, band: int | None = None) -> Any:
@@ -246,8 +242,10 @@ def _scores(
 
 
 def _several(x: Any) -> bool:
-    """Whether x is a list of series: a list or tuple whose entries have a length."""
-    return isinstance(x, (list, tuple)) and any(np.ndim(v) > 0 for v in x)
+    """Whether x is a list of sequences: a list or tuple whose entries have a length."""
+    return isinstance(x, (list, tuple)) and any(
+        isinstance(v, (str, bytes)) or np.ndim(v) > 0 for v in x
+    )
 
 
 def _series(x: Any) -> Array:
@@ -264,9 +262,21 @@ def _series(x: Any) -> Array:
     return found[:, np.newaxis] if found.ndim == 1 else found
 
 
-def _paired(verb: str, x: Sequence[Any], y: Sequence[Any]) -> None:
-    if len(x) != len(y):
-        raise ValueError(f"{verb} takes two lists of as many sequences, got {len(x)} and {len(y)}")
+def _pairs(
+    verb: str, x: Any, y: Any, read: Callable[[Any], Array]
+) -> tuple[list[Array], list[Array], bool]:
+    """The sequences of two lists of as many, or two alone, and whether lists came."""
+    many = [_several(s) for s in (x, y)]
+    first, second = (
+        [read(v) for v in (s if m else [s])] for s, m in zip((x, y), many, strict=True)
+    )
+    if many[0] != many[1]:
+        raise ValueError(f"{verb} takes two sequences, or two lists of them: one of each came")
+    if len(first) != len(second):
+        raise ValueError(
+            f"{verb} takes two lists of as many sequences, got {len(first)} and {len(second)}"
+        )
+    return first, second, many[0]
 
 
 def _code(verb: str, x: Any) -> Array:
@@ -292,12 +302,7 @@ def _codes(
     verb: str, rule: Rule, x: Any, y: Any, band: int | None, gaps: list[float], table: Array | None
 ) -> tuple[Array, bool]:
     """Costs of sequences of codes, and whether it is one pair."""
-    lists = [isinstance(v, (list, tuple)) and any(isinstance(w, (str, bytes)) or np.ndim(w) > 0
-                                                  for w in v) for v in (x, y)]  # fmt: skip
-    if lists[0] != lists[1]:
-        raise ValueError(f"{verb} takes two sequences, or two lists of them: one of each came")
-    first, second = ([_code(verb, v) for v in (s if lists[0] else [s])] for s in (x, y))
-    _paired(verb, first, second)
+    first, second, many = _pairs(verb, x, y, functools.partial(_code, verb))
     if table is not None:
         for s in (*first, *second):
             if s.size and not (s.min() >= 0 and s.max() < len(table)):
@@ -306,7 +311,7 @@ def _codes(
                 )
     dtype = np.dtype(f"f{int(rule.dtype[1:]) // 8}")
     found, _ = _run(verb, rule, first, second, dtype, band, gaps, table)
-    return found, not lists[0]
+    return found, not many
 
 
 def _run(

@@ -232,14 +232,7 @@ def _carried(
                 f"{verb}: a has {steps} steps, and emissions of shape {e.shape} have {e.shape[-2]}"
             )
         steps = e.shape[-2]
-    leading = [v.shape[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
-    leading += [] if lengths is None else [np.shape(lengths)]
-    try:
-        batch = np.broadcast_shapes(*leading)
-    except ValueError:
-        raise ValueError(
-            f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
-        ) from None
+    batch = batch_of(verb, lengths, (a, 3), (e, 2), (x, 1))
     counts = as_lengths(lengths, batch, steps, verb)
     every, chains = verb == "scan", len(counts)
     out = np.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
@@ -260,6 +253,18 @@ def _carried(
     if not every:
         return out.reshape(*batch, n, n)
     return np.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
+
+
+def batch_of(verb: str, lengths: Any, *operands: tuple[Array | None, int]) -> tuple[int, ...]:
+    """The shape of the chains: leading dimensions of operands, which have k dimensions a chain."""
+    leading = [v.shape[:-k] for v, k in operands if v is not None]
+    leading += [] if lengths is None else [np.shape(lengths)]
+    try:
+        return np.broadcast_shapes(*leading)
+    except ValueError:
+        raise ValueError(
+            f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
+        ) from None
 
 
 def flat(v: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:

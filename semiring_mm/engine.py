@@ -13,10 +13,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from .expressions import Expr
 from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
-__all__ = ["JOIN", "PLAIN", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling", "Sums"]
+__all__ = [
+    "JOIN", "PLAIN", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling", "Screen",
+    "Select", "Sums",
+]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 Scalar = float | int | None
@@ -150,6 +156,50 @@ class Chains(Protocol):
         """
 
 
+class Select(Protocol):
+    """The k least of each row of a matrix that comes tile by tile, with their columns.
+
+    Attributes
+    ----------
+    MOST : int
+        The largest k.
+    BEHIND : int
+        Bytes behind a tile that may be read.
+    """
+
+    MOST: int
+    BEHIND: int
+
+    def empty(self, rows: int, k: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """Values and columns of rows that have none yet; every value is better."""
+
+    def room_of(self, m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
+        """Rows and columns of the tiles of an m × n matrix."""
+
+    def run(self, tasks: Sequence[Callable[[], None]]) -> None:
+        """Call functions, each of which has rows of its own."""
+
+    def put(self, value: Array, index: Array, tile: Array, base: int) -> None:
+        """Take a tile (rows, columns) into account whose first column is number `base`.
+
+        Bases ascend. Rows of the tile are contiguous and begin at multiples of 16 bytes.
+        """
+
+    def finish(self, value: Array, index: Array) -> None:
+        """Put the k least in order: by value, then by column; NaN last."""
+
+
+class Screen(Protocol):
+    """Euclidean distances of two sets of points, of which a fast product excludes most."""
+
+    def put(self, rows: slice, columns: slice, tile: Array, value: Array, index: Array) -> int:
+        """As :meth:`Select.put` for squared distances; all rows have k values.
+
+        `tile` is scratch space in float32. Returns how many distances were summed up, or 0 for
+        few or unknown.
+        """
+
+
 class Engine(Protocol):
     """The members of an engine.
 
@@ -183,6 +233,14 @@ class Engine(Protocol):
 
     @property
     def chains(self) -> Chains | None: ...
+    @property
+    def select(self) -> Select: ...
+
+    def Screen(self, x: Array, y: Array, range_: float) -> Screen:
+        """For rows (m, width) and (n, width) of finite numbers.
+
+        `range_` is their greatest less their least, from 1e-150 to 1e150.
+        """
 
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
@@ -261,6 +319,12 @@ class Engine(Protocol):
             the number of arrays, it is a temporary value that later sums may read and replace.
         arrays : sequence of array (m, n)
             Floating point, any strides. Two may be the same matrix.
+        """
+
+    def apply(self, expr: Expr, x: Array, other: Array | float) -> None:
+        """x ← expr(x, other), entry by entry, for a matrix in float32 or float64.
+
+        `other` is a matrix of its shape and dtype, or one number.
         """
 
     def closure_block(

@@ -22,9 +22,7 @@ from .arrays import Call, check_memory
 from .blas import _check_out as check_out
 from .blas import _overlaps as overlaps
 from .cpu import engine as cpu
-from .cpu import select, threads
-from .cpu.screen import Screen
-from .engine import Known
+from .engine import Engine, Known, Screen
 from .metrics import BuiltIn, Metric, as_metric
 from .plan import Facts, needs_facts
 from .semirings import Semiring, semirings
@@ -33,12 +31,12 @@ __all__ = ["argbest", "cdist", "knn", "radius_count"]
 
 Array = Any
 
-_ROWS = 288  # of X in a tile
 _WIDE = 8  # coordinates from which Euclidean distances are screened
 _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
-_TILE = 3 << 19  # bytes of a tile in float32
+_TILES = 8  # of a row of them, from which a screen repays what it prepares
+_ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
 def cdist(
@@ -123,7 +121,7 @@ def cdist(
             pairs.distances(slice(i, j), slice(0, n), target[i:j])
 
         if engine is cpu:
-            _run_blocks(rows, m)
+            _run_blocks(engine, rows, m, engine.select.room_of(m, n, 1, pairs.dtype)[0])
         else:
             rows(0, m)
         if call.out is not None and target is not call.out:
@@ -151,11 +149,11 @@ def knn(
     Y : array_like, shape (n, columns)
         The points among which the nearest are found.
     k : int
-        From 1 to n.
+        From 1 to n; on a device at most 1,024.
     metric, p, w
         As for :func:`cdist`.
-    device : {None, "cpu"}
-        Arrays on a device are refused for now.
+    device
+        As for :func:`matmul`.
 
     Returns
     -------
@@ -167,9 +165,7 @@ def knn(
     Raises
     ------
     ValueError
-        If k is larger than n; and as :func:`cdist`.
-    NotImplementedError
-        For arrays on a CUDA device.
+        If k is larger than n, or on a device larger than 1,024; and as :func:`cdist`.
 
     Notes
     -----
@@ -180,7 +176,8 @@ def knn(
     Euclidean neighbours among many points of eight columns or more are found in two steps: a
     product in float32 excludes the points that it puts beyond the k-th best by more than its error
     bound, and the squared distances of the rest are summed up directly. That takes two copies of
-    the operands in float32, and changes no bit of the result.
+    the operands in float32, and changes no bit of the result on the CPU; on a device the product
+    is one of tensor cores in TF32, with its own bound, and sums may differ in the last bit.
 
     Examples
     --------
@@ -264,19 +261,20 @@ def radius_count(
     if not isinstance(limit, Real) or limit != limit:
         raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
     with Call(device, None, X=X, Y=Y, w=w) as call:
-        pairs = _pairs_on_host("radius_count", call, as_metric(metric, p))
+        engine, xp = call.engine, call.engine.xp
+        pairs = _Pairs("radius_count", call, as_metric(metric, p))
         m, n = pairs.shape
-        counts = np.zeros(m, np.int64)
-        width = _TILE // (4 * _ROWS)
+        counts = xp.zeros(m, np.int64)
+        size, width = engine.select.room_of(m, n, 1, pairs.dtype)
 
         def rows(i: int, j: int) -> None:
-            tile = np.empty((j - i, min(width, n)), pairs.dtype)
+            tile = xp.empty((j - i, width), pairs.dtype)
             for first, last in _cut(n, width):
                 d = tile[:, : last - first]
                 pairs.distances(slice(i, j), slice(first, last), d)
-                counts[i:j] += np.count_nonzero(d <= r, axis=1)
+                counts[i:j] += xp.count_nonzero(d <= r, axis=1)
 
-        _run_blocks(rows, m)
+        _run_blocks(engine, rows, m, size)
         return call.give(counts)
 
 
@@ -308,7 +306,10 @@ class _Pairs:
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
         self.joined = _work_dtype(verb, metric.name, x, y, columns if known.counts else None)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
-        self.total: float = columns
+        self.total = float(columns)
+        # of rows of length 1, whose products lose no digits: on tensor cores where there are any
+        fast = known.unit and engine is not cpu and self.dtype == np.float32
+        self.precision = "float32_emulated" if fast else None
         self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
@@ -339,17 +340,20 @@ class _Pairs:
         joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
         self._join(self.algebra, rows, columns, joined)
         total: Any = self.total
-        if self.over is not None:
+        if self.over is not None:  # of floats, then
             total = xp.empty(out.shape, self.joined)
             self._join(self.over, rows, columns, total)
-        if joined is not out or self.final != ex.A:
-            out[...] = self.finished(joined, total)
+        if joined is not out:
+            out[...] = joined
+        if self.final != ex.A:
+            self.engine.apply(self.final, out, total)
 
-    def finished(self, joined: Array, total: Any = None) -> Array:
-        """The distances of what was joined."""
+    def finished(self, joined: Array) -> Array:
+        """The distances of what was joined, in a metric of one number."""
         joined = joined.astype(self.dtype, copy=False)
-        with np.errstate(all="ignore"):
-            return ex.evaluate(self.final, joined, self.total if total is None else total)
+        if self.final != ex.A:
+            self.engine.apply(self.final, joined, self.total)
+        return joined
 
     def _join(self, algebra: Semiring, rows: slice, columns: slice, out: Array) -> None:
         if not self.parts or not self.parts[0][1].shape[1]:
@@ -358,7 +362,9 @@ class _Pairs:
         for number, ((weight, x, y), known) in enumerate(zip(self.parts, self.ranges, strict=True)):
             part = out if weight is None else self.engine.xp.empty(out.shape, x.dtype)
             # not as matmul, which takes a single row another way: equal rows are to tie exactly
-            self.engine.product(algebra, x[rows], y[columns].T, part, known=known)
+            self.engine.product(
+                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision
+            )
             if weight is not None:
                 with np.errstate(all="ignore"):
                     part = part * out.dtype.type(weight)
@@ -439,15 +445,6 @@ def _unit_rows(xp: Any, x: Array) -> Array:
 # --- tiles --------------------------------------------------------------------------------------
 
 
-def _pairs_on_host(verb: str, call: Call, metric: Metric) -> _Pairs:
-    if call.engine is not cpu:
-        raise NotImplementedError(
-            f"{verb} runs on the CPU only: bring the arrays to the host, with x.get() in CuPy or "
-            f"x.cpu() in PyTorch, and leave device out"
-        )
-    return _Pairs(verb, call, metric)
-
-
 def _cut(extent: int, size: int) -> list[tuple[int, int]]:
     """Cut a range into nearly equal parts of at most `size`."""
     pieces = -(-extent // size)
@@ -456,7 +453,8 @@ def _cut(extent: int, size: int) -> list[tuple[int, int]]:
 
 
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
-    pairs = _pairs_on_host(verb, call, metric)
+    select, xp = call.engine.select, call.engine.xp
+    pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
     try:
         k = operator.index(k)
@@ -464,31 +462,40 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         raise TypeError(f"{verb}: k must be an integer, got {k!r}") from None
     if not 1 <= k <= n:
         raise ValueError(f"{verb}: k is from 1 to the {n} rows of Y, got {k}")
+    if k > select.MOST:
+        raise ValueError(
+            f"{verb}: on a device k is at most {select.MOST}, got {k}; more are for "
+            f"arrays on the host"
+        )
     dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
-    check_memory(m * k * (8 + dtype.itemsize), f"the {k} nearest of {m} rows")
-    value, index = select.empty_heaps(m, k, dtype)
-    width = max(1, _TILE // (_ROWS * dtype.itemsize))
-
+    check_memory(m * k * (8 + dtype.itemsize), f"the {k} nearest of {m} rows", call.engine)
+    value, index = select.empty(m, k, dtype)
+    size, width = select.room_of(m, n, k, dtype)
     screen = _screen(pairs, k, width)
 
     def rows(i: int, j: int) -> None:
-        room = np.empty((j - i) * width + select.BEHIND // dtype.itemsize, dtype)
+        def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
+            pitch = -(-columns * dtype.itemsize // _ALIGNED) * _ALIGNED
+            whole = room[: (j - i) * pitch].view(dtype).reshape(j - i, pitch // dtype.itemsize)
+            return whole[:, :columns]
+
+        room = xp.empty((j - i) * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
         for first, last in _cut(n, width):
-            size, block = (j - i) * (last - first), (slice(i, j), slice(first, last))
+            block = slice(i, j), slice(first, last)
             if screen is not None and not wait:
-                tile = room.view(np.float32)[:size].reshape(j - i, last - first)
+                tile = tile_of(last - first, np.dtype(np.float32))
                 candidates = screen.put(*block, tile, value[i:j], index[i:j])
-                if candidates > _CANDIDATES * size:  # it did not pay
+                if candidates > _CANDIDATES * tile.size:  # it did not pay
                     wait, pause = pause, 2 * pause
                 continue
             wait -= 1
-            tile = room[:size].reshape(j - i, last - first)
+            tile = tile_of(last - first, dtype)
             fill(*block, tile)
             select.put(value[i:j], index[i:j], tile, first)
-        select.sort(value[i:j], index[i:j])
+        select.finish(value[i:j], index[i:j])
 
-    _run_blocks(rows, m)
+    _run_blocks(call.engine, rows, m, size)
     return (pairs.finished(value) if pairs.rising else value), index
 
 
@@ -498,16 +505,14 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
         return None
     (weight, x, y), own, n = pairs.parts[0], as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
-    if not same or weight is not None or x.shape[1] < _WIDE or k > width or n < 8 * width:
+    if not same or weight is not None or x.shape[1] < _WIDE or k > width or n < _TILES * width:
         return None
-    seen = cpu.facts(_ORDER, x).join(cpu.facts(_ORDER, y))
+    seen = pairs.engine.facts(_ORDER, x).join(pairs.engine.facts(_ORDER, y))
     if seen.special or not 1 / _FAR <= seen.hi - seen.lo <= _FAR:
         return None
-    return Screen(x, y, seen.hi - seen.lo)
+    return pairs.engine.Screen(x, y, seen.hi - seen.lo)
 
 
-def _run_blocks(task: Callable[[int, int], None], m: int) -> None:
-    """Call a function with the first and last row of each block of rows, on all threads."""
-    workers = threads.get_num_threads()
-    size = min(_ROWS, -(-m // workers)) or 1
-    threads.run([functools.partial(task, i, j) for i, j in _cut(m, size)])
+def _run_blocks(engine: Engine, task: Callable[[int, int], None], m: int, size: int) -> None:
+    """Call a function with the first and last row of each block of rows."""
+    engine.select.run([functools.partial(task, i, j) for i, j in _cut(m, size)])

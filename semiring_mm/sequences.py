@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .chains import as_lengths, chains_of, flat
+from .chains import as_lengths, batch_of, chains_of, flat
 from .engine import Chains
 from .semirings import semirings
 
@@ -515,15 +515,7 @@ def _model(
         for name, v in (("start", start), ("end", end)):
             if v is not None and (not v.ndim or v.shape[-1] != n):
                 raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {v.shape}")
-        leading = [e.shape[:-2], matrix.shape[:-3]]
-        leading += [v.shape[:-1] for v in (start, end) if v is not None]
-        leading += [] if lengths is None else [np.shape(lengths)]
-        try:
-            batch = np.broadcast_shapes(*leading)
-        except ValueError:
-            raise ValueError(
-                f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
-            ) from None
+        batch = batch_of(verb, lengths, (e, 2), (matrix, 3), (start, 1), (end, 1))
         counts = as_lengths(lengths, batch, steps, verb)
         e = flat(e, batch, (steps, n))
         one = np.zeros(n, dtype)

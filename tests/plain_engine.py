@@ -14,7 +14,7 @@ from semiring_mm.plan import Facts, infinite_zero, overflow
 xp = np
 WHERE = " in the plain engine"
 TILE, BASE, LOOK, BATCH, SPARSE = 8, 4, 1, 0, False
-chains = None
+chains = select = Screen = apply = None
 
 
 # --- the algebra on whole arrays ----------------------------------------------------------------

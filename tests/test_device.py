@@ -536,5 +536,8 @@ def test_distances_by_the_kernels_of_products(moves):
         for w in (None, np.array([1.0, 0, 2, 2, 1])):
             found = sm.cdist(x, y, metric, w=w, device="cuda")
             np.testing.assert_allclose(found, sm.cdist(x, y, metric, w=w), 1e-6)
-    with pytest.raises(NotImplementedError, match="bring the arrays to the host"):
-        sm.knn(x, y, 1, device="cuda")
+    for metric in ("cosine", "braycurtis", "hamming"):
+        found = sm.cdist(x, y, metric, device="cuda")
+        np.testing.assert_allclose(found, sm.cdist(x, y, metric), 1e-5)
+    for found, expected in zip(sm.knn(x, y, 3, device="cuda"), sm.knn(x, y, 3), strict=True):
+        np.testing.assert_allclose(found, expected, 1e-6)

@@ -23,7 +23,7 @@ ROOMS = """
     cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
-    gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
+    gpu.select gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.weights closures.schedule closures.steps closures.sources

@@ -11,6 +11,8 @@ from optional import Optional
 
 import semiring_mm as sm
 from semiring_mm import neighbours
+from semiring_mm.cpu import engine as cpu
+from semiring_mm.cpu import select
 
 distance = Optional("scipy.spatial.distance")
 inf, nan = np.inf, np.nan
@@ -205,7 +207,7 @@ def test_the_nearest_of_all_metrics(points, weights):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
     """Across the tiles, at the edges of both operands, and whatever the order of the points."""
-    monkeypatch.setattr(neighbours, "_TILE", 64 << 10)
+    monkeypatch.setattr(select, "_TILE", 64 << 10)
     kind = RNG.integers(0, 30, 1601)
     y = RNG.integers(1, 4, (30, 6))[kind].astype(dtype) / 3
     x = np.concatenate([y[:40], RNG.random((3, 6)).astype(dtype)])
@@ -237,14 +239,14 @@ SCREENED = {
 @pytest.mark.parametrize("points", SCREENED)
 def test_a_screen_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
     x, y = (v.astype(dtype) for v in SCREENED[points])
-    monkeypatch.setattr(neighbours, "_TILE", neighbours._ROWS * 4 * 500)
-    candidates, put = [], neighbours.Screen.put
+    monkeypatch.setattr(select, "_TILE", select._ROWS * 4 * 500)
+    candidates, put = [], cpu.Screen.put
 
     def counted(screen, rows, columns, tile, *heaps):
         candidates.append(put(screen, rows, columns, tile, *heaps) / tile.size)
         return candidates[-1] * tile.size
 
-    monkeypatch.setattr(neighbours.Screen, "put", counted)
+    monkeypatch.setattr(cpu.Screen, "put", counted)
     calls = [(1, "sqeuclidean"), (40, "euclidean")]
     found = [sm.knn(x, y, k, metric) for k, metric in calls]
     assert candidates
@@ -299,8 +301,7 @@ def test_nothing_of_size_mn_is_made(monkeypatch):
     made = []
 
     def empty(shape, *rest, **kwargs):
-        if np.uint8 not in rest:  # the memory that products keep
-            made.append(math.prod(np.atleast_1d(shape).tolist()))
+        made.append(math.prod(np.atleast_1d(shape).tolist()) // (8 if np.uint8 in rest else 1))
         return np.zeros(shape, *rest, **kwargs)
 
     monkeypatch.setattr(neighbours.np, "empty", empty)

@@ -1,4 +1,4 @@
-"""Sums and differences of matrices, in one pass over memory."""
+"""Functions of the entries of matrices."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..expressions import Expr, evaluate
 from . import threads
 
-__all__ = ["combine"]
+__all__ = ["apply", "combine"]
 
 Array = NDArray[Any]
 
@@ -39,6 +40,12 @@ def combine(sums: Sequence[tuple[int, int, int, int]], arrays: Sequence[Array]) 
             for i in range(0, m, step)
         ]
     )
+
+
+def apply(expr: Expr, x: Array, other: Array | float) -> None:
+    """x ← expr(x, other): see :meth:`semiring_mm.engine.Engine.apply`."""
+    with np.errstate(all="ignore"):
+        x[...] = evaluate(expr, x, other)
 
 
 def _strip(sums: Sequence[tuple[int, int, int, int]], strips: list[Array]) -> None:

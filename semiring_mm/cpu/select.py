@@ -9,26 +9,33 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import threads
 from .algebra import storage_type
 from .blocks import Items, block, load_block, load_item
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
-__all__ = ["BEHIND", "NOTHING", "each_hit", "empty_heaps", "put", "sink_function", "sort", "worse"]
+__all__ = [
+    "BEHIND", "MOST", "NOTHING", "each_hit", "empty", "finish", "put", "room_of", "run",
+    "sink_function", "worse",
+]  # fmt: skip
 
 NOTHING = (1 << 63) - 1  #: the index of an entry that has none
 TOGETHER = 4  # vectors that are tested at once
 BEHIND = TOGETHER * 64  #: bytes behind a tile that are read
+MOST = NOTHING  #: the largest heap
+_ROWS = 288  # of a tile
+_TILE = 3 << 19  # bytes of a tile in float32
 _FIELDS = "rows columns step k base : index : : value tile"
 
 
-def empty_heaps(rows: int, k: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def empty(rows: int, k: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Heaps that every value improves."""
     worst = np.nan if dtype.kind == "f" else np.iinfo(dtype).max
     return np.full((rows, k), worst, dtype), np.full((rows, k), NOTHING)
@@ -48,7 +55,18 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
     _call("put", value.dtype.name, fields)
 
 
-def sort(value: NDArray[Any], index: NDArray[np.int64]) -> None:
+def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Rows and columns of the tiles of an m × n matrix: they stay in a cache, one for a thread."""
+    rows = min(_ROWS, -(-m // threads.get_num_threads())) or 1
+    return rows, max(1, min(n, _TILE // (_ROWS * dtype.itemsize)))
+
+
+def run(tasks: Sequence[Callable[[], None]]) -> None:
+    """Call functions, on all threads."""
+    threads.run(tasks)
+
+
+def finish(value: NDArray[Any], index: NDArray[np.int64]) -> None:
     """Sort each heap, best first."""
     rows, k = value.shape
     _call("sort", value.dtype.name, {"rows": rows, "k": k, "index": index, "value": value})

@@ -20,7 +20,7 @@ from ..plan import Plan, bytewise
 from . import device, engine
 from .memory import free_memory, from_host, to_host
 from .product import product
-from .source import STORAGE, algebra, pack, word_size
+from .source import STORAGE, algebra, compute_dtype, pack, word_size
 from .views import address
 
 __all__ = ["KINDS", "PARAMS", "DeviceMetric", "Shape", "sweep_source"]
@@ -222,7 +222,7 @@ class DeviceMetric:
         if word_size(plan) != self.size:
             self._lay_out(metric, word_size(plan))
         self.metric, self.plan = metric, plan
-        self.compute = np.dtype(_COMPUTE.get(self.plan.compute, np.int32))
+        self.compute = np.dtype(compute_dtype(self.plan))
         self.zero, self.one = (self._computed(x).item() for x in metric.identities)
         out = xp.asarray(metric.out)
         back = out if metric.out is metric.back else xp.asarray(metric.back)
@@ -700,10 +700,6 @@ class _Batch:
             known=steps.known,
         )  # fmt: skip
         core[...] = _computed(xp, metric.plan, closed, metric.compute)
-
-
-_COMPUTE = {"f32": np.float32, "f64": np.float64, "u32": np.uint32, "i64": np.int64,
-            "u64": np.uint64}  # fmt: skip
 
 
 def _plan(xp: Any, metric: Metric, bound: float | None) -> Plan:

@@ -1,0 +1,105 @@
+"""The nearest rows on a device, which is the host's stand-in, and a CUDA device if one is there."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from test_device import there  # noqa: F401
+from test_neighbours import by_sorting
+
+import semiring_mm as sm
+from semiring_mm import neighbours
+from semiring_mm.gpu import select
+
+nan, inf = np.nan, np.inf
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Of 40 columns, the last one narrower."""
+    monkeypatch.setattr(select, "_COLUMNS", 40)
+    monkeypatch.setattr(select, "_TILE", 40 * 4 * 7)
+    monkeypatch.setattr(neighbours, "_TILES", 2)
+
+
+def both(there, *arrays):  # noqa: F811
+    return [there.put(x) for x in arrays]
+
+
+def check(there, found, compared, k):  # noqa: F811
+    """Found are the k least of each row of a matrix, and their columns."""
+    d, i = map(there.get, found)
+    expected, order = by_sorting(compared, k)
+    assert_array_equal(i, order)
+    assert_allclose(d, expected, rtol=1e-6)
+    assert i.dtype == np.int64
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("metric", "dtype"), [
+    ("cityblock", "f4"), ("chebyshev", "f8"), ("hamming", "i1"), ("hamming", "i4"),
+])  # fmt: skip
+def test_the_nearest(metric, dtype, there):  # noqa: F811
+    x, y = (RNG.integers(0, 4, (m, 6)).astype(dtype) for m in (9, 131))  # many are equally near
+    for k in (1, 5, 70, 131):
+        found = sm.knn(*both(there, x, y), k, metric)
+        check(there, found, sm.cdist(x, y, metric), k)
+    _, i = sm.argbest(*both(there, x, y), metric)
+    assert_array_equal(there.get(i), by_sorting(sm.cdist(x, y, metric), 1)[1][:, 0])
+    counts = sm.radius_count(*both(there, x, y), 2, "l1")
+    assert_array_equal(there.get(counts), (sm.cdist(x, y, "l1") <= 2).sum(axis=1))
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_what_is_no_number_comes_last(dtype, there):  # noqa: F811
+    y = RNG.normal(size=(90, 1)).astype(dtype)
+    y[::7], y[5::11], y[6] = nan, inf, -0.0
+    x = np.array([[0.0], [1.0]], dtype)
+    for k in (1, 64, 90):
+        with np.errstate(all="ignore"):
+            check(there, sm.knn(*both(there, x, y), k, "l1"), abs(x - y.T), k)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("points", ["falling", "rising", "equal"])
+def test_points_in_any_order(points, there):  # noqa: F811
+    y = {"falling": np.arange(150.0, 0, -1), "rising": np.arange(150.0), "equal": np.ones(150)}
+    x, y = np.array([[-1.0], [70.5]], "f4"), y[points].astype("f4")[:, np.newaxis]
+    check(there, sm.knn(*both(there, x, y), 33, "l1"), abs(x - y.T), 33)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("case", "dtype"), [
+    ("normal", "f4"), ("equal", "f4"), ("far", "f4"), ("outlier", "f4"), ("wide", "f4"),
+    ("far", "f8"),
+])  # fmt: skip
+def test_a_screen_excludes_no_neighbour(case, dtype, there, monkeypatch):  # noqa: F811
+    """Differences are summed up in the product's order, squares by one rounding more or less."""
+    rng, columns = np.random.default_rng(3), 20 if case == "wide" else 9
+    x, y = rng.normal(size=(17, columns)), rng.normal(size=(300, columns))
+    if case == "equal":
+        x, y = (rng.integers(0, 2, v.shape) / 3 for v in (x, y))
+    x, y = x + 1e4 * (case == "far"), y + 1e4 * (case == "far")
+    y[3] += 1e6 * (case == "outlier")
+    x, y = x.astype(dtype), y.astype(dtype)
+    used, put = [], select.Screen.put
+    monkeypatch.setattr(select.Screen, "put", lambda *args: used.append(put(*args)) or used[-1])
+    for k in (1, 12):
+        screened = sm.knn(*both(there, x, y), k, "sqeuclidean")
+        assert used
+        with monkeypatch.context() as direct:
+            direct.setattr(neighbours, "_screen", lambda *_: None)
+            expected = sm.knn(*both(there, x, y), k, "sqeuclidean")
+        assert_array_equal(there.get(screened[1]), there.get(expected[1]))
+        assert_allclose(
+            there.get(screened[0]), there.get(expected[0]), rtol=4 * np.finfo(dtype).eps
+        )
+
+
+def test_lists_have_a_limit(there):  # noqa: F811
+    y = np.zeros((1100, 1), "f4")
+    with pytest.raises(ValueError, match=r"on a device k is at most 1024, got 1025; more are for"):
+        sm.knn(*both(there, y[:2], y), 1025)
+    _, i = sm.knn(*both(there, y[:2], y), 1024)
+    assert_array_equal(there.get(i), [np.arange(1024)] * 2)
