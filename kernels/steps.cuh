@@ -246,11 +246,12 @@ struct SumsPaired : Paired<A> {
 };
 
 // min or max of sums or products of 16-bit floats, which are rounded once to 16 bits, as the
-// general step rounds its result: rounding is monotonic, so it commutes with min and max.
+// general step rounds its result: rounding is monotonic, so it commutes with min and max. The
+// assembler joins two minima to one of three (VHMNMX), where the chip has it.
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;
-  static constexpr int DEPTH = 2;
+  static constexpr int DEPTH = JOINED_HALVES ? 2 : 1;
   static constexpr bool SHORT = false;
   using T = typename A::Storage;
   SR_FN static Word start() {
@@ -258,31 +259,12 @@ struct FloatsPaired : Paired<A> {
     return u32(far.bits) * 0x10001u;
   }
   SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
-  // The assembler joins two minima to one of three (VHMNMX).
   SR_FN static void take(Word& acc, const Word* a, const Word* b) {
-    const Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
-    acc = join(join(acc, y), z);
+#pragma unroll
+    for (int d = 0; d < DEPTH; ++d) one(acc, a[d], b[d]);
   }
   SR_FN static Word join(Word x, Word y) {
     return A::LEAST ? min_x2<T>(x, y) : max_x2<T>(x, y);
-  }
-};
-
-// The same where every sum or product is >= 0: three-input minima of their bits.
-template <class A>
-struct NonnegativePaired : FloatsPaired<A> {
-  using Word = u32;
-  using Base = FloatsPaired<A>;
-  static constexpr int DEPTH = 2;
-
-  SR_FN static Word start() { return A::LEAST ? Base::start() : 0u; }
-  SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
-  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
-    Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
-    acc = A::LEAST ? min3_x2(acc, y, z) : max3_x2(acc, y, z);
-  }
-  SR_FN static Word join(Word x, Word y) {
-    return A::LEAST ? min3_x2(x, y, y) : max3_x2(x, y, y);
   }
 };
 

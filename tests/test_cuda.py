@@ -101,8 +101,7 @@ LARGE = [
     ("max_min", "f4", POSITIVE, "Ordered", ["VIMNMX3"]),
     ("min_plus", "i4", WHOLE, "Sums", ["VIADDMNMX", "VIMNMX3"]),
     ("min_plus", "i2", WHOLE, "SumsPaired", ["VIADDMNMX.S16x2"]),
-    ("min_plus", "f2", NEGATIVE, "FloatsPaired", ["HMNMX2.NAN"]),
-    ("min_plus", "f2", POSITIVE, "NonnegativePaired", ["VIMNMX3.S16x2"]),
+    ("min_plus", "f2", None, "FloatsPaired", ["VHMNMX.NAN", "HADD2", "HFMA2.MMA"]),
     ("plus_times", "f8", None, "General", ["DFMA"]),
     ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
 ]
@@ -119,7 +118,7 @@ TENSOR = [
 
 
 #: Bytes, where the schedules without any were slower when they were measured.
-SPILLS = {("f8", "General"): 128, ("f2", "NonnegativePaired"): 128}
+SPILLS = {("f8", "General"): 128}
 
 
 def disassembled(cubin, path, nvdisasm):
@@ -511,7 +510,7 @@ def test_packed_parameters_are_aligned_as_in_c():
     [
         ("min_plus", "f4", None, 90, False, ["Nonnegative", "General"]),
         ("min_plus", "f4", None, 80, False, ["General"]),
-        ("min_plus", "f2", None, 90, False, ["NonnegativePaired", "FloatsPaired"]),
+        ("min_plus", "f2", None, 90, False, ["FloatsPaired"]),
         ("min_plus", "f2", None, 90, True, ["Nonnegative", "General"]),
         ("min_plus", "f8", None, 90, False, ["General"]),
         ("plus_times", "f4", None, 90, False, ["General"]),

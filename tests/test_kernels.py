@@ -256,8 +256,8 @@ FUSED = [
     ("Nonnegative", "max_plus", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
     ("Nonnegative", "min_times", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE)),
     ("Nonnegative", "max_times", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE)),
-    ("NonnegativePaired", "min_plus", "f2", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
-    ("NonnegativePaired", "max_times", BFLOAT16, (0, 1, 2.5, 1e-3, TINY, HUGE)),
+    ("FloatsPaired", "min_plus", "f2", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
+    ("FloatsPaired", "max_times", BFLOAT16, (0, 1, 2.5, 1e-3, TINY, HUGE)),
     ("FloatsPaired", "min_plus", BFLOAT16, (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
     ("FloatsPaired", "max_plus", "f2", (inf, -2.5, -1e-3, TINY, HUGE)),
     ("FloatsPaired", "min_times", "f2", (-inf, 0, 3, -2.5, 1e-3, TINY, HUGE)),
@@ -330,7 +330,7 @@ def test_every_layout(name, dtype):
 #: What is computed with the tiles of a kind.
 KINDS_OF_PRODUCT = {
     "fma": ("plus_times", "f4"), "word": ("min_plus", "f4"), "coded": ("plus_times", "i1"),
-    "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
+    "nonnegative": ("min_plus", "f4"), "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
     "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"),
     "arg wide": ("max_plus", "f8"), "matrix": ("plus_times", "f2"),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 from ..expressions import joins
 from ..plan import Plan
 from . import device
+from .chips import has
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
 from .views import address, strides, wide_along
@@ -79,7 +80,7 @@ _WORTH_PARTS, _LONGEST_TRUTH = 1300**3, 1 << 16
 
 def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
     """The element type in which tensor cores can compute a plan, or None."""
-    if arch != 90:  # the instructions are Hopper's own
+    if not has(arch, "HGMMA"):
         return None
     join = (joins(plan.add), joins(plan.mul))
     if plan.codec == "bits" and join == ("|", "&"):

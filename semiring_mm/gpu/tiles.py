@@ -81,6 +81,7 @@ _SMALL: dict[Tile, float] = {
 }
 #: Tiles by kind of product, with the share of peak speed that each reaches when it fills the chip
 #: (measured on an H200): "fma": one multiply-add a pair; "word": other operations on 32-bit words;
+#: "nonnegative": minima of float sums or products that are all >= 0;
 #: "coded": words that are converted when they are read; "slow": functions of many instructions;
 #: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
 #: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions.
@@ -95,6 +96,11 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(128, 128, 16, 8, 16, 8, 2): 0.80,
         **_SMALL,
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
+    },
+    "nonnegative": {
+        Tile(128, 256, 16, 8, 16, 8, pairs=True): 0.82,
+        Tile(128, 128, 16, 8, 16, 8, 2, pairs=True): 0.80,
+        **_SMALL,
     },
     "coded": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
