@@ -106,6 +106,28 @@ LARGE = [
     ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
 ]
 
+#: Two accumulators take up one step of k, or two: architecture, ⊕, ⊗, dtype, the instructions.
+STEPS = [
+    (90, "a + b", "(a - b) * (a - b)", "f4", {"FADD": 2, "FFMA": 2}),
+    (90, "a + b", "a * b + abs(a)", "f4", {"FFMA": 2, "FADD": 2}),
+    (90, "a + b", "a * a - b * b", "f4", {"FMUL": 3, "FADD": 4}),
+    (90, "min(a, b)", "a + b", "f4", {"FADD": 4, "VIMNMX3": 2}),
+    (90, "min(a, b)", "a + b", "f2", {"H...2": 4, "VHMNMX.NAN": 2}),
+    (90, "max(a, b)", "a * b", BFLOAT16, {"H...2.BF16_V2": 4, "VHMNMX.BF16_V2.NAN": 2}),
+    (100, "a + b", "a * b", "f4", {"FFMA2": 1}),
+    (100, "min(a, b)", "a + b", "f4", {"FADD2": 2, "FMNMX3.NAN": 2}),
+    (103, "max(a, b)", "a * b", "f4", {"FMUL2": 2, "FMNMX3.NAN": 2}),
+    (103, "max(a, b)", "abs(a - b)", "f4", {"FADD": 4, "FMNMX3.NAN": 2}),
+    (103, "min(a, b)", "a + b", "f2", {"H...2": 4, "VHMNMX.NAN": 2}),
+    (110, "min(a, b)", "a + b", "f4", {"FADD": 4, "FMNMX3.NAN": 2}),
+    (120, "min(a, b)", "a + b", "f4", {"FADD": 2, "FMNMX.NAN": 2}),
+    (120, "min(a, b)", "a + b", "f2", {"H...2": 2, "HMNMX2.NAN": 2}),
+    (120, "min(a, b)", "a + b", "i2", {"VIADD.16x2": 2, "VIMNMX.S16x2": 2}),
+    (80, "min(a, b)", "a + b", "f2", {"H...2": 2, "HMNMX2.NAN": 2}),
+    (80, "max(a, b)", "a + b", BFLOAT16, {"H...2.BF16_V2": 2, "HMNMX2.BF16_V2.NAN": 2}),
+]  # fmt: skip
+ARITHMETIC = re.compile(r"[DFH](ADD|MUL|FMA|MNMX)|V[HI]MNMX|VIADDMNMX|VIADD\.16x2")
+
 #: On tensor cores, by architecture.
 TENSOR = [
     (90, "plus_times", "f2", None, ["HGMMA.64x256x16.F32", "UTMALDG.3D", "STG.E.128"]),
@@ -152,6 +174,48 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
             assert found[instruction] > 0, (name, dtype, step, instruction, found)
         spilled = int(re.search(r"(\d+) bytes spill stores", report)[1])
         assert spilled <= SPILLS.get((dtype, step), 0), (name, dtype, step, report)
+
+
+TAKE = """#include "multiplier.cuh"
+{algebra}
+using Step = sr::{step}<Algebra>;
+using Word = Step::Word;
+template <class S>
+SR_FN void take(Word* x) {{
+  if constexpr (S::TWO) {{
+    S::take_two(x[0], x[1], x + 2, x + 4, x + 6);
+  }} else {{
+    S::take(x[0], x + 2, x + 4);
+    S::take(x[1], x + 2, x + 6);
+  }}
+}}
+extern "C" __global__ void __launch_bounds__(32) kernel(Word* p) {{
+  Word x[8];
+  for (int i = 0; i < 8; ++i) x[i] = p[threadIdx.x + 32 * i];
+  take<Step>(x);
+  p[threadIdx.x] = x[0], p[threadIdx.x + 32] = x[1];
+}}
+"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("arch", "add", "mul", "dtype", "expected"), STEPS, ids=str)
+def test_instructions_of_steps(arch, add, mul, dtype, expected, tmp_path, nvdisasm):
+    """Each chip's best step takes those instructions that the chip has for it, and no others."""
+    start = {"a": 0, "min": np.inf, "max": -np.inf}[re.match(r"\w+", add)[0]]
+    semiring, facts = sm.Semiring("own", add, mul, start, 0), WHOLE if dtype == "i2" else None
+    plans = product._plans(semiring, np.dtype(dtype), facts, facts, None, 9, PLAIN, False, arch)
+    way = next(way for way in plans if way.kind is None)
+    text = TAKE.format(algebra=source.algebra(way.plan), step=way.step.name)
+    cubin, _ = device.compile_source(text, arch)
+    code = disassembled(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    # sums of halves may be multiply-adds by 1, which have another pipe; of zeros, constants
+    names = Counter(
+        re.sub(r"H(ADD|MUL|FMA)2(\.MMA)?", "H...2", name)
+        for name, rest in re.findall(r"^\s*/\*\w+\*/\s+([A-Z][\w.]*)(.*)$", code, re.MULTILINE)
+        if ARITHMETIC.match(name) and "-RZ, RZ" not in rest
+    )
+    assert names == expected
 
 
 @needs_nvrtc

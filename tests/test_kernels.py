@@ -668,6 +668,24 @@ def test_semirings_of_the_user(case, dtype):
     assert_array_equal(c, fold(times(a[:, :, None], b), 1))
 
 
+@pytest.mark.parametrize("verb", [engine.product, cpu.product])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_contract_products(dtype, verb):
+    """A product is not rounded before it is added, to the sum or to a number; of two both are."""
+    x = np.array(1 + 3 * np.finfo(dtype).eps, dtype)
+    lost = (int(x * 2**60) ** 2 - int(x * x * 2**60) * 2**60) / 2**120  # by rounding x * x
+    assert lost > 0
+    for mul, a, b, left in [
+        ("a * (b + 0)", [1, x], [-x * x, x], lost),
+        (f"(a + 0) * b + {-float(x * x)!r}", [x], [x], lost),
+        ("a * b - b * a", [x], [x], 0),
+    ]:
+        c = np.empty((1, 1), dtype)
+        row, column = np.array([a], dtype), np.array([b], dtype).T.copy()
+        verb(sm.Semiring("own", "a + b", mul, 0, 0), row, column, c)
+        assert c[0, 0] == left, mul
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_functions_agree_with_numpy(dtype):
     """Over k = 1 the sum is one term: a function of a and b."""
