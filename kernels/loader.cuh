@@ -67,11 +67,10 @@ struct Loader {
   // Words that need no conversion are copied without passing through registers, but several at a
   // time only if they are contiguous in shared memory too: rows, or two steps of k in PAIRS of A.
   static constexpr bool RAW = Side<Step, LEFT>::PLAIN && (ELEMENTS == 1 || (VECTOR && !K_MAJOR));
-  static constexpr bool TRANSPOSED = VECTOR && K_MAJOR && false;
-  static constexpr bool ASYNC = RAW && (PAIRS || TRANSPOSED || !(VECTOR && K_MAJOR));
+  static constexpr bool ASYNC = RAW && (PAIRS || !(VECTOR && K_MAJOR));
   // Words that a thread reads at once.
   static constexpr int CHUNK =
-      !VECTOR || (ASYNC && !PAIRS && K_MAJOR) ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
+      !VECTOR ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
   static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
   // Chunks of a line along the contiguous direction. LANES threads have PER_LINE chunks each of a
   // line, since a line is longer than the block, or since offsets along it are constants; the block
@@ -131,7 +130,8 @@ struct Loader {
   template <bool EDGE>  // whether chunks need to be clamped
   SR_FN void fetch_as(Word* stage, int k_left) {
     const int row = row0(), k = k0();
-#pragma unroll
+    // unrolled, the clamped addresses of all copies would be in registers at once
+#pragma unroll EDGE && ASYNC ? 1 : CHUNKS
     for (int i = 0; i < CHUNKS; ++i) {
       int to_row = row_step(i) * ELEMENTS, to_k = k_step(i);
       if constexpr (EDGE) {  // extents are multiples of a chunk: all of it is inside or none
