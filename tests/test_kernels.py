@@ -32,6 +32,7 @@ inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
+SMALL_PAIRS = Tile(32, 32, 16, 4, 8, 8, pairs=True)
 
 
 @pytest.fixture(autouse=True)
@@ -270,7 +271,12 @@ FUSED = [
     ("Sums", "max_plus", "i4", (-(2**31), 2**26, -(2**26), 0, 1, -7)),
     ("SumsPaired", "min_plus", "i2", (2**15 - 1, 2**11, -(2**11), 0, 1, -7)),
     ("SumsPaired", "max_plus", "i2", (-(2**15), 2**11, -(2**11), 0, 1, -7)),
+    ("Packed", "plus_times", "f4", (0, 1, -2, 8)),
+    ("Packed", "min_plus", "f4", (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
+    ("Twice", "max_min", "f4", (nan, inf, -inf, 0, 1, -2.5, TINY, HUGE)),
 ]
+#: Architectures that have such a step, where not 90.
+ARCHITECTURE = {"Packed": 100, "Twice": 110}
 
 
 def entries(rng, values, shape, dtype):
@@ -299,7 +305,7 @@ def test_fused_steps_equal_the_general_one(step, name, dtype, values, monkeypatc
                 options["known"] = known * 3
                 monkeypatch.setattr(HOST, "arch", 75)  # where only the general step is used
                 general = multiply(name, a, b, **options)
-                monkeypatch.setattr(HOST, "arch", 90)
+                monkeypatch.setattr(HOST, "arch", ARCHITECTURE.get(step, 90))
                 HOST.launched.clear()
                 check(name, multiply(name, a, b, **options), general)
                 # α of floats scales A in a pass of its own, whose range is not known
@@ -324,6 +330,21 @@ def test_every_layout(name, dtype):
             check(name, multiply(name, a, b, how=how), reference.product(name, a, b))
 
     on_all_cores(run, "CCC CFF FCs FFC oor pps srF FpC".split())
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("min_plus", "f4"), ("max_plus", "f2")])
+def test_pairs_of_k_in_every_layout(name, dtype, monkeypatch):
+    """Copied, or through registers; k odd and even, whole tiles and a rest."""
+    use_tile(monkeypatch, SMALL_PAIRS)
+
+    def run(how):
+        rng = np.random.default_rng(4)
+        for m, k, n in [(40, 48, 64), (31, 21, 17), (65, 34, 70)]:
+            a, b = (rng.integers(0, 99, s).astype(dtype) for s in ((m, k), (k, n)))
+            check(name, multiply(name, a, b, how=how), reference.product(name, a, b))
+
+    on_all_cores(run, "CCC CFF FCs FFC oor".split())
+    assert all("8, true>;" in text for text in HOST.launched[-15:])
 
 
 #: Each tile once, with the first kind that has it.
