@@ -645,10 +645,10 @@ CASES = [
     Case("plus-times f32 Aᵀ x", gemv("plus_times", True), VECTORS, ((48, 33),)),
     Case("min-plus f32 A x", gemv("min_plus", False), VECTORS, ((48, 33),)),
     Case("min-plus f32 Aᵀ x", gemv("min_plus", True), VECTORS, ((48, 33),)),
-    Case("apsp f32", apsp(), (4096, 8192, 16384, 32768), full=(65536,)),
+    Case("apsp f32", apsp(), (512, 1024, 2048, 4096, 8192, 16384, 32768), full=(65536,)),
     Case("apsp f32, undirected", apsp(directed=False), (16384,)),
-    Case("apsp f32, predecessors", apsp(predecessors=True), (8192, 16384, 32768)),
-    Case("apsp f32, from the host", from_host, (16384,)),
+    Case("apsp f32, predecessors", apsp(predecessors=True), (1024, 4096, 8192, 16384, 32768)),
+    Case("apsp f32, from the host", from_host, (2048, 16384)),
     Case("apsp f32, batch", batch(False), ((1000, 240), (10_000, 64)), ((5, 20),)),
     Case("apsp f32, batch, predecessors", batch(True), ((10_000, 64),), ((5, 20),)),
 ]  # fmt: skip

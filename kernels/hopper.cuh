@@ -208,9 +208,9 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
       SR_FLOATS("m64n128k8.f32.tf32.tf32", 64, "%64, %65", "%66", ", 1, 1");
   } else {
     if constexpr (N == 256)
-      SR_WGMMA("m64n256k32.s32.u8.u8", 128, "%128, %129", "%130", "", "+r");
+      SR_WGMMA("m64n256k256.s32.b1.b1.and.popc", 128, "%128, %129", "%130", "", "+r");
     else
-      SR_WGMMA("m64n128k32.s32.u8.u8", 64, "%64, %65", "%66", "", "+r");
+      SR_WGMMA("m64n128k256.s32.b1.b1.and.popc", 64, "%64, %65", "%66", "", "+r");
   }
 }
 #undef SR_MAJOR

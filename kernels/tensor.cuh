@@ -4,6 +4,7 @@
 // two consume (multiply).
 #pragma once
 #include "epilogue.cuh"
+#include "pack.cuh"
 #include "scan.cuh"
 #include <hopper.cuh>
 
@@ -31,20 +32,22 @@ SR_FN float power_of_2(int s) { return bits_as<float>(u32(127 + s) << 23); }
 constexpr float SMALL_UNIT = 1 / 2048.0f;
 
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
-// float32 that is emulated by pairs of shorter floats.
-template <class A, class Kind_, int PARTS_>
+// float32 that is emulated by pairs of shorter floats. PACKED: C holds truth values, eight to a byte,
+// in the order of np.packbits.
+template <class A, class Kind_, int PARTS_, bool PACKED_ = false>
 struct Tensor {
   using Algebra = A;
   using Kind = Kind_;
   using Word = typename Kind::Sum;
   static constexpr int COLUMNS = 1, PARTS = PARTS_;
+  static constexpr bool PACKED = PACKED_;
   static constexpr bool SCALED = PARTS == 2 && Is<typename Kind::Element>::half;
   static constexpr float SMALL = SCALED ? SMALL_UNIT : 1;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
     if constexpr (Is<Word>::floating) return x;
-    else return x ? -1 : 0;  // a count of true pairs; true is all ones
+    else return x & 1 ? -1 : x ? A::add(-1, -1) : 0;  // so many times true, which is all ones
   }
 };
 
@@ -263,6 +266,9 @@ struct TensorProduct {
         return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
     }
     using Store = Epilogue<Step, Tile, VECTOR>;
+    if constexpr (!Is<Word>::floating) {
+      if (work.split < 0) return store_truths(p, d, TileCoord<Step, Tile>(p, work.tile));
+    }
     if constexpr (Tile::VN == 8) transpose(d);
     if (work.split >= 0) {
       Word* to = Store::partial(p, work.tile, work.split);
@@ -286,6 +292,76 @@ struct TensorProduct {
       }
   }
 
+  // Truth values: they are packed before lanes exchange any. Of every 64 columns of a row, each of
+  // its four lanes gets 16.
+  SR_FN static void store_truths(const ProductParams& p, const Word (&d)[Tile::BN / 2],
+                                 const TileCoord<Step, Tile>& at) {
+    const int q = int(threadIdx.x) % 4;
+#pragma unroll
+    for (int i = 0; i < Tile::TM; ++i)
+#pragma unroll
+      for (int first = 0; first < Tile::BN; first += 64) {
+        u32 words[2];  // [2] of 32 columns, of which this lane knows 8
+#pragma unroll
+        for (int w = 0; w < 2; ++w) {
+          u32 word = 0;
+#pragma unroll
+          for (int e = 0; e < 4; ++e)  // eights
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              const Word x = d[Tile::at(i, (first / 8 + 4 * w + e) * 2 + c)];
+              word |= (u32(Step::out(x, 0)) & 1u) << (8 * e + 1 - c);
+            }
+          words[w] = word << (6 - 2 * q);
+        }
+        u32 mine = (q & 2 ? words[1] : words[0]) |
+                   shuffle_xor(q & 2 ? words[0] : words[1], 2);
+        mine |= shuffle_xor(mine, 1);
+        store_sixteen(p, at, at.row + Tile::row(i), at.column + first + 16 * q,
+                      q & 1 ? mine >> 16 : mine & 0xffffu);
+      }
+  }
+
+  // Columns from a multiple of 16 on, as packed bits, the first one in bit 7.
+  SR_FN static void store_sixteen(const ProductParams& p, const TileCoord<Step, Tile>& at, int row,
+                                  int column, u32 bits) {
+    if (row >= p.m || column >= p.n) return;
+    u8* c = static_cast<u8*>(p.c) + at.batch * p.c_batch + row * p.c_m;
+    if constexpr (Step::PACKED) {
+      c += column / 8;
+      if constexpr (VECTOR) {
+        u16* to = reinterpret_cast<u16*>(c);
+        *to = u16(p.mode & READ_C ? u32(Step::Algebra::add(int(bits), int(*to))) : bits);
+      } else {
+        for (int e = 0; e < 2 && column + 8 * e < p.n; ++e) {
+          const u32 x = bits >> 8 * e;
+          c[e] = u8(p.mode & READ_C ? u32(Step::Algebra::add(int(x), int(c[e]))) : x);
+        }
+      }
+    } else {
+      Pack<u32, 4> bytes;  // [4] of four columns
+#pragma unroll
+      for (int e = 0; e < 4; ++e) bytes.x[e] = spread(bits >> (8 * (e / 2) + 4 - 4 * (e % 2)));
+      if constexpr (VECTOR) {
+        auto* to = reinterpret_cast<Pack<u32, 4>*>(c + column);
+        if (p.mode & READ_C) {
+          const Pack<u32, 4> old = *to;
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            bytes.x[e] = u32(Step::Algebra::add(int(bytes.x[e]), int(ones(old.x[e]))));
+        }
+        *to = bytes;
+      } else {
+        const LinearCombination<typename Step::Algebra> combine(p);
+#pragma unroll
+        for (int e = 0; e < 16; ++e)
+          if (column + e < p.n) {
+            u8* to = c + (column + e) * p.c_n;
+            *to = combine(bytes.x[e / 4] >> 8 * (e % 4) & 1u ? -1 : 0, *to);
+          }
+      }
+    }
+  }
   // Undo the scaling of rows of both operands, in two factors, so that each is a float.
   SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
     const ProductParams& p = t.p;
@@ -562,41 +638,6 @@ struct Split {
       }
     }
     if (spread && lane == 0) atomic_or(p.flags, IS_SPREAD);
-  }
-};
-
-// Kernel: the same for bytes that are contiguous and aligned along the rows: transposed in words of
-// four rows by four steps of k.
-struct TransposeBytes {
-  static constexpr int SIDE = 128, WORDS = SIDE / 4, THREADS = 256, PITCH = WORDS + 1;
-
-  SR_FN static void run(const ConvertParams& p) {
-    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
-    const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
-    const u8* from = static_cast<const u8*>(p.from) + batch * p.batch_stride;
-    u8* to = static_cast<u8*>(p.to) + batch * p.rows * p.ld;
-    u32* tile = shared_memory<u32>();  // [SIDE of rows][PITCH of k]
-    const int lane = int(threadIdx.x) % WORDS, line = int(threadIdx.x) / WORDS;
-    const i64 row = row0 + 4 * lane;
-#pragma unroll
-    for (int i = line; i < WORDS; i += THREADS / WORDS) {
-      u32 x[4] = {};  // [4 of k], each of four rows
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        const i64 k = k0 + 4 * i + q;
-        if (k < p.k && row < p.rows)  // rows come in fours
-          x[q] = *reinterpret_cast<const u32*>(from + k * p.k_step + row);
-      }
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        tile[(4 * lane + r) * PITCH + i] = (x[0] >> 8 * r & 255u) | (x[1] >> 8 * r & 255u) << 8 |
-                                           (x[2] >> 8 * r & 255u) << 16 | x[3] >> 8 * r << 24;
-    }
-    __syncthreads();  // between storing the tile and reading it
-#pragma unroll
-    for (int i = line; i < SIDE; i += THREADS / WORDS)
-      if (row0 + i < p.rows && k0 + 4 * lane < p.ld)  // ld is a multiple of four
-        *reinterpret_cast<u32*>(to + (row0 + i) * p.ld + k0 + 4 * lane) = tile[i * PITCH + lane];
   }
 };
 

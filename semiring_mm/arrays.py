@@ -297,6 +297,11 @@ def _on_host(x: Any, name: str) -> Array:
             f"{name} is a sparse {type(x).__name__}: use {name}.toarray() (and put the semiring's "
             f"zero where nothing is stored), or semiring_mm.adjacency for graphs"
         )
+    if type(x).__name__ == "BitMatrix":
+        raise TypeError(
+            f"{name} is a BitMatrix, which matmul, matrix_power, closure and the functions of gf2 "
+            f"take: use {name}.unpack()"
+        )
     library = _library(x, None)
     if library == "torch":
         return _of_torch(x, name)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
+from .bits import BitMatrix, matmul_bits, power_bits
 from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
@@ -46,8 +47,8 @@ _UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
 def matmul(
-    a: ArrayLike,
-    b: ArrayLike,
+    a: ArrayLike | BitMatrix,
+    b: ArrayLike | BitMatrix,
     semiring: str | Semiring = "plus_times",
     *,
     out: Any = None,
@@ -65,7 +66,8 @@ def matmul(
     ----------
     a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
         Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
-        SciPy and CuPy are taken, too: what is not stored is the semiring's zero.
+        SciPy and CuPy are taken, too: what is not stored is the semiring's zero. Over lor_land and
+        xor_land one or both operands may be a :class:`BitMatrix`; the result is one then.
     b : array_like, shape (..., k, n) or (k,)
         Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
         :func:`numpy.matmul`.
@@ -88,7 +90,7 @@ def matmul(
 
     Returns
     -------
-    c : ndarray, shape (..., m, n)
+    c : ndarray or BitMatrix, shape (..., m, n)
         In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
         the semiring's zero. With a path as `out` the file, open to be read: numpy.memmap or
         zarr.Array.
@@ -141,6 +143,13 @@ def matmul(
         except _UNKNOWN:
             pass
     s = as_semiring(semiring)
+    if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
+        if return_arg or out is not None or devices is not None or memory_limit is not None:
+            raise TypeError(
+                "matmul of a BitMatrix takes no return_arg, out, devices and memory_limit: leave "
+                "them out, or unpack the operands"
+            )
+        return matmul_bits(s, a, b, device)
     path = isinstance(out, (str, PathLike))
     if devices is not None or memory_limit is not None or resume or path:
         if return_arg or (out is not None and not path):
@@ -629,13 +638,17 @@ dgemv = _blas_name("d", "float64", "gemv")
 
 
 def matrix_power(
-    a: ArrayLike, k: int, semiring: str | Semiring = "plus_times", *, device: str | None = None
-) -> Array:
+    a: ArrayLike | BitMatrix,
+    k: int,
+    semiring: str | Semiring = "plus_times",
+    *,
+    device: str | None = None,
+) -> Any:
     """The k-th power of a square matrix, by repeated squaring.
 
     Parameters
     ----------
-    a : array_like, shape (..., n, n)
+    a : array_like or BitMatrix, shape (..., n, n)
     k : int
         At least 0; the 0th power has one on the diagonal and zero elsewhere.
     semiring : str or Semiring, default "plus_times"
@@ -643,7 +656,7 @@ def matrix_power(
 
     Returns
     -------
-    ndarray, shape (..., n, n)
+    ndarray or BitMatrix, shape (..., n, n)
         Over min_plus: lengths of the shortest walks of exactly k edges.
 
     Examples
@@ -655,20 +668,27 @@ def matrix_power(
            [55, 34]])
     """
     s = as_semiring(semiring)
+    if isinstance(a, BitMatrix):
+        return power_bits(s, a, _exponent(a.shape, k), device)
     with Call(device, a=a) as call:
         return call.give(_power(call.engine, s, call["a"], k))
 
 
-def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
-    (base,) = _common_dtype(s, base)
-    if base.ndim < 2 or base.shape[-1] != base.shape[-2]:
-        raise ValueError(f"matrix_power takes square matrices, got shape {base.shape}")
+def _exponent(shape: tuple[int, ...], k: int) -> int:
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"matrix_power takes square matrices, got shape {shape}")
     try:
         k = operator.index(k)
     except TypeError:
         raise TypeError(f"matrix_power: k must be an integer, got {k!r}") from None
     if k < 0:
         raise ValueError(f"matrix_power: k must be at least 0, got {k}: ⊗ has no inverse")
+    return k
+
+
+def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
+    (base,) = _common_dtype(s, base)
+    k = _exponent(base.shape, k)
     if k == 0:
         zero, one = s.identities(base.dtype)
         result = engine.xp.full(base.shape, zero, base.dtype)

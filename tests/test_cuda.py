@@ -103,7 +103,6 @@ LARGE = [
     ("min_plus", "i2", WHOLE, "SumsPaired", ["VIADDMNMX.S16x2"]),
     ("min_plus", "f2", None, "FloatsPaired", ["VHMNMX.NAN", "HADD2", "HFMA2.MMA"]),
     ("plus_times", "f8", None, "General", ["DFMA"]),
-    ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
 ]
 
 #: Two accumulators take up one step of k, or two: architecture, ⊕, ⊗, dtype, the instructions.
@@ -145,7 +144,8 @@ TENSOR = [
     ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
     (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
-    (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
+    (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
+    (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
     (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
 ]
@@ -246,6 +246,37 @@ def test_instructions_of_tensor_cores(
     assert found["MEMBAR.ALL.GPU"] == 0
 
 
+#: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
+CLOSURES = [
+    ("min_plus", "f4", NEGATIVE, False, "General", ["FADD", "FMNMX.NAN"]),
+    ("min_plus", "f4", POSITIVE, False, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("min_plus", "f4", POSITIVE, True, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("max_min", "f4", POSITIVE, False, "Ordered", ["VIMNMX3"]),
+    ("min_plus", "i4", WHOLE, False, "Sums", ["VIADDMNMX", "VIMNMX3"]),
+    ("min_plus", "f8", POSITIVE, False, "General", ["DADD"]),
+    ("lor_land", "?", None, False, "General", ["LOP3.LUT"]),
+]
+
+
+def closed(name, dtype, facts=None, marks=False, n=300):
+    a, p = np.empty((n, n), dtype), np.empty((n, n), "i4") if marks else None
+    engine.closure_batch(sm.semirings[name], a, facts and (facts,) * 3, np.empty_like(a), p)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", CLOSURES, ids=str)
+def test_instructions_of_closures(case, sources_of, tmp_path, nvdisasm):
+    name, dtype, facts, marks, step, expected = case
+    recorder = sources_of(lambda: closed(name, dtype, facts, marks))
+    (text,) = recorder.sources
+    assert f"sr::{step}<Algebra>" in text
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    for instruction in (*expected, "LDGSTS.E.BYPASS.128", "STG.E.128"):
+        assert found[instruction] > 0 or dtype == "?", (instruction, found)
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+
+
 def in_compressed_rows():
     """Rows long enough for all lanes of a warp."""
     data, columns, ends = np.ones(20_000, "f4"), np.zeros(20_000, "i4"), np.arange(0, 20_001, 500)
@@ -314,6 +345,13 @@ HIDDEN = {
         [r"LDG\.E\.64\.STRONG\.GPU", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
         [r"LDG\S*CONSTANT"],
     ),
+    # a block tells others what it has stored, past the first cache
+    "blocks that wait for others": (
+        lambda: closed("min_plus", "f4", POSITIVE), "sr::Elimination<",
+        [r"ATOMG\.E\.ADD\.STRONG\.GPU", r"LDG\.E\.STRONG\.GPU.*\n.*CCTL\.IVALL",
+         r"MEMBAR\.ALL\.GPU(?:.*\n)*?.*STG\.E\.STRONG\.GPU"],
+        [],
+    ),
     "rows by warps": (
         in_compressed_rows, "sr::CsrRows<",
         [rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)], [],
@@ -364,6 +402,9 @@ def small_launches():
     engine.dia_product(semiring, a, columns, b, c, Scaling(alpha=2.0))
     stack = np.stack([a, b])
     engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
+    closed("min_plus", "f4", POSITIVE)
+    closed("min_plus", "i8", WHOLE, marks=True)
+    engine.doubtful(semiring, a, np.empty((40, 40), np.int32))
     engine.combine(((2, 0, -1, 1),), (a, b, c))
     engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
     sweeps("i4")

@@ -502,3 +502,12 @@ def test_compile_on_a_device(cuda, backend):
     found = torch.compile(layer, fullgraph=True, backend=backend)(*inputs, "log_plus")
     assert_close(found, layer(*inputs, "log_plus"))
     torch.autograd.grad(found, inputs)
+
+
+def test_packed_bits():
+    a = torch.rand(20, 20) < 0.3
+    x = sm.BitMatrix.pack(a)
+    assert isinstance(x.bits, torch.Tensor)
+    y = sm.BitMatrix(torch.from_numpy(np.packbits(a.numpy(), axis=-1)), 20)
+    assert torch.equal(sm.matmul(x, y, "lor_land").unpack(), a.float() @ a.float() > 0)
+    assert sm.gf2.rank(a) == sm.gf2.rank(a.numpy())
