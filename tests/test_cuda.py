@@ -152,7 +152,7 @@ TENSOR = [
 
 
 #: Bytes, where the schedules without any were slower when they were measured.
-SPILLS = {("f8", "General"): 128}
+SPILLS = {("plus_times", "f8", "General"): 128, ("min_plus", "f4", "General"): 48}
 
 
 def disassembled(cubin, path, nvdisasm):
@@ -185,7 +185,7 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
         for instruction in expected:
             assert found[instruction] > 0, (name, dtype, step, instruction, found)
         spilled = int(re.search(r"(\d+) bytes spill stores", report)[1])
-        assert spilled <= SPILLS.get((dtype, step), 0), (name, dtype, step, report)
+        assert spilled <= SPILLS.get((name, dtype, step), 0), (name, dtype, step, report)
 
 
 TAKE = """#include "multiplier.cuh"
@@ -596,8 +596,8 @@ def test_every_step_of_k_has_a_block(kind):
 
 
 def test_large_products_take_large_tiles_and_deep_ones_split_k():
-    large = tiles.choose("word", 8192, 8192, 8192, 1, 132)
-    assert large.tile.bm * large.tile.bn == max(t.bm * t.bn for t in tiles.TILES["word"])
+    large = tiles.choose("sum", 8192, 8192, 8192, 1, 132)
+    assert large.tile.bm * large.tile.bn == max(t.bm * t.bn for t in tiles.TILES["sum"])
     assert large.whole == 15 * 132
     assert large.splits > 2  # for the last 68 tiles
     assert tiles.choose("word", 64, 64, 65536, 1, 132).splits > 8

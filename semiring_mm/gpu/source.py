@@ -135,7 +135,9 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
         return "coded"
     if _fused(plan):
         return "fma"
-    return "nonnegative" if step.name == "Nonnegative" else "word"
+    if step.name == "Nonnegative":
+        return "nonnegative"
+    return "sum" if joins(plan.add) == "+" else "word"
 
 
 #: Functions that take many instructions.
