@@ -1,4 +1,5 @@
-// Global to shared memory: a tile of BK x ROWS words of one operand, k-major, whatever its strides.
+// Global to shared memory: a tile of BK x ROWS words of one operand, k-major or in pairs of k
+// (tile.cuh), whatever its strides.
 //
 // Rows and steps of k outside of the matrix are clamped, i.e. read from inside it: rows, because
 // the epilogue drops their results; steps, because the multiplier stops at k. So no padding value
@@ -69,8 +70,7 @@ struct Loader {
   static constexpr bool RAW = Side<Step, LEFT>::PLAIN && (ELEMENTS == 1 || (VECTOR && !K_MAJOR));
   static constexpr bool ASYNC = RAW && (PAIRS || !(VECTOR && K_MAJOR));
   // Words that a thread reads at once.
-  static constexpr int CHUNK =
-      !VECTOR ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
+  static constexpr int CHUNK = !VECTOR ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
   static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
   // Chunks of a line along the contiguous direction. LANES threads have PER_LINE chunks each of a
   // line, since a line is longer than the block, or since offsets along it are constants; the block
@@ -174,10 +174,11 @@ struct Loader {
   }
   static constexpr int V = LEFT ? Tile::VM : Tile::VN;
   static constexpr int GROUPS = V * (LEFT ? Tile::LM : Tile::LN);
+  // In PAIRS: k, k + 1 of A and k + 1, k of B.
   SR_FN static Word* origin(Word* stage, int row, int k) {
     return stage + at(row) + int(unsigned(k) / 2 * (2 * LD) + unsigned(k + !LEFT) % 2);
   }
-  // Where word q of chunk i lies in a stage.
+  // Where chunk i lies in a stage; its word q, in PAIRS.
   SR_FN static Word* place(Word* stage, int i, int q = 0) {
     if constexpr (PAIRS) {
       if (row_step(i) % GROUPS || k_step(i) % 2)
@@ -189,7 +190,7 @@ struct Loader {
       else return stage + k * LD + row;
     }
   }
-  // Of a chunk in PAIRS.
+  // Word q of a chunk in PAIRS, from its first.
   SR_FN static constexpr int within(int q) {
     if constexpr (K_MAJOR) return q / 2 * (2 * LD) + (LEFT ? q % 2 : -(q % 2));
     else return V == 4 ? q / 2 * (4 * GROUPS / V) + q % 2 * 2 : 2 * q;

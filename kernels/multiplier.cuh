@@ -6,8 +6,7 @@
 
 namespace sr {
 
-// A thread's operands for DEPTH steps of k: Step::DEPTH in the main loop, or 2 in a tile of PAIRS
-// if that is 1; 1 in the remainder.
+// A thread's operands for DEPTH steps of k: Step::DEPTH in the main loop, 1 in the remainder.
 template <class Step, class Tile, int DEPTH>
 struct Fragment {
   using Word = typename Step::Word;
@@ -34,7 +33,6 @@ struct Fragment {
   // T words of two steps of k, of which the first is at `phase` of a pair; or of one.
   template <int T, int LANES>
   SR_FN static void load_pairs(Word (&x)[T][DEPTH], const Word* from, int phase) {
-    static_assert(DEPTH <= 2, "a pair has two steps of k");
 #pragma unroll
     for (int t = 0; t < T; t += 2) {
       const Word* at = from + t * (2 * LANES);
@@ -73,8 +71,8 @@ struct Multiplier {
   static_assert(CheckArithmetic<Step>::DONE);
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
-  static_assert(!Tile::PAIRS || (Step::DEPTH <= 2 && sizeof(Word) == 4),
-                "16 bytes hold two words of two steps of k");
+  static_assert(!Tile::PAIRS || (Step::DEPTH == 2 && sizeof(Word) == 4),
+                "a k step takes the two steps of k of a pair, and 16 bytes hold two of these");
   Word acc[TM][TN];  // [TM][TN]
 
   SR_FN void clear() {
@@ -95,20 +93,12 @@ struct Multiplier {
         if constexpr (DEPTH == Step::DEPTH && Step::TWO) {
           static_assert(TN % 2 == 0, "columns are taken two at once");
           const int l = j / 2 * 2;
-          if (s % 2 == 0)
-            Step::take_two(acc[i][l], acc[i][l + 1], x.a[i], x.b[l], x.b[l + 1]);
+          if (s % 2 == 0) Step::take_two(acc[i][l], acc[i][l + 1], x.a[i], x.b[l], x.b[l + 1]);
         } else if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
-        else if constexpr (DEPTH > Step::DEPTH) take_each(acc[i][j], x.a[i], x.b[j]);
         else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
         else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
         else Step::take(acc[i][j], x.a[i], x.b[j]);
       }
-  }
-  // Steps of k one by one.
-  template <int DEPTH>
-  SR_FN static void take_each(Word& c, const Word (&a)[DEPTH], const Word (&b)[DEPTH]) {
-#pragma unroll
-    for (int d = 0; d < DEPTH; ++d) Step::take(c, a + d, b + d);
   }
 };
 

@@ -19,12 +19,11 @@ struct Product {
   using Right = typename Loads::Right;
   static constexpr int STAGES = 2, WORDS = Loads::WORDS;  // of a stage
   static constexpr int BYTES = STAGES * WORDS * int(sizeof(Word));
-  static constexpr int DEPTH = Tile::PAIRS && Step::DEPTH == 1 ? 2 : Step::DEPTH;  // of a k step
-  static constexpr int K_STEPS = Tile::BK / DEPTH;      // of a tile
+  static constexpr int K_STEPS = Tile::BK / Step::DEPTH;  // of a tile
   // k steps in the body of the inner loop: more of them would not fit the instruction cache.
-  static constexpr int MAX_UNROLL = (Step::SHORT ? 8 : 4) / (DEPTH / Step::DEPTH);
+  static constexpr int MAX_UNROLL = Step::SHORT ? 8 : 4;
   static constexpr int UNROLL = K_STEPS < MAX_UNROLL ? K_STEPS : MAX_UNROLL;
-  static_assert(Tile::BK % DEPTH == 0, "k steps fill a tile");
+  static_assert(Tile::BK % Step::DEPTH == 0, "k steps fill a tile");
   static_assert(UNROLL % 2 == 0, "fragments alternate between two sets of registers");
   static_assert(K_STEPS % UNROLL == 0, "the unrolled body fills a tile");
   // Whether the next tile is fetched after the first k step, when the arithmetic is under way, or
@@ -54,7 +53,7 @@ struct Product {
       Loads::fetch(left, right, shared);
       Loads::commit(left, right, shared);
       __syncthreads();  // between stores of tile 0 and reads of it
-      Fragment<Step, Tile, DEPTH> fragment[2];  // [2]: of this k step and of the next
+      Fragment<Step, Tile, Step::DEPTH> fragment[2];  // [2]: of this k step and of the next
       Loads::load_fragment(fragment[0], as, bs, 0);
 #pragma unroll 1
       for (int t = 0; t < tiles; ++t) {
@@ -71,8 +70,8 @@ struct Product {
             if (FETCH_LATE && s == 1 && part == 0 && more) Loads::fetch(left, right, shared + next);
             if (s + 1 == UNROLL) {  // the next fragment is of the next part, or of the next tile
               const bool last = part + 1 == K_STEPS / UNROLL;
-              a_now += UNROLL * DEPTH * Left::LD;
-              b_now += UNROLL * DEPTH * Right::LD;
+              a_now += UNROLL * Step::DEPTH * Left::LD;
+              b_now += UNROLL * Step::DEPTH * Right::LD;
               if (last && more) {  // hidden by the arithmetic of this k step
                 Loads::commit(left, right, shared + next);
                 __syncthreads();  // between reads of t and overwriting it; stores, reads of t + 1
@@ -82,7 +81,7 @@ struct Product {
                 b_now = bs + (more ? next : now);
               }
             }
-            const int ahead = (s + 1) % UNROLL * DEPTH;
+            const int ahead = (s + 1) % UNROLL * Step::DEPTH;
             Loads::load_fragment(fragment[(s + 1) % 2], a_now, b_now, ahead);
             block.take(fragment[s % 2], p.unit);
           }
