@@ -227,7 +227,7 @@ struct TensorProduct {
       }
     }
     if constexpr (STORE_BOXES > 0) {
-      if (threadIdx.x % WARPGROUP == 0) store_wait();  // no block leaves while its boxes are read
+      if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
   }
 
@@ -396,16 +396,17 @@ struct TensorProduct {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
     const TileCoord<Step, Tile> at(t.p, work.tile);
+    constexpr int AT_ONCE = STORE_BOXES;
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
-    u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
 #pragma unroll
-    for (int first = 0; first < Tile::BN / 64; first += STORE_BOXES) {
-      if (thread == 0) store_wait();
+    for (int first = 0; first < Tile::BN / 64; first += AT_ONCE) {
+      u8* boxes = outgoing + (warpgroup * STORE_BOXES + first % STORE_BOXES) * BOX;
+      if (thread == 0) store_wait<STORE_BOXES / AT_ONCE - 1>();
       warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
 #pragma unroll
-      for (int box = 0; box < STORE_BOXES; ++box)
+      for (int box = 0; box < AT_ONCE; ++box)
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {  // 16 columns
           u32 x[4];  // [2 of 8 columns][2 rows]
@@ -421,7 +422,7 @@ struct TensorProduct {
       warpgroup_sync(warpgroup);  // between writing the boxes and reading them
       if (thread == 0) {
 #pragma unroll
-        for (int box = 0; box < STORE_BOXES; ++box)
+        for (int box = 0; box < AT_ONCE; ++box)
           if (at.column + (first + box) * 64 < t.p.n)
             store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
                       at.row + warpgroup * 64, int(at.batch));
@@ -479,7 +480,7 @@ struct ConvertParams {
   i64 k_tiles, row_tiles;
   int rows, k;
   u32 forbidden;          // as in ProductParams
-  int unless;
+  int unless, flag_words;
 };
 
 // Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to
@@ -598,36 +599,50 @@ struct Split {
     half* high = static_cast<half*>(p.to) + batch * 2 * p.rows * p.ld;  // [2][rows][ld]
     half* low = high + p.rows * p.ld;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
+    [[maybe_unused]] float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
+    const i64 k = k0 + 2 * lane;
+    constexpr int EACH = SIDE / WARPS;  // rows of a warp
+    float x[EACH][2];                   // [EACH][2 steps of k]; all loads are in flight at once
     if constexpr (ACROSS) {
 #pragma unroll
-      for (int i = warp; i < 2 * SIDE; i += WARPS) {
-        const int column = i % 2 * 32 + lane;
-        if (row0 + column < p.rows && k0 + i / 2 < p.k)
-          tile[i / 2 * PITCH + column] = from[row0 + column + (k0 + i / 2) * p.k_step];
+      for (int i = 0; i < 2 * EACH; ++i) {
+        const int column = i % 2 * 32 + lane, step = warp * EACH + i / 2;
+        const bool inside = row0 + column < p.rows && k0 + step < p.k;
+        x[i / 2][i % 2] = inside ? from[row0 + column + (k0 + step) * p.k_step] : 0;
       }
+#pragma unroll
+      for (int i = 0; i < 2 * EACH; ++i)
+        tile[(warp * EACH + i / 2) * PITCH + i % 2 * 32 + lane] = x[i / 2][i % 2];
       __syncthreads();  // between storing the tile and reading it
+#pragma unroll
+      for (int i = 0; i < EACH; ++i)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) x[i][e] = tile[(2 * lane + e) * PITCH + warp * EACH + i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < EACH; ++i)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const i64 row = row0 + warp * EACH + i;
+          x[i][e] = row < p.rows && k + e < p.k ? from[row * p.row + (k + e) * p.k_step] : 0;
+        }
     }
-    const i64 k = k0 + 2 * lane;
     bool spread = false;
 #pragma unroll
-    for (int i = warp; i < SIDE; i += WARPS) {
-      const i64 row = row0 + i;
+    for (int i = 0; i < EACH; ++i) {
+      const i64 row = row0 + warp * EACH + i;
       if (row >= p.rows) break;
       const float scale = power_of_2(scale_exponent(magnitudes[row]));
       u32 pair[2] = {};  // [high, low]
       bool large[2];     // [2 steps of k]
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float x = 0;
-        if (k + e < p.k)
-          x = ACROSS ? tile[(2 * lane + e) * PITCH + i] : from[row * p.row + (k + e) * p.k_step];
-        x *= scale;
-        const half first = to_half(x);
-        const half second = to_half((x - to_float(first)) * (1 / SMALL_UNIT));
+        const float value = x[i][e] * scale;
+        const half first = to_half(value);
+        const half second = to_half((value - to_float(first)) * (1 / SMALL_UNIT));
         pair[0] |= u32(first.bits) << 16 * e;
         pair[1] |= u32(second.bits) << 16 * e;
-        large[e] = abs(x) >= 8;
+        large[e] = abs(value) >= 8;
       }
       const int count = popcount(ballot(large[0])) + popcount(ballot(large[1]));
       const int all = p.k - k0 < SIDE ? int(p.k - k0) : SIDE;

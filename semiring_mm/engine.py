@@ -452,8 +452,19 @@ class Engine(Protocol):
     def free_memory(self) -> int | None:
         """Bytes of memory that can be had, or None if that is not known."""
 
-    def on(self, index: int, stream: int | None = None) -> AbstractContextManager[Any]:
-        """Work on a device (-1: the current one), and on another library's stream."""
+    def copy(self, x: Array, to: Array) -> None:
+        """Copy an array to another one of its shape and dtype."""
+
+    def on(
+        self, index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
+    ) -> AbstractContextManager[Any]:
+        """Work on a device (-1: the current one), and on another library's stream and memory.
+
+        `allocate` makes an array of that library, of so many bytes.
+        """
+
+    def capturing(self) -> bool:
+        """Whether what is launched now goes into a graph of launches, to be run later."""
 
     def wait(self) -> None:
         """Return when all that was launched is done."""

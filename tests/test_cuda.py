@@ -21,7 +21,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import device, engine, hierarchy, product, source, tiles
+from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -64,6 +64,9 @@ class Recorder:
 
     def launch(self, *_):
         pass
+
+    def capturing(self):
+        return False
 
 
 @pytest.fixture
@@ -143,7 +146,7 @@ TENSOR = [
         ],
     ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
-    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
+    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x16.F32", "FADD"]),
     (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
     (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
@@ -286,7 +289,7 @@ def in_compressed_rows():
 
 def flags_of_a_matrix():
     a = np.ones((40, 40), "f4")
-    flags_of(sm.semirings["min_plus"], a, a)
+    flags_of(a, a)
 
 
 #: The fence of the matrix instructions, and the waits for all groups but one, and for all.
@@ -338,7 +341,7 @@ HIDDEN = {
         "sr::TensorProduct<",
         IN_ORDER, [],
     ),
-    "kinds of entries": (flags_of_a_matrix, "sr::Scan<", [r"(RED|ATOM)G\.E\.OR\."], []),
+    "kinds of entries": (flags_of_a_matrix, "sr::scan_pair<", [r"STG\.E "], [r"(RED|ATOM)G"]),
     # what others join at the same time is read past the first cache, and exchanged
     "joins": (
         lambda: customized("i8"), "sr::Triangles<",
@@ -392,7 +395,7 @@ def small_launches():
     if device.current().arch == 90:  # elsewhere these are bits again, in tiles that take minutes
         product_of("lor_land", "?", n=1400)
     engine.facts(semiring, a.astype("i8"))
-    flags_of(semiring, a, b[:, ::2])
+    flags_of(a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
     engine.gemv(semiring, a.T, b[0], c[0])
     engine.gemv(sm.Semiring("sum", "a + b", "a", 0, 1), a, b[0], c[0])
@@ -411,6 +414,22 @@ def small_launches():
     hops()
     customized("i8")
     spanning()
+    chains_of(5)
+    chains_of(130)
+
+
+def chains_of(n):
+    """Rows, best paths and probabilities, each with the matrix in registers if n is small."""
+    a, e, lengths = np.zeros((2, 3, n, n), "f4"), np.zeros((2, 4, n), "f4"), np.array([4, 2])
+    shared = np.broadcast_to(a[:1, :1], a.shape)
+    for name in ("max_plus", "log_plus"):
+        chain.carry(sm.semirings[name], shared, e[:, 1:], e[:, :1], e[:, 1:, None], lengths - 1,
+                    every=True, reverse=name == "log_plus", exclusive=False)  # fmt: skip
+    chain.carry(sm.semirings["plus_times"], a, None, None, a, lengths - 1, every=True,
+                reverse=False, exclusive=False)  # fmt: skip
+    path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
+    chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
+    chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
 
 
 def spanning():
@@ -453,6 +472,20 @@ def sweeps(dtype, name="min_plus"):
     there.statistics(np.arange(n), ["largest", "count", "sum"])
     options = {"radii": np.arange(4), "mass": np.ones(n, np.int64), "edges": np.arange(9)}
     there.statistics(np.arange(n), hierarchy.KINDS, **options)
+
+
+@needs_nvrtc
+def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
+    """32 terms of each step, and nothing of them from memory but the row: four at a time."""
+    recorder = sources_of(lambda: chains_of(32))
+    steps = {"Carry<Algebra, 32, true, false, false": 32, "BestPath<": 32, "Posterior<": 96}
+    for kind, terms in steps.items():
+        text = next(x for x in recorder.sources if kind in x)
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
+        assert found["LDS.128"] >= 8, found
+        assert "0 bytes spill stores" in report
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

@@ -867,6 +867,53 @@ def test_an_entry_that_has_no_two_parts(entry):
     assert_array_equal(emulated, multiply("plus_times", a, b, known=None, precision="ieee"))
 
 
+#: Operands of a float32 product, and whether 16-bit floats with scaled rows hold them: not where
+#: large entries of a row meet small ones of a column.
+RANGES = {
+    "normal": (lambda rng, shape, axis: rng.standard_normal(shape), True),
+    "uniform": (lambda rng, shape, axis: rng.random(shape), True),
+    "rows": (lambda rng, shape, axis: rng.normal(size=shape) * 2.0 ** scattered(shape, axis), True),
+    "along k": (
+        lambda rng, shape, axis: rng.normal(size=shape)
+        * 2.0 ** (scattered(shape, 1 - axis) * (1 - 2 * axis)),
+        False,
+    ),
+    "wide": (lambda rng, s, axis: rng.normal(size=s) * 2 ** rng.uniform(-20, 20, s), False),
+    "zeros": (lambda rng, shape, axis: rng.integers(-1, 2, shape), False),
+}  # fmt: skip
+
+
+def scattered(shape, axis):
+    """Exponents from -20 to 20, the same ones along an axis."""
+    return np.expand_dims(np.linspace(-20, 20, shape[axis]).round(), 1 - axis)
+
+
+@pytest.mark.parametrize("data", RANGES)
+@pytest.mark.usefixtures("tensor_cores")
+def test_float32_is_emulated_by_the_shortest_floats_that_hold_it(data, monkeypatch):
+    """By three products of float16, else of tf32; neither errs more than float32 itself."""
+    draw, held = RANGES[data]
+    rng = np.random.default_rng(26)
+    a = draw(rng, (66, 300), 0).astype("f4")
+    b = draw(rng, (300, 70), 1).astype("f4")
+    exact, all_of = a.astype("f8") @ b.astype("f8"), abs(a).astype("f8") @ abs(b).astype("f8")
+
+    def product(precision="float32_emulated", how="CCC"):
+        return multiply("plus_times", a, b, how=how, known=None, precision=precision)
+
+    def errors(c):
+        return np.linalg.norm(c - exact), (abs(c - exact) / all_of).max()
+
+    found, single = product(), product("ieee")
+    assert_array_equal(product(how="FFC"), found)
+    for mine, usual in zip(errors(found), errors(single), strict=True):
+        assert mine <= usual
+    monkeypatch.setitem(tensor._KINDS, ("float32", "float32_emulated"), (tensor._PAIRS_OF_TF32,))
+    products._plans.cache_clear()
+    assert (product() != found).any() == held
+    products._plans.cache_clear()
+
+
 def test_tensor_cores_round_as_they_say():
     """tf32 takes the nearest number of 11 bits; a result of 16 bits is rounded once."""
     x = np.array([1 + 2.0**-11, 1 + 2.0**-12, -1 - 3 * 2.0**-12, 3.4e38, 1e-30], "f4")
@@ -927,10 +974,14 @@ def test_facts_of_the_ends_and_of_nothing():
         assert scan.facts(minimum, x) == cpu.facts(minimum, x)
 
 
+def kinds_of(*operands, **options):
+    return int(np.bitwise_or.reduce(scan.flags_of(*operands, **options)))
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BFLOAT16], ids=str)
 def test_flags(dtype):
     values = {"nan": nan, "-inf": -inf, "-": -2.0, "0": -0.0, "+": 1e-3, "+inf": inf}
-    assert values.keys() == KINDS.keys() - {"far"}
+    assert values.keys() == KINDS.keys() - {"far", "spread"}
     ones = np.ones((7, 9), dtype)
     semiring = sm.semirings["min_plus"]
     for kind, value in values.items():
@@ -939,14 +990,14 @@ def test_flags(dtype):
         expected = cpu.facts(semiring, x).kinds()  # that may lie between the least and the greatest
         assert expected >= {"+", kind}
         for operands in ((x, ones), (ones, x.T), (x, x)):
-            assert scan.flags_of(semiring, *operands)[0] == sum(KINDS[k] for k in expected)
+            assert kinds_of(*operands) == sum(KINDS[k] for k in expected)
     everything = np.array([list(values.values())], dtype)
-    assert scan.flags_of(semiring, everything, ones)[0] == sum(KINDS[k] for k in values)
+    assert kinds_of(everything, ones) == sum(KINDS[k] for k in values)
 
 
 def test_flags_of_what_has_no_two_parts():
     """0, and what is from 2^-50 to below 2^127, is at hand; the rest is far."""
-    semiring, largest = sm.semirings["plus_times"], np.finfo("f4").max
+    largest = np.finfo("f4").max
     for size, far in [
         (0, 0), (2.0**-50, 0), (np.nextafter(np.float32(2.0**-50), 0), 1), (1e-40, 1), (1, 0),
         (np.nextafter(np.float32(2.0**127), 0), 0), (2.0**127, 1), (largest, 1), (inf, 1), (nan, 1),
@@ -954,9 +1005,9 @@ def test_flags_of_what_has_no_two_parts():
         for sign in (1, -1):
             x = np.ones((9, 70), "f4")
             x[8, 69] = sign * np.float32(size)
-            found = int(scan.flags_of(semiring, x, x.T, far=True)[0])
+            found = kinds_of(x, x.T, far=True)
             assert bool(found & KINDS["far"]) == bool(far), size
-            assert not int(scan.flags_of(semiring, x, x)[0]) & KINDS["far"]
+            assert not kinds_of(x, x) & KINDS["far"]
 
 
 @pytest.mark.parametrize("how", LAYOUTS)

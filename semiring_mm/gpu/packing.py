@@ -53,7 +53,7 @@ class Packing:
 
     def launch(self, source: int, to: int) -> None:
         params = pack((source, to, *self.longs), self.ints)
-        self.kernel.launch(self.blocks, THREADS, self.shared, params)
+        self.kernel.launch(self.blocks, THREADS, self.shared, params, 2)
 
 
 def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
@@ -109,7 +109,7 @@ def pack_bits(x: Array) -> Array:
 def packed_bits(b: Array) -> Array:
     """Bool (..., k, n) as uint32 (..., k, words): column 32 w + j is bit ``j ^ 7`` of word w."""
     here = device.current()
-    out = here.xp.empty((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
+    out = device.scratch((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
     if out.size:
         pack_bytes(here, b).launch(address(b), address(out))
     return out

@@ -107,6 +107,7 @@ SR_FN void store_box(const TensorMap& to, const void* from, int x, int y, int z)
   });
 }
 SR_FN void store_commit() {}
+template <int PENDING>
 SR_FN void store_wait() {}
 SR_FN void store_fence() {}
 SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
