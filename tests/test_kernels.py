@@ -355,8 +355,8 @@ def test_pairs_of_k_in_every_layout(name, dtype, monkeypatch):
 #: What is computed with the tiles of a kind.
 KINDS_OF_PRODUCT = {
     "fma": ("plus_times", "f4"), "word": ("min_plus", "f4"), "coded": ("plus_times", "i1"),
-    "nonnegative": ("min_plus", "f4"), "sum": ("plus_min", "f4"), "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"),
-    "halves": ("min_plus", "f2"),
+    "nonnegative": ("min_plus", "f4"), "sum": ("plus_min", "f4"), "slow": ("log_plus", "f4"),
+    "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
     "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"),
     "arg wide": ("max_plus", "f8"), "matrix": ("plus_times", "f2"),
 }  # fmt: skip

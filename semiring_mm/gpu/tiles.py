@@ -80,9 +80,8 @@ _SMALL: dict[Tile, float] = {
     Tile(256, 64, 16, 8, 16, 8, 2): 0.80,
 }
 #: Tiles by kind of product, with the share of peak speed that each reaches when it fills the chip
-#: (measured on an H200): "fma": one multiply-add a pair; "sum": other sums; "word": other operations
-#: on 32-bit words;
-#: "nonnegative": minima of float sums or products that are all >= 0;
+#: (measured on an H200): "fma": one multiply-add a pair; "sum": other sums; "word": other
+#: operations on 32-bit words; "nonnegative": minima of float sums or products that are all >= 0;
 #: "coded": words that are converted when they are read; "slow": functions of many instructions;
 #: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
 #: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions.
