@@ -227,14 +227,6 @@ SR_FN u32 max_x2(u32 a, u32 b) {
 }
 #endif
 
-// Whether two minima of pairs of 16-bit floats in a row are joined to one instruction: elsewhere
-// two steps of k at once only take registers.
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1100)
-constexpr bool JOINED_HALVES = false;
-#else
-constexpr bool JOINED_HALVES = true;
-#endif
-
 // Two floats by one instruction, where the chip has such; x times, or plus, each of y.
 struct Two { float x, y; };
 #if __CUDA_ARCH__ >= 1000

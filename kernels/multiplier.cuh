@@ -82,22 +82,32 @@ struct Multiplier {
       for (int j = 0; j < TN; ++j) acc[i][j] = Step::start();
   }
 
-  // The outer product of a fragment: acc[i][j] ⊕= a[i] ⊗ b[j]. `unit` is 1 (Step::take_mixed).
+  // The outer product of a fragment: acc[i][j] ⊕= a[i] ⊗ b[j], by rows, or by columns if
+  // Step::DOWN. Serpentine order: one operand is reused from line to line. `unit` is 1
+  // (Step::take_mixed).
   template <int DEPTH>
   SR_FN void take(const Fragment<Step, Tile, DEPTH>& x, int unit) {
+    constexpr int LINES = Step::DOWN ? TN : TM, LENGTH = Step::DOWN ? TM : TN;
 #pragma unroll
-    for (int i = 0; i < TM; ++i)
+    for (int line = 0; line < LINES; ++line)
 #pragma unroll
-      for (int s = 0; s < TN; ++s) {
-        const int j = i % 2 ? TN - 1 - s : s;  // serpentine order: b[j] is reused between rows
+      for (int s = 0; s < LENGTH; ++s) {
+        const int along = line % 2 ? LENGTH - 1 - s : s;
+        const int i = Step::DOWN ? along : line, j = Step::DOWN ? line : along;
         if constexpr (DEPTH == Step::DEPTH && Step::TWO) {
           static_assert(TN % 2 == 0, "columns are taken two at once");
           const int l = j / 2 * 2;
-          if (s % 2 == 0) Step::take_two(acc[i][l], acc[i][l + 1], x.a[i], x.b[l], x.b[l + 1]);
-        } else if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
-        else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
-        else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
-        else Step::take(acc[i][j], x.a[i], x.b[j]);
+          if ((Step::DOWN ? line : s) % 2 == 0)
+            Step::take_two(acc[i][l], acc[i][l + 1], x.a[i], x.b[l], x.b[l + 1]);
+        } else if constexpr (DEPTH < Step::DEPTH) {
+          Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
+        } else if constexpr (!Step::MIXED) {
+          Step::take(acc[i][j], x.a[i], x.b[j]);
+        } else if ((i + j) % 2) {
+          Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
+        } else {
+          Step::take(acc[i][j], x.a[i], x.b[j]);
+        }
       }
   }
 };

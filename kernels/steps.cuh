@@ -22,6 +22,8 @@
 //     MIXED        accumulators [i][j] with i + j odd use `take_mixed`, so that two pipes share the
 //                  work
 //     TWO          two neighbouring columns are taken at once, by `take_two`
+//     DOWN         accumulators are taken column by column, else row by row: which is faster was
+//                  measured
 //     SHORT        `take` is one instruction an accumulator, or two: the loop body has up to 8
 //                  k steps, else 4, so that it fits the instruction cache
 //   functions
@@ -107,6 +109,7 @@ struct General {
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
   static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4, RIGHT_PLAIN = PLAIN;
   static constexpr bool MIXED = false, TWO = false, SHORT = A::FUSED;
+  static constexpr bool DOWN = A::SELECTS && A::NAN && sizeof(Word) == 4;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return A::decode(x); }
@@ -135,7 +138,7 @@ template <class A>
 struct Packed : Twice<A> {
   using Word = float;
   static constexpr int DEPTH = A::FUSED ? 1 : 2;
-  static constexpr bool TWO = true;
+  static constexpr bool TWO = true, DOWN = false;
 
   SR_FN static void take_two(Word& x, Word& y, const Word* a, const Word* b, const Word* c) {
     if constexpr (A::FUSED) {
@@ -155,6 +158,7 @@ template <class A>
 struct Nonnegative : General<A> {
   using Word = float;
   static constexpr int DEPTH = 2;
+  static constexpr bool DOWN = false;
 
   SR_FN static Word start() { return A::LEAST ? infinity<float>() : 0.0f; }
   SR_FN static void one(Word& acc, Word a, Word b) {
@@ -174,6 +178,7 @@ template <class A>
 struct Ordered : General<A> {
   using Word = i32;
   static constexpr int DEPTH = 2;
+  static constexpr bool DOWN = false;
 
   SR_FN static void take(Word& acc, const Word* a, const Word* b) {
     i32 y = A::mul(a[0], b[0]), z = A::mul(a[1], b[1]);
@@ -215,7 +220,7 @@ struct Paired {
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 2, ELEMENTS = 2, DEPTH = 1;
   static constexpr bool PLAIN = false, RIGHT_PLAIN = A::RAW, MIXED = false, TWO = false;
-  static constexpr bool SHORT = true;
+  static constexpr bool DOWN = false, SHORT = true;
   static_assert(sizeof(Left) == 2, "two columns fit a word");
 
   SR_FN static u16 raw(Left x) {
@@ -246,12 +251,10 @@ struct SumsPaired : Paired<A> {
 };
 
 // min or max of sums or products of 16-bit floats, which are rounded once to 16 bits, as the
-// general step rounds its result: rounding is monotonic, so it commutes with min and max. The
-// assembler joins two minima to one of three (VHMNMX), where the chip has it.
+// general step rounds its result: rounding is monotonic, so it commutes with min and max.
 template <class A>
 struct FloatsPaired : Paired<A> {
   using Word = u32;
-  static constexpr int DEPTH = JOINED_HALVES ? 2 : 1;
   static constexpr bool SHORT = false;
   using T = typename A::Storage;
   SR_FN static Word start() {
@@ -259,12 +262,22 @@ struct FloatsPaired : Paired<A> {
     return u32(far.bits) * 0x10001u;
   }
   SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
-  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
-#pragma unroll
-    for (int d = 0; d < DEPTH; ++d) one(acc, a[d], b[d]);
-  }
+  SR_FN static void take(Word& acc, const Word* a, const Word* b) { one(acc, a[0], b[0]); }
   SR_FN static Word join(Word x, Word y) {
     return A::LEAST ? min_x2<T>(x, y) : max_x2<T>(x, y);
+  }
+};
+
+// The same for two steps of k: the assembler joins two minima to one of three (VHMNMX).
+template <class A>
+struct FloatsJoined : FloatsPaired<A> {
+  using Word = u32;
+  using Base = FloatsPaired<A>;
+  static constexpr int DEPTH = 2;
+  static constexpr bool DOWN = true;
+  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
+    const Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
+    acc = Base::join(Base::join(acc, y), z);
   }
 };
 
@@ -278,7 +291,7 @@ struct Bits {
   using Right = u32;
   static constexpr int COLUMNS = 32, ELEMENTS = 1, DEPTH = 1;
   static constexpr bool PLAIN = false, RIGHT_PLAIN = true, MIXED = false, TWO = false;
-  static constexpr bool SHORT = true;
+  static constexpr bool DOWN = false, SHORT = true;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return x ? ~0u : 0u; }

@@ -85,7 +85,7 @@ def _joined(
     if compute == "f32":
         linear = mul in ("+", "*")
         if linear and packable and _short(plan) and has(arch, "HMNMX2"):
-            return plan, Step("FloatsPaired", columns=2)
+            return plan, Step("FloatsJoined" if has(arch, "VHMNMX") else "FloatsPaired", columns=2)
         if has(arch, "FMNMX3"):
             return plan, Step("Packed" if linear else "Twice")
         if has(arch, "VIMNMX3"):
@@ -128,7 +128,8 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
     if arg:
         return "arg"
     if step.columns > 1:
-        return "bits" if step.columns == 32 else "pair" if step.name == "SumsPaired" else "halves"
+        kinds = {"Bits": "bits", "SumsPaired": "pair", "FloatsPaired": "halves"}
+        return kinds.get(step.name, "joined halves")
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
     if not _plain(plan):
@@ -199,7 +200,8 @@ def algebra(plan: Plan) -> str:
         f"  using Compute = {compute};",
         f"  static constexpr bool PLAIN = {flags(_plain(plan))}, LEAST = {flags(least)},",
         f"      INTEGER = {flags(not floating)}, CHECK = {flags(plan.check)},",
-        f"      FUSED = {flags(fused)}, NAN = {flags(floating)}, RAW = {flags(raw)};",
+        f"      FUSED = {flags(fused)}, NAN = {flags(floating)}, RAW = {flags(raw)},",
+        f"      SELECTS = {flags(plan.add.op in ('min', 'max'))};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
         f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {_fold(plan)}; }}",

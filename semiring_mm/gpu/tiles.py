@@ -83,8 +83,9 @@ _SMALL: dict[Tile, float] = {
 #: (measured on an H200): "fma": one multiply-add a pair; "sum": other sums; "word": other
 #: operations on 32-bit words; "nonnegative": minima of float sums or products that are all >= 0;
 #: "coded": words that are converted when they are read; "slow": functions of many instructions;
-#: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
-#: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions.
+#: "pair": two integers in a word; "halves": two 16-bit floats; "joined halves": the same by minima
+#: of three; "bits": 32 truth values; "wide": 64-bit words; "arg": the k of each result is kept;
+#: "matrix": matrix instructions.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -113,9 +114,10 @@ TILES: dict[str, dict[Tile, float]] = {
         **_SMALL,
     },
     "pair": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
-    "halves": {
-        Tile(128, 256, 16, 8, 16, 8): 0.82,
-        Tile(128, 128, 16, 8, 16, 8, 2): 0.815,
+    "halves": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
+    "joined halves": {
+        Tile(128, 256, 16, 8, 16, 8, pairs=True): 0.83,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.81,
         **_SMALL,
     },
     "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.80},
