@@ -27,8 +27,8 @@ from .semirings import Semiring, fold_start
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
     "can_use_fma", "can_use_keys", "contracted", "distributes", "float_key", "infinite_zero",
-    "make_plan", "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits", "with_keys",
-    "words_of_bits",
+    "make_plan", "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits",
+    "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
