@@ -278,6 +278,14 @@ HIDDEN = {
         "sr::TensorProduct<",
         IN_ORDER, [],
     ),
+    # eight loads of 16 bytes past the first cache, then sums that lanes exchange
+    "rows of few steps": (
+        lambda: engine.gemv(
+            sm.semirings["plus_times"], np.empty((1 << 16, 32), "f4"), np.empty(32, "f4"),
+            np.empty(1 << 16, "f4"),
+        ), "sr::Vector<",
+        [r"LDG\.E\.128", r"SHFL\.BFLY .* 0x4, ", r"SHFL\.BFLY .* 0x1, "], [r"BAR\.SYNC", r"STL"],
+    ),
     "kinds of entries": (flags_of_a_matrix, "sr::scan_pair<", [r"STG\.E "], [r"(RED|ATOM)G"]),
     # what others join at the same time is read past the first cache, and exchanged
     "joins": (
