@@ -345,6 +345,14 @@ HIDDEN = {
         "sr::TensorProduct<",
         IN_ORDER, [],
     ),
+    # eight loads of 16 bytes past the first cache, then sums that lanes exchange
+    "rows of few steps": (
+        lambda: engine.gemv(
+            sm.semirings["plus_times"], np.empty((1 << 16, 32), "f4"), np.empty(32, "f4"),
+            np.empty(1 << 16, "f4"),
+        ), "sr::Vector<",
+        [r"LDG\.E\.128", r"SHFL\.BFLY .* 0x4, ", r"SHFL\.BFLY .* 0x1, "], [r"BAR\.SYNC", r"STL"],
+    ),
     # both operands lie along k; counts become bits before lanes exchange any
     "packed truth values": (
         lambda: product_of("xor_land", "?", n=1024), "sr::TensorProduct<",
