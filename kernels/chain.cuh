@@ -398,9 +398,11 @@ struct BestPath {
   }
 };
 
-// Kernel: probabilities of states and of pairs of states, over log_plus.
-template <class A, int N, bool SHARED, bool PAIRS>
+// Kernel: the logarithm of the sum over all sequences of states (WANTED 0); also the probabilities
+// of states (1), and of pairs of states (2).
+template <class A, int N, bool SHARED, int WANTED>
 struct Posterior {
+  static constexpr bool STATES = WANTED > 0, PAIRS = WANTED > 1;
   using T = typename A::Compute;
   using Storage = typename A::Storage;
 
@@ -418,16 +420,16 @@ struct Posterior {
     // forward: what each state adds to the offset of its step is kept where the probabilities will
     // be
     T own = static_cast<const T*>(p.x)[chain * p.x_batch + j];
-    if (there) out[0] = own;
-    if (thread == 0) offsets[0] = 0;
+    if (STATES && there) out[0] = own;
+    if (STATES && thread == 0) offsets[0] = 0;
     double total;
     {
       LogFold<A, N, SHARED, false> fold(p, chain, thread, room);
       Ahead<A> ahead(e + p.e_step, p.e_step, length - 1);
       for (int step = 1; step < length; ++step) {
         own = fold(own, step - 1) + ahead.take();
-        if (there) out[step * p.y_step] = own;
-        if (thread == 0) offsets[step] = fold.offset;
+        if (STATES && there) out[step * p.y_step] = own;
+        if (STATES && thread == 0) offsets[step] = fold.offset;
       }
       fold.share(own + last);
       const T high = fold.largest(fold.seen + line);
@@ -437,6 +439,17 @@ struct Posterior {
       total = finite ? fold.offset + double(high) + double(sr::log(sum)) : double(high);
       if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
     }
+    if constexpr (STATES) backward(p, chain, total);
+  }
+  SR_FN static void backward(const ChainParams& p, i64 chain, double total) {
+    const int states = chain_states<N>(p), line = chain_line<N>(p), thread = int(threadIdx.x);
+    const bool there = thread < states;
+    const int j = there ? thread : 0, length = chain_length(p, chain);
+    T* room = shared_memory<T>();  // [2][2][line]
+    const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
+    T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
+    double* offsets = p.offsets + chain * p.steps;
+    T own = static_cast<const T*>(p.end)[chain * p.end_batch + j];
     __syncthreads();  // between the forward pass and the backward pass
     const bool possible = total - total == 0;
     const T nan = infinity<T>() - infinity<T>();
@@ -447,7 +460,6 @@ struct Posterior {
     Ahead<A> ahead(e + (length - 1) * p.e_step, -p.e_step, length - 1);
     Ahead<A> forward(out + (length - 1) * p.y_step, -p.y_step, length);
     Ahead<double_algebra> behind(offsets + length - 1, -1, length);
-    own = last;
     for (int step = length - 1; step >= 0; --step) {
       const T before = forward.take();
       const double rest = total - behind.take();

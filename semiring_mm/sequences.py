@@ -614,24 +614,8 @@ def _scored(m: _Model, at: Array) -> Array:
 
 def _total(m: _Model) -> Array:
     total = m.xp.zeros(m.chains, m.e.dtype)
-    if not m.steps or not m.counts.any():
-        return total
-    last = m.xp.empty((m.chains, 1, 1, m.states), m.e.dtype)
-    last[:, 0, 0] = m.x
-    if m.steps > 1:
-        m.verbs.carry(
-            _LOG, m.a, m.e[:, 1:], m.x[:, np.newaxis], last, np.maximum(m.counts - 1, 0),
-            every=False, reverse=False, exclusive=False,
-        )  # fmt: skip
-    rows = last[:, 0, 0] + m.end
-    high = rows.max(1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):  # a NaN is seen in the result
-        high = m.xp.where(m.xp.isinf(high), 0, high)
-        sums = m.xp.log(m.xp.exp(rows - high).sum(1)) + high[:, 0]
-    full, _ = m.full
-    if len(full) == m.chains:
-        return sums
-    total[full] = sums[full]
+    if m.e.size:
+        m.verbs.posterior(m.a, m.e, m.x, m.end, total, None, None, m.counts)
     return total
 
 

@@ -129,8 +129,11 @@ def test_probabilities(held, n, dtype, shared, each, far):
         whole = pairs if each else np.broadcast_to(pairs, (BATCH, STEPS - 1, n, n))
         verbs.posterior(a, e, x, end, total, out, whole, LENGTHS)
         alone = np.zeros_like(out)
-        verbs.posterior(a, e, x, end, total.copy(), alone, None, LENGTHS)
+        verbs.posterior(a, e, x, end, np.zeros(BATCH, dtype), alone, None, LENGTHS)
         assert_allclose(alone, out, atol=1e-6)
+        only = np.zeros(BATCH, dtype)
+        verbs.posterior(a, e, x, end, only, None, None, LENGTHS)
+        assert_allclose(only, total, rtol=1e-6)
         results.append((total, out, pairs))
     for found, expected in zip(*results, strict=True):
         eps = 2e-4 if dtype == "f4" and far else 1e-5 if dtype == "f4" else 1e-12

@@ -95,23 +95,26 @@ def best_path(
 
 
 def posterior(
-    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array, pairs: Array | None,
-    lengths: Lengths,
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
+    pairs: Array | None, lengths: Lengths,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
     here, n = device.current(), a.shape[-1]
     plan = _plan(semirings["log_plus"], a, n)
-    offsets = here.xp.empty(out.shape[:2], np.float64)
+    offsets = None if out is None else here.xp.empty(out.shape[:2], np.float64)
     # one matrix for all steps, and one sum of pairs: both stay in registers
     shared = a.strides[1] == 0 and (pairs is None or pairs.strides[1] == 0)
     fields = _fields(a, e) | {
         "x": address(x), "end": address(end), "total": address(total), "y": address(out),
-        "offsets": address(offsets), "pairs": address(pairs), "steps": out.shape[1],
-        **_steps("x", x, "batch"), **_steps("end", end, "batch"), **_steps("y", out, "batch step"),
+        "offsets": address(offsets), "pairs": address(pairs), "steps": e.shape[1],
+        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
     }  # fmt: skip
+    if out is not None:
+        fields |= _steps("y", out, "batch step")
     if pairs is not None:
         fields |= _steps("pairs", pairs, "batch step row")
-    source = posterior_source(plan, _known(plan, n), shared, pairs is not None)
+    wanted = 0 if out is None else 1 if pairs is None else 2
+    source = posterior_source(plan, _known(plan, n), shared, wanted)
     _launch(here, source, lengths, 1, 4 * _line(n) * word_size(plan), fields)
 
 
@@ -208,9 +211,9 @@ def path_source(plan: Plan, states: int, shared: bool) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def posterior_source(plan: Plan, states: int, shared: bool, pairs: bool) -> str:
+def posterior_source(plan: Plan, states: int, shared: bool, wanted: int) -> str:
     """The text of the kernel that finds probabilities; see sr::Posterior."""
-    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared, pairs)}>")
+    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared)}, {wanted}>")
 
 
 def _source(plan: Plan, states: int, body: str) -> str:
