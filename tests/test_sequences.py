@@ -75,6 +75,37 @@ def test_all_sequences(states, steps, each):
             assert_allclose(often.mean(), both[0, 0, states - 1], atol=0.06)
 
 
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("k", [1, 5, 90])
+def test_the_k_best(each, k):
+    scores, lengths = model(3, 4, each)
+    paths, best = sequences.viterbi(**scores, lengths=lengths, k=k)
+    assert (paths.shape, best.shape) == ((BATCH, k, 4), (BATCH, k))
+    for b, n in enumerate(lengths):
+        every, found = enumerated(scores, lengths, b)
+        order = np.argsort(-found)[:k]
+        possible = order[found[order] > -inf]
+        assert_allclose(best[b, : len(possible)], found[possible], rtol=1e-13, atol=1e-14)
+        assert [tuple(y[:n]) for y in paths[b, : len(possible)]] == [every[i] for i in possible]
+        assert (best[b, len(possible) :] == -inf).all()
+        assert (paths[b, len(possible) :] == -1).all()
+        assert (paths[b, :, n:] == -1).all()
+    path, score = sequences.viterbi(**scores, lengths=lengths)
+    assert_array_equal(paths[:, 0], path)
+    assert_array_equal(best[:, 0], score)
+
+
+def test_long_sequences_and_equal_scores():
+    rng = np.random.default_rng(0)
+    e, a = rng.integers(-3, 4, (2, 60, 7)), rng.integers(-3, 4, (7, 7))
+    paths, best = sequences.viterbi(e, a, k=40)
+    assert len({tuple(y) for y in paths[1].tolist()}) == 40
+    assert_array_equal(best, sequences.score(e[:, np.newaxis], a, paths))
+    assert (np.diff(best) <= 0).all()
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        sequences.viterbi(e, a, k=0)
+
+
 def test_one_sequence_without_a_batch():
     scores, _ = model(3, 4, False)
     one = {"emissions": scores["emissions"][2], "transitions": scores["transitions"]}
