@@ -100,7 +100,8 @@ def test_long_sequences_and_equal_scores():
     e, a = rng.integers(-3, 4, (2, 60, 7)), rng.integers(-3, 4, (7, 7))
     paths, best = sequences.viterbi(e, a, k=40)
     assert len({tuple(y) for y in paths[1].tolist()}) == 40
-    assert_array_equal(best, sequences.score(e[:, np.newaxis], a, paths))
+    each = np.broadcast_to(e[:, np.newaxis], (2, 40, 60, 7))
+    assert_array_equal(best, sequences.score(each, a, paths))
     assert (np.diff(best) <= 0).all()
     with pytest.raises(ValueError, match="at least 1, got 0"):
         sequences.viterbi(e, a, k=0)
