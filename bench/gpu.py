@@ -264,6 +264,87 @@ def product(kind: str, dtype: str, ceiling: str, data: str = "normal") -> Build:
     return build
 
 
+def truth(kind: str, packed: bool = False) -> Build:
+    """C = A B of truth values, bytes in and bytes out, or packed in and out."""
+
+    def build(size: Any, options: Options) -> Line:
+        m, k, n = shape_of(size)
+        a, b = random((m, k), "?", "truth", 1), random((k, n), "?", "truth", 2)
+        x, y = (sm.BitMatrix.pack(z) if packed else z for z in (a, b))
+        work = float(m) * k * n
+        contenders = [Contender(OURS, lambda: sm.matmul(x, y, kind), work)]
+        if (kind, n, packed) == ("lor_land", 8192, False):
+
+            def positive(torch: Any, left: Any, right: Any) -> Any:
+                return (torch.matmul(left.half(), right.half()) > 0).to(torch.uint8)
+
+            bytes_of = [z.view(np.uint8) for z in (a, b)]
+            name = "cuBLAS float16 by PyTorch, > 0"
+            contenders.append(torch_rival(name, work, positive, *bytes_of))
+        line = product_line(size, a, b, kind, "", contenders)
+        if packed:
+            check = line.check
+            line.check, line.bytes = lambda c: check(c.unpack()), line.bytes / 8
+        return line
+
+    return build
+
+
+def random_bits(m: int, n: int, seed: int) -> Any:
+    """Even truth values, packed; n is a multiple of 8."""
+    rng = cupy.random.default_rng(seed)
+    return sm.BitMatrix(rng.integers(0, 256, (m, n // 8)).astype(np.uint8))
+
+
+def reachability(n: int, options: Options) -> Line:
+    """Which nodes reach which, of bytes and packed, in a graph of two edges a node."""
+    a = random((n, n), "f4", "uniform") < 2 / n
+    packed = sm.BitMatrix.pack(a)
+    contenders = [
+        Contender(OURS, lambda: sm.closure(a, "lor_land")),
+        Contender("packed", lambda: sm.closure(packed, "lor_land"), ours=True),
+    ]
+
+    @functools.cache
+    def expected() -> Any:
+        edges, reach = a.astype("f4"), cupy.eye(n, dtype="f4")[[0, n // 2, n - 1]]
+        while True:
+            further = cupy.minimum(reach + reach @ edges, 1)
+            if (further == reach).all():
+                return reach.get() > 0
+            reach = further
+
+    def check(found: Any) -> None:
+        whole = found.unpack() if isinstance(found, sm.BitMatrix) else found
+        np.testing.assert_array_equal(whole[[0, n // 2, n - 1]].get(), expected())
+
+    return Line("", "", "", 0, contenders, check=check)
+
+
+def rank_over_gf2(n: int, options: Options) -> Line:
+    """The rank of a packed matrix that lacks a few of its n."""
+    rank = n - n // 32 // 8 * 8
+    a = sm.matmul(random_bits(n, rank, 1), random_bits(rank, n, 2), "xor_land")
+    line = Line("", "", "", 0, [Contender(OURS, lambda: sm.gf2.rank(a))])
+    line.check = lambda found: np.testing.assert_equal(found, rank)
+    return line
+
+
+def inverse_over_gf2(n: int, options: Options) -> Line:
+    """The inverse of a packed matrix: of a product of two triangles."""
+    ones = cupy.eye(n, dtype=bool)
+    upper, lower = (cupy.triu(random((n, n), "f4", "uniform", i) < 0.5, 1) for i in (1, 2))
+    a = sm.matmul(*map(sm.BitMatrix.pack, ((lower | ones).T, upper | ones)), "xor_land")
+    index = [0, n // 2, n - 1]
+    whole = a.unpack().get().astype("f4")
+
+    def check(found: Any) -> None:
+        rows = rows_of(found.unpack().view(np.uint8), index).astype("f4")
+        np.testing.assert_array_equal(rows @ whole % 2, np.eye(n)[index])
+
+    return Line("", "", "", 0, [Contender(OURS, lambda: sm.gf2.inv(a))], check=check)
+
+
 def spoiled(kind: str, ceiling: str, data: str, entry: float) -> Build:
     """Operands with one entry that the fused step does not support: the general step runs."""
 
@@ -536,28 +617,71 @@ def first_call(cold: bool) -> Build:
     return build
 
 
-def host_time(n: int, options: Options) -> Line:
-    """Host time of a call: checks, choice of kernel, launch."""
-    a = random((n, n), "f4", "uniform")
+def _calls(name: str) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
+    """A call, and CuPy's of the same result, by its name in the table."""
+    verb, *rest = name.split()
+    if verb == "einsum":
+        x = random((10**6,) if rest[0] == "i->" else (1000, 1000), "f4", "normal")
+        axis = {"i->": 0, "ij->i": 1, "ij->j": 0}[rest[0]]
+        return lambda: sm.einsum(rest[0], x), lambda: x.sum(axis)
+    m, *k = map(int, rest[::2])
+    a = random((m, k[0] if k else m), "f4", "normal" if verb == "sgemm" else "uniform", 1)
+    if verb == "sgemv":
+        x = random(a.shape[1:], "f4", "normal", 2)
+        return lambda: sm.sgemv(1.0, a, x), lambda: a @ x
+    b = random((m, m), "f4", "normal" if verb == "sgemm" else "uniform", 2)
+    if verb == "sgemm":
+        return lambda: sm.sgemm(1.0, a, b), lambda: cupy.matmul(a, b)
+    return lambda: sm.matmul(a, b, "min_plus"), None
 
-    def clocked(call: Callable[[], Any]) -> Callable[[], float]:
-        def run() -> float:
-            call()
+
+def _host(call: Callable[[], Any]) -> Callable[[], float]:
+    """Seconds of the host in a call: many are launched, and not waited for."""
+
+    def run() -> float:
+        call()
+        took = []
+        for _ in range(5):
             cupy.cuda.Device().synchronize()
             start = time.perf_counter()
-            for _ in range(200):
+            for _ in range(100):
                 call()
-            took = (time.perf_counter() - start) / 200
+            took.append((time.perf_counter() - start) / 100)
+        cupy.cuda.Device().synchronize()
+        return min(took)
+
+    return run
+
+
+def _alone(call: Callable[[], Any]) -> Callable[[], float]:
+    """Seconds of a call, from before it until its result is there; the median."""
+
+    def run() -> float:
+        call()
+        took = []
+        for _ in range(50):
             cupy.cuda.Device().synchronize()
-            return took
+            start = time.perf_counter()
+            call()
+            cupy.cuda.Device().synchronize()
+            took.append(time.perf_counter() - start)
+        return float(np.median(took))
 
-        return run
+    return run
 
-    contenders = [
-        Contender(OURS, clocked(lambda: sm.matmul(a, a)), own_clock=True),
-        Contender("CuPy", clocked(lambda: cupy.matmul(a, a)), own_clock=True),
-    ]
-    return Line("", "", "", 0, contenders)
+
+def calls(clocked: Callable[[Callable[[], Any]], Callable[[], float]]) -> Build:
+    """What a repeated call costs its caller, beside CuPy's."""
+
+    def build(name: str, options: Options) -> Line:
+        ours, theirs = _calls(name)
+        contenders = [Contender(OURS, clocked(ours), own_clock=True)]
+        if theirs is not None:
+            cupy.testing.assert_allclose(ours(), theirs(), rtol=1e-3, atol=1e-2)
+            contenders.append(Contender("CuPy", clocked(theirs), own_clock=True))
+        return Line("", name, "", 0, contenders, most=3)
+
+    return build
 
 
 LOW = tuple((m, 65536, 4096) for m in (16, 64, 256))
@@ -567,13 +691,23 @@ VECTORS = (
     (16384, 16384), (32768, 32768),
 )  # fmt: skip
 SMALL = (48, (33, 70, 5))
+CALLS = (
+    "sgemm 64", "sgemm 256", "sgemm 512", "min_plus 64", "min_plus 256", "min_plus 512",
+    "sgemv 256 × 256", "einsum i-> of 10⁶", "einsum ij->i of 10⁶", "einsum ij->j of 10⁶",
+)  # fmt: skip
+#: What takes the device longer than the host.
+WAITED = (
+    "sgemm 1024", "sgemm 2048", "min_plus 1024", "sgemv 4096 × 4096", "sgemv 1000000 × 32",
+    "sgemv 32 × 1000000", "sgemv 262144 × 128",
+)  # fmt: skip
 MIDDLE = (4096, 8192)
 LARGE = (*MIDDLE, 16384)
 
 CASES = [
     Case("first product, cold", first_call(True), (2048,), (8,)),
     Case("first product, from the disk", first_call(False), (2048,), (8,)),
-    Case("a call's time on the host", host_time, (64,), (8,)),
+    Case("calls: time of the host", calls(_host), CALLS, ("sgemm 8",)),
+    Case("calls: each waited for", calls(_alone), (*CALLS, *WAITED), ("sgemm 8",)),
     Case("sgemm", sgemm, (256, 512, 1024, 2048, 4096, 8192, 16384), SMALL),
     Case("sgemm, low", sgemm, LOW, ((3, 70, 50),)),
     Case("sgemm, narrow", sgemm, NARROW, ((50, 70, 3),)),
@@ -616,10 +750,14 @@ CASES = [
         (8192,),
     ),
     Case(
-        "or-and bool", product("lor_land", "?", "or-and bits", "truth"),
-        (1024, 2048, *LARGE, 32768), SMALL,
+        "or-and bool", truth("lor_land"), (1024, 2048, *LARGE, 32768), SMALL,
     ),
-    Case("xor-and bool", product("xor_land", "?", "or-and bits", "truth"), (16384,), SMALL),
+    Case("xor-and bool", truth("xor_land"), (8192, 16384, 32768), SMALL),
+    Case("or-and, packed", truth("lor_land", packed=True), (8192, 16384, 32768), SMALL),
+    Case("xor-and, packed", truth("xor_land", packed=True), (8192, 16384, 32768), SMALL),
+    Case("closure of truth values", reachability, (16384,)),
+    Case("rank over GF(2)", rank_over_gf2, (8192, 32768), (512,)),
+    Case("inverse over GF(2)", inverse_over_gf2, (8192,), (48,)),
     Case("log-plus f32", log_plus(1.0), (1024, 2048, *MIDDLE), SMALL),
     Case("log-plus f32, term by term", log_plus(1000.0), (2048, 4096), SMALL),
     Case("min-plus f32, argmin", argument("normal", "min-plus f32"), (8192, 16384)),

@@ -24,7 +24,8 @@ from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
 from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
-from .gpu.views import address
+from .gpu.calls import repeat
+from .gpu.device import address
 from .plan import scaled_bools
 from .semirings import Semiring, as_semiring
 from .sparse import is_sparse, multiply_sparse, take_apart
@@ -112,8 +113,8 @@ def matmul(
     -----
     Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
     used where they lie, and the result is of the same library on the same device. On a CUDA device
-    the call returns at once, on the current stream (that of PyTorch for its tensors); integers, and
-    JAX's arrays, wait for the device.
+    the call returns at once, on the current stream (that of PyTorch for its tensors), and can be
+    captured in a CUDA graph; integers, and JAX's arrays, wait for the device.
 
     Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
 
@@ -135,13 +136,20 @@ def matmul(
            [3., 0., 1.],
            [2., 5., 0.]])
     """
+    head = None
     if device is devices is memory_limit is progress is None and not (return_arg or resume):
-        try:
-            c = _MATMUL[semiring](local.buffer, None, a, b, None, None, False, False, out)
+        if type(a) is not np.ndarray:
+            head = ("matmul", semiring)
+            c = repeat(head, (a, b), out)
             if c is not None:
                 return c
-        except _UNKNOWN:
-            pass
+        else:
+            try:
+                c = _MATMUL[semiring](local.buffer, None, a, b, None, None, False, False, out)
+                if c is not None:
+                    return c
+            except _UNKNOWN:
+                pass
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
         if return_arg or out is not None or devices is not None or memory_limit is not None:
@@ -173,7 +181,7 @@ def matmul(
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
         return _sparse("matmul", s, None, a, b, None, None, out, device)
-    with Call(device, out, a=a, b=b) as call:
+    with Call(device, out, head, a=a, b=b) as call:
         return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
 
 
@@ -318,7 +326,13 @@ def gemm(
     array([[0., 0.],
            [0., 0.]])
     """
-    if device is precision is None:
+    head = None
+    if device is None and type(a) is not np.ndarray:
+        head = _scaled_head("gemm", semiring, alpha, beta, trans_a, trans_b, precision)
+        result = head and repeat(head, (a, b) if c is None else (a, b, c), out)
+        if result is not None:
+            return result
+    elif device is precision is None:
         try:
             result = _GEMM[semiring](local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out)
             if result is not None:
@@ -332,7 +346,7 @@ def gemm(
             return result
     if is_sparse(a) or is_sparse(b):
         return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
-    with Call(device, out, a=a, b=b, c=c) as call:
+    with Call(device, out, head, a=a, b=b, c=c) as call:
         x, y, z, target = call["a"], call["b"], call["c"], call.out
         if x.ndim < 2 or y.ndim < 2:
             raise ValueError(
@@ -398,7 +412,13 @@ def gemv(
     >>> sm.gemv(None, np.array([[0.0, 2.0], [5.0, 0.0]]), np.array([1.0, 9.0]), semiring="min_plus")
     array([1., 6.])
     """
-    if device is None:
+    head = None
+    if device is None and type(a) is not np.ndarray:
+        head = _scaled_head("gemv", semiring, alpha, beta, trans)
+        result = head and repeat(head, (a, x) if y is None else (a, x, y), out)
+        if result is not None:
+            return result
+    elif device is None:
         try:
             result = _GEMV[semiring](local.buffer, alpha, a, x, beta, y, trans, False, out)
             if result is not None:
@@ -412,7 +432,7 @@ def gemv(
             return result
     if is_sparse(a) or is_sparse(x):
         return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
-    with Call(device, out, a=a, x=x, y=y) as call:
+    with Call(device, out, head, a=a, x=x, y=y) as call:
         matrix, vector, z, target = call["a"], call["x"], call["y"], call.out
         if matrix.ndim != 2 or vector.ndim != 1:
             raise ValueError(
@@ -426,6 +446,18 @@ def gemv(
         return call.give(
             _scaled(call.engine, s, "gemv", alpha, matrix, vector, beta, z, target, (m,))
         )
+
+
+_REAL = frozenset((float, int, type(None)))
+
+
+def _scaled_head(
+    verb: str, semiring: Any, alpha: Any, beta: Any, *flags: Any
+) -> tuple[Any, ...] | None:
+    """What a call of a verb is kept by, beside its arrays; None for scalars of other types."""
+    if type(alpha) in _REAL and type(beta) in _REAL:
+        return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
+    return None
 
 
 def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
@@ -486,7 +518,7 @@ def _scaled(
     alpha, beta = _scalar(s, alpha, x.dtype, "alpha"), _scalar(s, beta, x.dtype, "beta")
     scaling = Scaling(z is not None, alpha, beta)
     if z is not None and not (in_place and target is out):
-        target[...] = z
+        engine.copy(z, target)
     c = target
     if fill is not None:
         fill(x, y, c, scaling)
@@ -547,23 +579,34 @@ def _sparse(
 
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     general: Any = gemm if verb == "gemm" else gemv
+    accepted: set[Any] = {np.dtype(dtype)}  # as libraries write it
     second, third = ("b", "c") if verb == "gemm" else ("x", "y")
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def checked(
-        alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar, c: Any, **kwargs: Any
-    ) -> Array:
+    def fits(*arrays: Any) -> bool:
+        """Whether the dtypes were seen before, on a device."""
+        try:
+            return accepted.issuperset([x.dtype for x in arrays if x is not None])
+        except (AttributeError, TypeError):
+            return False
+
+    def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
+        if type(a) is not np.ndarray and "semiring" not in kwargs and fits(a, b, c):
+            return general(alpha, a, b, beta, c, **kwargs)
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
         for what, x in (("a", a), (second, b), (third, c)):
             found = getattr(x, "dtype", None)
-            if found is not None and str(found).rpartition(".")[2] != dtype:
+            if found is None or found in accepted:
+                continue
+            if str(found).rpartition(".")[2] != dtype:
                 other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
                 raise TypeError(
                     f"{name} works on {dtype}, got {what} of dtype {found}: use {other[name]} or "
                     f"{verb}, or x.astype(np.{dtype})"
                 )
+            accepted.add(found)
         left, right = (x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in (a, b))
         return general(alpha, left, right, beta, c, **kwargs)
 
@@ -575,7 +618,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
             c: ArrayLike | None = None, *, trans_a: bool = False, trans_b: bool = False,
             out: Array | None = None, **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs:
+            if not kwargs and type(a) is np.ndarray:
                 try:
                     result = ways["plus_times"](
                         local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out
@@ -595,7 +638,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
             y: ArrayLike | None = None, *, trans: bool = False, out: Array | None = None,
             **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs:
+            if not kwargs and type(a) is np.ndarray:
                 try:
                     result = ways["plus_times"](
                         local.buffer, alpha, a, x, beta, y, trans, False, out

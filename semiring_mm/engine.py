@@ -220,6 +220,8 @@ class Engine(Protocol):
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
         Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
+    BITS : bool
+        Whether products of packed truth values are faster than those of dtype bool.
     PANEL, ROWS : int
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
@@ -239,6 +241,9 @@ class Engine(Protocol):
     PANEL: int
     ROWS: int
     SPARSE: bool
+
+    @property
+    def BITS(self) -> bool: ...
 
     @property
     def chains(self) -> Chains | None: ...
@@ -452,8 +457,19 @@ class Engine(Protocol):
     def free_memory(self) -> int | None:
         """Bytes of memory that can be had, or None if that is not known."""
 
-    def on(self, index: int, stream: int | None = None) -> AbstractContextManager[Any]:
-        """Work on a device (-1: the current one), and on another library's stream."""
+    def copy(self, x: Array, to: Array) -> None:
+        """Copy an array to another one of its shape and dtype."""
+
+    def on(
+        self, index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
+    ) -> AbstractContextManager[Any]:
+        """Work on a device (-1: the current one), and on another library's stream and memory.
+
+        `allocate` makes an array of that library, of so many bytes.
+        """
+
+    def capturing(self) -> bool:
+        """Whether what is launched now goes into a graph of launches, to be run later."""
 
     def wait(self) -> None:
         """Return when all that was launched is done."""

@@ -436,7 +436,9 @@ def test_work_on_tensors_of_pytorch_is_on_its_stream(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda index: (stream, None)[index != 1])
     with pytest.raises(Asked) as asked:
         sm.matmul(torch.ones(2, 2), torch.ones(2, 2))
-    assert asked.value.args == ((1, 1234),)
+    (where,) = asked.value.args
+    assert where[:2] == (1, 1234)
+    assert where[2].keywords == {"dtype": torch.uint8, "device": torch.device("cuda:1")}
 
 
 @pytest.fixture

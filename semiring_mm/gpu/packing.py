@@ -1,4 +1,4 @@
-"""Truth values as bits on the device, eight to a byte in the order of :func:`numpy.packbits`."""
+"""Truth values as bits on the device, eight to a byte in the order of ``numpy.packbits``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Packing:
 
     def launch(self, source: int, to: int) -> None:
         params = pack((source, to, *self.longs), self.ints)
-        self.kernel.launch(self.blocks, THREADS, self.shared, params)
+        self.kernel.launch(self.blocks, THREADS, self.shared, params, 2)
 
 
 def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
@@ -66,7 +66,7 @@ def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
         name, wide = "PackAcross", wide_along(x, -2)
         return _tiles(here, name, wide, batch, rows, columns, steps, unit)
     wide = steps[2] == 1 and aligned(address(x), 1, steps[:2], 16)  # a row may end anywhere
-    lanes = min(THREADS, 1 << (words - 1).bit_length())
+    lanes = min(THREADS, 1 << (words - 1).bit_length()) if wide else 32
     groups = (-(-rows // (THREADS // lanes)), -(-words // lanes))
     pitch = -(-words // unit) * unit
     return Packing(
@@ -109,7 +109,7 @@ def pack_bits(x: Array) -> Array:
 def packed_bits(b: Array) -> Array:
     """Bool (..., k, n) as uint32 (..., k, words): column 32 w + j is bit ``j ^ 7`` of word w."""
     here = device.current()
-    out = here.xp.empty((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
+    out = device.scratch((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
     if out.size:
         pack_bytes(here, b).launch(address(b), address(out))
     return out

@@ -44,6 +44,7 @@ from .source import (
     FIND_ROWS,
     KINDS,
     LAST,
+    POINTERS,
     PRODUCT,
     ProductKernel,
     Step,
@@ -77,7 +78,7 @@ from .tensor import (
 )
 from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
-from .views import address, reading, scaled, strides, wide_along
+from .views import address, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
 
@@ -188,20 +189,20 @@ def product(
     elif known is not None and known[0] is not None:
         seen = _kinds(known[0]) | _kinds(known[1]) | KINDS["far"]  # facts do not tell
         run(next(way for way in ways if not way.step.forbidden & seen))
-    elif c.size * a.shape[-1] < _WORTH_A_SCAN:
+    elif best.kind is None and c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
         if best.kind is not None and best.kind.scaled:  # who looks at the operands itself
-            flags = here.xp.zeros(1, np.uint32)
+            flags = device.scratch(1, np.uint32, zero=True)
         else:
-            flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+            flags = flags_of(a, b, far=bool(forbidden & KINDS["far"]))
         run(best, flags=flags, forbidden=forbidden, unless=0)
         for before, way in itertools.pairwise(ways):
             if not before.step.forbidden:
                 break
             # entries that the way before excludes, and this one does not
             run(way, flags=flags, forbidden=before.step.forbidden & ~way.step.forbidden, unless=1)
-    if errors is not None and int(errors[0]):
+    if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
@@ -229,7 +230,7 @@ def product_bits(
     addresses = [address(x) for x in (a, b, c)]
     params = pack(
         (*addresses, *(0,) * 6, *launch.strides, 0, 0),
-        (*launch.sizes, READ_C * accumulate, 0, 0, 1, 0),
+        (*launch.sizes, READ_C * accumulate, 0, 0, 1, 0, 0),
     )
     _start(here, launch, addresses, params)
 
@@ -247,7 +248,7 @@ def _product_in_float32(
     c[...] = result.astype(c.dtype)
 
 
-_WORTH_A_SCAN = 512**3  # pairs
+_WORTH_A_SCAN = 960**3  # pairs
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
 
@@ -294,7 +295,7 @@ class _Launch:
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
 
 
-_NO_MAP = (bytes(128), None)
+_NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
 
 
 def _run(
@@ -318,13 +319,14 @@ def _run(
         else:
             launch = _prepare(here, way, a, b, c, arg, gather, triangle)
         way.launches[key] = launch
-    parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
-    marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
+    parts = device.scratch(launch.parts) if launch.parts else None
+    marks = device.scratch(launch.marks) if launch.marks else None
     rest = (
         *map(address, (parts, marks, arg, gather, flags, errors)), *launch.strides,
         scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta),
     )  # fmt: skip
-    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
+    words = 0 if flags is None else flags.size
+    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle, words)
     params = pack((*addresses, *rest), ints)
     _start(here, launch, addresses, params, flags, forbidden, unless)
     if launch.transposed:
@@ -332,7 +334,7 @@ def _run(
         addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
         params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
     if launch.last is not None:
-        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
+        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params, POINTERS)
 
 
 def _start(
@@ -346,11 +348,13 @@ def _start(
         _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
         for (x, at), size in zip(operands, sizes, strict=True)
     ]
+    pointers = tuple(range(POINTERS))
     if operands:  # sr::TensorParams, of a multiple of 64 bytes
-        maps, scales = (x for x, _ in loaded), pack(tuple(map(address, sizes[:2])), ())
-        params = b"".join((*maps, params, scales))
+        pointers += len(params) // 8, len(params) // 8 + 1
+        params += pack(tuple(map(address, sizes[:2])), ())
         params += bytes(-len(params) % 64)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+    maps = tuple((text, place) for text, place, _ in loaded)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, pointers, maps)
 
 
 def _prepare(

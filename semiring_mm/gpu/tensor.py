@@ -80,7 +80,7 @@ _KINDS = {
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
-_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 1200**3}
+_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3}
 _WORTH_PARTS = 1300**3
 
 
@@ -167,6 +167,7 @@ ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
 # sr::Convert's threads and tiles, steps of k of a block of sr::Magnitudes
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
+_POINTERS = 4  # at the beginning of sr::ConvertParams
 
 
 def together(plan: Plan) -> int:
@@ -264,38 +265,41 @@ class Operand:
         copy = self.copy
         if not isinstance(copy, _Copy) or copy.look is None:
             return None
-        found = here.xp.zeros(copy.rows, np.uint32)
-        params = pack((place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0))
-        copy.look.launch(copy.look_blocks, _CONVERT, 0, params)
+        found = device.scratch(copy.rows, np.uint32, zero=True)
+        params = pack(
+            (place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0, 1)
+        )
+        copy.look.launch(copy.look_blocks, _CONVERT, 0, params, _POINTERS)
         return found
 
     def load(
         self, here: device.Device, place: int, magnitudes: Array | None, flags: Array | None,
         forbidden: int, unless: int,
-    ) -> tuple[bytes, Array | None]:  # fmt: skip
+    ) -> tuple[bytes, int, Array | None]:  # fmt: skip
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
-        The copy must live until the product is launched. It is made if the product is selected.
+        Between them the address that the map describes. The copy must live until the product is
+        launched. It is made if the product is selected.
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(copy.bytes, np.uint8)
+            memory = device.scratch(copy.bytes)
             source, place = place, address(memory)
             if isinstance(copy, Packing):
                 copy.launch(source, place)
             else:
                 params = pack(
                     (source, place, address(magnitudes), address(flags), *copy.longs),
-                    (*copy.ints, forbidden, unless),
+                    (*copy.ints, forbidden, unless, 0 if flags is None else flags.size),
                 )
-                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
+                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params, _POINTERS)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
             found = here.tensor_map(place, self.element, self.sizes, self.pitch, self.lines)
             self.maps[place] = found
-        return found, memory
+        return found, place, memory
 
 
 def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
