@@ -1,6 +1,9 @@
 """Hidden Markov models and random fields: against all sequences, and against hmmlearn."""
 
 import itertools
+import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,10 @@ from optional import Optional
 import semiring_mm as sm
 from semiring_mm import sequences
 from semiring_mm.cpu import engine as cpu
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
+from bench import neighbours_hmm
+from bench.measure import Line
 
 hmm = Optional("hmmlearn.hmm")
 inf, nan = np.inf, np.nan
@@ -238,6 +245,16 @@ def test_hmmlearn():
     assert_allclose(sequences.log_partition(*args).sum(), theirs.score(column, lengths))
     probable = sequences.marginals(*args).reshape(-1, 5)
     assert_allclose(probable, theirs.predict_proba(column, lengths), atol=1e-10)
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    pytest.importorskip("hmmlearn")
+    assert neighbours_hmm.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
+    assert len(raw["lines"]) == 3
+    for line in raw["lines"]:
+        assert line["checked"]
+        assert neighbours_hmm.row(Line.from_raw(line)) in printed
 
 
 def test_dtypes_and_shapes():
