@@ -281,7 +281,7 @@ def truth(kind: str, packed: bool = False) -> Build:
             bytes_of = [z.view(np.uint8) for z in (a, b)]
             name = "cuBLAS float16 by PyTorch, > 0"
             contenders.append(torch_rival(name, work, positive, *bytes_of))
-        line = product_line(size, a, b, kind, "", contenders)
+        line = product_line(size, a, b, kind, "or-and bits" if n < 800 else "", contenders)
         if packed:
             check = line.check
             line.check, line.bytes = lambda c: check(c.unpack()), line.bytes / 8
@@ -750,7 +750,7 @@ CASES = [
         (8192,),
     ),
     Case(
-        "or-and bool", truth("lor_land"), (1024, 2048, *LARGE, 32768), SMALL,
+        "or-and bool", truth("lor_land"), (512, 1024, 2048, *LARGE, 32768), SMALL,
     ),
     Case("xor-and bool", truth("xor_land"), (8192, 16384, 32768), SMALL),
     Case("or-and, packed", truth("lor_land", packed=True), (8192, 16384, 32768), SMALL),
