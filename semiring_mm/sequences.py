@@ -133,7 +133,9 @@ def viterbi(
            [0, 1, 1],
            [0, 0, 0]], dtype=int32)
     """
-    if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
+    wanted: Any = k  # whatever it is
+    whole = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
+    if k is not None and not (whole and k > 0):
         raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k!r}")
     with _model("viterbi", device, emissions, transitions, start, end, lengths) as m:
         if k is not None:
@@ -665,8 +667,8 @@ def _best(m: _Model, k: int) -> tuple[Array, Array]:
             at, state = divmod(i, m.states)
             heapq.heappush(sets[b], (-float(order[i]), next(number), step + at, state, rest))
 
-    for b in np.flatnonzero(m.counts):
-        n = m.counts[b]
+    for b in np.flatnonzero(m.counts).tolist():
+        n = int(m.counts[b])
         add(b, n - 1, rows[b, n - 1 : n] + m.end[b], 0)
     for found in range(k):
         ends = np.full((m.chains, m.states), -np.inf, m.e.dtype)
@@ -680,7 +682,7 @@ def _best(m: _Model, k: int) -> tuple[Array, Array]:
         if chosen:
             m.verbs.best_path(_MAX, m.a, m.e, m.x, ends, path, unused, counts)
         for b, (_, _, step, state, _) in chosen.items():
-            n = m.counts[b]
+            n = int(m.counts[b])
             paths[b, found, :step], paths[b, found, step] = path[b, :step], state
             y, t = paths[b, found, :n], np.arange(n - 1)
             moves, own = m.a[b, t, y[:-1], y[1:]], m.e[b, t + 1, y[1:]]
