@@ -9,6 +9,7 @@ from typing import Any
 
 from . import chain as chains
 from . import device, select
+from .chips import has
 from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine
 from .device import copy
@@ -44,5 +45,5 @@ def __getattr__(name: str) -> Any:
     if name == "xp":
         return device.current().xp
     if name == "BITS":  # on Hopper's tensor cores
-        return device.current().arch == 90
+        return has(device.current().arch, "HGMMA")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
