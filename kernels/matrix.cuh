@@ -21,7 +21,7 @@ struct Matrix {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = Kind::K;
-  static constexpr bool PLAIN = A::PLAIN, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = A::PLAIN, RIGHT_PLAIN = PLAIN, MIXED = false, SHORT = true;
 
   SR_FN static Word start() { return 0; }
   SR_FN static Word left(Left x) { return A::decode(x); }
@@ -41,8 +41,8 @@ using MatrixDoubles = Matrix<A, Doubles>;
 // A Tile whose lanes lie where the instructions have them. TM x TN accumulators a lane: TM rows of
 // C by TN columns, from TM / 2 x TN / 2 instructions. WORD: bytes of a word.
 template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, int STAGES_, int WORD>
-struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_, STAGES_> {
-  using Base = Tile<BM_, BN_, BK_, TM_, TN_, LM_, STAGES_>;
+struct MatrixTile : Tile<BM_, BN_, BK_, TM_, TN_, LM_, false, STAGES_> {
+  using Base = Tile<BM_, BN_, BK_, TM_, TN_, LM_, false, STAGES_>;
   static constexpr int VM = 16 / WORD, VN = 2 * VM;
   static constexpr int PAD = 2 * VM;  // a read of four steps of k by eight lanes: all banks once
   static_assert(LM_ == 8, "an instruction has 8 lanes along the rows");

@@ -35,6 +35,8 @@ class Tile:
         else 0.
     stages : int
         Tiles of k in shared memory, loading or in use.
+    pairs : bool
+        Whether two steps of k lie side by side in shared memory, in opposite order in A and B.
     """
 
     bm: int
@@ -46,6 +48,7 @@ class Tile:
     blocks: int = 1
     matrix: int = 0
     stages: int = 2
+    pairs: bool = False
 
     @property
     def threads(self) -> int:
@@ -65,11 +68,12 @@ class Tile:
     def struct(self) -> str:
         """The type's name in C++."""
         sizes = [self.bm, self.bn, self.bk, self.tm, self.tn, self.lm]
-        if self.stages != 2 or self.matrix:
-            sizes.append(self.stages)
         if self.matrix:
-            sizes.append(self.matrix)
-        return f"{'MatrixTile' if self.matrix else 'Tile'}<{', '.join(map(str, sizes))}>"
+            sizes += [self.stages, self.matrix]
+        rest = f", {str(self.pairs).lower()}" if self.pairs or self.stages != 2 else ""
+        rest += f", {self.stages}" if self.stages != 2 else ""
+        name, rest = ("MatrixTile", "") if self.matrix else ("Tile", rest)
+        return f"{name}<{', '.join(map(str, sizes))}{rest}>"
 
 
 # For small matrices, and for those of few rows or columns.
@@ -85,11 +89,12 @@ _SMALL: dict[Tile, float] = {
     Tile(256, 64, 16, 8, 16, 8, 2): 0.80,
 }
 #: Tiles by kind of product, with the share of peak speed that each reaches when it fills the chip
-#: (measured on an H200): "fma": one multiply-add a pair; "word": other operations on 32-bit words;
+#: (measured on an H200): "fma": one multiply-add a pair; "sum": other sums; "word": other
+#: operations on 32-bit words; "nonnegative": minima of float sums or products that are all >= 0;
 #: "coded": words that are converted when they are read; "slow": functions of many instructions;
-#: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
-#: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions, on floats;
-#: "matrix wide": on doubles.
+#: "pair": two integers in a word; "halves": two 16-bit floats; "joined halves": the same by minima
+#: of three; "bits": 32 truth values; "wide": 64-bit words; "arg": the k of each result is kept;
+#: "matrix": matrix instructions, on floats; "matrix wide": on doubles.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 8, 8, 16, 8, stages=3): 0.84,
@@ -103,10 +108,20 @@ TILES: dict[str, dict[Tile, float]] = {
         **{tile: share for tile, share in _SMALL.items() if tile.bm == 256},
     },
     "word": {
-        Tile(128, 256, 16, 8, 16, 8): 0.82,
-        Tile(128, 128, 16, 8, 16, 8, 2): 0.80,
+        Tile(128, 256, 16, 8, 16, 8): 0.80,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.82,
         **_SMALL,
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
+    },
+    "sum": {
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.79,
+        **_SMALL,
+    },
+    "nonnegative": {
+        Tile(128, 256, 16, 8, 16, 8, pairs=True): 0.82,
+        Tile(128, 128, 16, 8, 16, 8, 2, pairs=True): 0.80,
+        **_SMALL,
     },
     "coded": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -115,6 +130,11 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "pair": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
     "halves": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
+    "joined halves": {
+        Tile(128, 256, 16, 8, 16, 8, pairs=True): 0.83,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.81,
+        **_SMALL,
+    },
     "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.80},
     "wide": {Tile(128, 64, 16, 8, 4, 8, 2): 0.80, Tile(32, 32, 32, 4, 2, 8, 4): 0.45},
     "arg": {
@@ -133,7 +153,7 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
-TILES["bits"] = TILES["word"]
+TILES["bits"] = TILES["sum"]
 
 
 #: Blocks of a cluster, at most.
