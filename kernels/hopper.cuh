@@ -16,6 +16,7 @@ struct alignas(16) Barrier {
 
   SR_FN void init(u32 arrivals);             // arrivals that end a phase
   SR_FN void arrive();
+  SR_FN void arrive_at(u32 block);           // at the same barrier of a block of the cluster
   SR_FN void arrive_and_expect(u32 bytes);   // arrive, and announce bytes of this phase
   SR_FN void wait(u32 parity);               // until the phase of this parity has ended
 };
@@ -31,6 +32,13 @@ SR_FN void Barrier::init(u32 arrivals) {
 }
 SR_FN void Barrier::arrive() {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+}
+SR_FN void Barrier::arrive_at(u32 block) {
+  asm volatile(
+      "{\n.reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
+      ::"r"(shared_address(this)), "r"(block) : "memory");
 }
 SR_FN void Barrier::arrive_and_expect(u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
@@ -62,16 +70,73 @@ SR_FN void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
+// A cluster is a few adjacent blocks that run at the same time: the number of this one in it, and a
+// barrier of all their threads, which orders no writes to memory but those of fence_barrier_init.
+SR_FN u32 block_of_cluster() {
+  u32 block;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+  return block;
+}
+SR_FN void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// A barrier of the 128 threads of a warpgroup, of which there may be 15.
+SR_FN void warpgroup_sync(int warpgroup) {
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+}
+
 // --- copies ------------------------------------------------------------------------------------
 
-// Start to load the box at (x, y, z) of an array; its BOX bytes count at the barrier. What lies
-// outside of the array is loaded as 0.
+// Start to load the box at (x, y, z) of an array, into this block or into all BLOCKS of its
+// cluster: its bytes count at the barrier of each. What lies outside of the array is loaded as 0.
+template <int BLOCKS>
 SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, int z) {
+  if constexpr (BLOCKS == 1)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5}], [%2];"
+        ::"r"(shared_address(to)), "l"(&from), "r"(shared_address(&at)), "r"(x), "r"(y), "r"(z)
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
+        ::"r"(shared_address(to)), "l"(&from), "r"(shared_address(&at)), "r"(x), "r"(y), "r"(z),
+          "h"(u16((1 << BLOCKS) - 1))
+        : "memory");
+}
+SR_FN void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Start to store a box; what lies outside of the array is dropped. store_wait returns when the boxes
+// that this thread has stored may be overwritten. What other threads wrote to them comes before:
+// each calls store_fence, then all meet at a barrier.
+SR_FN void store_box(const TensorMap& to, const void* from, int x, int y, int z) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5}], [%2];"
-      ::"r"(shared_address(to)), "l"(&from), "r"(shared_address(&at)), "r"(x), "r"(y), "r"(z)
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+      ::"l"(&to), "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
       : "memory");
+}
+SR_FN void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+SR_FN void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+SR_FN void store_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Store four matrices of 8 x 8 16-bit elements: thread t of a warp has the elements 2 (t % 4) (+ 1)
+// of row t / 4 of each, and the address of row t % 8 of matrix t / 8.
+SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+
+// Two floats as 16-bit ones in a word, rounded to nearest even.
+template <class T>
+SR_FN u32 pack_x2(float low, float high) {
+  u32 x;
+  if constexpr (Is<T>::half) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  return x;
 }
 
 // --- products ----------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ enum { READ_C = 1, ALPHA = 2, BETA = 4 };  // C is read; α, β are given
 
 // Two kernels are launched where the entries of the operands decide, and one of them returns at
 // once.
-SR_FN bool is_selected(const ProductParams& p) {
+template <class Params>  // of any kernel that has these three fields
+SR_FN bool is_selected(const Params& p) {
   return !p.flags || ((*p.flags & p.forbidden) != 0) == (p.unless != 0);
 }
 

@@ -4,23 +4,42 @@
 // two consume (multiply).
 #pragma once
 #include "epilogue.cuh"
+#include "scan.cuh"
 #include <hopper.cuh>
 
 namespace sr {
 
 struct TensorParams {
   TensorMap a, b;   // [batch * PARTS][rows][k], in boxes
+  TensorMap c;      // [batch][m][n], if it is stored in boxes
   ProductParams p;  // a_batch and b_batch are 1, or 0 where the whole batch has one operand
+  const u32 *a_magnitudes, *b_magnitudes;  // [batch][rows], where rows are scaled (Split)
 };
 
+// --- scaled rows -------------------------------------------------------------------------------
+
+// 16-bit floats hold float32 only in a narrow range: rows of an operand are multiplied by powers of
+// two. The exponent s for a row whose greatest magnitude has these bits: then that lies in 2^14 ..
+// 2^15. It is at most 2^127, and at least 2^-50 or 0.
+SR_FN int scale_exponent(u32 magnitude) {
+  const int s = 14 + 127 - int(magnitude >> 23);
+  return magnitude == 0 ? 0 : s > 64 ? 64 : s;
+}
+// 2^s, for |s| <= 126.
+SR_FN float power_of_2(int s) { return bits_as<float>(u32(127 + s) << 23); }
+// The unit of small parts, which would lie below the normal numbers of 16 bits.
+constexpr float SMALL_UNIT = 1 / 2048.0f;
+
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
-// float32 that is emulated by pairs of tf32.
+// float32 that is emulated by pairs of shorter floats.
 template <class A, class Kind_, int PARTS_>
 struct Tensor {
   using Algebra = A;
   using Kind = Kind_;
   using Word = typename Kind::Sum;
   static constexpr int COLUMNS = 1, PARTS = PARTS_;
+  static constexpr bool SCALED = PARTS == 2 && Is<typename Kind::Element>::half;
+  static constexpr float SMALL = SCALED ? SMALL_UNIT : 1;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
@@ -48,28 +67,34 @@ struct TensorTile {
 };
 
 // A_K_MAJOR, B_K_MAJOR: k is the contiguous direction of the operand. VECTOR: adjacent columns of C
-// can be written at once.
+// can be written at once; STORE_BOXES: the copy engine writes C, of 16-bit elements. CLUSTER: blocks
+// of a cluster, whose tiles lie below each other: each loads a part of their common columns of B, for
+// all of them.
 //
 // A stage goes through four states, by its two barriers: empty (consumers have arrived at
 // empty[s]), being filled (the producer announced its bytes to full[s]), full (they have landed),
 // being read.
-template <class Step, class Tile, int STAGES, bool A_K_MAJOR, bool B_K_MAJOR, bool VECTOR>
+template <class Step, class Tile, int STAGES, int CLUSTER, bool A_K_MAJOR, bool B_K_MAJOR,
+          bool VECTOR, int STORE_BOXES>
 struct TensorProduct {
   using Kind = typename Step::Kind;
   using Word = typename Step::Word;
   using Element = typename Kind::Element;
   static constexpr int PARTS = Step::PARTS;
   static constexpr int BK = LINE / int(sizeof(Element)), STEPS = BK / Kind::K;
-  static constexpr int A_BOXES = Tile::BM / 64, B_BOXES = Tile::BN / 64;
-  static constexpr int A_BYTES = A_BOXES * BOX, B_BYTES = B_BOXES * BOX;  // of one part
+  static constexpr int B_LINES = Tile::BN / CLUSTER;  // that this block loads
+  static constexpr int A_BYTES = Tile::BM * LINE, B_BYTES = Tile::BN * LINE;  // of one part
   static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES), THREADS = Tile::THREADS + WARPGROUP;
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
+  static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // Boxes are aligned to 1024 bytes.
-  static constexpr int BYTES = 1024 + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
-  u8* stages;      // [STAGES] of [PARTS][A_BOXES] and [PARTS][B_BOXES] boxes
+  static constexpr int OUTGOING = Tile::BM / 64 * STORE_BOXES * BOX;
+  static constexpr int BYTES = 1024 + OUTGOING + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
+  u8* stages;      // [STAGES] of [PARTS][BM] and [PARTS][BN] lines
+  u8* outgoing;    // [BM / 64][STORE_BOXES] boxes of C
   Barrier* full;   // [STAGES]: the bytes of a stage have landed
-  Barrier* empty;  // [STAGES]: all consumers have read a stage
+  Barrier* empty;  // [STAGES]: all consumers, of all blocks of the cluster, have read a stage
   int stage = 0;   // of this thread's next tile of k
   u32 parity = 0;  // of that stage's phase: it flips when stages wrap around
 
@@ -79,26 +104,32 @@ struct TensorProduct {
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
-    own.full = reinterpret_cast<Barrier*>(own.stages + STAGES * STAGE);
+    own.outgoing = own.stages + STAGES * STAGE;
+    own.full = reinterpret_cast<Barrier*>(own.outgoing + OUTGOING);
     own.empty = own.full + STAGES;
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
         own.full[s].init(1);
-        own.empty[s].init(Tile::THREADS / 32);
+        own.empty[s].init(CLUSTER * Tile::THREADS / 32);
       }
       fence_barrier_init();
     }
-    __syncthreads();  // between initialising the barriers and using them
+    sync_blocks();  // between initialising the barriers and using them
     // --- specialisation: the last warpgroup produces, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {
       warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
       warpgroup_reg_alloc<232>();
-      own.consume(t.p);
+      own.consume(t);
     }
+    if constexpr (CLUSTER > 1) sync_blocks();  // no block leaves while others use its barriers
   }
 
+  SR_FN static void sync_blocks() {
+    if constexpr (CLUSTER > 1) cluster_sync();
+    else __syncthreads();
+  }
   SR_FN void next_stage() {
     if (++stage < STAGES) return;
     stage = 0;
@@ -107,6 +138,9 @@ struct TensorProduct {
   // One thread: all tiles of k of all work tiles of this block, in order.
   SR_FN void produce(const TensorParams& t) {
     const ProductParams& p = t.p;
+    const int part_of_b = CLUSTER > 1 ? int(block_of_cluster()) * B_LINES : 0;
+    prefetch_map(t.a);
+    prefetch_map(t.b);
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       const TileCoord<Step, Tile> at(p, work.tile);
@@ -114,94 +148,95 @@ struct TensorProduct {
       for (int k = work.k; k < work.k + work.depth; k += BK) {
         empty[stage].wait(parity ^ 1);  // the first round passes: no phase has ended yet
         full[stage].arrive_and_expect(STAGE);
-        u8* to = stages + stage * STAGE;
+        u8* as = stages + stage * STAGE;
+        u8* bs = as + PARTS * A_BYTES + part_of_b * LINE;
 #pragma unroll
-        for (int part = 0; part < PARTS; ++part)
-#pragma unroll
-          for (int box = 0; box < A_BOXES; ++box, to += BOX)
-            load_box(to, t.a, full[stage], A_K_MAJOR ? k : at.row + 64 * box,
-                     A_K_MAJOR ? at.row + 64 * box : k, a_z + part);
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part)
-#pragma unroll
-          for (int box = 0; box < B_BOXES; ++box, to += BOX)
-            load_box(to, t.b, full[stage], B_K_MAJOR ? k : at.column + 64 * box,
-                     B_K_MAJOR ? at.column + 64 * box : k, b_z + part);
+        for (int part = 0; part < PARTS; ++part) {
+          load<1, Tile::BM, A_K_MAJOR>(as + part * A_BYTES, t.a, at.row, k, a_z + part);
+          load<CLUSTER, B_LINES, B_K_MAJOR>(bs + part * B_BYTES, t.b, at.column + part_of_b, k,
+                                            b_z + part);
+        }
         next_stage();
       }
+    }
+  }
+  // Load ROWS rows of one tile of k.
+  template <int BLOCKS, int ROWS, bool K_MAJOR>
+  SR_FN void load(u8* to, const TensorMap& from, int row, int k, int z) {
+    if constexpr (K_MAJOR) {
+      load_box<BLOCKS>(to, from, full[stage], k, row, z);
+    } else {
+#pragma unroll
+      for (int i = 0; i < ROWS; i += 64)
+        load_box<BLOCKS>(to + i * LINE, from, full[stage], row + i, k, z);
     }
   }
 
   // A consumer warpgroup: the products of its 64 rows.
-  SR_FN void consume(const ProductParams& p) {
+  SR_FN void consume(const TensorParams& t) {
+    const ProductParams& p = t.p;
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
-      if constexpr (PARTS == 1) {  // tile t - 1 is released while tile t is multiplied
-        for (int t = 0; t < tiles; ++t) {
-          take(d, t > 0);
-          warpgroup_wait<1>();  // tile t - 1 is done, tile t under way
-          if (t > 0) release();
+      if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
+        take();
+        k_steps(d, 0, 0, false);  // apart, so that the compiler needs no copies of d
+        warpgroup_commit();
+        next_stage();
+#pragma unroll 1
+        for (int i = 1; i < tiles; ++i) {
+          take();
+          k_steps(d, 0, 0, true);
+          warpgroup_commit();
+          warpgroup_wait<1>();  // tile i - 1 is done, tile i under way
+          release();
           next_stage();
         }
         warpgroup_wait<0>();
         release();
-        store(p, d, work);
+        store(t, d, work);
       } else {
-        // d and e alternate: tensor cores multiply into one while the other is added to the sum
-        Word sum[Tile::BN / 2], e[Tile::BN / 2];  // [BN / 8][2][2]
+        // Tensor cores truncate when they add to a large sum: so the products of the large parts are
+        // added in float32 here, tile by tile, while tensor cores multiply the small parts, whose sum
+        // is small.
+        Word sum[Tile::BN / 2], small[Tile::BN / 2];  // [BN / 8][2][2]
 #pragma unroll
-        for (int i = 0; i < Tile::BN / 2; ++i) sum[i] = 0;
-        take(d, false);
-        next_stage();
-        int t = 1;
-        for (; t + 1 < tiles; t += 2) {  // one tile is multiplied, one added
-          take(e, false);
-          add<1>(sum, d);
-          next_stage();
-          take(d, false);
-          add<1>(sum, e);
+        for (int e = 0; e < Tile::BN / 2; ++e) sum[e] = 0;
+        for (int i = 0; i < tiles; ++i) {
+          take();
+          k_steps(d, 0, 0, false);
+          warpgroup_commit();
+          k_steps(small, A_BYTES, 0, i > 0);
+          k_steps(small, 0, B_BYTES, true);
+          warpgroup_commit();
+          warpgroup_wait<1>();  // all but the small products of this tile
+          if (i > 0) release();
+#pragma unroll
+          for (int e = 0; e < Tile::BN / 2; ++e) sum[e] += d[e];
           next_stage();
         }
-        if (t < tiles) {
-          take(e, false);
-          add<1>(sum, d);
-          next_stage();
-          add<0>(sum, e);
-        } else {
-          add<0>(sum, d);
-        }
-        store(p, sum, work);
+        warpgroup_wait<0>();
+        release();
+#pragma unroll
+        for (int e = 0; e < Tile::BN / 2; ++e) sum[e] += small[e] * Step::SMALL;
+        store(t, sum, work);
       }
     }
-  }
-
-  // Add the sums of the tile of k before the last PENDING ones: tensor cores truncate when they add
-  // to a large sum, so sums of pairs are added in float32 here.
-  template <int PENDING>
-  SR_FN void add(Word (&sum)[Tile::BN / 2], const Word (&d)[Tile::BN / 2]) {
-    warpgroup_wait<PENDING>();
-    release();
-#pragma unroll
-    for (int i = 0; i < Tile::BN / 2; ++i) sum[i] += d[i];
-  }
-
-  // Start the products of one tile of k, as soon as its bytes have landed.
-  SR_FN void take(Word (&d)[Tile::BN / 2], bool accumulate) {
-    full[stage].wait(parity);
-    const u8* as = stages + stage * STAGE + int(threadIdx.x) / WARPGROUP * BOX;
-    const u8* bs = stages + stage * STAGE + PARTS * A_BYTES;
-    warpgroup_arrive();
-    if constexpr (PARTS == 2) {  // small products first; that of both small parts is below rounding
-      k_steps(d, as + A_BYTES, bs, accumulate);
-      k_steps(d, as, bs + B_BYTES, true);
+    if constexpr (STORE_BOXES > 0) {
+      if (threadIdx.x % WARPGROUP == 0) store_wait();  // no block leaves while its boxes are read
     }
-    k_steps(d, as, bs, accumulate || PARTS == 2);
-    warpgroup_commit();
   }
-  // Its k steps.
-  SR_FN static void k_steps(Word (&d)[Tile::BN / 2], const u8* as, const u8* bs, bool accumulate) {
+
+  // Wait until the bytes of a tile of k have landed, and let products of it follow.
+  SR_FN void take() {
+    full[stage].wait(parity);
+    warpgroup_arrive();
+  }
+  // The products of one tile of k, of parts that begin at these bytes.
+  SR_FN void k_steps(Word (&d)[Tile::BN / 2], int a_part, int b_part, bool accumulate) {
+    const u8* as = stages + stage * STAGE + a_part + int(threadIdx.x) / WARPGROUP * BOX;
+    const u8* bs = stages + stage * STAGE + PARTS * A_BYTES + b_part;
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
       warpgroup_mma<Kind, A_K_MAJOR, B_K_MAJOR, Tile::BN>(
@@ -209,13 +244,24 @@ struct TensorProduct {
           Operand<B_K_MAJOR>::template k_step<Kind>(bs, s), accumulate || s > 0);
   }
 
-  // The stage before this one may be filled again: one arrival for each warp.
+  // The stage before this one may be filled again: one arrival for each warp and block.
   SR_FN void release() {
-    if (threadIdx.x % 32) return;
-    empty[(stage + STAGES - 1) % STAGES].arrive();
+    Barrier& before = empty[(stage + STAGES - 1) % STAGES];
+    const u32 lane = threadIdx.x % 32;
+    if constexpr (CLUSTER > 1) {
+      if (lane < CLUSTER) before.arrive_at(lane);
+    } else {
+      if (lane == 0) before.arrive();
+    }
   }
 
-  SR_FN static void store(const ProductParams& p, Word (&d)[Tile::BN / 2], const WorkTile& work) {
+  SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work) {
+    const ProductParams& p = t.p;
+    if constexpr (Step::SCALED) unscale(t, d, work.tile);
+    if constexpr (STORE_BOXES > 0) {
+      if (work.split < 0)
+        return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
+    }
     using Store = Epilogue<Step, Tile, VECTOR>;
     if constexpr (Tile::VN == 8) transpose(d);
     if (work.split >= 0) {
@@ -238,6 +284,91 @@ struct TensorProduct {
         for (int v = 0; v < Tile::VN; ++v) run[v] = d[Tile::at(i, j + v)];
         Store::store_run(p, combine, run, at, i, j);
       }
+  }
+
+  // Undo the scaling of rows of both operands, in two factors, so that each is a float.
+  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+    const ProductParams& p = t.p;
+    const TileCoord<Step, Tile> at(p, tile);
+    const u32* of_a = t.a_magnitudes + at.batch * p.a_batch * p.m;  // [m]
+    const u32* of_b = t.b_magnitudes + at.batch * p.b_batch * p.n;  // [n]
+    int rows[2];  // [2 rows]
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = at.row + Tile::row(i);
+      rows[i] = row < p.m ? scale_exponent(of_a[row]) : 0;
+    }
+#pragma unroll
+    for (int e = 0; e < Tile::BN / 2; e += 4)
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int column = at.column + e * 2 + int(threadIdx.x) % 4 * 2 + j;
+        const int of_column = column < p.n ? scale_exponent(of_b[column]) : 0;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int both = -(rows[i] + of_column), half = both >> 1;
+          d[e + 2 * i + j] = d[e + 2 * i + j] * power_of_2(half) * power_of_2(both - half);
+        }
+      }
+  }
+
+  // A warpgroup's 64 rows, in boxes of 64 columns, STORE_BOXES at a time. COMBINE: there is an α or a
+  // C to be added.
+  template <bool COMBINE>
+  SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                         const WorkTile& work) {
+    using Algebra = typename Step::Algebra;
+    const LinearCombination<Algebra> combine(t.p);
+    const TileCoord<Step, Tile> at(t.p, work.tile);
+    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
+    // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
+    const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
+#pragma unroll
+    for (int first = 0; first < Tile::BN / 64; first += STORE_BOXES) {
+      if (thread == 0) store_wait();
+      warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
+#pragma unroll
+      for (int box = 0; box < STORE_BOXES; ++box)
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {  // 16 columns
+          u32 x[4];  // [2 of 8 columns][2 rows]
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int group = (first + box) * 8 + j + e / 2, row = at.row + Tile::row(e % 2);
+            x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch, row,
+                        at.column + group * 8 + thread % 4 * 2);
+          }
+          store_matrices(boxes + swizzled(box * BOX + line * LINE + (j + piece) * 16), x);
+        }
+      store_fence();
+      warpgroup_sync(warpgroup);  // between writing the boxes and reading them
+      if (thread == 0) {
+#pragma unroll
+        for (int box = 0; box < STORE_BOXES; ++box)
+          if (at.column + (first + box) * 64 < t.p.n)
+            store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
+                      at.row + warpgroup * 64, int(at.batch));
+        store_commit();
+      }
+    }
+  }
+  // Two adjacent elements of C.
+  template <bool COMBINE, class Combine>
+  SR_FN static u32 pair(const ProductParams& p, const Combine& combine, const Word* x, i64 batch,
+                        int row, int column) {
+    using Algebra = typename Step::Algebra;
+    using Storage = typename Algebra::Storage;
+    if constexpr (!COMBINE) return pack_x2<Storage>(x[0], x[1]);
+    u32 both = 0;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      Storage old{};
+      if ((p.mode & READ_C) && row < p.m && column + e < p.n)
+        old = static_cast<const Storage*>(p.c)[batch * p.c_batch + row * p.c_m + column + e];
+      both |= u32(combine(x[e], old).bits) << 16 * e;
+    }
+    return both;
   }
 
   // Four lanes have two columns each of every eight. Afterwards, of four such eights each lane has
@@ -266,9 +397,13 @@ struct TensorProduct {
 struct ConvertParams {
   const void* from;       // [batch][rows][k]
   void* to;               // [batch][PARTS][rows][ld] of Element, k contiguous
+  u32* magnitudes;        // [batch][rows]: bits of the greatest absolute value, where rows are scaled
+  u32* flags;             // kinds of entries
   i64 row, k_step, batch_stride, ld;  // strides of `from`, leading dimension of `to`, in elements
   i64 k_tiles, row_tiles;
   int rows, k;
+  u32 forbidden;          // as in ProductParams
+  int unless;
 };
 
 // Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to
@@ -279,6 +414,7 @@ struct Convert {
   static constexpr int SIDE = 64, THREADS = 256, PITCH = SIDE + 1;  // + 1: no bank conflicts
 
   SR_FN static void run(const ConvertParams& p) {
+    if (!is_selected(p)) return;
     const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
     const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
     const Storage* from = static_cast<const Storage*>(p.from) + batch * p.batch_stride;
@@ -308,6 +444,124 @@ struct Convert {
     } else {
       *to = x;
     }
+  }
+};
+
+// Kernel: the greatest magnitude of each row of an operand of floats, and whether any entry is
+// infinite, NaN or is_far. Magnitudes and flags are 0 before. ACROSS: rows are contiguous, not k.
+template <bool ACROSS>
+struct Magnitudes {
+  static constexpr int ROWS = 64, DEPTH = 512, THREADS = 256, WARPS = THREADS / 32, ITEMS = 16;
+
+  SR_FN static void run(const ConvertParams& p) {
+    const i64 groups = (p.k + DEPTH - 1) / DEPTH, rest = blockIdx.x / groups;
+    const i64 row0 = rest % p.row_tiles * ROWS, batch = rest / p.row_tiles;
+    const int k0 = int(blockIdx.x % groups) * DEPTH;
+    const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
+    u32* magnitudes = p.magnitudes + batch * p.rows;  // [rows]
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    u32 kinds = 0;
+    if constexpr (ACROSS) {  // a thread for each row, and each ROWS / WARPS-th part of k
+      constexpr int PARTS = THREADS / ROWS, EACH = DEPTH / PARTS;
+      const i64 row = row0 + threadIdx.x % ROWS;
+      const int first = k0 + int(threadIdx.x) / ROWS * EACH;
+      u32 most = 0;
+      if (row < p.rows)
+        for (int k = first; k < first + EACH; k += ITEMS)
+          most = greatest(p, kinds, most, from + row * p.row, k, 1);
+      if (most) atomic_max(magnitudes + row, most);
+    } else {  // a warp for each row
+      for (int i = warp; i < ROWS; i += WARPS) {
+        if (row0 + i >= p.rows) break;
+        u32 most = greatest(p, kinds, 0, from + (row0 + i) * p.row, k0 + lane, 32);
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2) {
+          const u32 other = shuffle_xor(most, mask);
+          most = most > other ? most : other;
+        }
+        if (lane == 0 && most) atomic_max(magnitudes + row0 + i, most);
+      }
+    }
+    if (kinds) atomic_or(p.flags, kinds);
+  }
+
+  // Of ITEMS entries, from k on.
+  SR_FN static u32 greatest(const ConvertParams& p, u32& kinds, u32 most, const float* row, int k,
+                            int step) {
+    float x[ITEMS];  // [ITEMS]
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) x[i] = k + i * step < p.k ? row[(k + i * step) * p.k_step] : 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const u32 size = bits_as<u32>(x[i]) & 0x7fffffffu;
+      if (size >= 0x7f800000u) kinds |= IS_NAN;
+      if (is_far(x[i])) kinds |= IS_FAR;
+      most = most > size ? most : size;
+    }
+    return most;
+  }
+};
+
+// Kernel: an operand of floats as the sum of two of 16-bit floats, of which the second one counts in
+// units of SMALL_UNIT, with rows scaled by their magnitudes.
+//
+// What an entry loses below 2^-36 (scaled) may matter if no large one makes up for it. If in both
+// operands three quarters of each row are at least 8 = 2^3, every sum has terms above 2^6 at half of
+// all k: then these losses, 2^-20 for each k at most, are within 2^-24 of the sum of magnitudes.
+// Else the operand is called spread. ACROSS: rows are contiguous, not k.
+template <bool ACROSS>
+struct Split {
+  static constexpr int SIDE = 64, THREADS = 256, WARPS = THREADS / 32, PITCH = SIDE + 1;
+
+  SR_FN static void run(const ConvertParams& p) {
+    if (!is_selected(p)) return;
+    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
+    const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
+    const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
+    const u32* magnitudes = p.magnitudes + batch * p.rows;               // [rows]
+    half* high = static_cast<half*>(p.to) + batch * 2 * p.rows * p.ld;  // [2][rows][ld]
+    half* low = high + p.rows * p.ld;
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
+    if constexpr (ACROSS) {
+#pragma unroll
+      for (int i = warp; i < 2 * SIDE; i += WARPS) {
+        const int column = i % 2 * 32 + lane;
+        if (row0 + column < p.rows && k0 + i / 2 < p.k)
+          tile[i / 2 * PITCH + column] = from[row0 + column + (k0 + i / 2) * p.k_step];
+      }
+      __syncthreads();  // between storing the tile and reading it
+    }
+    const i64 k = k0 + 2 * lane;
+    bool spread = false;
+#pragma unroll
+    for (int i = warp; i < SIDE; i += WARPS) {
+      const i64 row = row0 + i;
+      if (row >= p.rows) break;
+      const float scale = power_of_2(scale_exponent(magnitudes[row]));
+      u32 pair[2] = {};  // [high, low]
+      bool large[2];     // [2 steps of k]
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float x = 0;
+        if (k + e < p.k)
+          x = ACROSS ? tile[(2 * lane + e) * PITCH + i] : from[row * p.row + (k + e) * p.k_step];
+        x *= scale;
+        const half first = to_half(x);
+        const half second = to_half((x - to_float(first)) * (1 / SMALL_UNIT));
+        pair[0] |= u32(first.bits) << 16 * e;
+        pair[1] |= u32(second.bits) << 16 * e;
+        large[e] = abs(x) >= 8;
+      }
+      const int count = popcount(ballot(large[0])) + popcount(ballot(large[1]));
+      const int all = p.k - k0 < SIDE ? int(p.k - k0) : SIDE;
+      spread |= 4 * count < 3 * all;
+      if (k < p.ld) {  // ld is even
+        *reinterpret_cast<u32*>(high + row * p.ld + k) = pair[0];
+        *reinterpret_cast<u32*>(low + row * p.ld + k) = pair[1];
+      }
+    }
+    if (spread && lane == 0) atomic_or(p.flags, IS_SPREAD);
   }
 };
 

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import mmap
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -39,8 +40,8 @@ LINK = ("-shared", "-nodefaultlibs", "-lm", "-lc", "-lgcc")
 BITS = {"bfloat16": "uint16"}  # dtypes that NumPy has not
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
-                              const void* params, unsigned size) {
-  return host::launch(kernel, blocks, threads, shared, params, size);
+                              const void* params, unsigned size, unsigned cluster) {
+  return host::launch(kernel, blocks, threads, shared, params, size, cluster);
 }
 """
 
@@ -65,6 +66,8 @@ class Kernel:
 
     def __init__(self, source: str, on: "HostDevice") -> None:
         self.source, self.on = source, on
+        found = re.search(r"__cluster_dims__\((\d+)", source)
+        self.cluster = int(found[1]) if found else 1
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
 
@@ -73,7 +76,7 @@ class Kernel:
         assert 0 < threads <= 1024
         assert 0 <= shared <= self.on.shared_limit
         self.on.launched.append(self.source)
-        if trouble := self._launch(blocks, threads, shared, params, len(params)):
+        if trouble := self._launch(blocks, threads, shared, params, len(params), self.cluster):
             raise RuntimeError(trouble.decode())
 
 
@@ -100,13 +103,14 @@ class HostDevice:
             self.kernels[source] = Kernel(source, self)
         return self.kernels[source]
 
-    def tensor_map(self, place, element, sizes, pitch) -> bytes:
+    def tensor_map(self, place, element, sizes, pitch, lines=64) -> bytes:
         """What the driver would refuse is refused; the rest as host.h's ``HostMap``."""
         size = np.dtype(BITS.get(element, element)).itemsize
         assert place % 16 == 0
         assert all(0 < x < 2**32 for x in sizes)
         assert all(x % 16 == 0 and 0 < x < 2**40 for x in pitch)
-        return struct.pack("8q64x", place, *sizes, size, *pitch, size)
+        assert 0 < lines <= 256
+        return struct.pack("9q56x", place, *sizes, size, *pitch, size, lines)
 
 
 def compiled(source: str) -> Path:

@@ -109,7 +109,19 @@ LARGE = [
 
 #: On tensor cores, by architecture.
 TENSOR = [
-    (90, "plus_times", "f2", None, ["HGMMA.64x256x16.F32", "UTMALDG.3D", "STG.E.128"]),
+    (
+        90,
+        "plus_times",
+        "f2",
+        None,
+        [
+            "HGMMA.64x256x16.F32",
+            "UTMALDG.3D",
+            "UTMALDG.3D.MULTICAST",
+            "STSM.16.M88.4",
+            "UTMASTG.3D",
+        ],
+    ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
     (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
     (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
@@ -161,13 +173,13 @@ def test_instructions_of_tensor_cores(
     arch, name, dtype, precision, expected, sources_of, tmp_path, nvdisasm
 ):
     recorder = sources_of(lambda: product_of(name, dtype, precision=precision), arch)
-    text = next(x for x in recorder.sources if "using Product = " in x)
+    text = next(x for x in recorder.sources if "using Product =" in x)
     cubin, report = recorder.compile(text)
     found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
     for instruction in expected:
         assert found[instruction] > 0, (instruction, found)
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
-    assert "C7510" not in report  # products wait for each other
+    assert not re.search("C75(10|14|17)", report)  # products wait for each other
     assert found["MEMBAR.ALL.GPU"] == 0
 
 

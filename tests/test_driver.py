@@ -172,10 +172,12 @@ def test_compiled_code_is_kept_for_its_source_headers_compiler_and_architecture(
 
 
 @pytest.mark.parametrize(
-    ("element", "kind", "size"),
-    [("uint8", 0, 1), ("float16", 6, 2), ("float32", 7, 4), ("bfloat16", 9, 2)],
+    ("element", "kind", "size", "lines"),
+    [("uint8", 0, 1, 64), ("float16", 6, 2, 256), ("float32", 7, 4, 64), ("bfloat16", 9, 2, 128)],
 )
-def test_a_tensor_map_describes_boxes_of_64_lines_of_128_bytes(element, kind, size, monkeypatch):
+def test_a_tensor_map_describes_boxes_of_lines_of_128_bytes(
+    element, kind, size, lines, monkeypatch
+):
     """The values of cuda.h: no interleaving, a swizzle of 128 bytes, 256 bytes at once from the
     second-level cache, zeros outside."""
 
@@ -184,7 +186,8 @@ def test_a_tensor_map_describes_boxes_of_64_lines_of_128_bytes(element, kind, si
         assert place % 64 == 0
         plain = [list(x) if isinstance(x, ctypes.Array) else getattr(x, "value", x) for x in values]
         assert plain == [
-            kind, 3, 4096, [70, 50, 3], [144, 7200], [128 // size, 64, 1], [1, 1, 1], 0, 3, 3, 0,
+            kind, 3, 4096, [70, 50, 3], [144, 7200], [128 // size, lines, 1], [1, 1, 1], 0, 3, 3,
+            0,
         ]  # fmt: skip
         assert [x._type_ for x in values if isinstance(x, ctypes.Array)] == [
             ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32,
@@ -194,7 +197,7 @@ def test_a_tensor_map_describes_boxes_of_64_lines_of_128_bytes(element, kind, si
 
     monkeypatch.setattr(device, "_driver", lambda: SimpleNamespace(cuTensorMapEncodeTiled=encode))
     here = device.Device.__new__(device.Device)
-    assert here.tensor_map(4096, element, (70, 50, 3), (144, 7200)) == b"\5" * 128
+    assert here.tensor_map(4096, element, (70, 50, 3), (144, 7200), lines) == b"\5" * 128
     monkeypatch.setattr(
         device, "_driver", lambda: SimpleNamespace(cuTensorMapEncodeTiled=lambda *_: 1)
     )

@@ -163,9 +163,10 @@ class Device:
         return found
 
     def tensor_map(
-        self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int]
-    ) -> bytes:
-        """An array as the copy engine takes it, in boxes of 64 lines of 128 bytes (sr::TensorMap).
+        self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],
+        lines: int = 64,
+    ) -> bytes:  # fmt: skip
+        """An array as the copy engine takes it, in boxes of lines of 128 bytes (sr::TensorMap).
 
         Parameters
         ----------
@@ -177,6 +178,8 @@ class Device:
             Elements along each axis, the contiguous one first.
         pitch : (int, int)
             Bytes from one entry to the next along the second axis and the third; multiples of 16.
+        lines : int
+            Of a box; at most 256.
         """
         kind, size = _ELEMENTS[element]
         room = ctypes.create_string_buffer(128 + 63)
@@ -184,7 +187,7 @@ class Device:
         u64, u32 = ctypes.c_uint64, ctypes.c_uint32
         status = _driver().cuTensorMapEncodeTiled(
             ctypes.c_void_p(map_at), kind, u32(3), ctypes.c_void_p(place), (u64 * 3)(*sizes),
-            (u64 * 2)(*pitch), (u32 * 3)(128 // size, 64, 1), (u32 * 3)(1, 1, 1),
+            (u64 * 2)(*pitch), (u32 * 3)(128 // size, lines, 1), (u32 * 3)(1, 1, 1),
             0, _SWIZZLE_128, _PROMOTE_256, 0,
         )  # fmt: skip
         if status:

@@ -9,6 +9,7 @@ that decide how to compute them, and for the flag that says whether every result
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -58,14 +59,16 @@ from .tensor import (
     Kind,
     Operand,
     TensorKernel,
+    cluster_of,
     parts_source,
     prepare_operand,
     repays,
+    result_operand,
     split_tiles,
     tensor_source,
     together,
 )
-from .tensor import kind_of as tensor_kind
+from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
 from .views import address, reading, scaled, strides, wide_along
 
@@ -100,11 +103,10 @@ def _plans(
         keys = with_keys(ordered)
     found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
     ways = [_Way(*way) for way in found]
-    kind = None if arg else tensor_kind(plan, precision, arch)
-    if kind is not None:
-        plan = bytewise(plan) if plan.codec == "bits" else plan
-        ways.insert(0, _Way(plan, Step("Tensor", kind.forbidden), kind))
-    return tuple(ways)
+    kinds = () if arg else tensor_kinds(plan, precision, arch)
+    if kinds and plan.codec == "bits":
+        plan = bytewise(plan)
+    return (*(_Way(plan, Step("Tensor", kind.forbidden), kind) for kind in kinds), *ways)
 
 
 def product(
@@ -163,7 +165,7 @@ def product(
     if kind is not None:
         sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
         if triangle or not repays(kind, *sizes):
-            ways = ways[1:]
+            ways = tuple(way for way in ways if way.kind is None)
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
         b = packed_bits(b)
@@ -182,9 +184,16 @@ def product(
     elif c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
-        flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+        if best.kind is not None and best.kind.scaled:  # who looks at the operands itself
+            flags = here.xp.zeros(1, np.uint32)
+        else:
+            flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
         run(best, flags=flags, forbidden=forbidden, unless=0)
-        run(ways[1], flags=flags, forbidden=forbidden, unless=1)
+        for before, way in itertools.pairwise(ways):
+            if not before.step.forbidden:
+                break
+            # entries that the way before excludes, and this one does not
+            run(way, flags=flags, forbidden=before.step.forbidden & ~way.step.forbidden, unless=1)
     if errors is not None and int(errors[0]):
         raise overflow(semiring, c.dtype)
     if on_done is not None:
@@ -245,7 +254,10 @@ class _Launch:
     last_blocks: int
     last_threads: int
     transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
-    operands: tuple[Operand, ...] = ()  # that tensor cores read
+    operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
+
+
+_NO_MAP = (bytes(128), None)
 
 
 def _run(
@@ -278,9 +290,18 @@ def _run(
     ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
     params = pack((*addresses, *rest), ints)
     # tensor maps, and the copies that they describe
-    loaded = [x.load(here, at) for x, at in zip(launch.operands, addresses, strict=False)]
-    maps = b"".join(x for x, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, maps + params)
+    operands = [(x, at) for x, at in zip(launch.operands, addresses, strict=False)]
+    sizes = [None if x is None else x.magnitudes(here, at, flags) for x, at in operands]
+    loaded = [
+        _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
+        for (x, at), size in zip(operands, sizes, strict=True)
+    ]
+    given = params
+    if operands:  # sr::TensorParams, of a multiple of 64 bytes
+        maps, scales = (x for x, _ in loaded), pack(tuple(map(address, sizes[:2])), ())
+        given = b"".join((*maps, params, scales))
+        given += bytes(-len(given) % 64)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, given)
     if launch.transposed:
         batch, n, k = strides(transposed())
         addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
@@ -346,20 +367,27 @@ def _prepare_tensors(
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    left, right = (prepare_operand(here, kind, x) for x in (a, b.swapaxes(-1, -2)))
-    group = min(together(plan), 16 // c.itemsize)
-    kernel = TensorKernel(plan, kind, left.rows, right.rows, wide_along(c, -1, group))
     tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
+    splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
+    cluster = cluster_of(tiles_m, splits)
+    tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
-    splits, k_split = split_tiles(tiles, k, kind.bk, here.sms)
     split = tiles if splits > 1 else 0
+    left = prepare_operand(here, kind, a, ROWS)
+    right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+    result = result_operand(plan, c)
+    group = min(together(plan), 16 // c.itemsize)
+    kernel = TensorKernel(
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster
+    )
+    blocks = min(tiles * splits, here.sms // cluster * cluster)
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), min(tiles * splits, here.sms), THREADS,
+        here.kernel(tensor_source(kernel), "a"), blocks, THREADS,
         kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
         split * splits * ROWS * kind.bn * 4, 0,
         here.kernel(parts_source(kernel)) if split else None,
         split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
-        REDUCING, operands=(left, right),
+        REDUCING, operands=(left, right, result),
     )  # fmt: skip

@@ -17,8 +17,9 @@ from .source import STORAGE, algebra, flags, pack
 from .views import address, strides, wide_along
 
 __all__ = [
-    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "convert_source", "kind_of",
-    "parts_source", "prepare_operand", "repays", "split_tiles", "tensor_source", "together",
+    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of",
+    "convert_source", "kinds_of", "parts_source", "prepare_operand", "repays", "result_operand",
+    "split_tiles", "tensor_source", "together",
 ]  # fmt: skip
 
 Array = Any
@@ -46,7 +47,12 @@ class Kind:
     def forbidden(self) -> int:
         """Kinds of entries it cannot multiply: a sum of two parts cannot represent them."""
         far = ("nan", "-inf", "+inf", "far") if self.parts == 2 else ()
-        return sum(ENTRIES[kind] for kind in far)
+        return sum(ENTRIES[kind] for kind in (*far, *("spread",) * self.scaled))
+
+    @property
+    def scaled(self) -> bool:
+        """Whether rows of both operands are scaled by powers of two."""
+        return self.parts == 2 and self.size == 2
 
     @property
     def size(self) -> int:
@@ -65,10 +71,10 @@ class Kind:
 
 
 _KINDS = {
-    ("float16", None): Kind("Halves", "float16"),
-    ("bfloat16", None): Kind("Bfloats", "bfloat16"),
-    ("float32", "tf32"): Kind("Tf32", "float32"),
-    ("float32", "float32_emulated"): Kind("Tf32", "float32", 2),
+    ("float16", None): (Kind("Halves", "float16"),),
+    ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
+    ("float32", "tf32"): (Kind("Tf32", "float32"),),
+    ("float32", "float32_emulated"): (Kind("Tf32", "float32", 2),),
 }
 _TRUTH = Kind("Bytes", "uint8")
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200; and the
@@ -77,16 +83,16 @@ _WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Bytes": 1200**3}
 _WORTH_PARTS, _LONGEST_TRUTH = 1300**3, 1 << 16
 
 
-def kind_of(plan: Plan, precision: str | None, arch: int) -> Kind | None:
-    """The element type in which tensor cores can compute a plan, or None."""
+def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
+    """The element types in which tensor cores can compute a plan, best first."""
     if arch != 90:  # the instructions are Hopper's own
-        return None
+        return ()
     join = (joins(plan.add), joins(plan.mul))
     if plan.codec == "bits" and join == ("|", "&"):
-        return _TRUTH
+        return (_TRUTH,)
     if plan.codec == "plain" and join == ("+", "*"):
-        return _KINDS.get((plan.storage, precision))
-    return None
+        return _KINDS.get((plan.storage, precision), ())
+    return ()
 
 
 def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
@@ -108,6 +114,10 @@ class TensorKernel:
         Whether k is the contiguous direction of the operand.
     c_wide : bool
         Whether neighbouring columns can be stored as one vector.
+    c_boxes : bool
+        Whether the copy engine stores C.
+    cluster : int
+        Blocks that share their columns of B.
     """
 
     plan: Plan
@@ -115,6 +125,8 @@ class TensorKernel:
     a_rows: bool
     b_rows: bool
     c_wide: bool
+    c_boxes: bool = False
+    cluster: int = 1
 
     @property
     def stages(self) -> int:
@@ -122,9 +134,15 @@ class TensorKernel:
         return 3 if self.kind.parts == 2 else 4
 
     @property
+    def boxes(self) -> int:
+        """Boxes of C that a warpgroup stores at once."""
+        return 2 if self.c_boxes else 0
+
+    @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return 1024 + self.stages * (self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32)
+        stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
+        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE
 
     @property
     def together(self) -> int:
@@ -143,7 +161,8 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 #: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
 ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
-_CONVERT, _SIDE, _BYTES_SIDE = 256, 64, 128  # sr::Convert's threads and tiles, sr::TransposeBytes's
+# sr::Convert's threads and tiles, sr::TransposeBytes's, steps of k of a block of sr::Magnitudes
+_CONVERT, _SIDE, _BYTES_SIDE, _LOOK = 256, 64, 128, 512
 
 
 def together(plan: Plan) -> int:
@@ -158,10 +177,12 @@ def together(plan: Plan) -> int:
 def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
+    cluster = f"__cluster_dims__({kernel.cluster}) " if kernel.cluster > 1 else ""
     return f"""{kernel.types()}
-using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {given}>;
+using Product =
+    sr::TensorProduct<Step, Shape, {kernel.stages}, {kernel.cluster}, {given}, {kernel.boxes}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void __launch_bounds__({THREADS}, 1)
+extern "C" __global__ void {cluster}__launch_bounds__({THREADS}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -180,23 +201,19 @@ kernel(const __grid_constant__ sr::ProductParams p) {{
 
 
 @functools.lru_cache(maxsize=64)
-def convert_source(storage: str, kind: Kind, transposed: bool) -> str:
-    """The text of the kernel that copies an operand into rows of k.
-
-    `transposed`: bytes that are contiguous across k, four rows at once.
-    """
-    name = f"Convert<{STORAGE[storage]}, sr::{kind.name}, {kind.parts}>"
+def convert_source(struct: str) -> str:
+    """The text of a kernel that copies an operand into rows of k, or looks at it before."""
     return f"""#include "tensor.cuh"
 extern "C" __global__ void __launch_bounds__({_CONVERT})
 kernel(const __grid_constant__ sr::ConvertParams p) {{
-  sr::{"TransposeBytes" if transposed else name}::run(p);
+  sr::{struct}::run(p);
 }}
 """
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """The launch that lays an operand out in rows of k, without its two addresses."""
+    """The launches that lay an operand out in rows of k, without their addresses."""
 
     kernel: device.Kernel
     blocks: int
@@ -204,11 +221,14 @@ class _Copy:
     longs: tuple[int, ...]
     ints: tuple[int, ...]
     bytes: int  # of the copy
+    rows: int = 0  # whose magnitudes are wanted before
+    look: device.Kernel | None = None
+    look_blocks: int = 0
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A stack of [rows][k] for the copy engine: in place, or as a copy in another layout.
+    """A stack of [rows][k] (of C: [m][n]) for the copy engine: in place, or as a copy.
 
     Parameters
     ----------
@@ -218,6 +238,8 @@ class Operand:
         Whether k is the contiguous direction.
     batched : bool
         Whether there is a matrix for each one of the batch, not one for all.
+    lines : int
+        Of a box.
     copy : _Copy, optional
         The launch that copies it; None if it is read in place.
     maps : dict
@@ -229,54 +251,113 @@ class Operand:
     pitch: tuple[int, int]
     rows: bool
     batched: bool
+    lines: int
     copy: _Copy | None = None
     maps: dict[int, bytes] = field(default_factory=dict)
 
-    def load(self, here: device.Device, place: int) -> tuple[bytes, Array | None]:
+    def magnitudes(self, here: device.Device, place: int, flags: Array | None) -> Array | None:
+        """The magnitudes of rows, if they are scaled; what else is found is joined to `flags`."""
+        copy = self.copy
+        if copy is None or copy.look is None:
+            return None
+        found = here.xp.zeros(copy.rows, np.uint32)
+        params = pack((place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0))
+        copy.look.launch(copy.look_blocks, _CONVERT, 0, params)
+        return found
+
+    def load(
+        self, here: device.Device, place: int, magnitudes: Array | None, flags: Array | None,
+        forbidden: int, unless: int,
+    ) -> tuple[bytes, Array | None]:  # fmt: skip
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
-        The copy must live until the product is launched.
+        The copy must live until the product is launched. It is made if the product is selected.
         """
         memory, copy = None, self.copy
         if copy is not None:
             memory = here.xp.empty(copy.bytes, np.uint8)
             source, place = place, address(memory)
-            params = pack((source, place, *copy.longs), copy.ints)
+            params = pack(
+                (source, place, address(magnitudes), address(flags), *copy.longs),
+                (*copy.ints, forbidden, unless),
+            )
             copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
-            found = here.tensor_map(place, self.element, self.sizes, self.pitch)
+            found = here.tensor_map(place, self.element, self.sizes, self.pitch, self.lines)
             self.maps[place] = found
         return found, memory
 
 
-def prepare_operand(here: device.Device, kind: Kind, x: Array) -> Operand:
-    """An operand in place if the copy engine can read it there; else as a copy."""
+def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
+    """An array as the copy engine reads and writes it where it is, or None if it cannot."""
+    rows, k = x.shape[-2:]
+    at, batched = strides(x), x.ndim == 3 and x.shape[0] > 1 and strides(x)[0] != 0
+    if address(x) % 16 or at[0] < 0 or at[0] * size % 16:
+        return None
+    for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
+        if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
+            sizes = (k, rows) if by_rows else (rows, k)
+            pitch = (size * at[other], size * at[0] if batched else 16)
+            batch = x.shape[0] if batched else 1
+            return Operand(
+                element, (*sizes, batch), pitch, by_rows, batched, lines if by_rows else _SIDE
+            )
+    return None
+
+
+def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Operand:
+    """An operand in place if the copy engine can read it there; else as a copy.
+
+    `lines` are those of a box, if it has k as its contiguous direction.
+    """
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
-    if kind.size < 4 and address(x) % 16 == 0 and at[0] >= 0 and at[0] * size % 16 == 0:
-        for by_rows, unit, other in ((True, 2, 1), (False, 1, 2)):
-            if not by_rows and size == 1:  # only 16-bit floats may be contiguous across k
-                break
-            if at[unit] == 1 and at[other] > 0 and at[other] * size % 16 == 0:
-                sizes = (k, rows, batch) if by_rows else (rows, k, batch)
-                pitch = (size * at[other], size * at[0] if batched else 16)
-                return Operand(kind.element, sizes, pitch, by_rows, batched)
+    if size < 4 and not kind.scaled:
+        found = in_place(kind.element, size, x, lines)
+        if found is not None and (found.rows or size == 2):  # only 16-bit floats may lie across k
+            return found
     ld = math.ceil(k * size / 16) * 16 // size
     transposed = size == 1 and wide_along(x, -2)
+    across = flags(at[1] == 1 and at[2] != 1)
     side = _BYTES_SIDE if transposed else _SIDE
-    shared = side * (side // 4 + 1) * 4 if transposed else side * (side + 1) * x.itemsize
     tiles = (-(-k // side), -(-rows // side))
-    copy = _Copy(
-        here.kernel(convert_source(x.dtype.name, kind, transposed)), math.prod(tiles) * batch,
-        shared, (at[1], at[2], at[0], ld, *tiles), (rows, k),
-        batch * kind.parts * rows * ld * size,
-    )  # fmt: skip
+    longs, ints = (at[1], at[2], at[0], ld, *tiles), (rows, k)
+    blocks, memory = math.prod(tiles) * batch, batch * kind.parts * rows * ld * size
+    if kind.scaled:
+        copy = _Copy(
+            here.kernel(convert_source(f"Split<{across}>")), blocks, side * (side + 1) * 4,
+            longs, ints, memory, batch * rows, here.kernel(convert_source(f"Magnitudes<{across}>")),
+            -(-k // _LOOK) * tiles[1] * batch,
+        )  # fmt: skip
+    elif transposed:
+        struct, shared = "TransposeBytes", side * (side // 4 + 1) * 4
+        copy = _Copy(here.kernel(convert_source(struct)), blocks, shared, longs, ints, memory)
+    else:
+        struct = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
+        shared = side * (side + 1) * x.itemsize
+        copy = _Copy(here.kernel(convert_source(struct)), blocks, shared, longs, ints, memory)
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
-    return Operand(kind.element, sizes, pitch, True, batched, copy)
+    return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
+
+
+def result_operand(plan: Plan, c: Array) -> Operand | None:
+    """C as the copy engine writes it, or None if other stores must."""
+    if plan.storage not in ("float16", "bfloat16"):
+        return None
+    found = in_place(plan.storage, 2, c, 64)
+    return found if found is not None and found.rows else None
+
+
+_CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
+
+
+def cluster_of(tiles_m: int, splits: int) -> int:
+    """Blocks of a cluster: tiles below each other share columns of B, where k is not split."""
+    return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result

@@ -10,6 +10,7 @@ struct alignas(16) Barrier {
 
   SR_FN void init(u32 arrivals);
   SR_FN void arrive();
+  SR_FN void arrive_at(u32 block);
   SR_FN void arrive_and_expect(u32 bytes);
   SR_FN void wait(u32 parity);
 };
@@ -36,6 +37,13 @@ SR_FN void Barrier::arrive() {
   x.pending -= 1;
   end_phase_if_complete(x);
 }
+// The same place in the shared memory of a block of the cluster.
+template <class T>
+SR_FN T& in_block(T& x, u32 block) {
+  return *reinterpret_cast<T*>(reinterpret_cast<u8*>(&x) +
+                               (i64(block) - i64(blockIdx.x % host::cluster)) * host::room);
+}
+SR_FN void Barrier::arrive_at(u32 block) { in_block(*this, block).arrive(); }
 SR_FN void Barrier::arrive_and_expect(u32 bytes) {
   phase_of(*this).bytes += i32(bytes);
   arrive();
@@ -49,25 +57,72 @@ SR_FN void warpgroup_reg_dealloc() {}
 template <int REGISTERS>
 SR_FN void warpgroup_reg_alloc() {}
 
+SR_FN u32 block_of_cluster() { return blockIdx.x % host::cluster; }
+SR_FN void cluster_sync() { host::leave(host::AT_CLUSTER); }
+SR_FN void warpgroup_sync(int) {
+  static u32 waiting[host::THREADS / WARPGROUP], rounds[host::THREADS / WARPGROUP];
+  const unsigned own = host::current / WARPGROUP, round = rounds[own];
+  host::progress();
+  if (++waiting[own] == WARPGROUP) {
+    waiting[own] = 0;
+    rounds[own] += 1;
+  }
+  while (rounds[own] == round) host::yield();
+}
+
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
-  const u8* base;
+  u8* base;
   i64 size[3], stride[3];
-  i64 element;
+  i64 element, lines;
 };
-SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, int z) {
-  const HostMap& map = reinterpret_cast<const HostMap&>(from);
-  u8* box = static_cast<u8*>(to);
+template <class F>  // of the places of an element in the box and in the array, or there null
+SR_FN void each_of_box(const TensorMap& array, u8* box, int x, int y, int z, F f) {
+  const HostMap& map = reinterpret_cast<const HostMap&>(array);
   const int width = LINE / int(map.element);
-  for (int line = 0; line < LINES; ++line)
+  if (reinterpret_cast<u64>(box) % 1024) host::report("a box is not aligned to 1024 bytes");
+  for (int line = 0; line < map.lines; ++line)
     for (int e = 0; e < width; ++e) {
-      u8* put = box + swizzled(u32(line * LINE + e * map.element));
       const bool inside = x + e < map.size[0] && y + line < map.size[1] && z < map.size[2];
-      const u8* get = map.base + (x + e) * map.stride[0] + (y + line) * map.stride[1] +
-                      z * map.stride[2];
-      for (int byte = 0; byte < map.element; ++byte) put[byte] = inside ? get[byte] : 0;
+      u8* there = map.base + (x + e) * map.stride[0] + (y + line) * map.stride[1] +
+                  z * map.stride[2];
+      for (int byte = 0; byte < map.element; ++byte)
+        f(box + swizzled(u32(line * LINE + e * map.element)) + byte, inside ? there + byte : nullptr);
     }
-  phase_of(at).bytes -= BOX;
-  end_phase_if_complete(phase_of(at));
+}
+template <int BLOCKS>
+SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, int z) {
+  const u32 first = BLOCKS > 1 ? 0 : block_of_cluster();
+  for (u32 block = first; block < first + BLOCKS; ++block) {
+    each_of_box(from, &in_block(*static_cast<u8*>(to), block), x, y, z,
+                [](u8* put, const u8* get) { *put = get ? *get : 0; });
+    Phase& phase = phase_of(in_block(at, block));
+    phase.bytes -= i32(reinterpret_cast<const HostMap&>(from).lines * LINE);
+    end_phase_if_complete(phase);
+  }
+}
+SR_FN void prefetch_map(const TensorMap&) {}
+SR_FN void store_box(const TensorMap& to, const void* from, int x, int y, int z) {
+  each_of_box(to, static_cast<u8*>(const_cast<void*>(from)), x, y, z, [](const u8* get, u8* put) {
+    if (put) *put = *get;
+  });
+}
+SR_FN void store_commit() {}
+SR_FN void store_wait() {}
+SR_FN void store_fence() {}
+SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
+  static u8* rows[host::THREADS];
+  const unsigned own = host::current, first = own / 32 * 32, lane = own % 32;
+  if (reinterpret_cast<u64>(row) % 16) host::report("a row is not aligned to 16 bytes");
+  rows[own] = static_cast<u8*>(row);
+  __syncwarp();  // between writing the addresses and reading them
+  for (unsigned i = 0; i < 4; ++i)
+    *reinterpret_cast<u32*>(rows[first + 8 * i + lane / 4] + lane % 4 * 4) = x[i];
+  __syncwarp();  // between reading the addresses and writing the next
+}
+template <class T>
+SR_FN u32 pack_x2(float low, float high) {
+  if constexpr (Is<T>::half) return u32(to_half(low).bits) | u32(to_half(high).bits) << 16;
+  else return u32(to_bfloat(low).bits) | u32(to_bfloat(high).bits) << 16;
 }
 
 SR_FN float tensor_value(half x) { return to_float(x); }

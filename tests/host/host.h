@@ -28,6 +28,7 @@
 #define __noinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 
 struct Index {
   unsigned x, y, z;
@@ -36,10 +37,10 @@ inline Index threadIdx, blockIdx, blockDim{1, 1, 1}, gridDim{1, 1, 1};
 
 namespace host {
 
-constexpr unsigned THREADS = 1024, WARP = 32;       // of a block, at most; of a warp
+constexpr unsigned THREADS = 1024, WARP = 32;       // of a cluster, at most; of a warp
 constexpr unsigned STACK = 64 << 10, GUARD = 4096;  // bytes of a fiber; bytes behind shared memory
 
-enum State { READY, YIELDING, AT_WARP, AT_BLOCK, DONE };  // the first two can run
+enum State { READY, YIELDING, AT_WARP, AT_BLOCK, AT_CLUSTER, DONE };  // the first two can run
 struct Fiber {
   ucontext_t start;
   jmp_buf here;
@@ -47,8 +48,12 @@ struct Fiber {
   bool begun;
 };
 
-inline Fiber fibers[THREADS];  // [blockDim.x]
-inline unsigned char* shared;
+inline Fiber fibers[THREADS];      // [cluster][blockDim.x]
+inline unsigned current;           // of them, the one that runs
+inline unsigned cluster = 1;       // blocks that run at the same time
+inline size_t room;                // bytes from the shared memory of one of them to the next's
+inline unsigned char* all_shared;  // [cluster][room]
+inline unsigned char* shared;      // of this block
 inline jmp_buf scheduler;
 inline void (*body)();     // the kernel, with its parameters
 inline char trouble[256];  // the first thing that went wrong, in words
@@ -60,7 +65,7 @@ void report(const char* format, Args... args) {
 
 // Suspend this thread; returns when the scheduler enters it again.
 inline void leave(State state) {
-  Fiber& own = fibers[threadIdx.x];
+  Fiber& own = fibers[current];
   own.state = state;
   if (!_setjmp(own.here)) _longjmp(scheduler, 1);
 }
@@ -71,9 +76,14 @@ inline bool progressed;
 inline void yield() { leave(YIELDING); }
 inline void progress() { progressed = true; }
 
+inline unsigned first_block;  // of the cluster
 inline void enter(unsigned thread) {
   Fiber& fiber = fibers[thread];
-  threadIdx.x = thread;
+  const unsigned block = thread / blockDim.x;
+  current = thread;
+  threadIdx.x = thread % blockDim.x;
+  blockIdx.x = first_block + block;
+  shared = all_shared + block * room;
   if (_setjmp(scheduler)) return;
   if (fiber.begun) _longjmp(fiber.here, 1);
   fiber.begun = true;
@@ -83,7 +93,7 @@ inline void enter(unsigned thread) {
 // A wild access ends its thread, and the launch with a message.
 inline void on_fault(int, siginfo_t* fault, void*) {
   report("block %u, thread %u: access to %p", blockIdx.x, threadIdx.x, fault->si_addr);
-  fibers[threadIdx.x].state = DONE;
+  fibers[current].state = DONE;
   _longjmp(scheduler, 1);
 }
 
@@ -117,25 +127,35 @@ inline void run_warp(unsigned first, unsigned last, bool upwards) {
   } while (open(first, last, AT_WARP));
 }
 
-inline void run_block(bool upwards) {
-  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
-  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
-  do {
-    progressed = false;
-    for (unsigned i = 0; i < warps; ++i) {
-      const unsigned first = (upwards ? i : warps - 1 - i) * WARP;
-      run_warp(first, first + WARP < threads ? first + WARP : threads, upwards);
-    }
-  } while (progressed || open(0, threads, AT_BLOCK));
-  for (unsigned t = 0; t < threads; ++t)
-    if (fibers[t].state != DONE)
-      return report("block %u: thread %u waits for threads that never come", blockIdx.x, t);
+// Open the barriers of blocks, or that of the cluster. Whether any was opened.
+inline bool open_blocks() {
+  bool any = false;
+  for (unsigned block = 0; block < cluster; ++block)
+    any |= open(block * blockDim.x, (block + 1) * blockDim.x, AT_BLOCK);
+  return any || open(0, cluster * blockDim.x, AT_CLUSTER);
 }
 
-// Run a kernel. Returns an empty string, or what went wrong.
+inline void run_cluster(bool upwards) {
+  const unsigned threads = blockDim.x, warps = (threads + WARP - 1) / WARP;
+  for (unsigned t = 0; t < cluster * threads; ++t) fibers[t].state = READY;
+  do {
+    progressed = false;
+    for (unsigned i = 0; i < cluster * warps; ++i) {
+      const unsigned at = upwards ? i : cluster * warps - 1 - i, end = (at / warps + 1) * threads;
+      const unsigned first = at / warps * threads + at % warps * WARP;
+      run_warp(first, first + WARP < end ? first + WARP : end, upwards);
+    }
+  } while (progressed || open_blocks());
+  for (unsigned t = 0; t < cluster * threads; ++t)
+    if (fibers[t].state != DONE)
+      return report("block %u: thread %u waits for threads that never come",
+                    first_block + t / threads, t % threads);
+}
+
+// Run a kernel, in clusters of some blocks. Returns an empty string, or what went wrong.
 template <class Params>
 const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, unsigned bytes,
-                   const void* params, unsigned size) {
+                   const void* params, unsigned size, unsigned blocks_of_cluster) {
   static Params given;
   static void (*entry)(Params);
   trouble[0] = 0;
@@ -146,8 +166,14 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
   memcpy(&given, params, size);
   entry = kernel;
   body = [] { entry(given); };
-  auto* stacks = static_cast<char*>(malloc(size_t(threads) * STACK));
-  for (unsigned t = 0; t < threads; ++t) {
+  cluster = blocks_of_cluster;
+  if (blocks % cluster || cluster * threads > THREADS) {
+    report("%u blocks of %u threads in clusters of %u", blocks, threads, cluster);
+    return trouble;
+  }
+  const unsigned together = cluster * threads;
+  auto* stacks = static_cast<char*>(malloc(size_t(together) * STACK));
+  for (unsigned t = 0; t < together; ++t) {
     ucontext_t& start = fibers[t].start;
     getcontext(&start);
     start.uc_stack.ss_sp = stacks + size_t(t) * STACK;
@@ -156,23 +182,25 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
     makecontext(&start, fiber_main, 0);
     fibers[t].begun = false;
   }
-  shared = static_cast<unsigned char*>(aligned_alloc(1024, (bytes + GUARD + 1023) / 1024 * 1024));
+  room = (bytes + GUARD + 1023) / 1024 * 1024;
+  all_shared = static_cast<unsigned char*>(aligned_alloc(1024, cluster * room));
   struct sigaction fault = {}, before;
   fault.sa_sigaction = on_fault;
   fault.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler does not return
   sigaction(SIGSEGV, &fault, &before);
   gridDim.x = blocks;
   blockDim.x = threads;
-  for (unsigned b = 0; b < blocks && !trouble[0]; ++b) {
-    blockIdx.x = b;
-    memset(shared, 0xff, bytes + GUARD);  // NaN in every floating type
-    run_block(b % 2 == 0);
-    for (unsigned i = 0; i < GUARD; ++i)
-      if (shared[bytes + i] != 0xff)
-        report("block %u wrote %u bytes behind its %u of shared memory", b, i, bytes);
+  for (unsigned b = 0; b < blocks && !trouble[0]; b += cluster) {
+    first_block = b;
+    memset(all_shared, 0xff, cluster * room);  // NaN in every floating type
+    run_cluster(b / cluster % 2 == 0);
+    for (unsigned block = 0; block < cluster; ++block)
+      for (unsigned i = 0; i < GUARD; ++i)
+        if (all_shared[block * room + bytes + i] != 0xff)
+          report("block %u wrote %u bytes behind its %u of shared memory", b + block, i, bytes);
   }
   sigaction(SIGSEGV, &before, nullptr);
-  free(shared);
+  free(all_shared);
   free(stacks);
   return trouble;
 }

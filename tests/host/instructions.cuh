@@ -32,7 +32,7 @@ SR_FN int bit_length(u32 x) { return x ? 32 - __builtin_clz(x) : 0; }
 template <class Kind>
 SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const u32 (&b)[2]) {
   static u32 all[host::THREADS][3][2];  // [thread][top, bottom, b][half of the steps of k]
-  const unsigned own = threadIdx.x, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
+  const unsigned own = host::current, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
   for (int half = 0; half < 2; ++half) {
     all[own][0][half] = top[half];
     all[own][1][half] = bottom[half];
@@ -57,19 +57,19 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) {
   static Word lanes[host::THREADS];
-  lanes[threadIdx.x] = x;
+  lanes[host::current] = x;
   __syncwarp();  // between writing the words and reading them
-  const Word found = lanes[threadIdx.x ^ unsigned(mask)];
+  const Word found = lanes[host::current ^ unsigned(mask)];
   __syncwarp();  // between reading the words and writing the next
   return found;
 }
 
 SR_FN u32 ballot(bool x) {
   static bool lanes[host::THREADS];
-  lanes[threadIdx.x] = x;
+  lanes[host::current] = x;
   __syncwarp();  // between writing the flags and reading them
   u32 found = 0;
-  for (unsigned i = 0; i < 32; ++i) found |= u32(lanes[threadIdx.x / 32 * 32 + i]) << i;
+  for (unsigned i = 0; i < 32; ++i) found |= u32(lanes[host::current / 32 * 32 + i]) << i;
   __syncwarp();  // between reading the flags and writing the next
   return found;
 }
@@ -97,6 +97,7 @@ SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
   *word |= bits;
   return old;
 }
+SR_FN void atomic_max(u32* word, u32 x) { if (*word < x) *word = x; }
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
 template <class Word>
