@@ -77,7 +77,7 @@ struct Entries {
 };
 
 // A warp has a row. Entries that are before the last of its list are collected, and merged into the
-// list when there is no room for another 32. SCREEN: the tile, of float, holds approximations; entries
+// list when there is no room for another 32. SCREEN: the tile, of half or float, holds approximations; entries
 // that may be among the least are computed when they are merged, as sums of squared differences.
 // VECTOR: 16 bytes of `left` and `right` can be read at once.
 template <class Value, class Tile, int WARPS, bool SCREEN, bool VECTOR>
@@ -169,9 +169,12 @@ struct Select {
     }
   }
   SR_FN bool passes(Tile x, int c) const {
-    if constexpr (SCREEN) return x + p.column[c] <= bound;
+    if constexpr (SCREEN) return widened(x) + p.column[c] <= bound;
     else return Entry<Key>{Order::of(x), u32(p.base + c)}.before(last);
   }
+
+  SR_FN static float widened(float x) { return x; }
+  SR_FN static float widened(half x) { return to_float(x); }
 
   // The fresh entries join the list: each goes to the place that counting gives it.
   SR_FN void merge() {
