@@ -1,19 +1,18 @@
 """
-A conditional random field, trained and decoded by products
-===========================================================
+A conditional random field, trained and decoded
+===============================================
 
 Words are to be tagged, and a tag depends on the word and on the tag before it. A *linear-chain
 conditional random field* gives a sequence of tags the score of its emissions, what the words say,
 plus that of its transitions, what follows what (Lafferty, McCallum and Pereira, 2001).
 
 * Its likelihood needs the sum over all sequences of tags: a chain of products over **log_plus**.
-* The best sequence is the same chain over **max_plus**. Nothing has to lead back along it: the
-  *gradient* of the best score with respect to the emissions is 1 at the tags of that sequence and 0
-  elsewhere.
+  The gradients of that sum are the probabilities of tags and of pairs of tags.
+* The best sequence is the same chain over **max_plus** (Viterbi's algorithm).
 
 Both take :math:`O(L T^2)` steps for a sequence of :math:`L` words and :math:`T` tags, gradients
-included. :func:`semiring_mm.torch.matmul` keeps no array of :math:`T × T` numbers for each word and
-sequence, as PyTorch's broadcasting and ``logsumexp`` do::
+included. :mod:`semiring_mm.torch.sequences` walks them in one call, where plain PyTorch has some
+for each word, and keeps :math:`T × T` numbers for each word and sequence for the way back::
 
     python apps/crf.py
 """
@@ -24,48 +23,15 @@ import time
 import matplotlib.pyplot as plt
 import torch
 
-from semiring_mm.torch import matmul
+from semiring_mm.torch import sequences
 
-parser = argparse.ArgumentParser(description="A conditional random field over two semirings.")
+parser = argparse.ArgumentParser(description="A conditional random field.")
 parser.add_argument("--steps", type=int, default=60, help="of the optimizer")
 parser.add_argument("--tags", type=int, default=8)
 parser.add_argument("--words", type=int, default=32)
 parser.add_argument("--plot", help="file for the picture; default: show it")
 args = parser.parse_args()
 torch.manual_seed(0)
-
-# %%
-# The model
-# ---------
-# ⊕ over all sequences of tags, of their scores: their logarithmic sum, or the best of them.
-
-
-def total(emissions, transitions, semiring):
-    """From emissions (batch, length, tags) and transitions (tags, tags): (batch,)."""
-    state = emissions[:, 0]
-    for emission in emissions[:, 1:].unbind(1):
-        state = matmul(state, transitions, semiring) + emission
-    return matmul(state, torch.zeros_like(state[0]), semiring)
-
-
-def score(emissions, transitions, tags):
-    """The score of one sequence of tags for each in the batch."""
-    own = emissions.gather(2, tags[..., None]).sum((1, 2))
-    return own + transitions[tags[:, :-1], tags[:, 1:]].sum(1)
-
-
-def surprise(emissions, transitions, tags):
-    """The negative log-likelihood of the tags, averaged over the batch."""
-    return (total(emissions, transitions, "log_plus") - score(emissions, transitions, tags)).mean()
-
-
-def decode(emissions, transitions):
-    """The best tags: where the best score has a gradient."""
-    emissions = emissions.detach().requires_grad_()
-    best = total(emissions, transitions.detach(), "max_plus")
-    (marks,) = torch.autograd.grad(best.sum(), emissions)
-    return marks.argmax(-1)
-
 
 # %%
 # Sentences
@@ -96,7 +62,7 @@ optimizer = torch.optim.Adam([*emit.parameters(), transitions], lr=0.1)
 observed, hidden = sentences(64, 20, args.tags, args.words, seed=0)
 losses = []
 for step in range(args.steps):
-    loss = surprise(emit(observed), transitions, hidden)
+    loss = sequences.crf_loss(emit(observed), transitions, hidden).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -107,7 +73,7 @@ for step in range(args.steps):
 observed, hidden = sentences(64, 20, args.tags, args.words, seed=1)
 emissions = emit(observed).detach()
 alone = (emissions.argmax(-1) == hidden).float().mean().item()
-decoded = decode(emissions, transitions)
+decoded, _ = sequences.viterbi(emissions, transitions.detach())
 chained = (decoded == hidden).float().mean().item()
 print(f"tags found in new sentences: {alone:.0%} word by word, {chained:.0%} by the chain")
 
@@ -118,7 +84,7 @@ print(f"tags found in new sentences: {alone:.0%} word by word, {chained:.0%} by 
 
 
 def plain(emissions, transitions):
-    """What :func:`total` is over log_plus."""
+    """The logarithm of the sum over all sequences of tags."""
     state = emissions[:, 0]
     for t in range(1, emissions.shape[1]):
         state = (state[:, :, None] + transitions).logsumexp(1) + emissions[:, t]
@@ -153,17 +119,15 @@ def timed(call, runs=1):
     return result, min(seconds)
 
 
-ours, seconds = timed(
-    lambda: gradients(lambda e, t: total(e, t, "log_plus"), emissions, transitions), runs=3
-)
+ours, seconds = timed(lambda: gradients(sequences.log_partition, emissions, transitions), runs=3)
 expected, loop = timed(lambda: gradients(plain, emissions, transitions), runs=3)
 torch.testing.assert_close(ours, expected)
 with torch.no_grad():
     torch.testing.assert_close(
-        total(emissions, transitions, "log_plus"), plain(emissions, transitions)
+        sequences.log_partition(emissions, transitions), plain(emissions, transitions)
     )
     for s in range(0, len(observed), 8):
-        torch.testing.assert_close(viterbi(emissions[s], transitions), decoded[s])
+        torch.testing.assert_close(viterbi(emissions[s], transitions), decoded[s].long())
 print(f"the sum and its gradients: {seconds:.4f} s, by broadcasting {loop:.4f} s")
 
 # %%

@@ -536,28 +536,71 @@ def first_call(cold: bool) -> Build:
     return build
 
 
-def host_time(n: int, options: Options) -> Line:
-    """Host time of a call: checks, choice of kernel, launch."""
-    a = random((n, n), "f4", "uniform")
+def _calls(name: str) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
+    """A call, and CuPy's of the same result, by its name in the table."""
+    verb, *rest = name.split()
+    if verb == "einsum":
+        x = random((10**6,) if rest[0] == "i->" else (1000, 1000), "f4", "normal")
+        axis = {"i->": 0, "ij->i": 1, "ij->j": 0}[rest[0]]
+        return lambda: sm.einsum(rest[0], x), lambda: x.sum(axis)
+    m, *k = map(int, rest[::2])
+    a = random((m, k[0] if k else m), "f4", "normal" if verb == "sgemm" else "uniform", 1)
+    if verb == "sgemv":
+        x = random(a.shape[1:], "f4", "normal", 2)
+        return lambda: sm.sgemv(1.0, a, x), lambda: a @ x
+    b = random((m, m), "f4", "normal" if verb == "sgemm" else "uniform", 2)
+    if verb == "sgemm":
+        return lambda: sm.sgemm(1.0, a, b), lambda: cupy.matmul(a, b)
+    return lambda: sm.matmul(a, b, "min_plus"), None
 
-    def clocked(call: Callable[[], Any]) -> Callable[[], float]:
-        def run() -> float:
-            call()
+
+def _host(call: Callable[[], Any]) -> Callable[[], float]:
+    """Seconds of the host in a call: many are launched, and not waited for."""
+
+    def run() -> float:
+        call()
+        took = []
+        for _ in range(5):
             cupy.cuda.Device().synchronize()
             start = time.perf_counter()
-            for _ in range(200):
+            for _ in range(100):
                 call()
-            took = (time.perf_counter() - start) / 200
+            took.append((time.perf_counter() - start) / 100)
+        cupy.cuda.Device().synchronize()
+        return min(took)
+
+    return run
+
+
+def _alone(call: Callable[[], Any]) -> Callable[[], float]:
+    """Seconds of a call, from before it until its result is there; the median."""
+
+    def run() -> float:
+        call()
+        took = []
+        for _ in range(50):
             cupy.cuda.Device().synchronize()
-            return took
+            start = time.perf_counter()
+            call()
+            cupy.cuda.Device().synchronize()
+            took.append(time.perf_counter() - start)
+        return float(np.median(took))
 
-        return run
+    return run
 
-    contenders = [
-        Contender(OURS, clocked(lambda: sm.matmul(a, a)), own_clock=True),
-        Contender("CuPy", clocked(lambda: cupy.matmul(a, a)), own_clock=True),
-    ]
-    return Line("", "", "", 0, contenders)
+
+def calls(clocked: Callable[[Callable[[], Any]], Callable[[], float]]) -> Build:
+    """What a repeated call costs its caller, beside CuPy's."""
+
+    def build(name: str, options: Options) -> Line:
+        ours, theirs = _calls(name)
+        contenders = [Contender(OURS, clocked(ours), own_clock=True)]
+        if theirs is not None:
+            cupy.testing.assert_allclose(ours(), theirs(), rtol=1e-3, atol=1e-2)
+            contenders.append(Contender("CuPy", clocked(theirs), own_clock=True))
+        return Line("", name, "", 0, contenders, most=3)
+
+    return build
 
 
 LOW = tuple((m, 65536, 4096) for m in (16, 64, 256))
@@ -567,13 +610,23 @@ VECTORS = (
     (16384, 16384), (32768, 32768),
 )  # fmt: skip
 SMALL = (48, (33, 70, 5))
+CALLS = (
+    "sgemm 64", "sgemm 256", "sgemm 512", "min_plus 64", "min_plus 256", "min_plus 512",
+    "sgemv 256 × 256", "einsum i-> of 10⁶", "einsum ij->i of 10⁶", "einsum ij->j of 10⁶",
+)  # fmt: skip
+#: What takes the device longer than the host.
+WAITED = (
+    "sgemm 1024", "sgemm 2048", "min_plus 1024", "sgemv 4096 × 4096", "sgemv 1000000 × 32",
+    "sgemv 32 × 1000000", "sgemv 262144 × 128",
+)  # fmt: skip
 MIDDLE = (4096, 8192)
 LARGE = (*MIDDLE, 16384)
 
 CASES = [
     Case("first product, cold", first_call(True), (2048,), (8,)),
     Case("first product, from the disk", first_call(False), (2048,), (8,)),
-    Case("a call's time on the host", host_time, (64,), (8,)),
+    Case("calls: time of the host", calls(_host), CALLS, ("sgemm 8",)),
+    Case("calls: each waited for", calls(_alone), (*CALLS, *WAITED), ("sgemm 8",)),
     Case("sgemm", sgemm, (256, 512, 1024, 2048, 4096, 8192, 16384), SMALL),
     Case("sgemm, low", sgemm, LOW, ((3, 70, 50),)),
     Case("sgemm, narrow", sgemm, NARROW, ((50, 70, 3),)),
@@ -628,10 +681,10 @@ CASES = [
     Case("plus-times f32 Aᵀ x", gemv("plus_times", True), VECTORS, ((48, 33),)),
     Case("min-plus f32 A x", gemv("min_plus", False), VECTORS, ((48, 33),)),
     Case("min-plus f32 Aᵀ x", gemv("min_plus", True), VECTORS, ((48, 33),)),
-    Case("apsp f32", apsp(), (4096, 8192, 16384, 32768), full=(65536,)),
+    Case("apsp f32", apsp(), (512, 1024, 2048, 4096, 8192, 16384, 32768), full=(65536,)),
     Case("apsp f32, undirected", apsp(directed=False), (16384,)),
-    Case("apsp f32, predecessors", apsp(predecessors=True), (8192, 16384, 32768)),
-    Case("apsp f32, from the host", from_host, (16384,)),
+    Case("apsp f32, predecessors", apsp(predecessors=True), (1024, 4096, 8192, 16384, 32768)),
+    Case("apsp f32, from the host", from_host, (2048, 16384)),
     Case("apsp f32, batch", batch(False), ((1000, 240), (10_000, 64)), ((5, 20),)),
     Case("apsp f32, batch, predecessors", batch(True), ((10_000, 64),), ((5, 20),)),
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 // Kernels: closures of small matrices by Kleene's elimination (Floyd-Warshall). For k = 0, 1, ...,
-// every row i != k becomes row i ⊕ (A[i, k] ⊗ row k). A block closes a matrix, in registers
-// (ClosureTile) or in shared memory (ClosureShared).
+// every row i != k becomes row i ⊕ (A[i, k] ⊗ row k). A block closes a matrix in registers; larger
+// ones are in elimination.cuh.
 //
 // FRESH: the kernel adds the identity of ⊗ to the diagonal and makes the predecessors: that of an
 // edge (i, j) is i, that of any other entry and of the diagonal is NONE. PREDECESSORS: where an
@@ -20,7 +20,7 @@ struct ClosureParams {
 };
 enum { NONE = -9999 };  // no predecessor, as SciPy has it
 
-// The block's matrix in global memory.
+// A matrix of the batch in global memory.
 template <class A>
 struct Matrix {
   using Storage = typename A::Storage;
@@ -31,10 +31,11 @@ struct Matrix {
   i64 from_m, from_n, a_m, a_n, pred_m, pred_n;
   Compute zero, one;
 
-  SR_FN explicit Matrix(const ClosureParams& p)
-      : from(static_cast<const Storage*>(p.from) + blockIdx.x * p.from_batch),
-        a(static_cast<Storage*>(p.a) + blockIdx.x * p.a_batch),
-        preds(p.preds ? p.preds + blockIdx.x * p.pred_batch : nullptr),
+  template <class Params>  // of any kernel that has these fields
+  SR_FN Matrix(const Params& p, int index)
+      : from(static_cast<const Storage*>(p.from) + index * p.from_batch),
+        a(static_cast<Storage*>(p.a) + index * p.a_batch),
+        preds(p.preds ? p.preds + index * p.pred_batch : nullptr),
         from_m(p.from_m), from_n(p.from_n), a_m(p.a_m), a_n(p.a_n),
         pred_m(p.pred_m), pred_n(p.pred_n),
         zero(A::decode(*reinterpret_cast<const Storage*>(&p.zero))),
@@ -53,7 +54,7 @@ SR_FN bool improves(typename A::Compute x, typename A::Compute old) {
   return A::better(x, old) || (NANS && x != x && old == old);
 }
 
-// In registers: SIDE x SIDE threads have T x T entries each, in groups of four rows and columns
+// SIDE x SIDE threads have T x T entries each, in groups of four rows and columns
 // that are interleaved among the threads. Row and column k are broadcast through shared memory, in
 // two buffers that alternate, so that a step of k needs one barrier. VECTOR: four entries (and
 // predecessors) can be read at once.
@@ -80,7 +81,7 @@ struct ClosureTile {
   int pred[PREDECESSORS ? T : 1][PREDECESSORS ? T : 1]; // [T][T]
 
   SR_FN static void run(const ClosureParams& p) {
-    const Matrix<A> matrix(p);
+    const Matrix<A> matrix(p, int(blockIdx.x));
     ClosureTile tile;
     tile.load(matrix, p.n);
 #pragma unroll
@@ -210,78 +211,6 @@ struct ClosureTile {
         if constexpr (PREDECESSORS) *reinterpret_cast<Pack<int, 4>*>(&to.pred(i, j)) = preds;
       }
     }
-  }
-};
-
-// In shared memory, for matrices that registers do not hold: a warp has every 32nd row, a lane
-// every 32nd of up to 32 * COLUMNS columns. Column k is kept apart, in two buffers that alternate,
-// because a step changes it while other warps read it; each step stores the next one.
-template <class A, int COLUMNS, bool FRESH, bool PREDECESSORS, bool NANS>
-struct ClosureShared {
-  using Word = typename A::Compute;
-  static constexpr int THREADS = 1024, WARPS = THREADS / 32;
-
-  // Whether this lane's column c is inside of the matrix: only the last may be outside.
-  SR_FN static bool inside(int c, int n) {
-    return c < COLUMNS - 1 || int(threadIdx.x) % 32 + 32 * c < n;
-  }
-
-  SR_FN static void run(const ClosureParams& p) {
-    const Matrix<A> matrix(p);
-    const int n = p.n, lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    Word* x = shared_memory<Word>();                   // [n][n]
-    Word* columns = x + n * n;                         // [2][n]
-    int* pred = reinterpret_cast<int*>(columns + 2 * n);  // [n][n]
-    for (int i = warp; i < n; i += WARPS)
-      for (int j = lane; j < n; j += 32) {
-        Word value = A::decode(matrix.given(i, j));
-        if constexpr (PREDECESSORS)
-          pred[i * n + j] = FRESH ? matrix.initial_pred(i, j, value) : matrix.pred(i, j);
-        if constexpr (FRESH) value = matrix.with_one(i, j, value);
-        x[i * n + j] = value;
-        if (j == 0) columns[i] = value;
-      }
-#pragma unroll 1
-    for (int k = 0; k < n; ++k) {
-      const Word* column = columns + k % 2 * n;
-      Word* next = columns + (k + 1) % 2 * n;
-      __syncthreads();  // between writing rows in step k - 1 and reading row and column k
-      Word right[COLUMNS];  // [COLUMNS]: of row k
-#pragma unroll
-      for (int c = 0; c < COLUMNS; ++c) {
-        const int j = lane + 32 * c;
-        right[c] = x[k * n + (inside(c, n) ? j : 0)];
-        if (warp == k % WARPS && j == k + 1 && j < n) next[k] = right[c];
-      }
-#pragma unroll 2
-      for (int i = warp; i < n; i += WARPS) {
-        if (i == k) continue;
-        const Word left = column[i];
-        Word* row = x + i * n + lane;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) {
-          if (!inside(c, n)) continue;
-          Word value = row[32 * c];
-          const Word through = A::mul(left, right[c]);
-          if constexpr (PREDECESSORS) {
-            if (!improves<A, NANS>(through, value)) continue;
-            value = through;
-            pred[i * n + lane + 32 * c] = pred[k * n + lane + 32 * c];
-          } else {
-            value = A::add(value, through);
-          }
-          row[32 * c] = value;
-        }
-        if (lane == (k + 1) % 32 && k + 1 < n) next[i] = row[k + 1 - lane];
-      }
-    }
-    __syncthreads();  // between the last step and storing rows by other threads
-    for (int i = warp; i < n; i += WARPS)
-      for (int j = lane; j < n; j += 32) {
-        matrix.at(i, j) = A::encode(x[i * n + j]);
-        if constexpr (PREDECESSORS)
-          matrix.pred(i, j) = FRESH && i == j ? int(NONE) : pred[i * n + j];
-      }
   }
 };
 

@@ -109,9 +109,9 @@ SR_FN void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Start to store a box; what lies outside of the array is dropped. store_wait returns when the boxes
-// that this thread has stored may be overwritten. What other threads wrote to them comes before:
-// each calls store_fence, then all meet at a barrier.
+// Start to store a box; what lies outside of the array is dropped. Stores form groups: store_wait<N>
+// returns when the boxes of all groups of this thread but the last N may be overwritten. What other
+// threads wrote to them comes before: each calls store_fence, then all meet at a barrier.
 SR_FN void store_box(const TensorMap& to, const void* from, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
@@ -119,7 +119,10 @@ SR_FN void store_box(const TensorMap& to, const void* from, int x, int y, int z)
       : "memory");
 }
 SR_FN void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-SR_FN void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+template <int PENDING>
+SR_FN void store_wait() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
 SR_FN void store_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Store four matrices of 8 x 8 16-bit elements: thread t of a warp has the elements 2 (t % 4) (+ 1)
@@ -208,9 +211,9 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
       SR_FLOATS("m64n128k8.f32.tf32.tf32", 64, "%64, %65", "%66", ", 1, 1");
   } else {
     if constexpr (N == 256)
-      SR_WGMMA("m64n256k32.s32.u8.u8", 128, "%128, %129", "%130", "", "+r");
+      SR_WGMMA("m64n256k256.s32.b1.b1.and.popc", 128, "%128, %129", "%130", "", "+r");
     else
-      SR_WGMMA("m64n128k32.s32.u8.u8", 64, "%64, %65", "%66", "", "+r");
+      SR_WGMMA("m64n128k256.s32.b1.b1.and.popc", 64, "%64, %65", "%66", "", "+r");
   }
 }
 #undef SR_MAJOR

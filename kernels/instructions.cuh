@@ -125,6 +125,26 @@ SR_FN u64 load_current(const u64* word) {
 template <class Word>
 SR_FN Word compare_exchange(Word* word, Word seen, Word x) { return atomicCAS(word, seen, x); }
 
+// *word += x, of which the old word is returned.
+SR_FN u32 fetch_add(u32* word, u32 x) { return atomicAdd(word, x); }
+
+// One block tells others that its stores are done: its threads store, a barrier, then one thread:
+// memory_fence, store_current. Another block's thread waits for the word; after a barrier its
+// threads read what was stored.
+SR_FN void memory_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+SR_FN void store_current(u32* word, u32 x) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(x) : "memory");
+}
+// Until *word >= least.
+SR_FN void wait_for(const u32* word, u32 least) {
+  for (;;) {
+    u32 x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(word) : "memory");
+    if (x >= least) return;
+    __nanosleep(20);
+  }
+}
+
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>
 SR_FN T* shared_memory() {

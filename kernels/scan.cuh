@@ -9,7 +9,7 @@ namespace sr {
 // its loop: ITEMS times a piece of 256 chunks, `lanes` of them adjacent along the columns.
 struct ScanParams {
   const void* a;
-  void* found;  // [blocks][3] of Result: least, greatest, odd; or a u32 of kinds, joined by or
+  void* found;  // [blocks][3] of Result: least, greatest, odd; or [blocks] of u32: kinds
   i64 column_stride, row_stride, batch_stride;  // in elements
   i64 columns, rows;
   i64 segments, groups, tasks;  // tasks along the columns, along the rows, in all
@@ -128,12 +128,13 @@ struct Scan {
       for (int v = 0; v < V; ++v) look(seen, x[i][v]);
   }
 
-  SR_FN static void run(const ScanParams& p) {
+  // The work of one of `blocks` blocks.
+  SR_FN static void run(const ScanParams& p, i64 block, i64 blocks) {
     const int thread = int(threadIdx.x), lane = thread % p.lanes, line = thread / p.lanes;
     [[maybe_unused]] const i64 item = p.row_step * p.row_stride + p.column_step * p.column_stride;
     Seen<Value> seen;
     seen.clear();
-    for (i64 task = blockIdx.x; task < p.tasks; task += gridDim.x) {
+    for (i64 task = block; task < p.tasks; task += blocks) {
       const i64 segment = task % p.segments, rest = task / p.segments;
       const i64 group = rest % p.groups, batch = rest / p.groups;
       const i64 column = segment * (p.column_step ? ITEMS * p.column_step : 0) + lane * V;
@@ -165,14 +166,25 @@ struct Scan {
     }
     if (thread > 0) return;
     if constexpr (KINDS) {
-      atomic_or(static_cast<u32*>(p.found), all[0].kinds());
+      static_cast<u32*>(p.found)[block] = all[0].kinds();
     } else {
-      Result* found = static_cast<Result*>(p.found) + 3 * i64(blockIdx.x);
+      Result* found = static_cast<Result*>(p.found) + 3 * block;
       found[0] = Result(all[0].low);
       found[1] = Result(all[0].high);
       found[2] = Result(all[0].odd);
     }
   }
 };
+
+// Two operands in one launch: the first `left_blocks` blocks scan the left one.
+struct ScanPairParams {
+  ScanParams left, right;
+  i64 left_blocks;
+};
+template <class Left, class Right>
+SR_FN void scan_pair(const ScanPairParams& p) {
+  if (blockIdx.x < p.left_blocks) Left::run(p.left, blockIdx.x, p.left_blocks);
+  else Right::run(p.right, blockIdx.x - p.left_blocks, gridDim.x - p.left_blocks);
+}
 
 }  // namespace sr

@@ -18,7 +18,7 @@ struct ProductParams {
   int* k_tiles;        // [batch][m][n]: the tile of k that won, from BestTiles to FindArg
   int* arg;            // [batch][m][n]: the k that won, ...
   const int* gather;   // ... or gather[k][j], only where an entry of C improved
-  const u32* flags;    // kinds of entries that a scan on the device found (scan.cuh)
+  const u32* flags;    // [flag_words]: kinds of entries that blocks of a scan found (scan.cuh)
   u32* errors;         // set to 1 where a result does not fit its dtype
   i64 a_m, a_k, a_batch, b_k, b_n, b_batch, c_m, c_n, c_batch;
   i64 arg_m, arg_n, arg_batch, gather_k, gather_n;
@@ -32,14 +32,18 @@ struct ProductParams {
   int unless;          // ... this kernel does not run (0), or only runs (1)
   int unit;            // 1: see Step::take_mixed
   int triangle;        // 0, or the side of squares on the diagonal: tiles below them are skipped
+  int flag_words;
 };
 enum { READ_C = 1, ALPHA = 2, BETA = 4 };  // C is read; α, β are given
 
 // Two kernels are launched where the entries of the operands decide, and one of them returns at
-// once.
-template <class Params>  // of any kernel that has these three fields
+// once. All lanes of a warp ask.
+template <class Params>  // of any kernel that has these four fields
 SR_FN bool is_selected(const Params& p) {
-  return !p.flags || ((*p.flags & p.forbidden) != 0) == (p.unless != 0);
+  if (!p.flags) return true;
+  u32 found = 0;
+  for (int i = int(threadIdx.x) % 32; i < p.flag_words; i += 32) found |= p.flags[i];
+  return (ballot((found & p.forbidden) != 0) != 0) == (p.unless != 0);
 }
 
 // A block's work: a tile of C and a range of k.

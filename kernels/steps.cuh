@@ -242,8 +242,8 @@ struct NonnegativePaired : FloatsPaired<A> {
   }
 };
 
-// Truth values, 32 columns to a word: B comes packed by pack.cuh, A one byte an element, which is
-// spread over the word's bits.
+// Truth values, 32 columns to a word: B comes packed by pack.cuh (column j is bit j ^ 7), A one byte
+// an element, which is spread over the word's bits.
 template <class A>
 struct Bits {
   using Algebra = A;
@@ -259,7 +259,7 @@ struct Bits {
   SR_FN static void one(Word& acc, Word a, Word b) { acc = A::add(acc, A::mul(a, b)); }
   SR_FN static void take(Word& acc, const Word* a, const Word* b) { one(acc, a[0], b[0]); }
   SR_FN static Word join(Word x, Word y) { return A::add(x, y); }
-  SR_FN static u32 out(Word x, int column) { return x >> column & 1u ? ~0u : 0u; }
+  SR_FN static u32 out(Word x, int column) { return x >> (column ^ 7) & 1u ? ~0u : 0u; }
 };
 
 }  // namespace sr

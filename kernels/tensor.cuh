@@ -4,6 +4,7 @@
 // two consume (multiply).
 #pragma once
 #include "epilogue.cuh"
+#include "pack.cuh"
 #include "scan.cuh"
 #include <hopper.cuh>
 
@@ -31,20 +32,22 @@ SR_FN float power_of_2(int s) { return bits_as<float>(u32(127 + s) << 23); }
 constexpr float SMALL_UNIT = 1 / 2048.0f;
 
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
-// float32 that is emulated by pairs of shorter floats.
-template <class A, class Kind_, int PARTS_>
+// float32 that is emulated by pairs of shorter floats. PACKED: C holds truth values, eight to a byte,
+// in the order of np.packbits.
+template <class A, class Kind_, int PARTS_, bool PACKED_ = false>
 struct Tensor {
   using Algebra = A;
   using Kind = Kind_;
   using Word = typename Kind::Sum;
   static constexpr int COLUMNS = 1, PARTS = PARTS_;
+  static constexpr bool PACKED = PACKED_;
   static constexpr bool SCALED = PARTS == 2 && Is<typename Kind::Element>::half;
   static constexpr float SMALL = SCALED ? SMALL_UNIT : 1;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
     if constexpr (Is<Word>::floating) return x;
-    else return x ? -1 : 0;  // a count of true pairs; true is all ones
+    else return x & 1 ? -1 : x ? A::add(-1, -1) : 0;  // so many times true, which is all ones
   }
 };
 
@@ -224,7 +227,7 @@ struct TensorProduct {
       }
     }
     if constexpr (STORE_BOXES > 0) {
-      if (threadIdx.x % WARPGROUP == 0) store_wait();  // no block leaves while its boxes are read
+      if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
   }
 
@@ -263,6 +266,9 @@ struct TensorProduct {
         return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
     }
     using Store = Epilogue<Step, Tile, VECTOR>;
+    if constexpr (!Is<Word>::floating) {
+      if (work.split < 0) return store_truths(p, d, TileCoord<Step, Tile>(p, work.tile));
+    }
     if constexpr (Tile::VN == 8) transpose(d);
     if (work.split >= 0) {
       Word* to = Store::partial(p, work.tile, work.split);
@@ -286,6 +292,76 @@ struct TensorProduct {
       }
   }
 
+  // Truth values: they are packed before lanes exchange any. Of every 64 columns of a row, each of
+  // its four lanes gets 16.
+  SR_FN static void store_truths(const ProductParams& p, const Word (&d)[Tile::BN / 2],
+                                 const TileCoord<Step, Tile>& at) {
+    const int q = int(threadIdx.x) % 4;
+#pragma unroll
+    for (int i = 0; i < Tile::TM; ++i)
+#pragma unroll
+      for (int first = 0; first < Tile::BN; first += 64) {
+        u32 words[2];  // [2] of 32 columns, of which this lane knows 8
+#pragma unroll
+        for (int w = 0; w < 2; ++w) {
+          u32 word = 0;
+#pragma unroll
+          for (int e = 0; e < 4; ++e)  // eights
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              const Word x = d[Tile::at(i, (first / 8 + 4 * w + e) * 2 + c)];
+              word |= (u32(Step::out(x, 0)) & 1u) << (8 * e + 1 - c);
+            }
+          words[w] = word << (6 - 2 * q);
+        }
+        u32 mine = (q & 2 ? words[1] : words[0]) |
+                   shuffle_xor(q & 2 ? words[0] : words[1], 2);
+        mine |= shuffle_xor(mine, 1);
+        store_sixteen(p, at, at.row + Tile::row(i), at.column + first + 16 * q,
+                      q & 1 ? mine >> 16 : mine & 0xffffu);
+      }
+  }
+
+  // Columns from a multiple of 16 on, as packed bits, the first one in bit 7.
+  SR_FN static void store_sixteen(const ProductParams& p, const TileCoord<Step, Tile>& at, int row,
+                                  int column, u32 bits) {
+    if (row >= p.m || column >= p.n) return;
+    u8* c = static_cast<u8*>(p.c) + at.batch * p.c_batch + row * p.c_m;
+    if constexpr (Step::PACKED) {
+      c += column / 8;
+      if constexpr (VECTOR) {
+        u16* to = reinterpret_cast<u16*>(c);
+        *to = u16(p.mode & READ_C ? u32(Step::Algebra::add(int(bits), int(*to))) : bits);
+      } else {
+        for (int e = 0; e < 2 && column + 8 * e < p.n; ++e) {
+          const u32 x = bits >> 8 * e;
+          c[e] = u8(p.mode & READ_C ? u32(Step::Algebra::add(int(x), int(c[e]))) : x);
+        }
+      }
+    } else {
+      Pack<u32, 4> bytes;  // [4] of four columns
+#pragma unroll
+      for (int e = 0; e < 4; ++e) bytes.x[e] = spread(bits >> (8 * (e / 2) + 4 - 4 * (e % 2)));
+      if constexpr (VECTOR) {
+        auto* to = reinterpret_cast<Pack<u32, 4>*>(c + column);
+        if (p.mode & READ_C) {
+          const Pack<u32, 4> old = *to;
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            bytes.x[e] = u32(Step::Algebra::add(int(bytes.x[e]), int(ones(old.x[e]))));
+        }
+        *to = bytes;
+      } else {
+        const LinearCombination<typename Step::Algebra> combine(p);
+#pragma unroll
+        for (int e = 0; e < 16; ++e)
+          if (column + e < p.n) {
+            u8* to = c + (column + e) * p.c_n;
+            *to = combine(bytes.x[e / 4] >> 8 * (e % 4) & 1u ? -1 : 0, *to);
+          }
+      }
+    }
+  }
   // Undo the scaling of rows of both operands, in two factors, so that each is a float.
   SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
     const ProductParams& p = t.p;
@@ -320,16 +396,17 @@ struct TensorProduct {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
     const TileCoord<Step, Tile> at(t.p, work.tile);
+    constexpr int AT_ONCE = STORE_BOXES;
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
-    u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
 #pragma unroll
-    for (int first = 0; first < Tile::BN / 64; first += STORE_BOXES) {
-      if (thread == 0) store_wait();
+    for (int first = 0; first < Tile::BN / 64; first += AT_ONCE) {
+      u8* boxes = outgoing + (warpgroup * STORE_BOXES + first % STORE_BOXES) * BOX;
+      if (thread == 0) store_wait<STORE_BOXES / AT_ONCE - 1>();
       warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
 #pragma unroll
-      for (int box = 0; box < STORE_BOXES; ++box)
+      for (int box = 0; box < AT_ONCE; ++box)
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {  // 16 columns
           u32 x[4];  // [2 of 8 columns][2 rows]
@@ -345,7 +422,7 @@ struct TensorProduct {
       warpgroup_sync(warpgroup);  // between writing the boxes and reading them
       if (thread == 0) {
 #pragma unroll
-        for (int box = 0; box < STORE_BOXES; ++box)
+        for (int box = 0; box < AT_ONCE; ++box)
           if (at.column + (first + box) * 64 < t.p.n)
             store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
                       at.row + warpgroup * 64, int(at.batch));
@@ -403,7 +480,7 @@ struct ConvertParams {
   i64 k_tiles, row_tiles;
   int rows, k;
   u32 forbidden;          // as in ProductParams
-  int unless;
+  int unless, flag_words;
 };
 
 // Kernel: an operand whose layout or dtype the copy engine does not take, k-major and rounded to
@@ -522,36 +599,50 @@ struct Split {
     half* high = static_cast<half*>(p.to) + batch * 2 * p.rows * p.ld;  // [2][rows][ld]
     half* low = high + p.rows * p.ld;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
+    [[maybe_unused]] float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
+    const i64 k = k0 + 2 * lane;
+    constexpr int EACH = SIDE / WARPS;  // rows of a warp
+    float x[EACH][2];                   // [EACH][2 steps of k]; all loads are in flight at once
     if constexpr (ACROSS) {
 #pragma unroll
-      for (int i = warp; i < 2 * SIDE; i += WARPS) {
-        const int column = i % 2 * 32 + lane;
-        if (row0 + column < p.rows && k0 + i / 2 < p.k)
-          tile[i / 2 * PITCH + column] = from[row0 + column + (k0 + i / 2) * p.k_step];
+      for (int i = 0; i < 2 * EACH; ++i) {
+        const int column = i % 2 * 32 + lane, step = warp * EACH + i / 2;
+        const bool inside = row0 + column < p.rows && k0 + step < p.k;
+        x[i / 2][i % 2] = inside ? from[row0 + column + (k0 + step) * p.k_step] : 0;
       }
+#pragma unroll
+      for (int i = 0; i < 2 * EACH; ++i)
+        tile[(warp * EACH + i / 2) * PITCH + i % 2 * 32 + lane] = x[i / 2][i % 2];
       __syncthreads();  // between storing the tile and reading it
+#pragma unroll
+      for (int i = 0; i < EACH; ++i)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) x[i][e] = tile[(2 * lane + e) * PITCH + warp * EACH + i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < EACH; ++i)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const i64 row = row0 + warp * EACH + i;
+          x[i][e] = row < p.rows && k + e < p.k ? from[row * p.row + (k + e) * p.k_step] : 0;
+        }
     }
-    const i64 k = k0 + 2 * lane;
     bool spread = false;
 #pragma unroll
-    for (int i = warp; i < SIDE; i += WARPS) {
-      const i64 row = row0 + i;
+    for (int i = 0; i < EACH; ++i) {
+      const i64 row = row0 + warp * EACH + i;
       if (row >= p.rows) break;
       const float scale = power_of_2(scale_exponent(magnitudes[row]));
       u32 pair[2] = {};  // [high, low]
       bool large[2];     // [2 steps of k]
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float x = 0;
-        if (k + e < p.k)
-          x = ACROSS ? tile[(2 * lane + e) * PITCH + i] : from[row * p.row + (k + e) * p.k_step];
-        x *= scale;
-        const half first = to_half(x);
-        const half second = to_half((x - to_float(first)) * (1 / SMALL_UNIT));
+        const float value = x[i][e] * scale;
+        const half first = to_half(value);
+        const half second = to_half((value - to_float(first)) * (1 / SMALL_UNIT));
         pair[0] |= u32(first.bits) << 16 * e;
         pair[1] |= u32(second.bits) << 16 * e;
-        large[e] = abs(x) >= 8;
+        large[e] = abs(value) >= 8;
       }
       const int count = popcount(ballot(large[0])) + popcount(ballot(large[1]));
       const int all = p.k - k0 < SIDE ? int(p.k - k0) : SIDE;
@@ -562,41 +653,6 @@ struct Split {
       }
     }
     if (spread && lane == 0) atomic_or(p.flags, IS_SPREAD);
-  }
-};
-
-// Kernel: the same for bytes that are contiguous and aligned along the rows: transposed in words of
-// four rows by four steps of k.
-struct TransposeBytes {
-  static constexpr int SIDE = 128, WORDS = SIDE / 4, THREADS = 256, PITCH = WORDS + 1;
-
-  SR_FN static void run(const ConvertParams& p) {
-    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
-    const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
-    const u8* from = static_cast<const u8*>(p.from) + batch * p.batch_stride;
-    u8* to = static_cast<u8*>(p.to) + batch * p.rows * p.ld;
-    u32* tile = shared_memory<u32>();  // [SIDE of rows][PITCH of k]
-    const int lane = int(threadIdx.x) % WORDS, line = int(threadIdx.x) / WORDS;
-    const i64 row = row0 + 4 * lane;
-#pragma unroll
-    for (int i = line; i < WORDS; i += THREADS / WORDS) {
-      u32 x[4] = {};  // [4 of k], each of four rows
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        const i64 k = k0 + 4 * i + q;
-        if (k < p.k && row < p.rows)  // rows come in fours
-          x[q] = *reinterpret_cast<const u32*>(from + k * p.k_step + row);
-      }
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        tile[(4 * lane + r) * PITCH + i] = (x[0] >> 8 * r & 255u) | (x[1] >> 8 * r & 255u) << 8 |
-                                           (x[2] >> 8 * r & 255u) << 16 | x[3] >> 8 * r << 24;
-    }
-    __syncthreads();  // between storing the tile and reading it
-#pragma unroll
-    for (int i = line; i < SIDE; i += THREADS / WORDS)
-      if (row0 + i < p.rows && k0 + 4 * lane < p.ld)  // ld is a multiple of four
-        *reinterpret_cast<u32*>(to + (row0 + i) * p.ld + k0 + 4 * lane) = tile[i * PITCH + lane];
   }
 };
 

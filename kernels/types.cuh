@@ -52,7 +52,7 @@ SR_FN bfloat to_bfloat(float x) {  // round to nearest even; NaN stays NaN
 struct Halves { using Element = half; using Sum = float; static constexpr int K = 16; };
 struct Bfloats { using Element = bfloat; using Sum = float; static constexpr int K = 16; };
 struct Tf32 { using Element = float; using Sum = float; static constexpr int K = 8; };
-struct Bytes { using Element = u8; using Sum = i32; static constexpr int K = 32; };
+struct Binary { using Element = u8; using Sum = i32; static constexpr int K = 32; };  // 8 a byte
 
 // N scalars in one vector access, aligned to their size together.
 template <class T, int N>

@@ -95,18 +95,26 @@ struct Vector {
   using Piece = Chunk<Storage, VECTOR>;
   static constexpr int V = Piece::V;  // elements of a load
   static constexpr int ITEMS = K_MAJOR ? 8 / ROWS : 8;  // eight loads under way in a thread
-  static constexpr int NEXT = K_MAJOR ? 1 : GROUPS;     // from a thread to the next of its row
   static_assert(THREADS % LANES == 0, "lanes divide a block");
   static_assert(ITEMS > 0, "a thread has at most eight rows");
   static_assert(K_MAJOR || ROWS == V, "along m, a thread's rows are one load");
+  // Whether a group's rows are adjacent: else neighbouring groups, whose lanes read little of a row,
+  // have neighbouring rows, so that a warp reads whole lines.
+  static constexpr bool ADJACENT = !K_MAJOR || LANES >= 8;
+  // Lanes of a row in one warp; those that end with the sums of rows of their own, and how many.
+  static constexpr int WIDTH = LANES < 32 ? LANES : 32, OWNERS = ROWS < WIDTH ? ROWS : WIDTH;
+  static constexpr int OWNED = ROWS / OWNERS;
 
-  // This thread's place among those of its row, the group of its rows, and row r of them in the
+  // This thread's place among those of its row, the group of its rows, and row r of a group in the
   // block.
   SR_FN static int lane() { return K_MAJOR ? int(threadIdx.x) % LANES : int(threadIdx.x) / GROUPS; }
   SR_FN static int group() {
     return K_MAJOR ? int(threadIdx.x) / LANES : int(threadIdx.x) % GROUPS;
   }
-  SR_FN static int row(int r) { return K_MAJOR ? r * GROUPS + group() : group() * V + r; }
+  SR_FN static int row(int r, int group) {
+    return ADJACENT ? group * ROWS + r : r * GROUPS + group;
+  }
+  SR_FN static int row(int r) { return row(r, group()); }
 
   SR_FN static void run(const ProductParams& p) {
     const i64 row0 = i64(blockIdx.x % u32(p.tiles_m)) * (ROWS * GROUPS);
@@ -121,19 +129,31 @@ struct Vector {
     Compute acc[ROWS];  // [ROWS]
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) acc[r] = sums[r].value();
-    if constexpr (LANES > 1) join_lanes(acc);
-    if (lane() > 0) return;
-    const LinearCombination<A> combine(p);
+    if constexpr (K_MAJOR) {
+      join_warp<ROWS, WIDTH / 2>(acc);
+      if constexpr (LANES > 32) {
+        join_warps(p, acc, row0, split);
+      } else if (lane() % (WIDTH / OWNERS) == 0) {
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      const i64 i = row0 + row(r);
-      if (i >= p.m) continue;
-      if (p.splits > 1) {
-        static_cast<Compute*>(p.partials)[i64(split) * p.m + i] = acc[r];
-      } else {
-        Storage* y = static_cast<Storage*>(p.c) + i * p.c_m;
-        *y = combine(acc[r], p.mode & READ_C ? *y : Storage{});
+        for (int j = 0; j < OWNED; ++j)
+          store(p, row0 + row(lane() / (WIDTH / OWNERS) * OWNED + j), split, acc[j]);
       }
+    } else {
+      if constexpr (LANES > 1) join_lanes(acc);
+      if (lane() > 0) return;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) store(p, row0 + row(r), split, acc[r]);
+    }
+  }
+
+  // The sum of a row over the steps of k of this block.
+  SR_FN static void store(const ProductParams& p, i64 i, int split, Compute sum) {
+    if (i >= p.m) return;
+    if (p.splits > 1) {
+      static_cast<Compute*>(p.partials)[i64(split) * p.m + i] = sum;
+    } else {
+      Storage* y = static_cast<Storage*>(p.c) + i * p.c_m;
+      *y = LinearCombination<A>(p)(sum, p.mode & READ_C ? *y : Storage{});
     }
   }
 
@@ -151,8 +171,10 @@ struct Vector {
 #pragma unroll 1
     for (; k + (ITEMS - 1) * LANES * V + V <= k1; k += ITEMS * LANES * V)
       fold_loads<ITEMS>(acc, a, x, k, a_k, x_k);
+    if constexpr (ITEMS > 1) {
 #pragma unroll 1
-    for (; k + V <= k1; k += LANES * V) fold_loads<1>(acc, a, x, k, a_k, x_k);
+      for (; k + V <= k1; k += LANES * V) fold_loads<1>(acc, a, x, k, a_k, x_k);
+    }
     for (; k < k1; ++k) {  // less than a load: in one of the lanes
       const Compute right = A::decode(x[k * x_k]);
 #pragma unroll
@@ -232,21 +254,59 @@ struct Vector {
     }
   }
 
-  // Lanes' partial results of each row, joined in a fixed order into lane 0.
+  // Join the partial results of N rows of the lanes of a warp that share them, HALF lanes apart, HALF /
+  // 2, and so on. While there are several rows, a lane keeps one half of them and gives the other away,
+  // so that it ends with acc[0], ..., acc[OWNED - 1].
+  template <int N, int HALF>
+  SR_FN static void join_warp(Compute (&acc)[ROWS]) {
+    if constexpr (HALF > 0) {
+      if constexpr (N > 1) {
+        const bool upper = threadIdx.x & HALF;
+#pragma unroll
+        for (int i = 0; i < N / 2; ++i) {
+          const Compute kept = upper ? acc[i + N / 2] : acc[i];
+          const Compute given = upper ? acc[i] : acc[i + N / 2];
+          acc[i] = A::add(kept, shuffle_xor(given, HALF));
+        }
+      } else {
+        acc[0] = A::add(acc[0], shuffle_xor(acc[0], HALF));
+      }
+      join_warp<(N > 1 ? N / 2 : 1), HALF / 2>(acc);
+    }
+  }
+
+  // The same for the warps that share a row, in their order.
+  SR_FN static void join_warps(const ProductParams& p, const Compute (&acc)[ROWS], i64 row0,
+                               int split) {
+    constexpr int WARPS = LANES / 32;
+    Compute* shared = shared_memory<Compute>();  // [GROUPS][WARPS][ROWS]
+    const int thread = int(threadIdx.x), lane = thread % 32;
+    if (lane % (32 / OWNERS) == 0) {
+#pragma unroll
+      for (int j = 0; j < OWNED; ++j)
+        shared[thread / 32 * ROWS + lane / (32 / OWNERS) * OWNED + j] = acc[j];
+    }
+    __syncthreads();  // between storing the warps' sums and reading them
+    if (thread >= GROUPS * ROWS) return;
+    const Compute* own = shared + thread / ROWS * (WARPS * ROWS) + thread % ROWS;
+    Compute sum = own[0];
+#pragma unroll
+    for (int w = 1; w < WARPS; ++w) sum = A::add(sum, own[w * ROWS]);
+    store(p, row0 + row(thread % ROWS, thread / ROWS), split, sum);
+  }
+
+  // Lanes' partial results of each row along m, joined in a fixed order into lane 0.
   SR_FN static void join_lanes(Compute (&acc)[ROWS]) {
     Compute* shared = shared_memory<Compute>() + threadIdx.x;  // [ROWS][THREADS]
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) shared[r * THREADS] = acc[r];
 #pragma unroll
     for (int half = LANES / 2; half > 0; half /= 2) {
-      // between stores of 2 * half partial results and reads; lanes of a row are in one warp, or
-      // more
-      if constexpr (K_MAJOR && LANES <= 32) __syncwarp();
-      else __syncthreads();
+      __syncthreads();  // between storing 2 * half partial results and reading them
       if (lane() < half) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-          acc[r] = A::add(acc[r], shared[r * THREADS + half * NEXT]);
+          acc[r] = A::add(acc[r], shared[r * THREADS + half * GROUPS]);
           shared[r * THREADS] = acc[r];
         }
       }

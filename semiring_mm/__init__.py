@@ -8,14 +8,15 @@ array([[0., 3., 4.],
        [3., 0., 1.],
        [2., 5., 0.]])
 
-The modules `alignment`, `csgraph`, `dask`, `files`, `jax`, `sequences`, `sklearn` and `torch` are
-imported when they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does not show is
-not for users.
+The modules `alignment`, `csgraph`, `dask`, `files`, `gf2`, `jax`, `sequences`, `sklearn` and
+`torch` are imported when they are first used: ``sm.files.read_graph(path)``. What ``dir(sm)`` does
+not show is not for users.
 """
 
 import importlib
 from typing import Any
 
+from .bits import BitMatrix
 from .blas import dgemm, dgemv, gemm, gemv, matmul, matrix_power, sgemm, sgemv
 from .chains import chain, scan
 from .closures.labelled import LabelledArray, reconstruct_path
@@ -37,6 +38,7 @@ from .strassen import strassen
 from .version import __version__
 
 __all__ = [
+    "BitMatrix",
     "Eigen",
     "Histogram",
     "LabelledArray",
@@ -81,7 +83,7 @@ __all__ = [
 
 #: Modules that are imported when they are first used, and the packages they are for.
 _LATER = {
-    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
+    "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (), "gf2": (),
     "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 

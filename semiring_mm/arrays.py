@@ -8,6 +8,7 @@ standard. No library is imported to recognise an array: the caller's array prove
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import re
 import sys
@@ -18,6 +19,8 @@ import numpy as np
 
 from .cpu import engine as cpu
 from .engine import Engine
+from .gpu.calls import learn
+from .gpu.device import recorded
 from .naming import named
 
 __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "where"]
@@ -41,6 +44,10 @@ class Call:
         None: where the operands live. "cuda" takes host arrays to the current CUDA device.
     out : array, optional
         The caller's array for the result.
+    head : tuple, optional
+        The verb and all its arguments that are no arrays, where the same call on a device may come
+        again: its launches are kept (:mod:`semiring_mm.gpu.calls`). The operands are then those of
+        :func:`~semiring_mm.gpu.calls.repeat`, in the same order.
     **operands : array_like
         Operands by their names in messages; None stays None.
 
@@ -62,8 +69,14 @@ class Call:
     _like: Any = None  # the operand whose library, and device in it, the results are of
     _context: contextlib.ExitStack | None = None
 
-    def __init__(self, device: str | None = None, out: Any = None, **operands: Any) -> None:
+    _notes: list[Any] | None = None  # of what is launched
+
+    def __init__(
+        self, device: str | None = None, out: Any = None, head: tuple[Any, ...] | None = None,
+        **operands: Any,
+    ) -> None:  # fmt: skip
         self._given = self._arrays = operands
+        self._head = head
         self._out = self.out = out
         if (
             device is not None
@@ -101,11 +114,20 @@ class Call:
             return self
         with contextlib.ExitStack() as context:
             if self._index is not None:
-                stream = None
+                theirs: tuple[Any, ...] = ()
                 if self._library == "torch" and not self.moved:
                     torch = sys.modules["torch"]
                     stream = torch.cuda.current_stream(self._index).cuda_stream
-                context.enter_context(self.engine.on(self._index, stream))
+                    here = torch.device("cuda", self._index)
+                    theirs = stream, functools.partial(torch.empty, dtype=torch.uint8, device=here)
+                context.enter_context(self.engine.on(self._index, *theirs))
+                if self._out is None and not theirs and self.engine.capturing():
+                    raise RuntimeError(
+                        "a CUDA graph is being captured, and would not keep the memory of this "
+                        "call's result: say by out= where it goes, or use a call that has out="
+                    )
+                if self._head is not None and not self.moved:
+                    self._notes = context.enter_context(recorded())
                 if self._library == "jax":
                     # JAX may give the operands' memory to other work, on its own stream, once they
                     # are dropped.
@@ -132,6 +154,16 @@ class Call:
         """Convert a result, or a tuple of them, to the library and device of the operands."""
         if isinstance(result, tuple):
             return tuple(map(self.give, result))
+        given = self._given_back(result)
+        if self._notes is not None:
+            there = [name for name, x in self._given.items() if x is not None]
+            learn(
+                self._notes, self._head or (), [self._given[name] for name in there], self._out,
+                given, [self._arrays[name] for name in there], result,
+            )  # fmt: skip
+        return given
+
+    def _given_back(self, result: Array) -> Any:
         if self._out is not None and result is self.out:
             if self._aside:
                 _writable(self._out)[...] = self.engine.to_host(result)
@@ -200,7 +232,7 @@ def where(x: Any, name: str) -> int | None:
     if "jax" in sys.modules and isinstance(x, sys.modules["jax"].core.Tracer):
         raise TypeError(
             f"{name} is traced by JAX (inside jit, vmap or grad) and has no numbers yet: use "
-            f"matmul, closure and apsp of semiring_mm.jax there"
+            f"the functions of semiring_mm.jax there"
         )
     if hasattr(x, "__dlpack_device__"):
         try:
@@ -297,6 +329,11 @@ def _on_host(x: Any, name: str) -> Array:
             f"{name} is a sparse {type(x).__name__}: use {name}.toarray() (and put the semiring's "
             f"zero where nothing is stored), or semiring_mm.adjacency for graphs"
         )
+    if type(x).__name__ == "BitMatrix":
+        raise TypeError(
+            f"{name} is a BitMatrix, which matmul, matrix_power, closure and the functions of gf2 "
+            f"take: use {name}.unpack()"
+        )
     library = _library(x, None)
     if library == "torch":
         return _of_torch(x, name)
@@ -326,8 +363,8 @@ def _of_torch(x: Any, name: str) -> Array:
 def _refuse_grad(x: Any, name: str) -> None:
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{name} is a tensor that requires a gradient, and none is computed here: use matmul, "
-            f"closure and apsp of semiring_mm.torch, or {name}.detach()"
+            f"{name} is a tensor that requires a gradient, and none is computed here: use the "
+            f"functions of semiring_mm.torch, or {name}.detach()"
         )
 
 

@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
+from .bits import BitMatrix, matmul_bits, power_bits
 from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
 from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
-from .gpu.views import address
+from .gpu.calls import repeat
+from .gpu.device import address
 from .plan import scaled_bools
 from .semirings import Semiring, as_semiring
 from .sparse import is_sparse, multiply_sparse, take_apart
@@ -46,8 +48,8 @@ _UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
 def matmul(
-    a: ArrayLike,
-    b: ArrayLike,
+    a: ArrayLike | BitMatrix,
+    b: ArrayLike | BitMatrix,
     semiring: str | Semiring = "plus_times",
     *,
     out: Any = None,
@@ -65,7 +67,8 @@ def matmul(
     ----------
     a : array_like, shape (..., m, k) or (k,), or sparse matrix, shape (m, k)
         Left operand. Any strides: transposed and sliced views are read as they lie. CSR and DIA of
-        SciPy and CuPy are taken, too: what is not stored is the semiring's zero.
+        SciPy and CuPy are taken, too: what is not stored is the semiring's zero. Over lor_land and
+        xor_land one or both operands may be a :class:`BitMatrix`; the result is one then.
     b : array_like, shape (..., k, n) or (k,)
         Right operand. Leading dimensions broadcast, and 1-D operands are treated, as in
         :func:`numpy.matmul`.
@@ -88,7 +91,7 @@ def matmul(
 
     Returns
     -------
-    c : ndarray, shape (..., m, n)
+    c : ndarray or BitMatrix, shape (..., m, n)
         In NumPy's promoted dtype of the operands. A scalar for two 1-D operands. Over an empty k,
         the semiring's zero. With a path as `out` the file, open to be read: numpy.memmap or
         zarr.Array.
@@ -110,8 +113,8 @@ def matmul(
     -----
     Arrays of CuPy, PyTorch and JAX, and others with DLPack or ``__cuda_array_interface__``, are
     used where they lie, and the result is of the same library on the same device. On a CUDA device
-    the call returns at once, on the current stream (that of PyTorch for its tensors); integers, and
-    JAX's arrays, wait for the device.
+    the call returns at once, on the current stream (that of PyTorch for its tensors), and can be
+    captured in a CUDA graph; integers, and JAX's arrays, wait for the device.
 
     Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
 
@@ -133,14 +136,28 @@ def matmul(
            [3., 0., 1.],
            [2., 5., 0.]])
     """
+    head = None
     if device is devices is memory_limit is progress is None and not (return_arg or resume):
-        try:
-            c = _MATMUL[semiring](local.buffer, None, a, b, None, None, False, False, out)
+        if type(a) is not np.ndarray:
+            head = ("matmul", semiring)
+            c = repeat(head, (a, b), out)
             if c is not None:
                 return c
-        except _UNKNOWN:
-            pass
+        else:
+            try:
+                c = _MATMUL[semiring](local.buffer, None, a, b, None, None, False, False, out)
+                if c is not None:
+                    return c
+            except _UNKNOWN:
+                pass
     s = as_semiring(semiring)
+    if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
+        if return_arg or out is not None or devices is not None or memory_limit is not None:
+            raise TypeError(
+                "matmul of a BitMatrix takes no return_arg, out, devices and memory_limit: leave "
+                "them out, or unpack the operands"
+            )
+        return matmul_bits(s, a, b, device)
     path = isinstance(out, (str, PathLike))
     if devices is not None or memory_limit is not None or resume or path:
         if return_arg or (out is not None and not path):
@@ -164,7 +181,7 @@ def matmul(
         if return_arg:
             raise TypeError("return_arg takes dense operands, and one of these is sparse")
         return _sparse("matmul", s, None, a, b, None, None, out, device)
-    with Call(device, out, a=a, b=b) as call:
+    with Call(device, out, head, a=a, b=b) as call:
         return call.give(multiply(call.engine, s, call["a"], call["b"], call.out, return_arg))
 
 
@@ -309,7 +326,13 @@ def gemm(
     array([[0., 0.],
            [0., 0.]])
     """
-    if device is precision is None:
+    head = None
+    if device is None and type(a) is not np.ndarray:
+        head = _scaled_head("gemm", semiring, alpha, beta, trans_a, trans_b, precision)
+        result = head and repeat(head, (a, b) if c is None else (a, b, c), out)
+        if result is not None:
+            return result
+    elif device is precision is None:
         try:
             result = _GEMM[semiring](local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out)
             if result is not None:
@@ -323,7 +346,7 @@ def gemm(
             return result
     if is_sparse(a) or is_sparse(b):
         return _sparse("gemm", s, alpha, a, b, beta, c, out, device, trans_a, trans_b, precision)
-    with Call(device, out, a=a, b=b, c=c) as call:
+    with Call(device, out, head, a=a, b=b, c=c) as call:
         x, y, z, target = call["a"], call["b"], call["c"], call.out
         if x.ndim < 2 or y.ndim < 2:
             raise ValueError(
@@ -389,7 +412,13 @@ def gemv(
     >>> sm.gemv(None, np.array([[0.0, 2.0], [5.0, 0.0]]), np.array([1.0, 9.0]), semiring="min_plus")
     array([1., 6.])
     """
-    if device is None:
+    head = None
+    if device is None and type(a) is not np.ndarray:
+        head = _scaled_head("gemv", semiring, alpha, beta, trans)
+        result = head and repeat(head, (a, x) if y is None else (a, x, y), out)
+        if result is not None:
+            return result
+    elif device is None:
         try:
             result = _GEMV[semiring](local.buffer, alpha, a, x, beta, y, trans, False, out)
             if result is not None:
@@ -403,7 +432,7 @@ def gemv(
             return result
     if is_sparse(a) or is_sparse(x):
         return _sparse("gemv", s, alpha, a, x, beta, y, out, device, trans)
-    with Call(device, out, a=a, x=x, y=y) as call:
+    with Call(device, out, head, a=a, x=x, y=y) as call:
         matrix, vector, z, target = call["a"], call["x"], call["y"], call.out
         if matrix.ndim != 2 or vector.ndim != 1:
             raise ValueError(
@@ -417,6 +446,18 @@ def gemv(
         return call.give(
             _scaled(call.engine, s, "gemv", alpha, matrix, vector, beta, z, target, (m,))
         )
+
+
+_REAL = frozenset((float, int, type(None)))
+
+
+def _scaled_head(
+    verb: str, semiring: Any, alpha: Any, beta: Any, *flags: Any
+) -> tuple[Any, ...] | None:
+    """What a call of a verb is kept by, beside its arrays; None for scalars of other types."""
+    if type(alpha) in _REAL and type(beta) in _REAL:
+        return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
+    return None
 
 
 def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
@@ -477,7 +518,7 @@ def _scaled(
     alpha, beta = _scalar(s, alpha, x.dtype, "alpha"), _scalar(s, beta, x.dtype, "beta")
     scaling = Scaling(z is not None, alpha, beta)
     if z is not None and not (in_place and target is out):
-        target[...] = z
+        engine.copy(z, target)
     c = target
     if fill is not None:
         fill(x, y, c, scaling)
@@ -538,23 +579,34 @@ def _sparse(
 
 def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     general: Any = gemm if verb == "gemm" else gemv
+    accepted: set[Any] = {np.dtype(dtype)}  # as libraries write it
     second, third = ("b", "c") if verb == "gemm" else ("x", "y")
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def checked(
-        alpha: Scalar, a: ArrayLike, b: ArrayLike, beta: Scalar, c: Any, **kwargs: Any
-    ) -> Array:
+    def fits(*arrays: Any) -> bool:
+        """Whether the dtypes were seen before, on a device."""
+        try:
+            return accepted.issuperset([x.dtype for x in arrays if x is not None])
+        except (AttributeError, TypeError):
+            return False
+
+    def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
+        if type(a) is not np.ndarray and "semiring" not in kwargs and fits(a, b, c):
+            return general(alpha, a, b, beta, c, **kwargs)
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
         for what, x in (("a", a), (second, b), (third, c)):
             found = getattr(x, "dtype", None)
-            if found is not None and str(found).rpartition(".")[2] != dtype:
+            if found is None or found in accepted:
+                continue
+            if str(found).rpartition(".")[2] != dtype:
                 other = {"sgemm": "dgemm", "dgemm": "sgemm", "sgemv": "dgemv", "dgemv": "sgemv"}
                 raise TypeError(
                     f"{name} works on {dtype}, got {what} of dtype {found}: use {other[name]} or "
                     f"{verb}, or x.astype(np.{dtype})"
                 )
+            accepted.add(found)
         left, right = (x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in (a, b))
         return general(alpha, left, right, beta, c, **kwargs)
 
@@ -566,7 +618,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
             c: ArrayLike | None = None, *, trans_a: bool = False, trans_b: bool = False,
             out: Array | None = None, **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs:
+            if not kwargs and type(a) is np.ndarray:
                 try:
                     result = ways["plus_times"](
                         local.buffer, alpha, a, b, beta, c, trans_a, trans_b, out
@@ -586,7 +638,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
             y: ArrayLike | None = None, *, trans: bool = False, out: Array | None = None,
             **kwargs: Any,
         ) -> Array:  # fmt: skip
-            if not kwargs:
+            if not kwargs and type(a) is np.ndarray:
                 try:
                     result = ways["plus_times"](
                         local.buffer, alpha, a, x, beta, y, trans, False, out
@@ -629,13 +681,17 @@ dgemv = _blas_name("d", "float64", "gemv")
 
 
 def matrix_power(
-    a: ArrayLike, k: int, semiring: str | Semiring = "plus_times", *, device: str | None = None
-) -> Array:
+    a: ArrayLike | BitMatrix,
+    k: int,
+    semiring: str | Semiring = "plus_times",
+    *,
+    device: str | None = None,
+) -> Any:
     """The k-th power of a square matrix, by repeated squaring.
 
     Parameters
     ----------
-    a : array_like, shape (..., n, n)
+    a : array_like or BitMatrix, shape (..., n, n)
     k : int
         At least 0; the 0th power has one on the diagonal and zero elsewhere.
     semiring : str or Semiring, default "plus_times"
@@ -643,7 +699,7 @@ def matrix_power(
 
     Returns
     -------
-    ndarray, shape (..., n, n)
+    ndarray or BitMatrix, shape (..., n, n)
         Over min_plus: lengths of the shortest walks of exactly k edges.
 
     Examples
@@ -655,20 +711,27 @@ def matrix_power(
            [55, 34]])
     """
     s = as_semiring(semiring)
+    if isinstance(a, BitMatrix):
+        return power_bits(s, a, _exponent(a.shape, k), device)
     with Call(device, a=a) as call:
         return call.give(_power(call.engine, s, call["a"], k))
 
 
-def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
-    (base,) = _common_dtype(s, base)
-    if base.ndim < 2 or base.shape[-1] != base.shape[-2]:
-        raise ValueError(f"matrix_power takes square matrices, got shape {base.shape}")
+def _exponent(shape: tuple[int, ...], k: int) -> int:
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"matrix_power takes square matrices, got shape {shape}")
     try:
         k = operator.index(k)
     except TypeError:
         raise TypeError(f"matrix_power: k must be an integer, got {k!r}") from None
     if k < 0:
         raise ValueError(f"matrix_power: k must be at least 0, got {k}: ⊗ has no inverse")
+    return k
+
+
+def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
+    (base,) = _common_dtype(s, base)
+    k = _exponent(base.shape, k)
     if k == 0:
         zero, one = s.identities(base.dtype)
         result = engine.xp.full(base.shape, zero, base.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ from .blas import _common_dtype
 from .engine import Chains, Engine
 from .semirings import Semiring, as_semiring
 
-__all__ = ["as_lengths", "chain", "chains_of", "flat", "scan"]
+__all__ = [
+    "as_lengths",
+    "batch_of_chain",
+    "chain",
+    "chains_of",
+    "flat",
+    "joined",
+    "on_host",
+    "scan",
+]
 
 Array = Any
+Shape = tuple[int, ...]
 
 
 def chain(
@@ -45,8 +56,8 @@ def chain(
         operands do. What lies behind a chain's end is not read.
     reverse : bool, default False
         Carry `x` from the right. The whole product is the same from both sides, but for rounding.
-    device : {None, "cpu"}
-        Chains run on the host.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        As for :func:`matmul`.
 
     Returns
     -------
@@ -57,7 +68,7 @@ def chain(
     Raises
     ------
     NotImplementedError
-        For arrays on a CUDA device.
+        On a CUDA device, for more than 1,024 states, and for integers of 64 bits that might wrap.
     OverflowError
         If an integer does not fit its dtype, at any step.
     ValueError, TypeError
@@ -127,7 +138,7 @@ def scan(
     inclusive : bool, default True
         False: without the step's own matrix, so that the identity, or `x`, is first (reversed:
         last).
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
     -------
@@ -172,10 +183,7 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
     """How many steps each chain of a flattened batch has, as int64; all of them by default."""
     if lengths is None:
         return np.full(math.prod(batch), steps, np.int64)
-    given = lengths
-    if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get"):
-        given = given.get()
-    found = np.asarray(given)
+    found = np.asarray(on_host(lengths))
     if found.dtype.kind not in "iu" and found.size:
         raise TypeError(f"{verb}: lengths must be whole numbers, got dtype {found.dtype}")
     try:
@@ -192,6 +200,13 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
     return np.ascontiguousarray(found, np.int64).ravel()
 
 
+def on_host(x: Any) -> Any:
+    """An array of CuPy or PyTorch on the host, and all others as they are."""
+    if hasattr(x, "__cuda_array_interface__") and hasattr(x, "get"):
+        return x.get()
+    return x.detach().cpu() if hasattr(x, "detach") else x
+
+
 def _run(
     verb: str, a: Any, semiring: Any, x: Any, emissions: Any, lengths: Any, reverse: bool,
     exclusive: bool, device: str | None, axis: int,
@@ -204,78 +219,89 @@ def _run(
         arrays = [call[name] for name in ("a", "x", "emissions")]
         present = _common_dtype(s, *(v for v in arrays if v is not None))
         a, x, e = (None if v is None else present.pop(0) for v in arrays)
-        return call.give(_carried(verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis))
+        xp = call.engine.xp
+        return call.give(_carried(xp, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis))
 
 
 def _carried(
-    verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
+    xp: Any, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
     lengths: Any, reverse: bool, exclusive: bool, axis: int,
 ) -> Array:  # fmt: skip
     if e is not None and a.ndim == 2:
         a = a[np.newaxis]
     if a.ndim > 2 and axis != -3:
-        a = np.moveaxis(a, axis, -3)
-    if a.ndim < 3 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(
-            f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "
-            f"for all steps with emissions (..., T, S); got shape {a.shape}"
-        )
-    steps, n = a.shape[-3:-1]
-    for name, v, wanted, least in (("emissions", e, "(..., T, S)", 2), ("x", x, "(..., S)", 1)):
-        if v is not None and (v.ndim < least or v.shape[-1] != n):
-            raise ValueError(
-                f"{verb}: matrices of S = {n} states take {name} of shape {wanted}, got {v.shape}"
-            )
-    if e is not None and e.shape[-2] != steps:
-        if steps != 1:
-            raise ValueError(
-                f"{verb}: a has {steps} steps, and emissions of shape {e.shape} have {e.shape[-2]}"
-            )
-        steps = e.shape[-2]
-    batch = batch_of(verb, lengths, (a, 3), (e, 2), (x, 1))
+        a = xp.moveaxis(a, axis, -3)
+    shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
+    batch, steps = batch_of_chain(verb, shapes)
+    n = a.shape[-1]
     counts = as_lengths(lengths, batch, steps, verb)
     every, chains = verb == "scan", len(counts)
-    out = np.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
-    carried = None if x is None else flat(x, batch, (n,))[:, np.newaxis]
+    out = xp.empty((chains, steps if every else 1, 1 if x is not None else n, n), a.dtype)
+    carried = None if x is None else flat(xp, x, batch, (n,))[:, np.newaxis]
     if lengths is not None or exclusive or not every:
-        _ends(out, s, counts, carried, every, reverse, exclusive)
+        _ends(xp, out, s, counts, carried, every, reverse, exclusive)
     if out.size and steps:
-        matrices = np.broadcast_to(a, (*batch, *a.shape[-3:]))
+        matrices = xp.broadcast_to(a, (*batch, *a.shape[-3:]))
         matrices = matrices.reshape(chains, *a.shape[-3:])
         verbs.carry(
-            s, np.broadcast_to(matrices, (chains, steps, n, n)),
-            None if e is None else flat(e, batch, (steps, n)), carried, out, counts, every=every,
-            reverse=reverse, exclusive=exclusive,
+            s, xp.broadcast_to(matrices, (chains, steps, n, n)),
+            None if e is None else flat(xp, e, batch, (steps, n)), carried, out, counts,
+            every=every, reverse=reverse, exclusive=exclusive,
         )  # fmt: skip
     if x is not None:
         return out.reshape(*batch, *((steps,) if every else ()), n)
     out = out.swapaxes(-1, -2) if reverse else out
     if not every:
         return out.reshape(*batch, n, n)
-    return np.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
+    return xp.moveaxis(out.reshape(*batch, steps, n, n), -3, axis)
 
 
-def batch_of(verb: str, lengths: Any, *operands: tuple[Array | None, int]) -> tuple[int, ...]:
-    """The shape of the chains: leading dimensions of operands, which have k dimensions a chain."""
-    leading = [v.shape[:-k] for v, k in operands if v is not None]
-    leading += [] if lengths is None else [np.shape(lengths)]
-    try:
-        return np.broadcast_shapes(*leading)
-    except ValueError:
+def batch_of_chain(
+    verb: str, shapes: Iterable[Any], join: Callable[..., Shape] = np.broadcast_shapes
+) -> tuple[Shape, int]:
+    """The shape of the batch and the steps, of the shapes of a, e, x and lengths, or an error."""
+    a, e, x, lengths = shapes
+    if len(a) < 3 or a[-1] != a[-2]:
         raise ValueError(
-            f"{verb}: the leading dimensions {', '.join(map(str, leading))} do not broadcast"
-        ) from None
+            f"{verb} takes square matrices, one for each step, of shape (..., T, S, S), or (S, S) "
+            f"for all steps with emissions (..., T, S); got shape {tuple(a)}"
+        )
+    steps, n = a[-3:-1]
+    for name, v, wanted, least in (("emissions", e, "(..., T, S)", 2), ("x", x, "(..., S)", 1)):
+        if v is not None and (len(v) < least or v[-1] != n):
+            raise ValueError(
+                f"{verb}: matrices of S = {n} states take {name} of shape {wanted}, got {tuple(v)}"
+            )
+    if e is not None and e[-2] != steps:
+        if steps != 1:
+            raise ValueError(
+                f"{verb}: a has {steps} steps, and emissions of shape {tuple(e)} have {e[-2]}"
+            )
+        steps = e[-2]
+    leading = [v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
+    return joined(verb, leading + ([] if lengths is None else [lengths]), join), steps
 
 
-def flat(v: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+def joined(
+    verb: str, leading: list[Shape], join: Callable[..., Shape] = np.broadcast_shapes
+) -> Shape:
+    """What leading dimensions broadcast to, by a library's function."""
+    try:
+        return tuple(join(*leading))
+    except (RuntimeError, ValueError):
+        text = ", ".join(map(str, map(tuple, leading)))
+        raise ValueError(f"{verb}: the leading dimensions {text} do not broadcast") from None
+
+
+def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:
     """An operand of the chains of a flattened batch, whose last axis is contiguous."""
-    if v.strides[-1] != v.itemsize or not v.flags.aligned:
-        v = np.ascontiguousarray(v)
-    return np.broadcast_to(v, (*batch, *shape)).reshape(math.prod(batch), *shape)
+    if v.strides[-1] != v.itemsize or (xp is np and not v.flags.aligned):
+        v = xp.ascontiguousarray(v)
+    return xp.broadcast_to(v, (*batch, *shape)).reshape(math.prod(batch), *shape)
 
 
 def _ends(
-    out: Array, s: Semiring, counts: Array, x: Array | None, every: bool, reverse: bool,
+    xp: Any, out: Array, s: Semiring, counts: Array, x: Array | None, every: bool, reverse: bool,
     exclusive: bool,
 ) -> None:  # fmt: skip
     """What no step computes: behind the end, before the first step, and of chains without any."""
@@ -284,11 +310,15 @@ def _ends(
     if x is None:
         unit = np.full((n, n), zero, out.dtype)
         np.fill_diagonal(unit, one)
-        x = np.broadcast_to(unit, (chains, n, n))
+        x = xp.broadcast_to(xp.asarray(unit), (chains, n, n))
     if not every:
-        out[counts == 0, 0] = x[counts == 0]
+        if len(empty := np.flatnonzero(counts == 0)):
+            empty = xp.asarray(empty)
+            out[empty, 0] = x[empty]
         return
-    out[np.arange(steps) >= counts[:, np.newaxis]] = zero
+    if (counts < steps).any():
+        out[xp.asarray(np.arange(steps) >= counts[:, np.newaxis])] = zero
     if exclusive:
         there = np.flatnonzero(counts)
-        out[there, counts[there] - 1 if reverse else 0] = x[there]
+        place, there = (xp.asarray(v) for v in (counts[there] - 1 if reverse else 0, there))
+        out[there, place] = x[there]

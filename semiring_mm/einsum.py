@@ -15,6 +15,7 @@ from .arrays import Call
 from .blas import _check_out, _common_dtype, _stack, multiply
 from .engine import Engine
 from .expressions import Expr, evaluate
+from .gpu.calls import repeat
 from .laws import SemiringLawError, check_laws
 from .plan import make_plan, overflow
 from .semirings import Semiring, as_semiring
@@ -102,10 +103,17 @@ def einsum(
     >>> sm.einsum("ij->i", A, semiring="min_plus")
     array([0., 1.])
     """
+    head = None
+    few = isinstance(subscripts, str) and 0 < len(operands) < 3
+    if few and device is None and type(operands[0]) is not np.ndarray:
+        head = ("einsum", subscripts, semiring)
+        result = repeat(head, operands, out)
+        if result is not None:
+            return result
     s = as_semiring(semiring)
     inputs, output, operands = _parsed(subscripts, *operands)
     names = [f"operand_{i}" for i in range(len(operands))]
-    with Call(device, out, **dict(zip(names, operands, strict=True))) as call:
+    with Call(device, out, head, **dict(zip(names, operands, strict=True))) as call:
         arrays = _common_dtype(s, *(call[name] for name in names))
         labels, wanted = _labels(inputs, output, [x.ndim for x in arrays])
         terms, sizes = _plain_terms(arrays, labels)
@@ -388,7 +396,8 @@ def _reduced(
         if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
             flat = x.reshape(math.prod(shape), k)
         x = x if flat is None else flat
-        unused = engine.xp.broadcast_to(engine.xp.zeros(1, x.dtype), (k,))
+        # the right operand is not used: a row, which lies as the rows do
+        unused = x[(0,) * (x.ndim - 1)] if x.size else engine.xp.zeros(k, x.dtype)
         x = multiply(engine, _sum_of(s), x, unused)
     return x.reshape(shape), kept
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .expressions import Expr
 from .plan import ALPHA, BETA, READ_C, Facts
@@ -221,11 +222,16 @@ class Engine(Protocol):
     TILE : int
         Side of the squares in which algorithms walk over a matrix.
     BASE : int
+        Matrices are divided after multiples of so many rows.
+    LEAF : int
         Rows of the largest matrix that :meth:`closure_block` takes.
     LOOK : int
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
-        Rows of the largest matrices that :meth:`closure_batch` may take.
+        Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
+    PANEL, ROWS : int
+        Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
+        of 8.
     SPARSE : bool
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
@@ -236,8 +242,11 @@ class Engine(Protocol):
     WHERE: str
     TILE: int
     BASE: int
+    LEAF: int
     LOOK: int
     BATCH: int
+    PANEL: int
+    ROWS: int
     SPARSE: bool
 
     @property
@@ -292,6 +301,42 @@ class Engine(Protocol):
             Called with the fraction done, from the calling thread.
         """
 
+    def product_bits(
+        self, semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+    ) -> None:
+        """C ← A ⊗ B, or C ← C ⊕ (A ⊗ B), of truth values packed as by :meth:`pack_bits`.
+
+        ⊗ is "and", ⊕ is "or" or "xor". C shares no memory with A and B.
+
+        Parameters
+        ----------
+        a, b, c : array of uint8 (batch, m, bytes), (batch, k, bytes), (batch, m, bytes)
+            Or without batch; bytes of a row are adjacent, and k and n are at least 1.
+        n : int
+            Columns of B and C.
+        """
+
+    def pack_bits(self, x: Array) -> Array:
+        """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), in the order of ``numpy.packbits``."""
+
+    def reduce_bits(self, rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
+        """Gauss-Jordan elimination over GF(2) of at most ``ROWS`` rows of ``PANEL`` packed columns.
+
+        Parameters
+        ----------
+        rows : array of uint8 (count, bytes)
+        columns : int
+            Those that may have a pivot, from the first one on.
+
+        Returns
+        -------
+        sums : array of uint8 (columns, ceil(count / 8))
+            Packed: the rows whose sum is the reduced row with the pivot of a column; none if it has
+            no pivot. Only rows that have pivots are summed.
+        pivots : ndarray of int32 (columns,), of NumPy
+            The row that had the pivot of a column, or -1.
+        """
+
     def gemv(
         self, semiring: Semiring, a: Array, x: Array, y: Array, scaling: Scaling = PLAIN, *,
         scale_x: bool = False,
@@ -339,7 +384,7 @@ class Engine(Protocol):
     def closure_block(
         self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
     ) -> None:
-        """A ← A* in place for a matrix of at most ``BASE`` rows with one on its diagonal.
+        """A ← A* in place for a matrix of at most ``LEAF`` rows with one on its diagonal.
 
         With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry improves.
         """
@@ -349,6 +394,15 @@ class Engine(Protocol):
         predecessors: Array | None = None,
     ) -> bool:  # fmt: skip
         """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+
+    def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
+        """Rows of predecessors in which one is not strictly nearer than its node.
+
+        Parameters
+        ----------
+        d, p : arrays (rows, n)
+            Distances, and predecessors in int32; below 0: none.
+        """
 
     def best_outside(
         self, semiring: Semiring, a: Array, group: Array, rows: Array, at: Array, value: Array
@@ -407,8 +461,19 @@ class Engine(Protocol):
     def free_memory(self) -> int | None:
         """Bytes of memory that can be had, or None if that is not known."""
 
-    def on(self, index: int, stream: int | None = None) -> AbstractContextManager[Any]:
-        """Work on a device (-1: the current one), and on another library's stream."""
+    def copy(self, x: Array, to: Array) -> None:
+        """Copy an array to another one of its shape and dtype."""
+
+    def on(
+        self, index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
+    ) -> AbstractContextManager[Any]:
+        """Work on a device (-1: the current one), and on another library's stream and memory.
+
+        `allocate` makes an array of that library, of so many bytes.
+        """
+
+    def capturing(self) -> bool:
+        """Whether what is launched now goes into a graph of launches, to be run later."""
 
     def wait(self) -> None:
         """Return when all that was launched is done."""

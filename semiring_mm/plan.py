@@ -27,7 +27,8 @@ from .semirings import Semiring, fold_start
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "can_use_fma",
     "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan",
-    "needs_facts", "overflow", "scalar_bits", "scaled_bools", "with_keys",
+    "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits", "with_keys",
+    "words_of_bits",
 ]  # fmt: skip
 
 
@@ -352,6 +353,33 @@ def scaled_bools(semiring: Semiring, scale: bool, x: Any) -> Any:
     """``scale ⊗ x`` for an array of truth values, of NumPy or CuPy."""
     table = _truth_table(semiring, semiring.mul_expr)
     return x & False if table.op == "const" else ex.evaluate(table, np.bool_(scale), x)
+
+
+def unpack_bits(xp: Any, bits: Any, n: int) -> Any:
+    """Bool (..., m, n) from packed bits (..., m, ceil(n / 8)) in the order of numpy.packbits."""
+    whole = xp.unpackbits(xp.ascontiguousarray(bits).ravel())
+    return whole.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n].view(bool)
+
+
+def words_of_bits(semiring: Semiring) -> Semiring:
+    """The semiring that computes products of packed bits, where A's are masks in integers.
+
+    Raises
+    ------
+    TypeError
+        If truth values are not multiplied by "and" and joined by "or" or "xor".
+    """
+    plan = _bool_plan(semiring)
+    join = ex.joins(plan.add)
+    if join not in ("|", "^") or ex.joins(plan.mul) != "&":
+        raise TypeError(
+            f"{semiring.name} on packed bits: ⊗ must be 'and', and ⊕ 'or' or 'xor', as of lor_land "
+            f"and xor_land; use arrays of dtype bool (A.unpack())"
+        )
+    return _WORDS[join]
+
+
+_WORDS = {x: Semiring("words", f"a {x} b", "a & b", 0, -1) for x in "|^"}
 
 
 def _truth_table(semiring: Semiring, expr: ex.Expr) -> ex.Expr:

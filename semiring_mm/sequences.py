@@ -18,7 +18,7 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .chains import as_lengths, batch_of, chains_of, flat
+from .chains import as_lengths, chains_of, flat, joined, on_host
 from .engine import Chains
 from .semirings import semirings
 
@@ -36,6 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any
+Shape = tuple[int, ...]
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
 
 
@@ -81,8 +82,8 @@ def viterbi(
         The scores of the first state and of the last; 0 by default.
     lengths : array_like of int, shape (...), optional
         The steps of each sequence, at most T. What lies behind them is not read.
-    device : {None, "cpu"}
-        All of this runs on the host.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        As for :func:`matmul`; :func:`sample` runs on the host.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def viterbi(
     ValueError, TypeError
         For shapes that do not match, no states, and numbers that are not real.
     NotImplementedError
-        For arrays on a CUDA device.
+        For more than 1,024 states on a CUDA device.
 
     Notes
     -----
@@ -119,8 +120,8 @@ def viterbi(
     array([0.0778, 0.28  ])
     """
     with _model("viterbi", device, emissions, transitions, start, end, lengths) as m:
-        path = np.full((m.chains, m.steps), -1, np.int32)
-        value = np.zeros(m.chains, m.e.dtype)
+        path = m.xp.full((m.chains, m.steps), -1, np.int32)
+        value = m.xp.zeros(m.chains, m.e.dtype)
         if path.size:
             m.verbs.best_path(_MAX, m.a, m.e, m.x, m.end, path, value, m.counts)
         return m.give(path, m.steps), m.give(value)
@@ -253,7 +254,7 @@ def marginals(
         As for :func:`viterbi`, which has the errors too.
     pairs : bool, default False
         Also return how often state j follows state i, expected.
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
     -------
@@ -310,7 +311,7 @@ def sample(
     lengths : array_like of int, shape (...), optional
     rng : numpy.random.Generator or int, optional
         What draws, or its seed; the same one draws the same sequences.
-    device : {None, "cpu"}
+    device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
     -------
@@ -428,17 +429,16 @@ def crf_loss(
         states, pairs, total = _posterior(m, True)
         assert pairs is not None
         loss = total - _scored(m, at)
-        inside = np.arange(m.steps) < m.counts[:, np.newaxis]
         gradient = states
-        b, t = np.nonzero(inside)
+        b, t = m.xp.nonzero(m.inside)
         gradient[b, t, at[b, t]] -= 1
-        b, t = np.nonzero(inside[:, 1:])
-        np.subtract.at(pairs, (b, 0 * t if m.shared else t, at[b, t], at[b, t + 1]), 1)
-        ends = np.zeros((2, m.chains, m.states), m.e.dtype)
-        full = m.counts > 0
+        b, t = m.xp.nonzero(m.inside[:, 1:])
+        m.xp.add.at(pairs, (b, 0 * t if m.shared else t, at[b, t], at[b, t + 1]), -1)
+        ends = m.xp.zeros((2, m.chains, m.states), m.e.dtype)
         if m.steps:
+            full, last = m.full
             ends[0, full] = gradient[full, 0]
-            ends[1, full] = gradient[full, m.counts[full] - 1]
+            ends[1, full] = gradient[full, last]
 
         def own(found: Array, like: Any) -> Array:
             shape = np.shape(like) if like is not None else found.shape[-1:]
@@ -449,6 +449,16 @@ def crf_loss(
         return CRFLoss(m.give(loss), *found, own(ends[1], end))
 
 
+def posterior(
+    emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, pairs: bool
+) -> tuple[Any, Any, Any]:
+    """The results of :func:`log_partition` and :func:`marginals` together."""
+    with _model("marginals", None, emissions, transitions, start, end, lengths) as m:
+        states, found, total = _posterior(m, pairs)
+        both = None if found is None else m.give(found, *found.shape[1:])
+        return m.give(total), m.give(states, m.steps, m.states), both
+
+
 # --- the checked model ----------------------------------------------------------------------------
 
 
@@ -457,6 +467,7 @@ class _Model:
     """Operands as the engine takes them, of a flattened batch."""
 
     call: Call
+    xp: Any
     verbs: Chains
     a: Array  # (chains, steps - 1, S, S)
     e: Array  # (chains, steps, S)
@@ -480,6 +491,17 @@ class _Model:
     def states(self) -> int:
         return int(self.e.shape[2])
 
+    @property
+    def inside(self) -> Array:
+        """Which steps (chains, steps) are before the ends."""
+        return self.xp.arange(self.steps) < self.xp.asarray(self.counts)[:, np.newaxis]
+
+    @property
+    def full(self) -> tuple[Array, Array]:
+        """The chains that have steps, and the last of these."""
+        full = np.flatnonzero(self.counts)
+        return self.xp.asarray(full), self.xp.asarray(self.counts[full] - 1)
+
     def give(self, x: Array, *shape: int) -> Any:
         found = x.reshape((*self.batch, *shape))
         return self.call.give(found if found.ndim else found[()])
@@ -492,7 +514,7 @@ def _model(
 ) -> Iterator[_Model]:  # fmt: skip
     given = {"emissions": emissions, "transitions": transitions, "start": start, "end": end}
     with Call(device, **given) as call:
-        verbs = chains_of(call.engine, verb)
+        verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
         dtype = np.result_type(*(v.dtype for v in (e, a, *ends) if v is not None))
@@ -500,33 +522,45 @@ def _model(
                             for v in (e, a, *ends))  # fmt: skip
         assert e is not None
         assert a is not None
-        if e.ndim < 2 or not e.shape[-1]:
-            raise ValueError(
-                f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
-                f"got shape {e.shape}"
-            )
+        shapes = [None if v is None else np.shape(v) for v in (e, a, start, end, lengths)]
+        batch = batch_of_model(verb, shapes)
         steps, n = e.shape[-2:]
         matrix = a[np.newaxis] if a.ndim == 2 else a
-        if a.ndim < 2 or a.shape[-2:] != (n, n) or matrix.shape[-3] not in (1, max(0, steps - 1)):
-            raise ValueError(
-                f"{verb}: emissions of shape {e.shape} take transitions of shape ({n}, {n}) for "
-                f"all steps, or (..., {max(0, steps - 1)}, {n}, {n}) for each; got {a.shape}"
-            )
-        for name, v in (("start", start), ("end", end)):
-            if v is not None and (not v.ndim or v.shape[-1] != n):
-                raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {v.shape}")
-        batch = batch_of(verb, lengths, (e, 2), (matrix, 3), (start, 1), (end, 1))
         counts = as_lengths(lengths, batch, steps, verb)
-        e = flat(e, batch, (steps, n))
-        one = np.zeros(n, dtype)
-        start, end = (flat(one if v is None else v, batch, (n,)) for v in (start, end))
+        e = flat(xp, e, batch, (steps, n))
+        one = xp.zeros(n, dtype)
+        start, end = (flat(xp, one if v is None else v, batch, (n,)) for v in (start, end))
         plain = a.ndim == 2
         shared = plain or (matrix.shape[-3] == 1 and steps != 2)
-        matrix = flat(matrix, batch, matrix.shape[-3:])
+        matrix = flat(xp, matrix, batch, matrix.shape[-3:])
         if shared:
-            matrix = np.broadcast_to(matrix, (len(counts), max(0, steps - 1), n, n))
+            matrix = xp.broadcast_to(matrix, (len(counts), max(0, steps - 1), n, n))
         x = start + e[:, 0] if steps else start
-        yield _Model(call, verbs, matrix, e, x, start, end, counts, batch, plain, shared)
+        yield _Model(call, xp, verbs, matrix, e, x, start, end, counts, batch, plain, shared)
+
+
+def batch_of_model(
+    verb: str, shapes: Iterable[Any], join: Callable[..., Shape] = np.broadcast_shapes
+) -> Shape:
+    """The shape of the batch, of those of e, a, start, end and lengths, or an error."""
+    e, a, start, end, lengths = shapes
+    if len(e) < 2 or not e[-1]:
+        raise ValueError(
+            f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
+            f"got shape {tuple(e)}"
+        )
+    steps, n = e[-2:]
+    each = max(0, steps - 1)
+    if len(a) < 2 or tuple(a[-2:]) != (n, n) or (len(a) > 2 and a[-3] not in (1, each)):
+        raise ValueError(
+            f"{verb}: emissions of shape {tuple(e)} take transitions of shape ({n}, {n}) for "
+            f"all steps, or (..., {each}, {n}, {n}) for each; got {tuple(a)}"
+        )
+    for name, v in (("start", start), ("end", end)):
+        if v is not None and (not v or v[-1] != n):
+            raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
+    parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
+    return joined(verb, [*parts, *(() if lengths is None else (lengths,))], join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:
@@ -542,18 +576,20 @@ def _real(verb: str, name: str, x: Array) -> Array:
 
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
-    if hasattr(tags, "detach"):
-        tags = tags.detach().cpu()
-    at = np.asarray(tags)
+    xp = m.xp
+    if xp is np:
+        at = np.asarray(on_host(tags))
+    else:
+        at = xp.from_dlpack(tags) if hasattr(tags, "__dlpack__") else xp.asarray(tags)
     if at.dtype.kind not in "iu" and at.size:
         raise TypeError(f"{verb}: tags are the numbers of states, got dtype {at.dtype}")
     try:
-        at = np.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
+        at = xp.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
     except ValueError:
         raise ValueError(
             f"{verb}: tags of shape {at.shape} for {m.steps} steps of sequences of shape {m.batch}"
         ) from None
-    at = np.where(np.arange(m.steps) < m.counts[:, np.newaxis], at, 0).astype(np.int64)
+    at = xp.where(m.inside, at, 0).astype(np.int64)
     if at.size and not (at.min() >= 0 and at.max() < m.states):
         raise ValueError(
             f"{verb}: tags must be from 0 to {m.states - 1}, got {at.min()} to {at.max()}"
@@ -562,46 +598,51 @@ def _tags(m: _Model, verb: str, tags: Any) -> Array:
 
 
 def _scored(m: _Model, at: Array) -> Array:
-    inside = np.arange(m.steps) < m.counts[:, np.newaxis]
-    each = np.arange(m.chains)
-    own = np.take_along_axis(m.e, at[..., np.newaxis], 2)[..., 0]
-    total = np.where(inside, own, 0).sum(1, dtype=m.e.dtype)
+    xp, inside = m.xp, m.inside
+    each = xp.arange(m.chains)
+    own = xp.take_along_axis(m.e, at[..., np.newaxis], 2)[..., 0]
+    total = xp.where(inside, own, 0).sum(1, dtype=m.e.dtype)
     if m.steps > 1:
-        step = np.zeros(m.steps - 1, np.int64) if m.shared else np.arange(m.steps - 1)
+        step = xp.zeros(m.steps - 1, np.int64) if m.shared else xp.arange(m.steps - 1)
         moves = m.a[each[:, np.newaxis], step, at[:, :-1], at[:, 1:]]
-        total += np.where(inside[:, 1:], moves, 0).sum(1, dtype=m.e.dtype)
+        total += xp.where(inside[:, 1:], moves, 0).sum(1, dtype=m.e.dtype)
     if m.steps:
-        last = at[each, np.maximum(m.counts - 1, 0)]
-        ends = m.start[each, at[:, 0]] + m.end[each, last]
-        total += np.where(m.counts > 0, ends, 0)
+        full, last = m.full
+        total[full] += m.start[full, at[full, 0]] + m.end[full, at[full, last]]
     return total
 
 
 def _total(m: _Model) -> Array:
-    total = np.zeros(m.chains, m.e.dtype)
-    full = m.counts > 0
-    if not m.steps or not full.any():
+    total = m.xp.zeros(m.chains, m.e.dtype)
+    if not m.steps or not m.counts.any():
         return total
-    last = np.empty((m.chains, 1, 1, m.states), m.e.dtype)
+    last = m.xp.empty((m.chains, 1, 1, m.states), m.e.dtype)
     last[:, 0, 0] = m.x
     if m.steps > 1:
         m.verbs.carry(
             _LOG, m.a, m.e[:, 1:], m.x[:, np.newaxis], last, np.maximum(m.counts - 1, 0),
             every=False, reverse=False, exclusive=False,
         )  # fmt: skip
-    with np.errstate(invalid="ignore"):  # a NaN is seen in the result
-        total[full] = np.logaddexp.reduce(last[full, 0, 0] + m.end[full], axis=1)
+    rows = last[:, 0, 0] + m.end
+    high = rows.max(1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a NaN is seen in the result
+        high = m.xp.where(m.xp.isinf(high), 0, high)
+        sums = m.xp.log(m.xp.exp(rows - high).sum(1)) + high[:, 0]
+    full, _ = m.full
+    if len(full) == m.chains:
+        return sums
+    total[full] = sums[full]
     return total
 
 
 def _rows(m: _Model, *, reverse: bool) -> Array:
-    out = np.full((m.chains, m.steps, m.states), -np.inf, m.e.dtype)
+    out = m.xp.full((m.chains, m.steps, m.states), -np.inf, m.e.dtype)
     if not out.size:
         return out
-    full = np.flatnonzero(m.counts)
+    full, last = m.full
     ends = np.maximum(m.counts - 1, 0)
     given = m.end if reverse else m.x
-    out[full, ends[full] if reverse else 0] = given[full]
+    out[full, last if reverse else 0] = given[full]
     if m.steps > 1:
         place = out[:, :-1] if reverse else out[:, 1:]
         m.verbs.carry(
@@ -613,13 +654,14 @@ def _rows(m: _Model, *, reverse: bool) -> Array:
 
 def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
     """Of states, of pairs, and the log-partition."""
-    states = np.zeros((m.chains, m.steps, m.states), m.e.dtype)
-    total = np.zeros(m.chains, m.e.dtype)
+    xp = m.xp
+    states = xp.zeros((m.chains, m.steps, m.states), m.e.dtype)
+    total = xp.zeros(m.chains, m.e.dtype)
     found = both = None
     if pairs:
         kept = 1 if m.shared else max(0, m.steps - 1)
-        found = np.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
-        both = np.broadcast_to(found, m.a.shape) if m.shared else found
+        found = xp.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
+        both = xp.broadcast_to(found, m.a.shape) if m.shared else found
     if states.size:
         m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, both, m.counts)
     return states, found, total

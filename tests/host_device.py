@@ -71,13 +71,31 @@ class Kernel:
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
 
-    def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
+    def prepared(self, blocks: int, threads: int, shared: int, size: int) -> device.Start:
+        """A launch with parameters of so many bytes."""
+
+        def start(stream: int, at: int, extra: int) -> None:
+            assert (stream, extra) == (0, 0)
+            self.on.launched.append(self.source)
+            params = ctypes.c_void_p.from_address(at)
+            if trouble := self._launch(blocks, threads, shared, params, size, self.cluster):
+                raise RuntimeError(trouble.decode())
+
+        return start
+
+    def launch(
+        self, blocks: int, threads: int, shared: int, params: bytes, pointers=None, maps=()
+    ) -> None:
         assert 0 < blocks < 2**31
         assert 0 < threads <= 1024
         assert 0 <= shared <= self.on.shared_limit
-        self.on.launched.append(self.source)
-        if trouble := self._launch(blocks, threads, shared, params, len(params), self.cluster):
-            raise RuntimeError(trouble.decode())
+        block = device.parameters(params, maps)
+        start = self.prepared(blocks, threads, shared, len(block))
+        buffer = ctypes.create_string_buffer(block, len(block))
+        place = ctypes.c_void_p(ctypes.addressof(buffer))
+        start(0, ctypes.addressof(place), 0)
+        places = tuple(place for _, place in maps)
+        device.note(device.Launched(start, block, pointers, places))
 
 
 class HostDevice:
@@ -102,6 +120,9 @@ class HostDevice:
         if source not in self.kernels:
             self.kernels[source] = Kernel(source, self)
         return self.kernels[source]
+
+    def capturing(self) -> bool:
+        return False
 
     def tensor_map(self, place, element, sizes, pitch, lines=64) -> bytes:
         """What the driver would refuse is refused; the rest as host.h's ``HostMap``."""

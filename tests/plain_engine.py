@@ -13,7 +13,7 @@ from semiring_mm.plan import Facts, infinite_zero, overflow
 
 xp = np
 WHERE = " in the plain engine"
-TILE, BASE, LOOK, BATCH, SPARSE = 8, 4, 1, 0, False
+TILE, BASE, LEAF, LOOK, BATCH, SPARSE, PANEL, ROWS = 8, 4, 4, 1, 0, False, 8, 11
 chains = select = Screen = apply = None
 
 
@@ -161,6 +161,18 @@ def closure_batch(semiring, a, known, out, predecessors=None):
     return False
 
 
+def doubtful(semiring, d, p):
+    algebra = Algebra(semiring, d.dtype)
+    found = []
+    for i, (row, marks) in enumerate(zip(algebra.decode(d), p, strict=True)):
+        for j, k in enumerate(marks):
+            nearer = k >= 0 and row[k] != row[j] and algebra.plus(row[k], row[j]) == row[k]
+            if k >= 0 and not nearer:
+                found.append(i)
+                break
+    return np.array(found, np.int64)
+
+
 def best_outside(semiring, a, group, rows, at, value):
     algebra = Algebra(semiring, a.dtype)
     for k, i in enumerate(rows):
@@ -218,9 +230,46 @@ def free_memory():
     return None
 
 
-def on(index, stream=None):
+def copy(x, to):
+    to[...] = x
+
+
+def on(index, stream=None, allocate=None):
     return contextlib.nullcontext()
+
+
+def capturing():
+    return False
 
 
 def wait():
     pass
+
+
+# --- packed bits --------------------------------------------------------------------------------
+
+
+def pack_bits(x):
+    return np.packbits(x, axis=-1)
+
+
+def product_bits(semiring, a, b, c, n, accumulate=False):
+    k = b.shape[-2]
+    left, right, old = (
+        np.unpackbits(x, axis=-1)[..., :size].astype(bool) for x, size in ((a, k), (b, n), (c, n))
+    )
+    product(semiring, left, right, old, JOIN if accumulate else PLAIN)
+    c[...] = np.packbits(old, axis=-1)
+
+
+def reduce_bits(rows, columns):
+    left = np.unpackbits(rows, axis=-1)
+    both, pivots = np.hstack([left, np.eye(len(left), dtype=np.uint8)]), np.full(columns, -1, "i4")
+    for j in range(columns):
+        there = [i for i in np.flatnonzero(both[:, j]) if i not in pivots]
+        if there:
+            pivots[j] = there[0]
+            others = np.flatnonzero(both[:, j])
+            both[others[others != there[0]]] ^= both[there[0]]
+    sums = both[pivots, left.shape[1] :] * (pivots >= 0)[:, None]
+    return np.packbits(sums.astype(np.uint8), axis=-1), pivots

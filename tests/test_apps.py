@@ -206,7 +206,7 @@ def test_crf(run):
     transitions = torch.rand(3, 3, generator=generator).double()
     every = torch.tensor(list(itertools.product(range(3), repeat=4)))
     for s in range(2):
-        scores = names["score"](emissions[s : s + 1].expand(81, 4, 3), transitions, every)
-        total = names["total"](emissions[s : s + 1], transitions, "log_plus")[0]
+        scores = names["sequences"].score(emissions[s].expand(81, 4, 3), transitions, every)
+        total = names["plain"](emissions[s : s + 1], transitions)[0]
         torch.testing.assert_close(total, scores.logsumexp(0))
-        assert torch.equal(names["decode"](emissions, transitions)[s], every[scores.argmax()])
+        assert torch.equal(names["viterbi"](emissions[s], transitions), every[scores.argmax()])

@@ -33,7 +33,8 @@ def on_plain(patch):
     patch.setattr(Call, "engine", plain_engine)
     for verb in (
         "product", "gemv", "csr_product", "dia_product", "closure_block", "combine",
-        "best_outside", "between", "towards", "symmetric",
+        "best_outside", "between", "towards", "symmetric", "pack_bits", "product_bits",
+        "reduce_bits",
     ):  # fmt: skip
         patch.setattr(cpu, verb, None)
 
@@ -115,6 +116,14 @@ def test_closures():
     both(sm.closure, longest, "max_plus")
     both(sm.closure, GRAPH, "min_max")
     both(sm.closure, inf > GRAPH, "lor_land")
+
+
+def test_packed_bits():
+    bits = [sm.BitMatrix.pack(x > 4) for x in (A, B)]
+    both(lambda **k: sm.matmul(*bits, "xor_land", **k).bits)
+    square = RNG.random((30, 30)) < 0.5
+    both(lambda **k: sm.gf2.row_reduce(square, **k))
+    both(lambda **k: sm.gf2.null_space(square[:20], **k))
 
 
 @pytest.mark.parametrize("use", [lambda _: None, on_plain], ids=["cpu", "plain"])

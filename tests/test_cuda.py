@@ -21,7 +21,7 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import device, engine, hierarchy, product, source, tiles
+from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -65,6 +65,9 @@ class Recorder:
     def launch(self, *_):
         pass
 
+    def capturing(self):
+        return False
+
 
 @pytest.fixture
 def sources_of(monkeypatch):
@@ -104,7 +107,6 @@ LARGE = [
     ("min_plus", "f2", NEGATIVE, "FloatsPaired", ["HMNMX2.NAN"]),
     ("min_plus", "f2", POSITIVE, "NonnegativePaired", ["VIMNMX3.S16x2"]),
     ("plus_times", "f8", None, "General", ["DFMA"]),
-    ("xor_land", "?", None, "Bits", ["LOP3.LUT", "LDG.E.128"]),
 ]
 
 #: On tensor cores, by architecture.
@@ -123,8 +125,9 @@ TENSOR = [
         ],
     ),
     (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
-    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x8.F32.TF32", "FADD"]),
-    (90, "lor_land", "?", None, ["IGMMA.64x256x32.U8.U8", "UTMALDG.3D", "STG.E.64"]),
+    (90, "plus_times", "f4", "float32_emulated", ["HGMMA.64x128x16.F32", "FADD"]),
+    (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
+    (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
     (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
 ]
@@ -183,6 +186,37 @@ def test_instructions_of_tensor_cores(
     assert found["MEMBAR.ALL.GPU"] == 0
 
 
+#: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
+CLOSURES = [
+    ("min_plus", "f4", NEGATIVE, False, "General", ["FADD", "FMNMX.NAN"]),
+    ("min_plus", "f4", POSITIVE, False, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("min_plus", "f4", POSITIVE, True, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("max_min", "f4", POSITIVE, False, "Ordered", ["VIMNMX3"]),
+    ("min_plus", "i4", WHOLE, False, "Sums", ["VIADDMNMX", "VIMNMX3"]),
+    ("min_plus", "f8", POSITIVE, False, "General", ["DADD"]),
+    ("lor_land", "?", None, False, "General", ["LOP3.LUT"]),
+]
+
+
+def closed(name, dtype, facts=None, marks=False, n=300):
+    a, p = np.empty((n, n), dtype), np.empty((n, n), "i4") if marks else None
+    engine.closure_batch(sm.semirings[name], a, facts and (facts,) * 3, np.empty_like(a), p)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", CLOSURES, ids=str)
+def test_instructions_of_closures(case, sources_of, tmp_path, nvdisasm):
+    name, dtype, facts, marks, step, expected = case
+    recorder = sources_of(lambda: closed(name, dtype, facts, marks))
+    (text,) = recorder.sources
+    assert f"sr::{step}<Algebra>" in text
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    for instruction in (*expected, "LDGSTS.E.BYPASS.128", "STG.E.128"):
+        assert found[instruction] > 0 or dtype == "?", (instruction, found)
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+
+
 def in_compressed_rows():
     """Rows long enough for all lanes of a warp."""
     data, columns, ends = np.ones(20_000, "f4"), np.zeros(20_000, "i4"), np.arange(0, 20_001, 500)
@@ -192,7 +226,7 @@ def in_compressed_rows():
 
 def flags_of_a_matrix():
     a = np.ones((40, 40), "f4")
-    flags_of(sm.semirings["min_plus"], a, a)
+    flags_of(a, a)
 
 
 #: The fence of the matrix instructions, and the waits for all groups but one, and for all.
@@ -244,12 +278,19 @@ HIDDEN = {
         "sr::TensorProduct<",
         IN_ORDER, [],
     ),
-    "kinds of entries": (flags_of_a_matrix, "sr::Scan<", [r"(RED|ATOM)G\.E\.OR\."], []),
+    "kinds of entries": (flags_of_a_matrix, "sr::scan_pair<", [r"STG\.E "], [r"(RED|ATOM)G"]),
     # what others join at the same time is read past the first cache, and exchanged
     "joins": (
         lambda: customized("i8"), "sr::Triangles<",
         [r"LDG\.E\.64\.STRONG\.GPU", r"ATOMG\.E\.CAS\.64\.STRONG\.GPU", r"LDG\.E\.128"],
         [r"LDG\S*CONSTANT"],
+    ),
+    # a block tells others what it has stored, past the first cache
+    "blocks that wait for others": (
+        lambda: closed("min_plus", "f4", POSITIVE), "sr::Elimination<",
+        [r"ATOMG\.E\.ADD\.STRONG\.GPU", r"LDG\.E\.STRONG\.GPU.*\n.*CCTL\.IVALL",
+         r"MEMBAR\.ALL\.GPU(?:.*\n)*?.*STG\.E\.STRONG\.GPU"],
+        [],
     ),
     "rows by warps": (
         in_compressed_rows, "sr::CsrRows<",
@@ -291,7 +332,7 @@ def small_launches():
     if device.current().arch == 90:  # elsewhere these are bits again, in tiles that take minutes
         product_of("lor_land", "?", n=1400)
     engine.facts(semiring, a.astype("i8"))
-    flags_of(semiring, a, b[:, ::2])
+    flags_of(a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
     engine.gemv(semiring, a.T, b[0], c[0])
     engine.gemv(sm.Semiring("sum", "a + b", "a", 0, 1), a, b[0], c[0])
@@ -301,12 +342,31 @@ def small_launches():
     engine.dia_product(semiring, a, columns, b, c, Scaling(alpha=2.0))
     stack = np.stack([a, b])
     engine.closure_batch(semiring, stack, None, stack, np.empty((2, 40, 40), np.int32))
+    closed("min_plus", "f4", POSITIVE)
+    closed("min_plus", "i8", WHOLE, marks=True)
+    engine.doubtful(semiring, a, np.empty((40, 40), np.int32))
     engine.combine(((2, 0, -1, 1),), (a, b, c))
     engine.combine(((2, 0, -1, 1), (0, 2, 1, 0)), (a.T, b, c))
     sweeps("i4")
     hops()
     customized("i8")
     spanning()
+    chains_of(5)
+    chains_of(130)
+
+
+def chains_of(n):
+    """Rows, best paths and probabilities, each with the matrix in registers if n is small."""
+    a, e, lengths = np.zeros((2, 3, n, n), "f4"), np.zeros((2, 4, n), "f4"), np.array([4, 2])
+    shared = np.broadcast_to(a[:1, :1], a.shape)
+    for name in ("max_plus", "log_plus"):
+        chain.carry(sm.semirings[name], shared, e[:, 1:], e[:, :1], e[:, 1:, None], lengths - 1,
+                    every=True, reverse=name == "log_plus", exclusive=False)  # fmt: skip
+    chain.carry(sm.semirings["plus_times"], a, None, None, a, lengths - 1, every=True,
+                reverse=False, exclusive=False)  # fmt: skip
+    path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
+    chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
+    chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
 
 
 def spanning():
@@ -349,6 +409,20 @@ def sweeps(dtype, name="min_plus"):
     there.statistics(np.arange(n), ["largest", "count", "sum"])
     options = {"radii": np.arange(4), "mass": np.ones(n, np.int64), "edges": np.arange(9)}
     there.statistics(np.arange(n), hierarchy.KINDS, **options)
+
+
+@needs_nvrtc
+def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
+    """32 terms of each step, and nothing of them from memory but the row: four at a time."""
+    recorder = sources_of(lambda: chains_of(32))
+    steps = {"Carry<Algebra, 32, true, false, false": 32, "BestPath<": 32, "Posterior<": 96}
+    for kind, terms in steps.items():
+        text = next(x for x in recorder.sources if kind in x)
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
+        assert found["LDS.128"] >= 8, found
+        assert "0 bytes spill stores" in report
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

@@ -116,7 +116,9 @@ def calls(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
-    monkeypatch.setattr(device, "current", lambda: SimpleNamespace(xp=fake))
+    monkeypatch.setattr(
+        device, "current", lambda: SimpleNamespace(xp=fake, capturing=lambda: False)
+    )
     return found
 
 

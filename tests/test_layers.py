@@ -18,12 +18,12 @@ ROOMS = """
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
     cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
-    cpu.closure cpu.combine cpu.quick
+    cpu.closure cpu.combine cpu.gf2 cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.chain
     cpu.wavefront cpu.screen cpu.engine
-    gpu.tiles gpu.source gpu.device gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
+    gpu.tiles gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
-    gpu.select gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
+    gpu.gf2 gpu.select gpu.chain gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.weights closures.schedule closures.steps closures.sources
@@ -31,14 +31,15 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    sparse blas strassen einsum neighbours chains sequences eigen alignment
+    bits gf2 sparse blas strassen einsum neighbours chains sequences eigen alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
     graphs.prepared graphs.rows graphs.statistics graphs.nearest
-    gradients torch jax csgraph sklearn
+    gradients chain_gradients torch.operators torch.products torch.chains torch.sequences torch
+    jax.operators jax.products jax.chains jax.sequences jax csgraph sklearn
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text
     plot.projections plot.land plot.layout plot.labels plot.network plot.draw plot

@@ -16,7 +16,7 @@ from semiring_mm import files
 #: Modules that are loaded when they are first used, and the packages that they are for.
 LATER = {
     "alignment": (), "csgraph": ("scipy",), "dask": ("dask", "distributed"), "files": (),
-    "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
+    "gf2": (), "jax": ("jax",), "sequences": (), "sklearn": ("sklearn",), "torch": ("torch",),
 }  # fmt: skip
 SLOW = ("jax", "torch")  # whose packages take seconds to load
 

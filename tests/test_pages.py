@@ -36,6 +36,7 @@ NEEDS = {
     "docs/networkx.md": ("networkx",),
     "docs/scipy.md": ("scipy",),
     "docs/shortest-paths.md": ("pandas",),
+    "docs/sequences.md": ("torch",),
     "docs/sparse.md": ("scipy",),
     "docs/torch.md": ("torch",),
 }

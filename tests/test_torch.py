@@ -19,7 +19,8 @@ from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
-from semiring_mm.torch import _row, apsp, closure, matmul  # noqa: E402
+from semiring_mm.torch import apsp, closure, matmul  # noqa: E402
+from semiring_mm.torch.operators import row_of  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # it is not installed
 from bench import neighbours_torch  # noqa: E402
@@ -334,7 +335,7 @@ CHECKS = (
 def test_opcheck_of_products(semiring, wanted):
     a, b = tensors((2, 3, 4), (4, 5))
     wanted = wanted and sm.semirings.get(semiring, CHEBYSHEV).selective
-    opcheck(OPS.product.default, (a, b, _row(semiring), wanted))
+    opcheck(OPS.product.default, (a, b, row_of(semiring), wanted))
     g, c = torch.rand(2, 2, 3, 5).double()
     a, b = a.detach(), b.detach()
     opcheck(OPS.product_shares.default, (g, a, b, c, "log_plus", True, wanted))
@@ -435,7 +436,9 @@ def test_work_on_tensors_of_pytorch_is_on_its_stream(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda index: (stream, None)[index != 1])
     with pytest.raises(Asked) as asked:
         sm.matmul(torch.ones(2, 2), torch.ones(2, 2))
-    assert asked.value.args == ((1, 1234),)
+    (where,) = asked.value.args
+    assert where[:2] == (1, 1234)
+    assert where[2].keywords == {"dtype": torch.uint8, "device": torch.device("cuda:1")}
 
 
 @pytest.fixture
@@ -502,3 +505,12 @@ def test_compile_on_a_device(cuda, backend):
     found = torch.compile(layer, fullgraph=True, backend=backend)(*inputs, "log_plus")
     assert_close(found, layer(*inputs, "log_plus"))
     torch.autograd.grad(found, inputs)
+
+
+def test_packed_bits():
+    a = torch.rand(20, 20) < 0.3
+    x = sm.BitMatrix.pack(a)
+    assert isinstance(x.bits, torch.Tensor)
+    y = sm.BitMatrix(torch.from_numpy(np.packbits(a.numpy(), axis=-1)), 20)
+    assert torch.equal(sm.matmul(x, y, "lor_land").unpack(), a.float() @ a.float() > 0)
+    assert sm.gf2.rank(a) == sm.gf2.rank(a.numpy())

@@ -73,8 +73,10 @@ class Closure:
 
     def _close(self, d: Array, p: Array | None, lo: int, hi: int, symmetric: bool) -> None:
         n, base = hi - lo, self.engine.BASE
-        if n <= base:
+        if n <= self.engine.LEAF:
             block = d[lo:hi, lo:hi]
+            if symmetric and n > base:
+                self.engine.mirror(block)  # of which products compute the upper triangle
             self._check(block, lo)
             self.engine.closure_block(
                 self.semiring, block, self.known, None if p is None else p[lo:hi, lo:hi]

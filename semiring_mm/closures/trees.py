@@ -130,25 +130,20 @@ def cyclic_rows(
     rows, n = p.shape
     own = engine.from_host(roots.astype(np.int32))[:, np.newaxis]
     p[xp.arange(rows), own[:, 0]] = NO_PREDECESSOR
+    # Where each step back is strictly nearer, there can be no cycle.
+    doubtful = engine.doubtful(s, d, p)
     height = max(1, engine.TILE**2 * 4 // max(n, 1))
-    for top in range(0, rows, height):
-        part = slice(top, min(top + height, rows))
-        before = xp.where(p[part] >= 0, p[part], own[part])
-        nearer = xp.take_along_axis(d[part], before, 1)
-        better = (evaluate(s.add_expr, nearer, d[part]) == nearer) & (nearer != d[part])
-        # Where each step back is strictly nearer, there can be no cycle.
-        doubtful = xp.flatnonzero(((p[part] >= 0) & ~better).any(axis=1))
-        if not doubtful.size:
-            continue
-        ends, count = before[doubtful], -1
+    for top in range(0, len(doubtful), height):
+        at = engine.from_host(doubtful[top : top + height])
+        marks, home, count = p[at], own[at], -1
+        ends = xp.where(marks >= 0, marks, home)
         # Steps of 2, 4, 8, …: once no further node comes to its root, none will.
-        home = own[part][doubtful]
         while count != (count := int(xp.count_nonzero(ends == home))) and count < ends.size:
             ends = xp.take_along_axis(ends, ends, 1)
-        stray = (ends != home) & (p[part][doubtful] >= 0)
+        stray = (ends != home) & (marks >= 0)
         cyclic = xp.flatnonzero(stray.any(axis=1))
         if cyclic.size:
-            yield engine.to_host(top + doubtful[cyclic]), engine.to_host(stray[cyclic])
+            yield engine.to_host(at[cyclic]), engine.to_host(stray[cyclic])
 
 
 def _excess(s: Semiring, value: Array, d: Array, scale: Array) -> NDArray[np.float64]:

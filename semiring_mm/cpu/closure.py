@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import Known
+from ..expressions import evaluate
 from ..plan import Plan, bytewise, make_plan
 from ..semirings import Semiring
 from .algebra import Algebra
@@ -18,12 +19,13 @@ from .ir import I32, PTR, Function
 from .memory import workspace as buffer_of
 from .views import HEAD, ArrayView, array_function
 
-__all__ = ["BASE", "closure_batch", "closure_block", "closure_function"]
+__all__ = ["BASE", "closure_batch", "closure_block", "closure_function", "doubtful"]
 
 Array = NDArray[Any]
 
 #: Largest block, in rows.
 BASE = 64
+_LOOKED_AT = 1 << 18  # entries looked at together
 
 
 def closure_block(
@@ -54,6 +56,17 @@ def closure_batch(
 ) -> bool:
     """Out ← (I ⊕ A)* for a stack of matrices at once, or False: here there is no batched kernel."""
     return False
+
+
+def doubtful(semiring: Semiring, d: Array, p: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Rows of predecessors in which one is not strictly nearer than its node."""
+    found, height = [], max(1, _LOOKED_AT // max(1, p.shape[1]))
+    for top in range(0, len(p), height):
+        marks, far = p[top : top + height], d[top : top + height]
+        near = np.take_along_axis(far, np.maximum(marks, 0), 1)
+        better = (evaluate(semiring.add_expr, near, far) == near) & (near != far)
+        found.append(top + np.flatnonzero(((marks >= 0) & ~better).any(axis=1)))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 @functools.lru_cache(maxsize=KEPT)

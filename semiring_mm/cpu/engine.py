@@ -9,26 +9,29 @@ import numpy as np
 
 from . import chain as chains
 from . import select
-from .closure import BASE, closure_batch, closure_block
+from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, combine
 from .facts import facts
-from .memory import free_memory, from_host, mirror, on, symmetric, to_host, wait
-from .product import product
+from .gf2 import PANEL, ROWS, reduce_bits
+from .memory import capturing, copy, free_memory, from_host, mirror, on, symmetric, to_host, wait
+from .product import pack_bits, product, product_bits
 from .screen import Screen
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Screen", "apply", "best_outside",
-    "between", "chains", "closure_batch", "closure_block", "combine", "csr_product", "dia_product",
-    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "select", "symmetric",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "apply",
+    "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block", "combine",
+    "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory", "from_host", "gemv",
+    "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric",
     "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
 WHERE = ""
 TILE = 256
+LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True

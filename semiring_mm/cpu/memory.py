@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from . import threads
 
 __all__ = [
+    "capturing",
+    "copy",
     "free_memory",
     "from_host",
     "local",
@@ -125,9 +127,21 @@ def _each_strip(strip: Callable[[int], None], n: int, tile: int) -> None:
             task()
 
 
-def on(index: int, stream: int | None = None) -> contextlib.AbstractContextManager[Any]:
+def copy(x: Array, to: Array) -> None:
+    """Copy an array to another one of its shape and dtype."""
+    to[...] = x
+
+
+def on(
+    index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
+) -> contextlib.AbstractContextManager[Any]:
     """A context that does nothing: there is one host, and no stream."""
     return contextlib.nullcontext()
+
+
+def capturing() -> bool:
+    """No launches are put off."""
+    return False
 
 
 def wait() -> None:

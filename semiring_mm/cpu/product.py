@@ -17,9 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import PLAIN, Known, Scalar, Scaling
+from ..engine import JOIN, PLAIN, Known, Scalar, Scaling
 from ..expressions import joins, joins_logarithms
-from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow, scalar_bits
+from ..plan import (
+    Facts,
+    Plan,
+    bytewise,
+    make_plan,
+    needs_facts,
+    overflow,
+    scalar_bits,
+    unpack_bits,
+    words_of_bits,
+)
 from ..semirings import Semiring, semirings
 from . import logsum, quick, threads
 from .closure import BASE
@@ -29,7 +39,10 @@ from .memory import workspace
 from .product_code import COUNTERS, GATHER, ProductCode, Shape, params_of, product_code
 from .tuning import measured_once, tuned
 
-__all__ = ["Blocks", "blas_serves", "blas_wins", "blocks", "choose", "product"]
+__all__ = [
+    "Blocks", "blas_serves", "blas_wins", "blocks", "choose", "pack_bits", "product",
+    "product_bits",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -91,6 +104,26 @@ def product(
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE:
         _learn(semiring, a.dtype, fa, fb, scaling, plan, code, c.size * depth)
+
+
+def product_bits(
+    semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+) -> None:
+    """C ← A B, or C ⊕ A B, of packed bits; see :meth:`semiring_mm.engine.Engine.product_bits`.
+
+    A is unpacked to masks; B and C are integers whose bits are columns.
+    """
+    masks = -unpack_bits(np, a, b.shape[-2]).view(np.int8)
+    known = (Facts(-1, 0, False), Facts(-128, 127, False), Facts(-128, 127, False))
+    product(
+        words_of_bits(semiring), masks, b.view(np.int8), c.view(np.int8),
+        JOIN if accumulate else PLAIN, known=known,
+    )  # fmt: skip
+
+
+def pack_bits(x: Array) -> Array:
+    """Eight truth values to a byte; see :meth:`semiring_mm.engine.Engine.pack_bits`."""
+    return np.packbits(x, axis=-1)
 
 
 _SHIFTED, _THIN = 160**3, 16  # pairs, and steps or rows, from which exponentials of A and B gain

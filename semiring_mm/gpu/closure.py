@@ -1,4 +1,4 @@
-"""Closures of small matrices on the device, one block of threads for each."""
+"""Closures on the device in one launch: of small matrices by a block each, of others by tiles."""
 
 from __future__ import annotations
 
@@ -7,71 +7,59 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..expressions import joins
-from ..naming import named
-from ..plan import Facts, Plan, bytewise, make_plan
+from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, with_keys
 from ..semirings import Semiring
 from . import device
-from .source import algebra, pack, word_size
-from .views import address, strides, wide_along
+from .source import KINDS, algebra, flags, pack, steps, word_size
+from .tiles import Tile
+from .views import address, strides, to_host, wide_along
 
-__all__ = ["BASE", "closure_batch", "closure_block", "closure_source", "shape"]
+__all__ = [
+    "BASE", "LEAF", "closure_batch", "closure_block", "closure_source", "doubtful",
+    "doubtful_source", "elimination_source", "shape",
+]  # fmt: skip
 
 Array = Any
 Known = tuple[Facts, Facts, Facts]
 
-#: Rows of the largest block that :func:`closure_block` takes.
+#: Multiples of so many rows divide a larger matrix.
 BASE = 128
+#: Rows of the largest matrix that is closed in one launch: above, products of large blocks are
+#: faster.
+LEAF = 2048
 
 
 class Shape(NamedTuple):
-    """Which kernel closes a matrix: in registers, or in shared memory where `side` is 0.
-
-    Parameters
-    ----------
-    side, entries : int
-        A block is side x side threads with entries x entries of the matrix each; or else `entries`
-        is the number of columns that a lane has.
-    threads, shared : int
-        Threads of a block, and bytes of its shared memory.
-    """
+    """The block that closes a small matrix: side x side threads with entries x entries each."""
 
     side: int
     entries: int
-    threads: int
-    shared: int
 
 
-#: Threads and entries a side of the kernels in registers, smallest first. Where matrices are few,
-#: many threads with few entries each wait least.
-_ALONE = ((8, 4), (16, 4), (24, 4), (16, 8))
-_MANY = ((8, 4), (8, 8), (12, 8), (16, 8))
-_LARGE = ((20, 8), (24, 8))  # where there is one word to an entry
+#: Smallest first. Where matrices are few, many threads with few entries each wait least.
+_ALONE = (Shape(8, 4), Shape(16, 4), Shape(24, 4), Shape(16, 8))
+_MANY = (Shape(8, 4), Shape(8, 8), Shape(12, 8), Shape(16, 8))
+_LARGE = (Shape(20, 8), Shape(24, 8))  # where there is one word to an entry
 
 
-def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape:
-    """The shape for matrices of n rows; `alone` where there are too few to fill the device."""
+def shape(n: int, word: int, marks: bool, *, alone: bool) -> Shape | None:
+    """The block for matrices of n rows, or None; `alone`: they are too few to fill the device."""
     single = word == 4 and not marks
-    for side, entries in (*(_MANY if single and not alone else _ALONE), *(_LARGE * single)):
-        if n <= side * entries:
-            line = side * entries * (2 * word + 4 * marks)  # row k, column k, marks of row k
-            return Shape(side, entries, side * side, 2 * line)
-    return Shape(0, -(-n // 32), 1024, n * (n + 2) * word + (4 * n * n if marks else 0))
+    shapes = (*(_MANY if single and not alone else _ALONE), *(_LARGE * (single and not alone)))
+    return next((x for x in shapes if n <= x.side * x.entries), None)
 
 
 @functools.lru_cache(maxsize=1024)
-def closure_source(
-    plan: Plan, side: int, entries: int, wide: bool, fresh: bool, marks: bool
-) -> str:
-    """The text of the kernel; see sr::ClosureTile and sr::ClosureShared."""
-    nans = marks and plan.keep_nan
-    flags = ", ".join("true" if x else "false" for x in (wide, fresh, marks, nans)[side == 0 :])
-    body = f"ClosureTile<Algebra, {side}" if side else "ClosureShared<Algebra"
+def closure_source(plan: Plan, way: Shape, wide: bool, fresh: bool, marks: bool) -> str:
+    """The text of the kernel; see sr::ClosureTile."""
+    given = flags(wide, fresh, marks, marks and plan.keep_nan)
     return f"""#include "closure.cuh"
 {algebra(plan)}
-using Closure = sr::{body}, {entries}, {flags}>;
-extern "C" __global__ void __launch_bounds__({side * side or 1024})
+using Closure = sr::ClosureTile<Algebra, {way.side}, {way.entries}, {given}>;
+extern "C" __global__ void __launch_bounds__({way.side * way.side})
 kernel(const __grid_constant__ sr::ClosureParams p) {{
   Closure::run(p);
 }}
@@ -102,15 +90,11 @@ def _drifts(plan: Plan, known: Known | None) -> bool:
 def closure_block(
     semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
 ) -> None:
-    """A ← A* in place for a matrix of at most :data:`BASE` rows with one on its diagonal.
+    """A ← A* in place for a matrix with one on its diagonal.
 
     With predecessors (and a selective ⊕) P[i, j] takes P[k, j] where an entry strictly improves.
     """
-    if not _close(semiring, a, known, a, predecessors, fresh=False):
-        raise MemoryError(
-            f"a block of {a.shape[-1]} rows in {a.dtype} does not fit the shared memory of this "
-            f"device; use {named('device', 'cpu')}, or a narrower dtype"
-        )
+    _close(semiring, a, known, a, predecessors, fresh=False)
 
 
 def closure_batch(
@@ -124,32 +108,169 @@ def closure_batch(
     Returns
     -------
     bool
-        False, and nothing is done, if n is too large for one launch.
+        True.
     """
-    return _close(semiring, a, known, out, predecessors, fresh=True)
+    _close(semiring, a, known, out, predecessors, fresh=True)
+    return True
 
 
 def _close(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None, *,
     fresh: bool,
-) -> bool:  # fmt: skip
+) -> None:  # fmt: skip
     n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
     if a.size == 0:
-        return True
+        return
     depth = n if a.dtype.kind in "iu" else 1  # else it does not matter
     plan = _plan(semiring, a.dtype, known, depth)
     here = device.current()
-    marks = predecessors is not None
-    way = shape(n, word_size(plan), marks, alone=batch <= here.sms)
-    if way.shared > here.shared_limit:
-        return False
-    steps = [(0, 0, 0) if x is None else strides(x) for x in (a, out, predecessors)]
-    wide = way.side > 0 and all(x is None or wide_along(x, -1) for x in (a, out, predecessors))
-    ends = (_bits(x, a.dtype) for x in semiring.identities(a.dtype))
-    params = pack((*map(address, (a, out, predecessors)), *sum(steps, ()), *ends), (n,))
-    source = closure_source(plan, way.side, way.entries, wide, fresh, marks)
-    here.kernel(source).launch(batch, way.threads, way.shared, params)
-    return True
+    marks, word = predecessors is not None, word_size(plan)
+    way = shape(n, word, marks, alone=batch <= here.sms)
+    arrays = (a, out, predecessors)
+    wide = all(x is None or wide_along(x, -1) for x in arrays)
+    ends = tuple(_bits(x, a.dtype) for x in semiring.identities(a.dtype))
+    if way is None:
+        kind = _way(semiring, a.dtype, known, depth, here.arch)
+        tile = _TILES[word > 4 or marks]
+        if _shared(tile, word, marks) > here.shared_limit:
+            tile = _LEAST
+        most = max(1, _PANELS // panel_bytes(tile, n, word, marks))  # matrices of a launch
+        for i in range(0, batch, most):
+            some = (x if x is None or x.ndim == 2 else x[i : i + most] for x in arrays)
+            _eliminate(here, kind, tile, ends, wide, fresh, *some)
+        return
+    steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
+    params = pack((*map(address, arrays), *sum(steps, ()), *ends), (n,))
+    side = way.side * way.entries
+    shared = 2 * side * (2 * word + 4 * marks)  # row k, column k, predecessors of row k; twice
+    source = closure_source(plan, way, wide, fresh, marks)
+    here.kernel(source).launch(batch, way.side**2, shared, params)
+
+
+# --- matrices of many tiles ---------------------------------------------------------------------
+
+#: The tiles of sr::Elimination: where an entry is a word of 4 bytes, and where it is more; for less
+#: shared memory.
+_TILES = (Tile(64, 64, 64, 4, 4, 8, 3), Tile(64, 64, 64, 4, 4, 8, 2))
+_LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
+_RING = 3  # rounds whose panels are kept
+_AHEAD = 5  # updates before the panels of the next round, for each multiprocessor
+_PANELS = 1 << 28  # bytes of the panels of a launch, but for a single matrix
+
+
+class Way(NamedTuple):
+    """How updates are computed, and the plan of the pivots."""
+
+    plan: Plan
+    step: str
+    pivot: Plan
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(
+    semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int, arch: int
+) -> Way:
+    """The fastest way that is right for all that is known of the entries."""
+    closed = _plan(semiring, dtype, known, depth)
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
+    plan = replace(bytewise(plan) if plan.codec == "bits" else plan, check=False)
+    ordered, keys = replace(plan, keep_nan=False), None
+    if can_use_keys(ordered):
+        keys = with_keys(ordered)
+    seen = sum(KINDS.values())
+    if known is not None and known[0] is not None:
+        seen = sum(KINDS[x] for x in known[0].kinds() | known[1].kinds())
+    found = steps(plan, keys, arch, arg=True)  # one column to a word
+    way, step = next(x for x in found if not x[1].forbidden & seen)
+    return Way(way, step.name, way if way.codec == "key" else closed)
+
+
+@functools.lru_cache(maxsize=1024)
+def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, marks: bool) -> str:
+    """The text of the kernel; see sr::Elimination."""
+    pivot, shared = way.pivot, _shared(tile, word_size(way.plan), marks)
+    stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
+    stops = stops and joins(pivot.add) in ("min", "max")
+    given = flags(wide, fresh, marks, marks and way.plan.keep_nan, stops)
+    return f"""#include "elimination.cuh"
+{algebra(way.plan)}
+namespace pivot {{
+{algebra(pivot)}
+}}
+using Step = sr::{way.step}<Algebra>;
+using Closure = sr::Elimination<Step, pivot::Algebra, sr::{tile.struct()}, {given}>;
+static_assert(Closure::BYTES == {shared}, "as the launch has it");
+static_assert(Closure::RING == {_RING}, "as the launch has it");
+extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
+kernel(const __grid_constant__ sr::EliminationParams p) {{
+  Closure::run(p);
+}}
+"""
+
+
+def _shared(tile: Tile, word: int, marks: bool) -> int:
+    """Bytes of shared memory: two operands, predecessors, the lines of a pivot, the ticket."""
+    side = tile.bm
+    return side * (side + 6) * (2 * word + 4 * marks) + 16
+
+
+def panel_bytes(tile: Tile, n: int, word: int, marks: bool) -> int:
+    """Bytes of memory that a matrix takes beside itself."""
+    side = tile.bm
+    return _RING * -(-n // side) * side * side * (2 * word + 4 * marks)
+
+
+def _eliminate(
+    here: device.Device, way: Way, tile: Tile, ends: tuple[int, ...], wide: bool, fresh: bool,
+    a: Array, out: Array, predecessors: Array | None,
+) -> None:  # fmt: skip
+    n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
+    marks, word, xp = predecessors is not None, word_size(way.plan), here.xp
+    tiles = -(-n // tile.bm)
+    panels = xp.empty(batch * panel_bytes(tile, n, word, marks), np.uint8)
+    trees = panels[batch * panel_bytes(tile, n, word, False) :] if marks else None
+    progress = xp.zeros(1 + batch * (1 + tiles + tiles * tiles), np.uint32)
+    arrays = (a, out, predecessors)
+    steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
+    params = pack(
+        (*map(address, (*arrays, panels, trees, progress)), *sum(steps, ()), *ends),
+        (n, batch, tiles, _AHEAD * here.sms, 1),
+    )
+    source = elimination_source(way, tile, wide, fresh, marks)
+    blocks = min(tile.blocks * here.sms, batch * tiles * tiles)
+    here.kernel(source).launch(blocks, tile.threads, _shared(tile, word, marks), params)
+
+
+# --- trees --------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def doubtful_source(plan: Plan) -> str:
+    """The text of the kernel; see sr::Doubtful."""
+    return f"""#include "trees.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::DoubtfulParams p) {{
+  sr::Doubtful<Algebra>::run(p);
+}}
+"""
+
+
+_THREADS = 256  # sr::Doubtful's
+
+
+def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
+    """Rows of predecessors in which one is not strictly nearer than its node; waits for them."""
+    (rows, n), here = p.shape, device.current()
+    if not p.size:
+        return np.empty(0, np.int64)
+    whole = Facts(-1, 1, True)  # entries are only compared
+    plan = _plan(semiring, d.dtype, (whole,) * 3, 1)
+    found = here.xp.zeros(rows, np.uint8)
+    params = pack((*map(address, (d, p, found)), *strides(d)[1:], *strides(p)[1:]), (n,))
+    here.kernel(doubtful_source(plan)).launch(rows, _THREADS, 0, params)
+    return np.flatnonzero(to_host(found))
 
 
 def _bits(x: Any, dtype: np.dtype[Any]) -> int:

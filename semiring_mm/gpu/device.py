@@ -11,17 +11,25 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..cache import cache_directory
 from ..forks import hold_at_fork
 from ..storage import atomic_write
 from ..version import __version__
 
-__all__ = ["Device", "Kernel", "compile_ahead", "compile_source", "current", "headers", "why_not"]
+__all__ = [
+    "DEFAULT", "TENSOR_MAP", "Copied", "Device", "Kernel", "Launched", "Scratch", "Start",
+    "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
+    "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
+]  # fmt: skip
+
+Array = Any
 
 _lock = hold_at_fork(threading.RLock())
 _LOCAL, _REGISTERS, _MAX_SHARED = 3, 4, 8  # of CUfunction_attribute; the last in dynamic bytes
@@ -95,6 +103,104 @@ def compile_ahead(sources: Iterable[str]) -> None:
         list(pool.map(lambda source: _compiled(source, arch), sources))
 
 
+# --- what a call does, noted so that it can be done again ----------------------------------------
+
+#: Launch on a stream with the parameters whose address is at an address; the last argument is 0.
+Start = Callable[[int, int, int], None]
+
+
+class Launched(NamedTuple):
+    """A launch: its parameters, which words of them are addresses, and those of tensor maps."""
+
+    start: Start
+    params: bytes
+    pointers: int | tuple[int, ...] | None
+    maps: tuple[int, ...]
+
+
+class Scratch(NamedTuple):
+    """An array for the call alone, which holds anything, or zeros, at first."""
+
+    array: Array
+    zero: bool
+
+
+class Copied(NamedTuple):
+    """A copy of so many bytes."""
+
+    to: int
+    source: int
+    size: int
+
+
+class _Thread(threading.local):
+    notes: list[Any] | None = None
+
+
+_thread = _Thread()
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Any]]:
+    """A list of what this thread launches, allocates by :func:`scratch` and copies meanwhile."""
+    before, _thread.notes = _thread.notes, []
+    try:
+        yield _thread.notes
+    finally:
+        _thread.notes = before
+
+
+def note(event: Any) -> None:
+    """Add to what is recorded by this thread, if anything is."""
+    if _thread.notes is not None:
+        _thread.notes.append(event)
+
+
+def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8, *, zero: bool = False) -> Array:
+    """An array for intermediate results on the current device: of zeros, or whatever it holds."""
+    xp = current().xp
+    array = (xp.zeros if zero else xp.empty)(shape, dtype)
+    note(Scratch(array, zero))
+    return array
+
+
+def copy(x: Array, to: Array) -> None:
+    """Copy an array to another one of its shape and dtype."""
+    to[...] = x
+    if x.flags.c_contiguous and to.flags.c_contiguous:
+        note(Copied(address(to), address(x), x.nbytes))
+    else:
+        note(Launched(_never, b"", None, ()))  # by a kernel of CuPy's
+
+
+def _never(*_: int) -> None:
+    raise AssertionError("a launch that is not known was repeated")
+
+
+def address(x: Array | None) -> int:
+    """Where an array begins; 0 for none."""
+    if x is None:
+        return 0
+    return int(x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr)
+
+
+def parameters(params: bytes, maps: tuple[tuple[bytes, int], ...]) -> bytes:
+    """What a kernel takes: tensor maps, then its struct."""
+    return b"".join(text for text, _ in maps) + params if maps else params
+
+
+def refuse_capture(what: str = "this call") -> None:
+    """Raise RuntimeError where a wait for the device would break the capture of a CUDA graph."""
+    if current().capturing():
+        raise RuntimeError(
+            f"{what} waits for the device, which a CUDA graph that is being captured cannot hold: "
+            f"capture matmul, gemm, gemv or einsum of floating point or bool"
+        )
+
+
+# --- kernels and devices --------------------------------------------------------------------------
+
+
 class Kernel:
     """A compiled entry on one device."""
 
@@ -122,19 +228,40 @@ class Kernel:
         count = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(count(self._function.ptr, threads, shared))
 
-    def launch(self, blocks: int, threads: int, shared: int, params: bytes) -> None:
-        """Run on the current device and stream; returns at once."""
-        import cupy
-
+    def prepared(self, blocks: int, threads: int, shared: int) -> Start:
+        """A launch without its parameters: ``start(stream, address of their address, 0)``."""
         if shared > self._shared:
             self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
             self._shared = shared
-        buffer = ctypes.create_string_buffer(params, len(params))
+        return functools.partial(
+            self._driver.launchKernel, self._function.ptr, blocks, 1, 1, threads, 1, 1, shared
+        )
+
+    def launch(
+        self, blocks: int, threads: int, shared: int, params: bytes,
+        pointers: int | tuple[int, ...] | None = None,
+        maps: tuple[tuple[bytes, int], ...] = (),
+    ) -> None:  # fmt: skip
+        """Run on the current device and stream; returns at once.
+
+        Parameters
+        ----------
+        params : bytes
+            The struct that the kernel takes, without tensor maps.
+        pointers : int or tuple of int, optional
+            Which words of 8 bytes in `params` are addresses: so many at its beginning, or those of
+            these numbers. Without it, a call with this launch is not kept to be repeated
+            (:mod:`.calls`).
+        maps : tuple of (bytes, int)
+            Tensor maps, which come before `params`, and the addresses that they describe.
+        """
+        import cupy
+
+        start, block = self.prepared(blocks, threads, shared), parameters(params, maps)
+        buffer = ctypes.create_string_buffer(block, len(block))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
-        self._driver.launchKernel(
-            self._function.ptr, blocks, 1, 1, threads, 1, 1, shared,
-            cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0,
-        )  # fmt: skip
+        start(cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0)
+        note(Launched(start, block, pointers, tuple(place for _, place in maps)))
 
 
 class Device:
@@ -156,11 +283,22 @@ class Device:
         """The entry ``kernel`` of a source, compiled once (:func:`compile_source`)."""
         found = self._kernels.get(source)
         if found is None:
+            if self.capturing():
+                raise RuntimeError(
+                    "a CUDA graph is being captured, and this call needs a kernel that is not "
+                    "loaded yet: make the same call once before the capture"
+                )
             with _lock:
                 found = self._kernels.get(source)
                 if found is None:
                     found = self._kernels[source] = Kernel(_compiled(source, self.arch, own))
         return found
+
+    def capturing(self) -> bool:
+        """Whether the current stream is captured in a CUDA graph."""
+        cuda = self.xp.cuda
+        stream = cuda.get_current_stream().ptr
+        return stream not in DEFAULT and bool(cuda.runtime.streamIsCapturing(stream))
 
     def tensor_map(
         self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],
@@ -182,7 +320,7 @@ class Device:
             Of a box; at most 256.
         """
         kind, size = _ELEMENTS[element]
-        room = ctypes.create_string_buffer(128 + 63)
+        room = ctypes.create_string_buffer(TENSOR_MAP + 63)
         map_at = -(-ctypes.addressof(room) // 64) * 64
         u64, u32 = ctypes.c_uint64, ctypes.c_uint32
         status = _driver().cuTensorMapEncodeTiled(
@@ -192,9 +330,12 @@ class Device:
         )  # fmt: skip
         if status:
             raise RuntimeError(f"cuTensorMapEncodeTiled: error {status}, {element} {sizes} {pitch}")
-        return ctypes.string_at(map_at, 128)
+        return ctypes.string_at(map_at, TENSOR_MAP)
 
 
+TENSOR_MAP = 128  # bytes of one
+#: Streams that no graph can be captured from, and that must not be asked for it.
+DEFAULT = (0, 1)
 #: CUtensorMapDataType and bytes of dtypes; CUtensorMapSwizzle and CUtensorMapL2promotion.
 _ELEMENTS = {"uint8": (0, 1), "float16": (6, 2), "float32": (7, 4), "bfloat16": (9, 2)}
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
@@ -203,6 +344,15 @@ _SWIZZLE_128, _PROMOTE_256 = 3, 3
 @functools.cache
 def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+
+
+def replace_address(tensor_map: int, place: int) -> None:
+    """Let the tensor map at an address describe an array elsewhere."""
+    status = _driver().cuTensorMapReplaceAddress(
+        ctypes.c_void_p(tensor_map), ctypes.c_void_p(place)
+    )
+    if status:
+        raise RuntimeError(f"cuTensorMapReplaceAddress: error {status}, {place:#x}")
 
 
 @functools.cache

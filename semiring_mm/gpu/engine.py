@@ -8,20 +8,24 @@ from __future__ import annotations
 from typing import Any
 
 from . import device, select
-from .closure import BASE, closure_batch, closure_block
+from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine
+from .device import copy
 from .facts import facts
-from .memory import free_memory, from_host, mirror, on, symmetric, to_host, wait
-from .product import product
+from .gf2 import PANEL, ROWS, reduce_bits
+from .memory import capturing, free_memory, from_host, mirror, on, symmetric, to_host, wait
+from .packing import pack_bits
+from .product import product, product_bits
 from .select import Screen
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LOOK", "SPARSE", "TILE", "WHERE", "Screen", "apply", "best_outside",
-    "between", "chains", "closure_batch", "closure_block", "combine", "csr_product", "dia_product",
-    "facts", "free_memory", "from_host", "gemv", "mirror", "on", "product", "select", "symmetric",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "apply",
+    "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block", "combine",
+    "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory", "from_host", "gemv",
+    "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric",
     "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
@@ -29,9 +33,9 @@ xp: Any  # of the current device: see __getattr__
 WHERE = " on the device"
 TILE = 2048
 LOOK = 1024  # each look waits for the device
-BATCH = 240
+BATCH = LEAF
 SPARSE = False
-chains = None  # no kernel carries rows through a chain yet
+chains = None  # sr::Carry and its kin are not measured yet
 
 
 def __getattr__(name: str) -> Any:

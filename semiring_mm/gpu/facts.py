@@ -14,20 +14,19 @@ from . import device
 from .source import STORAGE, pack
 from .views import address, aligned, ascending, to_host
 
-__all__ = ["facts", "flags_of", "scan_source"]
+__all__ = ["facts", "flags_of", "kinds_source", "scan_source"]
 
 Array = Any
 
 _THREADS, _ITEMS = 256, 8  # sr::Scan's
-_BLOCKS = 8  # for each multiprocessor
+_BLOCKS = 8  # for each multiprocessor, where ranges are wanted; else one for each operand
 _NOTHING = Facts(math.inf, -math.inf, False)
 
 
-@functools.cache
-def scan_source(
-    storage: str, missing: int | None, wide: bool, kinds: bool, far: bool = False
+def _scan_type(
+    storage: str, missing: int | None, wide: bool, *, kinds: bool, far: bool = False
 ) -> str:
-    """The text of a scan.
+    """A type sr::Scan.
 
     Parameters
     ----------
@@ -47,12 +46,34 @@ def scan_source(
         result = "double"
     signed = (missing or 0) - (1 << 64 if (missing or 0) >= 1 << 63 else 0)
     flags = ", ".join("true" if x else "false" for x in (wide, kinds, far))
+    return f"""sr::Scan<{STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
+                         {f"-{-signed - 1}ll - 1" if signed < 0 else f"{signed}ll"}, {flags}>"""
+
+
+@functools.cache
+def scan_source(storage: str, missing: int | None, wide: bool) -> str:
+    """The text of a scan for the range of an array."""
     return f"""#include "scan.cuh"
-using Scan = sr::Scan<{STORAGE[storage]}, {result}, {"true" if missing is not None else "false"},
-                      {f"-{-signed - 1}ll - 1" if signed < 0 else f"{signed}ll"}, {flags}>;
+using Scan = {_scan_type(storage, missing, wide, kinds=False)};
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::ScanParams p) {{
-  Scan::run(p);
+  Scan::run(p, blockIdx.x, gridDim.x);
+}}
+"""
+
+
+@functools.cache
+def kinds_source(storage: str, left_wide: bool, right_wide: bool, far: bool) -> str:
+    """The text of a scan for the kinds of the entries of two arrays."""
+    left, right = (
+        _scan_type(storage, None, wide, kinds=True, far=far) for wide in (left_wide, right_wide)
+    )
+    return f"""#include "scan.cuh"
+using Left = {left};
+using Right = {right};
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::ScanPairParams p) {{
+  sr::scan_pair<Left, Right>(p);
 }}
 """
 
@@ -85,20 +106,23 @@ def _tasks(place: int, runs: list[tuple[int, int]], size: int) -> _Tasks:
     return _Tasks(wide, tasks, longs, lanes)
 
 
-def _scan(x: Array, missing: int | None, found: Array | None, far: bool = False) -> Array:
-    """Launch a scan that joins kinds into `found`, or writes one range for each block."""
+def _shared(x: Array) -> int:
+    """Bytes of shared memory of a block."""
+    return _THREADS * (24 if x.itemsize == 8 else 12)
+
+
+def _ranges(x: Array, missing: int | None) -> Array:
+    """Launch a scan that writes a range for each block."""
     here = device.current()
     place, runs = ascending(x)
     way = _tasks(place, runs, x.itemsize)
     blocks = min(way.tasks, _BLOCKS * here.sms)
-    source = scan_source(x.dtype.name, missing, way.wide, found is not None, far)
-    if found is None:
-        # short integers, signed or not, are compared as signed ones
-        wide = np.float64 if x.dtype.kind not in "iub" else np.int64
-        found = here.xp.empty((blocks, 3), np.uint64 if x.dtype == np.uint64 else wide)
-    shared = _THREADS * (24 if x.itemsize == 8 else 12)
+    # short integers, signed or not, are compared as signed ones
+    wide = np.float64 if x.dtype.kind not in "iub" else np.int64
+    found = here.xp.empty((blocks, 3), np.uint64 if x.dtype == np.uint64 else wide)
     params = pack((place, address(found), *way.longs), (way.lanes,))
-    here.kernel(source).launch(blocks, _THREADS, shared, params)
+    kernel = here.kernel(scan_source(x.dtype.name, missing, way.wide))
+    kernel.launch(blocks, _THREADS, _shared(x), params)
     return found
 
 
@@ -109,30 +133,35 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     """
     if x.size == 0:
         return _NOTHING
-    found = to_host(_scan(x, infinite_zero(semiring, x.dtype), None))
+    found = to_host(_ranges(x, infinite_zero(semiring, x.dtype)))
     lo, hi, odd = found[:, 0].min(), found[:, 1].max(), bool(found[:, 2].any())
     if lo > hi:
         return Facts(math.inf, -math.inf, odd)
     return Facts(lo.item(), hi.item(), odd)
 
 
-def flags_of(semiring: Semiring, a: Array, b: Array, *, far: bool = False) -> Array:
-    """The kinds (:data:`.source.KINDS`) of all entries of two arrays of floats, joined.
+def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
+    """The kinds (:data:`.source.KINDS`) of the entries of two arrays of floats, by one launch.
 
     `far` asks for that kind, too.
 
     Returns
     -------
-    flags : device array of one uint32
-        The host does not wait for it.
+    flags : device array of uint32
+        To be joined by or. The host does not wait for it.
     """
-    flags = device.current().xp.zeros(1, np.uint32)
-    for x in (a,) if _same(a, b) else (a, b):
-        if x.size:
-            _scan(x, None, flags, far)
+    here, size = device.current(), a.itemsize
+    (left, left_runs), (right, right_runs) = ascending(a), ascending(b)
+    first, second = _tasks(left, left_runs, size), _tasks(right, right_runs, size)
+    same = (left, left_runs) == (right, right_runs)  # the same entries, in any order
+    blocks = [max(1, min(first.tasks, here.sms)), 0 if same else min(second.tasks, here.sms)]
+    flags = device.scratch(sum(blocks), np.uint32)
+    at = address(flags)
+    params = b"".join(
+        pack((place, found, *way.longs), (way.lanes,))
+        for place, found, way in ((left, at, first), (right, at + 4 * blocks[0], second))
+    ) + pack((blocks[0],), ())
+    words = len(params) // 16  # of one array's parameters
+    kernel = here.kernel(kinds_source(a.dtype.name, first.wide, second.wide, far))
+    kernel.launch(sum(blocks), _THREADS, _shared(a), params, (0, 1, words, words + 1))
     return flags
-
-
-def _same(a: Array, b: Array) -> bool:
-    """Whether two views hold the same entries, in any order."""
-    return ascending(a) == ascending(b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,26 +17,48 @@ from .source import STORAGE, pack
 from .views import address, strides
 
 __all__ = [
-    "free_memory", "from_host", "mirror", "mirror_source", "on", "symmetric", "to_host", "wait",
+    "capturing", "free_memory", "from_host", "mirror", "mirror_source", "on", "symmetric",
+    "to_host", "wait",
 ]  # fmt: skip
 
 Array = Any
 
 
-def on(index: int, stream: int | None = None) -> contextlib.AbstractContextManager[Any]:
-    """Work on a device (-1: the current one), and on another library's stream if it is given."""
+@contextlib.contextmanager
+def on(
+    index: int, stream: int | None = None, allocate: Callable[[int], Any] | None = None
+) -> Iterator[None]:
+    """Work on a device (-1: the current one), and on another library's stream if it is given.
+
+    `allocate` makes an array of that library of so many bytes, in which new arrays lie then.
+    """
     import cupy
 
-    if stream is None:
-        return cupy.cuda.Device(index) if index >= 0 else contextlib.nullcontext()
+    cuda = cupy.cuda
     with contextlib.ExitStack() as stack:
         if index >= 0:
-            stack.enter_context(cupy.cuda.Device(index))
-        if hasattr(cupy.cuda.Stream, "from_external"):
-            stack.enter_context(cupy.cuda.Stream.from_external(_Stream(stream)))
-        else:  # CuPy before 14
-            stack.enter_context(cupy.cuda.ExternalStream(stream))
-        return stack.pop_all()
+            stack.enter_context(cuda.Device(index))
+        if stream is not None and hasattr(cuda.Stream, "from_external"):
+            stack.enter_context(cuda.Stream.from_external(_Stream(stream)))
+        elif stream is not None:  # CuPy before 14
+            stack.enter_context(cuda.ExternalStream(stream))
+        if allocate is not None:
+
+            def memory(size: int) -> Any:
+                array = allocate(size)
+                return cuda.MemoryPointer(
+                    cuda.UnownedMemory(array.data_ptr(), size, array, index), 0
+                )
+
+            stack.enter_context(cuda.using_allocator(memory))
+        elif device.current().capturing():  # the graph owns what lies in it
+            stack.enter_context(cuda.using_allocator(cuda.malloc_async))
+        yield
+
+
+def capturing() -> bool:
+    """Whether the current stream is captured in a CUDA graph."""
+    return device.current().capturing()
 
 
 class _Stream:

@@ -1,8 +1,9 @@
-"""Truth values packed 32 to a word on the device."""
+"""Truth values as bits on the device, eight to a byte in the order of :func:`numpy.packbits`."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,43 +12,104 @@ from . import device
 from .source import pack
 from .views import address, aligned, strides, wide_along
 
-__all__ = ["pack_source", "packed_bits"]
+__all__ = ["THREADS", "Packing", "pack_bytes", "pack_source", "packed_bits", "transpose_bits"]
 
 Array = Any
 
-_THREADS = 256  # sr::PackBits's
+#: Threads of a block; and of sr::PackTile the rows and words, and the bytes of shared memory.
+THREADS, _ROWS, _WORDS, _SHARED = 256, 128, 8, 128 * 9 * 4
 
 
 @functools.cache
-def pack_source(wide: bool, by_rows: bool) -> str:
-    """The text of the kernel that packs; `by_rows` where the rows lie closer than the columns."""
-    flags = ", ".join("true" if x else "false" for x in (wide, by_rows))
+def pack_source(kernel: str, wide: bool) -> str:
+    """The text of ``PackRows``, ``PackAcross`` or ``TransposeBits``."""
     return f"""#include "pack.cuh"
-extern "C" __global__ void __launch_bounds__({_THREADS})
+extern "C" __global__ void __launch_bounds__({THREADS})
 kernel(const __grid_constant__ sr::PackParams p) {{
-  sr::PackBits<{flags}>::run(p);
+  sr::{kernel}<{"true" if wide else "false"}>::run(p);
 }}
 """
 
 
+@dataclass(frozen=True)
+class Packing:
+    """The launch that packs an array, without its two addresses.
+
+    Attributes
+    ----------
+    pitch : int
+        Words of a row of the result.
+    bytes : int
+        Of the result.
+    """
+
+    kernel: device.Kernel
+    blocks: int
+    shared: int
+    longs: tuple[int, ...]
+    ints: tuple[int, ...]
+    pitch: int
+    bytes: int
+
+    def launch(self, source: int, to: int) -> None:
+        params = pack((source, to, *self.longs), self.ints)
+        self.kernel.launch(self.blocks, THREADS, self.shared, params, 2)
+
+
+def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
+    """Of bool (..., rows, columns); rows of the result are a multiple of `unit` words long."""
+    rows, columns = x.shape[-2:]
+    batch = x.shape[0] if x.ndim == 3 else 1
+    steps = strides(x)
+    words = -(-columns // 32)
+    if abs(steps[1]) < abs(steps[2]) and columns > 1:
+        name, wide = "PackAcross", wide_along(x, -2)
+        return _tiles(here, name, wide, batch, rows, columns, steps, unit)
+    wide = steps[2] == 1 and aligned(address(x), 1, steps[:2], 16)  # a row may end anywhere
+    lanes = min(THREADS, 1 << (words - 1).bit_length())
+    groups = (-(-rows // (THREADS // lanes)), -(-words // lanes))
+    pitch = -(-words // unit) * unit
+    return Packing(
+        here.kernel(pack_source("PackRows", wide)), groups[0] * groups[1] * batch, 0,
+        (*steps, pitch, *groups), (rows, columns, lanes), pitch, 4 * batch * rows * pitch,
+    )  # fmt: skip
+
+
+def transpose_bits(here: device.Device, bits: Array, rows: int, unit: int = 1) -> Packing:
+    """Of packed bits (..., columns, bytes) as rows of packed columns."""
+    columns, size = bits.shape[-2:]
+    batch = bits.shape[0] if bits.ndim == 3 else 1
+    steps = (strides(bits)[0], 0, strides(bits)[1])
+    whole = columns == 1 or abs(steps[2]) >= -(-size // 16) * 16  # reads end with a row
+    wide = whole and aligned(address(bits), 1, steps, 16)
+    return _tiles(here, "TransposeBits", wide, batch, rows, columns, steps, unit)
+
+
+def _tiles(
+    here: device.Device, name: str, wide: bool, batch: int, rows: int, columns: int,
+    steps: tuple[int, int, int], unit: int,
+) -> Packing:  # fmt: skip
+    words = -(-columns // 32)
+    groups, pitch = (-(-rows // _ROWS), -(-words // _WORDS)), -(-words // unit) * unit
+    return Packing(
+        here.kernel(pack_source(name, wide)), groups[0] * groups[1] * batch, _SHARED,
+        (*steps, pitch, *groups), (rows, columns, 0), pitch, 4 * batch * rows * pitch,
+    )  # fmt: skip
+
+
+def pack_bits(x: Array) -> Array:
+    """Bool (..., m, n) as uint8 (..., m, ceil(n / 8)), whose rows are a multiple of 16 apart."""
+    here, n = device.current(), x.shape[-1]
+    out = here.xp.empty((*x.shape[:-1], -(-n // 128) * 16), np.uint8)
+    if out.size:
+        pack_bytes(here, x, 4).launch(address(x), address(out))
+    return out[..., : -(-n // 8)]
+
+
 def packed_bits(b: Array) -> Array:
-    """Bool (..., k, n) as uint32 (..., k, ceil(n / 32)): bit ``j % 32`` of word ``j // 32``."""
+    """Bool (..., k, n) as uint32 (..., k, words): column 32 w + j is bit ``j ^ 7`` of word w."""
     here = device.current()
-    k, n = b.shape[-2:]
-    batch = b.shape[0] if b.ndim == 3 else 1
-    words = -(-n // 32)
-    out = here.xp.empty((*b.shape[:-1], words), np.uint32)
-    if out.size == 0:
-        return out
-    steps = strides(b)
-    by_rows = abs(steps[1]) < abs(steps[2]) and k > 1
-    by_16 = steps[2] == 1 and aligned(address(b), 1, steps[:2], 16)  # a row may end anywhere
-    wide = wide_along(b, -2) if by_rows else by_16
-    rows = 4 if wide and by_rows else 1  # of a thread
-    lanes = min(_THREADS, 1 << (words - 1).bit_length())
-    if by_rows:  # a warp along the rows
-        lanes = min(lanes, _THREADS // 32)
-    segments, groups = -(-words // lanes), -(-k // (_THREADS // lanes * rows))
-    params = pack((address(b), address(out), *steps, k, segments, groups), (n, words, lanes))
-    here.kernel(pack_source(wide, by_rows)).launch(segments * groups * batch, _THREADS, 0, params)
+    out = device.scratch((*b.shape[:-1], -(-b.shape[-1] // 32)), np.uint32)
+    if out.size:
+        pack_bytes(here, b).launch(address(b), address(out))
     return out

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..engine import PLAIN, Known, Scaling
+from ..expressions import evaluate
 from ..plan import (
+    READ_C,
     Facts,
     Plan,
     bytewise,
@@ -27,6 +29,7 @@ from ..plan import (
     needs_facts,
     overflow,
     scalar_bits,
+    unpack_bits,
     with_keys,
 )
 from ..semirings import Semiring, semirings
@@ -35,12 +38,13 @@ from .closure import BASE
 from .facts import facts, flags_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
-from .packing import packed_bits
+from .packing import pack_bits, packed_bits
 from .source import (
     FIND_COLUMNS,
     FIND_ROWS,
     KINDS,
     LAST,
+    POINTERS,
     PRODUCT,
     ProductKernel,
     Step,
@@ -53,6 +57,7 @@ from .source import (
     word_size,
 )
 from .tensor import (
+    BINARY,
     REDUCING,
     ROWS,
     THREADS,
@@ -60,19 +65,22 @@ from .tensor import (
     Operand,
     TensorKernel,
     cluster_of,
+    in_place,
     parts_source,
     prepare_operand,
+    readable,
     repays,
     result_operand,
     split_tiles,
     tensor_source,
     together,
+    transposed_operand,
 )
 from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
-from .views import address, reading, scaled, strides, wide_along
+from .views import address, reading, scaled, strides, to_host, wide_along
 
-__all__ = ["product"]
+__all__ = ["product", "product_bits"]
 
 Array = Any
 
@@ -181,23 +189,53 @@ def product(
     elif known is not None and known[0] is not None:
         seen = _kinds(known[0]) | _kinds(known[1]) | KINDS["far"]  # facts do not tell
         run(next(way for way in ways if not way.step.forbidden & seen))
-    elif c.size * a.shape[-1] < _WORTH_A_SCAN:
+    elif best.kind is None and c.size * a.shape[-1] < _WORTH_A_SCAN:
         run(last)
     else:
         if best.kind is not None and best.kind.scaled:  # who looks at the operands itself
-            flags = here.xp.zeros(1, np.uint32)
+            flags = device.scratch(1, np.uint32, zero=True)
         else:
-            flags = flags_of(semiring, a, b, far=bool(forbidden & KINDS["far"]))
+            flags = flags_of(a, b, far=bool(forbidden & KINDS["far"]))
         run(best, flags=flags, forbidden=forbidden, unless=0)
         for before, way in itertools.pairwise(ways):
             if not before.step.forbidden:
                 break
             # entries that the way before excludes, and this one does not
             run(way, flags=flags, forbidden=before.step.forbidden & ~way.step.forbidden, unless=1)
-    if errors is not None and int(errors[0]):
+    if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, c.dtype)
     if on_done is not None:
         on_done(1.0)
+
+
+def product_bits(
+    semiring: Semiring, a: Array, b: Array, c: Array, n: int, accumulate: bool = False
+) -> None:
+    """C ← A B, or C ⊕ A B, of packed bits; see :meth:`semiring_mm.engine.Engine.product_bits`."""
+    here = device.current()
+    k = b.shape[-2]
+    way = _plans(semiring, _BOOL, None, None, None, 1, PLAIN, False, here.arch)[0]
+    if way.kind is None:
+        whole = here.xp.empty((*c.shape[:-1], n), bool)
+        product(semiring, unpack_bits(here.xp, a, k), unpack_bits(here.xp, b, n), whole)
+        result = pack_bits(whole)
+        c[...] = evaluate(semiring.add_expr, c, result) if accumulate else result
+        return
+    a = readable(a)
+    key = (here.index, n, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
+           address(b) % 16, address(c) % 2)  # fmt: skip
+    launch = way.launches.get(key)
+    if launch is None:
+        launch = way.launches[key] = _prepare_tensors(here, way.plan, way.kind, a, b, c, n)
+    addresses = [address(x) for x in (a, b, c)]
+    params = pack(
+        (*addresses, *(0,) * 6, *launch.strides, 0, 0),
+        (*launch.sizes, READ_C * accumulate, 0, 0, 1, 0, 0),
+    )
+    _start(here, launch, addresses, params)
+
+
+_BOOL = np.dtype(bool)
 
 
 def _product_in_float32(
@@ -210,7 +248,7 @@ def _product_in_float32(
     c[...] = result.astype(c.dtype)
 
 
-_WORTH_A_SCAN = 512**3  # pairs
+_WORTH_A_SCAN = 960**3  # pairs
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
 
@@ -257,7 +295,7 @@ class _Launch:
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
 
 
-_NO_MAP = (bytes(128), None)
+_NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
 
 
 def _run(
@@ -281,33 +319,42 @@ def _run(
         else:
             launch = _prepare(here, way, a, b, c, arg, gather, triangle)
         way.launches[key] = launch
-    parts = here.xp.empty(launch.parts, np.uint8) if launch.parts else None
-    marks = here.xp.empty(launch.marks, np.uint8) if launch.marks else None
+    parts = device.scratch(launch.parts) if launch.parts else None
+    marks = device.scratch(launch.marks) if launch.marks else None
     rest = (
         *map(address, (parts, marks, arg, gather, flags, errors)), *launch.strides,
         scalar_bits(way.plan, scaling.alpha), scalar_bits(way.plan, scaling.beta),
     )  # fmt: skip
-    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle)
+    words = 0 if flags is None else flags.size
+    ints = (*launch.sizes, scaling.mode, forbidden, unless, 1, BASE * triangle, words)
     params = pack((*addresses, *rest), ints)
-    # tensor maps, and the copies that they describe
+    _start(here, launch, addresses, params, flags, forbidden, unless)
+    if launch.transposed:
+        batch, n, k = strides(transposed())
+        addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
+        params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
+    if launch.last is not None:
+        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params, POINTERS)
+
+
+def _start(
+    here: device.Device, launch: _Launch, addresses: list[int], params: bytes,
+    flags: Array | None = None, forbidden: int = 0, unless: int = 0,
+) -> None:  # fmt: skip
+    """Launch the product, after the copies of operands that it reads by tensor maps."""
     operands = [(x, at) for x, at in zip(launch.operands, addresses, strict=False)]
     sizes = [None if x is None else x.magnitudes(here, at, flags) for x, at in operands]
     loaded = [
         _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
         for (x, at), size in zip(operands, sizes, strict=True)
     ]
-    given = params
+    pointers = tuple(range(POINTERS))
     if operands:  # sr::TensorParams, of a multiple of 64 bytes
-        maps, scales = (x for x, _ in loaded), pack(tuple(map(address, sizes[:2])), ())
-        given = b"".join((*maps, params, scales))
-        given += bytes(-len(given) % 64)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, given)
-    if launch.transposed:
-        batch, n, k = strides(transposed())
-        addresses[1], at = address(transposed()), _B_STRIDES - len(addresses)
-        params = pack((*addresses, *rest[:at], k, n, batch, *rest[at + 3 :]), ints)
-    if launch.last is not None:
-        launch.last.launch(launch.last_blocks, launch.last_threads, 0, params)
+        pointers += len(params) // 8, len(params) // 8 + 1
+        params += pack(tuple(map(address, sizes[:2])), ())
+        params += bytes(-len(params) % 64)
+    maps = tuple((text, place) for text, place, _ in loaded)
+    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, pointers, maps)
 
 
 def _prepare(
@@ -361,25 +408,42 @@ def _prepare(
 
 
 def _prepare_tensors(
-    here: device.Device, plan: Plan, kind: Kind, a: Array, b: Array, c: Array
-) -> _Launch:
-    """A launch on tensor cores: a block for each multiprocessor, which goes from tile to tile."""
+    here: device.Device, plan: Plan, kind: Kind, a: Array, b: Array, c: Array,
+    columns: int | None = None,
+) -> _Launch:  # fmt: skip
+    """A launch on tensor cores: a block for each multiprocessor, which goes from tile to tile.
+
+    `columns` are those of B and C, where all operands are packed bits.
+    """
+    packed = columns is not None
     (m, n), k = c.shape[-2:], a.shape[-1]
+    if columns is not None:
+        n = columns
+    elif kind is BINARY:
+        k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
     tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
-    splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
+    splits, k_split = 1, k
+    if not packed:
+        splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
     cluster = cluster_of(tiles_m, splits)
     tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
     split = tiles if splits > 1 else 0
-    left = prepare_operand(here, kind, a, ROWS)
-    right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+    if columns is not None:
+        left, group = in_place("uint8", 1, a, ROWS), 2
+        assert left is not None, "see readable"
+        right = transposed_operand(here, b, columns, kind.bn // cluster)
+    else:
+        left = prepare_operand(here, kind, a, ROWS)
+        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+        group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
     result = result_operand(plan, c)
-    group = min(together(plan), 16 // c.itemsize)
     kernel = TensorKernel(
-        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster
-    )
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster,
+        packed,
+    )  # fmt: skip
     blocks = min(tiles * splits, here.sms // cluster * cluster)
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), blocks, THREADS,

@@ -15,9 +15,9 @@ from ..plan import Plan
 from .tiles import Tile
 
 __all__ = [
-    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "PRODUCT", "STORAGE", "ProductKernel", "Step",
-    "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of", "matrix_step",
-    "pack", "pack_fields", "product_source", "steps", "word_size",
+    "FIND_COLUMNS", "FIND_ROWS", "KINDS", "LAST", "POINTERS", "PRODUCT", "STORAGE", "ProductKernel",
+    "Step", "algebra", "compute_dtype", "find_source", "flags", "join_source", "kind_of",
+    "matrix_step", "pack", "pack_fields", "product_source", "steps", "word_size",
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
@@ -393,8 +393,9 @@ _POINTERS = "a b c partials k_tiles arg gather flags errors".split()
 _LONGS = """a_m a_k a_batch b_k b_n b_batch c_m c_n c_batch arg_m arg_n arg_batch gather_k gather_n
     alpha beta""".split()
 _INTS = """m n k batch tiles_m tiles_n whole splits k_split mode forbidden unless unit
-    triangle""".split()
+    triangle flag_words""".split()
 PRODUCT = (*_POINTERS, *_LONGS, *_INTS)
+POINTERS = len(_POINTERS)
 
 
 @functools.cache

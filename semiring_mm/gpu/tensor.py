@@ -12,14 +12,15 @@ import numpy as np
 from ..expressions import joins
 from ..plan import Plan
 from . import device
+from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
-from .views import address, strides, wide_along
+from .views import address, strides
 
 __all__ = [
-    "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of",
-    "convert_source", "kinds_of", "parts_source", "prepare_operand", "repays", "result_operand",
-    "split_tiles", "tensor_source", "together",
+    "BINARY", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of",
+    "convert_source", "in_place", "kinds_of", "parts_source", "prepare_operand", "readable",
+    "repays", "result_operand", "split_tiles", "tensor_source", "together", "transposed_operand",
 ]  # fmt: skip
 
 Array = Any
@@ -70,17 +71,17 @@ class Kind:
         return 128 if self.parts == 2 else 256
 
 
+_PAIRS_OF_HALVES, _PAIRS_OF_TF32 = Kind("Halves", "float16", 2), Kind("Tf32", "float32", 2)
 _KINDS = {
     ("float16", None): (Kind("Halves", "float16"),),
     ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
     ("float32", "tf32"): (Kind("Tf32", "float32"),),
-    ("float32", "float32_emulated"): (Kind("Tf32", "float32", 2),),
+    ("float32", "float32_emulated"): (_PAIRS_OF_HALVES, _PAIRS_OF_TF32),
 }
-_TRUTH = Kind("Bytes", "uint8")
-# The least number of pairs (m n k) for which tensor cores are faster, measured on an H200; and the
-# longest k whose sums fit.
-_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Bytes": 1200**3}
-_WORTH_PARTS, _LONGEST_TRUTH = 1300**3, 1 << 16
+BINARY = Kind("Binary", "uint8")  # eight truth values each
+# The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
+_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 1200**3}
+_WORTH_PARTS = 1300**3
 
 
 def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
@@ -88,8 +89,8 @@ def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
     if arch != 90:  # the instructions are Hopper's own
         return ()
     join = (joins(plan.add), joins(plan.mul))
-    if plan.codec == "bits" and join == ("|", "&"):
-        return (_TRUTH,)
+    if plan.codec == "bits" and join in (("|", "&"), ("^", "&")):
+        return (BINARY,)
     if plan.codec == "plain" and join == ("+", "*"):
         return _KINDS.get((plan.storage, precision), ())
     return ()
@@ -97,7 +98,7 @@ def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
 
 def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     """Whether tensor cores compute a product of these sizes, and faster than other kernels."""
-    if min(m, n) < 64 or (kind is _TRUTH and k > _LONGEST_TRUTH):
+    if min(m, n) < 64:
         return False
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
 
@@ -118,6 +119,8 @@ class TensorKernel:
         Whether the copy engine stores C.
     cluster : int
         Blocks that share their columns of B.
+    packed : bool
+        Whether C is packed bits.
     """
 
     plan: Plan
@@ -127,6 +130,7 @@ class TensorKernel:
     c_wide: bool
     c_boxes: bool = False
     cluster: int = 1
+    packed: bool = False
 
     @property
     def stages(self) -> int:
@@ -153,7 +157,7 @@ class TensorKernel:
         """The first lines of a source: its types."""
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
-using Step = sr::Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}>;
+using Step = sr::Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{", true" * self.packed}>;
 using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 """
 
@@ -161,8 +165,9 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 #: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
 ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
-# sr::Convert's threads and tiles, sr::TransposeBytes's, steps of k of a block of sr::Magnitudes
-_CONVERT, _SIDE, _BYTES_SIDE, _LOOK = 256, 64, 128, 512
+# sr::Convert's threads and tiles, steps of k of a block of sr::Magnitudes
+_CONVERT, _SIDE, _LOOK = 256, 64, 512
+_POINTERS = 4  # at the beginning of sr::ConvertParams
 
 
 def together(plan: Plan) -> int:
@@ -240,7 +245,7 @@ class Operand:
         Whether there is a matrix for each one of the batch, not one for all.
     lines : int
         Of a box.
-    copy : _Copy, optional
+    copy : _Copy or Packing, optional
         The launch that copies it; None if it is read in place.
     maps : dict
         Tensor maps by address.
@@ -252,43 +257,49 @@ class Operand:
     rows: bool
     batched: bool
     lines: int
-    copy: _Copy | None = None
+    copy: _Copy | Packing | None = None
     maps: dict[int, bytes] = field(default_factory=dict)
 
     def magnitudes(self, here: device.Device, place: int, flags: Array | None) -> Array | None:
         """The magnitudes of rows, if they are scaled; what else is found is joined to `flags`."""
         copy = self.copy
-        if copy is None or copy.look is None:
+        if not isinstance(copy, _Copy) or copy.look is None:
             return None
-        found = here.xp.zeros(copy.rows, np.uint32)
-        params = pack((place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0))
-        copy.look.launch(copy.look_blocks, _CONVERT, 0, params)
+        found = device.scratch(copy.rows, np.uint32, zero=True)
+        params = pack(
+            (place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0, 1)
+        )
+        copy.look.launch(copy.look_blocks, _CONVERT, 0, params, _POINTERS)
         return found
 
     def load(
         self, here: device.Device, place: int, magnitudes: Array | None, flags: Array | None,
         forbidden: int, unless: int,
-    ) -> tuple[bytes, Array | None]:  # fmt: skip
+    ) -> tuple[bytes, int, Array | None]:  # fmt: skip
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
-        The copy must live until the product is launched. It is made if the product is selected.
+        Between them the address that the map describes. The copy must live until the product is
+        launched. It is made if the product is selected.
         """
         memory, copy = None, self.copy
         if copy is not None:
-            memory = here.xp.empty(copy.bytes, np.uint8)
+            memory = device.scratch(copy.bytes)
             source, place = place, address(memory)
-            params = pack(
-                (source, place, address(magnitudes), address(flags), *copy.longs),
-                (*copy.ints, forbidden, unless),
-            )
-            copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params)
+            if isinstance(copy, Packing):
+                copy.launch(source, place)
+            else:
+                params = pack(
+                    (source, place, address(magnitudes), address(flags), *copy.longs),
+                    (*copy.ints, forbidden, unless, 0 if flags is None else flags.size),
+                )
+                copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params, _POINTERS)
         found = self.maps.get(place)
         if found is None:
             if len(self.maps) >= 256:
                 self.maps.clear()
             found = here.tensor_map(place, self.element, self.sizes, self.pitch, self.lines)
             self.maps[place] = found
-        return found, memory
+        return found, place, memory
 
 
 def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
@@ -316,32 +327,58 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Op
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
     batch = x.shape[0] if batched else 1
+    if kind is BINARY:
+        one = x if batched or x.ndim == 2 else x[0]
+        return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
     if size < 4 and not kind.scaled:
         found = in_place(kind.element, size, x, lines)
-        if found is not None and (found.rows or size == 2):  # only 16-bit floats may lie across k
+        if found is not None:
             return found
     ld = math.ceil(k * size / 16) * 16 // size
-    transposed = size == 1 and wide_along(x, -2)
     across = flags(at[1] == 1 and at[2] != 1)
-    side = _BYTES_SIDE if transposed else _SIDE
-    tiles = (-(-k // side), -(-rows // side))
+    tiles = (-(-k // _SIDE), -(-rows // _SIDE))
     longs, ints = (at[1], at[2], at[0], ld, *tiles), (rows, k)
     blocks, memory = math.prod(tiles) * batch, batch * kind.parts * rows * ld * size
     if kind.scaled:
         copy = _Copy(
-            here.kernel(convert_source(f"Split<{across}>")), blocks, side * (side + 1) * 4,
+            here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
             longs, ints, memory, batch * rows, here.kernel(convert_source(f"Magnitudes<{across}>")),
             -(-k // _LOOK) * tiles[1] * batch,
         )  # fmt: skip
-    elif transposed:
-        struct, shared = "TransposeBytes", side * (side // 4 + 1) * 4
-        copy = _Copy(here.kernel(convert_source(struct)), blocks, shared, longs, ints, memory)
     else:
         struct = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
-        shared = side * (side + 1) * x.itemsize
+        shared = _SIDE * (_SIDE + 1) * x.itemsize
         copy = _Copy(here.kernel(convert_source(struct)), blocks, shared, longs, ints, memory)
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
     return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
+
+
+def _from_packing(
+    copy: Packing, rows: int, k: int, batch: int, batched: bool, lines: int
+) -> Operand:
+    """Rows of bits, as a launch packs them."""
+    pitch = (4 * copy.pitch, 4 * copy.pitch * rows)
+    sizes = (-(-k // 8), rows, batch)
+    return Operand("uint8", sizes, pitch, True, batched, lines, copy)
+
+
+def transposed_operand(here: device.Device, b: Array, n: int, lines: int) -> Operand:
+    """Packed B, (..., k, bytes), as rows of packed columns."""
+    batched = b.ndim == 3 and b.shape[0] > 1 and strides(b)[0] != 0
+    one = b if batched or b.ndim == 2 else b[0]
+    copy = transpose_bits(here, one, n, 4)
+    return _from_packing(copy, n, b.shape[-2], b.shape[0] if batched else 1, batched, lines)
+
+
+def readable(bits: Array) -> Array:
+    """Packed rows where the copy engine can read them: in place, or as a copy."""
+    found = in_place("uint8", 1, bits, ROWS)
+    if found is not None and found.rows:
+        return bits
+    size = bits.shape[-1]
+    room = device.current().xp.empty((*bits.shape[:-1], -(-size // 16) * 16), np.uint8)
+    room[..., :size] = bits
+    return room[..., :size]
 
 
 def result_operand(plan: Plan, c: Array) -> Operand | None:

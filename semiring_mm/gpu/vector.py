@@ -23,8 +23,8 @@ from ..plan import (
 from ..semirings import Semiring
 from . import device
 from .facts import facts
-from .source import algebra, pack_fields, word_size
-from .views import address, aligned
+from .source import POINTERS, algebra, pack_fields, word_size
+from .views import address, aligned, to_host
 
 __all__ = ["Shape", "choose_plan", "gemv", "join_vector_source", "shape", "vector_source"]
 
@@ -33,7 +33,7 @@ Array = Any
 _THREADS = 256  # sr::Vector's
 _LOADS = 8  # that a thread has under way
 _SMALL = 1 << 18  # entries of A
-_PARTS = 128  # of k, at most
+_PARTS, _JOINED = 128, 1 << 14  # of k, at most; or as many as are quickly joined
 
 
 class Shape(NamedTuple):
@@ -55,13 +55,20 @@ class Shape(NamedTuple):
     k_split: int
 
 
+def _power_of_two(x: int) -> int:
+    """The least one that is not below x."""
+    return 1 << (x - 1).bit_length()
+
+
 @functools.lru_cache(maxsize=4096)
 def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     """The shape for a matrix (m, k) that is read `chunk` elements at a time."""
     if k_unit:
         chunks = -(-k // chunk)
-        rows = 2 if m * chunks > 8 * _THREADS * sms else 1
-        lanes = 8
+        lanes = min(8, _power_of_two(chunks))
+        rows = 1
+        if m * chunks > 8 * _THREADS * sms:  # as many as leave few threads without a row
+            rows = 4 if m % 4 == 0 or m >= 16 else 2 if m % 2 == 0 or m >= 8 else 1
         while lanes < _THREADS and lanes * _LOADS // rows < chunks:
             lanes *= 2
         least = lanes * chunk * _LOADS // rows  # steps of k that a part repays
@@ -80,7 +87,7 @@ def shape(m: int, k: int, chunk: int, k_unit: bool, sms: int) -> Shape:
     splits = 1
     if m * k > _SMALL:  # joining parts takes as long as reading so much
         splits = max(min(fewest // blocks, k // least), min(most // blocks, k // (8 * least)))
-        splits = max(1, min(splits, _PARTS))
+        splits = max(1, min(splits, max(_PARTS, _JOINED // m)))
     k_split = -(-k // (splits * least)) * least if splits > 1 else k
     return Shape(lanes, rows, -(-k // k_split) if splits > 1 else 1, k_split)
 
@@ -187,7 +194,7 @@ def gemv(
     blocks = -(-m // (_THREADS // way.lanes * way.rows))
     parts = None
     if way.splits > 1:
-        parts = here.xp.empty(way.splits * m * word_size(plan), np.uint8)
+        parts = device.scratch(way.splits * m * word_size(plan))
     errors = here.xp.zeros(1, np.uint32) if plan.check else None
     fields = {
         "a": a_at, "b": x_at, "c": address(y), "partials": address(parts),
@@ -201,11 +208,17 @@ def gemv(
     params = pack_fields(fields)
     scales = "" if scaling.alpha is None else "x" if scale_x else "a"
     source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
-    shared = way.rows * _THREADS * word_size(plan) if way.lanes > 1 else 0
-    here.kernel(source).launch(blocks * way.splits, _THREADS, shared, params)
+    words = 0  # of shared memory
+    if k_unit and way.lanes > 32:
+        words = _THREADS // 32 * way.rows
+    elif not k_unit and way.lanes > 1:
+        words = _THREADS * way.rows
+    here.kernel(source).launch(
+        blocks * way.splits, _THREADS, words * word_size(plan), params, POINTERS
+    )
     if way.splits > 1:
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
         join = here.kernel(join_vector_source(plan))
-        join.launch(-(-m // 32), threads, threads * word_size(plan), params)
-    if errors is not None and int(errors[0]):
+        join.launch(-(-m // 32), threads, threads * word_size(plan), params, POINTERS)
+    if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, y.dtype)

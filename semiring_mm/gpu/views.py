@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..expressions import evaluate
 from ..semirings import Semiring
+from .device import address, refuse_capture
 
 __all__ = [
     "address", "aligned", "ascending", "reading", "scaled", "strides", "to_host", "wide_along",
 ]  # fmt: skip
 
 Array = Any
-
-
-def address(x: Array | None) -> int:
-    """Where an array begins; 0 for none."""
-    if x is None:
-        return 0
-    return int(x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr)
 
 
 def strides(x: Array) -> tuple[int, int, int]:
@@ -111,5 +104,6 @@ def scaled(semiring: Semiring, alpha: float | int, x: Array) -> Array:
 
 def to_host(x: Array) -> NDArray[Any]:
     """A copy on the host; waits for it."""
+    refuse_capture()
     copy: NDArray[Any] = x.get() if hasattr(x, "get") else x
     return copy

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Call, check_memory
+from ..bits import BitMatrix, closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
 from ..closures.progress import Progress, reporter
@@ -230,6 +231,7 @@ def closure(
     Parameters
     ----------
     a : array_like of shape (n, n) or (b, n, n), or any graph that :func:`adjacency` takes
+        Over lor_land also a :class:`BitMatrix` (n, n), whose closure is one.
         The semiring's zero means no edge: inf over min_plus, -inf over max_min. There is a warning
         if a matrix has inf where -inf means no edge.
     semiring : str or Semiring
@@ -269,9 +271,22 @@ def closure(
     """
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
+    if isinstance(a, BitMatrix):
+        return _closure_of_bits(s, a, device, (return_predecessors, sources, devices, out))
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
     return _solve(s, a, asked, weight, directed, sources, None, options, progress)
+
+
+def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, others: Sequence[Any]) -> Any:
+    if any(x is not None and x is not False for x in others):
+        raise TypeError(
+            "closure of a BitMatrix takes no return_predecessors, sources, devices and out: leave "
+            "them out, or unpack the matrix"
+        )
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ValueError(f"closure takes a square BitMatrix, got shape {a.shape}")
+    return closure_bits(s, a, device)
 
 
 def _solve(
@@ -380,6 +395,10 @@ def _solve(
                 kept = task.forest(ArraySource(call.engine, s, x), choice)
                 if kept is not None:
                     return _named(s, _give(call, kept, rows), nodes, rows)
+            if rows is None and choice.method == "elimination":
+                solved = _at_once(call, s, task)
+                if solved is not None:
+                    return _named(s, _give(call, solved), nodes, None)
             source = _own(call, s, directed)
         labels = nodes if edges is None else edges.nodes
         task = Dense(request, directed, rows, max_hops, labels, progress)
@@ -484,24 +503,30 @@ def _own(call: Call, s: Semiring, directed: bool | None) -> ArraySource:
 
 def _batch(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None]:
     """Many graphs, each a matrix of its own."""
-    engine, x, source = call.engine, call["graph"], None
+    x = call["graph"]
     _check_graph(x)
     request = replace(
         task.request, n=x.shape[-1], itemsize=x.dtype.itemsize, host=False, method="auto",
         comparing=spans(s, x.dtype),
     )  # fmt: skip
     task = replace(task, request=request)
-    if x.size and x.shape[-1] <= engine.BATCH:
-        keep = call.out is None and not call.moved and task.directed is not False
-        source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
-        tick = reporter(task.progress, float(len(x)), "a batch", "graphs")
-        if (found := task.at_once(source)) is not None:
-            if tick is not None:
-                tick(float(len(x)))
-            return found
-        if keep:
-            source = None
-    return task.stack(_own(call, s, task.directed) if source is None else source)
+    found = _at_once(call, s, task)
+    return task.stack(_own(call, s, task.directed)) if found is None else found
+
+
+def _at_once(call: Call, s: Semiring, task: Dense) -> tuple[Array, Array | None] | None:
+    """One graph or many in one launch, or None where the engine has no such way."""
+    engine, x = call.engine, call["graph"]
+    truth = x.dtype.kind == "b" and task.request.predecessors
+    if not x.size or x.shape[-1] > engine.BATCH or truth:
+        return None
+    keep = call.out is None and not call.moved and task.directed is not False
+    source = ArraySource(engine, s, x, x) if keep else _own(call, s, task.directed)
+    tick = reporter(task.progress, 1.0, "closures", "launches")
+    found = task.at_once(source)
+    if tick is not None:
+        tick(1.0)
+    return found
 
 
 def _check_graph(x: Array) -> None:

@@ -41,6 +41,8 @@ _DEVICE_FROM, _PROBES, _LEVELS = 8192, 8, 2
 _BYTES = 9  # of an entry of a matrix full of edges: whether it is one, and lists of both its ends
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
+#: Nodes from which ranges of the weights are known before a closure in one launch.
+_FACTS_FROM = 1024
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
 _FOREST = 4
 Solved = tuple[Array, Array | None]
@@ -166,18 +168,17 @@ class Dense:
         return d, p
 
     def at_once(self, source: ArraySource) -> Solved | None:
-        """Every matrix of a stack in one launch, or None where the engine has no such way.
+        """A matrix, or each of a stack, in one launch, or None where the engine has no such way.
 
         A source that has its array as its original keeps it, and the result is a new array.
         """
         engine, xp, s, d = source.engine, source.engine.xp, source.s, source.array
         problem = self.problem(source, "stack")
-        if problem.predecessors and d.dtype.kind == "b":
-            return None
         keep = source.original is not None
         p = xp.empty(d.shape, np.int32) if problem.predecessors else None
         closed = xp.empty(d.shape, d.dtype) if keep else d
-        early = keep and d.dtype.kind not in "biu"  # the device computes while the host reads facts
+        # the device computes while the host reads facts; they make much arithmetic faster
+        early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
         if early and not engine.closure_batch(s, d, None, closed, p):
             return None
         weights = problem.weights
@@ -186,15 +187,20 @@ class Dense:
             closed = wide
         if not early and not engine.closure_batch(s, wide, weights.known(), closed, p):
             return None
-        for i in _wrong(problem, closed, p):
-            if source.original is None:  # there is no cycle to name
-                diagonal = engine.to_host(closed[i].diagonal())
+        each, trees, originals = map(_stacked, (closed, p, source.original))
+        for i in _improving(problem, each):
+            if originals is None:  # there is no cycle to name
+                diagonal = engine.to_host(each[i].diagonal())
                 improved(s, source.n, 0, diagonal, None, None)
-            part = ArraySource(engine, s, source.original[i].copy())
+            part = ArraySource(engine, s, originals[i].copy())
             found, tree = replace(self, progress=None).each(part, choose(self.request, Machine()))
-            closed[i] = weights.widen(found)
-            if p is not None:
-                p[i] = tree
+            each[i] = weights.widen(found)
+            if trees is not None:
+                trees[i] = tree
+        if trees is not None:
+            for i in _cyclic(problem, each, trees):
+                part = ArraySource(engine, s, each[i], None if originals is None else originals[i])
+                memory.repair(replace(problem, source=part), each[i], trees[i])
         if wide is not d:
             closed = weights.narrow(closed)
             if not keep:
@@ -203,23 +209,35 @@ class Dense:
         return closed, p
 
 
-def _wrong(problem: Problem, closed: Array, p: Array | None) -> list[int]:
-    """The matrices of a stack in which a cycle improved itself, or rounding closed one in a tree.
+def _stacked(x: Array) -> Array:
+    return x if x is None or x.ndim == 3 else x[np.newaxis]
 
-    One k after the other with strict improvements gives trees, but for rounding.
-    """
+
+def _improving(problem: Problem, closed: Array) -> list[int]:
+    """The matrices of a stack in which a cycle improved itself."""
     if not problem.steps.look:
         return []
-    engine, s = memory.source_of(problem).engine, problem.source.s
-    diagonals = engine.xp.diagonal(closed, 0, -2, -1)
-    wrong = engine.to_host((diagonals != s.identities(closed.dtype)[1]).any(1))
-    if p is not None:
-        count, n = closed.shape[:2]
-        flat, roots = (count * n, n), np.tile(np.arange(n), count)
-        for rows, _ in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
-            wrong[rows // n] = True
+    engine, one = memory.source_of(problem).engine, problem.source.s.identities(closed.dtype)[1]
+    wrong = engine.to_host((engine.xp.diagonal(closed, 0, -2, -1) != one).any(1))
     found: list[int] = np.flatnonzero(wrong).tolist()
     return found
+
+
+def _cyclic(problem: Problem, closed: Array, p: Array) -> list[int]:
+    """The matrices of a stack with a cycle among the predecessors of a row.
+
+    One k after the other with strict improvements gives trees, but for rounding; in blocks, ties
+    close cycles, too.
+    """
+    engine, (count, n) = memory.source_of(problem).engine, closed.shape[:2]
+    if not problem.steps.look and n <= engine.BASE:
+        return []
+    flat, roots = (count * n, n), np.tile(np.arange(n), count)
+    found: set[int] = set()
+    s = problem.source.s
+    for rows, _ in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
+        found.update((rows // n).tolist())
+    return sorted(found)
 
 
 # --- algorithms on a matrix that they may overwrite ---------------------------------------------

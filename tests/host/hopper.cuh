@@ -107,6 +107,7 @@ SR_FN void store_box(const TensorMap& to, const void* from, int x, int y, int z)
   });
 }
 SR_FN void store_commit() {}
+template <int PENDING>
 SR_FN void store_wait() {}
 SR_FN void store_fence() {}
 SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
@@ -128,7 +129,9 @@ SR_FN u32 pack_x2(float low, float high) {
 SR_FN float tensor_value(half x) { return to_float(x); }
 SR_FN float tensor_value(bfloat x) { return to_float(x); }
 SR_FN float tensor_value(float x) { return bits_as<float>(bits_as<u32>(x) & 0xffffe000u); }
-SR_FN i32 tensor_value(u8 x) { return x; }
+template <class T>
+SR_FN float tensor_term(T x, T y) { return tensor_value(x) * tensor_value(y); }
+SR_FN i32 tensor_term(u8 x, u8 y) { return popcount(x & y); }
 
 template <bool K_MAJOR, class Element>
 SR_FN Element read_box(const u8* boxes, int row, int k) {
@@ -147,8 +150,8 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
     const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
     typename Kind::Sum sum = accumulate ? d[i] : 0;
     for (int k = 0; k < Kind::K; ++k)
-      sum += tensor_value(read_box<A_K_MAJOR, Element>(a_boxes, row, k)) *
-             tensor_value(read_box<B_K_MAJOR, Element>(b_boxes, column, k));
+      sum += tensor_term(read_box<A_K_MAJOR, Element>(a_boxes, row, k),
+                         read_box<B_K_MAJOR, Element>(b_boxes, column, k));
     d[i] = sum;
   }
 }

@@ -1,35 +1,16 @@
-"""Products and closures as operators of PyTorch: with gradients, and inside ``torch.compile``.
-
->>> import torch
->>> from semiring_mm.torch import matmul
->>> a = torch.tensor([[0.0, 3.0], [1.0, 5.0]], requires_grad=True)
->>> c = matmul(a, a.T, "min_plus")
->>> c.detach()
-tensor([[0., 1.],
-        [1., 2.]])
->>> c.sum().backward()
->>> a.grad
-tensor([[4., 0.],
-        [4., 0.]])
-"""
+"""Products and closures, see :mod:`semiring_mm.torch`."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
-from . import blas, gradients
-from .graphs import apsp as graphs
-from .semirings import Semiring, as_semiring, semirings
+import torch
 
-try:
-    import torch
-except ImportError as error:
-    raise ImportError(
-        "semiring_mm.torch works with PyTorch, which is not here: python -m pip install "
-        "'semiring-mm[torch]'"
-    ) from error
+from .. import blas, gradients
+from ..graphs import apsp as graphs
+from ..semirings import Semiring
+from .operators import LIBRARY, aligned, register, row_of, semiring_of, unmapped
 
 __all__ = ["apsp", "closure", "matmul"]
 
@@ -104,7 +85,7 @@ def matmul(
             f"matmul multiplies matrices and vectors of one k, got shapes {tuple(a.shape)} and "
             f"{tuple(b.shape)}: the last axis of a must match the second last (or only) one of b"
         )
-    row, dtype = _row(semiring), torch.promote_types(a.dtype, b.dtype)
+    row, dtype = row_of(semiring), torch.promote_types(a.dtype, b.dtype)
     left, right = a.to(dtype), b.to(dtype)
     left = left[None] if a.ndim == 1 else left
     right = right[:, None] if b.ndim == 1 else right
@@ -213,78 +194,26 @@ def _best_paths(
     differentiated = torch.is_grad_enabled() and a.requires_grad
     trees = return_predecessors or differentiated
     rows = None if sources is None else list(sources)
-    distances, predecessors = torch.ops.semiring_mm.closure(a, _row(semiring), rows, trees)
+    distances, predecessors = torch.ops.semiring_mm.closure(a, row_of(semiring), rows, trees)
     return (distances, predecessors) if return_predecessors else distances
 
 
-# --- semirings as text, which operators take as arguments -----------------------------------------
-
-
-def _row(semiring: str | Semiring) -> str:
-    if isinstance(semiring, str):
-        return semiring
-    s = as_semiring(semiring)
-    return f"{s.name}; {s.add}; {s.mul}; {s.zero!r}; {s.one!r}; {s.domain}; {s.use}"
-
-
-@functools.lru_cache(maxsize=256)
-def _semiring(row: str) -> Semiring:
-    if ";" not in row:
-        return as_semiring(row)
-    name, add, mul, zero, one, domain, use = row.split("; ", 6)
-    s = Semiring(name, add, mul, float(zero), float(one), domain, use)
-    return semirings[name] if semirings.get(name) == s else s
-
-
 def _selects(row: str) -> bool:
-    return _semiring(row).selective
+    return semiring_of(row).selective
 
 
 _selective = torch.compiler.assume_constant_result(_selects)
-
-
-# --- PyTorch's functions for the formulas ---------------------------------------------------------
-
-
-class _Functions:
-    xp = torch
-
-    @staticmethod
-    def take(x: Tensor, index: Tensor, axis: int) -> Tensor:
-        return torch.take_along_dim(x, index.long(), axis)
-
-    @staticmethod
-    def add_at(shape: Sequence[int], axis: int, index: Tensor, values: Tensor) -> Tensor:
-        wide = torch.promote_types(values.dtype, torch.float32)
-        zeros = torch.zeros(shape, dtype=wide, device=values.device)
-        return zeros.scatter_add(axis, index.long(), values.to(wide))
-
-    @staticmethod
-    def product(a: Tensor, b: Tensor) -> Tensor:
-        return torch.ops.semiring_mm.product(a, b, "plus_times", False)[0]
-
-
-_TORCH = _Functions()
 
 
 def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
     return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
 
-def _aligned(dims: Sequence[int | None], *tensors: Tensor) -> list[Tensor]:
-    """Move the mapped axis of each tensor to the front (length 1 where absent), at one rank."""
-    moved = [
-        x[None] if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, dims, strict=True)
-    ]
-    rank = max(x.ndim for x in moved)
-    return [x.reshape(x.shape[0], *(1,) * (rank - x.ndim), *x.shape[1:]) for x in moved]
-
-
 # --- products -------------------------------------------------------------------------------------
 
 
 def _product(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:
-    s = _semiring(row)
+    s = semiring_of(row)
     if arg:
         c, k = blas.matmul(a, b, s, return_arg=True)
         return c, k
@@ -301,7 +230,7 @@ def _product_setup(ctx: Any, inputs: Any, output: Any) -> None:
     c, arg = output
     ctx.row, ctx.shapes, ctx.needs = row, (a.shape, b.shape), ctx.needs_input_grad[:2]
     ctx.set_materialize_grads(False)
-    s = _semiring(row)
+    s = semiring_of(row)
     try:
         read = gradients.reads(s, ctx.needs)
     except NotImplementedError:  # raised when the gradient is computed
@@ -315,7 +244,7 @@ def _product_setup(ctx: Any, inputs: Any, output: Any) -> None:
 def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if g is None:
         return None, None, None, None
-    s = _semiring(ctx.row)
+    s = semiring_of(ctx.row)
     a, b, c, arg = ctx.saved_tensors
     kind = gradients.way(s)
     pair: tuple[Any, ...]
@@ -323,27 +252,27 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
         found = torch.ops.semiring_mm.product_shares(g, a, b, c, ctx.row, *ctx.needs)
         pair = tuple(x if need else None for x, need in zip(found, ctx.needs, strict=True))
     elif kind == "bilinear":
-        pair = gradients.bilinear(_TORCH, g, a, b, ctx.shapes, ctx.needs)
+        pair = gradients.bilinear(LIBRARY, g, a, b, ctx.shapes, ctx.needs)
     elif ctx.shapes[0][-1] == 0:
         pair = tuple(g.new_zeros(shape) for shape in ctx.shapes)
     else:
         if arg is None:
             arg = torch.ops.semiring_mm.product(a, b, ctx.row, True)[1]
-        pair = gradients.selective(_TORCH, s, g, arg, a, b, ctx.shapes, ctx.needs)
+        pair = gradients.selective(LIBRARY, s, g, arg, a, b, ctx.shapes, ctx.needs)
     return *(None if x is None else x.to(g.dtype) for x in pair), None, None
 
 
 def _product_vmap(
     info: Any, dims: Any, a: Tensor, b: Tensor, row: str, arg: bool
 ) -> tuple[Any, Any]:
-    a, b = _aligned(dims[:2], a, b)
+    a, b = aligned(dims[:2], a, b)
     return torch.ops.semiring_mm.product(a, b, row, arg), (0, 0 if arg else None)
 
 
 def _shares(
     g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, need_a: bool, need_b: bool
 ) -> tuple[Tensor, Tensor]:
-    pair = gradients.summed(_semiring(row), g, a, b, c, (need_a, need_b))
+    pair = gradients.summed(semiring_of(row), g, a, b, c, (need_a, need_b))
     return tuple(g.new_empty(0) if x is None else x for x in pair)
 
 
@@ -354,10 +283,10 @@ def _shares_fake(
 
 
 def _shares_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    aligned = _aligned(dims[:4], *args[:4])
-    g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in aligned)
+    ranked = aligned(dims[:4], *args[:4])
+    g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in ranked)
     pair = torch.ops.semiring_mm.product_shares(g, a, b, c, *args[4:])
-    shapes = [_unmapped(x, dim) for x, dim in zip(args[1:3], dims[1:3], strict=True)]
+    shapes = [unmapped(x, dim) for x, dim in zip(args[1:3], dims[1:3], strict=True)]
     return tuple(
         x.reshape(info.batch_size, *shape) if need else x
         for x, shape, need in zip(pair, shapes, args[5:], strict=True)
@@ -373,7 +302,7 @@ def _closure(
     if row == "min_plus":
         found = graphs.apsp(a, sources=sources, return_predecessors=trees)
     else:
-        found = graphs.closure(a, _semiring(row), return_predecessors=trees)
+        found = graphs.closure(a, semiring_of(row), return_predecessors=trees)
     return found if trees else (found, a.new_empty(0, dtype=torch.int32))
 
 
@@ -389,7 +318,7 @@ def _closure_setup(ctx: Any, inputs: Any, output: Any) -> None:
     d, p = output
     ctx.row, ctx.sources, ctx.trees = row, sources, trees
     ctx.set_materialize_grads(False)
-    s = _semiring(row)
+    s = semiring_of(row)
     read = gradients.reads(s, (True, True)) if s.selective else set()
     ctx.save_for_backward(
         d if "a" in read else None, a if "b" in read or not trees else None, p if trees else None
@@ -399,7 +328,7 @@ def _closure_setup(ctx: Any, inputs: Any, output: Any) -> None:
 def _closure_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if g is None:
         return None, None, None, None
-    gradients.way(_semiring(ctx.row))
+    gradients.way(semiring_of(ctx.row))
     d, a, p = ctx.saved_tensors
     if p is None:
         p = torch.ops.semiring_mm.closure(a, ctx.row, ctx.sources, True)[1]
@@ -415,7 +344,7 @@ def _closure_vmap(
 
 
 def _trees(g: Tensor, d: Tensor | None, w: Tensor | None, p: Tensor, row: str) -> Tensor:
-    return gradients.along_trees(_semiring(row), g, d, w, p)
+    return gradients.along_trees(semiring_of(row), g, d, w, p)
 
 
 def _trees_fake(g: Tensor, d: Tensor | None, w: Tensor | None, p: Tensor, row: str) -> Tensor:
@@ -431,11 +360,7 @@ def _trees_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
 
     stacks = map(stacked, args[:4], dims[:4])
     found = torch.ops.semiring_mm.closure_trees(*stacks, args[4])
-    return found.reshape(info.batch_size, *_unmapped(args[3], dims[3])[:-2], *found.shape[-2:]), 0
-
-
-def _unmapped(x: Tensor, dim: int | None) -> tuple[int, ...]:
-    return tuple(size for i, size in enumerate(x.shape) if i != dim)
+    return found.reshape(info.batch_size, *unmapped(args[3], dims[3])[:-2], *found.shape[-2:]), 0
 
 
 def _stacked(x: Tensor) -> Tensor:
@@ -445,40 +370,21 @@ def _stacked(x: Tensor) -> Tensor:
 # --- registration ---------------------------------------------------------------------------------
 
 
-def _once(ctx: Any, *_: Any) -> Any:
-    raise NotImplementedError(
-        "semiring_mm.torch has second derivatives of products whose ⊕ is min or max and over "
-        "plus_times: none of other products, and none of closures"
-    )
-
-
-def _register(
-    name: str, schema: str, run: Any, fake: Any, vmap: Any, backward: Any = _once, setup: Any = None
-) -> None:
-    def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
-        return run(*(x.detach() if isinstance(x, torch.Tensor) else x for x in args))
-
-    op = torch.library.custom_op(f"semiring_mm::{name}", call, mutates_args=(), schema=schema)
-    op.register_fake(fake)
-    op.register_vmap(vmap)
-    op.register_autograd(backward, setup_context=setup)
-
-
-_register(
+register(
     "product", "(Tensor a, Tensor b, str semiring, bool arg) -> (Tensor, Tensor)",
     _product, _product_fake, _product_vmap, _product_backward, _product_setup,
 )  # fmt: skip
-_register(
+register(
     "product_shares",
     "(Tensor g, Tensor a, Tensor b, Tensor c, str semiring, bool need_a, bool need_b) "
     "-> (Tensor, Tensor)",
     _shares, _shares_fake, _shares_vmap,
 )  # fmt: skip
-_register(
+register(
     "closure", "(Tensor a, str semiring, int[]? sources, bool trees) -> (Tensor, Tensor)",
     _closure, _closure_fake, _closure_vmap, _closure_backward, _closure_setup,
 )  # fmt: skip
-_register(
+register(
     "closure_trees", "(Tensor g, Tensor? d, Tensor? w, Tensor p, str semiring) -> Tensor",
     _trees, _trees_fake, _trees_vmap,
 )  # fmt: skip

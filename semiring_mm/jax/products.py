@@ -1,36 +1,17 @@
-"""Products and closures for JAX: with gradients, and inside ``jit`` and ``vmap`` on the CPU.
-
-Outside ``jit``, :func:`semiring_mm.matmul` takes JAX arrays as it takes all others, on the CPU and
-on CUDA. What is here differentiates besides, and works on traced arrays.
-
->>> import jax, jax.numpy as jnp
->>> from semiring_mm.jax import matmul
->>> a = jnp.array([[0.0, 3.0], [1.0, 5.0]])
->>> jax.jit(jax.grad(lambda a: matmul(a, a.T, "min_plus").sum()))(a).tolist()
-[[4.0, 0.0], [4.0, 0.0]]
-"""
+"""Products and closures, see :mod:`semiring_mm.jax`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import jax
+import jax.numpy as jnp
 
-from . import blas, gradients
-from .graphs import apsp as graphs
-from .semirings import Semiring, as_semiring, semirings
-
-try:
-    import jax
-    import jax.numpy as jnp
-    from jax.extend.core import Primitive
-    from jax.interpreters import batching, mlir
-except ImportError as error:
-    raise ImportError(
-        "semiring_mm.jax works with JAX, which is not here: python -m pip install "
-        "'semiring-mm[jax]'"
-    ) from error
+from .. import blas, gradients
+from ..graphs import apsp as graphs
+from ..semirings import Semiring, as_semiring, semirings
+from .operators import Functions, once, run
 
 __all__ = ["apsp", "closure", "matmul"]
 
@@ -176,83 +157,10 @@ def apsp(
     return (distances, predecessors) if return_predecessors else distances
 
 
-# --- calls of the engines -------------------------------------------------------------------------
-
-
-def _run(
-    function: Callable[..., Any], results: Sequence[Any], *args: Array, batched: str = "expand_dims"
-) -> tuple[Array, ...]:
-    """Call a function on concrete arrays in place, or on traced ones by a host callback."""
-    if not any(isinstance(x, jax.core.Tracer) for x in args):
-        return tuple(function(*args))
-
-    def call(*arrays: Any) -> tuple[Any, ...]:
-        return tuple(function(*map(np.asarray, arrays)))
-
-    def on_host(*args: Array) -> Any:
-        return tuple(jax.pure_callback(call, tuple(results), *args, vmap_method=batched))
-
-    def refused(*args: Array) -> Any:
-        return tuple(_refused.bind(*args, results=tuple((x.shape, x.dtype) for x in results)))
-
-    return tuple(jax.lax.platform_dependent(*args, cpu=on_host, default=refused))
-
-
-def _once(function: Callable[..., Any], results: Sequence[Any], *args: Array) -> tuple[Array, ...]:
-    """:func:`_run` on arrays of one batch, without a derivative."""
-
-    def refused(*_: Any) -> Any:
-        raise NotImplementedError(
-            "semiring_mm.jax has second derivatives of products whose ⊕ is min or max and over "
-            "plus_times: none of other products, and none of closures"
-        )
-
-    run = jax.custom_vjp(lambda *args: _run(function, results, *args, batched="broadcast_all"))
-    run.defvjp(refused, refused)
-    found: tuple[Array, ...] = run(*args)
-    return found
-
-
-def _refuse(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError(
-        "semiring_mm.jax inside jit or vmap runs on the CPU only: from another device each call "
-        "would take the operands to the host and back. Call it outside jit, where it runs on the "
-        "arrays' CUDA device, or place the arrays and the jitted function on jax.devices('cpu')[0]"
-    )
-
-
-def _refused_batch(args: Any, dims: Any, *, results: Any) -> Any:
-    size = next(x.shape[i] for x, i in zip(args, dims, strict=True) if i is not None)
-    wide = tuple(((size, *shape), dtype) for shape, dtype in results)
-    return _refused.bind(*args, results=wide), (0,) * len(wide)
-
-
-_refused = Primitive("semiring_mm_on_this_device")
-_refused.multiple_results = True
-_refused.def_abstract_eval(
-    lambda *_, results: [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
-)
-mlir.register_lowering(_refused, _refuse)
-batching.primitive_batchers[_refused] = _refused_batch
-
-
 # --- products -------------------------------------------------------------------------------------
 
 
-class _Functions:
-    xp = jnp
-
-    @staticmethod
-    def take(x: Array, index: Array, axis: int) -> Array:
-        return jnp.take_along_axis(x, index, axis)
-
-    @staticmethod
-    def add_at(shape: Sequence[int], axis: int, index: Array, values: Array) -> Array:
-        at = [jax.lax.broadcasted_iota(jnp.int32, index.shape, i) for i in range(index.ndim)]
-        at[axis] = index
-        zeros = jnp.zeros(shape, jnp.promote_types(values.dtype, jnp.float32))
-        return zeros.at[tuple(at)].add(values.astype(zeros.dtype))
-
+class _Functions(Functions):
     @staticmethod
     def product(a: Array, b: Array) -> Array:
         return _product(semirings["plus_times"], False, a, b)[0]
@@ -272,7 +180,7 @@ def _multiply(s: Semiring, wanted: bool, a: Array, b: Array) -> tuple[Array, Arr
         found = blas.matmul(a, b, s, return_arg=wanted)
         return found if wanted else (found,)
 
-    found = _run(multiply, results, a, b)
+    found = run(multiply, results, a, b)
     return found[0], found[1] if wanted else None
 
 
@@ -294,7 +202,7 @@ def _product_backward(s: Semiring, _: bool, kept: Any, came: Any) -> tuple[Array
         def shares(g: Array, a: Array, b: Array, c: Array) -> tuple[Array, Array]:
             return gradients.summed(s, g, a, b, c, both)
 
-        pair: Any = _once(shares, results, g, a, b, c)
+        pair: Any = once(shares, results, g, a, b, c)
     elif kind == "bilinear":
         pair = gradients.bilinear(_JAX, g, a, b, shapes, both)
     elif arg is None:  # an empty k
@@ -328,7 +236,7 @@ def _close(
         )
 
     batched = "expand_dims" if sources is None else "sequential"
-    found = _run(close, results[: 1 + wanted], a, batched=batched)
+    found = run(close, results[: 1 + wanted], a, batched=batched)
     return found[0], found[1] if wanted else None
 
 
@@ -353,7 +261,7 @@ def _closure_backward(
 
     n = p.shape[-1]
     result = jax.ShapeDtypeStruct((*p.shape[:-2], n, n), g.dtype)
-    return _once(trees, [result], *given.values())
+    return once(trees, [result], *given.values())
 
 
 _closure = jax.custom_vjp(_close, nondiff_argnums=(0, 1, 2))

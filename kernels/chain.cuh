@@ -1,0 +1,495 @@
+// Kernels: chains of products, one after the other: x A1 diag(e1) A2 diag(e2) ...
+//
+// A block walks one chain (or one row of a chain of matrices): its thread j has entry j of what is
+// carried. At each step the entries go to shared memory, and a thread joins them with its column of
+// the matrix, which stays in its registers where all steps share one. Reversed, with its row: what
+// is carried is a column then.
+//
+// Over log_plus the exponentials of the entries are summed, and of each entry only what exceeds a
+// running offset is carried; sums that are too small to be right are computed again term by term.
+#pragma once
+#include "base.cuh"
+
+namespace sr {
+
+// The parameters of launches; the same fields in the same order in semiring_mm/gpu/chain.py.
+// Strides in elements. Chain b has lengths[b] steps, or `length` where there is no such array.
+struct ChainParams {
+  const void* a;
+  const void* e;
+  const void* x;
+  const void* end;
+  void* y;          // what is carried; probabilities
+  void* total;      // scores, or logarithms of sums
+  i32* path;        // [batch][path_batch]
+  u16* pointers;    // [batch][steps][states]: the state before each
+  double* offsets;  // [batch][steps]
+  void* pairs;
+  const i64* lengths;
+  u32* errors;      // set to 1 where a result does not fit its dtype
+  i64 a_batch, a_step, a_row, a_col, e_batch, e_step, x_batch, x_row, end_batch;
+  i64 y_batch, y_step, y_row, pairs_batch, pairs_step, pairs_row;
+  int states, rows, steps, length, mode;
+};
+enum { CHAIN_EVERY = 1, CHAIN_EXCLUSIVE = 2 };  // of mode
+
+// What the threads of a block share: their number is that of the states, in whole warps.
+template <int N>
+SR_FN void chain_barrier() {
+  if constexpr (N > 0 && N <= 32) __syncwarp();
+  else __syncthreads();
+}
+template <int N>
+SR_FN int chain_states(const ChainParams& p) { return N > 0 ? N : p.states; }
+template <int N>
+SR_FN int chain_line(const ChainParams& p) { return (chain_states<N>(p) + 3) / 4 * 4; }
+SR_FN int chain_length(const ChainParams& p, i64 chain) {
+  return p.lengths ? int(p.lengths[chain]) : p.length;
+}
+
+// Values that come from memory at each step, loaded AHEAD steps before they are used.
+template <class A>
+struct Ahead {
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int AHEAD = 8;
+  Compute value[AHEAD];  // [AHEAD]
+  const Storage* from;
+  i64 step;
+  int last, next;
+
+  // The values from[0], from[step], ... from[count - 1 times step].
+  SR_FN Ahead(const Storage* first, i64 stride, int count)
+      : from(first), step(stride), last(count - 1), next(0) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) value[i] = load();
+  }
+  SR_FN Compute load() {
+    const Compute x = last >= 0 ? A::decode(from[next * step]) : A::start();
+    next += next < last;
+    return x;
+  }
+  SR_FN Compute take() {
+    const Compute x = value[0];
+#pragma unroll
+    for (int i = 0; i + 1 < AHEAD; ++i) value[i] = value[i + 1];
+    value[AHEAD - 1] = load();
+    return x;
+  }
+};
+
+// Where the matrix of a step lies, for the column (REVERSE: row) of a thread.
+template <class A, bool REVERSE>
+struct ChainMatrix {
+  using Storage = typename A::Storage;
+  const Storage* base;
+  i64 step, along;  // from one matrix to the next, and from one entry of the column to the next
+
+  SR_FN ChainMatrix(const ChainParams& p, i64 chain, int j)
+      : base(static_cast<const Storage*>(p.a) + chain * p.a_batch +
+             j * (REVERSE ? p.a_row : p.a_col)),
+        step(p.a_step), along(REVERSE ? p.a_col : p.a_row) {}
+  SR_FN typename A::Compute operator()(int at, int i) const {
+    return A::decode(base[at * step + i * along]);
+  }
+};
+
+// One step: the join of what is carried with a thread's column. N: the number of states, or 0 if it
+// is not known. SHARED: all steps have one matrix.
+template <class A, int N, bool SHARED, bool REVERSE>
+struct Fold {
+  using Compute = typename A::Compute;
+  static constexpr bool HELD = N > 0 && N <= 128;
+  static constexpr int HOLDS = HELD ? N : 1;
+  ChainMatrix<A, REVERSE> matrix;
+  Compute column[HOLDS];  // [N]
+  int states, at;         // the matrix that is held
+
+  SR_FN Fold(const ChainParams& p, i64 chain, int j, int first)
+      : matrix(p, chain, j), states(chain_states<N>(p)), at(first) {
+    if constexpr (HELD) hold();
+  }
+  SR_FN void hold() {
+#pragma unroll
+    for (int i = 0; i < HOLDS; ++i) column[i] = matrix(at, i);
+  }
+  // `carried` lies in shared memory; `following` is the step after this one.
+  template <class Join>
+  SR_FN void each(const Compute* carried, int following, Join join) {
+    if constexpr (HELD) {
+#pragma unroll
+      for (int i = 0; i < N; i += 4) {
+        const auto four = *reinterpret_cast<const Pack<Compute, 4>*>(carried + i);  // [4]
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          if (i + k < N) join(i + k, four.x[k], column[i + k]);
+      }
+      if constexpr (!SHARED) {
+        at = following;
+        hold();
+      }
+    } else {
+#pragma unroll 4
+      for (int i = 0; i < states; ++i) join(i, carried[i], matrix(at, i));
+      at = following;
+    }
+  }
+  SR_FN static Compute times(Compute carried, Compute own) {
+    return REVERSE ? A::mul(own, carried) : A::mul(carried, own);
+  }
+  SR_FN Compute operator()(const Compute* carried, int following) {
+    Compute sum[4] = {A::start(), A::start(), A::start(), A::start()};  // so that few wait
+    each(carried, following, [&](int i, Compute x, Compute own) {
+      sum[i % 4] = REVERSE ? A::fold(sum[i % 4], own, x) : A::fold(sum[i % 4], x, own);
+    });
+    return A::add(A::add(sum[0], sum[1]), A::add(sum[2], sum[3]));
+  }
+  // Also which of the carried entries won: the first of equals.
+  SR_FN Compute operator()(const Compute* carried, int following, int& from) {
+    Compute best = A::start();
+    from = 0;
+    each(carried, following, [&](int i, Compute x, Compute own) {
+      const Compute term = times(x, own), join = A::add(i ? best : term, term);
+      if (i && !same(join, best)) from = i;
+      best = join;
+    });
+    return best;
+  }
+  // By their bits: a NaN that stays is no change.
+  SR_FN static bool same(float x, float y) { return bits_as<u32>(x) == bits_as<u32>(y); }
+  SR_FN static bool same(double x, double y) { return bits_as<u64>(x) == bits_as<u64>(y); }
+};
+
+// The same over log_plus. `offset` plus what is returned are the logarithms.
+template <class A, int N, bool SHARED, bool REVERSE>
+struct LogFold {
+  using T = typename A::Compute;
+  static constexpr bool HELD = SHARED && N > 0 && N <= 128;
+  static constexpr int HOLDS = HELD ? N : 1;
+  static constexpr bool NARROW = sizeof(T) == 4;
+  // The largest carried exponential lies within [1/SPAN, SPAN], or it is made 1. A sum from LEAST
+  // on is right: what was lost of its terms is less than its rounding.
+  static constexpr T SPAN = T(NARROW ? 0x1p20 : 0x1p60), LEAST = T(NARROW ? 0x1p-75 : 0x1p-800);
+  ChainMatrix<A, REVERSE> matrix;
+  T column[HOLDS];  // [N] exponentials, the largest of them 1
+  T top;            // what was taken off their logarithms
+  double offset = 0, seen_offset = 0;
+  T* room;          // [2][2][line] of shared memory: exponentials and logarithms, by turns
+  const T* seen;    // those of the last step
+  bool exact = true;  // whether that was computed term by term
+  int states, line, j, turn = 0;
+
+  SR_FN LogFold(const ChainParams& p, i64 chain, int j, T* room)
+      : matrix(p, chain, j < chain_states<N>(p) ? j : 0), room(room),
+        states(chain_states<N>(p)), line(chain_line<N>(p)), j(j) {
+    if constexpr (HELD) {
+      top = -infinity<T>();
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        column[i] = matrix(0, i);
+        top = column[i] > top ? column[i] : top;
+      }
+      if (!(top > -infinity<T>() && top < infinity<T>())) top = 0;
+#pragma unroll
+      for (int i = 0; i < N; ++i) column[i] = sr::exp(column[i] - top);
+    }
+  }
+  SR_FN void share(T own) {
+    T* to = room + turn * 2 * line;
+    turn ^= 1;
+    if (j < states) {
+      to[j] = sr::exp(own);
+      to[line + j] = own;
+    }
+    chain_barrier<N>();  // between storing the entries and reading them; by turns, since the next
+    seen = to;           // step's are stored while some are read
+  }
+  SR_FN T largest(const T* x) const {
+    T most = x[0];
+    for (int i = 1; i < states; ++i) most = max(most, x[i]);
+    return most;
+  }
+  SR_FN T sum(T& most) const {
+    T sums[4] = {}, tops[4] = {};
+#pragma unroll
+    for (int i = 0; i < HOLDS; i += 4) {
+      const auto four = *reinterpret_cast<const Pack<T, 4>*>(seen + i);  // [4]
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        if (i + k < HOLDS) {
+          sums[k] = fma(four.x[k], column[i + k], sums[k]);
+          tops[k] = four.x[k] > tops[k] ? four.x[k] : tops[k];
+        }
+    }
+    const T a = tops[0] > tops[1] ? tops[0] : tops[1], b = tops[2] > tops[3] ? tops[2] : tops[3];
+    most = a > b ? a : b;
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+  SR_FN T term_by_term(int at) const {
+    const T* logs = seen + line;
+    T high = logs[0] + matrix(at, 0);
+    for (int i = 1; i < states; ++i) high = max(high, logs[i] + matrix(at, i));
+    if (!(high > -infinity<T>() && high < infinity<T>())) return high;
+    T sum = 0;
+    for (int i = 0; i < states; ++i) sum += sr::exp(logs[i] + matrix(at, i) - high);
+    return high + sr::log(sum);
+  }
+  // log Σ exp(carried + A) of the step `at`, less what `offset` grows by.
+  SR_FN T operator()(T own, int at) {
+    share(own);
+    T most = 0, total = 0, gone = 0;
+    bool fresh = HELD;
+    if constexpr (HELD) {
+      total = sum(most);
+      if (most >= 1 / SPAN && most <= SPAN) {
+        gone = sr::log(most);
+        fresh = false;
+      }
+    }
+    if (!HELD || fresh) {  // all threads of the block agree
+      const T high = largest(seen + line);
+      if (high > -infinity<T>() && high < infinity<T>()) {
+        offset += double(high);
+        if constexpr (HELD) {
+          share(own - high);
+          total = sum(most);
+        } else {
+          gone = high;
+          offset -= double(high);
+        }
+      }
+    }
+    seen_offset = offset;
+    exact = !HELD || !(total >= LEAST);
+    T found;
+    if (exact) found = term_by_term(at);
+    else found = sr::log(total) + top;
+    offset += double(gone);
+    return found - gone;
+  }
+};
+
+// Kernel: rows through chains. LOG: ⊕ is logaddexp, ⊗ is a + b, of floats.
+template <class A, int N, bool SHARED, bool REVERSE, bool LOG, bool FACTORED, bool GIVEN>
+struct Carry {
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+
+  SR_FN static void run(const ChainParams& p) {
+    const int states = chain_states<N>(p), line = chain_line<N>(p);
+    const i64 chain = blockIdx.x / u32(p.rows), row = blockIdx.x % u32(p.rows);
+    const bool there = int(threadIdx.x) < states;
+    const int j = there ? int(threadIdx.x) : 0;
+    const bool every = p.mode & CHAIN_EVERY;
+    const int skipped = p.mode & CHAIN_EXCLUSIVE ? 1 : 0;
+    const int length = chain_length(p, chain), count = length - skipped;
+    if (count <= 0) return;
+    const int begin = REVERSE ? length - 1 : 0, way = REVERSE ? -1 : 1;
+    Compute* room = shared_memory<Compute>();  // [2][line], LOG: [2][2][line]
+    const Storage* e = static_cast<const Storage*>(p.e) + chain * p.e_batch;
+    const i64 e_step = FACTORED ? p.e_step : 0;
+    Storage* y = static_cast<Storage*>(p.y) + chain * p.y_batch + row * p.y_row + j;
+    Compute own;
+    int done = 0;
+    if constexpr (GIVEN) {
+      own = A::decode(static_cast<const Storage*>(p.x)[chain * p.x_batch + row * p.x_row + j]);
+    } else {  // the first matrix is what is carried
+      const Storage* a = static_cast<const Storage*>(p.a) + chain * p.a_batch + begin * p.a_step;
+      own = A::decode(REVERSE ? a[j * p.a_row + row * p.a_col] : a[row * p.a_row + j * p.a_col]);
+      if constexpr (FACTORED) own = A::mul(own, A::decode(e[begin * e_step + (REVERSE ? row : j)]));
+      done = 1;
+    }
+    double offset = 0;
+    const auto store = [&](int step, Compute value) {
+      if (!there) return;
+      if constexpr (LOG) value = Compute(offset + double(value));
+      if constexpr (A::CHECK) {
+        if (!A::fits(value)) *p.errors = 1;
+      }
+      const i64 place = every ? begin + way * (step + skipped) : 0;
+      y[place * p.y_step] = A::encode(value);
+    };
+    if (done && (every || count == 1)) store(0, own);
+    const int from = begin + way * done;
+    Ahead<A> ahead(FACTORED ? e + from * e_step + j : nullptr, way * e_step,
+                   FACTORED ? count - done : 0);
+    if constexpr (LOG) {
+      LogFold<A, N, SHARED, REVERSE> fold(p, chain, int(threadIdx.x), room);
+      for (int step = done; step < count; ++step) {
+        const Compute emission = FACTORED ? ahead.take() : Compute(0);
+        own = fold(REVERSE ? own + emission : own, begin + way * step);
+        if constexpr (!REVERSE) own += emission;
+        offset = fold.offset;
+        if (every || step == count - 1) store(step, own);
+      }
+    } else {
+      Fold<A, N, SHARED, REVERSE> fold(p, chain, j, done < count ? from : begin);
+      for (int step = done; step < count; ++step) {
+        Compute* now = room + step % 2 * line;
+        Compute emission = A::start();
+        if constexpr (FACTORED) emission = ahead.take();
+        if constexpr (FACTORED && REVERSE) own = A::mul(emission, own);
+        if (there) now[j] = own;
+        chain_barrier<N>();  // between storing the entries and reading them; by turns
+        own = fold(now, begin + way * (step + 1 < count ? step + 1 : step));
+        if constexpr (FACTORED && !REVERSE) own = A::mul(own, emission);
+        if (every || step == count - 1) store(step, own);
+      }
+    }
+  }
+};
+
+// Kernel: the best sequence of states, and its score.
+template <class A, int N, bool SHARED>
+struct BestPath {
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int CHASED = 4096;  // pointers that are in shared memory at once
+
+  SR_FN static void run(const ChainParams& p) {
+    const int states = chain_states<N>(p), line = chain_line<N>(p);
+    const i64 chain = blockIdx.x;
+    const bool there = int(threadIdx.x) < states;
+    const int j = there ? int(threadIdx.x) : 0, length = chain_length(p, chain);
+    if (length <= 0) return;
+    Compute* room = shared_memory<Compute>();  // [2][line]
+    const Storage* e = static_cast<const Storage*>(p.e) + chain * p.e_batch;
+    u16* pointers = p.pointers + chain * p.steps * states;  // [steps][states]
+    Compute own = A::decode(static_cast<const Storage*>(p.x)[chain * p.x_batch + j]);
+    Fold<A, N, SHARED, false> fold(p, chain, j, 0);
+    Ahead<A> ahead(e + p.e_step + j, p.e_step, length - 1);
+    for (int step = 1; step < length; ++step) {
+      Compute* now = room + step % 2 * line;
+      if (there) now[j] = own;
+      chain_barrier<N>();  // between storing the scores and reading them; by turns
+      int from;
+      own = A::mul(fold(now, step + 1 < length ? step : step - 1, from), ahead.take());
+      if (there) pointers[i64(step) * states + j] = u16(from);
+    }
+    __syncthreads();  // between reading the last scores and overwriting them
+    own = A::mul(own, A::decode(static_cast<const Storage*>(p.end)[chain * p.end_batch + j]));
+    if (there) room[j] = own;
+    __syncthreads();  // between storing the scores (and pointers) and reading them
+    Compute best = room[0];
+    int at = 0;
+    for (int i = 1; i < states; ++i) {
+      const Compute join = A::add(best, room[i]);
+      if (!Fold<A, N, SHARED, false>::same(join, best)) at = i;
+      best = join;
+    }
+    i32* path = p.path + chain * p.steps;
+    if (threadIdx.x == 0) static_cast<Storage*>(p.total)[chain] = A::encode(best);
+    // back along the pointers, some steps of which are brought to shared memory at a time
+    u16* near = reinterpret_cast<u16*>(room + 2 * line);  // [CHASED]
+    const int most = CHASED / states > 0 ? CHASED / states : 1;
+    for (int high = length - 1; high > 0; high -= most) {
+      const int low = high - most < 0 ? 0 : high - most;
+      const u16* base = pointers + i64(low + 1) * states;
+      __syncthreads();  // between the last use of pointers and overwriting them
+      for (int i = int(threadIdx.x); i < (high - low) * states; i += int(blockDim.x))
+        near[i] = base[i];
+      __syncthreads();  // between storing the pointers and reading them
+      for (int step = high; step > low; --step) {  // all threads alike
+        if (threadIdx.x == 0) path[step] = at;
+        at = near[(step - low - 1) * states + at];
+      }
+    }
+    if (threadIdx.x == 0) path[0] = at;
+  }
+};
+
+// Kernel: probabilities of states and of pairs of states, over log_plus.
+template <class A, int N, bool SHARED, bool PAIRS>
+struct Posterior {
+  using T = typename A::Compute;
+  using Storage = typename A::Storage;
+
+  SR_FN static void run(const ChainParams& p) {
+    const int states = chain_states<N>(p), line = chain_line<N>(p), thread = int(threadIdx.x);
+    const i64 chain = blockIdx.x;
+    const bool there = thread < states;
+    const int j = there ? thread : 0, length = chain_length(p, chain);
+    if (length <= 0) return;
+    T* room = shared_memory<T>();  // [2][2][line]
+    const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
+    T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
+    double* offsets = p.offsets + chain * p.steps;
+    const T last = static_cast<const T*>(p.end)[chain * p.end_batch + j];
+    // forward: what each state adds to the offset of its step is kept where the probabilities will
+    // be
+    T own = static_cast<const T*>(p.x)[chain * p.x_batch + j];
+    if (there) out[0] = own;
+    if (thread == 0) offsets[0] = 0;
+    double total;
+    {
+      LogFold<A, N, SHARED, false> fold(p, chain, thread, room);
+      Ahead<A> ahead(e + p.e_step, p.e_step, length - 1);
+      for (int step = 1; step < length; ++step) {
+        own = fold(own, step - 1) + ahead.take();
+        if (there) out[step * p.y_step] = own;
+        if (thread == 0) offsets[step] = fold.offset;
+      }
+      fold.share(own + last);
+      const T high = fold.largest(fold.seen + line);
+      T sum = 0;
+      for (int i = 0; i < states; ++i) sum += sr::exp(fold.seen[line + i] - high);
+      const bool finite = high > -infinity<T>() && high < infinity<T>();
+      total = finite ? fold.offset + double(high) + double(sr::log(sum)) : double(high);
+      if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
+    }
+    __syncthreads();  // between the forward pass and the backward pass
+    const bool possible = total - total == 0;
+    const T nan = infinity<T>() - infinity<T>();
+    LogFold<A, N, SHARED, true> fold(p, chain, thread, room);
+    using Kept = LogFold<A, N, SHARED, true>;
+    T expected[Kept::HOLDS] = {};  // [N]: of pairs, but for the factor that all steps share
+    T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
+    Ahead<A> ahead(e + (length - 1) * p.e_step, -p.e_step, length - 1);
+    Ahead<A> forward(out + (length - 1) * p.y_step, -p.y_step, length);
+    Ahead<double_algebra> behind(offsets + length - 1, -1, length);
+    own = last;
+    for (int step = length - 1; step >= 0; --step) {
+      const T before = forward.take();
+      const double rest = total - behind.take();
+      if (step < length - 1) {
+        own = fold(own + ahead.take(), step);
+        if constexpr (PAIRS) {
+          const double left = rest - fold.seen_offset;
+          if (!fold.exact) {
+            const T factor = sr::exp(T(double(before) - left) + fold.top);
+#pragma unroll
+            for (int i = 0; i < Kept::HOLDS; ++i)
+              expected[i] = fma(factor, fold.seen[i], expected[i]);
+          } else if (there && possible) {
+            T* to = pairs + step * p.pairs_step;
+            for (int i = 0; i < states; ++i)
+              to[i] += sr::exp(T(double(before) - left) +
+                               (fold.seen[line + i] + fold.matrix(step, i)));
+          }
+        }
+      }
+      if (there)
+        out[step * p.y_step] =
+            possible ? sr::exp(T(double(before) + double(own) - (rest - fold.offset))) : nan;
+    }
+    if constexpr (PAIRS) {
+      if (!there) return;
+      if (!possible) {
+        for (int step = 0; step < (p.pairs_step ? length - 1 : length > 1); ++step)
+          for (int i = 0; i < states; ++i) pairs[step * p.pairs_step + i] = nan;
+      } else if constexpr (Kept::HELD) {
+#pragma unroll
+        for (int i = 0; i < Kept::HOLDS; ++i) pairs[i] += expected[i] * fold.column[i];
+      }
+    }
+  }
+
+  struct double_algebra {
+    using Compute = double;
+    using Storage = double;
+    SR_FN static double start() { return 0; }
+    SR_FN static double decode(double x) { return x; }
+  };
+};
+
+}  // namespace sr

@@ -1,0 +1,276 @@
+"""Derivatives of chains of products, written once for all libraries that differentiate.
+
+All of it is in the functions of the library itself, whose scans and posterior probabilities are
+operators with these same derivatives: so they are differentiated as often as wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+from .expressions import Expr
+from .gradients import _value, factors, sum_to, way
+from .semirings import Semiring
+
+__all__ = ["Library", "Scans", "along_chain", "indicators", "of_posterior"]
+
+Array = Any  # of any array library
+
+
+class Scans(Protocol):
+    """Functions that the formulas need and that array libraries name differently."""
+
+    @property
+    def xp(self) -> Any:
+        """The namespace of exp, where, flip, broadcast_to, ..."""
+
+    def count(self, n: int, like: Array) -> Array:
+        """0, 1, ..., n - 1, where an array lives."""
+
+    def scan(self, a: Array, x: Array, reverse: bool) -> Array:
+        """All products of a vector and the prefixes of matrices (suffixes) over plus_times."""
+
+    def prefixes(
+        self, s: Semiring, a: Array, e: Array | None, x: Array | None, lengths: Array | None,
+        reverse: bool,
+    ) -> Array:  # fmt: skip
+        """The operator that :func:`along_chain` has the derivative of."""
+
+
+class Library(Scans, Protocol):
+    """Also probabilities."""
+
+    def posterior(
+        self, e: Array, a: Array, start: Array, end: Array, lengths: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """The operator that :func:`of_posterior` has the derivative of, with all its results."""
+
+
+def along_chain(
+    library: Scans, s: Semiring, g: Array, a: Array, e: Array | None, x: Array | None,
+    lengths: Array | None, y: Array | None, *, reverse: bool,
+) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
+    """The gradients of all prefixes of a chain, or of the last one.
+
+    A step makes y[j] = ⊕_i (x[i] ⊗ A[i, j]) of a row x. Its Jacobian matrices J are the shares of
+    ⊕ times the derivative of ⊗ (see :mod:`semiring_mm.gradients`), and what came to a row and to
+    all behind it, L, is a chain over plus_times itself, L_t = g_t + J_t+1 L_t+1: a scan.
+
+    Parameters
+    ----------
+    library : Scans
+    s : Semiring
+    g : array (..., T, S) with `x`, else (..., T, S, S); without the axis T of the last one only
+        What came.
+    a, e, x, lengths
+        Operands, of shapes (..., T or 1, S, S), (..., T, S), (..., S) and (...).
+    y : array, optional
+        All prefixes; they are computed again where only the last was.
+    reverse : bool
+        Suffixes instead.
+
+    Returns
+    -------
+    a, e, x : arrays
+        The gradients; None where there is no operand.
+
+    Notes
+    -----
+    O(T R S²) memory for R carried rows: 1 with `x`, else S.
+    """
+    xp, kind, n, batch = library.xp, way(s), a.shape[-1], tuple(a.shape[:-3])
+    last = y is None
+    if y is None:
+        y = library.prefixes(s, a, e, x, lengths, reverse)
+    steps = y.shape[-3 if x is None else -2]
+    shapes = [tuple(v.shape) for v in (a, e) if v is not None]
+    t, state = library.count(steps, g), library.count(n, g)
+    length = steps if lengths is None else lengths[..., None]
+    inside = xp.broadcast_to(t < length, (*batch, steps))
+    if lengths is not None:  # nothing behind the ends is read
+        a = xp.where(_wide(inside, 2), a, 0)
+        e = None if e is None else xp.where(_wide(inside, 1), e, 0)
+    equal = state[:, None] == state
+    # what is carried, after each step; what came to that; what the first step takes: (..., R, S)
+    if x is None:
+        rows, own = (y.mT, g.mT) if reverse else (y, g)
+        unit = xp.where(equal, xp.full_like(y[..., 0, :, :], s.one), s.zero)
+        given = xp.broadcast_to(unit, (*batch, n, n))
+    else:
+        rows, own, given = y[..., None, :], g[..., None, :], x[..., None, :]
+    if last:
+        final = (t == (0 if reverse else length - 1)) & inside
+        came = xp.where(_wide(final, 2), own[..., None, :, :], 0)
+    else:
+        came = xp.where(_wide(inside, 2), own, 0)
+    rows = xp.where(_wide(inside, 2), rows, given[..., None, :, :])
+    matrix = a if e is None else _value(xp, s.mul_expr, a, e[..., None, :])
+    matrix = xp.broadcast_to(matrix, (*batch, steps, n, n))
+    if reverse:
+        matrix, rows, came = (xp.flip(v, (-3,)) for v in (matrix.mT, rows, came))
+        inside = xp.flip(inside, (-1,))
+    before = xp.concatenate([given[..., None, :, :], rows[..., :-1, :, :]], -3)
+    carried, step = before[..., :, None], matrix[..., None, :, :]  # (..., S, 1), (..., 1, S, S)
+    left, right = (step, carried) if reverse else (carried, step)
+    by_carried, by_step = factors(s)[::-1] if reverse else factors(s)
+    terms = _value(xp, s.mul_expr, left, right)  # (..., T, R, S, S)
+    over = rows[..., None, :]
+    if kind == "selective":
+        best = (xp.argmin if s.add_kind == "min" else xp.argmax)(terms, -2)
+        share = xp.where(state[:, None] == best[..., None, :], xp.ones_like(terms), 0)
+    elif s.add_kind == "+":
+        share = xp.ones_like(terms)
+    else:
+        reached = over != -math.inf
+        share = xp.where(reached, xp.exp(terms - xp.where(reached, over, 0)), 0)
+
+    def times(factor: Expr) -> Array:
+        """The share times a derivative; 0 where there is no share, whatever the derivative is."""
+        if factor.value == 1:
+            return share
+        return xp.where(share == 0, 0, share * _value(xp, factor, left, right))
+
+    jacobian = xp.where(_wide(inside, 3), times(by_carried), xp.where(equal, 1.0, 0.0))
+    after, came = xp.swapaxes(jacobian, -4, -3), xp.swapaxes(came, -3, -2)  # (..., R, T, ...)
+    total = _sums(library, after[..., 1:, :, :], came)  # what came to a row and to all behind it
+    total = xp.swapaxes(total, -3, -2)
+    shares = xp.where(_wide(inside, 3), times(by_step), 0)
+    along = (total[..., None, :] * shares).sum(-3)  # (..., T, S, S)
+    along = xp.flip(along, (-3,)).mT if reverse else along
+    gx = None
+    if x is not None:
+        gx = (jacobian[..., 0, :, :, :] @ total[..., 0, :, :, None])[..., 0, :, 0]
+        gx = gx + xp.where((lengths == 0)[..., None], g, 0) if last and lengths is not None else gx
+    if e is None:
+        return sum_to(along, shapes[0]), None, gx
+
+    def back(factor: Expr) -> Array:
+        if factor.value == 1:
+            return along
+        return xp.where(along == 0, 0, along * _value(xp, factor, a, e[..., None, :]))
+
+    by_a, by_e = map(back, factors(s))
+    return sum_to(by_a, shapes[0]), sum_to(by_e.sum(-2), shapes[1]), gx
+
+
+def indicators(
+    library: Scans, g: Array, path: Array, a: Array, lengths: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    """The gradients of a path's score with respect to emissions, transitions, start and end.
+
+    `g` is (...), `path` (..., T) of whole numbers; the one of transitions has the shape of `a`.
+    """
+    xp, steps = library.xp, path.shape[-1]
+    t = library.count(steps, g)
+    inside = t < (steps if lengths is None else lengths[..., None])
+    on = (path[..., None] == library.count(a.shape[-1], g)) & _wide(inside, 1)
+    scaled = xp.where(on, g[..., None, None], 0)
+    if steps < 2:
+        moves = xp.zeros_like(a)
+    elif a.shape[-3] == 1:
+        ones = xp.where(on, xp.ones_like(scaled), 0)
+        moves = (ones[..., :-1, :].mT @ ones[..., 1:, :])[..., None, :, :] * _wide(g, 3)
+    else:
+        moves = xp.where(on[..., :-1, :, None], scaled[..., 1:, None, :], 0)
+    return scaled, moves, *_ends(library, scaled, lengths)
+
+
+def of_posterior(
+    library: Library, came: tuple[Array | None, ...], operands: tuple[Array, ...],
+    lengths: Array | None, results: tuple[Array | None, ...] | None,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """The gradients of log-partitions and posterior probabilities.
+
+    Those of a log-partition are the probabilities. Those of a probability are its covariances with
+    what is on a path: with v, what came to the probabilities of states and pairs, summed along a
+    path to V, it is p · (E[V | state or pair] - E[V]). The expectations given a state are those of
+    the beginning and of the rest, two chains over plus_times.
+
+    Parameters
+    ----------
+    library : Library
+    came : three arrays or None
+        What came to the log-partition (...), the states' probabilities (..., T, S), and the pairs'.
+    operands : four arrays
+        Emissions (..., T, S), transitions (..., 1 or T - 1, S, S), start and end (..., S).
+    lengths : array (...), optional
+    results : three arrays, optional
+        The log-partition and the probabilities, where they are known; without those of the pairs
+        where transitions need no gradient.
+
+    Returns
+    -------
+    four arrays
+        Of the operands' shapes.
+
+    Notes
+    -----
+    Of a probability O(T S²) memory.
+    """
+    xp = library.xp
+    e, a, start, end = operands
+    by_total, by_states, by_pairs = came
+    steps, n = e.shape[-2:]
+    ge, ga = xp.zeros_like(e), xp.zeros_like(a)
+    if steps == 0:
+        return ge, ga, xp.zeros_like(start), xp.zeros_like(end)
+    if by_total is not None:
+        total, states, pairs = results or library.posterior(e, a, start, end, lengths)
+        possible = total != -math.inf
+        ge = ge + xp.where(_wide(possible, 2), _wide(by_total, 2) * states, 0)
+        if pairs is not None:
+            ga = ga + xp.where(_wide(possible, 3), _wide(by_total, 3) * pairs, 0)
+    if by_states is not None or by_pairs is not None:
+        each = xp.broadcast_to(a, (*a.shape[:-3], steps - 1, n, n))
+        total, states, pairs = library.posterior(e, each, start, end, lengths)
+        possible = total != -math.inf
+        states = xp.where(_wide(possible, 2), states, 0)
+        pairs = xp.where(_wide(possible, 3), pairs, 0)
+        v = xp.zeros_like(e) if by_states is None else by_states
+        u = xp.zeros_like(each) if by_pairs is None else xp.broadcast_to(by_pairs, each.shape)
+        # behind an end the probabilities are 0, and so are these
+        backward = _ratio(xp, pairs, states[..., 1:, None, :])  # of the state before, given one
+        forward = _ratio(xp, pairs, states[..., :-1, :, None])  # of the next state, given one
+        ahead = (forward * (u + v[..., 1:, None, :])).sum(-1)
+        behind = v[..., 1:, :] + (backward * u).sum(-2)
+        begun = xp.concatenate([v[..., :1, :], behind], -2)  # with what the state itself has
+        flipped = xp.flip(backward.mT, (-3,)), xp.flip(begun, (-2,))
+        begun = xp.flip(_sums(library, *flipped), (-2,))
+        rest = xp.concatenate([ahead, xp.zeros_like(v[..., :1, :])], -2)
+        rest = _sums(library, forward, rest)
+        mean = (states * v).sum((-1, -2)) + (pairs * u).sum((-1, -2, -3))
+        ge = ge + states * (begun + rest - _wide(mean, 2))
+        through = begun[..., :-1, :, None] + u + (v + rest)[..., 1:, None, :]
+        moves = pairs * (through - _wide(mean, 3))
+        ga = ga + sum_to(moves, tuple(a.shape))
+    return ge, ga, *_ends(library, ge, lengths)
+
+
+def _ends(library: Scans, x: Array, lengths: Array | None) -> tuple[Array, Array]:
+    """The rows of the first and the last step of each sequence; 0 if it is empty."""
+    steps = x.shape[-2]
+    if lengths is None and steps:
+        return x[..., 0, :], x[..., -1, :]
+    t = library.count(steps, x)
+    last = t == (steps if lengths is None else lengths[..., None]) - 1
+    return x[..., :1, :].sum(-2), library.xp.where(_wide(last, 1), x, 0).sum(-2)
+
+
+def _sums(library: Scans, j: Array, c: Array) -> Array:
+    """r with r_T = c_T and r_t = c_t + j_t r_t+1, for j (..., T - 1, S, S) and c (..., T, S)."""
+    xp, n = library.xp, c.shape[-1]
+    none = xp.zeros_like(c[..., -1:, :, None] * c[..., -1:, None, :])
+    wide = xp.concatenate([xp.concatenate([j, none], -3), c[..., None]], -1)
+    one = xp.where(library.count(n + 1, c) == n, xp.ones_like(wide[..., :1, :]), 0)
+    # columns (r, 1): one more row and column add c
+    found = library.scan(xp.concatenate([wide, one], -2), one[..., 0, 0, :], True)
+    return found[..., :n]
+
+
+def _ratio(xp: Any, x: Array, y: Array) -> Array:
+    return xp.where(y == 0, 0, x / xp.where(y == 0, 1, y))
+
+
+def _wide(x: Array, axes: int) -> Array:
+    return x[(..., *(None,) * axes)]

@@ -1,0 +1,381 @@
+"""Repeated calls on a device: one look-up from what came in to the launches that were prepared.
+
+The general way knows all cases and raises all errors, and costs tens of microseconds of the host.
+So what it launches is recorded (:func:`.device.recorded`), with the memory that it uses. Each
+address among the parameters belongs to an operand, to the result or to intermediate results, so the
+same launches serve every call of the same verb, semiring, scalars and flags on operands of the same
+shapes, strides, dtypes, alignments and device. A call that does anything else (waits for the
+device, lets CuPy convert an operand) is not kept, and takes the general way each time.
+
+What the entries of operands decide is decided on the device, in what is launched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from . import device
+from .device import Copied, Launched, Scratch, address
+
+__all__ = ["forget", "learn", "repeat"]
+
+Array = Any
+
+_KEPT = 1024  # calls
+_LAUNCHES = 64  # of a call
+_ALIGNED = 128  # the strictest alignment that a kernel asks for
+_GRAIN = 256  # of parts of the memory for intermediate results
+_LINE = 64  # a tensor map lies on a multiple of it
+_BETWEEN = 3  # cudaMemcpyDeviceToDevice
+
+
+class _Library(Protocol):
+    """How arrays of a library are read and made."""
+
+    runtime: Any
+    pooled: bool  # whether a captured graph would not own a new array's memory
+
+    def look(self, x: Array) -> tuple[int, int, Any]:
+        """Address, device, and all else that a launch depends on, of an array."""
+
+    def stream(self, index: int) -> int:
+        """The current stream of a device."""
+
+    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+        """An array for a result, and its address."""
+
+    def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
+        """Memory for intermediate results, and its address."""
+
+
+class _Cupy:
+    pooled = True
+
+    def __init__(self, cupy: Any) -> None:
+        self._array, self.runtime = cupy.ndarray, cupy.cuda.runtime
+        self._stream, self._alloc = cupy.cuda.get_current_stream, cupy.cuda.alloc
+        self._alloc_async = cupy.cuda.malloc_async
+
+    def look(self, x: Array) -> tuple[int, int, Any]:
+        data = x.data
+        return data.ptr, data.device_id, (x.shape, x.strides, x.dtype)
+
+    def stream(self, index: int) -> int:
+        return int(self._stream().ptr)
+
+    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+        c = self._array(call.shape, call.dtype)
+        return c, c.data.ptr
+
+    def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
+        memory = self._alloc_async(size) if captured else self._alloc(size)
+        return memory, memory.ptr
+
+
+class _Torch:
+    pooled = False
+
+    def __init__(self, torch: Any, cupy: Any) -> None:
+        self._empty, self._byte, self.runtime = torch.empty, torch.uint8, cupy.cuda.runtime
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # PyTorch's own generated code's
+        self.stream = raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+    def look(self, x: Array) -> tuple[int, int, Any]:
+        if x.requires_grad:
+            raise TypeError("the general way refuses it")
+        return x.data_ptr(), x.get_device(), (x.shape, x.stride(), x.dtype)
+
+    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+        c = self._empty(call.shape, dtype=call.dtype, device=like.device)
+        return c, c.data_ptr()
+
+    def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
+        memory = self._empty(size, dtype=self._byte, device=index)
+        return memory, memory.data_ptr()
+
+
+@dataclass(eq=False)
+class _Call:
+    """Launches of a call, to be made again with other addresses.
+
+    Parameters
+    ----------
+    starts : list of (callable, int)
+        The launches, and where the addresses of their parameters are.
+    block : tuple
+        The memory of their parameters, and of the addresses of these.
+    words : memoryview of int64
+        The parameters of all launches.
+    writes : list of (int, int, int)
+        Words that are addresses: the index of a word, the array that it belongs to (operands in
+        their order, the result, intermediate results), and the bytes from where that begins.
+    maps : list of (int, int, int)
+        Tensor maps: the address of a map, then array and bytes as above.
+    spans : list of (int, int)
+        Of each operand and the result: the first byte of its memory, and that behind the last, from
+        where it begins.
+    room, zeroed : int
+        Bytes of intermediate results, and how many of them, the first, are to be zeros.
+    copied : int
+        Bytes of the last operand that are copied to the result first.
+    shape, dtype
+        Of the result.
+    """
+
+    starts: list[tuple[device.Start, int]]
+    block: Any
+    words: memoryview
+    writes: list[tuple[int, int, int]]
+    maps: list[tuple[int, int, int]]
+    spans: list[tuple[int, int]]
+    room: int
+    zeroed: int
+    copied: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        self._last: tuple[int, ...] = ()
+        self._lock = threading.Lock()
+
+    def run(self, bases: tuple[int, ...], stream: int) -> None:
+        """Launch, with the arrays at these addresses."""
+        with self._lock:  # until the driver has read the parameters
+            if bases != self._last:
+                self._last = ()
+                words = self.words
+                for at, array, offset in self.writes:
+                    words[at] = bases[array] + offset
+                for at, array, offset in self.maps:
+                    device.replace_address(at, bases[array] + offset)
+                self._last = bases
+            for start, where in self.starts:
+                start(stream, where, 0)
+
+
+_libraries: dict[type, _Library] = {}
+_calls: dict[Any, _Call] = {}
+
+
+def forget() -> None:
+    """Let all calls be first ones again."""
+    _calls.clear()
+
+
+def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) -> Any:
+    """The result of a call that was made before, or None where the general way is to be taken.
+
+    Parameters
+    ----------
+    head : tuple
+        The verb and all its arguments that are no arrays.
+    operands : tuple
+        Arrays. With three of them, the last is joined to the product, and may be `out` itself.
+    out : array, optional
+    """
+    library = _libraries.get(type(operands[0]))
+    if library is None:
+        return None
+    try:
+        key, bases, index, place = _key(library, head, operands, out)
+        call = _calls.get(key)
+    except (AttributeError, TypeError, RuntimeError):  # another library's, no memory, unhashable
+        return None
+    if call is None or library.runtime.getDevice() != index:
+        return None
+    stream = library.stream(index)
+    captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
+    if out is not None:
+        result, joined = out, place if len(operands) == 3 else -1
+        low, high = (place + x for x in call.spans[-1])
+        for base, (first, last) in zip(bases, call.spans, strict=False):
+            if base + first < high and low < base + last and base != joined:
+                return None
+    elif captured and library.pooled:
+        return None
+    else:
+        result, place = library.empty(call, operands[0])
+    bases.append(place)
+    memory = None  # until all is launched
+    if call.room:
+        memory, at = library.room(call.room, index, captured)
+        bases.append(at)
+        if call.zeroed:
+            library.runtime.memsetAsync(at, 0, call.zeroed, stream)
+    if call.copied:
+        library.runtime.memcpyAsync(place, bases[2], call.copied, _BETWEEN, stream)
+    call.run(tuple(bases), stream)
+    del memory
+    return result
+
+
+def _key(
+    library: _Library, head: tuple[Any, ...], operands: Sequence[Any], out: Any
+) -> tuple[Any, list[int], int, int]:
+    """What a call is kept by; addresses of operands, their device, and the address of `out`."""
+    look, index = library.look, -1
+    if out is None and len(operands) == 2:  # the same, written out for speed
+        (a, index, a_kind), (b, at, b_kind) = look(operands[0]), look(operands[1])
+        near = a % _ALIGNED, index, b % _ALIGNED, at, a == b
+        return (head, a_kind, b_kind, near), [a, b], index, 0
+    key: list[Any] = [head]
+    bases = []
+    for x in operands:
+        place, index, kind = look(x)
+        key += place % _ALIGNED, index, kind
+        bases.append(place)
+    key.append(len(bases) > 1 and bases[0] == bases[1])
+    place = 0
+    if out is not None:
+        place, at, kind = look(out)
+        key += place % _ALIGNED, at, kind, place == bases[-1]
+    return tuple(key), bases, index, place
+
+
+def _library_of(x: Any) -> _Library | None:
+    kind: Any = type(x)
+    if kind not in _libraries:
+        cupy: Any = sys.modules.get("cupy")
+        torch: Any = sys.modules.get("torch")
+        if cupy is not None and kind is cupy.ndarray:
+            _libraries[kind] = _Cupy(cupy)
+        elif torch is not None and kind is torch.Tensor:
+            _libraries[kind] = _Torch(torch, cupy)
+    return _libraries.get(kind)
+
+
+# --- learning -----------------------------------------------------------------------------------
+
+
+def learn(
+    notes: Sequence[Any], head: tuple[Any, ...], operands: Sequence[Any], out: Any, given: Any,
+    arrays: Sequence[Array], result: Array,
+) -> None:  # fmt: skip
+    """Keep a call that was recorded, if it can be repeated.
+
+    Parameters
+    ----------
+    notes : sequence
+        What was recorded of it.
+    head, operands, out
+        As of :func:`repeat`.
+    given : array
+        What the call returned.
+    arrays, result : arrays
+        Operands and the result as the engine had them.
+    """
+    library = _library_of(operands[0])
+    launches = [x for x in notes if isinstance(x, Launched)]
+    known = all(x.pointers is not None for x in launches)
+    if library is None or not known or not 0 < len(launches) <= _LAUNCHES:
+        return
+    if any(type(x) is not type(operands[0]) for x in (*operands, given)):
+        return
+    spans = [_span(x) for x in (*arrays, result)]
+    if not result.size or not all(x.size for x in arrays) or not _apart(arrays, result, spans):
+        return
+    made = sorted((x for x in notes if isinstance(x, Scratch)), key=lambda x: not x.zero)
+    zeroed = 0
+    room, places = 0, []  # array, where it begins, its memory
+    for i, (x, (low, high)) in enumerate(zip((*arrays, result), spans, strict=True)):
+        places.append((i, address(x), address(x) + low, address(x) + high))
+    for x, zero in made:  # zeros first
+        places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
+        room += -(-x.nbytes // _GRAIN) * _GRAIN
+        zeroed = room if zero else zeroed
+    copied = [x for x in notes if isinstance(x, Copied)]
+    if copied:
+        wanted = [(address(result), address(arrays[2]))] if len(arrays) == 3 else []
+        if [(x.to, x.source) for x in copied] != wanted or notes[0] is not copied[0]:
+            return
+    if out is None and not result.flags.c_contiguous:
+        return
+    found = _laid_out(launches, places)
+    if found is None:
+        return
+    if len(_calls) >= _KEPT:
+        forget()
+    try:
+        key = _key(library, head, operands, out)[0]
+        _calls[key] = _Call(
+            *found,
+            spans,
+            room,
+            zeroed,
+            copied[0].size if copied else 0,
+            tuple(given.shape),
+            given.dtype,
+        )
+    except (AttributeError, TypeError, RuntimeError):
+        return
+
+
+def _span(x: Array) -> tuple[int, int]:
+    """The first byte of an array's memory and that behind the last one, from its first entry."""
+    ends = [(n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)]
+    return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + x.itemsize
+
+
+def _apart(arrays: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether each address tells to which array it belongs, or the key says which are the same."""
+    every = [*arrays, result]
+    for j, y in enumerate(every):
+        for i, x in enumerate(every[:j]):
+            at, to = address(x), address(y)
+            if at == to and ((i, j) == (0, 1) or (i == 2 and y is result)):
+                continue
+            if at + spans[i][0] < to + spans[j][1] and to + spans[j][0] < at + spans[i][1]:
+                return False
+    return True
+
+
+def _laid_out(
+    launches: Sequence[Launched], places: Sequence[tuple[int, int, int, int]]
+) -> tuple[
+    list[tuple[device.Start, int]], Any, memoryview, list[tuple[int, int, int]],
+    list[tuple[int, int, int]],
+] | None:  # fmt: skip
+    """The first fields of a :class:`_Call`, or None if an address belongs to no array."""
+
+    def owner(place: int) -> tuple[int, int] | None:
+        for array, begin, low, high in places:
+            if low <= place < high:
+                return array, place - begin
+        return None
+
+    sizes = [-(-len(x.params) // _LINE) * _LINE for x in launches]
+    block = (ctypes.c_char * (sum(sizes) + _LINE))()
+    skipped = -ctypes.addressof(block) % _LINE
+    begin = ctypes.addressof(block) + skipped
+    bytes_ = memoryview(block).cast("B")[skipped : skipped + sum(sizes)]
+    words = bytes_.cast("q")
+    starts, writes, maps, kept, at = [], [], [], [], 0
+    for launch, size in zip(launches, sizes, strict=True):
+        bytes_[at : at + len(launch.params)] = launch.params
+        for i, place in enumerate(launch.maps):
+            if place == 0:
+                continue
+            found = owner(place)
+            if found is None:
+                return None
+            maps.append((begin + at + device.TENSOR_MAP * i, *found))
+        first = (at + device.TENSOR_MAP * len(launch.maps)) // 8
+        pointers = launch.pointers if launch.pointers is not None else ()
+        for i in range(pointers) if isinstance(pointers, int) else pointers:
+            place = words[first + i]
+            if place == 0:
+                continue
+            found = owner(place)
+            if found is None:
+                return None
+            writes.append((first + i, *found))
+        arguments = (ctypes.c_void_p * 1)(begin + at)
+        kept.append(arguments)
+        starts.append((launch.start, ctypes.addressof(arguments)))
+        at += size
+    return starts, (block, kept), words, writes, maps

@@ -1,0 +1,223 @@
+"""Chains of products on the device: one launch, a block of threads for each chain or row of one."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ..expressions import joins, joins_logarithms
+from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
+from ..semirings import Semiring, semirings
+from . import device
+from .facts import facts
+from .source import algebra, flags, pack, word_size
+from .views import address
+
+__all__ = ["FIELDS", "best_path", "carry", "carry_source", "draw", "path_source", "posterior",
+           "posterior_source"]  # fmt: skip
+
+Array = Any
+Lengths = np.ndarray[Any, np.dtype[np.int64]]
+
+#: The fields of sr::ChainParams, in order: 8 bytes, then 4 bytes each.
+_LONGS = """a e x end y total path pointers offsets pairs lengths errors a_batch a_step a_row a_col
+    e_batch e_step x_batch x_row end_batch y_batch y_step y_row pairs_batch pairs_step
+    pairs_row""".split()
+_INTS = "states rows steps length mode".split()
+FIELDS = (*_LONGS, *_INTS)
+
+_HELD = 128  # words up to which a thread has a column of the matrix in its registers
+_MOST = 1024  # states: the threads of a block
+_CHASED = 4096  # sr::BestPath's
+
+
+def carry(
+    semiring: Semiring,
+    a: Array,
+    e: Array | None,
+    x: Array | None,
+    y: Array,
+    lengths: Lengths,
+    *,
+    every: bool,
+    reverse: bool,
+    exclusive: bool,
+) -> None:
+    """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`.
+
+    Waits for the device only where an integer's result may not fit its dtype.
+    """
+    here = device.current()
+    rows, n = y.shape[-2:]
+    plan = _plan(semiring, a, n)
+    errors = here.xp.zeros(1, np.uint32) if plan.check else None
+    shared = a.strides[1] == 0
+    logarithms = joins_logarithms(plan.add) and joins(plan.mul) == "+"
+    source = carry_source(plan, _known(plan, n), shared, reverse, logarithms, e is not None,
+                          x is not None)  # fmt: skip
+    fields = _fields(a, e) | {
+        "y": address(y), "errors": address(errors), "mode": every + 2 * exclusive,
+        **_steps("y", y, "batch step row"),
+    }  # fmt: skip
+    if x is not None:
+        fields |= {"x": address(x), **_steps("x", x, "batch row")}
+    room = (4 if logarithms else 2) * _line(n) * word_size(plan)
+    _launch(here, source, lengths, rows, room, fields)
+    if errors is not None and int(errors[0]):
+        raise overflow(semiring, y.dtype)
+
+
+def best_path(
+    semiring: Semiring,
+    a: Array,
+    e: Array,
+    x: Array,
+    end: Array,
+    path: Array,
+    score: Array,
+    lengths: Lengths,
+) -> None:
+    """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
+    here, n = device.current(), a.shape[-1]
+    plan = _plan(semiring, a, n)
+    batch, steps = path.shape
+    pointers = here.xp.empty((batch, steps, n), np.uint16)
+    fields = _fields(a, e) | {
+        "x": address(x), "end": address(end), "total": address(score), "path": address(path),
+        "pointers": address(pointers), "steps": steps,
+        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
+    }  # fmt: skip
+    source = path_source(plan, _known(plan, n), a.strides[1] == 0)
+    room = 2 * _line(n) * word_size(plan) + 2 * max(_CHASED, n)
+    _launch(here, source, lengths, 1, room, fields)
+
+
+def posterior(
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array, pairs: Array | None,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
+    here, n = device.current(), a.shape[-1]
+    plan = _plan(semirings["log_plus"], a, n)
+    offsets = here.xp.empty(out.shape[:2], np.float64)
+    # one matrix for all steps, and one sum of pairs: both stay in registers
+    shared = a.strides[1] == 0 and (pairs is None or pairs.strides[1] == 0)
+    fields = _fields(a, e) | {
+        "x": address(x), "end": address(end), "total": address(total), "y": address(out),
+        "offsets": address(offsets), "pairs": address(pairs), "steps": out.shape[1],
+        **_steps("x", x, "batch"), **_steps("end", end, "batch"), **_steps("y", out, "batch step"),
+    }  # fmt: skip
+    if pairs is not None:
+        fields |= _steps("pairs", pairs, "batch step row")
+    source = posterior_source(plan, _known(plan, n), shared, pairs is not None)
+    _launch(here, source, lengths, 1, 4 * _line(n) * word_size(plan), fields)
+
+
+def draw(
+    a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array, lengths: Lengths
+) -> None:
+    """Not on the device; see :meth:`semiring_mm.engine.Chains.draw`."""
+    raise NotImplementedError(
+        "sample runs on the host, and its operands are on the device: copy them (x.get() in CuPy, "
+        "x.cpu() in PyTorch) and leave device out"
+    )
+
+
+def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
+    """How a step is computed whatever is carried."""
+    dtype = a.dtype
+    if n > _MOST:
+        raise NotImplementedError(
+            f"chains of more than {_MOST} states run on the host, got {n}: copy the arrays "
+            f"(x.get() in CuPy, x.cpu() in PyTorch), or multiply step by step by matmul"
+        )
+    if dtype.kind in "iu" and needs_facts(semiring, dtype):
+        info = np.iinfo(dtype)
+        anything = Facts(int(info.min), int(info.max), True)
+        try:
+            return make_plan(semiring, dtype, anything, facts(semiring, a), n)
+        except OverflowError:
+            raise NotImplementedError(
+                f"chains of {dtype} over {semiring.name} run on the host: copy the arrays (x.get() "
+                f"in CuPy, x.cpu() in PyTorch), or use a narrower dtype or float64"
+            ) from None
+    plan = make_plan(semiring, dtype, None, None, n if dtype.kind in "iu" else 1)
+    return bytewise(plan) if plan.codec == "bits" else plan
+
+
+def _known(plan: Plan, n: int) -> int:
+    """The number of states that a kernel is compiled for; 0: any."""
+    return n if n * word_size(plan) <= 4 * _HELD else 0
+
+
+def _line(n: int) -> int:
+    return -(-n // 4) * 4
+
+
+def _steps(name: str, x: Array, axes: str) -> dict[str, int]:
+    """The strides of the first axes, by their names."""
+    return {
+        f"{name}_{axis}": stride // x.itemsize
+        for axis, stride in zip(axes.split(), x.strides, strict=False)
+    }
+
+
+def _fields(a: Array, e: Array | None) -> dict[str, int]:
+    fields = {"a": address(a), "states": a.shape[-1], **_steps("a", a, "batch step row col")}
+    if e is not None:
+        fields |= {"e": address(e), **_steps("e", e, "batch step")}
+    return fields
+
+
+def _launch(
+    here: device.Device, source: str, lengths: Lengths, rows: int, room: int,
+    fields: dict[str, int],
+) -> None:  # fmt: skip
+    """A block of as many threads as there are states for each row, where there is any work."""
+    blocks, most = len(lengths) * rows, int(lengths.max(initial=0))
+    if blocks == 0 or most == 0:
+        return
+    if blocks > 0x7FFFFFFF:
+        raise ValueError(f"{blocks} rows of chains are more than one launch takes: 2147483647")
+    there = None if int(lengths.min()) == most else here.xp.asarray(lengths)
+    given = {"rows": rows, "length": most, "lengths": address(there)} | fields
+    values = [given.get(name, 0) for name in FIELDS]
+    params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+    here.kernel(source).launch(blocks, -(-fields["states"] // 32) * 32, room, params)
+
+
+# --- the text of the kernels --------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def carry_source(
+    plan: Plan, states: int, shared: bool, reverse: bool, logarithms: bool, factored: bool,
+    given: bool,
+) -> str:  # fmt: skip
+    """The text of the kernel that carries rows; see sr::Carry."""
+    given_flags = flags(shared, reverse, logarithms, factored, given)
+    return _source(plan, states, f"Carry<Algebra, {states}, {given_flags}>")
+
+
+@functools.lru_cache(maxsize=64)
+def path_source(plan: Plan, states: int, shared: bool) -> str:
+    """The text of the kernel that finds a best path; see sr::BestPath."""
+    return _source(plan, states, f"BestPath<Algebra, {states}, {flags(shared)}>")
+
+
+@functools.lru_cache(maxsize=64)
+def posterior_source(plan: Plan, states: int, shared: bool, pairs: bool) -> str:
+    """The text of the kernel that finds probabilities; see sr::Posterior."""
+    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared, pairs)}>")
+
+
+def _source(plan: Plan, states: int, body: str) -> str:
+    return f"""#include "chain.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({-(-states // 32) * 32 or _MOST})
+kernel(const __grid_constant__ sr::ChainParams p) {{
+  sr::{body}::run(p);
+}}
+"""

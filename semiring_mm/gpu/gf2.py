@@ -1,0 +1,48 @@
+"""Elimination over GF(2) of a narrow matrix, in one block of the device."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import device
+from .source import pack
+from .views import address, to_host
+
+__all__ = ["PANEL", "ROWS", "reduce_bits", "reduce_source"]
+
+Array = Any
+
+#: Columns and rows of the largest matrix, and of a small one.
+PANEL, ROWS = 512, 576
+_SIZES = ((64, 96), (PANEL, ROWS))
+
+
+@functools.cache
+def reduce_source(columns: int, rows: int) -> str:
+    """The text of the kernel for so many columns and rows."""
+    return f"""#include "gf2.cuh"
+extern "C" __global__ void __launch_bounds__({rows})
+kernel(const __grid_constant__ sr::ReduceParams p) {{
+  sr::ReduceBits<{columns // 32}, {rows}>::run(p);
+}}
+"""
+
+
+def reduce_bits(rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
+    """Reduce packed rows; see :meth:`semiring_mm.engine.Engine.reduce_bits`."""
+    here, count = device.current(), len(rows)
+    xp = here.xp
+    width, threads = next(x for x in _SIZES if columns <= x[0] and count <= x[1])
+    padded = xp.zeros((count, width // 8), np.uint8)
+    padded[:, : rows.shape[1]] = rows
+    sums = xp.zeros((columns, threads // 8), np.uint8)
+    pivots = xp.full(columns, -1, np.int32)
+    params = pack((address(padded), address(sums), address(pivots), width // 32), (count, columns))
+    shared = 2 * 4 * (width + 2 * threads) // 32
+    here.kernel(reduce_source(width, threads)).launch(1, threads, shared, params)
+    found: NDArray[np.int32] = to_host(pivots)
+    return sums[:, : -(-count // 8)], found

@@ -1,0 +1,158 @@
+"""The kernels of chains on the host, against the CPU engine; see tests/test_kernels.py."""
+
+import re
+
+import numpy as np
+import pytest
+import reference
+from host_device import KERNELS, HostDevice
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm.cpu import chain as cpu
+from semiring_mm.gpu import chain, device
+
+inf, nan = np.inf, np.nan
+pytestmark = pytest.mark.usefixtures("gxx")
+HOST = HostDevice()
+LENGTHS = np.array([6, 3, 0, 1])
+BATCH, STEPS = 4, 6
+
+
+@pytest.fixture(autouse=True)
+def _host(monkeypatch):
+    monkeypatch.setattr(device, "current", lambda: HOST)
+
+
+@pytest.fixture(params=[True, False], ids=["registers", "memory"])
+def held(request, monkeypatch):
+    """Whether the number of states is known to the compiler."""
+    monkeypatch.setattr(chain, "_HELD", 128 if request.param else 0)
+
+
+def same(name, found, expected):
+    if sm.semirings[name].selective:
+        assert_array_equal(found, expected)
+    else:
+        eps = 1e-5 if found.dtype.itemsize < 8 else 1e-13
+        assert_allclose(found, expected, rtol=eps, atol=eps)
+
+
+def numbers(name, shape, dtype, rng):
+    x = rng.integers(-3, 4, shape).astype(dtype)
+    if np.dtype(dtype).kind == "f" and sm.semirings[name].zero == -inf:
+        x[rng.random(shape) < 0.3] = -inf
+    return x
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "n", "shared", "factored"),
+    [
+        ("max_plus", "f4", 5, True, True), ("log_plus", "f4", 5, True, True),
+        ("log_plus", "f8", 34, False, True), ("plus_times", "f8", 5, False, False),
+        ("min_plus", "i4", 3, False, True), ("max_times", "f2", 34, True, True),
+        ("lor_land", "?", 3, False, False),
+    ],
+)  # fmt: skip
+def test_rows_through_chains(held, name, dtype, n, shared, factored):
+    rng = np.random.default_rng(3)
+    semiring = sm.semirings[name]
+    a = numbers(name, (n, n) if shared else (BATCH, STEPS, n, n), dtype, rng)
+    a = np.broadcast_to(a, (BATCH, STEPS, n, n)) if shared else a.swapaxes(-1, -2)
+    e = numbers(name, (BATCH, STEPS, n), dtype, rng) if factored else None
+    x = numbers(name, (BATCH, 1, n), dtype, rng)
+    if dtype == "i4":
+        e[1, 2] = semiring.identities(np.dtype(dtype))[0]
+    for given, every, reverse, exclusive in (
+        (x, True, False, False), (x, False, True, False), (None, True, True, True),
+        (None, False, False, False),
+    ):  # fmt: skip
+        rows = n if given is None else 1
+        shape = (BATCH, STEPS if every else 1, rows, n)
+        found, expected = (np.full(shape, reference.small(rng, name, (1,), np.dtype(dtype), 0, 1))
+                           for _ in "xy")  # fmt: skip
+        expected = found.copy()
+        for verbs, y in ((chain, found), (cpu, expected)):
+            verbs.carry(
+                semiring, a, e, given, y, LENGTHS, every=every, reverse=reverse,
+                exclusive=exclusive,
+            )  # fmt: skip
+        same(name, found, expected)
+
+
+def model(n, dtype, shared, far=False):
+    rng = np.random.default_rng(n)
+    a = rng.normal(size=(n, n) if shared else (BATCH, STEPS - 1, n, n)).astype(dtype)
+    e = rng.normal(size=(BATCH, STEPS, n)).astype(dtype)
+    a[..., 0, 1] = -inf
+    if far:  # what is likely at first is impossible in the end, and sums leave the range
+        a[..., 0, :], a[..., 1, 0] = -inf, -300
+        e[:, 2] -= 400
+        e[:, 3, 0] += 150
+    if shared:
+        a = np.broadcast_to(a, (BATCH, STEPS - 1, n, n))
+    return a, e, e[:, 0].copy(), rng.normal(size=(BATCH, n)).astype(dtype)
+
+
+@pytest.mark.parametrize(("n", "shared"), [(5, True), (3, False), (34, True)])
+def test_best_paths(held, n, shared):
+    a, e, x, end = model(n, "f4", shared)
+    a, e, x, end = (np.round(2 * v) for v in (a, e, x, end))  # ties
+    e[3, 0, 2] = nan
+    results = []
+    for verbs in (chain, cpu):
+        path, score = np.full((BATCH, STEPS), -1, np.int32), np.zeros(BATCH, "f4")
+        verbs.best_path(sm.semirings["max_plus"], a, e, x, end, path, score, LENGTHS)
+        results += [path, score]
+    assert_array_equal(results[0], results[2])
+    assert_array_equal(results[1], results[3])
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize(
+    ("n", "dtype", "shared", "each"),
+    [
+        (5, "f4", True, False),
+        (5, "f8", True, True),
+        (3, "f4", False, True),
+        (34, "f8", True, False),
+    ],
+)
+def test_probabilities(held, n, dtype, shared, each, far):
+    a, e, x, end = model(n, dtype, shared, far)
+    if far:
+        end[3] = -inf  # no sequence is possible
+    results = []
+    for verbs in (chain, cpu):
+        total, out = np.zeros(BATCH, dtype), np.zeros((BATCH, STEPS, n), dtype)
+        pairs = np.zeros((BATCH, STEPS - 1 if each else 1, n, n), dtype)
+        whole = pairs if each else np.broadcast_to(pairs, (BATCH, STEPS - 1, n, n))
+        verbs.posterior(a, e, x, end, total, out, whole, LENGTHS)
+        alone = np.zeros_like(out)
+        verbs.posterior(a, e, x, end, total.copy(), alone, None, LENGTHS)
+        assert_allclose(alone, out, atol=1e-6)
+        results.append((total, out, pairs))
+    for found, expected in zip(*results, strict=True):
+        eps = 2e-4 if dtype == "f4" and far else 1e-5 if dtype == "f4" else 1e-12
+        assert_allclose(found, expected, rtol=eps, atol=eps)
+
+
+def test_parameters_are_the_fields_of_the_struct():
+    text = (KERNELS / "chain.cuh").read_text(encoding="utf-8")
+    body = re.sub(r"//.*", "", re.search(r"struct ChainParams \{(.*?)\n\};", text, re.S)[1])
+    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32)\*? ")
+    lines = [kinds.sub("", line.strip()) for line in body.split(";") if line.strip()]
+    assert tuple(name.strip() for line in lines for name in line.split(",")) == chain.FIELDS
+
+
+def test_what_is_left_to_the_host():
+    one = np.zeros((1, 2, 1025, 1025), "f4")
+    with pytest.raises(NotImplementedError, match="more than 1024 states run on the host"):
+        chain.carry(sm.semirings["max_plus"], one, None, None, one, np.array([2]), every=False,
+                    reverse=False, exclusive=False)  # fmt: skip
+    wide = np.full((1, 2, 2, 2), 2**62)
+    with pytest.raises(NotImplementedError, match="chains of int64 over plus_times"):
+        chain.carry(sm.semirings["plus_times"], wide, None, None, wide, np.array([2]),
+                    every=False, reverse=False, exclusive=False)  # fmt: skip
+    with pytest.raises(NotImplementedError, match="sample runs on the host"):
+        chain.draw(*(None,) * 6, LENGTHS)

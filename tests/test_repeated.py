@@ -1,0 +1,327 @@
+"""Repeated calls on a device launch what the first one did, with other addresses; on the host."""
+
+import contextlib
+import sys
+import threading
+
+import numpy as np
+import pytest
+from host_device import HostDevice
+from numpy.testing import assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm import arrays, blas
+from semiring_mm.gpu import calls, device, engine
+from semiring_mm.gpu import product as products
+
+pytestmark = pytest.mark.usefixtures("gxx")
+sums = sys.modules["semiring_mm.einsum"]
+INF, NAN = np.inf, np.nan
+RNG = np.random.default_rng(3)
+
+
+class On(np.ndarray):
+    """An array on the device."""
+
+
+class Space:
+    """NumPy's functions; arrays that are made are on the device."""
+
+    @staticmethod
+    def empty(shape, dtype):
+        return on(np.full(shape, 77, dtype))
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+class Library:
+    """What :mod:`semiring_mm.gpu.calls` asks of a library."""
+
+    pooled, captured = True, False
+
+    def __init__(self):
+        self.runtime = self
+        self.made = 0
+
+    getDevice = staticmethod(lambda: 0)
+    stream = staticmethod(lambda index: 0)
+
+    def look(self, x):
+        return x.ctypes.data, 0, (x.shape, x.strides, x.dtype)
+
+    def empty(self, call, like):
+        c = np.full(call.shape, 77, call.dtype).view(On)
+        return c, c.ctypes.data
+
+    def room(self, size, index, captured):
+        memory = np.full(size + 256, 255, np.uint8)
+        return memory, -(-memory.ctypes.data // 256) * 256
+
+    def memcpyAsync(self, to, source, size, kind, stream):
+        assert (kind, stream) == (3, 0)
+        calls.ctypes.memmove(to, source, size)
+
+
+@pytest.fixture
+def general(monkeypatch):
+    """A list that grows with each call that takes the general way."""
+    found, as_semiring = [], blas.as_semiring
+    for module in (blas, sums):
+        monkeypatch.setattr(module, "as_semiring", lambda x: found.append(x) or as_semiring(x))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch):
+    here = HostDevice()
+    here.xp = Space()
+    monkeypatch.setattr(device, "current", lambda: here)
+    monkeypatch.setattr(arrays, "where", lambda x, name: 0)
+    monkeypatch.setattr(arrays, "_library", lambda x, place: "cupy")
+    monkeypatch.setattr(arrays, "gpu_engine", lambda: engine)
+    monkeypatch.setattr(arrays, "_PLAIN", {type(None)})
+    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(calls, "_libraries", {On: Library()})
+    monkeypatch.setattr(products, "_WORTH_A_SCAN", 30**3)
+    calls.forget()
+    yield here
+    calls.forget()
+
+
+def on(x):
+    """A copy on the device, which begins at a multiple of 256 bytes."""
+    memory = np.empty(x.nbytes + 256, np.uint8)
+    at = -memory.ctypes.data % 256
+    copy = memory[at : at + x.nbytes].view(x.dtype).reshape(x.shape).view(On)
+    copy[...] = x
+    return copy
+
+
+def normal(*shape, dtype="f4", scale=1.0):
+    return on((scale * RNG.standard_normal(shape)).astype(dtype))
+
+
+def positive(*shape):
+    return on(RNG.random(shape).astype("f4") + 1)
+
+
+N = 33
+CALLS = {
+    "plus_times": (lambda a, b, **k: sm.matmul(a, b, **k), (N, 9), (9, 20)),
+    "min_plus": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, 9), (9, 20)),
+    "a scan": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, N), (N, N)),
+    "k in parts": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, 400), (400, N)),
+    "a stack": (lambda a, b, **k: sm.matmul(a, b, "max_min", **k), (3, N, 5), (3, 5, 4)),
+    "gemm": (
+        lambda a, b, c, **k: sm.gemm(2.0, a, b, 0.5, c, trans_a=True, **k), (9, N), (9, 4), (N, 4),
+    ),
+    "sgemm": (lambda a, b, **k: sm.sgemm(1.0, a, b, **k), (N, 9), (9, 4)),
+    "sgemv": (lambda a, b, c, **k: sm.sgemv(1.0, a, b, 2.0, c, **k), (N, 70), (70,), (N,)),
+    "sgemv, k in parts": (lambda a, b, **k: sm.sgemv(1.0, a, b, **k), (2, 1 << 18), (1 << 18,)),
+    "gemv": (
+        lambda a, b, **k: sm.gemv(None, a, b, trans=True, semiring="min_plus", **k), (70, N), (70,),
+    ),
+    "a sum": (lambda a, **k: sm.einsum("hij->h", a, **k), (N, 7, 2)),
+    "sums": (lambda a, **k: sm.einsum("ij->j", a, semiring="max_plus", **k), (N, 7)),
+    "einsum": (lambda a, b, **k: sm.einsum("ij,jk->ik", a, b, **k), (N, 7), (7, 5)),
+}  # fmt: skip
+
+
+def made(shapes, maker=normal):
+    return [maker(*shape) for shape in shapes]
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("maker", [normal, positive])
+def test_a_repeated_call(name, maker, general):
+    call, *shapes = CALLS[name]
+    first = call(*made(shapes, maker))
+    for _ in range(3):
+        operands = made(shapes, maker)
+        wanted = call(*map(np.array, operands))
+        seen = len(general)
+        got = call(*operands)
+        assert len(general) == seen, "the general way was taken"
+        assert type(got) is On
+        assert got.shape == first.shape
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", [x for x in CALLS if "sum" not in x])
+def test_a_repeated_call_writes_to_out(name, general):
+    call, *shapes = CALLS[name]
+    out = on(np.full_like(call(*made(shapes)), 7))
+    operands = made(shapes)
+    if len(operands) == 3:
+        call(*operands, out=operands[2])  # C in place is another call
+    call(*operands, out=out)
+    operands = made(shapes)
+    wanted, seen = call(*map(np.array, operands)), len(general)
+    out[...] = 7
+    assert call(*operands, out=out) is out
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-3)
+    if len(operands) == 3:
+        assert call(*operands, out=operands[2]) is operands[2]
+        np.testing.assert_allclose(operands[2], wanted, rtol=1e-4, atol=1e-3)
+    assert len(general) == seen
+
+
+def test_a_result_that_overlaps_an_operand_takes_the_general_way(general):
+    a, b = normal(8, 8), normal(8, 8)
+    sm.matmul(a, b, out=normal(8, 8))
+    wanted = np.array(a) @ np.array(b)
+    memory = on(np.zeros((20, 8), "f4"))
+    for at in (0, 4, 8, 12):
+        x = memory[4:12]
+        x[...] = a
+        seen, out = len(general), memory[at : at + 8]
+        sm.matmul(x, b, out=out)
+        assert len(general) - seen == (at != 12), at
+        np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_operands_that_are_the_same_or_share_memory(general):
+    """A scan looks at one array once: a call of one array twice is not that of two."""
+    one, other = positive(N, N), positive(N, N)
+    other[3, 4] = -INF
+    for _ in range(2):
+        for pair in ((one, one), (one, other), (other, other), (other, one)):
+            wanted = (np.array(pair[0])[:, :, None] + np.array(pair[1])).min(1)
+            assert_array_equal(sm.matmul(*pair, "min_plus"), wanted)
+    memory = positive(N + 1, N)
+    memory[N, 3] = -INF
+    low, high = memory[:N], memory[1:]
+    calls.forget()
+    for pair in ((low, high), (one, other)):
+        wanted = (np.array(pair[0])[:, :, None] + np.array(pair[1])).min(1)
+        assert_array_equal(sm.matmul(*pair, "min_plus"), wanted)
+
+
+def test_the_scalars_and_flags_are_part_of_a_call():
+    a, b, c = normal(6, 6), normal(6, 6), on(np.zeros((6, 6), "f4"))
+    for _ in range(2):
+        for alpha in (None, 1.0, 2.0, 0.0, -0.0, -1, NAN):
+            for beta in (0.0, -0.0, 3.0):
+                for trans in (False, True):
+                    got = sm.gemm(alpha, a, b, beta, c, trans_a=trans)
+                    left = np.array(a.T if trans else a)
+                    wanted = (1 if alpha is None else np.float32(alpha)) * (left @ np.array(b))
+                    wanted = wanted + np.float32(beta) * np.array(c)
+                    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sm.matmul(on(np.ones((4, 4), "i4")), on(np.ones((4, 4), "i4"))),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4, dtype="f8")),
+        lambda: sm.matmul(normal(4, 0), normal(0, 4)),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4), device="cuda:0"),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4), "max_min", return_arg=True),
+        lambda: sm.gemm(np.float32(2), normal(4, 4), normal(4, 4)),
+        lambda: sm.gemm(2.0, normal(4, 4), normal(4, 4), 1.0, normal(4, 8)[:, ::2]),
+        lambda: sm.sgemv(1.0, normal(4, 8), normal(16)[::2]),
+        lambda: sm.einsum("ij,j->j", normal(4, 4), normal(4)),
+        lambda: sm.einsum("ij->ji", normal(4, 4)),
+    ],
+    ids=["integers", "two dtypes", "no k", "a device", "arg", "a scalar of NumPy", "C with gaps",
+         "a vector with gaps", "entry by entry", "transposed"],
+)  # fmt: skip
+def test_other_calls_are_not_kept(call):
+    call()
+    assert not calls._calls
+
+
+def test_errors_are_those_of_the_general_way():
+    a, b = normal(4, 4), normal(4, 4)
+    sm.matmul(a, b)
+    for wrong in (
+        lambda: sm.matmul(a, b[:3]),
+        lambda: sm.matmul(a, b, out=normal(4, 5)),
+        lambda: sm.matmul(a, b, ["min_plus"]),
+        lambda: sm.matmul(a, b, "min_pls"),
+        lambda: sm.sgemm(1.0, a, normal(4, 4, dtype="f8")),
+        lambda: sm.gemm("1", a, b),
+        lambda: sm.gemm(1.0, a, b, 2.0),
+    ):
+        messages = []
+        for _ in range(2):
+            with pytest.raises((TypeError, ValueError, KeyError)) as error:
+                wrong()
+            messages.append(str(error.value))
+        assert messages[0] == messages[1]
+
+
+def test_another_device_and_another_alignment(general):
+    a, b = normal(8, 8), normal(8, 8)
+    sm.matmul(a, b)
+    seen = len(general)
+    calls._libraries[On].getDevice = lambda: 1  # it is not the arrays'
+    sm.matmul(a, b)
+    assert len(general) == seen + 1
+    calls._libraries[On].getDevice = lambda: 0
+    memory = normal(65)
+    odd = memory[1:].reshape(8, 8)
+    got = sm.matmul(odd, b)
+    assert len(general) == seen + 2
+    np.testing.assert_allclose(got, np.array(odd) @ np.array(b), rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(calls, "_KEPT", 3)
+    for n in range(2, 9):
+        sm.matmul(normal(n, 4), normal(4, 4))
+        assert 0 < len(calls._calls) <= 3
+
+
+def test_threads_at_once():
+    pairs = [(normal(9, 9), normal(9, 9)) for _ in range(4)]
+    wanted = [np.array(a) @ np.array(b) for a, b in pairs]
+    sm.matmul(*pairs[0])
+    wrong = []
+
+    def work(pair, c):
+        for _ in range(30):
+            if not np.allclose(sm.matmul(*pair), c, atol=1e-5):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work, args=x) for x in zip(pairs, wanted, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# --- captured in a graph ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def captured(host, monkeypatch):
+    """A stream that is being captured."""
+    monkeypatch.setattr(type(host), "capturing", lambda self: True)
+    monkeypatch.setattr(engine, "capturing", lambda: True)
+    library = calls._libraries[On]
+    library.stream, library.streamIsCapturing = lambda index: 0, lambda stream: True
+    monkeypatch.setattr(calls.device, "DEFAULT", ())
+    return library
+
+
+def test_a_result_needs_a_place_while_a_graph_is_captured(captured, general):
+    a, b, out = normal(4, 4), normal(4, 4), normal(4, 4)
+    with pytest.raises(RuntimeError, match="by out= where it goes"):
+        sm.matmul(a, b)
+    sm.matmul(a, b, out=out)
+    seen = len(general)
+    assert sm.matmul(a, b, out=out) is out
+    assert len(general) == seen
+    with pytest.raises(RuntimeError, match="by out= where it goes"):
+        sm.matmul(a, b)
+
+
+@pytest.mark.usefixtures("captured")
+def test_what_waits_for_the_device_is_refused_while_a_graph_is_captured():
+    a = on(np.ones((4, 4), "i4"))
+    with pytest.raises(RuntimeError, match="cannot hold: capture matmul, gemm"):
+        sm.matmul(a, a, out=a.copy())
