@@ -161,6 +161,38 @@ def product(kind: str, dtype: str) -> Callable[[int, Options], Line]:
     return build
 
 
+def rank_over_gf2(n: int, options: Options) -> Line:
+    """The rank of a matrix of even truth values, beside packages that compute in the field."""
+    a = np.random.default_rng(n).random((n, n)) < 0.5
+    contenders = [Contender(OURS, lambda: sm.gf2.rank(a))]
+    if n <= 1024:
+
+        def galois_rank(galois: Any) -> Callable[[], Any]:
+            field = galois.GF2(a.astype(np.uint8))
+            return lambda: int(np.linalg.matrix_rank(field))
+
+        def flint_rank(flint: Any) -> Callable[[], Any]:
+            whole = flint.nmod_mat(n, n, a.astype(int).ravel().tolist(), 2)
+            return lambda: whole.rank()
+
+        contenders.append(rival("galois", "galois", galois_rank))
+        contenders.append(rival("python-flint", "flint", flint_rank))
+
+    @functools.cache
+    def expected() -> int:
+        rows, rank = [int.from_bytes(row) for row in np.packbits(a, axis=-1)], 0
+        while rows:
+            pivot = rows.pop()
+            rank += pivot != 0
+            low = pivot & -pivot
+            rows = [row ^ pivot if row & low else row for row in rows]
+        return rank
+
+    return Line(
+        "", "", "", 0, contenders, check=lambda c: np.testing.assert_equal(c, expected())
+    )  # fmt: skip
+
+
 def log_plus(dtype: str, scale: float) -> Callable[[int, Options], Line]:
     """C = A B over log_plus beside plus-times, for entries of a given spread."""
 
@@ -538,6 +570,7 @@ CASES = [
     Case("max-times f32", product("max_times", "f4"), (2048,)),
     Case("max-min f32", product("max_min", "f4"), (1024, 4096)),
     Case("or-and bool", product("lor_land", "?"), (8192, 16384)),
+    Case("rank over GF(2)", rank_over_gf2, (1024, 4096)),
     Case("plus-times f32", product("plus_times", "f4"), (2048, 4096)),
     Case("plus-times f64", product("plus_times", "f8"), (2048, 4096)),
     Case("log-plus f32", log_plus("f4", 1.0), (1024, 2048)),

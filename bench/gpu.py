@@ -264,6 +264,87 @@ def product(kind: str, dtype: str, ceiling: str, data: str = "normal") -> Build:
     return build
 
 
+def truth(kind: str, packed: bool = False) -> Build:
+    """C = A B of truth values, bytes in and bytes out, or packed in and out."""
+
+    def build(size: Any, options: Options) -> Line:
+        m, k, n = shape_of(size)
+        a, b = random((m, k), "?", "truth", 1), random((k, n), "?", "truth", 2)
+        x, y = (sm.BitMatrix.pack(z) if packed else z for z in (a, b))
+        work = float(m) * k * n
+        contenders = [Contender(OURS, lambda: sm.matmul(x, y, kind), work)]
+        if (kind, n, packed) == ("lor_land", 8192, False):
+
+            def positive(torch: Any, left: Any, right: Any) -> Any:
+                return (torch.matmul(left.half(), right.half()) > 0).to(torch.uint8)
+
+            bytes_of = [z.view(np.uint8) for z in (a, b)]
+            name = "cuBLAS float16 by PyTorch, > 0"
+            contenders.append(torch_rival(name, work, positive, *bytes_of))
+        line = product_line(size, a, b, kind, "or-and bits" if n < 800 else "", contenders)
+        if packed:
+            check = line.check
+            line.check, line.bytes = lambda c: check(c.unpack()), line.bytes / 8
+        return line
+
+    return build
+
+
+def random_bits(m: int, n: int, seed: int) -> Any:
+    """Even truth values, packed; n is a multiple of 8."""
+    rng = cupy.random.default_rng(seed)
+    return sm.BitMatrix(rng.integers(0, 256, (m, n // 8)).astype(np.uint8))
+
+
+def reachability(n: int, options: Options) -> Line:
+    """Which nodes reach which, of bytes and packed, in a graph of two edges a node."""
+    a = random((n, n), "f4", "uniform") < 2 / n
+    packed = sm.BitMatrix.pack(a)
+    contenders = [
+        Contender(OURS, lambda: sm.closure(a, "lor_land")),
+        Contender("packed", lambda: sm.closure(packed, "lor_land"), ours=True),
+    ]
+
+    @functools.cache
+    def expected() -> Any:
+        edges, reach = a.astype("f4"), cupy.eye(n, dtype="f4")[[0, n // 2, n - 1]]
+        while True:
+            further = cupy.minimum(reach + reach @ edges, 1)
+            if (further == reach).all():
+                return reach.get() > 0
+            reach = further
+
+    def check(found: Any) -> None:
+        whole = found.unpack() if isinstance(found, sm.BitMatrix) else found
+        np.testing.assert_array_equal(whole[[0, n // 2, n - 1]].get(), expected())
+
+    return Line("", "", "", 0, contenders, check=check)
+
+
+def rank_over_gf2(n: int, options: Options) -> Line:
+    """The rank of a packed matrix that lacks a few of its n."""
+    rank = n - n // 32 // 8 * 8
+    a = sm.matmul(random_bits(n, rank, 1), random_bits(rank, n, 2), "xor_land")
+    line = Line("", "", "", 0, [Contender(OURS, lambda: sm.gf2.rank(a))])
+    line.check = lambda found: np.testing.assert_equal(found, rank)
+    return line
+
+
+def inverse_over_gf2(n: int, options: Options) -> Line:
+    """The inverse of a packed matrix: of a product of two triangles."""
+    ones = cupy.eye(n, dtype=bool)
+    upper, lower = (cupy.triu(random((n, n), "f4", "uniform", i) < 0.5, 1) for i in (1, 2))
+    a = sm.matmul(*map(sm.BitMatrix.pack, ((lower | ones).T, upper | ones)), "xor_land")
+    index = [0, n // 2, n - 1]
+    whole = a.unpack().get().astype("f4")
+
+    def check(found: Any) -> None:
+        rows = rows_of(found.unpack().view(np.uint8), index).astype("f4")
+        np.testing.assert_array_equal(rows @ whole % 2, np.eye(n)[index])
+
+    return Line("", "", "", 0, [Contender(OURS, lambda: sm.gf2.inv(a))], check=check)
+
+
 def spoiled(kind: str, ceiling: str, data: str, entry: float) -> Build:
     """Operands with one entry that the fused step does not support: the general step runs."""
 
@@ -669,10 +750,14 @@ CASES = [
         (8192,),
     ),
     Case(
-        "or-and bool", product("lor_land", "?", "or-and bits", "truth"),
-        (1024, 2048, *LARGE, 32768), SMALL,
+        "or-and bool", truth("lor_land"), (512, 1024, 2048, *LARGE, 32768), SMALL,
     ),
-    Case("xor-and bool", product("xor_land", "?", "or-and bits", "truth"), (16384,), SMALL),
+    Case("xor-and bool", truth("xor_land"), (8192, 16384, 32768), SMALL),
+    Case("or-and, packed", truth("lor_land", packed=True), (8192, 16384, 32768), SMALL),
+    Case("xor-and, packed", truth("xor_land", packed=True), (8192, 16384, 32768), SMALL),
+    Case("closure of truth values", reachability, (16384,)),
+    Case("rank over GF(2)", rank_over_gf2, (8192, 32768), (512,)),
+    Case("inverse over GF(2)", inverse_over_gf2, (8192,), (48,)),
     Case("log-plus f32", log_plus(1.0), (1024, 2048, *MIDDLE), SMALL),
     Case("log-plus f32, term by term", log_plus(1000.0), (2048, 4096), SMALL),
     Case("min-plus f32, argmin", argument("normal", "min-plus f32"), (8192, 16384)),

@@ -6,7 +6,7 @@
 namespace sr {
 
 struct ReduceParams {
-  const u32* rows;  // [rows][pitch]
+  const u32* rows;  // [rows][pitch], of words of 32 columns
   u32* from;        // [columns][THREADS / 32]: the rows whose sum is the reduced row of that pivot
   int* pivots;      // [columns]: the row that has the pivot of a column, or -1
   i64 pitch;        // words
@@ -42,7 +42,11 @@ struct ReduceBits {
         __syncthreads();  // between storing what each warp found and reading it
         const int there = lane < WARPS ? first[turn * WARPS + lane] : -1;
         const u32 warps = ballot(there >= 0);
-        if (!warps) continue;
+        if (!warps) {  // the same for all threads
+          if (thread == 0) p.pivots[column] = -1;
+          if (thread < SUMS) p.from[column * SUMS + thread] = 0;
+          continue;
+        }
         const int warp = lowest(warps), pivot = 32 * warp + first[turn * WARPS + warp];
         if (thread == pivot) {
           column_of_pivot = column;

@@ -55,6 +55,10 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
 template <class Word>
 SR_FN Word shuffle_xor(Word x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
 
+// The word of a lane. All 32 lanes of the warp take part.
+template <class Word>
+SR_FN Word shuffle(Word x, int lane) { return __shfl_sync(~0u, x, lane); }
+
 // A bit for each lane. All 32 lanes of the warp take part.
 SR_FN u32 ballot(bool x) { return __ballot_sync(~0u, x); }
 

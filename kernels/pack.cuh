@@ -21,8 +21,8 @@ SR_FN u32 ones(u32 x) { return (((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x) >> 7 & 0x
 SR_FN u32 gathered(u32 ones) { return ones * 0x08040201u >> 24 & 0xfu; }
 SR_FN u32 spread(u32 bits) { return (bits & 0xfu) * 0x08040201u >> 3 & 0x01010101u; }
 
-// Kernel: bytes that are closer along the columns than along the rows; a thread packs a word.
-// VECTOR: 16 of them can be read at once.
+// Kernel: bytes that are closer along the columns than along the rows. VECTOR: 16 of them can be read
+// at once, and a thread packs a word; else a warp reads one for each lane, and packs 32 words.
 template <bool VECTOR>
 struct PackRows {
   static constexpr int THREADS = 256;
@@ -33,21 +33,46 @@ struct PackRows {
     const i64 word = blockIdx.x % p.column_groups * p.lanes + thread % p.lanes;
     const i64 row = rest % p.row_groups * lines + thread / p.lanes;
     const int column = int(word) * 32, here = p.columns - column < 32 ? p.columns - column : 32;
-    if (here <= 0 || row >= p.rows) return;
-    const u8* from = static_cast<const u8*>(p.from) + batch * p.batch_stride + row * p.row_stride +
-                     column * p.column_stride;
+    const u8* from = static_cast<const u8*>(p.from) + batch * p.batch_stride + row * p.row_stride;
     u32 bits = 0;
-    if (VECTOR && here == 32) {
+    if constexpr (!VECTOR) {
+      if (row < p.rows) bits = by_lanes(p, from, int(word) - thread % 32);
+      if (here <= 0 || row >= p.rows) return;
+    } else if (here <= 0 || row >= p.rows) {
+      return;
+    } else if (here == 32) {
       Pack<u32, 4> x[2];  // [2] of [4] words of 4 columns
 #pragma unroll
-      for (int c = 0; c < 2; ++c) x[c] = reinterpret_cast<const Pack<u32, 4>*>(from)[c];
+      for (int c = 0; c < 2; ++c) x[c] = reinterpret_cast<const Pack<u32, 4>*>(from + column)[c];
 #pragma unroll
       for (int e = 0; e < 8; ++e)
         bits |= gathered(ones(x[e / 4].x[e % 4])) << (8 * (e / 2) + 4 - 4 * (e % 2));
     } else {
-      for (int j = 0; j < here; ++j) bits |= u32(from[j * p.column_stride] != 0) << (j ^ 7);
+      for (int j = 0; j < here; ++j) bits |= u32(from[column + j] != 0) << (j ^ 7);
     }
     static_cast<u32*>(p.to)[(batch * p.rows + row) * p.pitch + word] = bits;
+  }
+
+  // Lane l's word of 32, from this one on, of a row that a warp has.
+  SR_FN static u32 by_lanes(const PackParams& p, const u8* row, int word) {
+    constexpr int TOGETHER = 16;  // loads in flight
+    const int lane = int(threadIdx.x) % 32;
+    u32 mine = 0;
+    for (int first = 0; first < 32 && (word + first) * 32 < p.columns; first += TOGETHER) {
+      u8 x[TOGETHER];  // [TOGETHER] words, of which lane l reads the column of bit l
+#pragma unroll
+      for (int e = 0; e < TOGETHER; ++e) {
+        const int column = (word + first + e) * 32 + (lane ^ 7);
+        x[e] = column < p.columns ? row[column * p.column_stride] : u8(0);
+      }
+      compiler_fence();
+#pragma unroll
+      for (int e = 0; e < TOGETHER; ++e) {
+        const u32 found = ballot(x[e] != 0);
+        if (lane == first + e) mine = found;
+      }
+    }
+    return mine;
   }
 };
 

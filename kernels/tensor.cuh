@@ -293,12 +293,13 @@ struct TensorProduct {
   }
 
   // Truth values: they are packed before lanes exchange any. Of every 64 columns of a row, each of
-  // its four lanes gets 16.
+  // its four lanes gets 16 as a piece.
   SR_FN static void store_truths(const ProductParams& p, const Word (&d)[Tile::BN / 2],
                                  const TileCoord<Step, Tile>& at) {
     const int q = int(threadIdx.x) % 4;
 #pragma unroll
-    for (int i = 0; i < Tile::TM; ++i)
+    for (int i = 0; i < Tile::TM; ++i) {
+      u32 pieces[Tile::BN / 64];  // [BN / 64]
 #pragma unroll
       for (int first = 0; first < Tile::BN; first += 64) {
         u32 words[2];  // [2] of 32 columns, of which this lane knows 8
@@ -317,13 +318,20 @@ struct TensorProduct {
         u32 mine = (q & 2 ? words[1] : words[0]) |
                    shuffle_xor(q & 2 ? words[0] : words[1], 2);
         mine |= shuffle_xor(mine, 1);
-        store_sixteen(p, at, at.row + Tile::row(i), at.column + first + 16 * q,
-                      q & 1 ? mine >> 16 : mine & 0xffffu);
+        pieces[first / 64] = q & 1 ? mine >> 16 : mine & 0xffffu;
       }
+      if constexpr (VECTOR || Step::PACKED) {
+#pragma unroll
+        for (int g = 0; g < Tile::BN / 64; ++g)
+          store_piece(p, at, at.row + Tile::row(i), at.column + 64 * g + 16 * q, pieces[g]);
+      } else {
+        store_bytes(p, at, at.row + Tile::row(i) - int(threadIdx.x) % 32 / 4, pieces);
+      }
+    }
   }
 
-  // Columns from a multiple of 16 on, as packed bits, the first one in bit 7.
-  SR_FN static void store_sixteen(const ProductParams& p, const TileCoord<Step, Tile>& at, int row,
+  // 16 columns from a multiple of 16 on, the first one in bit 7: as bits, or as bytes at once.
+  SR_FN static void store_piece(const ProductParams& p, const TileCoord<Step, Tile>& at, int row,
                                   int column, u32 bits) {
     if (row >= p.m || column >= p.n) return;
     u8* c = static_cast<u8*>(p.c) + at.batch * p.c_batch + row * p.c_m;
@@ -342,26 +350,36 @@ struct TensorProduct {
       Pack<u32, 4> bytes;  // [4] of four columns
 #pragma unroll
       for (int e = 0; e < 4; ++e) bytes.x[e] = spread(bits >> (8 * (e / 2) + 4 - 4 * (e % 2)));
-      if constexpr (VECTOR) {
-        auto* to = reinterpret_cast<Pack<u32, 4>*>(c + column);
-        if (p.mode & READ_C) {
-          const Pack<u32, 4> old = *to;
+      auto* to = reinterpret_cast<Pack<u32, 4>*>(c + column);
+      if (p.mode & READ_C) {
+        const Pack<u32, 4> old = *to;
 #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            bytes.x[e] = u32(Step::Algebra::add(int(bytes.x[e]), int(ones(old.x[e]))));
-        }
-        *to = bytes;
-      } else {
-        const LinearCombination<typename Step::Algebra> combine(p);
+        for (int e = 0; e < 4; ++e)
+          bytes.x[e] = u32(Step::Algebra::add(int(bytes.x[e]), int(ones(old.x[e]))));
+      }
+      *to = bytes;
+    }
+  }
+
+  // The pieces of the eight rows of a warp, as bytes that lie anywhere: a row at a time, so that
+  // lanes write neighbours.
+  SR_FN static void store_bytes(const ProductParams& p, const TileCoord<Step, Tile>& at, int row0,
+                                const u32 (&pieces)[Tile::BN / 64]) {
+    const LinearCombination<typename Step::Algebra> combine(p);
+    const int lane = int(threadIdx.x) % 32;
+    for (int t = 0; t < 8 && row0 + t < p.m; ++t) {
+      u8* c = static_cast<u8*>(p.c) + at.batch * p.c_batch + (row0 + t) * p.c_m;
 #pragma unroll
-        for (int e = 0; e < 16; ++e)
-          if (column + e < p.n) {
-            u8* to = c + (column + e) * p.c_n;
-            *to = combine(bytes.x[e / 4] >> 8 * (e % 4) & 1u ? -1 : 0, *to);
-          }
+      for (int v = 0; v < Tile::BN / 32; ++v) {
+        const u32 piece = shuffle(pieces[v / 2], 4 * t + v % 2 * 2 + lane / 16);
+        const int column = at.column + 32 * v + lane;
+        if (column >= p.n) continue;
+        u8* to = c + column * p.c_n;
+        *to = combine(piece >> (lane % 16 ^ 7) & 1u ? -1 : 0, *to);
       }
     }
   }
+
   // Undo the scaling of rows of both operands, in two factors, so that each is a float.
   SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
     const ProductParams& p = t.p;

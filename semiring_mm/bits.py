@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from .arrays import Call
+from .closures.bits import close_bits
 from .engine import Engine
-from .plan import unpack_bits, words_of_bits
+from .plan import bit_join, unpack_bits, words_of_bits
 from .semirings import Semiring
 
 __all__ = [
@@ -212,22 +213,12 @@ def power_bits(s: Semiring, a: BitMatrix, k: int, device: str | None = None) -> 
         return BitMatrix(call.give(power), n)
 
 
-#: Rows of a block of an elimination: those that a tile of k on tensor cores holds.
-_BLOCK = 1024
-
-
 def closure_bits(s: Semiring, a: BitMatrix, device: str | None = None) -> BitMatrix:
-    """``I ⊕ A ⊕ A² ⊕ …`` over lor_land, by blocks of pivots (Warshall, 1962)."""
+    """``I ⊕ A ⊕ A² ⊕ …`` over lor_land."""
     n = a.shape[-1]
+    if bit_join(s) != "|":
+        raise TypeError(f"closure of a BitMatrix is over lor_land, and not {s.name}")
     with Call(device, a=a.bits) as call:
-        engine, xp = call.engine, call.engine.xp
-        c = call["a"] | eye_bits(engine, n)
-        for k in range(0, n, _BLOCK):
-            size = min(_BLOCK, n - k)
-            panel = xp.ascontiguousarray(c[:, k // 8 : (k + size + 7) // 8])
-            block, steps = xp.ascontiguousarray(panel[k : k + size]), 1
-            while steps < size - 1:  # paths of so many edges inside of the block
-                block, steps = product_of_bits(engine, s, block, block, size), 2 * steps
-            rows = product_of_bits(engine, s, block, c[k : k + size], n)
-            engine.product_bits(s, panel, rows, c, n, True)
+        c = call["a"] | eye_bits(call.engine, n)
+        close_bits(call.engine, c, n)
         return BitMatrix(call.give(c), n)

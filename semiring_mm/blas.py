@@ -152,10 +152,11 @@ def matmul(
                 pass
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
-        if return_arg or out is not None or devices is not None or memory_limit is not None:
+        given = (out, devices, memory_limit, progress)
+        if return_arg or resume or any(x is not None for x in given):
             raise TypeError(
-                "matmul of a BitMatrix takes no return_arg, out, devices and memory_limit: leave "
-                "them out, or unpack the operands"
+                "matmul of a BitMatrix takes no argument but the semiring and the device: leave "
+                "the others out, or unpack the operands"
             )
         return matmul_bits(s, a, b, device)
     path = isinstance(out, (str, PathLike))

@@ -332,9 +332,12 @@ def _eliminate(engine: Engine, bits: Array, n: int, *, below: bool = False) -> N
                 last = first + len(there)
                 # rows that are in the way of the pivots take the places that these leave
                 inside = (chosen >= first) & (chosen < last)
-                moved = np.setdiff1d(np.arange(first, last), chosen[inside])
-                bits[xp.asarray(chosen[~inside])] = bits[xp.asarray(moved)]
-                right[first:last] = reduced[xp.asarray(there)]
+                if not inside.all():
+                    moved = np.setdiff1d(np.arange(first, last), chosen[inside])
+                    places = xp.asarray(np.stack([chosen[~inside], moved]))
+                    bits[places[0]] = bits[places[1]]
+                whole = len(there) == width
+                right[first:last] = reduced if whole else reduced[xp.asarray(there)]
                 pivots += (column + there).tolist()
             if len(pivots) == m or len(pivots) - done == width:
                 break

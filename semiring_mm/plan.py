@@ -25,8 +25,8 @@ from . import expressions as ex
 from .semirings import Semiring, fold_start
 
 __all__ = [
-    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bytewise", "can_use_fma",
-    "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan",
+    "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
+    "can_use_fma", "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan",
     "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits", "with_keys",
     "words_of_bits",
 ]  # fmt: skip
@@ -361,6 +361,13 @@ def unpack_bits(xp: Any, bits: Any, n: int) -> Any:
     return whole.reshape(*bits.shape[:-1], 8 * bits.shape[-1])[..., :n].view(bool)
 
 
+def bit_join(semiring: Semiring) -> str:
+    """The operation that joins truth values multiplied by "and": "|", "^", or "" for others."""
+    plan = _bool_plan(semiring)
+    join = ex.joins(plan.add)
+    return join if join in ("|", "^") and ex.joins(plan.mul) == "&" else ""
+
+
 def words_of_bits(semiring: Semiring) -> Semiring:
     """The semiring that computes products of packed bits, where A's are masks in integers.
 
@@ -369,9 +376,8 @@ def words_of_bits(semiring: Semiring) -> Semiring:
     TypeError
         If truth values are not multiplied by "and" and joined by "or" or "xor".
     """
-    plan = _bool_plan(semiring)
-    join = ex.joins(plan.add)
-    if join not in ("|", "^") or ex.joins(plan.mul) != "&":
+    join = bit_join(semiring)
+    if not join:
         raise TypeError(
             f"{semiring.name} on packed bits: ⊗ must be 'and', and ⊕ 'or' or 'xor', as of lor_land "
             f"and xor_land; use arrays of dtype bool (A.unpack())"

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import reference
 from numpy.testing import assert_array_equal
-from test_device import Cuda, on_host
+from test_device import HOST, Cuda, on_host
 
 import semiring_mm as sm
 from semiring_mm import arrays
+from semiring_mm.closures import bits, memory
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
@@ -89,6 +90,20 @@ def test_chains(there, name):
     assert_array_equal(there.get(both.unpack()), expected)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_products_on_other_chips(name, monkeypatch):
+    on_host(monkeypatch)
+    monkeypatch.setattr(HOST, "arch", 80)
+    a, b, c = truth(20, 70), truth(70, 41, seed=2), truth(20, 41, seed=3)
+    expected = reference.general(name, None, a, b, None, c)
+    result = np.packbits(c, axis=-1)
+    gpu.product_bits(
+        sm.semirings[name], np.packbits(a, axis=-1), np.packbits(b, axis=-1), result, 41, True
+    )
+    assert_array_equal(result, np.packbits(expected, axis=-1))
+    assert not gpu.BITS
+
+
 def test_stacks_and_empty_operands(there):
     a, b = truth(2, 3, 9, 20), truth(3, 20, 17, seed=2)
     found = sm.matmul(packed(there, a), packed(there, b), "xor_land")
@@ -134,7 +149,7 @@ def test_powers(there, name):
 
 
 def test_closures(there, monkeypatch):
-    monkeypatch.setattr(sm.bits, "_BLOCK", 64)
+    monkeypatch.setattr(bits, "_BLOCK", 64)
     n = 150
     path = np.eye(n, k=1, dtype=bool)
     found = sm.closure(packed(there, path), "lor_land")
@@ -145,6 +160,23 @@ def test_closures(there, monkeypatch):
     for _ in range(8):
         reach = reach.astype(float) @ reach > 0
     assert_array_equal(there.get(found.unpack()), reach)
+
+
+def test_a_closure_packs_truth_values_where_that_is_faster(anywhere, monkeypatch):
+    monkeypatch.setattr(memory, "_PACKED", 60)
+    monkeypatch.setattr(bits, "_BLOCK", 32)
+    monkeypatch.setattr(gpu, "BATCH", 60)
+    packings = []
+    pack = gpu.pack_bits
+    monkeypatch.setattr(gpu, "pack_bits", lambda x: packings.append(x.shape) or pack(x))
+    a = truth(70, 70, share=0.02)
+    reach = np.eye(70) + a > 0
+    for _ in range(7):
+        reach = reach.astype(float) @ reach > 0
+    for name in ("lor_land", "any_pair"):
+        assert_array_equal(anywhere.get(sm.closure(anywhere.put(a), name)), reach)
+    here = isinstance(anywhere, Here) and cpu.pack_bits is not None
+    assert packings == ([] if here else [(70, 70)] * 2)
 
 
 # --- GF(2) --------------------------------------------------------------------------------------
@@ -269,13 +301,16 @@ SQUARE = sm.BitMatrix(np.zeros((8, 1), np.uint8))
         (lambda: sm.matmul(BITS, BITS, "lor_land"), ValueError, "k = 9, but b .* k = 6"),
         (lambda: sm.matmul(BITS, BITS, "min_plus"), TypeError, "not closed on bool"),
         (lambda: sm.matmul(SQUARE, np.ones((8, 2)), "lor_land"), TypeError, "b, beside a BitM"),
-        (lambda: sm.matmul(SQUARE, SQUARE, "lor_land", out=BITS), TypeError, "takes no return_arg"),
+        (lambda: sm.matmul(SQUARE, SQUARE, "lor_land", out=BITS), TypeError, "no argument but"),
         (lambda: sm.gemm(None, SQUARE, SQUARE, semiring="lor_land"), TypeError, "use a.unpack"),
         (lambda: sm.matrix_power(BITS, 2, "xor_land"), ValueError, "square"),
         (lambda: sm.matrix_power(SQUARE, -1, "xor_land"), ValueError, "at least 0"),
         (lambda: sm.closure(SQUARE, "xor_land"), ValueError, "idempotent"),
         (lambda: sm.closure(BITS, "lor_land"), ValueError, "takes a square BitMatrix"),
-        (lambda: sm.closure(SQUARE, "lor_land", sources=[1]), TypeError, "takes no return_pred"),
+        (lambda: sm.closure(SQUARE, "lor_land", sources=[1]), TypeError, "no argument but"),
+        (lambda: sm.closure(SQUARE, "lor_land", directed=False), TypeError, "no argument but"),
+        (lambda: sm.closure(SQUARE, "min_max"), TypeError, "over lor_land, and not min_max"),
+        (lambda: sm.matmul(SQUARE, SQUARE, "xor_land", resume=True), TypeError, "no argument but"),
         (lambda: sm.gf2.rank(np.zeros((2, 2))), TypeError, "rank: a takes truth values"),
         (lambda: sm.gf2.rank(np.zeros(3, bool)), ValueError, "rank: a must be a matrix"),
         (lambda: sm.gf2.inv(BITS), ValueError, "inv takes square matrices"),

@@ -278,6 +278,13 @@ HIDDEN = {
         "sr::TensorProduct<",
         IN_ORDER, [],
     ),
+    # both operands lie along k; counts become bits before lanes exchange any
+    "packed truth values": (
+        lambda: product_of("xor_land", "?", n=1024), "sr::TensorProduct<",
+        [*IN_ORDER, r"BGMMA\.64x256x256\.AND\.POPC", r"0x40000040", r"SHFL\.BFLY .* 0x1, ",
+         r"SHFL\.BFLY .* 0x2, ", r"STG\.E\.128"],
+        [],
+    ),
     "kinds of entries": (flags_of_a_matrix, "sr::scan_pair<", [r"STG\.E "], [r"(RED|ATOM)G"]),
     # what others join at the same time is read past the first cache, and exchanged
     "joins": (
@@ -331,6 +338,9 @@ def small_launches():
     product_of("plus_times", "f4", n=1400, precision="float32_emulated")
     if device.current().arch == 90:  # elsewhere these are bits again, in tiles that take minutes
         product_of("lor_land", "?", n=1400)
+        bits = engine.pack_bits(a.T > 0)
+        engine.product_bits(sm.semirings["xor_land"], bits, bits, np.empty_like(bits), 40)
+    engine.reduce_bits(np.zeros((40, 8), "u1"), 40)
     engine.facts(semiring, a.astype("i8"))
     flags_of(a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])

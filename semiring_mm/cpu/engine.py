@@ -21,15 +21,17 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "apply",
-    "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block", "combine",
-    "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory", "from_host", "gemv",
+    "BASE", "BATCH", "BITS", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "apply", "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block",
+    "combine", "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory",
+    "from_host", "gemv",
     "mirror", "on", "pack_bits", "product", "product_bits", "reduce_bits", "select", "symmetric",
     "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
 WHERE = ""
+BITS = False
 TILE = 256
 LEAF = BASE
 LOOK = 1

@@ -21,16 +21,20 @@ def reduce_bits(
     own[:, :words].view(np.uint8)[:, :size] = rows
     at = np.arange(count)
     own[:, words:].view(np.uint8)[at, at // 8] = 128 >> at % 8
-    free = np.ones(count, bool)
+    bit, free, first = (np.ones(count, np.uint64) for _ in range(3))
+    change = np.empty_like(own)
     pivots = np.full(columns, -1, np.int32)
-    bytes_of = own.view(np.uint8)
-    for j in range(columns):
-        mine = np.flatnonzero(bytes_of[:, j // 8] & (128 >> j % 8))
-        candidates = mine[free[mine]]
-        if len(candidates):
-            pivot = pivots[j] = candidates[0]
-            free[pivot] = False
-            own[mine[mine != pivot]] ^= own[pivot]
+    one = np.uint64(1)
+    for j in range(columns):  # column j is bit j ^ 7 of a word
+        np.right_shift(own[:, j // 64], np.uint64(j % 64 ^ 7), out=bit)
+        np.bitwise_and(bit, one, out=bit)
+        np.bitwise_and(bit, free, out=first)
+        pivot = int(first.argmax())
+        if first[pivot]:
+            pivots[j] = pivot
+            free[pivot] = bit[pivot] = 0
+            np.multiply(bit[:, np.newaxis], own[pivot], out=change)
+            np.bitwise_xor(own, change, out=own)
     sums = np.zeros((columns, -(-count // 8)), np.uint8)
     there = np.flatnonzero(pivots >= 0)
     sums[there] = own[:, words:].view(np.uint8)[pivots[there], : sums.shape[1]]

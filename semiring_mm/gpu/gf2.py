@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from . import device
 from .source import pack
-from .views import address, to_host
+from .views import address, aligned, strides, to_host
 
 __all__ = ["PANEL", "ROWS", "reduce_bits", "reduce_source"]
 
@@ -37,11 +37,14 @@ def reduce_bits(rows: Array, columns: int) -> tuple[Array, NDArray[np.int32]]:
     here, count = device.current(), len(rows)
     xp = here.xp
     width, threads = next(x for x in _SIZES if columns <= x[0] and count <= x[1])
-    padded = xp.zeros((count, width // 8), np.uint8)
-    padded[:, : rows.shape[1]] = rows
-    sums = xp.zeros((columns, threads // 8), np.uint8)
-    pivots = xp.full(columns, -1, np.int32)
-    params = pack((address(padded), address(sums), address(pivots), width // 32), (count, columns))
+    words = -(-columns // 32)  # that are read of a row
+    if rows.shape[1] < 4 * words or not aligned(address(rows), 1, strides(rows)[1:2], 4):
+        padded = xp.zeros((count, 4 * words), np.uint8)
+        padded[:, : rows.shape[1]] = rows
+        rows = padded
+    sums, pivots = xp.empty((columns, threads // 8), np.uint8), xp.empty(columns, np.int32)
+    longs = (address(rows), address(sums), address(pivots), strides(rows)[1] // 4)
+    params = pack(longs, (count, columns))
     shared = 2 * 4 * (width + 2 * threads) // 32
     here.kernel(reduce_source(width, threads)).launch(1, threads, shared, params)
     found: NDArray[np.int32] = to_host(pivots)

@@ -1,4 +1,4 @@
-"""Truth values as bits on the device, eight to a byte in the order of :func:`numpy.packbits`."""
+"""Truth values as bits on the device, eight to a byte in the order of ``numpy.packbits``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def pack_bytes(here: device.Device, x: Array, unit: int = 1) -> Packing:
         name, wide = "PackAcross", wide_along(x, -2)
         return _tiles(here, name, wide, batch, rows, columns, steps, unit)
     wide = steps[2] == 1 and aligned(address(x), 1, steps[:2], 16)  # a row may end anywhere
-    lanes = min(THREADS, 1 << (words - 1).bit_length())
+    lanes = min(THREADS, 1 << (words - 1).bit_length()) if wide else 32
     groups = (-(-rows // (THREADS // lanes)), -(-words // lanes))
     pitch = -(-words // unit) * unit
     return Packing(

@@ -272,17 +272,19 @@ def closure(
     s = as_semiring(semiring)
     check_idempotent(s, "matrix_power")
     if isinstance(a, BitMatrix):
-        return _closure_of_bits(s, a, device, (return_predecessors, sources, devices, out))
+        others = (sources, directed, progress, devices, out, memory_limit)
+        refused = return_predecessors or overwrite or resume
+        return _closure_of_bits(s, a, device, refused or any(x is not None for x in others))
     options = TileOptions.of(device, devices, out, memory_limit, checkpoint, resume)
     asked = Request(s.name, 0, 0, predecessors=return_predecessors, overwrite=overwrite)
     return _solve(s, a, asked, weight, directed, sources, None, options, progress)
 
 
-def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, others: Sequence[Any]) -> Any:
-    if any(x is not None and x is not False for x in others):
+def _closure_of_bits(s: Semiring, a: BitMatrix, device: str | None, refused: bool) -> Any:
+    if refused:
         raise TypeError(
-            "closure of a BitMatrix takes no return_predecessors, sources, devices and out: leave "
-            "them out, or unpack the matrix"
+            "closure of a BitMatrix takes no argument but the semiring and the device: leave the "
+            "others out, or unpack the matrix"
         )
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ValueError(f"closure takes a square BitMatrix, got shape {a.shape}")

@@ -64,6 +64,11 @@ SR_FN Word shuffle_xor(Word x, int mask) {
   return found;
 }
 
+template <class Word>
+SR_FN Word shuffle(Word x, int lane) {
+  return shuffle_xor(x, lane ^ int(host::current % 32));
+}
+
 SR_FN u32 ballot(bool x) {
   static bool lanes[host::THREADS];
   lanes[host::current] = x;
