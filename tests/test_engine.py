@@ -599,15 +599,68 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
 
 
 def test_the_faster_way_is_measured_once():
-    assert all(type(product.blas_wins(n**3)) is bool for n in (100, 5000))
-    assert product._race_blas().keys() == {"small", "large"}
+    assert all(type(product.blas_wins(n**3)) is bool for n in (100, 640))
+    found, steady = product._race_blas(32)
+    assert type(found["wins"]) is type(steady) is bool
 
 
 def test_each_size_goes_by_its_own_race(monkeypatch):
-    monkeypatch.setattr(product, "_blas_races", lambda: {"small": True, "large": False})
+    monkeypatch.setattr(product, "_blas_wins", lambda n: n == 256)
     assert product.blas_wins(256**3)
     assert not product.blas_wins(640**3)
-    assert not product.blas_wins()
+    assert not product.blas_wins(4096**3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wins", "steady"),
+    [
+        ([1.0, 1.0], [2.0, 2.0], False, True),
+        ([2.0, 2.0], [1.0, 1.0], True, True),
+        ([9.0, 1.0, 3.0, 1.0], [2.0] * 4, False, True),  # two rounds of quiet
+        ([1.0, 1.5, 2.0, 3.0], [1.05] * 4, True, False),  # never quiet: not kept
+        ([1.0, 1.5, 2.0, 3.0], [2.0] * 4, False, False),
+    ],
+)
+def test_a_race_on_a_busy_machine(ours, theirs, wins, steady, monkeypatch):
+    monkeypatch.setattr(product.time, "sleep", lambda _: None)
+    times = itertools.chain.from_iterable(zip(ours, theirs, strict=True))
+    monkeypatch.setattr(product, "_best", lambda run, n: next(times))
+    assert product._race_blas(32) == ({"wins": wins}, steady)
+
+
+def test_what_is_not_steady_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIRING_MM_CACHE", str(tmp_path))
+    for steady in (False, False, True, False):
+        found = tuning.measured_once("x", ("a",), 1, lambda s=steady: ({"a": s}, s))
+    assert found == {"a": True}
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("plus_times", "f4"), ("plus_times", "f8"),
+                                             ("min_plus", "i2"), ("min_plus", "f2")])  # fmt: skip
+def test_tiles_of_narrow_products(name, dtype):
+    """As many vectors as C has columns for, and results as of wide ones."""
+    facts_ = plan.Facts(-4, 4, False)
+    found, _ = product.choose(
+        sm.semirings[name], np.dtype(dtype), facts_, facts_, None, 9, product.PLAIN, False
+    )
+    target = compiler.host_target()
+    wide, narrow = (product_code.tile_shape(found, target, x) for x in (1 << 30, 1))
+    assert narrow.vectors == 1
+    assert narrow.mr >= wide.mr
+    assert narrow.mr * narrow.vectors <= 24
+    rng = np.random.default_rng(3)
+    a = rng.integers(-4, 5, (70, 90)).astype(dtype)
+    b = rng.integers(-4, 5, (90, 200)).astype(dtype)
+    before = sm.get_num_threads()
+    sm.set_num_threads(2)  # no BLAS
+    try:
+        expected = sm.matmul(a, b, name)
+        for n in (1, 2, 8, 16, 17, 40, 64):
+            np.testing.assert_array_equal(
+                sm.matmul(a, np.ascontiguousarray(b[:, :n]), name), expected[:, :n]
+            )
+    finally:
+        sm.set_num_threads(before)
 
 
 def test_calibration_answers_for_both_forms():

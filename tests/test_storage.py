@@ -76,7 +76,7 @@ def test_measurements_are_kept_atomically(what, tmp_path, monkeypatch):
         if what == "shares":
             tiles.keep_shares("a chip", {("fma", tile): 0.5})
         else:
-            measured_once("calibration", ("fma",), ("key",), lambda: {"fma": True})
+            measured_once("calibration", ("fma",), ("key",), lambda: ({"fma": True}, True))
 
     keep()
     (path,) = tmp_path.iterdir()

@@ -32,6 +32,7 @@ __all__ = [
 Array = NDArray[Any]
 
 _UNROLL = 4
+_SHARE = 2 << 20  # bytes that pay for one more thread
 _NOTHING = Facts(math.inf, -math.inf, False)
 
 
@@ -46,10 +47,11 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     if x.size == 0:
         return _NOTHING
     code = _scan_code(x.dtype.name, infinite_zero(semiring, x.dtype))
-    if x.size < 1 << 20 or threads.get_num_threads() == 1:
+    workers = min(threads.get_num_threads(), x.nbytes // _SHARE)
+    if workers < 2:
         return _scan(code, x)
     axis = 0 if x.shape[0] >= x.shape[1] else 1
-    cuts = np.linspace(0, x.shape[axis], threads.get_num_threads() + 1).astype(int)
+    cuts = np.linspace(0, x.shape[axis], workers + 1).astype(int)
     found: list[Facts] = []
     parts = [x[a:b] if axis == 0 else x[:, a:b] for a, b in itertools.pairwise(cuts)]
     threads.run([functools.partial(_scan_into, code, part, found) for part in parts])

@@ -36,7 +36,15 @@ from .closure import BASE
 from .compiler import KEPT, host_target
 from .facts import class_of, facts, facts_of_class
 from .memory import workspace
-from .product_code import COUNTERS, GATHER, ProductCode, Shape, params_of, product_code
+from .product_code import (
+    COUNTERS,
+    GATHER,
+    ProductCode,
+    Shape,
+    fewer_vectors,
+    params_of,
+    product_code,
+)
 from .tuning import measured_once, tuned
 
 __all__ = [
@@ -50,6 +58,7 @@ _STRIP = 32 << 20  # bytes of an operand packed over the whole of K
 _TILE = 2048  # side of the blocks that threads take
 _TEAM = 64 << 20  # bytes of both operands that threads pack together
 _SHARE = 4_000_000  # pairs that pay for one more thread
+_LATE = 1 << 25  # pairs of a thread beside which the time until the last one begins is small
 _SERIAL = 288**3  # pairs below which a second thread costs more than it brings
 
 
@@ -99,11 +108,11 @@ def product(
     k_matters = depth if a.dtype.kind in "iu" else 1
     plan, code = choose(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, k_matters, scaling,
-        arg is not None,
+        arg is not None, _width(c),
     )  # fmt: skip
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE:
-        _learn(semiring, a.dtype, fa, fb, scaling, plan, code, c.size * depth)
+        _learn(semiring, a.dtype, fa, fb, scaling, plan, c.size * depth)
 
 
 def product_bits(
@@ -172,9 +181,9 @@ def _log_sum_product(semiring: Semiring, a: Array, b: Array, c: Array, scaling: 
 @functools.lru_cache(maxsize=KEPT)
 def choose(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
-    fc: Facts | None, depth: int, scaling: Scaling, arg: bool,
+    fc: Facts | None, depth: int, scaling: Scaling, arg: bool, columns: int = 1 << 30,
 ) -> tuple[Plan, ProductCode]:  # fmt: skip
-    """The plan of a product and its compiled code."""
+    """The plan of a product and its code, compiled for a C of about so many columns."""
     alpha, beta = scaling.alpha, scaling.beta
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
     if arg and plan.codec == "sentinel":
@@ -183,7 +192,15 @@ def choose(
         plan = bytewise(plan)
     if alpha is None and beta is None:
         plan = tuned(plan)
-    return plan, product_code(plan, arg)
+    return plan, product_code(plan, arg, *fewer_vectors(plan, columns))
+
+
+_WIDE = 512  # columns that fill the widest tile
+
+
+def _width(c: Array) -> int:
+    """C's columns, rounded so that few plans are looked up."""
+    return 1 << int(min(c.shape[-1], _WIDE) - 1).bit_length()
 
 
 def _loses_when_stored(plan: Plan, arg: bool) -> bool:
@@ -325,7 +342,8 @@ def blocks(
         room = _TEAM // step
         n_slab = _share(width, max(shape.nr, min(2 * slab[1], room // 2)), shape.nr)
         m_slab = _share(m, max(shape.mr, room - n_slab), shape.mr)
-        return Blocks(m_slab, k_slab, n_slab, *_even_blocks(m_slab, n_slab, shape, team))
+        late = 0.5 if m_slab * n_slab * k_slab >= team * _LATE else 0.0
+        return Blocks(m_slab, k_slab, n_slab, *_even_blocks(m_slab, n_slab, shape, team, late))
     n_slab, m_slab = _share(width, slab[1], shape.nr), shape.mc
     if k_slab > slab[0]:
         narrow = n_slab * _share(deep, slab[0], 64) // k_slab // shape.nr * shape.nr
@@ -334,11 +352,12 @@ def blocks(
     return Blocks(m_slab, k_slab, n_slab, m_slab, shape.nc)
 
 
-def _even_blocks(m: int, n: int, shape: Shape, team: int) -> tuple[int, int]:
+def _even_blocks(m: int, n: int, shape: Shape, team: int, late: float = 0.0) -> tuple[int, int]:
     """Rows and columns of the blocks by which `team` threads multiply a slab soonest.
 
-    The blocks that the busiest thread takes, times what one costs: its tiles, its panels, which
-    come from a cache further off, and being taken.
+    The blocks that the busiest thread takes, and so much of one as others wait for, since threads
+    neither begin at once nor are equally fast (`late`); times what one costs: its tiles, its
+    panels, which come from a cache further off, and being taken.
     """
 
     def cuts(extent: int, unit: int, most: int) -> set[int]:
@@ -353,7 +372,7 @@ def _even_blocks(m: int, n: int, shape: Shape, team: int) -> tuple[int, int]:
     def time(block: tuple[int, int]) -> float:
         p, q = block
         pieces = -(-p_all // p) * -(-q_all // q)
-        return -(-pieces // team) * (p * q + 0.05 * (p + q) + 0.3)
+        return (-(-pieces // team) + late) * (p * q + 0.05 * (p + q) + 0.3)
 
     p, q = min(itertools.product(rows, columns), key=time)
     return p * shape.mr, q * shape.nr
@@ -428,7 +447,7 @@ def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
 
 def _learn(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
-    scaling: Scaling, plan: Plan, code: ProductCode, pairs: int,
+    scaling: Scaling, plan: Plan, pairs: int,
 ) -> None:  # fmt: skip
     """Let the next small product like this one take the quick way."""
     if scaling != PLAIN and (fa is not None or dtype.kind in "iub"):
@@ -439,7 +458,7 @@ def _learn(
 
     def chosen() -> tuple[Plan, ProductCode] | None:
         if fa is None or dtype.kind not in "iu":
-            return plan, code
+            return plan, product_code(plan, False)
         widest = (facts_of_class(x, dtype) for x in classes)
         try:  # integers are exact, whatever type is computed in
             return choose(semiring, dtype, *widest, None, quick.DEPTH, scaling, False)
@@ -447,7 +466,7 @@ def _learn(
             return None
 
     most = 2 * _SHARE  # from there on a second thread helps
-    if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins()):
+    if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins(pairs)):
         most = min(most, _SMALL)  # beyond that a BLAS serves, or nobody has asked yet
     elif _is_log_plus(semiring):
         most = min(most, _SHIFTED)
@@ -484,7 +503,9 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
             return False
     if threads.get_num_threads() != threads.default_threads():
         return False
-    return blas_wins(math.inf if c.ndim == 1 else pairs) and all(x.flags.aligned for x in operands)
+    return (blas_wins() if c.ndim == 1 else blas_wins(pairs)) and all(
+        x.flags.aligned for x in operands
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -493,40 +514,61 @@ def _is_plus_times(semiring: Semiring) -> bool:
     return (semiring.add_expr, semiring.mul_expr) == (plus_times.add_expr, plus_times.mul_expr)
 
 
-def blas_wins(pairs: float = math.inf) -> bool:
-    """Whether NumPy's BLAS multiplies float32 faster than the engine, on all threads."""
-    won = _blas_races()
-    return won["small" if pairs < _MIDDLE else "large"]
+_RACES = {
+    400**3: 256,
+    1200**3: 640,
+    2200**3: 1536,
+    math.inf: 2560,
+}  # pairs below which a race counts; its side
+
+
+def blas_wins(pairs: float = 640**3) -> bool:
+    """Whether NumPy's BLAS multiplies float32 of so many pairs faster, on all threads."""
+    return _blas_wins(next(n for below, n in _RACES.items() if pairs < below))
 
 
 @functools.cache
-def _blas_races() -> dict[str, bool]:
+def _blas_wins(n: int) -> bool:
     key = (host_target(), np.__version__, threads.default_threads())
-    return measured_once("blas", tuple(_RACES), key, _race_blas)
+    return measured_once(f"blas-{n}", ("wins",), key, functools.partial(_race_blas, n))["wins"]
 
 
-_RACES = {"small": 256, "large": 640}  # sides of the squares that are raced with
-_MIDDLE = 500**3  # pairs; a BLAS may take one thread below and several above, and the engine others
+_ROUNDS, _PATIENCE = 4, 0.5  # at most, and seconds after which there is no further one
+_SPIN = 0.04  # seconds for which the threads of a BLAS may spin when it has ended
+_ALIKE = 1.1
 
 
-def _race_blas() -> dict[str, bool]:
+def _race_blas(n: int) -> tuple[dict[str, bool], bool]:
+    """Who multiplies squares of `n` faster; and whether two rounds found the same times.
+
+    Where they do not, as others use the cores, a BLAS is used unless it is slower by far.
+    """
     semiring = semirings["plus_times"]
     plan, code = choose(semiring, np.dtype("f4"), None, None, None, 1, PLAIN, False)
-    wins = {}
-    for name, n in _RACES.items():
-        a = np.linspace(-1, 1, n * n, dtype=np.float32).reshape(n, n)
-        c = np.empty_like(a)
-        ways = (
-            functools.partial(_run, semiring, plan, code, a, a, c),
-            functools.partial(np.matmul, a, a, out=c),
-        )
-        best = []
-        for run in ways:  # not in turns: the threads of a BLAS may spin for a while
-            times = []
-            for _ in range(5 if n > 500 else 25):  # about 10 ms
-                begin = time.perf_counter()
-                run()
-                times.append(time.perf_counter() - begin)
-            best.append(min(times))
-        wins[name] = best[1] < best[0]
-    return wins
+    a = np.linspace(-1, 1, n * n, dtype=np.float32).reshape(n, n)
+    c = np.empty_like(a)
+    ways = (
+        functools.partial(_run, semiring, plan, code, a, a, c),
+        functools.partial(np.matmul, a, a, out=c),
+    )
+    rounds: list[tuple[float, float]] = []
+    alike, begin = False, time.perf_counter()
+    while not alike and len(rounds) < _ROUNDS:
+        if len(rounds) > 1 and time.perf_counter() > begin + _PATIENCE:
+            break
+        if rounds:
+            time.sleep(_SPIN)
+        rounds.append((_best(ways[0], n), _best(ways[1], n)))
+        lows = [sorted(x) for x in zip(*rounds, strict=True)]
+        alike = len(rounds) > 1 and all(low[1] < _ALIKE * low[0] for low in lows)
+    ours, theirs = (low[0] for low in lows)
+    return {"wins": theirs < (ours if alike else _ALIKE * ours)}, alike
+
+
+def _best(run: Callable[[], None], n: int) -> float:
+    times = []
+    for _ in range(max(1, min(25, 1500**3 // n**3))):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)

@@ -38,8 +38,8 @@ from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
-    "GATHER", "PARAMS", "SLAB", "ProductCode", "Shape", "micro_function", "params_of",
-    "product_code", "product_functions", "tile_shape",
+    "GATHER", "PARAMS", "SLAB", "ProductCode", "Shape", "fewer_vectors", "micro_function",
+    "params_of", "product_code", "product_functions", "tile_shape",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
@@ -121,14 +121,20 @@ class Shape:
         return self.own_bytes(size, arg=arg) + COUNTERS + packed
 
 
-def tile_shape(plan: Plan, target: Target) -> Shape:
-    """The register tile and the cache blocks: a pure function of the plan and the processor.
+_WIDEST = 1 << 30  # columns
+
+
+def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
+    """The register tile and the cache blocks for a C of so many columns (or words of bits).
+
+    A pure function of the plan and the processor.
 
     With 32 registers there are about 24 accumulators. A step of one instruction (a fused
     multiply-add) is held up by loads, which a tile 14 rows high and two vectors wide has fewest of.
     A step with a temporary runs best 24 x 1, where the temporary is the broadcast of A itself.
     Short elements and packed bits, whose rows are wide and whose A costs most to pack, take
-    6 x 4. With 16 registers the same, halved.
+    6 x 4. With 16 registers the same, halved. Where C has no columns for so many vectors, there are
+    fewer, and more rows.
     """
     size = compute_type(plan).size
     lanes = target.vector_bytes // size
@@ -139,6 +145,9 @@ def tile_shape(plan: Plan, target: Target) -> Shape:
         mr, vectors, depth = (6, 4, 1024) if target.registers >= 32 else (6, 2, 1024)
     else:
         mr, vectors, depth = (24, 1, 1024) if target.registers >= 32 else (12, 1, 1024)
+    needed = 1 << (-(-columns // lanes) - 1).bit_length()
+    if needed < vectors:
+        mr, vectors = (24 if target.registers >= 32 else 12) // needed, needed
     nr = vectors * lanes
     # the panel that the inner loop keeps, and much of the other, in the first-level cache
     kc = max(64, depth * min(target.l1, 64 << 10) // (32 << 10) // size // ARG_STEP * ARG_STEP)
@@ -169,10 +178,21 @@ class ProductCode:
     params: Callable[[int, int, int], bytes]  # on one thread, without scalars; remembered
 
 
+def fewer_vectors(plan: Plan, columns: int) -> tuple[int, ...]:
+    """The vectors in a row of the tile for a C of so many columns; nothing where it is the usual.
+
+    What :func:`product_code` takes beside plan and arg.
+    """
+    words = -(-columns // 32) if plan.codec == "bits" else columns
+    own, usual = (tile_shape(plan, host_target(), x).vectors for x in (words, _WIDEST))
+    return () if own == usual else (own,)
+
+
 @functools.lru_cache(maxsize=KEPT)
-def product_code(plan: Plan, arg: bool) -> ProductCode:
-    shape = tile_shape(plan, host_target())
-    call = array_function(product_functions(plan, host_target(), arg=arg), 7)
+def product_code(plan: Plan, arg: bool, vectors: int = 0) -> ProductCode:
+    lanes = tile_shape(plan, host_target()).lanes
+    shape = tile_shape(plan, host_target(), vectors * lanes or _WIDEST)
+    call = array_function(product_functions(plan, host_target(), arg=arg, shape=shape), 7)
     size = int(plan.compute[1:]) // 8
     # the bytes of a bool C are many times its bits: as few visits to it as possible
     deep = 4 if plan.codec == "bits" else 1
@@ -183,13 +203,15 @@ def product_code(plan: Plan, arg: bool) -> ProductCode:
     return ProductCode(call, shape, size, SLAB * deep, n_slab, params)
 
 
-def product_functions(plan: Plan, target: Target, *, arg: bool) -> list[Function]:
+def product_functions(
+    plan: Plan, target: Target, *, arg: bool, shape: Shape | None = None
+) -> list[Function]:
     """Generate ``product(A, B, C, workspace, params, K, P)``.
 
     With `arg`, the k that attained each entry goes
     to the int32 array K; in mode ``GATHER`` K receives P[k, j] instead, where an entry improved.
     """
-    shape = tile_shape(plan, target)
+    shape = shape or tile_shape(plan, target)
     micro = micro_function(plan, shape, arg=arg)
     micro.private = True
     packs = [_pack("pack_a", plan, shape, shape.mr, spread=True)]

@@ -46,9 +46,13 @@ def calibration() -> dict[str, bool]:
 
 
 def measured_once(
-    what: str, names: tuple[str, ...], key: object, measure: Callable[[], dict[str, bool]]
-) -> dict[str, bool]:
-    """A measurement that is kept in the user's cache directory for this processor."""
+    what: str, names: tuple[str, ...], key: object,
+    measure: Callable[[], tuple[dict[str, bool], bool]],
+) -> dict[str, bool]:  # fmt: skip
+    """A measurement that is kept in the user's cache directory for this processor.
+
+    `measure` also returns whether it is to be kept; else the next process measures anew.
+    """
     digest = hashlib.sha256(repr((key, __version__)).encode()).hexdigest()[:16]
     path = cache_directory() / f"{what}-{digest}.json"
     try:
@@ -57,7 +61,9 @@ def measured_once(
             return {name: bool(value) for name, value in kept.items()}
     except (OSError, ValueError, TypeError):
         pass
-    found = measure()
+    found, keep = measure()
+    if not keep:
+        return found
     with contextlib.suppress(OSError):  # a read-only home costs the measurement each time
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as part:
@@ -65,7 +71,7 @@ def measured_once(
     return found
 
 
-def _calibrate() -> dict[str, bool]:
+def _calibrate() -> tuple[dict[str, bool], bool]:
     target = host_target()
     facts = Facts(0.0, 1.0, False)
     plus = make_plan(semirings["min_plus"], np.dtype("f4"), facts, facts, 1)
@@ -95,4 +101,4 @@ def _calibrate() -> dict[str, bool]:
     return {
         "fma": best.get("fma", 0.0) > 1.1 * best["plus"],
         "keys": best["keys"] > 1.1 * best["max"],
-    }
+    }, True
