@@ -291,9 +291,12 @@ def truth(kind: str, packed: bool = False) -> Build:
 
 
 def random_bits(m: int, n: int, seed: int) -> Any:
-    """Even truth values, packed; n is a multiple of 8."""
-    rng = cupy.random.default_rng(seed)
-    return sm.BitMatrix(rng.integers(0, 256, (m, n // 8)).astype(np.uint8))
+    """Even truth values, packed; n is a multiple of 8.
+
+    Drawn by NumPy: numbers of CuPy's generator, XORWOW, are nearly linear over GF(2).
+    """
+    bits = np.random.default_rng(seed).integers(0, 256, (m, n // 8), dtype=np.uint8)
+    return sm.BitMatrix(cupy.asarray(bits))
 
 
 def reachability(n: int, options: Options) -> Line:

@@ -220,8 +220,6 @@ class Engine(Protocol):
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
         Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
-    BITS : bool
-        Whether products of packed truth values are faster than those of dtype bool.
     PANEL, ROWS : int
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
@@ -241,9 +239,6 @@ class Engine(Protocol):
     PANEL: int
     ROWS: int
     SPARSE: bool
-
-    @property
-    def BITS(self) -> bool: ...
 
     @property
     def chains(self) -> Chains | None: ...

@@ -332,6 +332,7 @@ def test_what_waits_for_the_device_is_refused_while_a_graph_is_captured():
 @pytest.mark.parametrize(("k", "kept"), [(128, True), (100, False)])
 def test_packed_products(k, kept, monkeypatch):
     """Rows that the copy engine cannot read where they are take the general way."""
+
     def replace(at, place):  # of a host map: its first word
         ctypes.c_int64.from_address(at).value = place
 
