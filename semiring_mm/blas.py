@@ -585,16 +585,18 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def fits(*arrays: Any) -> bool:
-        """Whether the dtypes were seen before, on a device."""
+    def kept(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
+        """The result of a call on a device that was made before, or None."""
         try:
-            return accepted.issuperset([x.dtype for x in arrays if x is not None])
+            fits = a.dtype in accepted and b.dtype in accepted
+            if not fits or not (c is None or c.dtype in accepted):
+                return None
         except (AttributeError, TypeError):
-            return False
+            return None
+        head = _scaled_head(verb, "plus_times", alpha, beta, *flags)
+        return head and repeat(head, (a, b) if c is None else (a, b, c), out)
 
     def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
-        if type(a) is not np.ndarray and "semiring" not in kwargs and fits(a, b, c):
-            return general(alpha, a, b, beta, c, **kwargs)
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
         for what, x in (("a", a), (second, b), (third, c)):
@@ -628,6 +630,10 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                         return result
                 except _UNKNOWN:
                     pass
+            elif not kwargs:
+                result = kept(alpha, a, b, beta, c, out, trans_a, trans_b, None)
+                if result is not None:
+                    return result
             return checked(
                 alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b, out=out, **kwargs
             )
@@ -648,6 +654,10 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                         return result
                 except _UNKNOWN:
                     pass
+            elif not kwargs:
+                result = kept(alpha, a, x, beta, y, out, trans)
+                if result is not None:
+                    return result
             return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
 
     call.__name__ = call.__qualname__ = name

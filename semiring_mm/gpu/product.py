@@ -35,6 +35,7 @@ from ..plan import (
 from ..semirings import Semiring, semirings
 from . import device
 from .closure import BASE
+from .device import refuse_capture
 from .facts import facts, flags_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
@@ -177,7 +178,10 @@ def product(
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
         b = packed_bits(b)
-    errors = here.xp.zeros(1, np.uint32) if last.plan.check else None
+    errors = None
+    if last.plan.check:
+        refuse_capture()
+        errors = here.xp.zeros(1, np.uint32)
     transposed = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
     run = functools.partial(
         _run, here, a=a, b=b, c=c, arg=arg, gather=gather, errors=errors, transposed=transposed,

@@ -12,6 +12,7 @@ import numpy as np
 from ..expressions import joins
 from ..plan import Plan
 from . import device
+from .chips import has
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
@@ -86,7 +87,7 @@ _WORTH_PARTS = 1300**3
 
 def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
     """The element types in which tensor cores can compute a plan, best first."""
-    if arch != 90:  # the instructions are Hopper's own
+    if not has(arch, "HGMMA"):
         return ()
     join = (joins(plan.add), joins(plan.mul))
     if plan.codec == "bits" and join in (("|", "&"), ("^", "&")):
