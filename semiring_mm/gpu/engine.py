@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import chain as chains
 from . import device, select
 from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine
@@ -36,7 +37,6 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 BATCH = LEAF
 SPARSE = False
-chains = None  # sr::Carry and its kin are not measured yet
 
 
 def __getattr__(name: str) -> Any:
