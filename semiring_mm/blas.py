@@ -294,8 +294,8 @@ def gemm(
         The least precise arithmetic that will do, over plus_times; what has none of it computes
         more precisely. "ieee": float32 throughout. "tf32", for float32: operands rounded to 11
         significant bits, sums in float32, on tensor cores. "float32_emulated": as precise as
-        "ieee", from three such products. None: "ieee", but 16-bit floats, whose products fit
-        float32, are multiplied by tensor cores.
+        "ieee", from three products of 11 bits each. None: "ieee", but 16-bit floats, whose products
+        fit float32, are multiplied by tensor cores.
     out : ndarray, optional
         Where to put the result; may be `c` itself.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -313,10 +313,11 @@ def gemm(
     -----
     Tensor cores add in float32 and cut off what does not fit, instead of rounding. Emulated, an
     operand is the sum of two numbers of 11 bits each (the product of the two small ones is left
-    out) and sums on tensor cores end after 32 steps of k, so that the error stays below that of
-    float32 arithmetic (Markidis et al., 2018; Ootomo and Yokota, 2022). Where an entry is infinite,
-    NaN, at least 2¹²⁷, or below 2⁻⁵⁰ but not 0, float32 arithmetic computes the whole product; the
-    device finds that out, and the host does not wait.
+    out) and sums on tensor cores end after 64 steps of k, so that the error stays below that of
+    float32 arithmetic (Markidis et al., 2018; Ootomo and Yokota, 2022). The numbers are float16,
+    with rows of A and columns of B scaled by powers of two, or tf32 where that range is too narrow.
+    Where an entry is infinite, NaN, at least 2¹²⁷, or below 2⁻⁵⁰ but not 0, float32 arithmetic
+    computes the whole product. The device finds all that out, and the host does not wait.
 
     Examples
     --------

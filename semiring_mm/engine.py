@@ -139,7 +139,7 @@ class Chains(Protocol):
         """
 
     def posterior(
-        self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array,
+        self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
         pairs: Array | None, lengths: Array,
     ) -> None:  # fmt: skip
         """Probabilities of the states at each step, and of pairs of states, over log_plus.
@@ -149,8 +149,8 @@ class Chains(Protocol):
         a
             As in :meth:`best_path`, the last axis contiguous; so are the others.
         total : array (batch,)
-            Receives the logarithm of the sum over all sequences, 0 for an empty chain.
-        out : array (batch, steps, n), contiguous
+            Receives the logarithm of the sum over all sequences; an empty chain is left as it is.
+        out : array (batch, steps, n), contiguous; None where only the total is wanted
             Up to each chain's length; NaN where the total is infinite or NaN.
         pairs : array (batch, steps - 1, n, n), optional
             They are added to it; matrices are contiguous. A stride of 0 sums over the steps.
@@ -220,8 +220,6 @@ class Engine(Protocol):
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
         Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
-    BITS : bool
-        Whether products of packed truth values are faster than those of dtype bool.
     PANEL, ROWS : int
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
@@ -241,9 +239,6 @@ class Engine(Protocol):
     PANEL: int
     ROWS: int
     SPARSE: bool
-
-    @property
-    def BITS(self) -> bool: ...
 
     @property
     def chains(self) -> Chains | None: ...

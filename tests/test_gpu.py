@@ -154,6 +154,37 @@ def test_tensor_cores(name, dtype, precision):
         assert any("sr::TensorProduct<" in text for text in device.current()._kernels)
 
 
+@pytest.mark.parametrize("data", ["normal", "positive", "wide", "graded", "along k"])
+def test_emulated_float32_errs_no_more_than_float32(data):
+    """Whichever floats the operands call for; and again, as a repeated call."""
+    import cupy
+
+    rng = cupy.random.default_rng(7)
+    (m, k, n), scale = (1501, 2043, 1401), [1.0, 1.0]
+    if data == "wide":
+        scale = [cupy.exp2(rng.uniform(-20, 20, shape)) for shape in ((m, k), (k, n))]
+    elif data == "graded":
+        scale = [cupy.exp2(rng.uniform(-20, 20, shape)) for shape in ((m, 1), (1, n))]
+    elif data == "along k":
+        powers = cupy.exp2(cupy.linspace(-20, 20, k))
+        scale = [powers, 1 / powers[:, None]]
+    a, b = (
+        (rng.standard_normal(shape) * x).astype("f4")
+        for shape, x in zip(((m, k), (k, n)), scale, strict=True)
+    )
+    if data == "positive":
+        a, b = (cupy.maximum(x, 0) for x in (a, b))
+    exact, whole = a.astype("f8") @ b.astype("f8"), abs(a).astype("f8") @ abs(b).astype("f8")
+
+    def errors(precision):
+        off = sm.gemm(None, a, b, precision=precision) - exact
+        return float(cupy.linalg.norm(off)), float((abs(off) / whole).max())
+
+    single = errors("ieee")
+    for _ in range(3):
+        assert all(x <= y for x, y in zip(errors("float32_emulated"), single, strict=True))
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "least"),
     [("min_plus", "f4", 0), ("max_times", "f4", 0), ("max_min", "f4", -1), ("min_plus", "f2", 0),

@@ -22,7 +22,17 @@ __all__ = [
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
-KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32, "far": 64, "spread": 128}
+KINDS = {
+    "nan": 1,
+    "-inf": 2,
+    "-": 4,
+    "0": 8,
+    "+": 16,
+    "+inf": 32,
+    "far": 64,
+    "lossy": 128,
+    "spread": 256,
+}
 
 #: C++ types of dtypes.
 STORAGE = {
