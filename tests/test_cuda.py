@@ -591,7 +591,8 @@ struct Algebra {{ using Compute = float; }};
 struct Step {{
   using Algebra = ::Algebra; using Word = float; using Left = float; using Right = float;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = true, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = true, RIGHT_PLAIN = true, MIXED = false, TWO = false;
+  static constexpr bool DOWN = false, SHORT = true;
   {members}
 }};
 static_assert(sr::CheckWords<Step>::DONE && sr::CheckArithmetic<Step>::DONE);
