@@ -191,12 +191,21 @@ class Select(Protocol):
 
 
 class Screen(Protocol):
-    """Euclidean distances of two sets of points, of which a fast product excludes most."""
+    """Euclidean distances of two sets of points, of which a fast product excludes most.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of tiles of that product.
+    """
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
 
     def put(self, rows: slice, columns: slice, tile: Array, value: Array, index: Array) -> int:
         """As :meth:`Select.put` for squared distances; all rows have k values.
 
-        `tile` is scratch space in float32. Returns how many distances were summed up, or 0 for
+        `tile` is scratch space. Returns how many distances were summed up, or 0 for
         few or unknown.
         """
 
