@@ -93,7 +93,7 @@ struct Loader {
   static_assert(LANES * PER_LINE == LINE && LANES * LINES == Tile::THREADS,
                 "the chunks of a thread are a constant distance apart");
 
-  const Element* first;  // this thread's first element of the next tile, in a row of the matrix
+  const Element* first;  // this thread's first element of the next tile, from first_row() on
   i64 outer, down;       // strides along the rows and along k, in elements
   int rows;              // elements inside the matrix from the tile's first on, along the rows
   // From fetch to commit: lines of a chunk along the contiguous direction; without VECTOR, words.
@@ -121,10 +121,10 @@ struct Loader {
     outer = outer_;
     down = down_;
     rows = rows_;
-    first = tile + offset(inside_row0() * ELEMENTS, k0());
+    first = tile + offset(first_row() * ELEMENTS, k0());
   }
-  // This thread's first row, or the tile's if that is outside.
-  SR_FN int inside_row0() const { return row0() * ELEMENTS < rows ? row0() : 0; }
+  // This thread's first row. AHEAD, the tile's first if that is outside of the matrix.
+  SR_FN int first_row() const { return !AHEAD || row0() < rows ? row0() : 0; }
   SR_FN i64 offset(int element, int k) const {
     return K_MAJOR ? element * outer + k : (VECTOR ? i64(element) : element * outer) + k * down;
   }
@@ -139,13 +139,13 @@ struct Loader {
 
   template <bool EDGE>  // whether chunks need to be clamped
   SR_FN void fetch_as(Word* stage, int k_left) {
-    const int row = EDGE ? inside_row0() : row0(), k = k0();
+    const int row = first_row(), k = k0();
     // unrolled, the clamped addresses of all copies would be in registers at once
 #pragma unroll EDGE && ASYNC ? 1 : CHUNKS
     for (int i = 0; i < CHUNKS; ++i) {
       int to_row = row_step(i) * ELEMENTS, to_k = k_step(i);
       if constexpr (EDGE) {  // extents are multiples of a chunk: all of it is inside or none
-        if (row * ELEMENTS + to_row >= rows) to_row = 0;
+        if (row * ELEMENTS + to_row >= rows) to_row = AHEAD ? 0 : -row * ELEMENTS;
         if (k + to_k >= k_left) to_k = -k;
       }
       const Element* from = first + offset(to_row, to_k);
