@@ -65,12 +65,18 @@ class Events(Wall):
 
 
 def random(shape: tuple[int, ...], dtype: str, data: str, seed: int = 1) -> Any:
-    """Random entries on the device: of either sign, in [0, 1), whole, or truth values."""
+    """Random entries on the device: of either sign, in [0, 1), whole, truth values or wide.
+
+    Wide ones are normal ones times powers of two up to ± 20.
+    """
     rng = cupy.random.default_rng(seed)
     if data == "whole":
         return rng.integers(-1000, 1000, shape).astype(dtype)
     if data == "truth":  # so few that a product of two is true in about half of its entries
         return rng.random(shape, dtype=np.float32) < math.sqrt(math.log(2) / shape[-1])
+    if data == "wide":
+        powers = cupy.exp2(rng.uniform(-20, 20, shape))
+        return (rng.standard_normal(shape, dtype=np.float32) * powers).astype(dtype)
     make = rng.standard_normal if data == "normal" else rng.random
     return make(shape, dtype=np.float32).astype(dtype, copy=False)
 
@@ -207,11 +213,11 @@ def sgemm(size: Any, options: Options) -> Line:
     return product_line(size, a, b, "plus_times", "plus-times f32", contenders)
 
 
-def gemm(dtype: str, precision: str | None, roundoff: float) -> Build:
+def gemm(dtype: str, precision: str | None, roundoff: float, data: str = "normal") -> Build:
     """C = A B on tensor cores, beside cuBLAS: in the same precision, or in float32."""
 
     def build(n: int, options: Options) -> Line:
-        a, b = (random((n, n), dtype, "normal", seed) for seed in (1, 2))
+        a, b = (random((n, n), dtype, data, seed) for seed in (1, 2))
         work, emulated = float(n) ** 3, precision == "float32_emulated"
 
         def rival_call(torch: Any, x: Any, y: Any) -> Any:
@@ -223,6 +229,8 @@ def gemm(dtype: str, precision: str | None, roundoff: float) -> Build:
             Contender(OURS, lambda: sm.gemm(None, a, b, precision=precision), work),
             torch_rival(name, work, rival_call, a, b),
         ]
+        if dtype == "f2":
+            contenders.append(Contender("cuBLAS by CuPy", lambda: cupy.matmul(a, b), work))
         line = product_line(n, a, b, "plus_times", "", contenders)
         index = [0, n // 2, n - 1]
         rows, right = (x.astype(np.float32) for x in (rows_of(a, index), b.get()))
@@ -384,26 +392,55 @@ def log_plus(scale: float) -> Build:
     return build
 
 
-def bfloat(n: int, options: Options) -> Line:
+def bfloat(kind: str, name: str) -> Build:
     """PyTorch tensors in bfloat16, a type NumPy and CuPy lack."""
-    try:
-        import torch
-    except ImportError:
-        raise Skip("PyTorch absent") from None
-    floats = [random((n, n), "f4", "normal", seed) for seed in (1, 2)]
-    x, y = (torch.from_dlpack(f).bfloat16() for f in floats)
-    a, b = (cupy.from_dlpack(t.float()) for t in (x, y))
-    work = float(n) ** 3
-    ours = Contender(OURS, lambda: sm.matmul(x, y, semiring="min_plus"), work)
-    line = product_line(n, a, b, "min_plus", "min-plus bf16", [ours])
-    index = [0, n // 2, n - 1]
+
+    def build(n: int, options: Options) -> Line:
+        try:
+            import torch
+        except ImportError:
+            raise Skip("PyTorch absent") from None
+        floats = [random((n, n), "f4", "normal", seed) for seed in (1, 2)]
+        x, y = (torch.from_dlpack(f).bfloat16() for f in floats)
+        a, b = (cupy.from_dlpack(t.float()) for t in (x, y))
+        work, sums = float(n) ** 3, kind == "plus_times"
+        contenders = [Contender(OURS, lambda: sm.matmul(x, y, semiring=kind), work)]
+        if sums:
+            contenders.append(Contender("cuBLAS by PyTorch", lambda: torch.matmul(x, y), work))
+        line = product_line(n, a, b, kind, name, contenders)
+        index = [0, n // 2, n - 1]
+
+        def check(c: Any) -> None:
+            exact, off = expect(rows_of(a, index), b.get(), kind)
+            found = c.float().cpu().numpy()[index]
+            if sums:
+                agree(found.astype("f8"), exact, off / np.finfo(np.float32).eps * 2.0**-8)
+            else:
+                rounded = torch.from_numpy(exact).bfloat16().float().numpy()
+                np.testing.assert_array_equal(found, rounded)
+
+        line.check, line.bytes = check, line.bytes / 2
+        return line
+
+    return build
+
+
+def squares(size: Any, options: Options) -> Line:
+    """A semiring of one's own: ⊗ is the square of a difference, ⊕ a sum."""
+    m, k, n = shape_of(size)
+    a, b = random((m, k), "f4", "normal", 1), random((k, n), "f4", "normal", 2)
+    own = sm.Semiring("squares", "a + b", "(a - b) * (a - b)", 0, 0)
+    work = float(m) * k * n
+    contenders = [Contender(OURS, lambda: sm.matmul(a, b, own), work)]
+    line = product_line(size, a, b, "plus_times", "Σ (a − b)² f32", contenders)
+    index = [m // 3, m - 1]
 
     def check(c: Any) -> None:
-        exact, _ = expect(rows_of(a, index), b.get(), "min_plus")
-        rounded = torch.from_numpy(exact).bfloat16().float().numpy()
-        np.testing.assert_array_equal(c.float().cpu().numpy()[index], rounded)
+        for row, found in zip(rows_of(a, index), rows_of(c, index), strict=True):
+            gaps = (row[:, None] - b.get()).astype("f8")
+            np.testing.assert_allclose(found, (gaps * gaps).sum(0), rtol=1e-4)
 
-    line.check, line.bytes = check, line.bytes / 2
+    line.check = check
     return line
 
 
@@ -715,10 +752,15 @@ CASES = [
     Case("sgemm, A Bᵀ", turned(False, True), (8192,)),
     Case("sgemm, Aᵀ Bᵀ", turned(True, True), (8192,)),
     Case("gemm f16", gemm("f2", None, 2.0**-11), (512, 1024, 2048, *LARGE), (48,)),
+    Case("gemm bf16", bfloat("plus_times", ""), LARGE),
     Case("gemm f32, tf32", gemm("f4", "tf32", 2.0**-11), (1024, 2048, *LARGE), (48,)),
     Case(
         "gemm f32, emulated", gemm("f4", "float32_emulated", 2.0**-23),
         (1024, 2048, *LARGE), (48,),
+    ),
+    Case(
+        "gemm f32, emulated, ± 20 binades",
+        gemm("f4", "float32_emulated", 2.0**-23, "wide"), (8192,), (48,),
     ),
     Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
     Case(
@@ -731,11 +773,9 @@ CASES = [
     Case("min-plus f32, one NaN", spoiled("min_plus", "min-plus f32", "uniform", np.nan), (8192,)),
     Case("min-plus i32", product("min_plus", "i4", "min-plus i32", "whole"), MIDDLE, SMALL),
     Case("min-plus i16", product("min_plus", "i2", "min-plus i16", "whole"), MIDDLE, SMALL),
-    Case("min-plus f16", product("min_plus", "f2", "min-plus f16"), MIDDLE, SMALL),
-    Case(
-        "min-plus f16 ≥ 0", product("min_plus", "f2", "min-plus f16 ≥ 0", "uniform"), MIDDLE, SMALL
-    ),
-    Case("min-plus bf16", bfloat, (8192,)),
+    Case("min-plus f16", product("min_plus", "f2", "min-plus f16"), LARGE, SMALL),
+    Case("min-plus bf16", bfloat("min_plus", "min-plus bf16"), MIDDLE),
+    Case("Σ (a − b)² f32", squares, MIDDLE, SMALL),
     Case("max-min f32", product("max_min", "f4", "max-min f32"), MIDDLE, SMALL),
     Case(
         "max-min f32, one NaN", spoiled("max_min", "max-min f32, floats", "normal", np.nan),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semiring_mm.gpu import ceiling
-from semiring_mm.gpu.ceiling import TILES
+from semiring_mm.gpu.ceiling import PAIRS, TILES
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,11 @@ _MIXED = (
     "odd ? sr::min3(c, a0 * unit + b0, a1 * unit + b1) "
     ": sr::add_min(a1, b1, sr::add_min(a0, b0, c))"
 )
-_HALVES = "sr::min_x2<sr::{0}>(c, sr::add_x2<sr::{0}>(a0, b0))"
-_HALVES_FUSED = "sr::min3_x2(c, sr::add_x2<sr::half>(a0, b0), sr::add_x2<sr::half>(a1, b1))"
+_HALVES = (
+    "sr::min_x2<sr::{0}>(sr::min_x2<sr::{0}>(c, sr::add_x2<sr::{0}>(a0, b0)), "
+    "sr::add_x2<sr::{0}>(a1, b1))"
+)
+_SQUARES = "sr::fma(a0 - b0, a0 - b0, c)"
 _FLOATS = Step("f32", "sr::max(c, sr::min(a0, b0))")
 
 #: Ceiling: {form: step}.
@@ -53,9 +56,9 @@ STEPS: dict[str, dict[str, Step]] = {
         "add-min and 2 multiply-adds, min of 3": Step("i32", _MIXED, 2),
     },
     "min-plus i16": {"add-min": Step("i16x2", "sr::add_min_x2(a0, b0, c)", 1, 2)},
-    "min-plus f16": {"add, min": Step("f16x2", _HALVES.format("half"), 1, 2)},
-    "min-plus f16 ≥ 0": {"2 adds, min of 3": Step("f16x2", _HALVES_FUSED, 2, 2)},
-    "min-plus bf16": {"add, min": Step("bf16x2", _HALVES.format("bfloat"), 1, 2)},
+    "min-plus f16": {"2 adds, min of 3": Step("f16x2", _HALVES.format("half"), 2, 2)},
+    "min-plus bf16": {"2 adds, min of 3": Step("bf16x2", _HALVES.format("bfloat"), 2, 2)},
+    "Σ (a − b)² f32": {"subtract, fma": Step("f32", _SQUARES)},
     "max-times f32": {"mul, max": Step("f32", "sr::max(c, a0 * b0)")},
     "max-times f32 ≥ 0": {"2 muls, max of 3": Step("f32", _MOST, 2)},
     "max-min f32, floats": {"min, max": _FLOATS},
@@ -69,8 +72,8 @@ COPY = "copy"
 _COPY_BYTES = 1 << 30
 
 
-def source(step: Step, tile: tuple[int, int, int]) -> str:
-    """The text of one loop's kernel."""
+def source(step: Step, tile: tuple[int, int, int], *, pairs: bool = False) -> str:
+    """The text of one loop's kernel; `pairs`: two steps of k side by side in shared memory."""
     word, entry, start = ENTRIES[step.kind]
     names = "\n".join(
         f"    [[maybe_unused]] const Word a{d} = a[{d}], b{d} = b[{d}];" for d in range(step.depth)
@@ -88,7 +91,7 @@ def source(step: Step, tile: tuple[int, int, int]) -> str:
   }}
 }};
 """
-    return ceiling.source(form, tile)
+    return ceiling.source(form, tile, pairs=pairs)
 
 
 def measure(
@@ -98,10 +101,12 @@ def measure(
     if name == COPY:
         size = _COPY_BYTES if seconds >= 0.005 else 1 << 24
         return {"device to device": ceiling.copies(size, repeat)}
-    return {
-        f"{form}; {tile[0]} × {tile[1]} × {tile[2]}": ceiling.rates(
-            source(step, tile), tile, step.pairs, seconds=seconds, repeat=repeat
-        )
-        for form, step in STEPS[name].items()
-        for tile in TILES
-    }
+    found = {}
+    for form, step in STEPS[name].items():
+        loops = [(tile, False) for tile in TILES]
+        loops += [((8, 16, steps), True) for steps in PAIRS if step.depth == 2]
+        for tile, pairs in loops:
+            label = f"{form}; {tile[0]} × {tile[1]} × {tile[2]}{', pairs of k' * pairs}"
+            text = source(step, tile, pairs=pairs)
+            found[label] = ceiling.rates(text, tile, step.pairs, seconds=seconds, repeat=repeat)
+    return found

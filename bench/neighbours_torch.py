@@ -174,28 +174,55 @@ def _paths(device: str, quick: bool) -> Any:
     return str(n), *_steps(device, inputs, lambda w: (apsp(w) * g).sum(), plain)
 
 
-def _crf(device: str, quick: bool) -> Any:
-    import torch
+def _chain(
+    verb: str, on_host: tuple[int, int, int], on_device: tuple[int, int, int] | None = None
+) -> Any:
+    """A batch of sequences of some length and number of states, by a loop over their steps."""
 
-    from semiring_mm.torch import sequences
+    def make(device: str, quick: bool) -> Any:
+        import torch
 
-    batch, length, tags = (2, 5, 7) if quick else (64, 64, 128)
-    torch.manual_seed(0)
-    inputs = [
-        torch.randn(batch, length, tags, device=device, requires_grad=True),
-        torch.randn(tags, tags, device=device, requires_grad=True),
-    ]
+        from semiring_mm.torch import sequences
 
-    def ours(emissions: Any, transitions: Any) -> Any:
-        return sequences.log_partition(emissions, transitions).sum()
+        on_cuda = on_device if device == "cuda" and on_device else on_host
+        batch, length, tags = (2, 5, 7) if quick else on_cuda
+        torch.manual_seed(0)
+        inputs = [
+            torch.randn(batch, length, tags, device=device, requires_grad=True),
+            torch.randn(tags, tags, device=device, requires_grad=True),
+        ]
 
-    def plain(emissions: Any, transitions: Any) -> Any:
-        state = emissions[:, 0]
-        for emission in emissions[:, 1:].unbind(1):
-            state = (state[:, :, None] + transitions).logsumexp(1) + emission
-        return state.logsumexp(1).sum()
+        def ours(emissions: Any, transitions: Any) -> Any:
+            if verb == "viterbi":
+                return sequences.viterbi(emissions.detach(), transitions.detach())[1].sum()
+            return sequences.log_partition(emissions, transitions).sum()
 
-    return f"{batch} × {length}, {tags} tags", *_steps(device, inputs, ours, plain)
+        def plain(emissions: Any, transitions: Any) -> Any:
+            state = emissions[:, 0]
+            for emission in emissions[:, 1:].unbind(1):
+                state = (state[:, :, None] + transitions).logsumexp(1) + emission
+            return state.logsumexp(1).sum()
+
+        def pointers(emissions: Any, transitions: Any) -> Any:
+            with torch.no_grad():
+                state, before = emissions[:, 0], []
+                for emission in emissions[:, 1:].unbind(1):
+                    best, argbest = (state[:, :, None] + transitions).max(1)
+                    state = best + emission
+                    before.append(argbest)
+                score, at = state.max(1)
+                path = [at]
+                for argbest in reversed(before):
+                    at = argbest.gather(1, at[:, None])[:, 0]
+                    path.append(at)
+                torch.stack(path[::-1], 1)
+                return score.sum()
+
+        loop = pointers if verb == "viterbi" else plain
+        size = f"{batch} × {length}, {tags} tags"
+        return size, *_steps(device, inputs, ours, loop, verb != "viterbi")
+
+    return make
 
 
 LINES: dict[str, Any] = {
@@ -204,7 +231,9 @@ LINES: dict[str, Any] = {
     "log-plus product": _product("log_plus", False),
     "log-plus product and gradients": _product("log_plus", True),
     "all shortest paths and gradient": _paths,
-    "normalizer of a CRF and gradients": _crf,
+    "normalizer of a CRF and gradients": _chain("sum", (64, 64, 128)),
+    "long normalizer of a CRF and gradients": _chain("sum", (16, 1000, 32), (256, 1000, 32)),
+    "Viterbi with path": _chain("viterbi", (16, 1000, 32), (256, 1000, 32)),
 }
 
 

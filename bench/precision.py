@@ -21,20 +21,29 @@ import semiring_mm as sm
 from . import machine, report
 
 TARGET = machine.ROOT / "docs" / "tensor-cores.md"
+DATA = ("normal", "uniform", "wide", "graded", "along k")
 SIZES = (1024, 4096, 8192)
 OURS = {"ieee": "ieee", "emulated": "float32_emulated", "tf32": "tf32"}
 RIVALS = {"cuBLAS float32": False, "cuBLAS tf32": True}
 
 
 def data(name: str, n: int, seed: int) -> Any:
-    """Random entries: normal, uniform in [0, 1), or normal times 2 to the power of ± 20."""
+    """Random entries: uniform in [0, 1), or normal ones, times powers of two up to ± 20.
+
+    They are uniform: of each entry ("wide"), of each row of the first matrix and column of the
+    second ("graded"), or of each k, inverse to each other ("along k").
+    """
     import cupy
 
     rng = cupy.random.default_rng(seed)
     if name == "uniform":
         return rng.random((n, n), dtype=np.float32)
-    x = rng.standard_normal((n, n), dtype=np.float32)
-    return x if name == "normal" else x * cupy.exp2(rng.uniform(-20, 20, (n, n))).astype("f4")
+    x, first = rng.standard_normal((n, n), dtype=np.float32), seed == 1
+    if name == "along k":
+        scale = cupy.exp2(cupy.random.default_rng(3).uniform(-20, 20, n))
+        return x * (scale if first else 1 / scale[:, None]).astype("f4")
+    shapes = {"normal": (), "wide": (n, n), "graded": (n, 1) if first else (1, n)}
+    return x * cupy.exp2(rng.uniform(-20, 20, shapes[name]) * (name != "normal")).astype("f4")
 
 
 def products(a: Any, b: Any) -> dict[str, Callable[[], Any]]:
@@ -87,7 +96,7 @@ def main(words: list[str] | None = None) -> int:
             raise SystemExit(f"no results, or no place for them in {TARGET}")
         return 0
     result = report.begin(0, on_device=True)
-    result["lines"] = [errors(name, n) for name in ("normal", "uniform", "wide") for n in SIZES]
+    result["lines"] = [errors(name, n) for name in DATA for n in SIZES]
     out = report.keep(result, "precision", args.out, scratch=False)
     print(table(result, str(out)))
     return 0

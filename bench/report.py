@@ -25,6 +25,7 @@ MARKERS = {
     "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
     "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
+    "hmm-cpu": ("<!-- bench-hmm-cpu:begin -->", "<!-- bench-hmm-cpu:end -->"),
     "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
     "precision": ("<!-- bench-precision:begin -->", "<!-- bench-precision:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),

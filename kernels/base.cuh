@@ -162,7 +162,7 @@ SR_FN u32 add_max_x2(u32 a, u32 b, u32 c) {
 
 // Pairs of 16-bit floats in a word, T being half or bfloat. Sums and products are rounded once; NaN
 // wins in minimum and maximum.
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 800
 #define SR_PAIR(NAME, HALF, BFLOAT)                           \
   template <class T>                                          \
   SR_FN u32 NAME(u32 a, u32 b) {                              \
@@ -173,8 +173,30 @@ SR_FN u32 add_max_x2(u32 a, u32 b, u32 c) {
       asm(BFLOAT " %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));  \
     return c;                                                 \
   }
+#if __CUDA_ARCH__ >= 900
 SR_PAIR(add_x2, "add.rn.f16x2", "add.rn.bf16x2")
 SR_PAIR(mul_x2, "mul.rn.f16x2", "mul.rn.bf16x2")
+#else  // a + b and a * b of bfloats as multiply-adds, which are rounded once too
+SR_FN u32 fma_bfloats(u32 a, u32 b, u32 c) {
+  u32 d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+template <class T>
+SR_FN u32 add_x2(u32 a, u32 b) {
+  if constexpr (!Is<T>::half) return fma_bfloats(a, 0x3f803f80u, b);
+  u32 c;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}
+template <class T>
+SR_FN u32 mul_x2(u32 a, u32 b) {
+  if constexpr (!Is<T>::half) return fma_bfloats(a, b, 0x80008000u);
+  u32 c;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}
+#endif
 SR_PAIR(min_x2, "min.NaN.f16x2", "min.NaN.bf16x2")
 SR_PAIR(max_x2, "max.NaN.f16x2", "max.NaN.bf16x2")
 #undef SR_PAIR
@@ -203,6 +225,33 @@ template <class T>
 SR_FN u32 max_x2(u32 a, u32 b) {
   return by_halves<T>(a, b, [](float x, float y) { return max(x, y); });
 }
+#endif
+
+// Two floats by one instruction, where the chip has such; x times, or plus, each of y.
+struct Two { float x, y; };
+#if __CUDA_ARCH__ >= 1000
+SR_FN u64 packed(float x, float y) { return u64(bits_as<u32>(y)) << 32 | bits_as<u32>(x); }
+SR_FN Two unpacked(u64 x) { return {bits_as<float>(u32(x)), bits_as<float>(u32(x >> 32))}; }
+SR_FN Two add_x2(float x, Two y) {
+  u64 sum;
+  asm("add.rn.f32x2 %0, %1, %2;" : "=l"(sum) : "l"(packed(x, x)), "l"(packed(y.x, y.y)));
+  return unpacked(sum);
+}
+SR_FN Two mul_x2(float x, Two y) {
+  u64 product;
+  asm("mul.rn.f32x2 %0, %1, %2;" : "=l"(product) : "l"(packed(x, x)), "l"(packed(y.x, y.y)));
+  return unpacked(product);
+}
+SR_FN Two fma_x2(float x, Two y, Two z) {
+  u64 sum;
+  asm("fma.rn.f32x2 %0, %1, %2, %3;"
+      : "=l"(sum) : "l"(packed(x, x)), "l"(packed(y.x, y.y)), "l"(packed(z.x, z.y)));
+  return unpacked(sum);
+}
+#else
+SR_FN Two add_x2(float x, Two y) { return {x + y.x, x + y.y}; }
+SR_FN Two mul_x2(float x, Two y) { return {x * y.x, x * y.y}; }
+SR_FN Two fma_x2(float x, Two y, Two z) { return {fma(x, y.x, z.x), fma(x, y.y, z.y)}; }
 #endif
 
 // --- vector loads ------------------------------------------------------------------------------

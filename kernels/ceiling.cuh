@@ -32,13 +32,15 @@ SR_FN u32 scrambled(u32 x) {
   return x ^ x >> 16;
 }
 
-// TM x TN accumulators a thread; the body of the loop is STEPS steps of k.
-template <class Form, int TM, int TN, int STEPS>
+// TM x TN accumulators a thread; the body of the loop is STEPS steps of k. PAIRS: two of them lie
+// side by side in shared memory, in opposite order in a and b (tile.cuh).
+template <class Form, int TM, int TN, int STEPS, bool PAIRS = false>
 struct Ceiling {
   using Word = typename Form::Word;
   static constexpr int THREADS = 256, BK = 16, SIDE = 128;  // shared: [BK][SIDE]
   static constexpr int DEPTH = Form::DEPTH;
   static_assert(TM % 4 == 0 && TN % 4 == 0, "words are loaded four at a time");
+  static_assert(!PAIRS || DEPTH == 2, "two steps of k are taken at once");
   static_assert(BK % STEPS == 0 && STEPS % DEPTH == 0, "the unrolled body fills BK steps of k");
 
   SR_FN static void run(const CeilingParams& p) {
@@ -60,10 +62,15 @@ struct Ceiling {
 #pragma unroll STEPS / DEPTH
       for (int k = 0; k < BK; k += DEPTH) {
         Word a[DEPTH][TM], b[DEPTH][TN];  // [DEPTH][TM] and [DEPTH][TN]
+        if constexpr (PAIRS) {
+          pairs<TM>(a[0], a[1], a_at + k * SIDE * 4);
+          pairs<TN>(b[1], b[0], b_at + k * SIDE * 4);
+        } else {
 #pragma unroll
-        for (int d = 0; d < DEPTH; ++d) {
-          line<TM>(a[d], a_at + (k + d) * SIDE * 4);
-          line<TN>(b[d], b_at + (k + d) * SIDE * 4);
+          for (int d = 0; d < DEPTH; ++d) {
+            line<TM>(a[d], a_at + (k + d) * SIDE * 4);
+            line<TN>(b[d], b_at + (k + d) * SIDE * 4);
+          }
         }
 #pragma unroll
         for (int i = 0; i < TM; ++i)
@@ -93,6 +100,16 @@ struct Ceiling {
       load_again(group, at + q % 8 * 64);
 #pragma unroll
       for (int i = 0; i < 4; ++i) x[q + i] = group[i];
+    }
+  }
+  // T words of two steps of k; groups of two are 256 bytes apart, and wrap around after four.
+  template <int T>
+  SR_FN static void pairs(Word (&x)[T], Word (&y)[T], u32 at) {
+#pragma unroll
+    for (int q = 0; q < T; q += 2) {
+      Word group[4];
+      load_again(group, at + q % 8 * 128);
+      x[q] = group[0], y[q] = group[1], x[q + 1] = group[2], y[q + 1] = group[3];
     }
   }
 };

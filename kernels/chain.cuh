@@ -47,36 +47,54 @@ SR_FN int chain_length(const ChainParams& p, i64 chain) {
   return p.lengths ? int(p.lengths[chain]) : p.length;
 }
 
-// Values that come from memory at each step, loaded AHEAD steps before they are used.
+// Values that come from memory at each step, copied to shared memory AHEAD steps before they are
+// used: on the way to registers, each step would wait for the load of the one before. A thread
+// reads what it has copied itself.
+constexpr int AHEAD = 7, SLOTS = AHEAD + 1;
 template <class A>
 struct Ahead {
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
-  static constexpr int AHEAD = 8;
-  Compute value[AHEAD];  // [AHEAD]
-  const Storage* from;
+  Storage* ring;        // [SLOTS][threads], of this thread
+  const Storage* from;  // the next to be asked for
   i64 step;
-  int last, next;
+  int left, put = 0, got = 0;
 
-  // The values from[0], from[step], ... from[count - 1 times step].
-  SR_FN Ahead(const Storage* first, i64 stride, int count)
-      : from(first), step(stride), last(count - 1), next(0) {
-#pragma unroll
-    for (int i = 0; i < AHEAD; ++i) value[i] = load();
+  // The values first[0], first[stride], ... first[(count - 1) * stride].
+  SR_FN Ahead(void* room, const Storage* first, i64 stride, int count)
+      : ring(static_cast<Storage*>(room) + threadIdx.x), from(first), step(stride), left(count) {}
+  SR_FN static int bytes() { return SLOTS * int(blockDim.x) * int(sizeof(Storage)); }
+  SR_FN void ask() {
+    if (left <= 0) return;
+    left -= 1;
+    Storage* to = ring + put * int(blockDim.x);
+    if constexpr (sizeof(Storage) >= 4) copy_async<int(sizeof(Storage))>(to, from);
+    else *to = *from;
+    from += step;
+    put = (put + 1) % SLOTS;
   }
-  SR_FN Compute load() {
-    const Compute x = last >= 0 ? A::decode(from[next * step]) : A::start();
-    next += next < last;
-    return x;
-  }
+  // The oldest one that has not been taken, after arrived().
   SR_FN Compute take() {
-    const Compute x = value[0];
-#pragma unroll
-    for (int i = 0; i + 1 < AHEAD; ++i) value[i] = value[i + 1];
-    value[AHEAD - 1] = load();
+    const Compute x = A::decode(ring[got * int(blockDim.x)]);
+    got = (got + 1) % SLOTS;
     return x;
   }
 };
+// Of all values of a step together: what is asked for in the beginning and at each step, and what
+// is waited for at each step before values are taken.
+template <class... Rings>
+SR_FN void ask_first(Rings&... rings) {
+  for (int i = 0; i < AHEAD; ++i) {
+    (rings.ask(), ...);
+    copy_commit();
+  }
+}
+template <class... Rings>
+SR_FN void ask_next(Rings&... rings) {
+  (rings.ask(), ...);
+  copy_commit();
+}
+SR_FN void arrived() { copy_wait<AHEAD - 1>(); }
 
 // Where the matrix of a step lies, for the column (REVERSE: row) of a thread.
 template <class A, bool REVERSE>
@@ -105,9 +123,12 @@ struct Fold {
   Compute column[HOLDS];  // [N]
   int states, at;         // the matrix that is held
 
-  SR_FN Fold(const ChainParams& p, i64 chain, int j, int first)
+  // `any`: whether there is a matrix at all.
+  SR_FN Fold(const ChainParams& p, i64 chain, int j, int first, bool any)
       : matrix(p, chain, j), states(chain_states<N>(p)), at(first) {
-    if constexpr (HELD) hold();
+    if constexpr (HELD) {
+      if (any) hold();
+    }
   }
   SR_FN void hold() {
 #pragma unroll
@@ -179,14 +200,14 @@ struct LogFold {
   bool exact = true;  // whether that was computed term by term
   int states, line, j, turn = 0;
 
-  SR_FN LogFold(const ChainParams& p, i64 chain, int j, T* room)
+  SR_FN LogFold(const ChainParams& p, i64 chain, int j, T* room, bool any)
       : matrix(p, chain, j < chain_states<N>(p) ? j : 0), room(room),
         states(chain_states<N>(p)), line(chain_line<N>(p)), j(j) {
     if constexpr (HELD) {
       top = -infinity<T>();
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        column[i] = matrix(0, i);
+        column[i] = any ? matrix(0, i) : T(0);
         top = column[i] > top ? column[i] : top;
       }
       if (!(top > -infinity<T>() && top < infinity<T>())) top = 0;
@@ -311,23 +332,31 @@ struct Carry {
     };
     if (done && (every || count == 1)) store(0, own);
     const int from = begin + way * done;
-    Ahead<A> ahead(FACTORED ? e + from * e_step + j : nullptr, way * e_step,
-                   FACTORED ? count - done : 0);
+    Ahead<A> ahead(room + (LOG ? 4 : 2) * line, FACTORED ? e + from * e_step + j : nullptr,
+                   way * e_step, FACTORED ? count - done : 0);
+    if constexpr (FACTORED) ask_first(ahead);
+    const auto next = [&] {
+      arrived();
+      const Compute x = ahead.take();
+      ask_next(ahead);
+      return x;
+    };
     if constexpr (LOG) {
-      LogFold<A, N, SHARED, REVERSE> fold(p, chain, int(threadIdx.x), room);
+      LogFold<A, N, SHARED, REVERSE> fold(p, chain, int(threadIdx.x), room, done < count);
       for (int step = done; step < count; ++step) {
-        const Compute emission = FACTORED ? ahead.take() : Compute(0);
+        Compute emission = 0;
+        if constexpr (FACTORED) emission = next();
         own = fold(REVERSE ? own + emission : own, begin + way * step);
         if constexpr (!REVERSE) own += emission;
         offset = fold.offset;
         if (every || step == count - 1) store(step, own);
       }
     } else {
-      Fold<A, N, SHARED, REVERSE> fold(p, chain, j, done < count ? from : begin);
+      Fold<A, N, SHARED, REVERSE> fold(p, chain, j, from, done < count);
       for (int step = done; step < count; ++step) {
         Compute* now = room + step % 2 * line;
         Compute emission = A::start();
-        if constexpr (FACTORED) emission = ahead.take();
+        if constexpr (FACTORED) emission = next();
         if constexpr (FACTORED && REVERSE) own = A::mul(emission, own);
         if (there) now[j] = own;
         chain_barrier<N>();  // between storing the entries and reading them; by turns
@@ -356,14 +385,18 @@ struct BestPath {
     const Storage* e = static_cast<const Storage*>(p.e) + chain * p.e_batch;
     u16* pointers = p.pointers + chain * p.steps * states;  // [steps][states]
     Compute own = A::decode(static_cast<const Storage*>(p.x)[chain * p.x_batch + j]);
-    Fold<A, N, SHARED, false> fold(p, chain, j, 0);
-    Ahead<A> ahead(e + p.e_step + j, p.e_step, length - 1);
+    Fold<A, N, SHARED, false> fold(p, chain, j, 0, length > 1);
+    Ahead<A> ahead(room + 2 * line, e + p.e_step + j, p.e_step, length - 1);
+    ask_first(ahead);
     for (int step = 1; step < length; ++step) {
       Compute* now = room + step % 2 * line;
       if (there) now[j] = own;
       chain_barrier<N>();  // between storing the scores and reading them; by turns
       int from;
-      own = A::mul(fold(now, step + 1 < length ? step : step - 1, from), ahead.take());
+      own = fold(now, step + 1 < length ? step : step - 1, from);
+      arrived();
+      own = A::mul(own, ahead.take());
+      ask_next(ahead);
       if (there) pointers[i64(step) * states + j] = u16(from);
     }
     __syncthreads();  // between reading the last scores and overwriting them
@@ -380,7 +413,7 @@ struct BestPath {
     i32* path = p.path + chain * p.steps;
     if (threadIdx.x == 0) static_cast<Storage*>(p.total)[chain] = A::encode(best);
     // back along the pointers, some steps of which are brought to shared memory at a time
-    u16* near = reinterpret_cast<u16*>(room + 2 * line);  // [CHASED]
+    u16* near = reinterpret_cast<u16*>(room + 2 * line);  // [CHASED], where emissions were
     const int most = CHASED / states > 0 ? CHASED / states : 1;
     for (int high = length - 1; high > 0; high -= most) {
       const int low = high - most < 0 ? 0 : high - most;
@@ -398,9 +431,11 @@ struct BestPath {
   }
 };
 
-// Kernel: probabilities of states and of pairs of states, over log_plus.
-template <class A, int N, bool SHARED, bool PAIRS>
+// Kernel: the logarithm of the sum over all sequences of states (WANTED 0); also the probabilities
+// of states (1), and of pairs of states (2).
+template <class A, int N, bool SHARED, int WANTED>
 struct Posterior {
+  static constexpr bool STATES = WANTED > 0, PAIRS = WANTED > 1;
   using T = typename A::Compute;
   using Storage = typename A::Storage;
 
@@ -418,16 +453,20 @@ struct Posterior {
     // forward: what each state adds to the offset of its step is kept where the probabilities will
     // be
     T own = static_cast<const T*>(p.x)[chain * p.x_batch + j];
-    if (there) out[0] = own;
-    if (thread == 0) offsets[0] = 0;
+    if (STATES && there) out[0] = own;
+    if (STATES && thread == 0) offsets[0] = 0;
     double total;
     {
-      LogFold<A, N, SHARED, false> fold(p, chain, thread, room);
-      Ahead<A> ahead(e + p.e_step, p.e_step, length - 1);
+      LogFold<A, N, SHARED, false> fold(p, chain, thread, room, length > 1);
+      Ahead<A> ahead(room + 4 * line, e + p.e_step, p.e_step, length - 1);
+      ask_first(ahead);
       for (int step = 1; step < length; ++step) {
-        own = fold(own, step - 1) + ahead.take();
-        if (there) out[step * p.y_step] = own;
-        if (thread == 0) offsets[step] = fold.offset;
+        own = fold(own, step - 1);
+        arrived();
+        own += ahead.take();
+        ask_next(ahead);
+        if (STATES && there) out[step * p.y_step] = own;
+        if (STATES && thread == 0) offsets[step] = fold.offset;
       }
       fold.share(own + last);
       const T high = fold.largest(fold.seen + line);
@@ -437,22 +476,37 @@ struct Posterior {
       total = finite ? fold.offset + double(high) + double(sr::log(sum)) : double(high);
       if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
     }
+    if constexpr (STATES) backward(p, chain, total);
+  }
+  SR_FN static void backward(const ChainParams& p, i64 chain, double total) {
+    const int states = chain_states<N>(p), line = chain_line<N>(p), thread = int(threadIdx.x);
+    const bool there = thread < states;
+    const int j = there ? thread : 0, length = chain_length(p, chain);
+    T* room = shared_memory<T>();  // [2][2][line]
+    const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
+    T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
+    double* offsets = p.offsets + chain * p.steps;
+    T own = static_cast<const T*>(p.end)[chain * p.end_batch + j];
     __syncthreads();  // between the forward pass and the backward pass
     const bool possible = total - total == 0;
     const T nan = infinity<T>() - infinity<T>();
-    LogFold<A, N, SHARED, true> fold(p, chain, thread, room);
+    LogFold<A, N, SHARED, true> fold(p, chain, thread, room, length > 1);
     using Kept = LogFold<A, N, SHARED, true>;
     T expected[Kept::HOLDS] = {};  // [N]: of pairs, but for the factor that all steps share
     T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
-    Ahead<A> ahead(e + (length - 1) * p.e_step, -p.e_step, length - 1);
-    Ahead<A> forward(out + (length - 1) * p.y_step, -p.y_step, length);
-    Ahead<double_algebra> behind(offsets + length - 1, -1, length);
-    own = last;
+    char* rings = reinterpret_cast<char*>(room + 4 * line);
+    Ahead<A> ahead(rings, e + (length - 1) * p.e_step, -p.e_step, length);
+    Ahead<A> forward(rings + ahead.bytes(), out + (length - 1) * p.y_step, -p.y_step, length);
+    Ahead<Doubles> behind(rings + 2 * ahead.bytes(), offsets + length - 1, -1, length);
+    ask_first(ahead, forward, behind);
+    T emission = 0;  // of the step after
     for (int step = length - 1; step >= 0; --step) {
-      const T before = forward.take();
+      arrived();
+      const T before = forward.take(), coming = ahead.take();
       const double rest = total - behind.take();
+      ask_next(ahead, forward, behind);
       if (step < length - 1) {
-        own = fold(own + ahead.take(), step);
+        own = fold(own + emission, step);
         if constexpr (PAIRS) {
           const double left = rest - fold.seen_offset;
           if (!fold.exact) {
@@ -471,6 +525,7 @@ struct Posterior {
       if (there)
         out[step * p.y_step] =
             possible ? sr::exp(T(double(before) + double(own) - (rest - fold.offset))) : nan;
+      emission = coming;
     }
     if constexpr (PAIRS) {
       if (!there) return;
@@ -484,10 +539,9 @@ struct Posterior {
     }
   }
 
-  struct double_algebra {
+  struct Doubles {
     using Compute = double;
     using Storage = double;
-    SR_FN static double start() { return 0; }
     SR_FN static double decode(double x) { return x; }
   };
 };

@@ -113,6 +113,7 @@ SR_FN u32 atomic_or(u32* word, u32 bits) { return atomicOr(word, bits); }
 SR_FN void atomic_max(u32* word, u32 x) { atomicMax(word, x); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
+SR_FN void atomic_add(float* word, float x) { atomicAdd(word, x); }
 
 // A word that other threads may write at the same time; and `*word = x` if it is still `seen`: what
 // it was.

@@ -1,4 +1,5 @@
-// Global to shared memory: a tile of BK x ROWS words of one operand, k-major, whatever its strides.
+// Global to shared memory: a tile of BK x ROWS words of one operand, k-major or in pairs of k
+// (tile.cuh), whatever its strides.
 //
 // Rows and steps of k outside of the matrix are clamped, i.e. read from inside it: rows, because
 // the epilogue drops their results; steps, because the multiplier stops at k. So no padding value
@@ -13,14 +14,43 @@ template <class Step, bool LEFT>
 struct Side {
   using Element = typename Step::Left;
   static constexpr int ELEMENTS = 1;
+  static constexpr bool PLAIN = Step::PLAIN;
   SR_FN static typename Step::Word word(const Element* x) { return Step::left(x[0]); }
 };
 template <class Step>
 struct Side<Step, false> {
   using Element = typename Step::Right;
   static constexpr int ELEMENTS = Step::ELEMENTS;
+  static constexpr bool PLAIN = Step::RIGHT_PLAIN;
   SR_FN static typename Step::Word word(const Element* x) { return Step::right(x); }
 };
+
+// N elements as they were read, to be converted later: short ones stay packed in words until then.
+template <class T, int N>
+struct Held {
+  Pack<T, N> x;  // [N]
+  SR_FN void load(const T* from) { x = *reinterpret_cast<const Pack<T, N>*>(from); }
+  SR_FN T operator[](int i) const { return x.x[i]; }
+};
+#define SR_HELD(T, UNSIGNED)                                                                    \
+  template <int N>                                                                              \
+  struct Held<T, N> {                                                                           \
+    static constexpr int EACH = 4 / int(sizeof(T));                                             \
+    Pack<u32, N / EACH> words;                                                                  \
+    SR_FN void load(const T* from) {                                                            \
+      words = *reinterpret_cast<const Pack<u32, N / EACH>*>(from);                              \
+    }                                                                                           \
+    SR_FN T operator[](int i) const {                                                           \
+      return bits_as<T>(UNSIGNED(words.x[i / EACH] >> 8 * int(sizeof(T)) * (i % EACH)));        \
+    }                                                                                           \
+  }
+SR_HELD(half, u16);
+SR_HELD(bfloat, u16);
+SR_HELD(i16, u16);
+SR_HELD(u16, u16);
+SR_HELD(i8, u8);
+SR_HELD(u8, u8);
+#undef SR_HELD
 
 // K_MAJOR: k is the contiguous direction of the operand; else its rows are, or nothing is.
 // VECTOR: four words are contiguous and aligned along that direction, wherever the loader reads.
@@ -32,41 +62,49 @@ struct Loader {
   using Element = typename Side<Step, LEFT>::Element;
   static constexpr int ELEMENTS = Side<Step, LEFT>::ELEMENTS;
   static constexpr int ROWS = LEFT ? Tile::BM : Tile::BN;
-  static constexpr int LD = ROWS + Tile::PAD;   // leading dimension in shared memory, in words
+  static constexpr int LD = ROWS + Tile::PAD;   // words of a step of k in shared memory
   static constexpr int WORDS = Tile::BK * LD;   // of a stage
-  // Words that need no conversion are copied without passing through registers, but four at a time
-  // only if they are contiguous in shared memory too, where rows are.
-  static constexpr bool ASYNC = Step::PLAIN && !(VECTOR && K_MAJOR);
-  static constexpr int CHUNK = VECTOR ? 4 : 1;  // words that a thread reads at once
+  static constexpr bool PAIRS = Tile::PAIRS;
+  // Words that need no conversion are copied without passing through registers, but several at a
+  // time only if they are contiguous in shared memory too: rows, or two steps of k in PAIRS of A.
+  static constexpr bool RAW = Side<Step, LEFT>::PLAIN && (ELEMENTS == 1 || (VECTOR && !K_MAJOR));
+  static constexpr bool ASYNC = RAW && (PAIRS || !(VECTOR && K_MAJOR));
+  // Words that a thread reads at once.
+  static constexpr int CHUNK = !VECTOR ? 1 : !(ASYNC && PAIRS) ? 4 : LEFT && K_MAJOR ? 2 : 1;
   static constexpr int CHUNKS = Tile::BK * ROWS / CHUNK / Tile::THREADS;  // of a thread
-  // Chunks of a line along the contiguous direction. Either a line is so long that a thread has
-  // PER_LINE chunks of each, or the block reads LINES lines at a time.
+  // Chunks of a line along the contiguous direction. LANES threads have PER_LINE chunks each of a
+  // line, since a line is longer than the block, or since offsets along it are constants; the block
+  // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
-  static constexpr int PER_LINE = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  static constexpr int LINES = Tile::THREADS / LINE;  // 0 if a line is longer than the block
+  static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
+  static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32 : 1;
+  static constexpr int PER_LINE = WANTED < LEAST ? LEAST : WANTED > CHUNKS ? CHUNKS : WANTED;
+  static constexpr int LANES = LINE / PER_LINE, LINES = Tile::THREADS / LANES;
   static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
-  static_assert(LINE * LINES == Tile::THREADS || LINE == PER_LINE * Tile::THREADS,
+  static_assert(LANES * PER_LINE == LINE && LANES * LINES == Tile::THREADS,
                 "the chunks of a thread are a constant distance apart");
 
   const Element* first;  // this thread's first element of the next tile, unclamped
   i64 outer, down;       // strides along the rows and along k, in elements
   int rows;              // elements inside the matrix from the tile's first on, along the rows
-  Word held[ASYNC ? 1 : CHUNKS * CHUNK];  // [CHUNKS * CHUNK], from fetch to commit
+  // From fetch to commit: lines of a chunk along the contiguous direction; without VECTOR, words.
+  static constexpr int CHUNK_LINES = K_MAJOR ? ELEMENTS : 1;
+  using Line = Held<Element, K_MAJOR ? 4 : 4 * ELEMENTS>;
+  Line held[ASYNC || !VECTOR ? 1 : CHUNKS][CHUNK_LINES];  // [CHUNKS][CHUNK_LINES]
+  Word single[ASYNC || VECTOR ? 1 : CHUNKS];              // [CHUNKS]
 
   // Row (in words) and k of this thread's first chunk, and the distance of chunk i from it.
   SR_FN static int row0() {
-    int within = int(threadIdx.x) % LINE * CHUNK, line = int(threadIdx.x) / LINE;
+    int within = int(threadIdx.x) % LANES * CHUNK, line = int(threadIdx.x) / LANES;
     return K_MAJOR ? line : within;
   }
   SR_FN static int k0() {
-    int within = int(threadIdx.x) % LINE * CHUNK, line = int(threadIdx.x) / LINE;
+    int within = int(threadIdx.x) % LANES * CHUNK, line = int(threadIdx.x) / LANES;
     return K_MAJOR ? within : line;
   }
-  SR_FN static constexpr int along(int i) {
-    return LINES ? 0 : i % PER_LINE * Tile::THREADS * CHUNK;
-  }
-  SR_FN static constexpr int across(int i) { return LINES ? i * LINES : i / PER_LINE; }
+  SR_FN static constexpr int along(int i) { return i % PER_LINE * LANES * CHUNK; }
+  SR_FN static constexpr int across(int i) { return i / PER_LINE * LINES; }
   SR_FN static constexpr int row_step(int i) { return K_MAJOR ? across(i) : along(i); }
   SR_FN static constexpr int k_step(int i) { return K_MAJOR ? along(i) : across(i); }
 
@@ -92,7 +130,8 @@ struct Loader {
   template <bool EDGE>  // whether chunks need to be clamped
   SR_FN void fetch_as(Word* stage, int k_left) {
     const int row = row0(), k = k0();
-#pragma unroll
+    // unrolled, the clamped addresses of all copies would be in registers at once
+#pragma unroll EDGE && ASYNC ? 1 : CHUNKS
     for (int i = 0; i < CHUNKS; ++i) {
       int to_row = row_step(i) * ELEMENTS, to_k = k_step(i);
       if constexpr (EDGE) {  // extents are multiples of a chunk: all of it is inside or none
@@ -103,63 +142,86 @@ struct Loader {
       // the second element of a word may be outside though the first is not
       const int last = EDGE ? rows - 1 - (row * ELEMENTS + to_row) : ELEMENTS;
       if constexpr (ASYNC) {
-        Word* to = stage + (k + k_step(i)) * LD + row + row_step(i);
-        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
-        copy_async<4 * CHUNK>(to, from);
+        copy_async<4 * CHUNK>(place(stage, i), from);
       } else if constexpr (CHUNK == 1) {
         Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
         for (int e = 0; e < ELEMENTS; ++e) x[e] = from[offset(e < last ? e : last, 0)];
-        held[i] = Side<Step, LEFT>::word(x);
-      } else if constexpr (K_MAJOR) {  // four steps of k of one row
-        using Four = Pack<Element, 4>;
-        Four x[ELEMENTS];  // [ELEMENTS][4]
+        single[i] = Side<Step, LEFT>::word(x);
+      } else {  // four words: four steps of k of a row, or four rows of a step of k
 #pragma unroll
-        for (int e = 0; e < ELEMENTS; ++e)
-          x[e] = *reinterpret_cast<const Four*>(from + offset(e < last ? e : last, 0));
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          Element y[ELEMENTS];  // [ELEMENTS]
-#pragma unroll
-          for (int e = 0; e < ELEMENTS; ++e) y[e] = x[e].x[q];
-          held[4 * i + q] = Side<Step, LEFT>::word(y);
-        }
-      } else {  // four words of one step of k
-        using Four = Pack<Element, 4 * ELEMENTS>;
-        const Four x = *reinterpret_cast<const Four*>(from);  // [4][ELEMENTS]
-#pragma unroll
-        for (int q = 0; q < 4; ++q) held[4 * i + q] = Side<Step, LEFT>::word(x.x + q * ELEMENTS);
+        for (int e = 0; e < CHUNK_LINES; ++e)
+          held[i][e].load(from + offset(e < last ? e : last, 0));
       }
     }
   }
-
-  // Where chunk i lies in a stage whose rows are swizzled.
-  SR_FN static Word* swizzled(Word* stage, int i) {
-    const int k = k0() + k_step(i);
-    return stage + k * LD + Tile::swizzle(row0() + row_step(i), k);
+  // Word q of chunk i, converted.
+  SR_FN Word word(int i, int q) const {
+    if constexpr (CHUNK == 1) return single[i];
+    Element x[ELEMENTS];  // [ELEMENTS]
+#pragma unroll
+    for (int e = 0; e < ELEMENTS; ++e)
+      x[e] = K_MAJOR ? held[i][e % CHUNK_LINES][q] : held[i][0][q * ELEMENTS + e];
+    return Side<Step, LEFT>::word(x);
   }
 
+  // Where a row begins among the words of a step of k, or of two in PAIRS (tile.cuh).
+  SR_FN static int at(int row) {
+    if constexpr (!PAIRS) return row;
+    const unsigned x = unsigned(row);
+    return int(x / GROUPS * (2 * GROUPS) + x % V / 2 * (4 * GROUPS / V) + x / V % (GROUPS / V) * 4 +
+               x % 2 * 2);
+  }
+  static constexpr int V = LEFT ? Tile::VM : Tile::VN;
+  static constexpr int GROUPS = V * (LEFT ? Tile::LM : Tile::LN);
+  // In PAIRS: k, k + 1 of A and k + 1, k of B.
+  SR_FN static Word* origin(Word* stage, int row, int k) {
+    return stage + at(row) + int(unsigned(k) / 2 * (2 * LD) + unsigned(k + !LEFT) % 2);
+  }
+  // Where chunk i lies in a stage; its word q, in PAIRS.
+  SR_FN static Word* place(Word* stage, int i, int q = 0) {
+    if constexpr (PAIRS) {
+      if (row_step(i) % GROUPS || k_step(i) % 2)
+        return origin(stage, row0() + row_step(i), k0() + k_step(i)) + within(q);
+      return origin(stage, row0(), k0()) + k_step(i) * LD + 2 * row_step(i) + within(q);
+    } else {
+      const int row = row0() + row_step(i), k = k0() + k_step(i);
+      if constexpr (Tile::SWIZZLED) return stage + k * LD + Tile::swizzle(row, k);
+      else return stage + k * LD + row;
+    }
+  }
+  // Word q of a chunk in PAIRS, from its first.
+  SR_FN static constexpr int within(int q) {
+    if constexpr (K_MAJOR) return q / 2 * (2 * LD) + (LEFT ? q % 2 : -(q % 2));
+    else return V == 4 ? q / 2 * (4 * GROUPS / V) + q % 2 * 2 : 2 * q;
+  }
   // Registers to shared memory. Asynchronous copies need no commit, only copy_wait.
   SR_FN void commit(Word* stage) {
     if constexpr (!ASYNC) {
-      if constexpr (!Tile::SWIZZLED) stage += k0() * LD + row0();
 #pragma unroll
       for (int i = 0; i < CHUNKS; ++i) {
-        Word* to = stage + k_step(i) * LD + row_step(i);
-        if constexpr (Tile::SWIZZLED) to = swizzled(stage, i);
         if constexpr (CHUNK == 1) {
-          *to = held[i];
+          *place(stage, i) = word(i, 0);
+        } else if constexpr (PAIRS && K_MAJOR) {  // two pairs, 2 LD words apart
+#pragma unroll
+          for (int q = 0; q < 4; q += 2) {
+            const Pack<Word, 2> pair = {word(i, q + !LEFT), word(i, q + LEFT)};
+            *reinterpret_cast<Pack<Word, 2>*>(place(stage, i, LEFT ? q : q + 1)) = pair;
+          }
+        } else if constexpr (PAIRS) {  // in four pairs
+#pragma unroll
+          for (int q = 0; q < 4; ++q) *place(stage, i, q) = word(i, q);
         } else if constexpr (K_MAJOR) {  // transposed: four steps of k are LD words apart
 #pragma unroll
-          for (int q = 0; q < 4; ++q) to[q * LD] = held[4 * i + q];
+          for (int q = 0; q < 4; ++q) place(stage, i)[q * LD] = word(i, q);
         } else {
           constexpr int N = sizeof(Word) > 4 ? 2 : 4;  // words of 16 bytes
 #pragma unroll
           for (int q = 0; q < 4; q += N) {
             Pack<Word, N> group;  // [N]
 #pragma unroll
-            for (int w = 0; w < N; ++w) group.x[w] = held[4 * i + q + w];
-            *reinterpret_cast<Pack<Word, N>*>(to + q) = group;
+            for (int w = 0; w < N; ++w) group.x[w] = word(i, q + w);
+            *reinterpret_cast<Pack<Word, N>*>(place(stage, i) + q) = group;
           }
         }
       }

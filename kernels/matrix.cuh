@@ -21,7 +21,7 @@ struct Matrix {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = Kind::K;
-  static constexpr bool PLAIN = A::PLAIN, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = A::PLAIN, RIGHT_PLAIN = PLAIN, MIXED = false, SHORT = true;
 
   SR_FN static Word start() { return 0.0f; }
   SR_FN static Word left(Left x) { return A::decode(x); }

@@ -17,10 +17,36 @@ struct Fragment {
   // this thread's first row and column on.
   template <int LDA, int LDB>
   SR_FN void load(const Word* as, const Word* bs, int k) {
+    if constexpr (Tile::PAIRS) {
+      const int odd = DEPTH == 1 ? k % 2 : 0;
+      load_pairs<Tile::TM, Tile::LM>(a, as + (k - odd) * LDA, odd);
+      load_pairs<Tile::TN, Tile::LN>(b, bs + (k - odd) * LDB, 1 - odd);
+    } else {
 #pragma unroll
-    for (int d = 0; d < DEPTH; ++d) {
-      load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
-      load_line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
+      for (int d = 0; d < DEPTH; ++d) {
+        load_line<Tile::TM, Tile::VM, Tile::LM>(a, as + (k + d) * LDA, d);
+        load_line<Tile::TN, Tile::VN, Tile::LN>(b, bs + (k + d) * LDB, d);
+      }
+    }
+  }
+
+  // T words of two steps of k, of which the first is at `phase` of a pair; or of one.
+  template <int T, int LANES>
+  SR_FN static void load_pairs(Word (&x)[T][DEPTH], const Word* from, int phase) {
+#pragma unroll
+    for (int t = 0; t < T; t += 2) {
+      const Word* at = from + t * (2 * LANES);
+      if constexpr (DEPTH == 1) {
+        x[t][0] = at[phase];
+        x[t + 1][0] = at[phase + 2];
+      } else {
+        const Pack<Word, 4> group = *reinterpret_cast<const Pack<Word, 4>*>(at);  // [2][2]
+#pragma unroll
+        for (int d = 0; d < 2; ++d) {
+          x[t][d] = group.x[phase ^ d];
+          x[t + 1][d] = group.x[2 + (phase ^ d)];
+        }
+      }
     }
   }
 
@@ -45,6 +71,8 @@ struct Multiplier {
   static_assert(CheckArithmetic<Step>::DONE);
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
+  static_assert(!Tile::PAIRS || (Step::DEPTH == 2 && sizeof(Word) == 4),
+                "a k step takes the two steps of k of a pair, and 16 bytes hold two of these");
   Word acc[TM][TN];  // [TM][TN]
 
   SR_FN void clear() {
@@ -54,18 +82,32 @@ struct Multiplier {
       for (int j = 0; j < TN; ++j) acc[i][j] = Step::start();
   }
 
-  // The outer product of a fragment: acc[i][j] ⊕= a[i] ⊗ b[j]. `unit` is 1 (Step::take_mixed).
+  // The outer product of a fragment: acc[i][j] ⊕= a[i] ⊗ b[j], by rows, or by columns if
+  // Step::DOWN. Serpentine order: one operand is reused from line to line. `unit` is 1
+  // (Step::take_mixed).
   template <int DEPTH>
   SR_FN void take(const Fragment<Step, Tile, DEPTH>& x, int unit) {
+    constexpr int LINES = Step::DOWN ? TN : TM, LENGTH = Step::DOWN ? TM : TN;
 #pragma unroll
-    for (int i = 0; i < TM; ++i)
+    for (int line = 0; line < LINES; ++line)
 #pragma unroll
-      for (int s = 0; s < TN; ++s) {
-        const int j = i % 2 ? TN - 1 - s : s;  // serpentine order: b[j] is reused between rows
-        if constexpr (DEPTH < Step::DEPTH) Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
-        else if constexpr (!Step::MIXED) Step::take(acc[i][j], x.a[i], x.b[j]);
-        else if ((i + j) % 2) Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
-        else Step::take(acc[i][j], x.a[i], x.b[j]);
+      for (int s = 0; s < LENGTH; ++s) {
+        const int along = line % 2 ? LENGTH - 1 - s : s;
+        const int i = Step::DOWN ? along : line, j = Step::DOWN ? line : along;
+        if constexpr (DEPTH == Step::DEPTH && Step::TWO) {
+          static_assert(TN % 2 == 0, "columns are taken two at once");
+          const int l = j / 2 * 2;
+          if ((Step::DOWN ? line : s) % 2 == 0)
+            Step::take_two(acc[i][l], acc[i][l + 1], x.a[i], x.b[l], x.b[l + 1]);
+        } else if constexpr (DEPTH < Step::DEPTH) {
+          Step::one(acc[i][j], x.a[i][0], x.b[j][0]);
+        } else if constexpr (!Step::MIXED) {
+          Step::take(acc[i][j], x.a[i], x.b[j]);
+        } else if ((i + j) % 2) {
+          Step::take_mixed(acc[i][j], x.a[i], x.b[j], unit);
+        } else {
+          Step::take(acc[i][j], x.a[i], x.b[j]);
+        }
       }
   }
 };

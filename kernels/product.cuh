@@ -44,8 +44,8 @@ struct Product {
     block.clear();
     BestTiles<Step, Tile, ARG> best;
     best.start(p, block.acc, at);
-    const Word* as = shared + Tile::row(0);  // this thread's words of stage 0
-    const Word* bs = shared + Loads::B + Tile::column(0);
+    const Word* as = shared + Left::at(Tile::row(0));  // this thread's words of stage 0
+    const Word* bs = shared + Loads::B + Right::at(Tile::column(0));
     const int tiles = work.depth / Tile::BK;  // whole tiles of k
 
     // --- main loop: while tile t is multiplied, tile t + 1 is loaded

@@ -17,7 +17,7 @@ namespace sr {
 template <int TY, int TX, int BK_, int TM_, int TN_, bool SPREAD, int PAD_>
 struct Grid {
   static constexpr int BM = TY * TM_, BN = TX * TN_, BK = BK_, TM = TM_, TN = TN_, PAD = PAD_;
-  static constexpr bool SWIZZLED = false;
+  static constexpr bool SWIZZLED = false, PAIRS = false;
   static constexpr int THREADS = TY * TX;
   static constexpr int VM = !SPREAD ? 1 : TM % 4 == 0 ? 4 : TM % 2 == 0 ? 2 : 1;
   static constexpr int VN = !SPREAD ? 1 : TN % 4 == 0 ? 4 : TN % 2 == 0 ? 2 : 1;
@@ -38,7 +38,7 @@ struct Grid {
 // Tiles pass through registers, even where they could be copied asynchronously.
 template <class S>
 struct Staged : S {
-  static constexpr bool PLAIN = false;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = false;
 };
 
 // STAGES: tiles of A and B in shared memory; 0: none. AHEAD: fragments are loaded one k step ahead

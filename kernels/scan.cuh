@@ -19,7 +19,7 @@ struct ScanParams {
 
 // Kinds of entries, as in gpu/source.py: KINDS.
 enum { IS_NAN = 1, IS_MINUS_INF = 2, IS_NEGATIVE = 4, IS_ZERO = 8, IS_POSITIVE = 16, IS_INF = 32,
-       IS_FAR = 64, IS_SPREAD = 128 };
+       IS_FAR = 64, IS_LOSSY = 128, IS_SPREAD = 256 };
 
 // Whether the magnitude of a number other than 0 is below 2^-50, or at least 2^127: the emulation
 // of float32 by pairs of shorter floats excludes such entries.

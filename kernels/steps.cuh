@@ -16,10 +16,14 @@
 //     ELEMENTS     adjacent elements of B (along n) from which `right` makes a Word: 1 or 2
 //     DEPTH        steps of k that `take` consumes; fragments are [TM][DEPTH] and [TN][DEPTH] words
 //   flags
-//     PLAIN        Left and Right are Words bit for bit, of 4 bytes: tiles are copied to shared
-//                  memory asynchronously, without passing through registers
+//     PLAIN        a Left is a Word bit for bit, of 4 bytes: tiles are copied to shared memory
+//                  asynchronously, without passing through registers
+//     RIGHT_PLAIN  so are ELEMENTS adjacent Rights
 //     MIXED        accumulators [i][j] with i + j odd use `take_mixed`, so that two pipes share the
 //                  work
+//     TWO          two neighbouring columns are taken at once, by `take_two`
+//     DOWN         accumulators are taken column by column, else row by row: which is faster was
+//                  measured
 //     SHORT        `take` is one instruction an accumulator, or two: the loop body has up to 8
 //                  k steps, else 4, so that it fits the instruction cache
 //   functions
@@ -33,6 +37,8 @@
 //     void take_mixed(Word& acc, const Word* a, const Word* b, i32 unit)
 //                                       the same by other instructions; only if MIXED. `unit` is 1,
 //                                       which the compiler does not know
+//     void take_two(Word& x, Word& y, const Word* a, const Word* b, const Word* c)
+//                                       `take` of x, a and b, and of y, a and c; only if TWO
 //     Word join(Word x, Word y)         x ⊕ y of partial results, where k is split
 //     Algebra::Compute out(Word x, int column)
 //                                       the value in a column, 0 <= column < COLUMNS
@@ -73,8 +79,10 @@ struct CheckWords {
   static_assert(S::COLUMNS == 1 || S::COLUMNS == 2 || S::COLUMNS == 32,
                 "a step policy's COLUMNS are 1, 2 or 32");
   static_assert(S::ELEMENTS == 1 || S::ELEMENTS == 2, "a step policy's ELEMENTS are 1 or 2");
-  static_assert(!S::PLAIN || (sizeof(typename S::Left) == 4 && sizeof(typename S::Right) == 4),
-                "a PLAIN step policy has elements of 4 bytes");
+  static_assert(!S::PLAIN || sizeof(typename S::Left) == 4,
+                "a PLAIN step policy has elements of A of 4 bytes");
+  static_assert(!S::RIGHT_PLAIN || sizeof(typename S::Right) * S::ELEMENTS == 4,
+                "a RIGHT_PLAIN step policy makes a Word of 4 bytes of B");
   static_assert(Has_start<S>::found, "a step policy has Word start()");
   static_assert(Has_left<S>::found, "a step policy has Word left(Left)");
   static_assert(Has_right<S>::found, "a step policy has Word right(const Right*)");
@@ -99,8 +107,9 @@ struct General {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 1, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4;
-  static constexpr bool MIXED = false, SHORT = A::FUSED;
+  static constexpr bool PLAIN = A::PLAIN && sizeof(Word) == 4, RIGHT_PLAIN = PLAIN;
+  static constexpr bool MIXED = false, TWO = false, SHORT = A::FUSED;
+  static constexpr bool DOWN = A::SELECTS && A::NAN && sizeof(Word) == 4;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return A::decode(x); }
@@ -111,12 +120,45 @@ struct General {
   SR_FN static typename A::Compute out(Word x, int) { return x; }
 };
 
+// The same for two steps of k, for a ⊕ of which two in a row are one instruction: a minimum of three
+// floats (FMNMX3).
+template <class A>
+struct Twice : General<A> {
+  using Word = typename A::Compute;
+  static constexpr int DEPTH = 2;
+
+  SR_FN static void take(Word& acc, const Word* a, const Word* b) {
+    acc = A::add(A::add(acc, A::mul(a[0], b[0])), A::mul(a[1], b[1]));
+  }
+};
+
+// Two columns at once, for packed instructions on two floats (FFMA2, FADD2): the sum of products,
+// or the minimum or maximum of sums or products, of which three are joined by one instruction.
+template <class A>
+struct Packed : Twice<A> {
+  using Word = float;
+  static constexpr int DEPTH = A::FUSED ? 1 : 2;
+  static constexpr bool TWO = true, DOWN = false;
+
+  SR_FN static void take_two(Word& x, Word& y, const Word* a, const Word* b, const Word* c) {
+    if constexpr (A::FUSED) {
+      const Two sum = fma_x2(a[0], Two{b[0], c[0]}, Two{x, y});
+      x = sum.x, y = sum.y;
+    } else {
+      const Two one = A::mul_x2(a[0], Two{b[0], c[0]}), two = A::mul_x2(a[1], Two{b[1], c[1]});
+      x = A::add(A::add(x, one.x), two.x);
+      y = A::add(A::add(y, one.y), two.y);
+    }
+  }
+};
+
 // min or max of float sums or products that are all >= 0. Bits of such floats order as integers do,
 // so one three-input integer instruction takes two steps of k: 3 instructions instead of 4.
 template <class A>
 struct Nonnegative : General<A> {
   using Word = float;
   static constexpr int DEPTH = 2;
+  static constexpr bool DOWN = false;
 
   SR_FN static Word start() { return A::LEAST ? infinity<float>() : 0.0f; }
   SR_FN static void one(Word& acc, Word a, Word b) {
@@ -136,6 +178,7 @@ template <class A>
 struct Ordered : General<A> {
   using Word = i32;
   static constexpr int DEPTH = 2;
+  static constexpr bool DOWN = false;
 
   SR_FN static void take(Word& acc, const Word* a, const Word* b) {
     i32 y = A::mul(a[0], b[0]), z = A::mul(a[1], b[1]);
@@ -176,7 +219,8 @@ struct Paired {
   using Left = typename A::Storage;
   using Right = typename A::Storage;
   static constexpr int COLUMNS = 2, ELEMENTS = 2, DEPTH = 1;
-  static constexpr bool PLAIN = false, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = A::RAW, MIXED = false, TWO = false;
+  static constexpr bool DOWN = false, SHORT = true;
   static_assert(sizeof(Left) == 2, "two columns fit a word");
 
   SR_FN static u16 raw(Left x) {
@@ -224,21 +268,16 @@ struct FloatsPaired : Paired<A> {
   }
 };
 
-// The same where every sum or product is >= 0: three-input minima of their bits.
+// The same for two steps of k: the assembler joins two minima to one of three (VHMNMX).
 template <class A>
-struct NonnegativePaired : FloatsPaired<A> {
+struct FloatsJoined : FloatsPaired<A> {
   using Word = u32;
   using Base = FloatsPaired<A>;
   static constexpr int DEPTH = 2;
-
-  SR_FN static Word start() { return A::LEAST ? Base::start() : 0u; }
-  SR_FN static void one(Word& acc, Word a, Word b) { acc = join(acc, A::mul_x2(a, b)); }
+  static constexpr bool DOWN = true;
   SR_FN static void take(Word& acc, const Word* a, const Word* b) {
-    Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
-    acc = A::LEAST ? min3_x2(acc, y, z) : max3_x2(acc, y, z);
-  }
-  SR_FN static Word join(Word x, Word y) {
-    return A::LEAST ? min3_x2(x, y, y) : max3_x2(x, y, y);
+    const Word y = A::mul_x2(a[0], b[0]), z = A::mul_x2(a[1], b[1]);
+    acc = Base::join(Base::join(acc, y), z);
   }
 };
 
@@ -251,7 +290,8 @@ struct Bits {
   using Left = u8;
   using Right = u32;
   static constexpr int COLUMNS = 32, ELEMENTS = 1, DEPTH = 1;
-  static constexpr bool PLAIN = false, MIXED = false, SHORT = true;
+  static constexpr bool PLAIN = false, RIGHT_PLAIN = true, MIXED = false, TWO = false;
+  static constexpr bool DOWN = false, SHORT = true;
 
   SR_FN static Word start() { return A::start(); }
   SR_FN static Word left(Left x) { return x ? ~0u : 0u; }

@@ -10,26 +10,33 @@
 
 namespace sr {
 
+// --- scaled rows -------------------------------------------------------------------------------
+
+struct RowSize {
+  u32 greatest;  // the bits of the greatest magnitude; it is at most 2^127, and at least 2^-50 or 0
+  float sum;     // of all magnitudes
+};
+
+// 16-bit floats hold float32 only in a narrow range: rows of an operand are multiplied by powers of
+// two, 2^s, after which the greatest magnitude lies in 2^14 .. 2^15.
+SR_FN int scale_exponent(u32 greatest) {
+  const int s = 14 + 127 - int(greatest >> 23);
+  return greatest == 0 ? 0 : s > 64 ? 64 : s;
+}
+// 2^s, for |s| <= 126.
+SR_FN float power_of_2(int s) { return bits_as<float>(u32(127 + s) << 23); }
+
+// The unit of small parts, which would lie below the normal numbers of 16 bits. An entry that is not
+// 0 but less than LOSSY (scaled) loses up to LOSS.
+constexpr float SMALL_UNIT = 1 / 2048.0f, LOSSY = 1 / 4096.0f, LOSS = LOSSY * LOSSY * LOSSY;
+static_assert(LOSS == 0x1p-36f, "half of the least number of 16 bits, in units of SMALL_UNIT");
+
 struct TensorParams {
   TensorMap a, b;   // [batch * PARTS][rows][k], in boxes
   TensorMap c;      // [batch][m][n], if it is stored in boxes
   ProductParams p;  // a_batch and b_batch are 1, or 0 where the whole batch has one operand
-  const u32 *a_magnitudes, *b_magnitudes;  // [batch][rows], where rows are scaled (Split)
+  const RowSize *a_sizes, *b_sizes;  // [batch][rows], where rows are scaled (Split)
 };
-
-// --- scaled rows -------------------------------------------------------------------------------
-
-// 16-bit floats hold float32 only in a narrow range: rows of an operand are multiplied by powers of
-// two. The exponent s for a row whose greatest magnitude has these bits: then that lies in 2^14 ..
-// 2^15. It is at most 2^127, and at least 2^-50 or 0.
-SR_FN int scale_exponent(u32 magnitude) {
-  const int s = 14 + 127 - int(magnitude >> 23);
-  return magnitude == 0 ? 0 : s > 64 ? 64 : s;
-}
-// 2^s, for |s| <= 126.
-SR_FN float power_of_2(int s) { return bits_as<float>(u32(127 + s) << 23); }
-// The unit of small parts, which would lie below the normal numbers of 16 bits.
-constexpr float SMALL_UNIT = 1 / 2048.0f;
 
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
 // float32 that is emulated by pairs of shorter floats. PACKED: C holds truth values, eight to a byte,
@@ -43,12 +50,19 @@ struct Tensor {
   static constexpr bool PACKED = PACKED_;
   static constexpr bool SCALED = PARTS == 2 && Is<typename Kind::Element>::half;
   static constexpr float SMALL = SCALED ? SMALL_UNIT : 1;
+  static constexpr bool CERTIFIES = false;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
     if constexpr (Is<Word>::floating) return x;
     else return x & 1 ? -1 : x ? A::add(-1, -1) : 0;  // so many times true, which is all ones
   }
+};
+
+// Not a product: whether sums of magnitudes at some k, of rows that Split has scaled, are large enough.
+template <class A>
+struct Certificate : Tensor<A, Halves, 1> {
+  static constexpr bool CERTIFIES = true;
 };
 
 // Two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are adjacent
@@ -260,6 +274,7 @@ struct TensorProduct {
 
   SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work) {
     const ProductParams& p = t.p;
+    if constexpr (Step::CERTIFIES) return certify(t, d, work.tile);
     if constexpr (Step::SCALED) unscale(t, d, work.tile);
     if constexpr (STORE_BOXES > 0) {
       if (work.split < 0)
@@ -380,70 +395,82 @@ struct TensorProduct {
     }
   }
 
-  // Undo the scaling of rows of both operands, in two factors, so that each is a float.
-  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+  // f(entry of d, sizes of its row of A and its column of B), for all that are inside of C.
+  template <class F>
+  SR_FN static void with_sizes(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile, F f) {
     const ProductParams& p = t.p;
     const TileCoord<Step, Tile> at(p, tile);
-    const u32* of_a = t.a_magnitudes + at.batch * p.a_batch * p.m;  // [m]
-    const u32* of_b = t.b_magnitudes + at.batch * p.b_batch * p.n;  // [n]
-    int rows[2];  // [2 rows]
+    const RowSize* of_a = t.a_sizes + at.batch * p.a_batch * p.m;  // [m]
+    const RowSize* of_b = t.b_sizes + at.batch * p.b_batch * p.n;  // [n]
+    RowSize rows[2] = {};                                          // [2 rows]
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = at.row + Tile::row(i);
-      rows[i] = row < p.m ? scale_exponent(of_a[row]) : 0;
-    }
+    for (int i = 0; i < 2; ++i)
+      if (at.row + Tile::row(i) < p.m) rows[i] = of_a[at.row + Tile::row(i)];
 #pragma unroll
     for (int e = 0; e < Tile::BN / 2; e += 4)
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int column = at.column + e * 2 + int(threadIdx.x) % 4 * 2 + j;
-        const int of_column = column < p.n ? scale_exponent(of_b[column]) : 0;
+        if (column >= p.n) continue;
+        const RowSize of_column = of_b[column];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int both = -(rows[i] + of_column), half = both >> 1;
-          d[e + 2 * i + j] = d[e + 2 * i + j] * power_of_2(half) * power_of_2(both - half);
-        }
+        for (int i = 0; i < 2; ++i) f(d[e + 2 * i + j], rows[i], of_column);
       }
   }
+  // Undo the scaling of rows of both operands, in two factors, so that each is a float.
+  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+    with_sizes(t, d, tile, [](Word& x, const RowSize& a, const RowSize& b) {
+      const int s = -(scale_exponent(a.greatest) + scale_exponent(b.greatest)), half = s >> 1;
+      x = x * power_of_2(half) * power_of_2(s - half);
+    });
+  }
+  // d is part of a sum of magnitudes. If that is too small for what may have been lost of its terms,
+  // the operands are called spread.
+  SR_FN static void certify(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+    bool spread = false;
+    with_sizes(t, d, tile, [&spread](Word& x, const RowSize& a, const RowSize& b) {
+      const float of_a = a.sum * power_of_2(scale_exponent(a.greatest));
+      const float of_b = b.sum * power_of_2(scale_exponent(b.greatest));
+      // LOSS (of_a + of_b) within 2^-24 of the sum
+      const bool enough = x >= LOSSY * (of_a + of_b);
+      spread |= !(enough || of_a == 0 || of_b == 0);
+    });
+    if (spread) atomic_or(t.p.errors, IS_SPREAD);
+  }
 
-  // A warpgroup's 64 rows, in boxes of 64 columns, STORE_BOXES at a time. COMBINE: there is an α or a
-  // C to be added.
+  // A warpgroup's 64 rows, in boxes of 64 columns: of STORE_BOXES, one is written while the others are
+  // read. COMBINE: there is an α or a C to be added.
   template <bool COMBINE>
   SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
                          const WorkTile& work) {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
     const TileCoord<Step, Tile> at(t.p, work.tile);
-    constexpr int AT_ONCE = STORE_BOXES;
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
 #pragma unroll
-    for (int first = 0; first < Tile::BN / 64; first += AT_ONCE) {
-      u8* boxes = outgoing + (warpgroup * STORE_BOXES + first % STORE_BOXES) * BOX;
-      if (thread == 0) store_wait<STORE_BOXES / AT_ONCE - 1>();
-      warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
+    for (int i = 0; i < Tile::BN / 64; ++i) {
+      u8* box = outgoing + (warpgroup * STORE_BOXES + i % STORE_BOXES) * BOX;
+      const int first = at.column + i * 64;
+      if (thread == 0) store_wait<STORE_BOXES - 1>();
+      warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
 #pragma unroll
-      for (int box = 0; box < AT_ONCE; ++box)
+      for (int j = 0; j < 8; j += 2) {  // 16 columns
+        u32 x[4];                       // [2 of 8 columns][2 rows]
 #pragma unroll
-        for (int j = 0; j < 8; j += 2) {  // 16 columns
-          u32 x[4];  // [2 of 8 columns][2 rows]
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int group = (first + box) * 8 + j + e / 2, row = at.row + Tile::row(e % 2);
-            x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch, row,
-                        at.column + group * 8 + thread % 4 * 2);
-          }
-          store_matrices(boxes + swizzled(box * BOX + line * LINE + (j + piece) * 16), x);
+        for (int e = 0; e < 4; ++e) {
+          const int group = j + e / 2;
+          x[e] = pair<COMBINE>(t.p, combine, d + (i * 8 + group) * 4 + e % 2 * 2, at.batch,
+                               at.row + Tile::row(e % 2), first + group * 8 + thread % 4 * 2);
         }
+        store_matrices(box + swizzled(line * LINE + (j + piece) * 16), x);
+      }
       store_fence();
-      warpgroup_sync(warpgroup);  // between writing the boxes and reading them
+      warpgroup_sync(warpgroup);  // between writing the box and reading it
       if (thread == 0) {
-#pragma unroll
-        for (int box = 0; box < AT_ONCE; ++box)
-          if (at.column + (first + box) * 64 < t.p.n)
-            store_box(t.c, boxes + box * BOX, at.column + (first + box) * 64,
-                      at.row + warpgroup * 64, int(at.batch));
+        if (first < t.p.n)
+          store_box(t.c, box, first, at.row + warpgroup * 64, int(at.batch));
         store_commit();
       }
     }
@@ -492,11 +519,14 @@ struct TensorProduct {
 struct ConvertParams {
   const void* from;       // [batch][rows][k]
   void* to;               // [batch][PARTS][rows][ld] of Element, k contiguous
-  u32* magnitudes;        // [batch][rows]: bits of the greatest absolute value, where rows are scaled
+  RowSize* sizes;         // [batch][rows], where rows are scaled
   u32* flags;             // kinds of entries
+  half* sample;           // [batch][rows][sample_ld]: magnitudes ...
   i64 row, k_step, batch_stride, ld;  // strides of `from`, leading dimension of `to`, in elements
-  i64 k_tiles, row_tiles;
+  i64 k_tiles, row_tiles, tiles;  // of 64 x 64, along k, along the rows, and in all
+  i64 sample_ld;
   int rows, k;
+  int every;              // ... at each 2^every-th step of k
   u32 forbidden;          // as in ProductParams
   int unless, flag_words;
 };
@@ -510,7 +540,13 @@ struct Convert {
 
   SR_FN static void run(const ConvertParams& p) {
     if (!is_selected(p)) return;
-    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
+    for (i64 i = blockIdx.x; i < p.tiles; i += gridDim.x) {
+      convert(p, i);
+      __syncthreads();  // between reading a tile and storing the next
+    }
+  }
+  SR_FN static void convert(const ConvertParams& p, i64 index) {
+    const i64 k0 = index % p.k_tiles * SIDE, rest = index / p.k_tiles;
     const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
     const Storage* from = static_cast<const Storage*>(p.from) + batch * p.batch_stride;
     Element* to = static_cast<Element*>(p.to) + batch * PARTS * p.rows * p.ld;
@@ -542,10 +578,10 @@ struct Convert {
   }
 };
 
-// Kernel: the greatest magnitude of each row of an operand of floats, and whether any entry is
-// infinite, NaN or is_far. Magnitudes and flags are 0 before. ACROSS: rows are contiguous, not k.
+// Kernel: the sizes of the rows of an operand of floats, and whether any entry is infinite, NaN or
+// is_far. Sizes and flags are 0 before. ACROSS: rows are contiguous, not k.
 template <bool ACROSS>
-struct Magnitudes {
+struct Measure {
   static constexpr int ROWS = 64, DEPTH = 512, THREADS = 256, WARPS = THREADS / 32, ITEMS = 16;
 
   SR_FN static void run(const ConvertParams& p) {
@@ -553,36 +589,44 @@ struct Magnitudes {
     const i64 row0 = rest % p.row_tiles * ROWS, batch = rest / p.row_tiles;
     const int k0 = int(blockIdx.x % groups) * DEPTH;
     const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
-    u32* magnitudes = p.magnitudes + batch * p.rows;  // [rows]
+    RowSize* sizes = p.sizes + batch * p.rows;  // [rows]
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     u32 kinds = 0;
     if constexpr (ACROSS) {  // a thread for each row, and each ROWS / WARPS-th part of k
       constexpr int PARTS = THREADS / ROWS, EACH = DEPTH / PARTS;
       const i64 row = row0 + threadIdx.x % ROWS;
       const int first = k0 + int(threadIdx.x) / ROWS * EACH;
-      u32 most = 0;
-      if (row < p.rows)
+      if (row < p.rows) {
+        RowSize own{};
         for (int k = first; k < first + EACH; k += ITEMS)
-          most = greatest(p, kinds, most, from + row * p.row, k, 1);
-      if (most) atomic_max(magnitudes + row, most);
+          add(p, kinds, own, from + row * p.row, k, 1);
+        join(sizes[row], own);
+      }
     } else {  // a warp for each row
       for (int i = warp; i < ROWS; i += WARPS) {
         if (row0 + i >= p.rows) break;
-        u32 most = greatest(p, kinds, 0, from + (row0 + i) * p.row, k0 + lane, 32);
+        RowSize own{};
+        add(p, kinds, own, from + (row0 + i) * p.row, k0 + lane, 32);
 #pragma unroll
         for (int mask = 16; mask > 0; mask /= 2) {
-          const u32 other = shuffle_xor(most, mask);
-          most = most > other ? most : other;
+          const u32 other = shuffle_xor(own.greatest, mask);
+          own.greatest = own.greatest > other ? own.greatest : other;
+          own.sum += shuffle_xor(own.sum, mask);
         }
-        if (lane == 0 && most) atomic_max(magnitudes + row0 + i, most);
+        if (lane == 0) join(sizes[row0 + i], own);
       }
     }
     if (kinds) atomic_or(p.flags, kinds);
   }
 
-  // Of ITEMS entries, from k on.
-  SR_FN static u32 greatest(const ConvertParams& p, u32& kinds, u32 most, const float* row, int k,
-                            int step) {
+  SR_FN static void join(RowSize& all, const RowSize& own) {
+    if (own.greatest == 0) return;
+    atomic_max(&all.greatest, own.greatest);
+    atomic_add(&all.sum, own.sum);
+  }
+  // ITEMS entries, from k on.
+  SR_FN static void add(const ConvertParams& p, u32& kinds, RowSize& own, const float* row, int k,
+                        int step) {
     float x[ITEMS];  // [ITEMS]
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) x[i] = k + i * step < p.k ? row[(k + i * step) * p.k_step] : 0;
@@ -591,31 +635,36 @@ struct Magnitudes {
       const u32 size = bits_as<u32>(x[i]) & 0x7fffffffu;
       if (size >= 0x7f800000u) kinds |= IS_NAN;
       if (is_far(x[i])) kinds |= IS_FAR;
-      most = most > size ? most : size;
+      own.greatest = own.greatest > size ? own.greatest : size;
+      own.sum += abs(x[i]);
     }
-    return most;
   }
 };
 
 // Kernel: an operand of floats as the sum of two of 16-bit floats, of which the second one counts in
-// units of SMALL_UNIT, with rows scaled by their magnitudes.
+// units of SMALL_UNIT, with rows scaled by their sizes.
 //
-// What an entry loses below 2^-36 (scaled) may matter if no large one makes up for it. If in both
-// operands three quarters of each row are at least 8 = 2^3, every sum has terms above 2^6 at half of
-// all k: then these losses, 2^-20 for each k at most, are within 2^-24 of the sum of magnitudes.
-// Else the operand is called spread. ACROSS: rows are contiguous, not k.
+// What entries lose below LOSS matters only if no large ones make up for it. So where entries are
+// lossy, Certificate multiplies magnitudes at some k. ACROSS: rows are contiguous, not k.
 template <bool ACROSS>
 struct Split {
   static constexpr int SIDE = 64, THREADS = 256, WARPS = THREADS / 32, PITCH = SIDE + 1;
 
   SR_FN static void run(const ConvertParams& p) {
     if (!is_selected(p)) return;
-    const i64 k0 = blockIdx.x % p.k_tiles * SIDE, rest = blockIdx.x / p.k_tiles;
+    for (i64 i = blockIdx.x; i < p.tiles; i += gridDim.x) {
+      convert(p, i);
+      __syncthreads();  // between reading a tile and storing the next
+    }
+  }
+  SR_FN static void convert(const ConvertParams& p, i64 index) {
+    const i64 k0 = index % p.k_tiles * SIDE, rest = index / p.k_tiles;
     const i64 row0 = rest % p.row_tiles * SIDE, batch = rest / p.row_tiles;
     const float* from = static_cast<const float*>(p.from) + batch * p.batch_stride;
-    const u32* magnitudes = p.magnitudes + batch * p.rows;               // [rows]
+    const RowSize* sizes = p.sizes + batch * p.rows;                     // [rows]
     half* high = static_cast<half*>(p.to) + batch * 2 * p.rows * p.ld;  // [2][rows][ld]
     half* low = high + p.rows * p.ld;
+    half* sample = p.sample + batch * p.rows * p.sample_ld;  // [rows][sample_ld]
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     [[maybe_unused]] float* tile = shared_memory<float>();  // [SIDE of k][PITCH of rows]
     const i64 k = k0 + 2 * lane;
@@ -645,14 +694,13 @@ struct Split {
           x[i][e] = row < p.rows && k + e < p.k ? from[row * p.row + (k + e) * p.k_step] : 0;
         }
     }
-    bool spread = false;
+    bool lossy = false;
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
       const i64 row = row0 + warp * EACH + i;
       if (row >= p.rows) break;
-      const float scale = power_of_2(scale_exponent(magnitudes[row]));
+      const float scale = power_of_2(scale_exponent(sizes[row].greatest));
       u32 pair[2] = {};  // [high, low]
-      bool large[2];     // [2 steps of k]
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const float value = x[i][e] * scale;
@@ -660,17 +708,16 @@ struct Split {
         const half second = to_half((value - to_float(first)) * (1 / SMALL_UNIT));
         pair[0] |= u32(first.bits) << 16 * e;
         pair[1] |= u32(second.bits) << 16 * e;
-        large[e] = abs(value) >= 8;
+        lossy |= value != 0 && abs(value) < LOSSY;
+        if (k + e < p.k && ((k + e) & ((1 << p.every) - 1)) == 0)
+          sample[row * p.sample_ld + ((k + e) >> p.every)] = half{u16(first.bits & 0x7fffu)};
       }
-      const int count = popcount(ballot(large[0])) + popcount(ballot(large[1]));
-      const int all = p.k - k0 < SIDE ? int(p.k - k0) : SIDE;
-      spread |= 4 * count < 3 * all;
       if (k < p.ld) {  // ld is even
         *reinterpret_cast<u32*>(high + row * p.ld + k) = pair[0];
         *reinterpret_cast<u32*>(low + row * p.ld + k) = pair[1];
       }
     }
-    if (spread && lane == 0) atomic_or(p.flags, IS_SPREAD);
+    if (lossy) atomic_or(p.flags, IS_LOSSY);
   }
 };
 

@@ -23,9 +23,18 @@ namespace sr {
 //
 // Lanes 2 i and 2 i + 1 share rows, and lanes two apart share columns (LM == 8; or the other way
 // round): where either holds for all lanes, a 16-byte read of shared memory takes half the time.
-template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_>
+//
+// PAIRS: in shared memory, two steps of k lie side by side for each row: k, k + 1 of A, and k + 1, k
+// of B. A 16-byte read then fills four registers whose parity is that of k for A, and the opposite
+// for B, so that the two operands of a sum lie in different register banks. Groups of four rows are
+// cut into halves of two, 4 LM words apart, for which a warp's reads are contiguous again:
+//
+//     rows      0 1 | 4 5 | ... (LM groups)   2 3 | 6 7 | ...   then the next 4 LM rows
+//     words of k, k + 1 of each
+template <int BM_, int BN_, int BK_, int TM_, int TN_, int LM_, bool PAIRS_ = false>
 struct Tile {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_, LM = LM_;
+  static constexpr bool PAIRS = PAIRS_;
   static constexpr int LN = 32 / LM;
   static constexpr int VM = TM % 4 == 0 ? 4 : TM % 2 == 0 ? 2 : 1;  // words of a vector
   static constexpr int VN = TN % 4 == 0 ? 4 : TN % 2 == 0 ? 2 : 1;
@@ -39,6 +48,7 @@ struct Tile {
   static_assert(BM % 4 == 0 && BN % 4 == 0, "rows of shared memory are 16-byte aligned");
   static_assert(BK % 4 == 0, "k is read four at a time");
   static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+  static_assert(!PAIRS || (VM > 1 && VN > 1), "pairs of k are read for two rows at once");
 
   // Row and column of this thread's accumulators [i][j], from the tile's first.
   SR_FN static int row(int i) {

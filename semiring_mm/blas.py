@@ -295,8 +295,8 @@ def gemm(
         The least precise arithmetic that will do, over plus_times; what has none of it computes
         more precisely. "ieee": float32 throughout. "tf32", for float32: operands rounded to 11
         significant bits, sums in float32, on tensor cores. "float32_emulated": as precise as
-        "ieee", from three such products. None: "ieee", but 16-bit floats, whose products fit
-        float32, are multiplied by tensor cores.
+        "ieee", from three products of 11 bits each. None: "ieee", but 16-bit floats, whose products
+        fit float32, are multiplied by tensor cores.
     out : ndarray, optional
         Where to put the result; may be `c` itself.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -314,10 +314,11 @@ def gemm(
     -----
     Tensor cores add in float32 and cut off what does not fit, instead of rounding. Emulated, an
     operand is the sum of two numbers of 11 bits each (the product of the two small ones is left
-    out) and sums on tensor cores end after 32 steps of k, so that the error stays below that of
-    float32 arithmetic (Markidis et al., 2018; Ootomo and Yokota, 2022). Where an entry is infinite,
-    NaN, at least 2¹²⁷, or below 2⁻⁵⁰ but not 0, float32 arithmetic computes the whole product; the
-    device finds that out, and the host does not wait.
+    out) and sums on tensor cores end after 64 steps of k, so that the error stays below that of
+    float32 arithmetic (Markidis et al., 2018; Ootomo and Yokota, 2022). The numbers are float16,
+    with rows of A and columns of B scaled by powers of two, or tf32 where that range is too narrow.
+    Where an entry is infinite, NaN, at least 2¹²⁷, or below 2⁻⁵⁰ but not 0, float32 arithmetic
+    computes the whole product. The device finds all that out, and the host does not wait.
 
     Examples
     --------
@@ -601,16 +602,18 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def fits(*arrays: Any) -> bool:
-        """Whether the dtypes were seen before, on a device."""
+    def kept(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
+        """The result of a call on a device that was made before, or None."""
         try:
-            return accepted.issuperset([x.dtype for x in arrays if x is not None])
+            fits = a.dtype in accepted and b.dtype in accepted
+            if not fits or not (c is None or c.dtype in accepted):
+                return None
         except (AttributeError, TypeError):
-            return False
+            return None
+        head = _scaled_head(verb, "plus_times", alpha, beta, *flags)
+        return head and repeat(head, (a, b) if c is None else (a, b, c), out)
 
     def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
-        if type(a) is not np.ndarray and "semiring" not in kwargs and fits(a, b, c):
-            return general(alpha, a, b, beta, c, **kwargs)
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
         for what, x in (("a", a), (second, b), (third, c)):
@@ -644,6 +647,10 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                         return result
                 except _UNKNOWN:
                     pass
+            elif not kwargs:
+                result = kept(alpha, a, b, beta, c, out, trans_a, trans_b, None)
+                if result is not None:
+                    return result
             return checked(
                 alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b, out=out, **kwargs
             )
@@ -664,6 +671,10 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                         return result
                 except _UNKNOWN:
                     pass
+            elif not kwargs:
+                result = kept(alpha, a, x, beta, y, out, trans)
+                if result is not None:
+                    return result
             return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
 
     call.__name__ = call.__qualname__ = name

@@ -297,7 +297,8 @@ def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:
     """An operand of the chains of a flattened batch, whose last axis is contiguous."""
     if v.strides[-1] != v.itemsize or (xp is np and not v.flags.aligned):
         v = xp.ascontiguousarray(v)
-    return xp.broadcast_to(v, (*batch, *shape)).reshape(math.prod(batch), *shape)
+    wanted = (math.prod(batch), *shape)
+    return v if v.shape == wanted else xp.broadcast_to(v, (*batch, *shape)).reshape(wanted)
 
 
 def _ends(

@@ -139,7 +139,7 @@ class Chains(Protocol):
         """
 
     def posterior(
-        self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array,
+        self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
         pairs: Array | None, lengths: Array,
     ) -> None:  # fmt: skip
         """Probabilities of the states at each step, and of pairs of states, over log_plus.
@@ -149,8 +149,8 @@ class Chains(Protocol):
         a
             As in :meth:`best_path`, the last axis contiguous; so are the others.
         total : array (batch,)
-            Receives the logarithm of the sum over all sequences, 0 for an empty chain.
-        out : array (batch, steps, n), contiguous
+            Receives the logarithm of the sum over all sequences; an empty chain is left as it is.
+        out : array (batch, steps, n), contiguous; None where only the total is wanted
             Up to each chain's length; NaN where the total is infinite or NaN.
         pairs : array (batch, steps - 1, n, n), optional
             They are added to it; matrices are contiguous. A stride of 0 sums over the steps.

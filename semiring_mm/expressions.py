@@ -26,6 +26,7 @@ __all__ = [
     "interval",
     "joins",
     "may_be_nan",
+    "multiply_add",
     "parse",
     "short",
     "to_cuda",
@@ -237,6 +238,19 @@ def joins(expr: Expr) -> str:
 def joins_logarithms(expr: Expr) -> bool:
     """Whether ``expr`` is ``logaddexp(a, b)``, in either order."""
     return expr.op == "logaddexp" and expr.args in ((A, B), (B, A))
+
+
+def multiply_add(expr: Expr) -> tuple[Expr, Expr, Expr | None] | None:
+    """x, y and z where ``expr`` is ``x * y`` (z is None) or ``x * y + z``, else None.
+
+    Of two products none is chosen: ``a * a - b * b`` is to be 0 where a and b are equal.
+    """
+    if expr.op == "*":
+        return (*expr.args, None)  # type: ignore[return-value]
+    if expr.op == "+" and [arg.op for arg in expr.args].count("*") == 1:
+        product, other = sorted(expr.args, key=lambda arg: arg.op != "*")
+        return (*product.args, other)  # type: ignore[return-value]
+    return None
 
 
 def evaluate(expr: Expr, a: Any, b: Any) -> Any:

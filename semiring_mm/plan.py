@@ -26,9 +26,9 @@ from .semirings import Semiring, fold_start
 
 __all__ = [
     "ALPHA", "BETA", "BROKEN", "READ_C", "Facts", "Plan", "absent", "bit_join", "bytewise",
-    "can_use_fma", "can_use_keys", "distributes", "float_key", "infinite_zero", "make_plan",
-    "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits", "with_keys",
-    "words_of_bits",
+    "can_use_fma", "can_use_keys", "contracted", "distributes", "float_key", "infinite_zero",
+    "make_plan", "needs_facts", "overflow", "scalar_bits", "scaled_bools", "unpack_bits",
+    "with_keys", "words_of_bits",
 ]  # fmt: skip
 
 
@@ -320,6 +320,15 @@ def can_use_keys(plan: Plan) -> bool:
 
 def can_use_fma(plan: Plan) -> bool:
     return plan.compute[0] == "f" and plan.mul in _SUM
+
+
+def contracted(plan: Plan) -> tuple[ex.Expr, ex.Expr, ex.Expr | None] | None:
+    """The multiply-add of ⊗ = x * y, or x * y + z, where ⊕ is the sum of floats.
+
+    There the product is not rounded before it is added: to the accumulator, or to z.
+    """
+    floating = plan.compute[0] == "f" and not plan.annihilate
+    return ex.multiply_add(plan.mul) if floating and ex.joins(plan.add) == "+" else None
 
 
 def float_key(x: float, bits: int) -> int:

@@ -46,6 +46,10 @@ class Semiring:
     same path through the compiler. ``a if a < b else b`` is read as ``min(a, b)``, which keeps
     NaN. An `alpha` equal to `one` is left out, so `one` must be neutral from the left too.
 
+    Floats are computed with operation by operation, but where ⊕ is ``a + b``: there the product of
+    ⊗ = ``x * y`` is not rounded before it is added up, nor that of ⊗ = ``x * y + z`` before z is
+    added (one fused multiply-add). Of two products, as in ``a * a - b * b``, both are rounded.
+
     Infinite constants stand for themselves in floating point; an integer dtype has
     ``iinfo.max`` for +inf and ``iinfo.min`` for -inf (see :meth:`Semiring.identities`).
 

@@ -18,6 +18,8 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +30,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call
 from .chains import as_lengths, chains_of, flat, joined, on_host
 from .engine import Chains
-from .semirings import semirings
+from .semirings import Semiring, semirings
 
 __all__ = [
     "CRFLoss", "backward", "crf_loss", "forward", "log_partition", "marginals", "sample", "score",
@@ -66,6 +68,7 @@ def viterbi(
     end: ArrayLike | None = None,
     *,
     lengths: ArrayLike | None = None,
+    k: int | None = None,
     device: str | None = None,
 ) -> tuple[Any, Any]:
     """The best sequence of states, by Viterbi's algorithm (1967).
@@ -82,23 +85,26 @@ def viterbi(
         The scores of the first state and of the last; 0 by default.
     lengths : array_like of int, shape (...), optional
         The steps of each sequence, at most T. What lies behind them is not read.
+    k : int, optional
+        Return so many sequences, best first, on the host.
     device : {None, "cpu", "cuda", "cuda:N"}
         As for :func:`matmul`; :func:`sample` runs on the host.
 
     Returns
     -------
-    path : ndarray of int32, shape (..., T)
+    path : ndarray of int32, shape (..., T), or (..., k, T) with `k`
         -1 behind a sequence's end. Of equally good states the lowest at each step, from the end
         back; where the score is -inf a path of no meaning.
-    score : ndarray, shape (...)
-        0 for an empty sequence.
+    score : ndarray, shape (...), or (..., k) with `k`
+        0 for an empty sequence. Where fewer than k sequences are possible, the rest have the score
+        -inf and states -1.
 
     Raises
     ------
     ValueError, TypeError
         For shapes that do not match, no states, and numbers that are not real.
     NotImplementedError
-        For more than 1,024 states on a CUDA device.
+        For more than 1,024 states, and `k`, on a CUDA device.
 
     Notes
     -----
@@ -106,6 +112,10 @@ def viterbi(
     kept: a sequence's scores stay in the cache, and the state before a state is found again in O(S)
     on the way back. float32 and float64 are computed with as they are, 16-bit floats in float32,
     whole numbers in float64. A NaN counts as better than any number, so it is seen in the score.
+
+    The k best take O(k T S) more: a sequence parts from a better one at some step, in some state,
+    and the best way there is known (Hoffman and Pavley, 1959). Sequences of one score come in no
+    particular order.
 
     Examples
     --------
@@ -118,8 +128,19 @@ def viterbi(
            [ 1,  1, -1]], dtype=int32)
     >>> np.exp(score).round(4)
     array([0.0778, 0.28  ])
+    >>> sequences.viterbi(seen[0], np.log([[0.8, 0.2], [0.2, 0.8]]), k=3)[0]
+    array([[0, 0, 1],
+           [0, 1, 1],
+           [0, 0, 0]], dtype=int32)
     """
+    wanted: Any = k  # whatever it is
+    whole = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
+    if k is not None and not (whole and k > 0):
+        raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k!r}")
     with _model("viterbi", device, emissions, transitions, start, end, lengths) as m:
+        if k is not None:
+            path, value = _best(m, int(k))
+            return m.give(path, int(k), m.steps), m.give(value, int(k))
         path = m.xp.full((m.chains, m.steps), -1, np.int32)
         value = m.xp.zeros(m.chains, m.e.dtype)
         if path.size:
@@ -198,7 +219,7 @@ def forward(
            [0.344, 0.656]])
     """
     with _model("forward", device, emissions, transitions, start, None, lengths) as m:
-        return m.give(_rows(m, reverse=False), m.steps, m.states)
+        return m.give(_rows(m), m.steps, m.states)
 
 
 def backward(
@@ -614,28 +635,68 @@ def _scored(m: _Model, at: Array) -> Array:
 
 def _total(m: _Model) -> Array:
     total = m.xp.zeros(m.chains, m.e.dtype)
-    if not m.steps or not m.counts.any():
-        return total
-    last = m.xp.empty((m.chains, 1, 1, m.states), m.e.dtype)
-    last[:, 0, 0] = m.x
-    if m.steps > 1:
-        m.verbs.carry(
-            _LOG, m.a, m.e[:, 1:], m.x[:, np.newaxis], last, np.maximum(m.counts - 1, 0),
-            every=False, reverse=False, exclusive=False,
-        )  # fmt: skip
-    rows = last[:, 0, 0] + m.end
-    high = rows.max(1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):  # a NaN is seen in the result
-        high = m.xp.where(m.xp.isinf(high), 0, high)
-        sums = m.xp.log(m.xp.exp(rows - high).sum(1)) + high[:, 0]
-    full, _ = m.full
-    if len(full) == m.chains:
-        return sums
-    total[full] = sums[full]
+    if m.e.size:
+        m.verbs.posterior(m.a, m.e, m.x, m.end, total, None, None, m.counts)
     return total
 
 
-def _rows(m: _Model, *, reverse: bool) -> Array:
+def _best(m: _Model, k: int) -> tuple[Array, Array]:
+    """The k best sequences and their scores.
+
+    All sequences but those found are in disjoint sets: those that end in a state at a step and go
+    on as a known one does. The best of a set is a best beginning and that rest.
+    """
+    if m.xp is not np:
+        raise NotImplementedError(
+            "viterbi finds k sequences on the host, and the operands are on the device: copy them "
+            "(x.get() in CuPy, x.cpu() in PyTorch) and leave device out"
+        )
+    paths = np.full((m.chains, k, m.steps), -1, np.int32)
+    scores = np.full((m.chains, k), -np.inf, m.e.dtype)
+    scores[m.counts == 0, 0] = 0
+    rows = _rows(m, _MAX)
+    #: of each sequence: (-score, number of the set, step, state, place of the rest)
+    sets: list[list[tuple[float, int, int, int, int]]] = [[] for _ in range(m.chains)]
+    number = itertools.count()
+
+    def add(b: int, step: int, values: Array, rest: int) -> None:
+        """The most promising of some sets, (steps, states); only k can be of use."""
+        order = np.where(np.isnan(values), np.inf, values).ravel()
+        some = np.argpartition(-order, k - 1)[:k] if order.size > k else np.arange(order.size)
+        for i in some[order[some] > -np.inf].tolist():
+            at, state = divmod(i, m.states)
+            heapq.heappush(sets[b], (-float(order[i]), next(number), step + at, state, rest))
+
+    for b in np.flatnonzero(m.counts).tolist():
+        n = int(m.counts[b])
+        add(b, n - 1, rows[b, n - 1 : n] + m.end[b], 0)
+    for found in range(k):
+        ends = np.full((m.chains, m.states), -np.inf, m.e.dtype)
+        counts, chosen = np.zeros(m.chains, np.int64), {}
+        for b in range(m.chains):
+            if sets[b]:
+                _, _, step, state, rest = chosen[b] = heapq.heappop(sets[b])
+                ends[b, state], counts[b] = 0, step + 1
+                paths[b, found, step:] = paths[b, rest, step:]
+        path, unused = np.full((m.chains, m.steps), -1, np.int32), np.empty(m.chains, m.e.dtype)
+        if chosen:
+            m.verbs.best_path(_MAX, m.a, m.e, m.x, ends, path, unused, counts)
+        for b, (_, _, step, state, _) in chosen.items():
+            n = int(m.counts[b])
+            paths[b, found, :step], paths[b, found, step] = path[b, :step], state
+            y, t = paths[b, found, :n], np.arange(n - 1)
+            moves, own = m.a[b, t, y[:-1], y[1:]], m.e[b, t + 1, y[1:]]
+            # one after the other, as the scores of the best are
+            terms = [m.x[b, y[:1]], np.stack([moves, own], 1).ravel(), m.end[b, y[-1:]]]
+            scores[b, found] = np.cumsum(np.concatenate(terms))[-1]
+            rest = np.cumsum((moves + own)[::-1])[::-1] - moves + m.end[b, y[-1]]
+            values = rows[b, :step] + m.a[b, t[:step], :, y[1 : step + 1]] + rest[:step, np.newaxis]
+            values[t[:step], y[:step]] = -np.inf  # the one that was found
+            add(b, 0, values, found)
+    return paths, scores
+
+
+def _rows(m: _Model, semiring: Semiring = _LOG, *, reverse: bool = False) -> Array:
     out = m.xp.full((m.chains, m.steps, m.states), -np.inf, m.e.dtype)
     if not out.size:
         return out
@@ -646,7 +707,7 @@ def _rows(m: _Model, *, reverse: bool) -> Array:
     if m.steps > 1:
         place = out[:, :-1] if reverse else out[:, 1:]
         m.verbs.carry(
-            _LOG, m.a, m.e[:, 1:], given[:, np.newaxis], place[:, :, np.newaxis], ends,
+            semiring, m.a, m.e[:, 1:], given[:, np.newaxis], place[:, :, np.newaxis], ends,
             every=True, reverse=reverse, exclusive=False,
         )  # fmt: skip
     return out

@@ -401,6 +401,8 @@ def test_device_ceilings_are_loops_of_one_step():
             text = gpu_ceilings.source(step, (8, 16, 4))
             assert f"return {step.take};" in text
             assert "sr::Ceiling<Form, 8, 16, 4>::run(p);" in text
+            text = gpu_ceilings.source(step, (8, 16, 4), pairs=True)
+            assert "sr::Ceiling<Form, 8, 16, 4, true>::run(p);" in text
 
 
 def test_device_ceilings_compile():
@@ -409,7 +411,8 @@ def test_device_ceilings_compile():
 
     for name in ("min-plus f32 ≥ 0", "min-plus i32", "or-and bits"):
         for step in gpu_ceilings.STEPS[name].values():
-            _, said = device.compile_source(gpu_ceilings.source(step, (8, 8, 4)), 90)
+            pairs = name == "min-plus f32 ≥ 0"
+            _, said = device.compile_source(gpu_ceilings.source(step, (8, 8, 4), pairs=pairs), 90)
             assert "0 bytes spill stores" in said
 
 

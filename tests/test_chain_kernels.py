@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import reference
-from host_device import KERNELS, HostDevice
+from host_device import KERNELS, HostDevice, guarded
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -129,12 +129,31 @@ def test_probabilities(held, n, dtype, shared, each, far):
         whole = pairs if each else np.broadcast_to(pairs, (BATCH, STEPS - 1, n, n))
         verbs.posterior(a, e, x, end, total, out, whole, LENGTHS)
         alone = np.zeros_like(out)
-        verbs.posterior(a, e, x, end, total.copy(), alone, None, LENGTHS)
+        verbs.posterior(a, e, x, end, np.zeros(BATCH, dtype), alone, None, LENGTHS)
         assert_allclose(alone, out, atol=1e-6)
+        only = np.zeros(BATCH, dtype)
+        verbs.posterior(a, e, x, end, only, None, None, LENGTHS)
+        assert_allclose(only, total, rtol=1e-6)
         results.append((total, out, pairs))
     for found, expected in zip(*results, strict=True):
         eps = 2e-4 if dtype == "f4" and far else 1e-5 if dtype == "f4" else 1e-12
         assert_allclose(found, expected, rtol=eps, atol=eps)
+
+
+def test_where_there_is_no_matrix(held):
+    """Sequences of one step: a device may give an array of none any strides."""
+    nothing = np.lib.stride_tricks.as_strided(
+        guarded((0,), np.dtype("f4"), 0), (2, 0, 3, 3), (0, 0, 12, 4)
+    )
+    x, lengths = np.array([[1, 5, 2], [3, 0, -1]], "f4"), np.array([1, 1])
+    path, score = np.full((2, 1), -1, np.int32), np.zeros(2, "f4")
+    chain.best_path(sm.semirings["max_plus"], nothing, x[:, None], x, x, path, score, lengths)
+    assert_array_equal(path, [[1], [0]])
+    assert_array_equal(score, [10, 6])
+    out, pairs = np.zeros((2, 1, 3), "f4"), np.zeros((2, 0, 3, 3), "f4")
+    chain.posterior(nothing, x[:, None], x, x, score, out, pairs, lengths)
+    assert_allclose(score, np.logaddexp.reduce(2 * x, 1), rtol=1e-6)
+    assert_allclose(out.sum(-1), 1, rtol=1e-6)
 
 
 def test_parameters_are_the_fields_of_the_struct():

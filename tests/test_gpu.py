@@ -68,9 +68,11 @@ def test_random_products(name, dtype, shape, turned, least, arg, seed):
         with pytest.raises(OverflowError):
             sm.matmul(*there, name, out=out, return_arg=arg)
         return
-    found = sm.matmul(*there, name, out=out, return_arg=arg)
-    for x, y in zip(found if arg else [found], expected if arg else [expected], strict=True):
-        assert_array_equal(x.get(), y)
+    for _ in range(2):  # the second one repeats the launches of the first
+        out[...] = -77
+        found = sm.matmul(*there, name, out=out, return_arg=arg)
+        for x, y in zip(found if arg else [found], expected if arg else [expected], strict=True):
+            assert_array_equal(x.get(), y)
 
 
 def moved(cupy, view):
@@ -150,6 +152,37 @@ def test_tensor_cores(name, dtype, precision):
             assert_array_equal(reference.comparable(found), reference.comparable(expected))
     if device.current().arch == 90:
         assert any("sr::TensorProduct<" in text for text in device.current()._kernels)
+
+
+@pytest.mark.parametrize("data", ["normal", "positive", "wide", "graded", "along k"])
+def test_emulated_float32_errs_no_more_than_float32(data):
+    """Whichever floats the operands call for; and again, as a repeated call."""
+    import cupy
+
+    rng = cupy.random.default_rng(7)
+    (m, k, n), scale = (1501, 2043, 1401), [1.0, 1.0]
+    if data == "wide":
+        scale = [cupy.exp2(rng.uniform(-20, 20, shape)) for shape in ((m, k), (k, n))]
+    elif data == "graded":
+        scale = [cupy.exp2(rng.uniform(-20, 20, shape)) for shape in ((m, 1), (1, n))]
+    elif data == "along k":
+        powers = cupy.exp2(cupy.linspace(-20, 20, k))
+        scale = [powers, 1 / powers[:, None]]
+    a, b = (
+        (rng.standard_normal(shape) * x).astype("f4")
+        for shape, x in zip(((m, k), (k, n)), scale, strict=True)
+    )
+    if data == "positive":
+        a, b = (cupy.maximum(x, 0) for x in (a, b))
+    exact, whole = a.astype("f8") @ b.astype("f8"), abs(a).astype("f8") @ abs(b).astype("f8")
+
+    def errors(precision):
+        off = sm.gemm(None, a, b, precision=precision) - exact
+        return float(cupy.linalg.norm(off)), float((abs(off) / whole).max())
+
+    single = errors("ieee")
+    for _ in range(3):
+        assert all(x <= y for x, y in zip(errors("float32_emulated"), single, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -255,3 +288,115 @@ def test_sgemm_of_random_numbers():
     error = abs(sm.sgemm(1.0, a, b) - a.astype("f8") @ b.astype("f8"))
     bound = 1500 * 2.0**-24 * (abs(a.astype("f8")) @ abs(b.astype("f8")))  # of any order of sums
     assert bool((error <= bound).all())
+
+
+# --- repeated calls, and calls in CUDA graphs ---------------------------------------------------
+
+#: A call, and the shapes of its float32 operands.
+CALLS = {
+    "sgemm": (lambda a, b, **k: sm.sgemm(2.0, a, b, **k), (300, 200), (200, 100)),
+    "k in parts": (lambda a, b, **k: sm.sgemm(1.0, a, b, **k), (64, 9000), (9000, 64)),
+    "a scan": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (1024, 1024), (1024, 1024)),
+    "tensor cores": (
+        lambda a, b, **k: sm.gemm(1.0, a, b, precision="float32_emulated", **k),
+        (1500, 1500), (1500, 1500),
+    ),
+    "sgemv": (lambda a, b, **k: sm.sgemv(1.0, a, b, **k), (10_000, 32), (32,)),
+    "sgemv, k in parts": (lambda a, b, **k: sm.sgemv(1.0, a, b, **k), (32, 1 << 18), (1 << 18,)),
+    "a sum": (lambda a, **k: sm.einsum("ij->i", a, **k), (300, 1000)),
+}  # fmt: skip
+
+
+def operands_of(name, seed, least=0.0):
+    import cupy
+
+    random = cupy.random.default_rng(seed)
+    return [random.random(s, dtype="f4") + np.float32(least) for s in CALLS[name][1:]]
+
+
+def on_the_host(name, operands):
+    return CALLS[name][0](*(x.get() for x in operands))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_repeated_call_is_that_of_its_operands(name):
+    call = CALLS[name][0]
+    call(*operands_of(name, 1))
+    for seed, least in ((2, 0.0), (3, -0.5), (4, 0.0)):  # a scan finds other kinds
+        operands = operands_of(name, seed, least)
+        np.testing.assert_allclose(
+            call(*operands).get(), on_the_host(name, operands), rtol=1e-4, atol=1e-2
+        )
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_in_a_graph_of_cupy(name):
+    import cupy
+
+    call, operands = CALLS[name][0], operands_of(name, 1)
+    out = cupy.full_like(call(*operands), 7)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        call(*operands, out=out)
+        stream.begin_capture()
+        call(*operands, out=out)
+        graph = stream.end_capture()
+        for seed, least in ((2, 0.0), (3, -0.5)):
+            for x, new in zip(operands, operands_of(name, seed, least), strict=True):
+                x[...] = new
+            out[...] = 7
+            busy = [cupy.full(1 << 22, 255, np.uint8) for _ in range(9)]  # what was freed meanwhile
+            graph.launch()
+            graph.launch()
+            stream.synchronize()
+            del busy
+            wanted = on_the_host(name, operands)
+            np.testing.assert_allclose(out.get(), wanted, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", [x for x in CALLS if x != "a sum"])
+def test_calls_in_a_graph_of_pytorch(name):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch without CUDA")
+    call, operands = CALLS[name][0], operands_of(name, 1)
+    tensors = [torch.from_dlpack(x) for x in operands]
+    call(*tensors)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = call(*tensors)
+    for seed, least in ((2, 0.0), (3, -0.5)):
+        for x, new in zip(tensors, operands_of(name, seed, least), strict=True):
+            x.copy_(torch.from_dlpack(new))
+        result.fill_(7)
+        busy = [torch.full((1 << 22,), 7.0, device="cuda") for _ in range(9)]
+        graph.replay()
+        torch.cuda.synchronize()
+        del busy
+        wanted = on_the_host(name, operands)
+        np.testing.assert_allclose(result.cpu().numpy(), wanted, rtol=1e-4, atol=1e-2)
+
+
+def test_what_cannot_be_captured_says_so():
+    import cupy
+
+    a = cupy.ones((50, 50), "f4")
+    whole, out = a.astype("i4"), cupy.ones((50, 50), "i4")
+    sm.matmul(a, a)
+    sm.matmul(whole, whole, out=out)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for call, words in (
+        (lambda: sm.matmul(a, a), "by out= where it goes"),
+        (lambda: sm.matmul(whole, whole, out=out), "waits for the device"),
+        (lambda: sm.apsp(a), "by out= where it goes"),
+        (lambda: sm.gemm(3.0, a, a, semiring="plus_min", out=a.copy()), "once before the capture"),
+    ):
+        with stream:
+            stream.begin_capture()
+            try:
+                with pytest.raises(RuntimeError, match=words):
+                    call()
+            finally:
+                stream.end_capture()
+    np.testing.assert_array_equal(sm.matmul(a, a).get(), 50)

@@ -36,6 +36,7 @@ inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 SMALL, SMALL_MATRIX = Tile(16, 16, 8, 2, 4, 8), Tile(32, 32, 32, 4, 8, 8, 1, True)
+SMALL_PAIRS = Tile(32, 32, 16, 4, 8, 8, pairs=True)
 
 
 @pytest.fixture(autouse=True)
@@ -260,11 +261,12 @@ FUSED = [
     ("Nonnegative", "max_plus", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
     ("Nonnegative", "min_times", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE)),
     ("Nonnegative", "max_times", "f4", (0, 1, 2.5, 1e-3, TINY, HUGE)),
-    ("NonnegativePaired", "min_plus", "f2", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
-    ("NonnegativePaired", "max_times", BFLOAT16, (0, 1, 2.5, 1e-3, TINY, HUGE)),
-    ("FloatsPaired", "min_plus", BFLOAT16, (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
-    ("FloatsPaired", "max_plus", "f2", (inf, -2.5, -1e-3, TINY, HUGE)),
-    ("FloatsPaired", "min_times", "f2", (-inf, 0, 3, -2.5, 1e-3, TINY, HUGE)),
+    ("FloatsJoined", "min_plus", "f2", (0, 1, 2.5, 1e-3, TINY, HUGE, inf)),
+    ("FloatsJoined", "max_times", BFLOAT16, (0, 1, 2.5, 1e-3, TINY, HUGE)),
+    ("FloatsJoined", "min_plus", BFLOAT16, (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
+    ("FloatsJoined", "max_plus", "f2", (inf, -2.5, -1e-3, TINY, HUGE)),
+    ("FloatsJoined", "min_times", "f2", (-inf, 0, 3, -2.5, 1e-3, TINY, HUGE)),
+    ("FloatsPaired", "min_plus", "f2", (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
     ("Ordered", "max_min", "f4", (inf, -inf, 0, 1, -2.5, TINY, HUGE)),
     ("Ordered", "min_max", BFLOAT16, (inf, -inf, 0, 1, -2.5, TINY, HUGE)),
     ("Ordered", "max_min", "i1", (-128, 127, 0, 5)),
@@ -274,7 +276,12 @@ FUSED = [
     ("Sums", "max_plus", "i4", (-(2**31), 2**26, -(2**26), 0, 1, -7)),
     ("SumsPaired", "min_plus", "i2", (2**15 - 1, 2**11, -(2**11), 0, 1, -7)),
     ("SumsPaired", "max_plus", "i2", (-(2**15), 2**11, -(2**11), 0, 1, -7)),
+    ("Packed", "plus_times", "f4", (0, 1, -2, 8)),
+    ("Packed", "min_plus", "f4", (nan, inf, -inf, 0, 1, -2.5, 1e-3, TINY, HUGE)),
+    ("Twice", "max_min", "f4", (nan, inf, -inf, 0, 1, -2.5, TINY, HUGE)),
 ]
+#: Architectures that have such a step, where not 90.
+ARCHITECTURE = {"Packed": 100, "Twice": 110, "FloatsPaired": 120}
 
 
 def entries(rng, values, shape, dtype):
@@ -303,11 +310,12 @@ def test_fused_steps_equal_the_general_one(step, name, dtype, values, monkeypatc
                 options["known"] = known * 3
                 monkeypatch.setattr(HOST, "arch", 75)  # where only the general step is used
                 general = multiply(name, a, b, **options)
-                monkeypatch.setattr(HOST, "arch", 90)
+                monkeypatch.setattr(HOST, "arch", ARCHITECTURE.get(step, 90))
                 HOST.launched.clear()
                 check(name, multiply(name, a, b, **options), general)
                 # α of floats scales A in a pass of its own, whose range is not known
-                if not scaled or ("Paired" not in step and "alpha" not in options):
+                narrow = step in ("SumsPaired", "FloatsPaired", "FloatsJoined")
+                if not scaled or not (narrow or "alpha" in options):
                     assert f"sr::{step}<" in HOST.launched[0]
                 if options.keys() == {"known"}:
                     check(name, general, reference.product(name, a, b))
@@ -330,11 +338,27 @@ def test_every_layout(name, dtype):
     on_all_cores(run, "CCC CFF FCs FFC oor pps srF FpC".split())
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("min_plus", "f4"), ("max_plus", "f2")])
+def test_pairs_of_k_in_every_layout(name, dtype, monkeypatch):
+    """Copied, or through registers; k odd and even, whole tiles and a rest."""
+    use_tile(monkeypatch, SMALL_PAIRS)
+
+    def run(how):
+        rng = np.random.default_rng(4)
+        for m, k, n in [(40, 48, 64), (31, 21, 17), (65, 34, 70)]:
+            a, b = (rng.integers(0, 99, s).astype(dtype) for s in ((m, k), (k, n)))
+            check(name, multiply(name, a, b, how=how), reference.product(name, a, b))
+
+    on_all_cores(run, "CCC CFF FCs FFC oor".split())
+    assert all("8, true>;" in text for text in HOST.launched[-15:])
+
+
 #: Each tile once, with the first kind that has it.
 #: What is computed with the tiles of a kind.
 KINDS_OF_PRODUCT = {
     "fma": ("plus_times", "f4"), "word": ("min_plus", "f4"), "coded": ("plus_times", "i1"),
-    "slow": ("log_plus", "f4"), "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"),
+    "nonnegative": ("min_plus", "f4"), "sum": ("plus_min", "f4"), "slow": ("log_plus", "f4"),
+    "pair": ("min_plus", "i2"), "halves": ("min_plus", "f2"), "joined halves": ("min_plus", "f2"),
     "bits": ("lor_land", "?"), "wide": ("min_plus", "f8"), "arg": ("min_plus", "f4"),
     "arg wide": ("max_plus", "f8"), "matrix": ("plus_times", "f2"),
 }  # fmt: skip
@@ -357,7 +381,7 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
     name, dtype = KINDS_OF_PRODUCT[kind]
     use_tile(monkeypatch, tile)
     rng = np.random.default_rng(5)
-    columns = tile.bn * {"pair": 2, "halves": 2, "bits": 32}.get(kind, 1)
+    columns = tile.bn * {"pair": 2, "halves": 2, "joined halves": 2, "bits": 32}.get(kind, 1)
     for m, k, n in [
         (tile.bm - 1, tile.bk - 1, columns - 1),
         (tile.bm + 1, tile.bk + 1, columns + 1),
@@ -672,6 +696,24 @@ def test_semirings_of_the_user(case, dtype):
     assert_array_equal(c, fold(times(a[:, :, None], b), 1))
 
 
+@pytest.mark.parametrize("verb", [engine.product, cpu.product])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_contract_products(dtype, verb):
+    """A product is not rounded before it is added, to the sum or to a number; of two both are."""
+    x = np.array(1 + 3 * np.finfo(dtype).eps, dtype)
+    lost = (int(x * 2**60) ** 2 - int(x * x * 2**60) * 2**60) / 2**120  # by rounding x * x
+    assert lost > 0
+    for mul, a, b, left in [
+        ("a * (b + 0)", [1, x], [-x * x, x], lost),
+        (f"(a + 0) * b + {-float(x * x)!r}", [x], [x], lost),
+        ("a * b - b * a", [x], [x], 0),
+    ]:
+        c = np.empty((1, 1), dtype)
+        row, column = np.array([a], dtype), np.array([b], dtype).T.copy()
+        verb(sm.Semiring("own", "a + b", mul, 0, 0), row, column, c)
+        assert c[0, 0] == left, mul
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_functions_agree_with_numpy(dtype):
     """Over k = 1 the sum is one term: a function of a and b."""
@@ -751,7 +793,7 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
 
     HOST.launched.clear()
     on_all_cores(run, layouts)
-    products = [text for text in HOST.launched if "using Product =" in text]
+    products = [x for x in HOST.launched if "using Product =" in x and "Certificate" not in x]
     plan = sm.plan.make_plan(sm.semirings[name], dtype, None, None, 1)
     each = len(tensor.kinds_of(plan, precision, arch)) or 1  # of which one runs
     assert sum(used in text for text in products) == each * len(layouts)
@@ -792,9 +834,9 @@ def test_a_launch_on_tensor_cores_is_prepared_once(monkeypatch):
     prepared, maps = [], []
     prepare, encode = products.prepare_operand, HOST.tensor_map
 
-    def counted(here, kind, x, lines):
+    def counted(here, kind, x, *lines):
         prepared.append(x.shape)
-        return prepare(here, kind, x, lines)
+        return prepare(here, kind, x, *lines)
 
     def recorded(place, *rest):
         maps.append(place)
@@ -830,16 +872,14 @@ def test_an_entry_that_has_no_two_parts(entry):
 #: Operands of a float32 product, and whether 16-bit floats with scaled rows hold them: not where
 #: large entries of a row meet small ones of a column.
 RANGES = {
-    "normal": (lambda rng, shape, axis: rng.standard_normal(shape), True),
-    "uniform": (lambda rng, shape, axis: rng.random(shape), True),
-    "rows": (lambda rng, shape, axis: rng.normal(size=shape) * 2.0 ** scattered(shape, axis), True),
+    "normal": (lambda rng, s, axis: rng.normal(size=s), True),
+    "rows": (lambda rng, s, axis: rng.normal(size=s) * 2.0 ** scattered(s, axis), True),
+    "wide": (lambda rng, s, axis: rng.normal(size=s) * 2 ** rng.uniform(-20, 20, s), True),
     "along k": (
-        lambda rng, shape, axis: rng.normal(size=shape)
-        * 2.0 ** (scattered(shape, 1 - axis) * (1 - 2 * axis)),
+        lambda rng, s, axis: rng.normal(size=s)
+        * 2.0 ** (scattered(s, 1 - axis) * (1 - 2 * axis)),
         False,
     ),
-    "wide": (lambda rng, s, axis: rng.normal(size=s) * 2 ** rng.uniform(-20, 20, s), False),
-    "zeros": (lambda rng, shape, axis: rng.integers(-1, 2, shape), False),
 }  # fmt: skip
 
 
@@ -866,6 +906,11 @@ def test_float32_is_emulated_by_the_shortest_floats_that_hold_it(data, monkeypat
 
     found, single = product(), product("ieee")
     assert_array_equal(product(how="FFC"), found)
+    if data in ("wide", "along k"):
+        stack, fixed = np.stack([a, a]), np.broadcast_to(b, (2, *b.shape))
+        both = np.full((2, *found.shape), nan, "f4")
+        engine.product(sm.semirings["plus_times"], stack, fixed, both, precision="float32_emulated")
+        assert_array_equal(both, [found, found])
     for mine, usual in zip(errors(found), errors(single), strict=True):
         assert mine <= usual
     monkeypatch.setitem(tensor._KINDS, ("float32", "float32_emulated"), (tensor._PAIRS_OF_TF32,))

@@ -21,7 +21,8 @@ ROOMS = """
     cpu.closure cpu.combine cpu.gf2 cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.chain
     cpu.wavefront cpu.screen cpu.engine
-    gpu.tiles gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor gpu.vector
+    gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
+    gpu.vector
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
     gpu.gf2 gpu.select gpu.chain gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config

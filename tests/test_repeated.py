@@ -44,7 +44,7 @@ class Library:
         self.runtime = self
         self.made = 0
 
-    getDevice = staticmethod(lambda: 0)
+    device = staticmethod(lambda: 0)
     stream = staticmethod(lambda index: 0)
 
     def look(self, x):
@@ -257,10 +257,10 @@ def test_another_device_and_another_alignment(general):
     a, b = normal(8, 8), normal(8, 8)
     sm.matmul(a, b)
     seen = len(general)
-    calls._libraries[On].getDevice = lambda: 1  # it is not the arrays'
+    calls._libraries[On].device = lambda: 1  # it is not the arrays'
     sm.matmul(a, b)
     assert len(general) == seen + 1
-    calls._libraries[On].getDevice = lambda: 0
+    calls._libraries[On].device = lambda: 0
     memory = normal(65)
     odd = memory[1:].reshape(8, 8)
     got = sm.matmul(odd, b)
@@ -268,7 +268,13 @@ def test_another_device_and_another_alignment(general):
     np.testing.assert_allclose(got, np.array(odd) @ np.array(b), rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_kept_is_bounded(monkeypatch):
+def test_what_is_kept_is_bounded(monkeypatch, general):
+    """Of many launches nothing is kept, nor their memory meanwhile."""
+    monkeypatch.setattr(device, "_NOTES", 9)
+    with device.recorded() as notes:
+        for _ in range(12):
+            device.scratch(4)
+    assert notes == []
     monkeypatch.setattr(calls, "_KEPT", 3)
     for n in range(2, 9):
         sm.matmul(normal(n, 4), normal(4, 4))

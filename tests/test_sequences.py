@@ -1,6 +1,9 @@
 """Hidden Markov models and random fields: against all sequences, and against hmmlearn."""
 
 import itertools
+import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,10 @@ from optional import Optional
 import semiring_mm as sm
 from semiring_mm import sequences
 from semiring_mm.cpu import engine as cpu
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
+from bench import neighbours_hmm
+from bench.measure import Line
 
 hmm = Optional("hmmlearn.hmm")
 inf, nan = np.inf, np.nan
@@ -73,6 +80,38 @@ def test_all_sequences(states, steps, each):
         if n > 1:  # of pairs, too: a draw is of a whole sequence
             often = (drawn[:, b, 0] == 0) & (drawn[:, b, 1] == states - 1)
             assert_allclose(often.mean(), both[0, 0, states - 1], atol=0.06)
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("k", [1, 5, 90])
+def test_the_k_best(each, k):
+    scores, lengths = model(3, 4, each)
+    paths, best = sequences.viterbi(**scores, lengths=lengths, k=k)
+    assert (paths.shape, best.shape) == ((BATCH, k, 4), (BATCH, k))
+    for b, n in enumerate(lengths):
+        every, found = enumerated(scores, lengths, b)
+        order = np.argsort(-found)[:k]
+        possible = order[found[order] > -inf]
+        assert_allclose(best[b, : len(possible)], found[possible], rtol=1e-13, atol=1e-14)
+        assert [tuple(y[:n]) for y in paths[b, : len(possible)]] == [every[i] for i in possible]
+        assert (best[b, len(possible) :] == -inf).all()
+        assert (paths[b, len(possible) :] == -1).all()
+        assert (paths[b, :, n:] == -1).all()
+    path, score = sequences.viterbi(**scores, lengths=lengths)
+    assert_array_equal(paths[:, 0], path)
+    assert_array_equal(best[:, 0], score)
+
+
+def test_long_sequences_and_equal_scores():
+    rng = np.random.default_rng(0)
+    e, a = rng.integers(-3, 4, (2, 60, 7)), rng.integers(-3, 4, (7, 7))
+    paths, best = sequences.viterbi(e, a, k=40)
+    assert len({tuple(y) for y in paths[1].tolist()}) == 40
+    each = np.broadcast_to(e[:, np.newaxis], (2, 40, 60, 7))
+    assert_array_equal(best, sequences.score(each, a, paths))
+    assert (np.diff(best) <= 0).all()
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        sequences.viterbi(e, a, k=0)
 
 
 def test_one_sequence_without_a_batch():
@@ -206,6 +245,16 @@ def test_hmmlearn():
     assert_allclose(sequences.log_partition(*args).sum(), theirs.score(column, lengths))
     probable = sequences.marginals(*args).reshape(-1, 5)
     assert_allclose(probable, theirs.predict_proba(column, lengths), atol=1e-10)
+
+
+def test_the_benchmark_runs(tmp_path, capsys):
+    pytest.importorskip("hmmlearn")
+    assert neighbours_hmm.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
+    assert len(raw["lines"]) == 3
+    for line in raw["lines"]:
+        assert line["checked"]
+        assert neighbours_hmm.row(Line.from_raw(line)) in printed
 
 
 def test_dtypes_and_shapes():

@@ -1,5 +1,6 @@
 """semiring_mm.torch: gradients against plain PyTorch and against differences, and the operators."""
 
+import importlib
 import itertools
 import json
 import math
@@ -19,7 +20,7 @@ from torch.autograd import gradcheck, gradgradcheck  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 from torch.testing import assert_close  # noqa: E402
 
-from semiring_mm.torch import apsp, closure, matmul  # noqa: E402
+from semiring_mm.torch import apsp, closure, matmul, products  # noqa: E402
 from semiring_mm.torch.operators import row_of  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # it is not installed
@@ -514,3 +515,23 @@ def test_packed_bits():
     y = sm.BitMatrix(torch.from_numpy(np.packbits(a.numpy(), axis=-1)), 20)
     assert torch.equal(sm.matmul(x, y, "lor_land").unpack(), a.float() @ a.float() > 0)
     assert sm.gf2.rank(a) == sm.gf2.rank(a.numpy())
+
+
+def test_a_repeated_product_is_looked_up_where_nobody_needs_the_operator(monkeypatch):
+    """Not under gradients, compilation, tracing or a mode of dispatch."""
+    a, kept, asked = torch.rand(3, 3), torch.zeros(()), []
+
+    def repeat(head, operands):
+        asked.append(head)
+        return None if any(x.requires_grad for x in operands) else kept
+
+    monkeypatch.setattr(products, "repeat", repeat)
+    assert matmul(a, a, "min_plus") is kept
+    assert asked == [("matmul", "min_plus")]
+    matmul(a, a.clone().requires_grad_(), "min_plus").sum().backward()
+    asked.clear()
+    matmul(a, a, "min_plus", return_arg=True)
+    torch.compile(lambda x: matmul(x, x, "min_plus"), fullgraph=True, backend="eager")(a)
+    make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
+    assert "semiring_mm.product" in make_fx(lambda x: matmul(x, x, "min_plus"))(a).code
+    assert asked == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..expressions import COMPARISONS, Expr
-from ..plan import Plan
+from ..plan import Plan, contracted
 from . import vmath
 from .ir import F32, I1, Function, Type, Value
 
@@ -47,6 +47,16 @@ class Algebra:
             return self.f.fma(b, self.one, a)
         product = self._number(self._emit(self.plan.mul, a, b))
         return self._annihilated(a, b, product) if self.plan.annihilate else product
+
+    def fold(self, total: Value, a: Value, b: Value) -> Value:
+        """total ⊕ (a ⊗ b), by a multiply-add where ⊕ is a sum and ⊗ a product."""
+        parts = contracted(self.plan)
+        if parts is None:
+            return self.add(total, self.mul(a, b))
+        x, y = (self._number(self._emit(e, a, b)) for e in parts[:2])
+        if parts[2] is None:
+            return self.f.fma(x, y, total)
+        return total + self.f.fma(x, y, self._number(self._emit(parts[2], a, b)))
 
     def scale(self, factor: Value, x: Value) -> Value:
         """factor ⊗ x outside the inner loop, where an infinite zero is always looked for."""

@@ -218,11 +218,22 @@ def draw(
 
 
 def posterior(
-    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array, pairs: Array | None,
-    lengths: Lengths,
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
+    pairs: Array | None, lengths: Lengths,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
     log_plus, n = semirings["log_plus"], a.shape[-1]
+    if out is None:
+        last = x[:, np.newaxis, np.newaxis].copy()
+        if e.shape[1] > 1:
+            carry(
+                log_plus, a, e[:, 1:], x[:, np.newaxis], last, np.maximum(lengths - 1, 0),
+                every=False, reverse=False, exclusive=False,
+            )  # fmt: skip
+        with np.errstate(invalid="ignore"):  # a NaN is seen in the result
+            found = np.logaddexp.reduce(last[:, 0, 0] + end, axis=1)
+        np.copyto(total, found, where=lengths > 0)
+        return
     plan = _plan(log_plus, a, n)
     assert plan is not None
     code = posterior_code(plan)

@@ -235,7 +235,6 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     t = compute_type(plan)
     vec = t.vector(shape.lanes)
     one = f.load(one_at, t).splat(shape.lanes) if plan.fma else None
-    fused = _multiply_add(plan)
     algebra = Algebra(f, plan, one)
     spread = Type(t.kind, 8 * shape.a_size(t.size))
     tile = [(r, v) for r in range(shape.mr) for v in range(shape.vectors)]
@@ -256,10 +255,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
                 x = x.splat(vec.size // spread.size).bits_as(vec)
                 for v in range(shape.vectors):
                     slot = acc[r, v]
-                    if fused:
-                        slot.set(f.fma(x, bs[v], slot.get()))
-                    else:
-                        slot.set(algebra.add(slot.get(), algebra.mul(x, bs[v])))
+                    slot.set(algebra.fold(slot.get(), x, bs[v]))
 
     if not arg:
         acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}

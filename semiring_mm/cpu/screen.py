@@ -150,5 +150,5 @@ def _distance(f: Function, x: Value, y: Value, width: Value, t: Type) -> Value:
     total = f.var(f.const(0, t))
     with f.loop(0, width) as k:
         gap = load_item(f, x, k, t) - load_item(f, y, k, t)
-        total.set(total.get() + gap * gap)
+        total.set(f.fma(gap, gap, total.get()))
     return total.get()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ class _Library(Protocol):
     """How arrays of a library are read and made."""
 
     runtime: Any
+    device: Callable[[], int]  # the current one
     pooled: bool  # whether a captured graph would not own a new array's memory
 
     def look(self, x: Array) -> tuple[int, int, Any]:
@@ -58,6 +59,7 @@ class _Cupy:
 
     def __init__(self, cupy: Any) -> None:
         self._array, self.runtime = cupy.ndarray, cupy.cuda.runtime
+        self.device = self.runtime.getDevice
         self._stream, self._alloc = cupy.cuda.get_current_stream, cupy.cuda.alloc
         self._alloc_async = cupy.cuda.malloc_async
 
@@ -82,6 +84,7 @@ class _Torch:
 
     def __init__(self, torch: Any, cupy: Any) -> None:
         self._empty, self._byte, self.runtime = torch.empty, torch.uint8, cupy.cuda.runtime
+        self.device = self.runtime.getDevice
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # PyTorch's own generated code's
         self.stream = raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
@@ -140,14 +143,14 @@ class _Call:
     dtype: Any
 
     def __post_init__(self) -> None:
-        self._last: tuple[int, ...] = ()
+        self._last: list[int] = []
         self._lock = threading.Lock()
 
-    def run(self, bases: tuple[int, ...], stream: int) -> None:
+    def run(self, bases: list[int], stream: int) -> None:
         """Launch, with the arrays at these addresses."""
         with self._lock:  # until the driver has read the parameters
             if bases != self._last:
-                self._last = ()
+                self._last = []
                 words = self.words
                 for at, array, offset in self.writes:
                     words[at] = bases[array] + offset
@@ -183,11 +186,17 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     if library is None:
         return None
     try:
-        key, bases, index, place = _key(library, head, operands, out)
-        call = _calls.get(key)
+        if out is None and len(operands) == 2:  # as in _key, written out for speed
+            a, index, a_kind = library.look(operands[0])
+            b, at, b_kind = library.look(operands[1])
+            bases, place = [a, b], 0
+            call = _calls.get((head, a_kind, b_kind, a % _ALIGNED, b % _ALIGNED, index, at, a == b))
+        else:
+            key, bases, index, place = _key(library, head, operands, out)
+            call = _calls.get(key)
     except (AttributeError, TypeError, RuntimeError):  # another library's, no memory, unhashable
         return None
-    if call is None or library.runtime.getDevice() != index:
+    if call is None or library.device() != index:
         return None
     stream = library.stream(index)
     captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
@@ -210,7 +219,7 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
             library.runtime.memsetAsync(at, 0, call.zeroed, stream)
     if call.copied:
         library.runtime.memcpyAsync(place, bases[2], call.copied, _BETWEEN, stream)
-    call.run(tuple(bases), stream)
+    call.run(bases, stream)
     del memory
     return result
 
@@ -224,10 +233,10 @@ def _key(
 ) -> tuple[Any, list[int], int, int]:
     """What a call is kept by; addresses of operands, their device, and the address of `out`."""
     look, index = library.look, -1
-    if out is None and len(operands) == 2:  # the same, written out for speed
+    if out is None and len(operands) == 2:
         (a, index, a_kind), (b, at, b_kind) = look(operands[0]), look(operands[1])
-        near = a % _ALIGNED, index, b % _ALIGNED, at, a == b
-        return (head, a_kind, b_kind, near), [a, b], index, 0
+        near = a % _ALIGNED, b % _ALIGNED, index, at, a == b
+        return (head, a_kind, b_kind, *near), [a, b], index, 0
     key: list[Any] = [head]
     bases = []
     for x in operands:

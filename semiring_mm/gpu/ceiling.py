@@ -11,20 +11,22 @@ from . import device
 from .clock import elapsed
 from .source import Step, algebra, pack
 
-__all__ = ["TILES", "copies", "of_step", "rates", "source"]
+__all__ = ["PAIRS", "TILES", "copies", "of_step", "rates", "source"]
 
 #: Accumulators of a thread, and the steps of k in the body of the loop.
 TILES = ((8, 8, 4), (8, 8, 16), (8, 16, 4), (8, 16, 16))
+#: Steps of k in the body where two lie side by side in shared memory, for 8 × 16 accumulators.
+PAIRS = (4, 16)
 _THREADS, _BK, _WAVES = 256, 16, 24  # sr::Ceiling's; blocks for each multiprocessor
 
 
-def source(form: str, tile: tuple[int, int, int]) -> str:
+def source(form: str, tile: tuple[int, int, int], *, pairs: bool = False) -> str:
     """The text of one loop's kernel; `form` defines ``Form``, see ``kernels/ceiling.cuh``."""
     return f"""#include "ceiling.cuh"
 {form}
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::CeilingParams p) {{
-  sr::Ceiling<Form, {tile[0]}, {tile[1]}, {tile[2]}>::run(p);
+  sr::Ceiling<Form, {tile[0]}, {tile[1]}, {tile[2]}{", true" if pairs else ""}>::run(p);
 }}
 """
 

@@ -63,7 +63,7 @@ def carry(
     }  # fmt: skip
     if x is not None:
         fields |= {"x": address(x), **_steps("x", x, "batch row")}
-    room = (4 if logarithms else 2) * _line(n) * word_size(plan)
+    room = (4 if logarithms else 2) * _line(n) * word_size(plan) + _ring(n, a.itemsize)
     _launch(here, source, lengths, rows, room, fields)
     if errors is not None and int(errors[0]):
         raise overflow(semiring, y.dtype)
@@ -90,29 +90,33 @@ def best_path(
         **_steps("x", x, "batch"), **_steps("end", end, "batch"),
     }  # fmt: skip
     source = path_source(plan, _known(plan, n), a.strides[1] == 0)
-    room = 2 * _line(n) * word_size(plan) + 2 * max(_CHASED, n)
+    room = 2 * _line(n) * word_size(plan) + max(_ring(n, a.itemsize), 2 * max(_CHASED, n))
     _launch(here, source, lengths, 1, room, fields)
 
 
 def posterior(
-    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array, pairs: Array | None,
-    lengths: Lengths,
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
+    pairs: Array | None, lengths: Lengths,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
     here, n = device.current(), a.shape[-1]
     plan = _plan(semirings["log_plus"], a, n)
-    offsets = here.xp.empty(out.shape[:2], np.float64)
+    offsets = None if out is None else here.xp.empty(out.shape[:2], np.float64)
     # one matrix for all steps, and one sum of pairs: both stay in registers
     shared = a.strides[1] == 0 and (pairs is None or pairs.strides[1] == 0)
     fields = _fields(a, e) | {
         "x": address(x), "end": address(end), "total": address(total), "y": address(out),
-        "offsets": address(offsets), "pairs": address(pairs), "steps": out.shape[1],
-        **_steps("x", x, "batch"), **_steps("end", end, "batch"), **_steps("y", out, "batch step"),
+        "offsets": address(offsets), "pairs": address(pairs), "steps": e.shape[1],
+        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
     }  # fmt: skip
+    if out is not None:
+        fields |= _steps("y", out, "batch step")
     if pairs is not None:
         fields |= _steps("pairs", pairs, "batch step row")
-    source = posterior_source(plan, _known(plan, n), shared, pairs is not None)
-    _launch(here, source, lengths, 1, 4 * _line(n) * word_size(plan), fields)
+    wanted = 0 if out is None else 1 if pairs is None else 2
+    source = posterior_source(plan, _known(plan, n), shared, wanted)
+    room = 4 * _line(n) * word_size(plan) + _ring(n, 2 * a.itemsize + 8)
+    _launch(here, source, lengths, 1, room, fields)
 
 
 def draw(
@@ -143,13 +147,23 @@ def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
                 f"chains of {dtype} over {semiring.name} run on the host: copy the arrays (x.get() "
                 f"in CuPy, x.cpu() in PyTorch), or use a narrower dtype or float64"
             ) from None
-    plan = make_plan(semiring, dtype, None, None, n if dtype.kind in "iu" else 1)
+    return _usual_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
+
+
+@functools.lru_cache(maxsize=256)
+def _usual_plan(semiring: Semiring, dtype: np.dtype[Any], depth: int) -> Plan:
+    plan = make_plan(semiring, dtype, None, None, depth)
     return bytewise(plan) if plan.codec == "bits" else plan
 
 
 def _known(plan: Plan, n: int) -> int:
     """The number of states that a kernel is compiled for; 0: any."""
     return n if n * word_size(plan) <= 4 * _HELD else 0
+
+
+def _ring(n: int, size: int) -> int:
+    """Bytes of what is under way to all threads; see sr::Ahead."""
+    return 8 * -(-n // 32) * 32 * size
 
 
 def _line(n: int) -> int:
@@ -208,9 +222,9 @@ def path_source(plan: Plan, states: int, shared: bool) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def posterior_source(plan: Plan, states: int, shared: bool, pairs: bool) -> str:
+def posterior_source(plan: Plan, states: int, shared: bool, wanted: int) -> str:
     """The text of the kernel that finds probabilities; see sr::Posterior."""
-    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared, pairs)}>")
+    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared)}, {wanted}>")
 
 
 def _source(plan: Plan, states: int, body: str) -> str:

@@ -150,10 +150,17 @@ def recorded() -> Iterator[list[Any]]:
         _thread.notes = before
 
 
+_NOTES = 256  # of a call; with more it is forgotten, and so is the memory that they keep
+
+
 def note(event: Any) -> None:
     """Add to what is recorded by this thread, if anything is."""
-    if _thread.notes is not None:
-        _thread.notes.append(event)
+    notes = _thread.notes
+    if notes is not None:
+        notes.append(event)
+        if len(notes) > _NOTES:
+            notes.clear()
+            _thread.notes = None
 
 
 def scratch(shape: int | tuple[int, ...], dtype: Any = np.uint8, *, zero: bool = False) -> Array:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import chain as chains
 from . import device, select
+from .chips import has
 from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine
 from .device import copy
@@ -37,12 +39,11 @@ TILE = 2048
 LOOK = 1024  # each look waits for the device
 BATCH = LEAF
 SPARSE = False
-chains = None  # sr::Carry and its kin are not measured yet
 
 
 def __getattr__(name: str) -> Any:
     if name == "xp":
         return device.current().xp
     if name == "BITS":  # on Hopper's tensor cores
-        return device.current().arch == 90
+        return has(device.current().arch, "HGMMA")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

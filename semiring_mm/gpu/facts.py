@@ -11,6 +11,7 @@ import numpy as np
 from ..plan import Facts, infinite_zero
 from ..semirings import Semiring
 from . import device
+from .device import refuse_capture
 from .source import STORAGE, pack
 from .views import address, aligned, ascending, to_host
 
@@ -133,6 +134,7 @@ def facts(semiring: Semiring, x: Array) -> Facts:
     """
     if x.size == 0:
         return _NOTHING
+    refuse_capture()  # before memory is taken
     found = to_host(_ranges(x, infinite_zero(semiring, x.dtype)))
     lo, hi, odd = found[:, 0].min(), found[:, 1].max(), bool(found[:, 2].any())
     if lo > hi:
@@ -155,6 +157,7 @@ def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
     first, second = _tasks(left, left_runs, size), _tasks(right, right_runs, size)
     same = (left, left_runs) == (right, right_runs)  # the same entries, in any order
     blocks = [max(1, min(first.tasks, here.sms)), 0 if same else min(second.tasks, here.sms)]
+    kernel = here.kernel(kinds_source(a.dtype.name, first.wide, second.wide, far))
     flags = device.scratch(sum(blocks), np.uint32)
     at = address(flags)
     params = b"".join(
@@ -162,6 +165,5 @@ def flags_of(a: Array, b: Array, *, far: bool = False) -> Array:
         for place, found, way in ((left, at, first), (right, at + 4 * blocks[0], second))
     ) + pack((blocks[0],), ())
     words = len(params) // 16  # of one array's parameters
-    kernel = here.kernel(kinds_source(a.dtype.name, first.wide, second.wide, far))
     kernel.launch(sum(blocks), _THREADS, _shared(a), params, (0, 1, words, words + 1))
     return flags

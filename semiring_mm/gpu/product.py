@@ -35,6 +35,7 @@ from ..plan import (
 from ..semirings import Semiring, semirings
 from . import device
 from .closure import BASE
+from .device import refuse_capture
 from .facts import facts, flags_of
 from .logsum import product as log_sum_product
 from .logsum import serves as is_log_sum
@@ -58,11 +59,13 @@ from .source import (
 )
 from .tensor import (
     BINARY,
+    CERTIFICATE,
     REDUCING,
     ROWS,
     THREADS,
     Kind,
     Operand,
+    Split,
     TensorKernel,
     cluster_of,
     in_place,
@@ -177,7 +180,10 @@ def product(
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
         b = packed_bits(b)
-    errors = here.xp.zeros(1, np.uint32) if last.plan.check else None
+    errors = None
+    if last.plan.check:
+        refuse_capture()
+        errors = here.xp.zeros(1, np.uint32)
     transposed = functools.cache(lambda: here.xp.ascontiguousarray(b.swapaxes(-1, -2)))
     run = functools.partial(
         _run, here, a=a, b=b, c=c, arg=arg, gather=gather, errors=errors, transposed=transposed,
@@ -293,6 +299,8 @@ class _Launch:
     last_threads: int
     transposed: bool = False  # whether `last` reads a copy of B with k as its contiguous direction
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
+    certificate: _Launch | None = None  # that comes before
+    samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
 
 
 _NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
@@ -343,18 +351,44 @@ def _start(
 ) -> None:  # fmt: skip
     """Launch the product, after the copies of operands that it reads by tensor maps."""
     operands = [(x, at) for x, at in zip(launch.operands, addresses, strict=False)]
-    sizes = [None if x is None else x.magnitudes(here, at, flags) for x, at in operands]
+    sizes = [None if x is None else x.measure(here, at, flags) for x, at in operands]
     loaded = [
         _NO_MAP if x is None else x.load(here, at, size, flags, forbidden, unless)
         for (x, at), size in zip(operands, sizes, strict=True)
     ]
+    if launch.certificate is not None:
+        _certify(here, launch.certificate, loaded[:2], sizes, flags)
+    _send(launch, params, loaded, sizes)
+
+
+def _send(
+    launch: _Launch, params: bytes, loaded: list[tuple[bytes, int, Array | None]],
+    sizes: list[Array | None],
+) -> None:  # fmt: skip
+    """Launch with these parameters, and tensor maps and sizes of operands, if there are any."""
     pointers = tuple(range(POINTERS))
-    if operands:  # sr::TensorParams, of a multiple of 64 bytes
+    if loaded:  # sr::TensorParams, of a multiple of 64 bytes
         pointers += len(params) // 8, len(params) // 8 + 1
         params += pack(tuple(map(address, sizes[:2])), ())
         params += bytes(-len(params) % 64)
     maps = tuple((text, place) for text, place, _ in loaded)
     launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, pointers, maps)
+
+
+def _certify(
+    here: device.Device, launch: _Launch, copies: list[tuple[bytes, int, Array | None]],
+    sizes: list[Array | None], flags: Array | None,
+) -> None:  # fmt: skip
+    """Launch the product of samples of operands, which finds out whether they are spread."""
+    at = address(flags)
+    places = [place + skip for (_, place, _), skip in zip(copies, launch.samples_at, strict=True)]
+    params = pack(
+        (*places, *(0,) * 5, at, at, *launch.strides, 0, 0),
+        (*launch.sizes, 0, KINDS["lossy"], 1, 1, 0, 1),
+    )
+    operands = zip(launch.operands, places, strict=True)
+    loaded = [x.load(here, place) for x, place in operands if x is not None]
+    _send(launch, params, [*loaded, _NO_MAP], sizes)
 
 
 def _prepare(
@@ -427,7 +461,7 @@ def _prepare_tensors(
     splits, k_split = 1, k
     if not packed:
         splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
-    cluster = cluster_of(tiles_m, splits)
+    cluster = cluster_of(kind, tiles_m, splits)
     tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
     split = tiles if splits > 1 else 0
@@ -437,7 +471,7 @@ def _prepare_tensors(
         right = transposed_operand(here, b, columns, kind.bn // cluster)
     else:
         left = prepare_operand(here, kind, a, ROWS)
-        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster)
+        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster, CERTIFICATE.bn)
         group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
     result = result_operand(plan, c)
     kernel = TensorKernel(
@@ -454,4 +488,22 @@ def _prepare_tensors(
         here.kernel(parts_source(kernel)) if split else None,
         split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),
+        certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
+    )  # fmt: skip
+
+
+def _certificate(
+    here: device.Device, plan: Plan, left: Operand, right: Operand, m: int, n: int, batch: int
+) -> _Launch:
+    """The launch of sr::Certificate for operands that sr::Split scales."""
+    kernel = TensorKernel(plan, CERTIFICATE, True, True, False, certifies=True)
+    copies = [x.copy for x in (left, right) if isinstance(x.copy, Split)]
+    a, b = (copy.sample for copy in copies)
+    k, tiles_m, tiles_n = a.sizes[0], -(-m // ROWS), -(-n // CERTIFICATE.bn)
+    tiles = tiles_m * tiles_n * batch
+    return _Launch(
+        here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), THREADS, kernel.shared,
+        (0, 0, int(left.batched), 0, 0, int(right.batched), *(0,) * 8),
+        (m, n, k, batch, tiles_m, tiles_n, tiles, 1, k), 0, 0, None, 0, 0, operands=(a, b),
+        samples_at=tuple(copy.sample_at for copy in copies),
     )  # fmt: skip

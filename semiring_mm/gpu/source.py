@@ -11,7 +11,8 @@ import struct
 from dataclasses import dataclass
 
 from ..expressions import Expr, joins, to_cuda
-from ..plan import Plan
+from ..plan import Plan, contracted
+from .chips import has
 from .tiles import Tile
 
 __all__ = [
@@ -21,7 +22,17 @@ __all__ = [
 ]  # fmt: skip
 
 #: Bits that a scan of an operand sets.
-KINDS = {"nan": 1, "-inf": 2, "-": 4, "0": 8, "+": 16, "+inf": 32, "far": 64, "spread": 128}
+KINDS = {
+    "nan": 1,
+    "-inf": 2,
+    "-": 4,
+    "0": 8,
+    "+": 16,
+    "+inf": 32,
+    "far": 64,
+    "lossy": 128,
+    "spread": 256,
+}
 
 #: C++ types of dtypes.
 STORAGE = {
@@ -63,43 +74,54 @@ def steps(
         return [(plan, Step("Bits", columns=32))]
     if name := matrix_step(plan, precision, arch):
         return [(plan, Step(name))]
-    found: list[tuple[Plan, Step]] = []
-    selective = joins(plan.add) in ("min", "max")
-    if arch >= 90 and selective and not plan.annihilate:
-        signs = KINDS["nan"] | KINDS["-inf"] | KINDS["-"]
-        if joins(plan.mul) == "*":  # 0 x inf is NaN
-            signs |= KINDS["+inf"]
-        linear = joins(plan.mul) in ("+", "*")
-        short = plan.storage in ("float16", "bfloat16")
-        if linear and plan.compute == "f32" and short and not arg and not scaled:
-            found.append((plan, Step("NonnegativePaired", signs, 2)))
-            found.append((plan, Step("FloatsPaired", columns=2)))
-        elif linear and plan.compute == "f32":
-            found.append((plan, Step("Nonnegative", signs)))
-        elif (
-            joins(plan.mul) == "+" and plan.compute == "i16" and plan.storage == "int16" and not arg
-        ):
-            found.append((plan, Step("SumsPaired", columns=2)))
-        elif joins(plan.mul) == "+" and plan.compute == "i32":
-            found.append((plan, Step("Sums")))
-        elif keys is not None and keys.compute == "i32":
-            found.append((keys, Step("Ordered", KINDS["nan"])))
-        elif joins(plan.mul) in ("min", "max") and plan.compute in (
-            "i8",
-            "i16",
-            "i32",
-            "u8",
-            "u16",
-        ):
-            found.append((plan, Step("Ordered")))
-    if not found or found[-1][1].forbidden:
-        found.append((plan, Step("General")))
-    return found
+    found = _joined(plan, keys, arch, packable=not arg and not scaled)
+    if found is None:
+        return [(plan, Step("General"))]
+    return [found, (plan, Step("General"))] if found[1].forbidden else [found]
+
+
+def _joined(
+    plan: Plan, keys: Plan | None, arch: int, *, packable: bool
+) -> tuple[Plan, Step] | None:
+    """The step for which a chip has instructions that do more than one operation, if any.
+
+    `packable`: two columns may share a word.
+    """
+    if _fused(plan) and plan.compute == "f32" and has(arch, "FFMA2"):
+        return plan, Step("Packed")
+    if joins(plan.add) not in ("min", "max") or plan.annihilate:
+        return None
+    mul, compute = joins(plan.mul), plan.compute
+    if compute == "f32":
+        linear = mul in ("+", "*")
+        if linear and packable and _short(plan) and has(arch, "HMNMX2"):
+            return plan, Step("FloatsJoined" if has(arch, "VHMNMX") else "FloatsPaired", columns=2)
+        if has(arch, "FMNMX3"):
+            return plan, Step("Packed" if linear else "Twice")
+        if has(arch, "VIMNMX3"):
+            if linear:
+                signs = KINDS["nan"] | KINDS["-inf"] | KINDS["-"]
+                signs |= KINDS["+inf"] if mul == "*" else 0  # 0 x inf is NaN
+                return plan, Step("Nonnegative", signs)
+            if keys is not None and keys.compute == "i32":
+                return keys, Step("Ordered", KINDS["nan"])
+    if mul == "+":
+        if compute == "i16" and plan.storage == "int16" and packable and has(arch, "VIMNMX.S16x2"):
+            return plan, Step("SumsPaired", columns=2)
+        if compute == "i32" and has(arch, "VIADDMNMX"):
+            return plan, Step("Sums")
+    if mul in ("min", "max") and compute in _SIGNED and has(arch, "VIMNMX3"):
+        return plan, Step("Ordered")
+    return None
+
+
+#: Computed in 32-bit signed integers.
+_SIGNED = ("i8", "i16", "i32", "u8", "u16")
 
 
 def matrix_step(plan: Plan, precision: str | None, arch: int) -> str:
     """The step that takes matrix instructions for a plan, or none."""
-    if arch < 80 or not _fused(plan):
+    if not (has(arch, "HMMA") and _fused(plan)):
         return ""
     if plan.storage == "float32":
         return "MatrixTf32" if precision == "tf32" else ""
@@ -116,16 +138,26 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
     if arg:
         return "arg"
     if step.columns > 1:
-        return "bits" if step.columns == 32 else "pair" if step.name == "SumsPaired" else "halves"
+        kinds = {"Bits": "bits", "SumsPaired": "pair", "FloatsPaired": "halves"}
+        return kinds.get(step.name, "joined halves")
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
     if not _plain(plan):
         return "coded"
-    return "fma" if _fused(plan) else "word"
+    if _fused(plan):
+        return "fma"
+    if step.name == "Nonnegative":
+        return "nonnegative"
+    return "sum" if joins(plan.add) == "+" else "word"
 
 
 #: Functions that take many instructions.
 _SLOW = frozenset({"exp", "log", "log1p", "expm1", "logaddexp", "//", "%"})
+
+
+def _short(plan: Plan) -> bool:
+    """Whether values are 16-bit floats."""
+    return plan.storage in ("float16", "bfloat16")
 
 
 def _plain(plan: Plan) -> bool:
@@ -165,12 +197,12 @@ def algebra(plan: Plan) -> str:
     found = f"(a == {far} || b == {far}) ? {far} : "
     least = plan.add.op in ("min", "&") if plan.codec == "mask" else plan.add.op == "min"
     floating = compute in ("float", "double")
+    raw = plan.codec == "plain"  # short values are stored as their bits in a word are
     if plan.codec == "mask":
         wins = "a > b" if least else "a < b"  # true is -1
     else:
         wins = "a < b" if least else "a > b"
     fused = _fused(plan)
-    fold = "sr::fma(a, b, c)" if fused else "add(c, mul(a, b))"
     pair = {"+": "sr::add_x2", "*": "sr::mul_x2"}.get(joins(plan.mul))
     lines = [
         "struct Algebra {",
@@ -178,10 +210,11 @@ def algebra(plan: Plan) -> str:
         f"  using Compute = {compute};",
         f"  static constexpr bool PLAIN = {flags(_plain(plan))}, LEAST = {flags(least)},",
         f"      INTEGER = {flags(not floating)}, CHECK = {flags(plan.check)},",
-        f"      FUSED = {flags(fused)}, NAN = {flags(floating)};",
+        f"      FUSED = {flags(fused)}, NAN = {flags(floating)}, RAW = {flags(raw)},",
+        f"      SELECTS = {flags(plan.add.op in ('min', 'max'))};",
         f"  SR_FN static Compute start() {{ return {_literal(plan.start, plan)}; }}",
         f"  SR_FN static Compute add(Compute a, Compute b) {{ return {add}; }}",
-        f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {fold}; }}",
+        f"  SR_FN static Compute fold(Compute c, Compute a, Compute b) {{ return {_fold(plan)}; }}",
         "  SR_FN static Compute mul(Compute a, Compute b) {",
         f"    return {found if plan.annihilate else ''}{mul};",
         "  }",
@@ -193,12 +226,25 @@ def algebra(plan: Plan) -> str:
         f"  SR_FN static bool fits(Compute x) {{ {_fits(plan)} }}",
         f"  SR_FN static bool better(Compute a, Compute b) {{ return {wins}; }}",
     ]
-    if pair and plan.storage in ("float16", "bfloat16"):
+    if pair and _short(plan):
         lines.append(
             "  SR_FN static sr::u32 mul_x2(sr::u32 a, sr::u32 b) "
             f"{{ return {pair}<Storage>(a, b); }}"
         )
+    if pair and compute == "float":
+        lines.append(
+            f"  SR_FN static sr::Two mul_x2(Compute a, sr::Two b) {{ return {pair}(a, b); }}"
+        )
     return "\n".join([*lines, "};", ""])
+
+
+def _fold(plan: Plan) -> str:
+    """What c becomes: c ⊕ (a ⊗ b)."""
+    parts = contracted(plan)
+    if parts is None:
+        return "add(c, mul(a, b))"
+    x, y, z = (None if e is None else _number(to_cuda(e, "Compute"), e) for e in parts)
+    return f"sr::fma({x}, {y}, c)" if z is None else f"c + sr::fma({x}, {y}, {z})"
 
 
 def flags(*values: bool) -> str:

@@ -231,8 +231,8 @@ class _Run:
         self.flags = [
             "true" if x else "false" for x in (wide, scaling.alpha is not None, zero is not None)
         ]
-        # the kernels' error flags are read of integers and truth values; those of floats are none of
-        # the addresses that differ from call to call
+        # the kernels' error flags are read of integers and truth values; those of floats are not
+        # among the addresses that differ from call to call
         self.exact = c.dtype.kind in "iub"
         self.errors = self.here.xp.zeros(_FLAGS, np.uint32) if self.exact else _unread(self.here)
         self.pointers = _POINTERS if self.exact else _POINTERS - 1

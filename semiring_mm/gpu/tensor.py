@@ -12,15 +12,17 @@ import numpy as np
 from ..expressions import joins
 from ..plan import Plan
 from . import device
+from .chips import has
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "TensorKernel", "cluster_of",
-    "convert_source", "in_place", "kinds_of", "parts_source", "prepare_operand", "readable",
-    "repays", "result_operand", "split_tiles", "tensor_source", "together", "transposed_operand",
+    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "Split",
+    "TensorKernel", "cluster_of", "convert_source", "in_place", "kinds_of", "parts_source",
+    "prepare_operand", "readable", "repays", "result_operand", "split_tiles", "tensor_source",
+    "together", "transposed_operand",
 ]  # fmt: skip
 
 Array = Any
@@ -84,9 +86,12 @@ _WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3}
 _WORTH_PARTS = 1300**3
 
 
+CERTIFICATE = Kind("Halves", "float16")  # in which sr::Certificate multiplies samples
+
+
 def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
     """The element types in which tensor cores can compute a plan, best first."""
-    if arch != 90:  # the instructions are Hopper's own
+    if not has(arch, "HGMMA"):
         return ()
     join = (joins(plan.add), joins(plan.mul))
     if plan.codec == "bits" and join in (("|", "&"), ("^", "&")):
@@ -121,6 +126,8 @@ class TensorKernel:
         Blocks that share their columns of B.
     packed : bool
         Whether C is packed bits.
+    certifies : bool
+        Whether it multiplies samples (``sr::Certificate``) instead of operands.
     """
 
     plan: Plan
@@ -131,6 +138,7 @@ class TensorKernel:
     c_boxes: bool = False
     cluster: int = 1
     packed: bool = False
+    certifies: bool = False
 
     @property
     def stages(self) -> int:
@@ -139,7 +147,7 @@ class TensorKernel:
 
     @property
     def boxes(self) -> int:
-        """Boxes of C that a warpgroup stores at once."""
+        """Boxes of C in shared memory of each warpgroup."""
         return 2 if self.c_boxes else 0
 
     @property
@@ -155,9 +163,10 @@ class TensorKernel:
 
     def types(self) -> str:
         """The first lines of a source: its types."""
+        step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
-using Step = sr::Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{", true" * self.packed}>;
+using Step = sr::{"Certificate<Algebra>" if self.certifies else step};
 using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 """
 
@@ -165,9 +174,12 @@ using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 #: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
 ROWS, THREADS, REDUCING = 128, 384, 256
 _LINE = 128  # bytes of a row of a tile in shared memory
-# sr::Convert's threads and tiles, steps of k of a block of sr::Magnitudes
+# sr::Convert's threads and tiles, steps of k of a block of sr::Measure
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
-_POINTERS = 4  # at the beginning of sr::ConvertParams
+_BLOCKS = 8  # of sr::Convert and sr::Split for each multiprocessor
+# Of k, each 2**_SAMPLE_STEP-th step is in a sample, but at least so many steps.
+_SAMPLE_STEP, _SAMPLE = 4, 512
+_POINTERS = 5  # at the beginning of sr::ConvertParams
 
 
 def together(plan: Plan) -> int:
@@ -225,10 +237,18 @@ class _Copy:
     shared: int
     longs: tuple[int, ...]
     ints: tuple[int, ...]
-    bytes: int  # of the copy
-    rows: int = 0  # whose magnitudes are wanted before
-    look: device.Kernel | None = None
-    look_blocks: int = 0
+    bytes: int  # of the copy, with what follows it
+
+
+@dataclass(frozen=True)
+class Split(_Copy):
+    """The launches that measure rows, and split an operand with scaled rows into two parts."""
+
+    rows: int  # of all matrices
+    look: device.Kernel
+    look_blocks: int
+    sample: Operand  # follows the copy, ...
+    sample_at: int  # ... from this byte on
 
 
 @dataclass(frozen=True)
@@ -260,21 +280,21 @@ class Operand:
     copy: _Copy | Packing | None = None
     maps: dict[int, bytes] = field(default_factory=dict)
 
-    def magnitudes(self, here: device.Device, place: int, flags: Array | None) -> Array | None:
-        """The magnitudes of rows, if they are scaled; what else is found is joined to `flags`."""
+    def measure(self, here: device.Device, place: int, flags: Array | None) -> Array | None:
+        """Sizes of rows, if they are scaled; what else is found is joined to `flags`."""
         copy = self.copy
-        if not isinstance(copy, _Copy) or copy.look is None:
+        if not isinstance(copy, Split):
             return None
-        found = device.scratch(copy.rows, np.uint32, zero=True)
+        found = device.scratch(2 * copy.rows, np.uint32, zero=True)
         params = pack(
-            (place, 0, address(found), address(flags), *copy.longs), (*copy.ints, 0, 0, 1)
+            (place, 0, address(found), address(flags), 0, *copy.longs), (*copy.ints, 0, 0, 1)
         )
         copy.look.launch(copy.look_blocks, _CONVERT, 0, params, _POINTERS)
         return found
 
     def load(
-        self, here: device.Device, place: int, magnitudes: Array | None, flags: Array | None,
-        forbidden: int, unless: int,
+        self, here: device.Device, place: int, sizes: Array | None = None,
+        flags: Array | None = None, forbidden: int = 0, unless: int = 0,
     ) -> tuple[bytes, int, Array | None]:  # fmt: skip
         """The tensor map of an operand at this address, and the copy it describes, if any.
 
@@ -288,10 +308,10 @@ class Operand:
             if isinstance(copy, Packing):
                 copy.launch(source, place)
             else:
-                params = pack(
-                    (source, place, address(magnitudes), address(flags), *copy.longs),
-                    (*copy.ints, forbidden, unless, 0 if flags is None else flags.size),
-                )
+                sample = place + copy.sample_at if isinstance(copy, Split) else 0
+                places = (source, place, address(sizes), address(flags), sample)
+                words = 0 if flags is None else flags.size
+                params = pack((*places, *copy.longs), (*copy.ints, forbidden, unless, words))
                 copy.kernel.launch(copy.blocks, _CONVERT, copy.shared, params, _POINTERS)
         found = self.maps.get(place)
         if found is None:
@@ -319,10 +339,13 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
     return None
 
 
-def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Operand:
+def prepare_operand(
+    here: device.Device, kind: Kind, x: Array, lines: int, sample_lines: int = ROWS
+) -> Operand:
     """An operand in place if the copy engine can read it there; else as a copy.
 
-    `lines` are those of a box, if it has k as its contiguous direction.
+    `lines` are those of a box, if it has k as its contiguous direction; `sample_lines` those of a
+    box of the sample.
     """
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
@@ -337,18 +360,29 @@ def prepare_operand(here: device.Device, kind: Kind, x: Array, lines: int) -> Op
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
     tiles = (-(-k // _SIDE), -(-rows // _SIDE))
-    longs, ints = (at[1], at[2], at[0], ld, *tiles), (rows, k)
-    blocks, memory = math.prod(tiles) * batch, batch * kind.parts * rows * ld * size
+    every = math.prod(tiles) * batch
+    blocks, memory = min(every, _BLOCKS * here.sms), batch * kind.parts * rows * ld * size
+    longs = (at[1], at[2], at[0], ld, *tiles, every)
     if kind.scaled:
-        copy = _Copy(
+        step = max(0, min(_SAMPLE_STEP, (k // _SAMPLE).bit_length() - 1))
+        steps = -(-k // (1 << step))
+        sample_ld = -(-steps // 8) * 8
+        sample = Operand(
+            kind.element, (steps, rows, batch), (2 * sample_ld, 2 * sample_ld * rows), True,
+            batched, sample_lines,
+        )  # fmt: skip
+        copy: _Copy = Split(
             here.kernel(convert_source(f"Split<{across}>")), blocks, _SIDE * (_SIDE + 1) * 4,
-            longs, ints, memory, batch * rows, here.kernel(convert_source(f"Magnitudes<{across}>")),
-            -(-k // _LOOK) * tiles[1] * batch,
+            (*longs, sample_ld), (rows, k, step), memory + 2 * batch * rows * sample_ld,
+            batch * rows, here.kernel(convert_source(f"Measure<{across}>")),
+            -(-k // _LOOK) * tiles[1] * batch, sample, memory,
         )  # fmt: skip
     else:
         struct = f"Convert<{STORAGE[x.dtype.name]}, sr::{kind.name}, {kind.parts}>"
-        shared = _SIDE * (_SIDE + 1) * x.itemsize
-        copy = _Copy(here.kernel(convert_source(struct)), blocks, shared, longs, ints, memory)
+        copy = _Copy(
+            here.kernel(convert_source(struct)), blocks, _SIDE * (_SIDE + 1) * x.itemsize,
+            (*longs, 0), (rows, k, 0), memory,
+        )  # fmt: skip
     sizes, pitch = (k, rows, batch * kind.parts), (ld * size, rows * ld * size)
     return Operand(kind.element, sizes, pitch, True, batched, lines, copy)
 
@@ -392,8 +426,13 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 
 
-def cluster_of(tiles_m: int, splits: int) -> int:
-    """Blocks of a cluster: tiles below each other share columns of B, where k is not split."""
+def cluster_of(kind: Kind, tiles_m: int, splits: int) -> int:
+    """Blocks of a cluster: tiles below each other share columns of B, where k is not split.
+
+    16-bit operands of one part are not faster so.
+    """
+    if kind.size == 2 and kind.parts == 1:
+        return 1
     return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 

@@ -32,6 +32,8 @@ class Tile:
         Blocks resident on a multiprocessor; registers are limited accordingly.
     matrix : bool
         Whether lanes are in the layout of matrix instructions (``sr::MatrixTile``).
+    pairs : bool
+        Whether two steps of k lie side by side in shared memory, in opposite order in A and B.
     """
 
     bm: int
@@ -42,6 +44,7 @@ class Tile:
     lm: int
     blocks: int = 1
     matrix: bool = False
+    pairs: bool = False
 
     @property
     def threads(self) -> int:
@@ -60,7 +63,8 @@ class Tile:
     def struct(self) -> str:
         """The type's name in C++."""
         name = "MatrixTile" if self.matrix else "Tile"
-        return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}>"
+        pairs = ", true" if self.pairs else ""
+        return f"{name}<{self.bm}, {self.bn}, {self.bk}, {self.tm}, {self.tn}, {self.lm}{pairs}>"
 
 
 # For small matrices, and for those of few rows or columns.
@@ -76,10 +80,12 @@ _SMALL: dict[Tile, float] = {
     Tile(256, 64, 16, 8, 16, 8, 2): 0.80,
 }
 #: Tiles by kind of product, with the share of peak speed that each reaches when it fills the chip
-#: (measured on an H200): "fma": one multiply-add a pair; "word": other operations on 32-bit words;
+#: (measured on an H200): "fma": one multiply-add a pair; "sum": other sums; "word": other
+#: operations on 32-bit words; "nonnegative": minima of float sums or products that are all >= 0;
 #: "coded": words that are converted when they are read; "slow": functions of many instructions;
-#: "pair": two integers in a word; "halves": two 16-bit floats; "bits": 32 truth values; "wide":
-#: 64-bit words; "arg": the k of each result is kept; "matrix": matrix instructions.
+#: "pair": two integers in a word; "halves": two 16-bit floats; "joined halves": the same by minima
+#: of three; "bits": 32 truth values; "wide": 64-bit words; "arg": the k of each result is kept;
+#: "matrix": matrix instructions.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -87,10 +93,20 @@ TILES: dict[str, dict[Tile, float]] = {
         **_SMALL,
     },
     "word": {
-        Tile(128, 256, 16, 8, 16, 8): 0.82,
-        Tile(128, 128, 16, 8, 16, 8, 2): 0.80,
+        Tile(128, 256, 16, 8, 16, 8): 0.80,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.82,
         **_SMALL,
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
+    },
+    "sum": {
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.79,
+        **_SMALL,
+    },
+    "nonnegative": {
+        Tile(128, 256, 16, 8, 16, 8, pairs=True): 0.82,
+        Tile(128, 128, 16, 8, 16, 8, 2, pairs=True): 0.80,
+        **_SMALL,
     },
     "coded": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
@@ -99,6 +115,11 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "pair": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
     "halves": {Tile(128, 128, 16, 8, 16, 8, 2): 0.82, **_SMALL},
+    "joined halves": {
+        Tile(128, 256, 16, 8, 16, 8, pairs=True): 0.83,
+        Tile(128, 128, 16, 8, 16, 8, 2): 0.81,
+        **_SMALL,
+    },
     "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.80},
     "wide": {Tile(128, 64, 16, 8, 4, 8, 2): 0.80, Tile(32, 32, 32, 4, 2, 8, 4): 0.45},
     "arg": {
@@ -112,7 +133,7 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
-TILES["bits"] = TILES["word"]
+TILES["bits"] = TILES["sum"]
 
 
 @dataclass(frozen=True)

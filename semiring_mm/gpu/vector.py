@@ -22,6 +22,7 @@ from ..plan import (
 )
 from ..semirings import Semiring
 from . import device
+from .device import refuse_capture
 from .facts import facts
 from .source import POINTERS, algebra, pack_fields, word_size
 from .views import address, aligned, to_host
@@ -192,10 +193,15 @@ def gemv(
         x_at = address(x)
     way = shape(m, k, 16 // size if wide else 1, k_unit, here.sms)
     blocks = -(-m // (_THREADS // way.lanes * way.rows))
-    parts = None
+    scales = "" if scaling.alpha is None else "x" if scale_x else "a"
+    kernel = here.kernel(vector_source(plan, k_unit, wide, way.lanes, way.rows, scales))
+    parts = join = errors = None
     if way.splits > 1:
+        join = here.kernel(join_vector_source(plan))
         parts = device.scratch(way.splits * m * word_size(plan))
-    errors = here.xp.zeros(1, np.uint32) if plan.check else None
+    if plan.check:
+        refuse_capture()
+        errors = here.xp.zeros(1, np.uint32)
     fields = {
         "a": a_at, "b": x_at, "c": address(y), "partials": address(parts),
         "errors": address(errors), "a_m": a_m, "a_k": a_k, "b_k": x.strides[0] // size,
@@ -206,19 +212,14 @@ def gemv(
         "mode": scaling.mode & ~ALPHA,
     }  # fmt: skip
     params = pack_fields(fields)
-    scales = "" if scaling.alpha is None else "x" if scale_x else "a"
-    source = vector_source(plan, k_unit, wide, way.lanes, way.rows, scales)
     words = 0  # of shared memory
     if k_unit and way.lanes > 32:
         words = _THREADS // 32 * way.rows
     elif not k_unit and way.lanes > 1:
         words = _THREADS * way.rows
-    here.kernel(source).launch(
-        blocks * way.splits, _THREADS, words * word_size(plan), params, POINTERS
-    )
-    if way.splits > 1:
+    kernel.launch(blocks * way.splits, _THREADS, words * word_size(plan), params, POINTERS)
+    if join is not None:
         threads = 32 * min(32, 1 << (way.splits - 1).bit_length())
-        join = here.kernel(join_vector_source(plan))
         join.launch(-(-m // 32), threads, threads * word_size(plan), params, POINTERS)
     if errors is not None and to_host(errors)[0]:
         raise overflow(semiring, y.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import blas, gradients
+from ..gpu.calls import repeat
 from ..graphs import apsp as graphs
 from ..semirings import Semiring
 from .operators import LIBRARY, aligned, register, row_of, semiring_of, unmapped
@@ -74,6 +75,10 @@ def matmul(
     >>> log_a.grad  # the softmax
     tensor([[0.7311, 0.2689]])
     """
+    if not return_arg and _is_plain():
+        c = repeat(("matmul", semiring), (a, b))  # of tensors without gradients
+        if c is not None:
+            return c
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, torch.Tensor):
             raise TypeError(
@@ -198,6 +203,15 @@ def _best_paths(
     return (distances, predecessors) if return_predecessors else distances
 
 
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
+
+
+def _is_plain() -> bool:
+    """Whether a call is only computed: not compiled or traced, and no mode wants to see it."""
+    compiled = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return not compiled and _modes is not None and not _modes()
+
+
 def _selects(row: str) -> bool:
     return semiring_of(row).selective
 
@@ -217,7 +231,8 @@ def _product(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]
     if arg:
         c, k = blas.matmul(a, b, s, return_arg=True)
         return c, k
-    return blas.matmul(a, b, s), a.new_empty(0, dtype=torch.int32)
+    # by the name that it has in the call, by which that is kept
+    return blas.matmul(a, b, s if ";" in row else row), a.new_empty(0, dtype=torch.int32)
 
 
 def _product_fake(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:

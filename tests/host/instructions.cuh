@@ -105,6 +105,7 @@ SR_FN u32 atomic_or(u32* word, u32 bits) {  // one thread runs at a time
 SR_FN void atomic_max(u32* word, u32 x) { if (*word < x) *word = x; }
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
+SR_FN void atomic_add(float* word, float x) { *word += x; }
 template <class Word>
 SR_FN Word load_current(const Word* word) { return *word; }
 template <class Word>

@@ -1,0 +1,97 @@
+"""Chains and sequences on a CUDA device, as they are on the CPU."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semiring_mm as sm
+from semiring_mm import sequences
+from semiring_mm.gpu import device
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(device.why_not()), reason=device.why_not() or "there is a device"),
+]
+SIZES = [
+    (3, 7, 5, "f4"), (2, 1, 5, "f4"), (4, 200, 32, "f4"), (4, 200, 32, "f8"), (2, 40, 128, "f4"),
+    (2, 30, 200, "f4"), (300, 50, 17, "f4"),
+]  # fmt: skip
+
+
+def there(*arrays):
+    import cupy
+
+    return [cupy.asarray(x) for x in arrays]
+
+
+@pytest.mark.parametrize(("batch", "steps", "states", "dtype"), SIZES)
+def test_models(batch, steps, states, dtype):
+    rng = np.random.default_rng(states)
+    model = [rng.normal(size=s).astype(dtype) for s in
+             ((batch, steps, states), (states, states), states, (batch, states))]  # fmt: skip
+    model[1][rng.random((states, states)) < 0.1] = -np.inf
+    on_device = there(*model)
+    counts = rng.integers(0, steps + 1, batch)
+    counts[0] = steps
+    exact = [x.astype("f8") for x in model]
+    eps = 2e-4 if dtype == "f4" else 1e-9
+    tags = rng.integers(states, size=(batch, steps))
+    for lengths in (None, counts):
+        path, score = sequences.viterbi(*on_device, lengths=lengths)
+        expected = sequences.viterbi(*model, lengths=lengths)
+        assert_allclose(score.get(), expected[1], rtol=1e-6)
+        assert_array_equal(path.get(), expected[0])
+        total = sequences.log_partition(*on_device, lengths=lengths)
+        assert_allclose(total.get(), sequences.log_partition(*exact, lengths=lengths), rtol=1e-6)
+        found = sequences.marginals(*on_device, pairs=True, lengths=lengths)
+        expected = sequences.marginals(*exact, pairs=True, lengths=lengths)
+        assert_allclose(found[0].get(), expected[0], atol=eps)
+        assert_allclose(found[1].get(), expected[1], atol=10 * eps, rtol=eps)
+        loss = sequences.crf_loss(*on_device[:2], *there(tags), *on_device[2:], lengths=lengths)
+        expected = sequences.crf_loss(*exact[:2], tags, *exact[2:], lengths=lengths)
+        for name in ("loss", "emissions", "transitions", "start", "end"):
+            x, y = getattr(loss, name).get(), getattr(expected, name)
+            assert_allclose(x, y, atol=50 * eps, rtol=eps)
+    assert_array_equal(sequences.viterbi(*model, device="cuda")[0], sequences.viterbi(*model)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("max_plus", "f4"), ("min_plus", "i4"), ("plus_times", "f8"), ("log_plus", "f4"),
+     ("max_times", "f2"), ("lor_land", "?")],
+)  # fmt: skip
+def test_chains(name, dtype):
+    rng = np.random.default_rng(1)
+    a, e, x = (rng.integers(0, 3, s).astype(dtype) for s in ((3, 9, 6, 6), (3, 9, 6), (3, 6)))
+    far = there(a, e, x)
+    for more in ({}, {"reverse": True}, {"lengths": [9, 0, 2]}):
+        for names in ((), ("emissions",), ("emissions", "x")):
+            for verb in (sm.scan, sm.chain):
+                found, expected = (
+                    verb(a, semiring=name, **dict(zip(names, rest, strict=False)), **more)
+                    for a, *rest in (far, (a, e, x))
+                )
+                assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5)
+
+
+def test_gradients():
+    torch = pytest.importorskip("torch")
+    from semiring_mm.torch import sequences as learn
+
+    here = [torch.randn(s, dtype=torch.float64, requires_grad=True)
+            for s in ((5, 40, 32), (32, 32))]  # fmt: skip
+    cuda = [x.detach().cuda().requires_grad_() for x in here]
+    tags = torch.randint(32, (5, 40))
+    losses = [learn.crf_loss(*m, t, lengths=torch.tensor([40, 3, 2, 1, 40])).square().sum()
+              for m, t in ((here, tags), (cuda, tags.cuda()))]  # fmt: skip
+    torch.testing.assert_close(losses[1].cpu(), losses[0])
+    for x, y in zip(*(torch.autograd.grad(v, m) for v, m in zip(losses, (here, cuda), strict=True)),
+                    strict=True):  # fmt: skip
+        torch.testing.assert_close(y.cpu(), x)
+
+
+def test_what_is_left_to_the_host():
+    e, a = there(np.zeros((3, 4, 2)), np.zeros((2, 2)))
+    for call in (lambda: sequences.sample(e, a), lambda: sequences.viterbi(e, a, k=2)):
+        with pytest.raises(NotImplementedError, match="on the host"):
+            call()
