@@ -110,18 +110,19 @@ def _tune() -> int:
 def _gpu(args: argparse.Namespace) -> int:
     from semiring_mm.gpu import device
 
-    from . import cases, gpu, gpu_ceilings
+    from . import cases, gpu, gpu_ceilings, gpu_neighbours
 
     if why := device.why_not():
         print(f"bench: {why}", file=sys.stderr)
         return 1
+    table = [*gpu.CASES, *gpu_neighbours.CASES]
     options = cases.Options(0, full=args.full, quick=args.quick)
     if args.share:
         i, n = map(int, args.share.split("/"))
-        gpu.compile_share(i, n, _chosen(args, gpu.CASES), options)
+        gpu.compile_share(i, n, _chosen(args, table), options)
         return 0
     _compile_ahead(args)
-    return _run(args, gpu.CASES, options, gpu_ceilings, gpu.Events())
+    return _run(args, table, options, gpu_ceilings, gpu.Events())
 
 
 def _compile_ahead(args: argparse.Namespace) -> None:

@@ -77,15 +77,16 @@ struct Entries {
 };
 
 // A warp has a row. Entries that are before the last of its list are collected, and merged into the
-// list when there is no room for another 32. SCREEN: the tile, of float, holds approximations; entries
-// that may be among the least are computed when they are merged, as sums of squared differences.
+// list when there is no room for another 32. SCREEN: the tile, of half or float, holds
+// approximations; entries that may be among the least are computed when they are merged, as sums of
+// squared differences.
 // VECTOR: 16 bytes of `left` and `right` can be read at once.
 template <class Value, class Tile, int WARPS, bool SCREEN, bool VECTOR>
 struct Select {
   using Order = OrderKey<Value>;
   using Key = typename Order::Key;
   using Piece = Chunk<Tile, true>;
-  static constexpr int V = Piece::V, ROOM = 64;
+  static constexpr int V = Piece::V, ROOM = 64, AHEAD = 4;  // pieces under way
   static constexpr u32 NONE = ~0u;
   static constexpr i64 NOTHING = 0x7fffffffffffffff;
 
@@ -143,35 +144,47 @@ struct Select {
 
   SR_FN void look() {
     const Tile* tile = static_cast<const Tile*>(p.tile) + row * p.step;
-    for (int first = 0; first < p.columns; first += 32 * V) {
-      const int c = first + lane * V;
-      u32 hits = 0;
-      if (c < p.columns) {
-        Piece x;  // [V]
-        x.load(tile + c);
+    for (int first = 0; first < p.columns; first += AHEAD * 32 * V) {
+      Piece x[AHEAD];  // [AHEAD][V]
 #pragma unroll
-        for (int v = 0; v < V; ++v)
-          if (c + v < p.columns) hits |= u32(passes(x[v], c + v)) << v;
+      for (int i = 0; i < AHEAD; ++i) {
+        const int c = first + (i * 32 + lane) * V;
+        if (c < p.columns) x[i].load(tile + c);
       }
-      if (!ballot(hits != 0)) continue;
+      compiler_fence();
+      u32 hits = 0;  // bit i * V + v
 #pragma unroll
-      for (int v = 0; v < V; ++v) {
-        const bool hit = hits >> v & 1;
-        const u32 all = ballot(hit);
-        if (hit) {
-          const int at = count + popcount(all & ((1u << lane) - 1));
-          fresh.index[at] = u32(p.base + c + v);
-          if constexpr (!SCREEN) fresh.key[at] = Order::of(tile[c + v]);
+      for (int i = 0; i < AHEAD; ++i)
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          const int c = first + (i * 32 + lane) * V + v;
+          if (c < p.columns) hits |= u32(passes(x[i][v], c)) << (i * V + v);
         }
-        count += popcount(all);
-        if (count > ROOM - 32) merge();
+      if (ballot(hits != 0)) collect(tile, first, hits);
+    }
+  }
+  SR_FN void collect(const Tile* tile, int first, u32 hits) {
+#pragma unroll 1
+    for (int bit = 0; bit < AHEAD * V; ++bit) {
+      const bool hit = hits >> bit & 1;
+      const u32 all = ballot(hit);
+      if (hit) {
+        const int c = first + (bit / V * 32 + lane) * V + bit % V;
+        const int at = count + popcount(all & ((1u << lane) - 1));
+        fresh.index[at] = u32(p.base + c);
+        if constexpr (!SCREEN) fresh.key[at] = Order::of(tile[c]);
       }
+      count += popcount(all);
+      if (count > ROOM - 32) merge();
     }
   }
   SR_FN bool passes(Tile x, int c) const {
-    if constexpr (SCREEN) return x + p.column[c] <= bound;
+    if constexpr (SCREEN) return widened(x) + p.column[c] <= bound;
     else return Entry<Key>{Order::of(x), u32(p.base + c)}.before(last);
   }
+
+  SR_FN static float widened(float x) { return x; }
+  SR_FN static float widened(half x) { return to_float(x); }
 
   // The fresh entries join the list: each goes to the place that counting gives it.
   SR_FN void merge() {

@@ -11,6 +11,7 @@ import numpy as np
 from .arrays import Call
 from .closures.bits import close_bits
 from .engine import Engine
+from .gpu.calls import repeat
 from .plan import bit_join, unpack_bits, words_of_bits
 from .semirings import Semiring
 
@@ -176,9 +177,15 @@ def product_of_bits(
 
 def matmul_bits(s: Semiring, a: Any, b: Any, device: str | None = None) -> BitMatrix:
     """:func:`matmul` where an operand is packed; the other one is packed first."""
+    head = None
+    if isinstance(a, BitMatrix) and isinstance(b, BitMatrix) and a.ndim == b.ndim == 2:
+        head = ("matmul of bits", s, a.shape[1], b.shape)
+        c = repeat(head, (a.bits, b.bits)) if device is None else None
+        if c is not None:
+            return BitMatrix(c, b.shape[1])
     words_of_bits(s)
     given = {name: x.bits if isinstance(x, BitMatrix) else x for name, x in (("a", a), ("b", b))}
-    with Call(device, **given) as call:
+    with Call(device, None, head, **given) as call:
         (left, shape), (right, other) = (
             (call[name], x.shape) if isinstance(x, BitMatrix)
             else (pack(call.engine, call[name], _BESIDE.format(name)), call[name].shape)

@@ -191,12 +191,21 @@ class Select(Protocol):
 
 
 class Screen(Protocol):
-    """Euclidean distances of two sets of points, of which a fast product excludes most."""
+    """Euclidean distances of two sets of points, of which a fast product excludes most.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of tiles of that product.
+    """
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
 
     def put(self, rows: slice, columns: slice, tile: Array, value: Array, index: Array) -> int:
         """As :meth:`Select.put` for squared distances; all rows have k values.
 
-        `tile` is scratch space in float32. Returns how many distances were summed up, or 0 for
+        `tile` is scratch space. Returns how many distances were summed up, or 0 for
         few or unknown.
         """
 
@@ -220,8 +229,6 @@ class Engine(Protocol):
         Rows of the smallest block whose diagonal an elimination looks at as it goes.
     BATCH : int
         Rows of the largest matrices that :meth:`closure_batch` may take; 0: none.
-    BITS : bool
-        Whether products of packed truth values are faster than those of dtype bool.
     PANEL, ROWS : int
         Columns and rows of the largest matrix that :meth:`reduce_bits` takes; PANEL is a multiple
         of 8.
@@ -241,9 +248,6 @@ class Engine(Protocol):
     PANEL: int
     ROWS: int
     SPARSE: bool
-
-    @property
-    def BITS(self) -> bool: ...
 
     @property
     def chains(self) -> Chains | None: ...

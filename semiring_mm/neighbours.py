@@ -177,7 +177,8 @@ def knn(
     product in float32 excludes the points that it puts beyond the k-th best by more than its error
     bound, and the squared distances of the rest are summed up directly. That takes two copies of
     the operands in float32, and changes no bit of the result on the CPU; on a device the product
-    is one of tensor cores in TF32, with its own bound, and sums may differ in the last bit.
+    is one of tensor cores in float16 or TF32, with its own bound, and sums may differ in the
+    last bit.
 
     Examples
     --------
@@ -484,7 +485,7 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         for first, last in _cut(n, width):
             block = slice(i, j), slice(first, last)
             if screen is not None and not wait:
-                tile = tile_of(last - first, np.dtype(np.float32))
+                tile = tile_of(last - first, screen.dtype)
                 candidates = screen.put(*block, tile, value[i:j], index[i:j])
                 if candidates > _CANDIDATES * tile.size:  # it did not pay
                     wait, pause = pause, 2 * pause

@@ -8,7 +8,7 @@ from test_device import HOST, Cuda, on_host
 
 import semiring_mm as sm
 from semiring_mm import arrays
-from semiring_mm.closures import bits, memory
+from semiring_mm.closures import bits
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device
 from semiring_mm.gpu import engine as gpu
@@ -101,7 +101,6 @@ def test_products_on_other_chips(name, monkeypatch):
         sm.semirings[name], np.packbits(a, axis=-1), np.packbits(b, axis=-1), result, 41, True
     )
     assert_array_equal(result, np.packbits(expected, axis=-1))
-    assert not gpu.BITS
 
 
 def test_stacks_and_empty_operands(there):
@@ -160,23 +159,6 @@ def test_closures(there, monkeypatch):
     for _ in range(8):
         reach = reach.astype(float) @ reach > 0
     assert_array_equal(there.get(found.unpack()), reach)
-
-
-def test_a_closure_packs_truth_values_where_that_is_faster(anywhere, monkeypatch):
-    monkeypatch.setattr(memory, "_PACKED", 60)
-    monkeypatch.setattr(bits, "_BLOCK", 32)
-    monkeypatch.setattr(gpu, "BATCH", 60)
-    packings = []
-    pack = gpu.pack_bits
-    monkeypatch.setattr(gpu, "pack_bits", lambda x: packings.append(x.shape) or pack(x))
-    a = truth(70, 70, share=0.02)
-    reach = np.eye(70) + a > 0
-    for _ in range(7):
-        reach = reach.astype(float) @ reach > 0
-    for name in ("lor_land", "any_pair"):
-        assert_array_equal(anywhere.get(sm.closure(anywhere.put(a), name)), reach)
-    here = isinstance(anywhere, Here) and cpu.pack_bits is not None
-    assert packings == ([] if here else [(70, 70)] * 2)
 
 
 # --- GF(2) --------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_points_in_any_order(points, there):  # noqa: F811
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize(("case", "dtype"), [
     ("normal", "f4"), ("equal", "f4"), ("far", "f4"), ("outlier", "f4"), ("wide", "f4"),
-    ("far", "f8"),
+    ("far", "f8"), ("spread", "f8"),
 ])  # fmt: skip
 def test_a_screen_excludes_no_neighbour(case, dtype, there, monkeypatch):  # noqa: F811
     """Differences are summed up in the product's order, squares by one rounding more or less."""
@@ -82,6 +82,7 @@ def test_a_screen_excludes_no_neighbour(case, dtype, there, monkeypatch):  # noq
         x, y = (rng.integers(0, 2, v.shape) / 3 for v in (x, y))
     x, y = x + 1e4 * (case == "far"), y + 1e4 * (case == "far")
     y[3] += 1e6 * (case == "outlier")
+    y[100:] *= 10.0 ** rng.integers(-6, 1, (200, 1)) if case == "spread" else 1
     x, y = x.astype(dtype), y.astype(dtype)
     used, put = [], select.Screen.put
     monkeypatch.setattr(select.Screen, "put", lambda *args: used.append(put(*args)) or used[-1])

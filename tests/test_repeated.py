@@ -1,6 +1,7 @@
 """Repeated calls on a device launch what the first one did, with other addresses; on the host."""
 
 import contextlib
+import ctypes
 import sys
 import threading
 
@@ -11,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm import arrays, blas
+from semiring_mm import bits as packed
 from semiring_mm.gpu import calls, device, engine
 from semiring_mm.gpu import product as products
 
@@ -385,4 +387,26 @@ def test_a_repeated_sparse_product(form, n, monkeypatch):
         # of a new matrix, the first product finds out what its rows are like; the last one of each
         # round takes the general way always
         assert counts[-1] - counts[-2] == 1, counts
+
+
+@pytest.mark.parametrize(("k", "kept"), [(128, True), (100, False)])
+def test_packed_products(k, kept, monkeypatch):
+    """Rows that the copy engine cannot read where they are take the general way."""
+
+    def replace(at, place):  # of a host map: its first word
+        ctypes.c_int64.from_address(at).value = place
+
+    general, words = [], packed.words_of_bits
+    monkeypatch.setattr(device, "replace_address", replace)
+    monkeypatch.setattr(packed, "words_of_bits", lambda s: general.append(s) or words(s))
+    for name in ("lor_land", "xor_land"):
+        for i in range(3):
+            a, b = RNG.random((70, k)) < 0.3, RNG.random((k, 90)) < 0.3
+            x, y = (sm.BitMatrix(on(np.packbits(z, axis=-1)), z.shape[1]) for z in (a, b))
+            found = sm.matmul(x, y, name)
+            sums = a.astype(int) @ b
+            wanted = sums > 0 if name == "lor_land" else sums % 2 == 1
+            assert_array_equal(found.bits, np.packbits(wanted, axis=-1))
+            assert found.shape == (70, 90)
+            assert len(general) == (1 if kept else i + 1)
         general.clear()

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..plan import bit_join, unpack_bits
-from .bits import close_bits
 from .paths import NO_PREDECESSOR
 from .progress import reporter
 from .solve import Problem
@@ -18,8 +16,6 @@ from .trees import Edges, repair_trees
 __all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
 
 Array = Any  # of the engine's library
-#: Nodes from which a closure of truth values packs them, where packed products are the faster.
-_PACKED = 2048
 
 
 def begin(problem: Problem) -> Array:
@@ -45,21 +41,12 @@ def close(problem: Problem) -> tuple[Array, Array | None]:
     tick = reporter(problem.progress, problem.pairs, "elimination in blocks")
     d = begin(problem)
     p = first_predecessors(problem, d) if problem.predecessors else None
-    if p is None and source.n >= _PACKED and source.engine.BITS and _is_reachability(problem):
-        bits = source.engine.pack_bits(d)
-        close_bits(source.engine, bits, source.n)
-        d[...] = unpack_bits(source.engine.xp, bits, source.n)
-    else:
-        problem.steps.close(source.engine, d, p, 0, tick)
+    problem.steps.close(source.engine, d, p, 0, tick)
     if tick is not None:
         tick(math.inf)
     if p is not None:
         repair(problem, d, p)
     return d, p
-
-
-def _is_reachability(problem: Problem) -> bool:
-    return problem.source.dtype.kind == "b" and bit_join(problem.source.s) == "|"
 
 
 def repair(problem: Problem, d: Array, p: Array) -> None:

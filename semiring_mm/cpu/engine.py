@@ -21,7 +21,7 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "BITS", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "apply", "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block",
     "combine", "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory",
     "from_host", "gemv",
@@ -31,7 +31,6 @@ __all__ = [
 
 xp = np
 WHERE = ""
-BITS = False
 TILE = 256
 LEAF = BASE
 LOOK = 1

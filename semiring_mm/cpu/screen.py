@@ -47,6 +47,8 @@ class Screen:
     `range_` is their greatest less their least, from 1e-150 to 1e150.
     """
 
+    dtype = np.dtype(np.float32)
+
     def __init__(self, x: Array, y: Array, range_: float) -> None:
         self.x, self.y = (np.ascontiguousarray(v) for v in (x, y))
         (m, width), n = x.shape, len(y)

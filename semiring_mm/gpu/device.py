@@ -240,9 +240,11 @@ class Kernel:
         if shared > self._shared:
             self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
             self._shared = shared
-        return functools.partial(
+        start = functools.partial(
             self._driver.launchKernel, self._function.ptr, blocks, 1, 1, threads, 1, 1, shared
         )
+        vars(start)["kernel"] = self  # whose code stays loaded as long as it may be launched
+        return start
 
     def launch(
         self, blocks: int, threads: int, shared: int, params: bytes,

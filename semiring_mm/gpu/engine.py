@@ -9,7 +9,6 @@ from typing import Any
 
 from . import chain as chains
 from . import device, select
-from .chips import has
 from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine
 from .device import copy
@@ -24,7 +23,7 @@ from .sparse import csr_product, dia_product
 from .vector import gemv
 
 __all__ = [
-    "BASE", "BATCH", "BITS", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "apply", "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block",
     "combine", "copy", "csr_product", "dia_product", "doubtful", "facts", "free_memory",
     "from_host", "gemv",
@@ -33,7 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
-BITS: bool  # also
 WHERE = " on the device"
 TILE = 2048
 LOOK = 1024  # each look waits for the device
@@ -44,6 +42,4 @@ SPARSE = False
 def __getattr__(name: str) -> Any:
     if name == "xp":
         return device.current().xp
-    if name == "BITS":  # on Hopper's tensor cores
-        return has(device.current().arch, "HGMMA")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,14 +31,17 @@ _NOTHING = (1 << 63) - 1
 _TILE = 128 << 20  # bytes of a tile: a launch is long, and some of it is in L2 when it is read
 _COLUMNS = 4096  # of a tile, if lists are short
 _BLOCK = 1 << 16  # rows that a screen prepares at once
-#: Roundings of a product: of two operands to TF32, and of each step, which tensor cores truncate.
-_OPERANDS, _STEP = 2.0**-10, 2.0**-22
+#: Roundings of a product: of two operands to 11 bits, of the result to float16, and of each step,
+#: which tensor cores truncate.
+_OPERANDS, _RESULT, _STEP = 2.0**-10, 2.0**-11, 2.0**-22
+_NORM = 2.0**5  # of the farthest point: products of two fit float16
+_SPREAD = 2.0**7  # times the norm of most points, to which those of float16 keep their digits
 
 
 @functools.lru_cache(maxsize=64)
-def select_source(value: str, warps: int, screen: bool, wide: bool) -> str:
+def select_source(value: str, tile: str, warps: int, screen: bool, wide: bool) -> str:
     """The text of the kernel that merges a tile into lists of a dtype."""
-    types = f"{STORAGE[value]}, {'float' if screen else STORAGE[value]}"
+    types = f"{STORAGE[value]}, {STORAGE[tile]}"
     return f"""#include "select.cuh"
 extern "C" __global__ void __launch_bounds__({32 * warps})
 kernel(const __grid_constant__ sr::SelectParams p) {{
@@ -93,18 +96,21 @@ def _launch(
          growth, base),
         (rows, tile.shape[1], k, width),
     )  # fmt: skip
-    kernel = here.kernel(select_source(value.dtype.name, warps, screen, wide))
+    kernel = here.kernel(select_source(value.dtype.name, tile.dtype.name, warps, screen, wide))
     kernel.launch(-(-rows // warps), 32 * warps, warps * each, params)
 
 
 class Screen:
     """Two sets of points, as :class:`.cpu.screen.Screen` has them.
 
-    2 x·y is a product by TF32; what it puts beyond the k-th best by more than its error bound is
-    not looked at, and the squared distances of the rest are summed up directly.
+    2 x·y is a product in float16, or in TF32 where the norms of the points differ much; what it
+    puts beyond the k-th best by more than its error bound is not looked at, and the squared
+    distances of the rest are summed up directly.
 
-    With u = 2⁻¹¹ both operands' roundings are at most 2 u |2 x_i y_i| each, so all of them at most
-    2 u (|x|² + |y|²); a step of the sum adds at most 2⁻²² of it.
+    With u = 2⁻¹¹ the roundings of both operands are at most 2 u |2 x_i y_i| together, so in all at
+    most 2 u (|x|² + |y|²); that of the result is at most u times that, and a step of the sum adds
+    at most 2⁻²². Below float16's normal numbers a rounding is at most 2⁻²⁵: of both operands in all
+    √width (|x| + |y|) times that, and once of the result.
     """
 
     def __init__(self, x: Array, y: Array, range_: float) -> None:
@@ -113,17 +119,21 @@ class Screen:
         n, width = y.shape
         # any point serves as the origin; one amid the others leaves the products small
         self.center = self.y[:: max(1, n // 1000)].mean(axis=0, dtype=np.float64)
-        self.scale = 2.0 ** -math.ceil(math.log2(range_ * math.sqrt(width)))
-        self.right, squares = xp.empty((n, width), np.float32), xp.empty(n)
+        self.scale = _NORM * 2.0 ** -math.ceil(math.log2(range_ * math.sqrt(width)))
+        right, squares = xp.empty((n, width), np.float32), xp.empty(n)
         for i in range(0, n, _BLOCK):
             rows = slice(i, i + _BLOCK)
-            self.right[rows], squares[rows] = self._moved(self.y[rows])
-        self.error = _OPERANDS + (width + 16) * _STEP
+            right[rows], squares[rows] = self._moved(self.y[rows])
+        near = float(xp.median(squares)) * _SPREAD**2 >= _NORM**2
+        self.dtype = np.dtype(np.float16 if near else np.float32)
+        self.right = right.astype(self.dtype)
+        self.error = _OPERANDS + near * _RESULT + (width + 16) * _STEP
         self.column = (squares * (1 - self.error)).astype(np.float32)
         own = np.finfo(x.dtype)  # of distances that are summed up directly
         growth = self.scale**2 * (1 + (width + 4) * float(own.eps))
         self.growth = struct.unpack("<q", struct.pack("<d", growth))[0]
         self.least = (width + 16) * (2.0**-145 + float(own.smallest_subnormal) * growth)
+        self.least += near * 2.0**-25 * (4 * math.sqrt(width) * _NORM + 1)
         self.wide = wide_along(self.x, -1, 16 // x.itemsize) and wide_along(
             self.y, -1, 16 // x.itemsize
         )
@@ -144,10 +154,11 @@ class Screen:
         if self._block is None or fresh:
             left, squares = self._moved(self.x[rows])
             offset = squares * (self.error - 1) + self.least
-            self._block = rows, left * np.float32(-2), offset
+            self._block = rows, (left * np.float32(-2)).astype(self.dtype), offset
         found = device.current().xp.zeros(1, np.uint32)
         _, left, offset = self._block
-        product(semirings["plus_times"], left, self.right[columns].T, tile, precision="tf32")
+        precision = "tf32" if self.dtype == np.float32 else None
+        product(semirings["plus_times"], left, self.right[columns].T, tile, precision=precision)
         width = self.x.shape[1]
         given = (
             address(self.x) + rows.start * width * self.x.itemsize,

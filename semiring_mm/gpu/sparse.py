@@ -26,7 +26,7 @@ _SHORT = 16  # entries of a row
 _EACH = (4, 8)  # entries that a thread of sr::CsrRows reads at a time, of short rows and others
 _BLOCKS = {4: (4, 3), 8: (2, 2)}  # of it on a multiprocessor, by an entry's bytes: its registers
 _ITEMS = 8  # entries of a chunk of sr::CsrVector for each thread
-_PIECES = 3  # blocks of CsrVector on a multiprocessor
+_PIECES = {4: 3, 8: 2}  # blocks of it on a multiprocessor
 _FEWEST = 256  # steps of the path that a warp of it repays
 _STEPS = 64  # of the path for a group of sr::Csr
 _NONE = 1 << 62  # no row has as many entries
@@ -76,9 +76,10 @@ def csr_product(
     m, n, plan, vector = c.shape[0], c.shape[1], run.plan, run.columns == 1
     entries, index = min(data.size, indices.size), _INDEX[indices.itemsize]
     warps, across, each = _THREADS // 32, 0, 0
+    entry_size = max(4, data.itemsize, indices.itemsize)
     steps, longest, size = _THREADS // run.lanes * _STEPS, 0, word_size(plan)
     if vector:  # a piece for each warp that the device runs at once
-        steps = max(_FEWEST, -(-(m + entries) // (_PIECES * here.sms * warps)))
+        steps = max(_FEWEST, -(-(m + entries) // (_PIECES[entry_size] * here.sms * warps)))
         most = _longest_row(indptr)
         across, each = _rows_at_once(m, entries, most)
         longest = max(_FEWEST, steps // 4)
@@ -94,14 +95,14 @@ def csr_product(
     )  # fmt: skip
     wide, scaled, join = run.flags
     if across:
-        most_blocks = _BLOCKS[max(4, data.itemsize, indices.itemsize)][_EACH.index(each)]
+        most_blocks = _BLOCKS[entry_size][_EACH.index(each)]
         body = f"sr::CsrRows<Algebra, {index}, {across}, {each}, {scaled}, {join}>"
         blocks = min(-(-m * across // _THREADS), most_blocks * here.sms)
         run.launch(body, blocks, 0, params, f"{_THREADS}, {most_blocks}")
     elif vector:
         body = f"sr::CsrVector<Algebra, {index}, {_ITEMS}, {scaled}, {join}>"
         blocks, shared = -(-pieces // warps), 33 * _ITEMS * warps * size
-        run.launch(body, blocks, shared, params, f"{_THREADS}, {_PIECES}")
+        run.launch(body, blocks, shared, params, f"{_THREADS}, {_PIECES[entry_size]}")
     else:
         arguments = f"Algebra, {index}, {run.lanes}, {wide}, {_STEPS}, {scaled}, {join}"
         groups = _THREADS // run.lanes

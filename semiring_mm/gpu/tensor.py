@@ -410,9 +410,9 @@ def readable(bits: Array) -> Array:
     if found is not None and found.rows:
         return bits
     size = bits.shape[-1]
-    room = device.current().xp.empty((*bits.shape[:-1], -(-size // 16) * 16), np.uint8)
-    room[..., :size] = bits
-    return room[..., :size]
+    room = device.scratch((*bits.shape[:-1], -(-size // 16) * 16))[..., :size]
+    device.copy(bits, room)
+    return room
 
 
 def result_operand(plan: Plan, c: Array) -> Operand | None:

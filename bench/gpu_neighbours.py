@@ -1,0 +1,161 @@
+"""Cases of distances between points, and of the nearest ones, on a CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import semiring_mm as sm
+
+from . import gpu
+from .cases import OURS, Case, Options, rival
+from .measure import Contender, Line, Skip
+
+__all__ = ["CASES"]
+
+Size = tuple[int, int, int]  # rows of X, columns, rows of Y
+
+_ROWS = 4  # that are checked
+_BLOCK = 1 << 30  # bytes of the distances that PyTorch has at a time
+
+
+def _points(size: Size) -> tuple[Any, Any]:
+    m, k, n = size
+    return gpu.random((m, k), "f4", "normal", 1), gpu.random((n, k), "f4", "normal", 2)
+
+
+def _exact(x: Any, y: Any, metric: str) -> Any:
+    """Distances of some rows, in float64 by NumPy."""
+    found = []
+    for row in x.astype(np.float64):
+        gap = abs(y - row)
+        found.append({
+            "l1": lambda gap=gap: gap.sum(1),
+            "l2": lambda gap=gap: np.sqrt((gap * gap).sum(1)),
+            "sqeuclidean": lambda gap=gap: (gap * gap).sum(1),
+            "linf": lambda gap=gap: gap.max(1),
+            "hamming": lambda gap=gap: (gap != 0).mean(1),
+            "cosine": lambda row=row: (
+                1 - y @ row / np.linalg.norm(row) / np.linalg.norm(y.astype(np.float64), axis=1)
+            ),
+        }[metric]())  # fmt: skip
+    return np.array(found)
+
+
+def _torch_distances(torch: Any, metric: str, x: Any, y: Any) -> Any:
+    """As users of PyTorch write it."""
+    p = {"l1": 1.0, "l2": 2.0, "sqeuclidean": 2.0, "linf": float("inf"), "hamming": 0.0}
+    if metric == "cosine":
+        x, y = (v / v.norm(dim=1, keepdim=True) for v in (x, y))
+        return 1 - x @ y.T
+    found = torch.cdist(x, y, p=p[metric])
+    if metric == "hamming":
+        return found / x.shape[1]
+    return found * found if metric == "sqeuclidean" else found
+
+
+def distances(metric: str) -> Callable[[Size, Options], Line]:
+    """All distances, beside PyTorch's."""
+
+    def build(size: Size, options: Options) -> Line:
+        (m, k, n), (x, y) = size, _points(size)
+        work = float(m * n * k)
+        contenders = [
+            Contender(OURS, lambda: sm.cdist(x, y, metric), work),
+            gpu.torch_rival(
+                "PyTorch", work, lambda torch, a, b: _torch_distances(torch, metric, a, b), x, y
+            ),
+        ]
+        index = [0, m - 1]
+        rows, right = gpu.rows_of(x, index), y.get()
+
+        def check(found: Any) -> None:
+            expected = _exact(rows, right, metric)
+            error = abs(gpu.rows_of(found, index) - expected).max() / abs(expected).max()
+            assert error < 2e-5, error
+
+        return Line(
+            "", gpu.words(size), "T/s", 0, contenders, check=check, prepare=gpu.poison(4 * m * n),
+            pairs=work, bytes=4.0 * (m * k + n * k + m * n),
+        )  # fmt: skip
+
+    return build
+
+
+def _torch_nearest(torch: Any, metric: str, x: Any, y: Any, count: int) -> Any:
+    step = max(1, _BLOCK // (4 * len(y)))
+    parts = [
+        torch.topk(
+            torch.cdist(x[i : i + step], y, p=1.0 if metric == "l1" else 2.0), count, largest=False
+        )
+        for i in range(0, len(x), step)
+    ]
+    return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+
+
+def _keops(metric: str, x: Any, y: Any, count: int) -> Callable[[Any], Callable[[], Any]]:
+    def make(pykeops: Any) -> Callable[[], Any]:
+        import torch
+        from pykeops.torch import LazyTensor
+
+        a, b = torch.from_dlpack(x), torch.from_dlpack(y)
+
+        def call() -> Any:
+            gap = LazyTensor(a[:, None, :]) - LazyTensor(b[None, :, :])
+            d = gap.abs().sum(-1) if metric == "l1" else (gap**2).sum(-1)
+            value, index = d.Kmin_argKmin(count, dim=1)
+            return (value if metric == "l1" else value.sqrt()), index
+
+        return call
+
+    return make
+
+
+def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:
+    """The nearest rows, beside PyTorch's cdist with topk and KeOps."""
+
+    def build(size: Size, options: Options) -> Line:
+        (m, k, n), (x, y) = size, _points(size)
+        work = float(m * n * k)
+        contenders = [Contender(OURS, lambda: sm.knn(x, y, count, metric), work)]
+        if metric == "l2" or m <= 1 << 15:  # PyTorch takes minutes
+            contenders.append(gpu.torch_rival(
+                "PyTorch, cdist and topk", work,
+                lambda torch, a, b: _torch_nearest(torch, metric, a, b, count), x, y,
+            ))  # fmt: skip
+        if m <= 1 << 15:
+            try:
+                contenders.append(rival("KeOps", "pykeops", _keops(metric, x, y, count), work))
+            except (Skip, ImportError, RuntimeError, OSError) as reason:
+                contenders.append(Contender("KeOps", None, skipped=str(reason)[:80]))
+        index = [0, m // 2, m - 1]
+        rows, right = gpu.rows_of(x, index), y.get()
+
+        def check(found: Any) -> None:
+            expected = np.sort(_exact(rows, right, metric), axis=1)[:, :count]
+            error = abs(gpu.rows_of(found[0], index) / expected - 1).max()
+            assert error < 1e-4, error  # PyTorch's l2 is a product, which loses digits
+
+        return Line(
+            "", gpu.words(size), "T/s", 0, contenders, check=check, pairs=work,
+            bytes=4.0 * (m * k + n * k + 3 * m * count),
+        )  # fmt: skip
+
+    return build
+
+
+_ALL = (32768, 128, 32768)
+_SMALL = (70, 9, 300)
+
+CASES = [
+    *(
+        Case(f"cdist {metric}, f32", distances(metric), (_ALL,), (_SMALL,))
+        for metric in ("l1", "linf", "hamming", "sqeuclidean", "cosine")
+    ),
+    Case("knn l2, k = 32", nearest("l2", 32), ((20_000, 128, 100_000),), (_SMALL,),
+         full=((1_000_000, 128, 100_000),)),
+    Case("knn l1, k = 32", nearest("l1", 32), ((20_000, 128, 100_000),), (_SMALL,),
+         full=((1_000_000, 128, 100_000),)),
+]  # fmt: skip
