@@ -763,7 +763,7 @@ CASES = [
     ),
     Case(
         "gemm f32, emulated, ± 20 binades",
-        gemm("f4", "float32_emulated", 2.0**-23, "wide"), (8192,), (48,),
+        gemm("f4", "float32_emulated", 2.0**-22, "wide"), (8192,), (48,),
     ),
     Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
     Case(

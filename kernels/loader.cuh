@@ -157,20 +157,25 @@ struct Loader {
   }
   // Word q of chunk i, converted.
   SR_FN Word word(int i, int q) const {
-    if constexpr (CHUNK == 1) return single[i];
-    Element x[ELEMENTS];  // [ELEMENTS]
+    if constexpr (CHUNK == 1) {
+      return single[i];
+    } else {
+      Element x[ELEMENTS];  // [ELEMENTS]
 #pragma unroll
-    for (int e = 0; e < ELEMENTS; ++e)
-      x[e] = K_MAJOR ? held[i][e % CHUNK_LINES][q] : held[i][0][q * ELEMENTS + e];
-    return Side<Step, LEFT>::word(x);
+      for (int e = 0; e < ELEMENTS; ++e)
+        x[e] = K_MAJOR ? held[i][e % CHUNK_LINES][q] : held[i][0][q * ELEMENTS + e];
+      return Side<Step, LEFT>::word(x);
+    }
   }
 
   // Where a row begins among the words of a step of k, or of two in PAIRS (tile.cuh).
   SR_FN static int at(int row) {
-    if constexpr (!PAIRS) return row;
-    const unsigned x = unsigned(row);
-    return int(x / GROUPS * (2 * GROUPS) + x % V / 2 * (4 * GROUPS / V) + x / V % (GROUPS / V) * 4 +
-               x % 2 * 2);
+    if constexpr (PAIRS) {
+      const unsigned x = unsigned(row), group = x / V % (GROUPS / V);
+      return int(x / GROUPS * (2 * GROUPS) + x % V / 2 * (4 * GROUPS / V) + group * 4 + x % 2 * 2);
+    } else {
+      return row;
+    }
   }
   static constexpr int V = LEFT ? Tile::VM : Tile::VN;
   static constexpr int GROUPS = V * (LEFT ? Tile::LM : Tile::LN);

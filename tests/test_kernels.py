@@ -388,7 +388,8 @@ def test_every_tile_at_its_edges(kind, tile, monkeypatch):
         (3, 2 * tile.bk + 3, columns + 3),
         (tile.bm, 3 * tile.bk, columns),  # all of it whole and aligned
     ]:
-        a, b = (reference.small(rng, name, s, np.dtype(dtype)) for s in ((m, k), (k, n)))
+        low = 0 if kind == "nonnegative" else -3
+        a, b = (reference.small(rng, name, s, np.dtype(dtype), low) for s in ((m, k), (k, n)))
         if kind.startswith("arg"):
             check_arg(name, a, b)
         else:
