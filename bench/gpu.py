@@ -50,7 +50,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares th
 class Events(Wall):
     """The device's clock."""
 
-    seconds, long, span = 0.5, 6.0, 3e-3
+    seconds, long, span = 0.3, 4.0, 3e-3
 
     def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
         result = []

@@ -119,12 +119,12 @@ struct Elimination : Multiplier<Step, Tile> {
   static constexpr int SIDE = Tile::BM, TM = Tile::TM, TN = Tile::TN, LD = SIDE + Tile::PAD;
   static constexpr int RING = 3;          // rounds whose panels are kept
   static constexpr int GROUP = 16;        // steps of k among which a predecessor is searched
-  static constexpr int TILE = SIDE * SIDE, PER = 16 / int(sizeof(Word));  // words of 16 bytes
+  static constexpr int TILE = SIDE * SIDE;  // words of a tile
   static constexpr int PM = PREDECESSORS ? TM : 1, PN = PREDECESSORS ? TN : 1;
-  // Bytes of a tile in shared memory, of one of predecessors, and of two buffers of a pivot's row
+  // Bytes of a tile in shared memory, of two of predecessors, and of two buffers of a pivot's row
   // and column.
   static constexpr int OPERAND = SIDE * LD * int(sizeof(Word));
-  static constexpr int PREDS = PREDECESSORS ? SIDE * LD * 4 : 0;
+  static constexpr int PREDS = PREDECESSORS ? 2 * SIDE * LD * 4 : 0;
   static constexpr int LINES = 2 * SIDE * int(sizeof(Word)) + (PREDECESSORS ? SIDE * 4 : 0);
   static constexpr int BYTES = 2 * OPERAND + PREDS + 2 * LINES + 16;
   static_assert(Tile::BM == Tile::BN, "tiles on the diagonal are square");
@@ -140,6 +140,7 @@ struct Elimination : Multiplier<Step, Tile> {
   SR_FN static Word* left() { return shared_memory<Word>(); }  // [SIDE][LD], k-major
   SR_FN static Word* right() { return left() + SIDE * LD; }    // [SIDE][LD]
   SR_FN static int* right_preds() { return reinterpret_cast<int*>(right() + SIDE * LD); }
+  SR_FN static int* own_preds() { return right_preds() + SIDE * LD; }  // both [SIDE][LD]
   SR_FN static unsigned char* lines(int which) {
     return shared_memory<unsigned char>() + 2 * OPERAND + PREDS + which * LINES;
   }
@@ -182,11 +183,7 @@ struct Elimination : Multiplier<Step, Tile> {
     if (task.kind == Task::COLUMN) put_columns(left(), LD, acc);
     if (task.kind == Task::ROW) {
       put_rows(right(), LD, acc);
-      if constexpr (PREDECESSORS) {
-        unchanged();
-        find(memory, task, p.n, round <= 0, 0);  // of the entries before
-        put_rows(right_preds(), LD, pred);
-      }
+      if constexpr (PREDECESSORS) copy_preds(right_preds(), memory, task, p.n, round <= 0);
     }
 
     // --- the panels, by a thread for each condition
@@ -220,14 +217,28 @@ struct Elimination : Multiplier<Step, Tile> {
     // --- arithmetic
     if constexpr (PREDECESSORS) unchanged();
     if (round >= 0 && !skip) multiply(depth, p.unit);
-    if constexpr (PREDECESSORS) find(memory, task, p.n, round <= 0, depth);
+    // whether others read the predecessors of the whole tile, or they are not yet in the matrix
+    const bool whole = task.kind == Task::PIVOT || task.kind == Task::ROW || (FRESH && round <= 0);
+    if constexpr (PREDECESSORS) {
+      if (whole) {
+        copy_preds(own_preds(), memory, task, p.n, round <= 0);
+        find(depth, [](int i, int j, int found) { own_preds()[i * LD + j] = found; });
+        get_preds();
+      } else {
+        find(depth, [&](int i, int j, int found) {
+          i += task.i * SIDE;
+          j += task.j * SIDE;
+          if (i < p.n && j < p.n) memory.pred(i, j) = found;
+        });
+      }
+    }
     if (task.kind == Task::PIVOT && !skip) {
       const int own = p.n - task.k * SIDE;
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
     }
 
     // --- results
-    store(memory, task, p.n);
+    store(memory, task, p.n, whole);
     if (panel) {
       const int at = task.k % RING * tiles;
       Word* columns = panels + i64(2 * at) * TILE;
@@ -318,15 +329,16 @@ struct Elimination : Multiplier<Step, Tile> {
       }
   }
 
-  // Predecessors: those of the matrix, or of row k of `right` where an entry improved.
   SR_FN void unchanged() {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
       for (int c = 0; c < TN; ++c) pred[r][c] = -1;
   }
-  SR_FN void find(const Matrix<A>& from, const Task& task, int n, bool given, int depth) {
-#pragma unroll
+  // The predecessors of this thread's entries to shared memory, [SIDE][LD], as they were.
+  SR_FN static void copy_preds(int* to, const Matrix<A>& from, const Task& task, int n,
+                               bool given) {
+#pragma unroll 1
     for (int r = 0; r < TM; ++r)
 #pragma unroll
       for (int c = 0; c < TN; c += 4) {
@@ -341,23 +353,46 @@ struct Elimination : Multiplier<Step, Tile> {
         }
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-          int& own = pred[r][c + q];
-          if (own >= 0) {
-            const int k = first_best(acc[r][c + q], own, depth, Tile::row(r), Tile::column(c + q));
-            own = right_preds()[k * LD + Tile::column(c + q)];
-            continue;
-          }
           if (!VECTOR && row && j + q < n) {
             if (initial) four.x[q] = at[q * from.from_n];
             else preds.x[q] = from.pred(i, j + q);
           }
-          own = initial ? from.initial_pred(i, j + q, A::decode(four.x[q])) : preds.x[q];
+          if (initial) preds.x[q] = from.initial_pred(i, j + q, A::decode(four.x[q]));
         }
+        *reinterpret_cast<Pack<int, 4>*>(to + Tile::row(r) * LD + Tile::column(c)) = preds;
+      }
+  }
+  SR_FN void get_preds() {
+#pragma unroll
+    for (int r = 0; r < TM; ++r)
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        const int* at = own_preds() + Tile::row(r) * LD + Tile::column(c);
+        const auto four = *reinterpret_cast<const Pack<int, 4>*>(at);
+#pragma unroll
+        for (int q = 0; q < 4; ++q) pred[r][c + q] = four.x[q];
       }
   }
 
+  // Where an entry improved: the predecessor in row k of `right`. Few entries of a thread did, and
+  // not the same as of its neighbours: each thread takes its own, one after the other.
+  template <class Store>
+  SR_FN void find(int depth, Store store) const {
+    static_assert(TM * TN <= 32, "a bit for each entry");
+    u32 mine = 0;
+#pragma unroll
+    for (int e = 0; e < TM * TN; ++e)
+      if (pred[e / TN][e % TN] >= 0) mine |= 1u << e;
+#pragma unroll 1
+    for (; mine; mine &= mine - 1) {
+      const int e = bit_length(mine & (0u - mine)) - 1;
+      const int row = Tile::row(e / TN), column = Tile::column(e % TN);
+      const int k = first_best(pick(acc, e), pick(pred, e), depth, row, column);
+      store(row, column, right_preds()[k * LD + column]);
+    }
+  }
   // To the matrix. What is kept in registers is what was stored, as if it was read again.
-  SR_FN void store(const Matrix<A>& to, const Task& task, int n) {
+  SR_FN void store(const Matrix<A>& to, const Task& task, int n, bool whole) {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
@@ -372,12 +407,30 @@ struct Elimination : Multiplier<Step, Tile> {
           if constexpr (PREDECESSORS) preds.x[q] = pred[r][c + q];
           if (VECTOR || i >= n || j + q >= n) continue;
           to.at(i, j + q) = four.x[q];
-          if constexpr (PREDECESSORS) to.pred(i, j + q) = preds.x[q];
+          if (PREDECESSORS && whole) to.pred(i, j + q) = preds.x[q];
         }
         if (!VECTOR || i >= n || j >= n) continue;
         *reinterpret_cast<Pack<Storage, 4>*>(&to.at(i, j)) = four;
-        if constexpr (PREDECESSORS) *reinterpret_cast<Pack<int, 4>*>(&to.pred(i, j)) = preds;
+        if (PREDECESSORS && whole) *reinterpret_cast<Pack<int, 4>*>(&to.pred(i, j)) = preds;
       }
+  }
+
+  // Element e of an array in registers.
+  template <class W, int M, int N>
+  SR_FN static W pick(const W (&from)[M][N], int e) {
+    W line[M * N];  // [M * N]
+#pragma unroll
+    for (int q = 0; q < M * N; ++q) line[q] = from[q / N][q % N];
+    return pick(line, e);
+  }
+  template <class W, int N>
+  SR_FN static W pick(const W (&from)[N], int e) {
+    static_assert(N % 2 == 0, "elements are halved");
+    W half[N / 2];  // [N / 2]
+#pragma unroll
+    for (int q = 0; q < N / 2; ++q) half[q] = e & (N / 2) ? from[q + N / 2] : from[q];
+    if constexpr (N == 2) return half[0];
+    else return pick(half, e);
   }
 
   // --- arithmetic
@@ -406,13 +459,16 @@ struct Elimination : Multiplier<Step, Tile> {
 
   // The first step of k from `k` on that gives this value; one within GROUP does.
   SR_FN static int first_best(Word value, int k, int depth, int row, int column) {
-    const int last = k + GROUP < depth ? k + GROUP - 1 : depth - 1;
-#pragma unroll 4
-    for (; k < last; ++k) {
-      const Word term = A::mul(left()[k * LD + row], right()[k * LD + column]);
-      if (term == value || (NANS && term != term && value != value)) break;
+    const Word* as = left() + k * LD + row;
+    const Word* bs = right() + k * LD + column;
+    int found = 0;
+#pragma unroll
+    for (int q = GROUP - 1; q >= 0; --q) {  // all terms at once, whatever stands behind `depth`
+      const Word term = A::mul(as[q * LD], bs[q * LD]);
+      const bool same = term == value || (NANS && term != term && value != value);
+      if (same && k + q < depth) found = q;
     }
-    return k;
+    return k + found;
   }
 
   // `count` steps from `first` on; both are multiples of GROUP, but the last count of the matrix.
@@ -466,7 +522,11 @@ struct Elimination : Multiplier<Step, Tile> {
         int news[PN];  // [TN]
         if constexpr (PREDECESSORS)
 #pragma unroll
-          for (int j = 0; j < TN; ++j) news[j] = preds[Tile::column(j)];
+          for (int j = 0; j < TN; j += 4) {
+            const auto four = *reinterpret_cast<const Pack<int, 4>*>(preds + Tile::column(j));
+#pragma unroll
+            for (int e = 0; e < 4; ++e) news[j + e] = four.x[e];
+          }
         const int next = (q + 1) % 4;
         through<true>(next, cross, news);
         publish(q == 3 ? g + 4 : g, next, (q + 1) % 2);

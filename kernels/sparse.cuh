@@ -2,14 +2,15 @@
 // reading A once, and the rows of B that its entries select. Entries that are not stored are zero
 // (the annihilator of ⊗), and skipped.
 //
-//     CSR   CsrCuts     checks the row pointers, cuts the matrix into tiles of equal work
-//           CsrRows     a vector, rows of like length: LANES threads for each row
-//           Csr         anything else: a block for each tile
-//           CsrReduce   rows that span several tiles
+//     CSR   CsrRows     times a vector, rows of like length: LANES threads for each row
+//           CsrVector   any rows: a warp for each of some pieces of equal work
+//           CsrPieces   finds such pieces for a matrix
+//           Csr         times a matrix: a block for each piece, threads along the columns
+//           CsrReduce   rows that span several pieces
 //     DIA   Dia         stored diagonals: a group of threads for each row
 //
-// Nothing in an operand is trusted: an index that is no column, or row pointers that are none, set
-// a flag and lead to no access outside of the operands.
+// Nothing in an operand is trusted: an index that is no column, or row pointers that do not ascend,
+// set a flag and lead to no access outside of the operands.
 #pragma once
 #include "epilogue.cuh"
 
@@ -24,20 +25,22 @@ struct SparseParams {
   const void* offsets;  // [diagonals]: columns minus rows
   const void* b;
   void* c;
-  i64* cuts;            // [tiles + 1]: rows that end before each tile
-  void* heads;          // [tiles][n] of Compute: partial results, of a row that began before it
-  void* tails;          // [tiles][n] of Compute: partial results, of a row that ends after it
-  u32* errors;             // [4]: set to 1 where a result does not fit, ...
+  i64* rows;            // [pieces + 1]: rows that end before each piece
+  void* heads;          // [pieces][n] of Compute: partial results, of a row that began before it
+  void* tails;          // [pieces][n] of Compute: partial results, of a row that ends after it
+  u32* errors;          // [3]: set to 1 where a result does not fit, ...
   i64 m, k, n;
   i64 entries;          // room for entries; slots of a diagonal
   i64 data_d, b_k, c_m, c_n;
   i64 alpha, beta, zero;  // the low bytes are a Compute
-  int tiles, strips;    // strips of columns
+  i64 steps;            // of a piece
+  i64 longest;          // a row of more entries than this may be shared by pieces
+  int pieces, strips;   // strips of columns
   int diagonals, trans; // trans: slots are counted along rows of op(A), not columns
   int mode;             // READ_C, BETA
 };
-// ... an index is not a column, `ends` are not row pointers, a row is too long for CsrRows.
-enum { DOES_NOT_FIT, NO_COLUMN, NO_ROWS, LONG_ROW };
+// ... an index is not a column, `ends` are not row pointers.
+enum { DOES_NOT_FIT, NO_COLUMN, NO_ROWS };
 
 // The work of a block: LANES threads lie along the columns of B, each with the V columns that it
 // reads at once; GROUPS such groups have rows of their own.
@@ -107,60 +110,90 @@ struct Along {
 template <class Index>
 SR_FN const Index* row_ends(const SparseParams& p) { return static_cast<const Index*>(p.ends); }
 
-// Whether CsrRows computes this product; else Csr does.
-SR_FN bool by_rows(const SparseParams& p) { return !p.errors[LONG_ROW] && !p.errors[NO_ROWS]; }
-
+SR_FN void mark(const SparseParams& p, int error) { p.errors[error] = 1; }
 template <class Index>
 SR_FN bool is_column(const SparseParams& p, Index j) {
   if (u64(i64(j)) < u64(p.k)) return true;
-  p.errors[NO_COLUMN] = 1;
+  mark(p, NO_COLUMN);
   return false;
 }
 
+SR_FN u32 unsigned_of(i32 x) { return u32(x); }
+SR_FN u64 unsigned_of(i64 x) { return u64(x); }
+
 // Merge path (Merrill and Garland, 2016): walk through the matrix row by row, with a step for each
-// entry and a step for each end of a row. Tiles are pieces of this path of equal length, so that
+// entry and a step for each end of a row. Pieces of this path have equal length, so that warps or
 // blocks have equal work, however long the rows are. This is the number of rows that end within the
 // first `steps` steps; ends[i] is the number of entries up to the end of row i.
 //
-//     rows of 4, 0 and 2 entries:   x x x | x E E | x x E      E: end of a row; tiles of 3 steps
-//     rows_before each tile:        0       0       2      3
-template <class Int, class Index>
-SR_FN Int rows_before(const Index* ends, Int rows, Int entries, Int steps) {
-  Int low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
+//     rows of 4, 0 and 2 entries:   x x x | x E E | x x E      E: end of a row; pieces of 3 steps
+//     rows_before each piece:       0       0       2      3
+SR_FN int rows_before(const int* ends, int rows, int entries, int steps) {
+  int low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
   while (low < high) {
-    const Int middle = (low + high) / 2;
+    const int middle = (low + high) / 2;
     if (ends[middle] <= steps - middle - 1) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
-// Kernel: where tiles begin. Checks that row pointers ascend from 0 to the number of entries, which
-// the kernels after it rely on, and whether a row has more than LONGEST entries (if LONGEST is not
-// 0).
-template <class Index, int TILE, int LONGEST>
-struct CsrCuts {
-  SR_FN static void run(const SparseParams& p) {
+// The rows that end before a piece and before the next one, found by a warp: each half of it looks
+// at 16 rows at once, first about where the end would be if all rows were alike.
+template <class Index>
+struct CsrPiece {
+  i64 begin, end;  // steps
+  i64 row0, row1;
+  i64 count;       // entries of the matrix
+
+  SR_FN CsrPiece(const SparseParams& p, i64 piece) {
+    const i64 all = p.m + p.entries, last = row_ends<Index>(p)[p.m];
+    count = last < 0 ? 0 : last < p.entries ? last : p.entries;
+    begin = piece * p.steps < all ? piece * p.steps : all;
+    end = begin + p.steps < all ? begin + p.steps : all;
+    const int lane = int(threadIdx.x) % 32;
+    const i64 found = search(p, lane < 16 ? begin : end, all);
+    row0 = shuffle(found, 0);
+    row1 = shuffle(found, 16);
+    if (lane) return;
+    p.rows[piece] = row0;  // for CsrReduce
+    if (piece + 1 == p.pieces) p.rows[p.pieces] = p.m;
+  }
+
+ private:
+  SR_FN static i64 search(const SparseParams& p, i64 steps, i64 all) {
     const Index* ends = row_ends<Index>(p);
-    const i64 first = i64(blockIdx.x) * blockDim.x + threadIdx.x;
-    const i64 step = i64(gridDim.x) * blockDim.x;
-    const i64 last = ends[p.m], entries = last < 0 ? 0 : last < p.entries ? last : p.entries;
-    if (first == 0 && (ends[0] != 0 || last != entries)) p.errors[NO_ROWS] = 1;
-    for (i64 i = first; i < p.m; i += step) {
-      const i64 length = i64(ends[i + 1]) - i64(ends[i]);
-      if (length < 0) p.errors[NO_ROWS] = 1;
-      if (LONGEST > 0 && length > LONGEST) p.errors[LONG_ROW] = 1;
+    const int lane = int(threadIdx.x) % 16, half = int(threadIdx.x) & 16;
+    i64 low = steps > p.entries ? steps - p.entries : 0, high = steps < p.m ? steps : p.m;
+    const i64 guess = i64(double(steps) * double(p.m) / double(all ? all : 1));
+    i64 at = lane < 8 ? guess - (1 << 2 * (7 - lane)) : guess + (1 << 2 * (lane - 8)) - 1;
+    at = at < low ? low : at < high ? at : high - 1;
+    while (ballot(low < high)) {
+      const bool before = low < high && i64(ends[at + 1]) + at + 1 <= steps;
+      const u32 after = ~(ballot(before) >> half) & 0xffffu;
+      const int count = after ? bit_length(after & (0u - after)) - 1 : 16;
+      const i64 below = shuffle(at, half + (count ? count - 1 : 0));
+      const i64 above = shuffle(at, half + (count < 16 ? count : 15));
+      if (count > 0 && low < high) low = below + 1;
+      if (count < 16 && above < high) high = above < low ? low : above;
+      at = low + (high - low) * (lane + 1) / 17;
     }
-    for (i64 t = first; t <= p.tiles; t += step) {
-      const i64 steps = t * TILE, all = p.m + entries;
-      p.cuts[t] = rows_before(ends + 1, p.m, entries, steps < all ? steps : all);
-    }
+    return low;
   }
 };
 
-// Kernel: a matrix times a vector, where rows are of like length. LANES threads for each row read
-// EACH entries at a time; entries of the next row are in flight while a row is multiplied. A block
-// has every gridDim.x-th group of rows.
+// Kernel: where pieces begin, for Csr.
+template <class Index>
+struct CsrPieces {
+  SR_FN static void run(const SparseParams& p) {
+    const i64 own = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    if (own < p.pieces) CsrPiece<Index>(p, own);
+  }
+};
+
+// Kernel: times a vector, where no row has more than LANES * EACH entries (or few do). LANES threads
+// for each row read EACH entries at a time; entries of the next row are in flight while a row is
+// multiplied. A block has every gridDim.x-th group of rows.
 template <class A, class Index, int LANES, int EACH, bool SCALED, bool JOIN>
 struct CsrRows {
   using At = Along<A, 1, false, SCALED, JOIN>;
@@ -170,18 +203,19 @@ struct CsrRows {
   static_assert(LANES <= 32, "lanes of a row are joined within a warp");
 
   struct Row {
-    i64 from, to;  // its entries
+    Index from, to;  // its entries; -1 where row pointers do not ascend
     SR_FN Row(const SparseParams& p, i64 row) : from(0), to(0) {
       if (row < p.m) {
         from = row_ends<Index>(p)[row];
         to = row_ends<Index>(p)[row + 1];
+        if (from < 0 || from > to || i64(to) > p.entries) from = to = -1;
       }
     }
   };
   struct Entries {
     Index j[EACH];       // [EACH]: columns
     Storage left[EACH];  // [EACH]
-    SR_FN void load(const SparseParams& p, i64 from, i64 to) {
+    SR_FN void load(const SparseParams& p, Index from, Index to) {
 #pragma unroll
       for (int s = 0; s < EACH; ++s)
         if (from + s * LANES < to) {
@@ -189,7 +223,7 @@ struct CsrRows {
           left[s] = static_cast<const Storage*>(p.data)[from + s * LANES];
         }
     }
-    SR_FN Compute times(const SparseParams& p, Compute sum, i64 from, i64 to) const {
+    SR_FN Compute times(const SparseParams& p, Compute sum, Index from, Index to) const {
       Storage right[EACH];  // [EACH]: the entries of B that they meet
       bool inside[EACH];    // [EACH]
 #pragma unroll
@@ -208,7 +242,6 @@ struct CsrRows {
   };
 
   SR_FN static void run(const SparseParams& p) {
-    if (!by_rows(p)) return;
     const int lane = int(threadIdx.x) % LANES;
     const i64 step = i64(gridDim.x) * ROWS;
     i64 row = i64(blockIdx.x) * ROWS + int(threadIdx.x) / LANES;
@@ -222,14 +255,20 @@ struct CsrRows {
       following.load(p, next.from + lane, next.to);
       compiler_fence();
       Compute acc[1] = {entries.times(p, A::start(), now.from + lane, now.to)};
-      for (i64 e = now.from + lane + LANES * EACH; e < now.to; e += LANES * EACH) {  // rare
+      for (Index e = now.from + lane + LANES * EACH; e < now.to; e += LANES * EACH) {  // rare
         entries.load(p, e, now.to);
         acc[0] = entries.times(p, acc[0], e, now.to);
       }
 #pragma unroll
       for (int half = LANES / 2; half > 0; half /= 2)
         acc[0] = A::add(acc[0], shuffle_xor(acc[0], half));
-      if (lane == 0 && row < p.m) At::finish(p, row, acc, now.to - now.from);
+      if (lane == 0 && row < p.m) {
+        if (now.from < 0) {
+          mark(p, NO_ROWS);
+          acc[0] = At::nothing();
+        }
+        At::finish(p, row, acc, now.to - now.from);
+      }
       entries = following;
       now = next;
       next = later;
@@ -237,92 +276,232 @@ struct CsrRows {
   }
 };
 
-// Kernel: a block for each tile of the path and strip of columns; a group has ITEMS steps of the
-// path. Rows that end within a group are stored; the rest is joined by a segmented scan over the
-// groups. STAGED (B is a vector, a thread is a group): all entries are multiplied first, by
-// consecutive threads, and the products kept in shared memory. ROWS: CsrRows was launched, too, and
-// computes the product if no row is long.
-template <class A, class Index, int LANES, bool VECTOR, int ITEMS, bool SCALED, bool JOIN,
-          bool ROWS>
+// Kernel: times a vector. A warp for each piece; it goes along it by chunks, of which the next
+// one's entries are under way while products of this one's are made, kept in shared memory and added
+// up by some threads for each row that ends. A row that spans pieces is computed by the warp where it
+// ends; but of one of more than p.longest entries each piece adds up its own part.
+template <class A, class Index, int ITEMS, bool SCALED, bool JOIN>
+struct CsrVector {
+  using At = Along<A, 1, false, SCALED, JOIN>;
+  using Compute = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int THREADS = At::THREADS, CHUNK = 32 * ITEMS;
+  static constexpr int PRODUCTS = CHUNK + CHUNK / 32;  // room for those of a warp
+  static constexpr int LONG = 16;  // products that a thread adds up, at most
+  static constexpr i64 MOST = 0x7fff0000;  // rows of a piece; it has more only if they are broken
+  // Every 33rd place of the products stays empty, so that strides of 8 or 32 have no bank
+  // conflicts.
+  SR_FN static int padded(int e) { return e + e / 32; }
+
+  // Entries of a chunk, one in 32.
+  struct Entries {
+    Index j[ITEMS];       // [ITEMS]: columns
+    Storage left[ITEMS];  // [ITEMS]
+    SR_FN void load(const Index* indices, const Storage* data, int from, int to) {
+#pragma unroll
+      for (int s = 0; s < ITEMS; ++s) {
+        const int e = from + s * 32 + int(threadIdx.x) % 32;
+        if (e < to) {
+          j[s] = indices[e];
+          left[s] = data[e];
+        }
+      }
+    }
+  };
+
+  SR_FN static void run(const SparseParams& p) {
+    const i64 own = i64(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
+    if (own >= p.pieces) return;
+    const int lane = int(threadIdx.x) % 32;
+    const CsrPiece<Index> piece(p, own);
+    const Index* ends = row_ends<Index>(p);
+    // --- the first row: from its beginning, if it is not shared
+    const i64 first = ends[piece.row0];
+    i64 base = piece.begin - piece.row0;  // the first entry
+    bool sound = 0 <= first && first <= base;  // whether row pointers ascend up to here
+    const bool head = sound && first < base && piece.row0 < p.m &&
+                      ends[piece.row0 + 1] - first > p.longest;
+    if (sound && !head) base = first;
+    // --- the row that is open at the end: only if it is shared
+    const i64 most = piece.end - piece.row1 < piece.count ? piece.end - piece.row1 : piece.count;
+    const i64 last = ends[piece.row1];
+    const bool tail = piece.row1 < p.m && (piece.row1 > piece.row0 || sound) && last <= most &&
+                      ends[piece.row1 + 1] - last > p.longest;
+    const i64 stop = tail ? most : piece.row1 == piece.row0 ? base : last < most ? last : most;
+    const int size = stop > base ? int(stop - base) : 0;  // entries
+    const Index* indices = static_cast<const Index*>(p.indices) + base;
+    const Storage* data = static_cast<const Storage*>(p.data) + base;
+    const Storage* b = static_cast<const Storage*>(p.b);
+    Compute* products = shared_memory<Compute>() + threadIdx.x / 32 * PRODUCTS;  // [PRODUCTS]
+
+    // Rows are counted from row0 and entries from base from here on.
+    using Size = decltype(unsigned_of(Index{}));
+    const Size zero = Size(base);
+    const i64 row0 = piece.row0, owned = piece.row1 > row0 ? piece.row1 - row0 : 0;
+    const int all = int(owned < MOST ? owned : MOST);
+    ends += row0 + 1;
+    const auto end_of = [&](int row) {  // -1 where that is not in this piece
+      if (row >= all) return -1;
+      const Size at = Size(ends[row]) - zero;
+      return at > Size(size) ? -1 : int(at);
+    };
+    int row = 0;
+    int to = end_of(lane), from = 0;  // of the row `row + lane`; of the row `row`
+    bool is_head = head;
+    Compute part = A::start();  // of the row `row`: the chunks before, each lane its own
+    Entries entries;
+    entries.load(indices, data, 0, size);
+    for (int chunk = 0; row < all || chunk < size; chunk += CHUNK) {
+      const int limit = chunk + CHUNK < size ? chunk + CHUNK : size;
+      multiply(p, products, entries, b, chunk, limit);
+      entries.load(indices, data, chunk + CHUNK, size);
+      __syncwarp();  // between storing products and reading them
+      int at = from > chunk ? from : chunk;  // from here on, entries of this chunk are to be added
+      for (bool again = true; again && row < all;) {
+        // --- of the next 32 rows, those that end in this chunk; at once if they are broken
+        int before = shuffle(to, lane ? lane - 1 : 0);
+        if (lane == 0) before = from;
+        const bool fine = (lane ? before >= chunk : sound) && before <= to && to >= chunk;
+        const u32 open = ~ballot(row + lane < all && (!fine || to <= limit));
+        const int rows = open ? bit_length(open & (0u - open)) - 1 : 32;
+        if (!rows) break;
+        again = rows == 32;
+        const int ends_at = shuffle(to, rows - 1);
+        // --- some threads for each of them
+        const int shift = 5 - bit_length(u32(rows - 1));
+        const int lanes = 1 << shift, i = lane >> shift;
+        int start = shuffle(before, i), end = shuffle(to, i);
+        const bool good = shuffle(int(fine), i) != 0;
+        const int stored = end - start;
+        start = start > at ? start : at;
+        if (i >= rows || !good) end = start;
+        to = end_of(row + rows + lane);  // under way while sums are made
+        const bool is_long = lanes < 32 && end - start > LONG * lanes;
+        Compute sum = A::start();
+        if (!is_long) sum = add(products, start - chunk + (lane & (lanes - 1)), end - chunk, lanes);
+        for (int half = lanes / 2; half > 0; half /= 2) sum = A::add(sum, shuffle_xor(sum, half));
+        for (u32 mask = ballot(is_long && !(lane & (lanes - 1))); mask; mask &= mask - 1) {
+          const int which = bit_length(mask & (0u - mask)) - 1;
+          Compute total = add(products, shuffle(start, which) - chunk + lane,
+                              shuffle(end, which) - chunk, 32);
+          for (int half = 16; half > 0; half /= 2) total = A::add(total, shuffle_xor(total, half));
+          if (lane == which) sum = total;
+        }
+        if (at == chunk) {  // the first row may have begun in a chunk before
+          for (int half = 16; half > 0; half /= 2) part = A::add(part, shuffle_xor(part, half));
+          if (lane == 0) sum = A::add(part, sum);
+          part = A::start();
+        }
+        if (!(lane & (lanes - 1)) && i < rows) {
+          if (!good) {
+            mark(p, NO_ROWS);
+            sum = At::nothing();
+          }
+          const Compute acc[1] = {sum};
+          if (is_head && i == 0 && good) static_cast<Compute*>(p.heads)[own] = sum;
+          else At::finish(p, row0 + row + i, acc, stored);
+        }
+        is_head = false;
+        row += rows;
+        from = ends_at;
+        sound = from >= chunk;
+        at = from > chunk ? from : chunk;
+      }
+      // --- the row that is left open
+      part = A::add(part, add(products, at - chunk + lane, limit - chunk, 32));
+      __syncwarp();  // between reading products and storing those of the next chunk
+    }
+    if (tail) {
+      for (int half = 16; half > 0; half /= 2) part = A::add(part, shuffle_xor(part, half));
+      if (lane == 0) static_cast<Compute*>(p.tails)[own] = part;
+    }
+  }
+
+  SR_FN static Compute add(const Compute* products, int from, int to, int step) {
+    Compute sum = A::start();
+#pragma unroll 4
+    for (int e = from; e < to; e += step) sum = A::add(sum, products[padded(e)]);
+    return sum;
+  }
+
+  SR_FN static void multiply(const SparseParams& p, Compute* products, const Entries& entries,
+                             const Storage* b, int chunk, int limit) {
+    Storage right[ITEMS];  // [ITEMS]
+    bool inside[ITEMS];    // [ITEMS]
+#pragma unroll
+    for (int s = 0; s < ITEMS; ++s) {
+      inside[s] = chunk + s * 32 + int(threadIdx.x) % 32 < limit && is_column(p, entries.j[s]);
+      if (inside[s]) right[s] = b[entries.j[s]];
+    }
+    compiler_fence();
+#pragma unroll
+    for (int s = 0; s < ITEMS; ++s)
+      products[padded(s * 32 + int(threadIdx.x) % 32)] =
+          inside[s] ? A::mul(At::entry(p, entries.left[s]), A::decode(right[s])) : At::nothing();
+  }
+};
+
+// Kernel: times a matrix. A block for each tile of the path and strip of columns; a group has ITEMS
+// steps of the path. Rows that end within a group are stored; the rest is joined by a segmented scan
+// over the groups.
+template <class A, class Index, int LANES, bool VECTOR, int ITEMS, bool SCALED, bool JOIN>
 struct Csr {
   using At = Along<A, LANES, VECTOR, SCALED, JOIN>;
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
   using Piece = typename At::Piece;
   static constexpr int V = At::V, GROUPS = At::GROUPS, COLUMNS = At::COLUMNS;
-  static constexpr int THREADS = At::THREADS, TILE = GROUPS * ITEMS;
-  static constexpr bool STAGED = COLUMNS == 1;
-  static constexpr int PRODUCTS = STAGED ? TILE + TILE / 32 : 0;
-  // Every 33rd place of the products stays empty, so that strides of 8 or 32 have no bank
-  // conflicts.
-  SR_FN static int padded(int e) { return e + e / 32; }
+  static constexpr int THREADS = At::THREADS, STEPS = GROUPS * ITEMS;  // of a piece
+  enum { BROKEN = -2 };
 
   SR_FN static void run(const SparseParams& p) {
-    if (ROWS && by_rows(p)) return;
-    // --- which steps of the path, rows and entries this tile has
-    const i64 tile = blockIdx.x / u32(p.strips);
-    const Index* ends = row_ends<Index>(p);
-    const i64 begin = tile * TILE, all = p.m + ends[p.m];
-    const i64 row0 = p.cuts[tile], row1 = p.cuts[tile + 1];
-    if (p.errors[NO_ROWS]) return spoil(p, tile);
-    if (begin >= all) return;
-    const i64 end = begin + TILE < all ? begin + TILE : all, entry0 = begin - row0;
-    const int rows = int(row1 - row0), entries = int(end - begin) - rows;
-
-    Compute* scan = shared_memory<Compute>();        // [2][GROUPS][COLUMNS]
-    Compute* products = scan + 2 * GROUPS * COLUMNS;  // [PRODUCTS]
-    int* stops = reinterpret_cast<int*>(products + PRODUCTS);  // [TILE]: entries before rows end
-    int* marks = stops + TILE;                                 // [2][GROUPS]
-    if (threadIdx.x == 0) marks[0] = 0;
-    for (int i = int(threadIdx.x); i < rows; i += THREADS)
-      stops[i] = int(ends[row0 + i + 1] - entry0);
-    if constexpr (STAGED) multiply(p, products, entry0, entries);
-    __syncthreads();  // between storing stops and products and reading them
-    if constexpr (STAGED) {
-      int lanes = 1;  // for each row, so that all threads have one
-      while (lanes < 32 && 2 * lanes * (rows + 1) <= THREADS) lanes *= 2;
-      for (int i = int(threadIdx.x); i <= rows; i += THREADS)
-        if (length(stops, rows, entries, i) > LONG * lanes) marks[0] = 1;
-      __syncthreads();  // between marking long rows and reading the mark
-      if (!marks[0])
-        return short_rows(p, tile, row0, entry0, rows, entries, lanes, products, stops, scan);
+    // --- which rows and entries this piece has
+    const i64 own = blockIdx.x / u32(p.strips);
+    Compute* scan = shared_memory<Compute>();                            // [2][GROUPS][COLUMNS]
+    int* begins = reinterpret_cast<int*>(scan + 2 * GROUPS * COLUMNS);   // [STEPS + 1]: of rows
+    int* marks = begins + STEPS + 1;                                     // [2][GROUPS]
+    int* broken = marks + 2 * GROUPS;
+    const i64 row0 = p.rows[own], row1 = p.rows[own + 1], all = p.m + p.entries;
+    const i64 begin = own * STEPS, end = begin + STEPS < all ? begin + STEPS : all;
+    const i64 entry0 = begin - row0, left = row_ends<Index>(p)[p.m] - entry0;
+    const bool possible = row0 <= row1 && row1 - row0 <= end - begin;
+    const int rows = possible ? int(row1 - row0) : 0, most = possible ? int(end - begin) - rows : 0;
+    const int entries = left < 0 ? 0 : left < most ? int(left) : most;
+    if (threadIdx.x == 0) *broken = !possible;
+   for (int i = int(threadIdx.x); i <= rows; i += THREADS) {
+      const i64 at = row_ends<Index>(p)[row0 + i], inside = at - entry0;
+      const bool before = i == 0 && 0 <= at && inside < 0;
+      begins[i] = 0 <= inside && inside <= entries ? int(inside) : before ? -1 : BROKEN;
     }
+    __syncthreads();  // between storing where rows begin and reading it
+    for (int i = int(threadIdx.x); i <= rows; i += THREADS)
+      if (begins[i] == BROKEN || (i > 0 && begins[i - 1] > begins[i])) *broken = 1;
+    __syncthreads();  // between marking a broken piece and reading the mark
+    if (*broken) return spoil(p, own, row0, row1);
 
     // --- this group's steps of the path: fold entries, close rows
-    const int steps = At::group() * ITEMS, most = rows + entries;
-    const int from = steps < most ? steps : most;
-    int row = rows_before(stops, rows, entries, from), e = from - row, first = -1;
+    const int steps = At::group() * ITEMS, whole = rows + entries;
+    const int from = steps < whole ? steps : whole;
+    const int to = from + ITEMS < whole ? from + ITEMS : whole;
+    int row = rows_before(begins + 1, rows, entries, from), e = from - row, first = -1;
+    const int last = rows_before(begins + 1, rows, entries, to);
     Compute acc[V], head[V];  // of the open row; of the first row that ends here
     At::clear(acc);
     At::clear(head);
-    const auto close = [&] {
+    for (; row < last; ++row) {
+      take(p, acc, entry0, e, begins[row + 1]);
       if (first < 0) {  // it may have begun in another group: kept until that is joined
         first = row;
 #pragma unroll
         for (int v = 0; v < V; ++v) head[v] = acc[v];
       } else {
-        const i64 i = row0 + row;
-        At::finish(p, i, acc, ends[i + 1] - ends[i]);
+        At::finish(p, row0 + row, acc, begins[row + 1] - begins[row]);
       }
       At::clear(acc);
-      ++row;
-    };
-    if constexpr (STAGED) {
-#pragma unroll
-      for (int s = 0; s < ITEMS; ++s)
-        if (from + s < most) {
-          if (row < rows && stops[row] <= e) close();
-          else acc[0] = A::add(acc[0], products[padded(e++)]);
-        }
-    } else {
-      const int to = from + ITEMS < most ? from + ITEMS : most;
-      const int last = rows_before(stops, rows, entries, to);
-      for (; row < last; close()) take(p, acc, entry0, e, stops[row]);
-      take(p, acc, entry0, e, to - last);
     }
+    take(p, acc, entry0, e, to - last);
 
     // --- what the groups before left open: a scan that begins anew where a row ended
-    if constexpr (STAGED) __syncthreads();  // between reading the mark of long rows and reusing it
     int buffer = 0, mark = first >= 0;  // mark: whether a row ends in the groups joined so far
     const auto keep = [&] {
 #pragma unroll
@@ -342,99 +521,25 @@ struct Csr {
       buffer ^= 1;
       keep();
     }
-    // --- the last group has what the tile leaves open; a group's first row gets what came before
-    const i64 column = At::column(p);
-    if (At::group() == GROUPS - 1) put(p, p.tails, tile, column, acc);
+    // --- the last group has what the piece leaves open; a group's first row gets what came before
+    if (At::group() == GROUPS - 1) put(p, p.tails, own, acc);
     if (first < 0) return;
     if (At::group() > 0) {
 #pragma unroll
       for (int v = 0; v < V; ++v) head[v] = A::add(at(scan, buffer, At::group() - 1)[v], head[v]);
     }
-    close_row(p, tile, row0, entry0, first, head);
-  }
-
-  // Row `row` of a tile, which ends in it: to C, or to the tile's head if it began before.
-  SR_FN static void close_row(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int row,
-                              const Compute (&acc)[V]) {
-    const Index* ends = row_ends<Index>(p);
-    const i64 i = row0 + row, from = ends[i];
-    if (row == 0 && from < entry0) put(p, p.heads, tile, At::column(p), acc);  // began before
-    else At::finish(p, i, acc, ends[i + 1] - from);
-  }
-
-  // A tile of short rows, and the part of the row that it leaves open: `lanes` threads for each.
-  static constexpr int LONG = 32;  // products that a thread adds up, at most
-  SR_FN static int start(const int* stops, int i) { return i ? stops[i - 1] : 0; }
-  SR_FN static int length(const int* stops, int rows, int entries, int i) {
-    return (i < rows ? stops[i] : entries) - start(stops, i);
-  }
-  SR_FN static void short_rows(const SparseParams& p, i64 tile, i64 row0, i64 entry0, int rows,
-                               int entries, int lanes, const Compute* products, const int* stops,
-                               Compute* scan) {
-    const int lane = int(threadIdx.x) & (lanes - 1);
-    Compute* shared = scan + threadIdx.x;  // [THREADS]
-    for (int first = 0; first <= rows; first += THREADS / lanes) {  // whole warps
-      const int i = first + int(threadIdx.x) / lanes;
-      Compute sum[V];
-      At::clear(sum);
-      if (i <= rows) {
-        const int from = start(stops, i), to = from + length(stops, rows, entries, i);
-#pragma unroll 4
-        for (int e = from + lane; e < to; e += lanes) sum[0] = A::add(sum[0], products[padded(e)]);
-      }
-      for (int half = lanes / 2; half > 0; half /= 2) {
-        *shared = sum[0];
-        __syncwarp();  // between storing sums and reading them (`lanes` divides a warp)
-        if (lane < half) sum[0] = A::add(sum[0], shared[half]);
-        __syncwarp();  // between reading sums and overwriting them
-      }
-      if (lane > 0 || i > rows) continue;
-      if (i == rows) put(p, p.tails, tile, 0, sum);
-      else close_row(p, tile, row0, entry0, i, sum);
-    }
+    if (begins[first] < 0) put(p, p.heads, own, head);  // it began in a piece before
+    else At::finish(p, row0 + first, head, begins[first + 1] - begins[first]);
   }
 
   SR_FN static Compute* at(Compute* scan, int buffer, int group) {
     return scan + (buffer * GROUPS + group) * COLUMNS + At::slot();
   }
-  SR_FN static void put(const SparseParams& p, void* parts, i64 tile, i64 column,
-                        const Compute (&acc)[V]) {
-    Compute* to = static_cast<Compute*>(parts) + tile * p.n + column;
+  SR_FN static void put(const SparseParams& p, void* parts, i64 own, const Compute (&acc)[V]) {
+    const i64 column = At::column(p);
+    Compute* to = static_cast<Compute*>(parts) + own * p.n + column;
     for (int v = 0; v < V; ++v)
       if (column + v < p.n) to[v] = acc[v];
-  }
-
-  // STAGED: the tile's entries times the entries of the vector; all loads of a kind are in flight
-  // at once.
-  SR_FN static void multiply(const SparseParams& p, Compute* products, i64 entry0, int entries) {
-    const Index* indices = static_cast<const Index*>(p.indices) + entry0;
-    const Storage* data = static_cast<const Storage*>(p.data) + entry0;
-    const Storage* b = static_cast<const Storage*>(p.b);
-    Index j[ITEMS];                     // [ITEMS]
-    Storage left[ITEMS], right[ITEMS];  // [ITEMS]
-    bool inside[ITEMS];                 // [ITEMS]
-#pragma unroll
-    for (int s = 0; s < ITEMS; ++s) {
-      const int e = s * THREADS + int(threadIdx.x);
-      if (e < entries) {
-        j[s] = indices[e];
-        left[s] = data[e];
-      }
-    }
-    compiler_fence();
-#pragma unroll
-    for (int s = 0; s < ITEMS; ++s) {
-      inside[s] = s * THREADS + int(threadIdx.x) < entries && is_column(p, j[s]);
-      if (inside[s]) right[s] = b[j[s]];
-    }
-    compiler_fence();
-#pragma unroll
-    for (int s = 0; s < ITEMS; ++s) {
-      const int e = s * THREADS + int(threadIdx.x);
-      if (e < entries)
-        products[padded(e)] = inside[s] ? A::mul(At::entry(p, left[s]), A::decode(right[s]))
-                                        : At::nothing();
-    }
   }
 
   // Fold the entries from e to `until` of one row, times this thread's columns of B.
@@ -470,41 +575,49 @@ struct Csr {
     }
   }
 
-  // Row pointers are none: every row of C is `nothing`.
-  SR_FN static void spoil(const SparseParams& p, i64 tile) {
+  // Row pointers do not ascend: all of the piece is `nothing`.
+  SR_FN static void spoil(const SparseParams& p, i64 own, i64 row0, i64 row1) {
+    mark(p, NO_ROWS);
     Compute acc[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) acc[v] = At::nothing();
-    for (i64 row = tile * GROUPS + At::group(); row < p.m; row += i64(p.tiles) * GROUPS)
-      At::finish(p, row, acc, p.k);
+    put(p, p.tails, own, acc);
+    put(p, p.heads, own, acc);
+    for (i64 row = row0 + At::group(); row < row1; row += GROUPS) At::finish(p, row, acc, p.k);
   }
 };
 
-// Kernel: rows that end in another tile than they began in. A warp for each tile, LANES of it along
-// the columns; its PARTS share the tiles in between, and are joined in a fixed order.
-template <class A, class Index, int LANES, int TILE, bool JOIN, bool ROWS>
+// Kernel: rows that end in another piece than they began in, and are shared. A warp for each piece,
+// LANES of it along the columns; its PARTS share the pieces in between, and are joined in a fixed
+// order.
+template <class A, class Index, int LANES, bool JOIN>
 struct CsrReduce {
+  using At = Along<A, 1, false, false, JOIN>;
   using Compute = typename A::Compute;
   using Storage = typename A::Storage;
 
   SR_FN static void run(const SparseParams& p) {
     constexpr int PARTS = 32 / LANES;
-    const i64 tile = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-    if (tile >= p.tiles || p.errors[NO_ROWS] || (ROWS && by_rows(p))) return;
-    const Index* ends = row_ends<Index>(p);
-    const i64 row = p.cuts[tile];
-    if (row == p.cuts[tile + 1]) return;  // no row ends here
-    const i64 stored = ends[row + 1] - ends[row], first = (row + ends[row]) / TILE;
-    if (first == tile) return;  // it began in this tile, which stored it
+    const i64 own = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    if (own >= p.pieces) return;
+    const i64 row = p.rows[own];
+    if (row >= p.rows[own + 1]) return;  // no row ends here
+    const i64 from = row_ends<Index>(p)[row], to = row_ends<Index>(p)[row + 1];
+    if (from < 0 || to > p.entries || to - from <= p.longest) return;
+    const i64 first = (row + from) / p.steps;
+    if (first >= own) return;  // it began in this piece, which stored it
     const int lane = int(threadIdx.x) % LANES, part = int(threadIdx.x) % 32 / LANES;
     const LinearCombination<A> combine(p);
     for (i64 begin = 0; begin < p.n; begin += LANES) {
       const i64 column = begin + lane;
       Compute sum = A::start();
-      if (column < p.n) {
-        const Compute* tails = static_cast<const Compute*>(p.tails) + column;
+      const Compute* tails = static_cast<const Compute*>(p.tails) + (column < p.n ? column : 0);
 #pragma unroll 8
-        for (i64 t = first + part; t < tile; t += PARTS) sum = A::add(sum, tails[t * p.n]);
+      for (i64 t = first + part; t < own; t += PARTS) {
+        // unless row pointers are broken elsewhere, the row is what piece t left open
+        const bool sound = p.rows[t + 1] == row && p.rows[t] <= row;
+        if (!sound) mark(p, NO_ROWS);
+        sum = A::add(sum, sound ? tails[t * p.n] : At::nothing());
       }
       Compute* shared = shared_memory<Compute>() + threadIdx.x;  // [warps][PARTS][LANES]
       *shared = sum;
@@ -514,16 +627,13 @@ struct CsrReduce {
       }
       __syncwarp();  // between reading the sums and storing those of the next columns
       if (part > 0 || column >= p.n) continue;
-      sum = A::add(sum, static_cast<const Compute*>(p.heads)[tile * p.n + column]);
-      sum = Along<A, 1, false, false, JOIN>::whole(p, sum, stored);
+      sum = A::add(sum, static_cast<const Compute*>(p.heads)[own * p.n + column]);
+      sum = At::whole(p, sum, to - from);
       Storage* c = static_cast<Storage*>(p.c) + row * p.c_m + column * p.c_n;
       *c = combine(sum, p.mode & READ_C ? *c : Storage{});
     }
   }
 };
-
-SR_FN u32 unsigned_of(i32 x) { return u32(x); }
-SR_FN u64 unsigned_of(i64 x) { return u64(x); }
 
 // Kernel: a matrix stored by diagonals. Entry (i, j) of op(A) lies in the diagonal of offset j - i,
 // in slot j (or i, if op transposes). A group for each row; neighbouring groups read neighbouring

@@ -26,9 +26,10 @@ from .cpu.quick import Ways
 from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
 from .gpu.calls import repeat
 from .gpu.device import address
+from .gpu.sparse import kept
 from .plan import scaled_bools
 from .semirings import Semiring, as_semiring
-from .sparse import is_sparse, multiply_sparse, take_apart
+from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
@@ -551,9 +552,24 @@ def _sparse(
     device: str | None, trans_a: bool = False, trans_b: bool = False, precision: str | None = None,
 ) -> Any:  # fmt: skip
     """The verbs for a sparse `a`."""
+    head, known = None, arrays_of(a)
+    if (
+        device is c is precision is None
+        and known
+        and type(b) is not np.ndarray
+        and hasattr(b, "ndim")
+    ):
+        longer = kept(known)
+        if longer is not None or len(known) == 2 or (b.ndim > 1 and b.shape[-1] > 1):
+            head = _scaled_head("sparse", s, alpha, None, verb, a.shape, trans_a, trans_b, longer)
+        result = head and repeat(head, (*known, b), out)
+        if result is not None:
+            return result
     matrix, arrays = take_apart(verb, a, b)
     right, added = ("x", "y") if verb == "gemv" else ("b", "c")
-    with Call(device, out, **arrays, **{right: b, added: c}) as call:
+    if head and not (known and repeatable(s, matrix, arrays, known, b)):
+        head = None
+    with Call(device, out, head, **arrays, **{right: b, added: c}) as call:
         y, z = call[right], call[added]
         left = [call[name] for name in arrays]
         y = y.swapaxes(-1, -2) if trans_b and y.ndim > 1 else y

@@ -263,6 +263,9 @@ class Engine(Protocol):
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
+    def facts_later(self, semiring: Semiring, x: Array) -> Callable[[], Facts]:
+        """The same, begun now; the call that is returned waits for it, and for no later work."""
+
     def product(
         self,
         semiring: Semiring,

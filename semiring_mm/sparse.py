@@ -14,7 +14,9 @@ from .engine import Engine, Scaling
 from .laws import SemiringLawError, check_laws
 from .semirings import Semiring
 
-__all__ = ["SparseOperand", "is_sparse", "multiply_sparse", "take_apart"]
+__all__ = [
+    "SparseOperand", "arrays_of", "is_sparse", "multiply_sparse", "repeatable", "take_apart",
+]  # fmt: skip
 
 Array = Any
 
@@ -29,6 +31,14 @@ class SparseOperand(NamedTuple):
 def is_sparse(x: Any) -> bool:
     """Whether `x` is a sparse matrix or array of SciPy or CuPy."""
     return hasattr(x, "tocsr") and hasattr(x, "format")
+
+
+def arrays_of(a: Any) -> tuple[Array, ...] | None:
+    """The arrays of a CSR or DIA matrix, as they are; None for anything else."""
+    form = getattr(a, "format", None)
+    if form == "csr":
+        return a.data, a.indices, a.indptr
+    return (a.data, a.offsets) if form == "dia" else None
 
 
 def take_apart(verb: str, a: Any, b: Any) -> SparseOperand:
@@ -93,6 +103,15 @@ def multiply_sparse(
         )
     data, indices, indptr = arrays
     engine.csr_product(s, data, indices, indptr, b, c, scaling, trans=trans)
+
+
+def repeatable(
+    s: Semiring, matrix: Any, arrays: dict[str, Array], known: tuple[Array, ...], b: Any
+) -> bool:
+    """Whether all that a product looks at are the kinds of its operands, and none is converted."""
+    if not all(x is y for x, y in zip(arrays.values(), known, strict=True)):
+        return False
+    return matrix.format == "dia" or _distributes(s, np.dtype(str(b.dtype).rpartition(".")[2]))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,6 +4,7 @@ Numbers are computed in float64, an integer's "no edge" as an infinity, one k af
 """
 
 import contextlib
+import functools
 
 import numpy as np
 
@@ -68,6 +69,10 @@ class Algebra:
 
 
 # --- the verbs ----------------------------------------------------------------------------------
+
+
+def facts_later(semiring, x):
+    return functools.partial(facts, semiring, x)
 
 
 def facts(semiring, x):

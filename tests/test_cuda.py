@@ -388,8 +388,8 @@ HIDDEN = {
         [],
     ),
     "rows by warps": (
-        in_compressed_rows, "sr::CsrRows<",
-        [rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)], [],
+        in_compressed_rows, "sr::CsrVector<",
+        [*(rf"SHFL\.BFLY .* {lane:#x}, 0x1f" for lane in (16, 8, 4, 2, 1)), r"SHFL\.IDX"], [],
     ),
     "lengths of ranges": (lambda: spanning(), "sr::Between<", [r"FLO\.U32"], []),
     "votes of a warp": (lambda: hops(), "sr::HopLevel<4, false>", [r"VOTE\.ANY", "POPC"], []),

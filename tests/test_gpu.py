@@ -13,8 +13,10 @@ from reference import BFLOAT16
 import semiring_mm as sm
 from semiring_mm.engine import PLAIN
 from semiring_mm.gpu import clock, device, engine, memory, product
+from semiring_mm.gpu import closure as closing
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu.source import KINDS
+from semiring_mm.plan import Facts
 
 pytestmark = [
     pytest.mark.gpu,
@@ -307,6 +309,60 @@ def test_sgemm_of_random_numbers():
     error = abs(sm.sgemm(1.0, a, b) - a.astype("f8") @ b.astype("f8"))
     bound = 1500 * 2.0**-24 * (abs(a.astype("f8")) @ abs(b.astype("f8")))  # of any order of sums
     assert bool((error <= bound).all())
+
+
+@pytest.mark.parametrize("name", ["min_plus", "max_min", "lor_land"])
+def test_closures_in_one_launch(name, monkeypatch):
+    """However many blocks there are, and whatever else runs, every bit is the same."""
+    import cupy
+
+    random, semiring = np.random.default_rng(12), sm.semirings[name]
+    for n, dtype in ((517, "f4"), (900, "i4"), (300, "f8")):
+        if name == "lor_land":
+            a, dtype = random.random((n, n)) < 2 / n, "?"
+        else:
+            a = random.integers(1, 10_000, (n, n)).astype(dtype)
+            a[random.random((n, n)) > 0.1] = semiring.identities(np.dtype(dtype))[0]
+        expected = sm.closure(a, name, directed=True)
+        there, found = cupy.asarray(a), []
+        for blocks in (None, 1, 7, None):
+            closing._launches.clear()
+            if blocks is not None:
+                monkeypatch.setattr(device.current(), "sms", blocks)
+            found.append(cupy.asnumpy(sm.closure(there, name, directed=True)))
+            monkeypatch.undo()
+        streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
+        out = [cupy.full_like(there, 1) for _ in streams]
+        cupy.cuda.Device().synchronize()  # of the default stream, which these do not wait for
+        known = (Facts(-(1 << 28), 1 << 28, True),) * 3 if dtype == "i4" else None
+        for stream, x in zip(streams, out, strict=True):
+            with stream:
+                engine.closure_batch(semiring, there, known, x)
+        cupy.cuda.Device().synchronize()
+        for x in (*found, *map(cupy.asnumpy, out)):
+            assert_array_equal(x, expected)
+    closing._launches.clear()
+
+
+def test_a_closure_in_a_graph():
+    """A launch waits for nothing on the host: it can be captured, and repeated on new numbers."""
+    import cupy
+
+    semiring, stream = sm.semirings["min_plus"], cupy.cuda.Stream(non_blocking=True)
+    a, out = cupy.zeros((300, 300), "f4"), cupy.zeros((300, 300), "f4")
+    random = np.random.default_rng(1)
+    with stream:
+        engine.closure_batch(semiring, a, None, out)  # compiles
+        stream.synchronize()
+        stream.begin_capture()
+        engine.closure_batch(semiring, a, None, out)
+        graph = stream.end_capture()
+        for _ in range(3):
+            w = random.integers(1, 1000, (300, 300)).astype("f4")
+            a.set(w)
+            graph.launch(stream)
+            stream.synchronize()
+            assert_array_equal(cupy.asnumpy(out), sm.apsp(w, device="cpu"))
 
 
 # --- repeated calls, and calls in CUDA graphs ---------------------------------------------------

@@ -335,6 +335,60 @@ def test_what_waits_for_the_device_is_refused_while_a_graph_is_captured():
         sm.matmul(a, a, out=a.copy())
 
 
+class Sparse:
+    """A matrix as CuPy has it, its arrays on the device."""
+
+    def __init__(self, matrix):
+        self.format, self.shape = matrix.format, matrix.shape
+        self.has_canonical_format = True
+        for name in ("data", "indices", "indptr") if self.format == "csr" else ("data", "offsets"):
+            setattr(self, name, on(getattr(matrix, name)))
+
+    def tocsr(self):
+        raise AssertionError("a conversion")
+
+
+@pytest.mark.parametrize("n", [None, 1, 8])
+@pytest.mark.parametrize("form", ["csr", "dia"])
+def test_a_repeated_sparse_product(form, n, monkeypatch):
+    sparse = pytest.importorskip("scipy.sparse")
+    general, product = [], getattr(engine, f"{form}_product")
+    monkeypatch.setattr(
+        engine, f"{form}_product", lambda *x, **k: general.append(x) or product(*x, **k)
+    )
+
+    def matrix(longest):
+        counts = RNG.integers(7 if longest == 9 else 0, 9, 400)
+        counts[7] = longest  # a row that several warps share
+        ends = np.r_[0, np.cumsum(counts)].astype("i4")
+        columns = RNG.integers(0, 400, ends[-1]).astype("i4")
+        data = RNG.integers(-9, 9, ends[-1]).astype("f4")
+        return sparse.csr_array((data, columns, ends), shape=(400, 400))
+
+    for longest in (9, 400, 4000):
+        counts = []
+        for _ in range(5):
+            exact = matrix(longest)
+            if form == "dia":
+                data = RNG.integers(-9, 9, (3, 400)).astype("f4")
+                exact = sparse.dia_array((data, np.array([-1, 0, 5], "i4")), shape=(400, 400))
+            a = Sparse(exact)
+            for _ in range(4):
+                shape = (400,) if n is None else (400, n)
+                x = on(RNG.integers(-9, 9, shape).astype("f4"))
+                out = on(np.full(shape, 7, "f4"))
+                assert_array_equal(sm.matmul(a, x), exact @ x)
+                assert sm.matmul(a, x, out=out) is out
+                assert_array_equal(out, exact @ x)
+                expected = exact @ x
+                assert sm.matmul(a, x, out=x) is x  # computed aside
+                assert_array_equal(x, expected)
+                counts.append(len(general))
+        # of a new matrix, the first product finds out what its rows are like; the last one of each
+        # round takes the general way always
+        assert counts[-1] - counts[-2] == 1, counts
+
+
 @pytest.mark.parametrize(("k", "kept"), [(128, True), (100, False)])
 def test_packed_products(k, kept, monkeypatch):
     """Rows that the copy engine cannot read where they are take the general way."""

@@ -193,10 +193,10 @@ def test_kernels(there, name, dtype, n):
 
 
 @pytest.mark.parametrize(
-    ("rows", "most", "longest"), [(9001, 13, 12), (901, 60, 59), (61, 200, 5000)]
+    ("rows", "most", "longest"), [(9001, 13, 12), (901, 60, 59), (61, 200, 5000), (60, 40, 1900)]
 )
 def test_rows_of_like_length(there, rows, most, longest):
-    """So many that each block takes several, some of them empty; and beside a long one."""
+    """Some of them empty; and beside a long one, which a warp or several tiles share."""
     counts = rng(4).integers(0, most, rows)
     counts[rows // 2] = longest
     ends = np.r_[0, np.cumsum(counts)]
@@ -454,13 +454,32 @@ def test_broken_indices_are_not_followed(there, n, trans):
             with pytest.raises(ValueError, match="a's indices hold column indices out of range"):
                 sm.gemm(None, a, x, trans_a=trans)
             continue
-        wrong = np.isnan(there.get(sm.matmul(a, x)))
+        found, ends, data = there.get(sm.matmul(a, x)), there.get(a.indptr), there.get(a.data)
+        wrong = np.isnan(found)
         assert_array_equal(wrong.all(1), wrong.any(1))
         if spoil in ("column", "before"):
-            row = np.searchsorted(there.get(a.indptr), 7, side="right") - 1
+            row = np.searchsorted(ends, 7, side="right") - 1
             assert_array_equal(np.flatnonzero(wrong.any(1)), [row])
-        else:
-            assert wrong.all()
+        else:  # rows beside those that are broken may be NaN, too; none has another's entries
+            broken = (ends[:-1] > ends[1:]) | (ends[1:] > data.size)
+            assert broken.any()
+            assert wrong[broken].all()
+            for i in np.flatnonzero(~wrong.any(1)):
+                assert_array_equal(found[i], np.repeat(data[ends[i] : ends[i + 1]].sum(), n))
+
+
+@pytest.mark.parametrize("n", [1, 32])
+def test_row_pointers_that_were_changed(there, n):
+    """What is kept of a matrix is only where to look first."""
+    a, _ = sparse(there, "plus_times", (5000, 40), np.dtype("f4"), seed=3)
+    x = rng(1).integers(-9, 10, (40, n)).astype("f4")
+    sm.matmul(a, there.put(x))
+    data, indices, ends = (there.get(y) for y in (a.data, a.indices, a.indptr))
+    middle = rng(2).permutation(np.diff(ends))
+    a.indptr[1:] = there.put(np.cumsum(middle).astype("i4"))
+    expected = csr(Cpu(), data, indices, there.get(a.indptr), (5000, 40)) @ x
+    for _ in range(2):
+        assert_array_equal(there.get(sm.matmul(a, there.put(x))), expected)
 
 
 def test_broken_indices_of_integers_are_an_error(there):

@@ -244,11 +244,15 @@ class ArraySource(_Readable):
         self.engine, self.s, self.array, self.original = engine, s, array, original
         self.n, self.dtype, self.undirected = int(array.shape[-1]), array.dtype, undirected
         self._taken: Array | None = None
+        self._facts: Callable[[], Facts] | None = None
 
     @functools.cached_property
     def facts(self) -> Facts:
-        facts: Facts = self.engine.facts(self.s, self.array)
-        return facts
+        return self._facts() if self._facts else self.engine.facts(self.s, self.array)
+
+    def facts_later(self) -> None:
+        """Begin to look for the facts, which are read behind other work."""
+        self._facts = self.engine.facts_later(self.s, self.array)
 
     def take(self, weights: Weights, *, trees: bool) -> Array:
         """The matrix in the type to compute in, to be overwritten: in place where that is the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "class_function",
     "class_of",
     "facts",
+    "facts_later",
     "facts_of_class",
     "scan_function",
 ]
@@ -34,6 +35,11 @@ Array = NDArray[Any]
 _UNROLL = 4
 _SHARE = 2 << 20  # bytes that pay for one more thread
 _NOTHING = Facts(math.inf, -math.inf, False)
+
+
+def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
+    """The same, in a call: on the host there is nothing to begin ahead of it."""
+    return functools.partial(facts, semiring, x)
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:

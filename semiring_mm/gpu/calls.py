@@ -178,7 +178,8 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     head : tuple
         The verb and all its arguments that are no arrays.
     operands : tuple
-        Arrays. With three of them, the last is joined to the product, and may be `out` itself.
+        Arrays. With three of them, the last is joined to the product, and may be `out` itself; not
+        where `head` begins with "sparse".
     out : array, optional
     """
     library = _libraries.get(type(operands[0]))
@@ -200,7 +201,7 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     stream = library.stream(index)
     captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
     if out is not None:
-        result, joined = out, place if len(operands) == 3 else -1
+        result, joined = out, place if _joins(head, operands) else -1
         low, high = (place + x for x in call.spans[-1])
         for base, (first, last) in zip(bases, call.spans, strict=False):
             if base + first < high and low < base + last and base != joined:
@@ -221,6 +222,10 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     call.run(bases, stream)
     del memory
     return result
+
+
+def _joins(head: tuple[Any, ...], operands: Sequence[Any]) -> bool:
+    return len(operands) == 3 and head[0] != "sparse"
 
 
 def _key(
@@ -286,7 +291,10 @@ def learn(
     if any(type(x) is not type(operands[0]) for x in (*operands, given)):
         return
     spans = [_span(x) for x in (*arrays, result)]
-    if not result.size or not all(x.size for x in arrays) or not _apart(arrays, result, spans):
+    joins = _joins(head, arrays)
+    if not result.size or not all(x.size for x in arrays):
+        return
+    if not _apart(arrays, result, spans, joins):
         return
     made = sorted((x for x in notes if isinstance(x, Scratch)), key=lambda x: not x.zero)
     zeroed = 0
@@ -299,7 +307,7 @@ def learn(
         zeroed = room if zero else zeroed
     copied = [x for x in notes if isinstance(x, Copied)]
     if copied:
-        wanted = [(address(result), address(arrays[2]))] if len(arrays) == 3 else []
+        wanted = [(address(result), address(arrays[2]))] if joins else []
         if [(x.to, x.source) for x in copied] != wanted or notes[0] is not copied[0]:
             return
     if out is None and not result.flags.c_contiguous:
@@ -330,13 +338,15 @@ def _span(x: Array) -> tuple[int, int]:
     return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + x.itemsize
 
 
-def _apart(arrays: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]]) -> bool:
+def _apart(
+    arrays: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]], joins: bool
+) -> bool:
     """Whether each address tells to which array it belongs, or the key says which are the same."""
     every = [*arrays, result]
     for j, y in enumerate(every):
         for i, x in enumerate(every[:j]):
             at, to = address(x), address(y)
-            if at == to and ((i, j) == (0, 1) or (i == 2 and y is result)):
+            if at == to and ((i, j) == (0, 1) or (joins and i == 2 and y is result)):
                 continue
             if at + spans[i][0] < to + spans[j][1] and to + spans[j][0] < at + spans[i][1]:
                 return False

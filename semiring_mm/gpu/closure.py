@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,37 +114,96 @@ def closure_batch(
     return True
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """All of a launch that follows from types, shapes, strides and alignments."""
+
+    kernel: device.Kernel
+    blocks: int
+    threads: int
+    shared: int
+    longs: tuple[int, ...]  # strides, zero and one
+    ints: tuple[int, ...]
+    panels: int = 0  # bytes of panels, ...
+    trees: int = 0  # ... where those of predecessors begin
+    progress: int = 0  # words
+
+
+_launches: dict[Any, _Launch] = {}
+
+
 def _close(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None, *,
     fresh: bool,
 ) -> None:  # fmt: skip
-    n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
     if a.size == 0:
         return
+    here = device.current()
+    addresses: tuple[int, ...] = (address(a), address(out), address(predecessors))
+    key = (
+        here.index, semiring, a.dtype, known, fresh, a.shape, a.strides, out.strides,
+        None if predecessors is None else predecessors.strides, *(x % 32 for x in addresses),
+    )  # fmt: skip
+    launch = _launches.get(key)
+    if launch is None:
+        if len(_launches) >= 4096:
+            _launches.clear()
+        launch = _launches[key] = _prepare(here, semiring, a, known, out, predecessors, fresh)
+    if not launch.panels:
+        params = pack((*addresses, *launch.longs), launch.ints)
+        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+        return
+    panels = device.scratch(launch.panels)
+    progress = device.scratch(launch.progress, np.uint32, zero=True)
+    each = launch.ints[1]  # matrices of a launch
+    at = address(panels)
+    for first in range(0, len(a) if a.ndim == 3 else 1, each):
+        if first:
+            addresses = tuple(
+                0 if x is None else address(x[first:]) for x in (a, out, predecessors)
+            )
+            progress[...] = 0
+        count = min(each, len(a) - first) if a.ndim == 3 else 1
+        params = pack(
+            (*addresses, at, at + launch.trees, address(progress), *launch.longs),
+            (launch.ints[0], count, *launch.ints[2:]),
+        )
+        launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+
+
+def _prepare(
+    here: device.Device, semiring: Semiring, a: Array, known: Known | None, out: Array,
+    predecessors: Array | None, fresh: bool,
+) -> _Launch:  # fmt: skip
+    n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
     depth = n if a.dtype.kind in "iu" else 1  # else it does not matter
     plan = _plan(semiring, a.dtype, known, depth)
-    here = device.current()
     marks, word = predecessors is not None, word_size(plan)
-    way = shape(n, word, marks, alone=batch <= here.sms)
     arrays = (a, out, predecessors)
     wide = all(x is None or wide_along(x, -1) for x in arrays)
-    ends = tuple(_bits(x, a.dtype) for x in semiring.identities(a.dtype))
-    if way is None:
-        kind = _way(semiring, a.dtype, known, depth, here.arch)
-        tile = _TILES[word > 4 or marks]
-        if _shared(tile, word, marks) > here.shared_limit:
-            tile = _LEAST
-        most = max(1, _PANELS // panel_bytes(tile, n, word, marks))  # matrices of a launch
-        for i in range(0, batch, most):
-            some = (x if x is None or x.ndim == 2 else x[i : i + most] for x in arrays)
-            _eliminate(here, kind, tile, ends, wide, fresh, *some)
-        return
     steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
-    params = pack((*map(address, arrays), *sum(steps, ()), *ends), (n,))
-    side = way.side * way.entries
-    shared = 2 * side * (2 * word + 4 * marks)  # row k, column k, predecessors of row k; twice
-    source = closure_source(plan, way, wide, fresh, marks)
-    here.kernel(source).launch(batch, way.side**2, shared, params)
+    longs = (*sum(steps, ()), *(_bits(x, a.dtype) for x in semiring.identities(a.dtype)))
+    small = shape(n, word, marks, alone=batch <= here.sms)
+    if small is not None:
+        side = small.side * small.entries
+        shared = 2 * side * (2 * word + 4 * marks)  # row k, column k, predecessors of row k; twice
+        kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
+        return _Launch(kernel, batch, small.side**2, shared, longs, (n,))
+    tile = _TILES[word > 4 or marks]
+    if _shared(tile, word, marks) > here.shared_limit:
+        tile = _LEAST
+    tiles = -(-n // tile.bm)
+    size = _RING * tiles * tile.bm**2  # entries of panels of one kind
+    each = min(batch, max(1, _PANELS // (size * (2 * word + 4 * marks))))
+    way = _way(semiring, a.dtype, known, depth, here.arch)
+    tasks = each * tiles * tiles  # at once, at most
+    blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
+    return _Launch(
+        here.kernel(elimination_source(way, tile, wide, fresh, marks)), min(blocks, tasks),
+        tile.threads, _shared(tile, word, marks), longs, (n, each, tiles, _AHEAD * here.sms, 1),
+        each * size * (2 * word + 4 * marks), each * size * 2 * word,
+        1 + each * (1 + tiles + tiles * tiles),
+    )  # fmt: skip
 
 
 # --- matrices of many tiles ---------------------------------------------------------------------
@@ -156,6 +215,7 @@ _LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
 _RING = 3  # rounds whose panels are kept
 _AHEAD = 5  # updates before the panels of the next round, for each multiprocessor
 _PANELS = 1 << 28  # bytes of the panels of a launch, but for a single matrix
+_FEW = 3  # tiles of a launch for each multiprocessor, where one block each is faster
 
 
 class Way(NamedTuple):
@@ -210,36 +270,10 @@ kernel(const __grid_constant__ sr::EliminationParams p) {{
 
 
 def _shared(tile: Tile, word: int, marks: bool) -> int:
-    """Bytes of shared memory: two operands, predecessors, the lines of a pivot, the ticket."""
+    """Bytes of shared memory: operands, predecessors, the lines of a pivot, the ticket."""
     side = tile.bm
-    return side * (side + 6) * (2 * word + 4 * marks) + 16
-
-
-def panel_bytes(tile: Tile, n: int, word: int, marks: bool) -> int:
-    """Bytes of memory that a matrix takes beside itself."""
-    side = tile.bm
-    return _RING * -(-n // side) * side * side * (2 * word + 4 * marks)
-
-
-def _eliminate(
-    here: device.Device, way: Way, tile: Tile, ends: tuple[int, ...], wide: bool, fresh: bool,
-    a: Array, out: Array, predecessors: Array | None,
-) -> None:  # fmt: skip
-    n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
-    marks, word, xp = predecessors is not None, word_size(way.plan), here.xp
-    tiles = -(-n // tile.bm)
-    panels = xp.empty(batch * panel_bytes(tile, n, word, marks), np.uint8)
-    trees = panels[batch * panel_bytes(tile, n, word, False) :] if marks else None
-    progress = xp.zeros(1 + batch * (1 + tiles + tiles * tiles), np.uint32)
-    arrays = (a, out, predecessors)
-    steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
-    params = pack(
-        (*map(address, (*arrays, panels, trees, progress)), *sum(steps, ()), *ends),
-        (n, batch, tiles, _AHEAD * here.sms, 1),
-    )
-    source = elimination_source(way, tile, wide, fresh, marks)
-    blocks = min(tile.blocks * here.sms, batch * tiles * tiles)
-    here.kernel(source).launch(blocks, tile.threads, _shared(tile, word, marks), params)
+    lines = 2 * side * (2 * word + 4 * marks)
+    return side * (side + 4) * (2 * word + 8 * marks) + lines + 16
 
 
 # --- trees --------------------------------------------------------------------------------------

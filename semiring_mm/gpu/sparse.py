@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -16,21 +17,27 @@ from .source import algebra, pack, word_size
 from .vector import choose_plan
 from .views import address, strides, wide_along
 
-__all__ = ["PARAMS", "csr_product", "dia_product", "sparse_source"]
+__all__ = ["PARAMS", "csr_product", "dia_product", "kept", "sparse_source"]
 
 Array = Any
 
 _THREADS = 256  # sr::Along's
-_ITEMS = {True: 8, False: 64}  # steps of a group of a vector's, a matrix's
-_FLAGS = 4  # sr::DOES_NOT_FIT and the others
-_EACH = 4  # entries of a row that a thread of sr::CsrRows takes at a time
-_LONG = 8  # times as many for each of its threads make a row long
+_SHORT = 16  # entries of a row
+_EACH = (4, 8)  # entries that a thread of sr::CsrRows reads at a time, of short rows and others
+_BLOCKS = {4: (4, 3), 8: (2, 2)}  # of it on a multiprocessor, by an entry's bytes: its registers
+_ITEMS = 8  # entries of a chunk of sr::CsrVector for each thread
+_PIECES = {4: 3, 8: 2}  # blocks of it on a multiprocessor
+_FEWEST = 256  # steps of the path that a warp of it repays
+_STEPS = 64  # of the path for a group of sr::Csr
+_NONE = 1 << 62  # no row has as many entries
+_FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
 
 #: The fields of sr::SparseParams, in order.
-_LONGS = """data indices ends offsets b c cuts heads tails errors m k n entries data_d b_k c_m c_n
-    alpha beta zero""".split()
-_INTS = "tiles strips diagonals trans mode".split()
+_LONGS = """data indices ends offsets b c rows heads tails errors m k n entries data_d b_k c_m c_n
+    alpha beta zero steps longest""".split()
+_POINTERS = _LONGS.index("m")
+_INTS = "pieces strips diagonals trans mode".split()
 PARAMS = (*_LONGS, *_INTS)
 
 
@@ -52,56 +59,103 @@ def csr_product(
 ) -> None:  # fmt: skip
     """C ← ((α ⊗ op(A)) ⊗ B) ⊕ (β ⊗ C) for A in compressed rows.
 
-    Waits for the device for integers, truth values and `trans` only. The kernels find column
-    indices out of range and row pointers that do not ascend: an error of integers and truth values,
-    NaN of floats.
+    Waits for the device for integers, truth values, `trans`, and in the first product of a matrix
+    and a vector, for the lengths of its rows. The kernels find column indices out of range and row
+    pointers that do not ascend: an error of integers and truth values, NaN of floats.
     """
     here, xp = device.current(), device.current().xp
     if trans:
         data, indices, indptr = _transposed(xp, data, indices, indptr, c.shape[0])
-    data, indices, indptr = (xp.ascontiguousarray(x) for x in (data, indices, indptr))
+    data, indices, indptr = (
+        x if x.flags.c_contiguous else xp.ascontiguousarray(x) for x in (data, indices, indptr)
+    )
     depth = 1
     if data.dtype.kind in "iu" and semiring.add_kind == "+":  # entries of a row, at most
         depth = max(1, int((indptr[1:] - indptr[:-1]).max()))
-    run = _Run(semiring, data, b, c, depth, scaling, look=True)
-    m, n, plan = c.shape[0], c.shape[1], run.plan
-    entries = min(data.size, indices.size)
-    index, items = _INDEX[indices.itemsize], _ITEMS[run.columns == 1]
-    groups = _THREADS // run.lanes
-    tile = groups * items
-    tiles = -(-(m + entries) // tile)
-    size = word_size(plan)
-    parts = xp.empty(2 * tiles * n * size, np.uint8)
-    cuts = xp.empty(tiles + 1, np.int64)
+    run = _Run(semiring, data, b, c, depth, scaling)
+    m, n, plan, vector = c.shape[0], c.shape[1], run.plan, run.columns == 1
+    entries, index = min(data.size, indices.size), _INDEX[indices.itemsize]
+    warps, across, each = _THREADS // 32, 0, 0
+    entry_size = max(4, data.itemsize, indices.itemsize)
+    steps, longest, size = _THREADS // run.lanes * _STEPS, 0, word_size(plan)
+    if vector:  # a piece for each warp that the device runs at once
+        steps = max(_FEWEST, -(-(m + entries) // (_PIECES[entry_size] * here.sms * warps)))
+        most = _longest_row(indptr)
+        across, each = _rows_at_once(m, entries, most)
+        longest = max(_FEWEST, steps // 4)
+        longest = longest if most is None or most > longest else _NONE
+    pieces = 0 if across else -(-(m + entries) // steps)
+    parts = None if across else device.scratch(pieces * (2 * n * size + 8) + 8)
+    rows = address(parts)
     params = run.params(
-        data=address(data), indices=address(indices), ends=address(indptr), cuts=address(cuts),
-        heads=address(parts), tails=address(parts) + tiles * n * size, entries=entries, tiles=tiles,
+        data=address(data), indices=address(indices), ends=address(indptr), rows=rows,
+        heads=rows and rows + 8 * (pieces + 1),
+        tails=rows and rows + 8 * (pieces + 1) + pieces * n * size,
+        entries=entries, pieces=pieces, steps=steps, longest=longest,
     )  # fmt: skip
     wide, scaled, join = run.flags
-    across, rows = 0, "true" if run.columns == 1 else "false"
-    if run.columns == 1:  # threads of a row: they take two thirds of what it has at once, or more
-        across = min(32, 1 << (-(-entries // (6 * max(m, 1))) - 1).bit_length())
-    longest = _LONG * _EACH * across
-    kernel = here.kernel(sparse_source(plan, f"sr::CsrCuts<{index}, {tile}, {longest}>"))
-    kernel.launch(min(-(-max(m, tiles + 1) // _THREADS), 8 * here.sms), _THREADS, 0, params)
-    if across:  # of the two ways for a vector one returns at once
-        each = 4 if max(data.itemsize, indices.itemsize) <= 4 else 2  # blocks of a multiprocessor
-        body = f"sr::CsrRows<Algebra, {index}, {across}, {_EACH}, {scaled}, {join}>"
-        kernel = here.kernel(sparse_source(plan, body, f"{_THREADS}, {each}"))
-        blocks = min(-(-m * across // _THREADS), each * here.sms)
-        kernel.launch(max(1, blocks), _THREADS, 0, params)
-    arguments = f"Algebra, {index}, {run.lanes}, {wide}, {items}, {scaled}, {join}, {rows}"
-    products = tile + tile // 32 if run.columns == 1 else 0
-    shared = (2 * groups * run.columns + products) * size + 4 * (tile + 2 * groups)
-    # of a vector, room for 64 registers: left to itself, the compiler keeps fewer loads under way
-    bounds = f"{_THREADS}, 4" if run.columns == 1 else str(_THREADS)
-    run.launch(f"sr::Csr<{arguments}>", tiles, shared, params, bounds)
-    lanes = min(32, 1 << (n - 1).bit_length())
-    kernel = here.kernel(
-        sparse_source(plan, f"sr::CsrReduce<Algebra, {index}, {lanes}, {tile}, {join}, {rows}>")
-    )
-    kernel.launch(-(-tiles // (_THREADS // 32)), _THREADS, _THREADS * size, params)
+    if across:
+        most_blocks = _BLOCKS[entry_size][_EACH.index(each)]
+        body = f"sr::CsrRows<Algebra, {index}, {across}, {each}, {scaled}, {join}>"
+        blocks = min(-(-m * across // _THREADS), most_blocks * here.sms)
+        run.launch(body, blocks, 0, params, f"{_THREADS}, {most_blocks}")
+    elif vector:
+        body = f"sr::CsrVector<Algebra, {index}, {_ITEMS}, {scaled}, {join}>"
+        blocks, shared = -(-pieces // warps), 33 * _ITEMS * warps * size
+        run.launch(body, blocks, shared, params, f"{_THREADS}, {_PIECES[entry_size]}")
+    else:
+        arguments = f"Algebra, {index}, {run.lanes}, {wide}, {_STEPS}, {scaled}, {join}"
+        groups = _THREADS // run.lanes
+        shared = 2 * groups * run.columns * size + 4 * (steps + 2 + 2 * groups)
+        find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}>"))
+        find.launch(-(-pieces // warps), _THREADS, 0, params, run.pointers)
+        run.launch(f"sr::Csr<{arguments}>", pieces, shared, params)
+    if pieces > 1 and longest < _NONE:
+        lanes = min(32, 1 << (n - 1).bit_length())
+        source = sparse_source(plan, f"sr::CsrReduce<Algebra, {index}, {lanes}, {join}>")
+        here.kernel(source).launch(
+            -(-pieces // warps), _THREADS, _THREADS * size, params, run.pointers
+        )
     run.end()
+
+
+def _rows_at_once(rows: int, entries: int, longest: int | None) -> tuple[int, int]:
+    """Threads of sr::CsrRows for each row, and entries that each reads of it in its only turn.
+
+    (0, 0) where rows are too unlike for it.
+    """
+    if longest is None:
+        return 0, 0
+    each = _EACH[longest > _SHORT]
+    lanes = 1 << (max(1, -(-longest // each)) - 1).bit_length()
+    fits = lanes <= 32 and rows * lanes * each <= 3 * entries
+    return (lanes, each) if fits else (0, 0)
+
+
+_longest: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the identity of row pointers
+
+
+def _longest_row(indptr: Array) -> int | None:
+    """Entries of the longest row: found out once, and kept with the row pointers.
+
+    The kernels are right whatever the answer, and whatever becomes of the row pointers. None where
+    a wait for the device is not allowed, since a graph is captured.
+    """
+    key = id(indptr)
+    found = _longest.get(key)
+    if found is None:
+        if device.current().capturing():
+            return None
+        longest = int((indptr[1:] - indptr[:-1]).max())
+        found = weakref.ref(indptr, lambda _: _longest.pop(key, None)), longest
+        _longest[key] = found
+    return found[1]
+
+
+def kept(arrays: tuple[Array, ...]) -> int | None:
+    """What is kept of a matrix by its arrays, on which the launches of a product depend."""
+    found = _longest.get(id(arrays[-1]))
+    return None if found is None else found[1]
 
 
 def _transposed(
@@ -144,13 +198,23 @@ def dia_product(
     run.end()
 
 
+_flags: dict[int, Array] = {}  # by the device
+
+
+def _unread(here: device.Device) -> Array:
+    """Error flags that nobody reads: storing to them takes no branch in the kernels."""
+    found = _flags.get(here.index)
+    if found is None:
+        found = _flags[here.index] = here.xp.empty(_FLAGS, np.uint32)
+    return found
+
+
 class _Run:
     """One launch of either format: the plan, B and C, and how threads lie along columns."""
 
     def __init__(
-        self, semiring: Semiring, data: Array, b: Array, c: Array, depth: int, scaling: Scaling,
-        *, look: bool = False,
-    ) -> None:  # fmt: skip
+        self, semiring: Semiring, data: Array, b: Array, c: Array, depth: int, scaling: Scaling
+    ) -> None:
         self.here, self.semiring, self.c = device.current(), semiring, c
         size, n = b.itemsize, b.shape[1]
         if b.strides[n > 1] != size:
@@ -168,8 +232,11 @@ class _Run:
         self.flags = [
             "true" if x else "false" for x in (wide, scaling.alpha is not None, zero is not None)
         ]
-        look = look or self.plan.check  # whether to read the kernels' error flags
-        self.errors = self.here.xp.zeros(_FLAGS, np.uint32) if look else None
+        # the kernels' error flags are read of integers and truth values; those of floats are not
+        # among the addresses that differ from call to call
+        self.exact = c.dtype.kind in "iub"
+        self.errors = self.here.xp.zeros(_FLAGS, np.uint32) if self.exact else _unread(self.here)
+        self.pointers = _POINTERS if self.exact else _POINTERS - 1
         self.fields = {
             "b": address(b), "c": address(c), "errors": address(self.errors), "m": c.shape[0],
             "k": b.shape[0], "n": n, "b_k": b_k, "c_m": c_m, "c_n": c_n,
@@ -192,13 +259,13 @@ class _Run:
                 f"and one launch at most 2147483647; multiply parts of b's columns"
             )
         kernel = self.here.kernel(sparse_source(self.plan, body, bounds))
-        kernel.launch(blocks * self.strips, _THREADS, shared, params)
+        kernel.launch(blocks * self.strips, _THREADS, shared, params, self.pointers)
 
     def end(self) -> None:
         """Raise what the kernels found; not for floats, since that would wait for the device."""
-        if self.errors is None or self.c.dtype.kind not in "iub":
+        if not self.exact:
             return
-        does_not_fit, no_column, no_rows, _ = self.errors.tolist()
+        does_not_fit, no_column, no_rows = self.errors.tolist()
         if no_column or no_rows:
             raise ValueError(BROKEN)
         if does_not_fit:

@@ -384,6 +384,11 @@ def _solve(
             _check_graph(x)
             rows = positions(sources, x.shape[0], _labels(nodes))
             warn_of_infinities(s, graph)
+            plain = rows is None and max_hops is None and asked.method != "squaring"
+            if plain and not spans(s, x.dtype) and x.shape[0] <= call.engine.BATCH:
+                solved = _at_once(call, s, Dense(request, directed, None, None, nodes, progress))
+                if solved is not None:
+                    return _named(s, _give(call, solved), nodes, None)
             if type(graph) is not np.ndarray:  # only now it can be read
                 request = replace(
                     request, n=x.shape[0], itemsize=x.dtype.itemsize, host=False,

@@ -42,7 +42,7 @@ _BYTES = 9  # of an entry of a matrix full of edges: whether it is one, and list
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
 #: Nodes from which ranges of the weights are known before a closure in one launch.
-_FACTS_FROM = 1024
+_FACTS_FROM = 1500
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
 _FOREST = 4
 Solved = tuple[Array, Array | None]
@@ -179,8 +179,10 @@ class Dense:
         closed = xp.empty(d.shape, d.dtype) if keep else d
         # the device computes while the host reads facts; they make much arithmetic faster
         early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
-        if early and not engine.closure_batch(s, d, None, closed, p):
-            return None
+        if early:
+            source.facts_later()
+            if not engine.closure_batch(s, d, None, closed, p):
+                return None
         weights = problem.weights
         wide = source.take(weights, trees=problem.predecessors)
         if wide is not d:
@@ -215,7 +217,7 @@ def _stacked(x: Array) -> Array:
 
 def _improving(problem: Problem, closed: Array) -> list[int]:
     """The matrices of a stack in which a cycle improved itself."""
-    if not problem.steps.look:
+    if not problem.weights.look(1):
         return []
     engine, one = memory.source_of(problem).engine, problem.source.s.identities(closed.dtype)[1]
     wrong = engine.to_host((engine.xp.diagonal(closed, 0, -2, -1) != one).any(1))
@@ -230,9 +232,12 @@ def _cyclic(problem: Problem, closed: Array, p: Array) -> list[int]:
     close cycles, too.
     """
     engine, (count, n) = memory.source_of(problem).engine, closed.shape[:2]
-    if not problem.steps.look and n <= engine.BASE:
+    if not problem.weights.look(1) and n <= engine.BASE:
         return []
-    flat, roots = (count * n, n), np.tile(np.arange(n), count)
+    flat = (count * n, n)
+    if not len(engine.doubtful(problem.source.s, closed.reshape(flat), p.reshape(flat))):
+        return []
+    roots = np.tile(np.arange(n), count)
     found: set[int] = set()
     s = problem.source.s
     for rows, _ in cyclic_rows(engine, s, closed.reshape(flat), p.reshape(flat), roots):
