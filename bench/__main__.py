@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def _run(
 ) -> int:
     """Measure the chosen lines of a table, with ceilings from the module `source`.
 
-    A device has a clock of its own.
+    A device has a clock of its own. An interrupt ends the run, and what was measured is kept.
     """
     from . import report
     from .measure import UNITS, sample
@@ -167,8 +168,8 @@ def _run(
     print(report.heading(result), flush=True)
     ceilings = Ceilings(source, quick=args.quick)
     lines, failed = [], False
-    for case in chosen:
-        for line in case.lines(options):
+    try:
+        for line in itertools.chain.from_iterable(case.lines(options) for case in chosen):
             try:
                 if not line.skipped:
                     if line.ceiling:
@@ -185,7 +186,10 @@ def _run(
             assert line.unit in UNITS
             line.check = line.prepare = None
             line.contenders.clear()  # their data may fill the memory
-    ceilings.again()
+        ceilings.again()
+    except KeyboardInterrupt:
+        failed = True
+        print("interrupted: the lines above are kept", flush=True)
     print("\n" + report.ceilings_text(ceilings.raw()), flush=True)
     result |= {"lines": lines, "ceilings": ceilings.raw()}
     report.keep(result, args.what, args.out, scratch=bool(args.quick or args.only))

@@ -50,7 +50,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares th
 class Events(Wall):
     """The device's clock."""
 
-    seconds, long, span = 0.3, 4.0, 3e-3
+    seconds, long, span = 0.2, 3.0, 3e-3
 
     def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
         result = []
@@ -773,7 +773,7 @@ CASES = [
     ),
     Case(
         "gemm f32, emulated, ± 20 binades",
-        gemm("f4", "float32_emulated", 2.0**-22, "wide"), (8192,), (48,),
+        gemm("f4", "float32_emulated", 2.0**-21, "wide"), (8192,), (48,),  # SGEMM errs by 2^-21.1
     ),
     Case("min-plus f32", product("min_plus", "f4", "min-plus f32"), (1024, 2048, *LARGE), SMALL),
     Case(
