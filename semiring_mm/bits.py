@@ -26,8 +26,8 @@ class BitMatrix:
     """A matrix of truth values, or a stack of them, packed eight to a byte.
 
     :func:`matmul` and :func:`matrix_power` over lor_land and xor_land, :func:`closure` over
-    lor_land and :mod:`semiring_mm.gf2` take and return it: an eighth of the memory of dtype bool,
-    and no time to pack and unpack between products. Other functions take ``A.unpack()``.
+    lor_land and the functions of ``sm.gf2`` take and return it: an eighth of the memory of dtype
+    bool, and no time to pack and unpack between products. Other functions take ``A.unpack()``.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class BitMatrix:
         Bits beyond the last column do not count. An array of NumPy, CuPy, PyTorch or JAX, of any
         strides; it is not copied.
     columns : int, optional
-        n; by default 8 for each byte of a row.
+        The number n; by default 8 for each byte of a row.
 
     Attributes
     ----------
@@ -114,7 +114,12 @@ class BitMatrix:
             return cls(call.give(pack(call.engine, call["a"])), call["a"].shape[-1])
 
     def unpack(self) -> Any:
-        """The matrix as an array of bool, in the library and memory of `bits`."""
+        """The matrix as an array of bool, in the library and memory of `bits`.
+
+        Returns
+        -------
+        array of bool, shape (..., m, n)
+        """
         with Call(None, bits=self.bits) as call:
             return call.give(unpack_bits(call.engine.xp, call["bits"], self.shape[-1]))
 

@@ -76,6 +76,10 @@ def det(a: Any, *, device: str | None = None) -> int:
     a, device
         As of :func:`rank`, shape (n, n).
 
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> import numpy as np
@@ -151,9 +155,10 @@ def solve(a: Any, b: Any, *, device: str | None = None) -> Any:
 
     Parameters
     ----------
-    a, device
-        As of :func:`rank`, shape (n, n).
+    a : array_like or BitMatrix, shape (n, n)
     b : array_like or BitMatrix, shape (n, k), or array_like, shape (n,)
+    device
+        As of :func:`rank`.
 
     Returns
     -------

@@ -88,7 +88,7 @@ def viterbi(
     k : int, optional
         Return so many sequences, best first, on the host.
     device : {None, "cpu", "cuda", "cuda:N"}
-        As for :func:`matmul`; :func:`sample` runs on the host.
+        As for :func:`semiring_mm.matmul`; :func:`sample` runs on the host.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Hidden Markov models and linear-chain conditional random fields in JAX, with gradients.
 
-The functions of :mod:`semiring_mm.sequences`, on arrays of JAX. A model is trained by its loss:
+The functions of ``semiring_mm.sequences``, on arrays of JAX. A model is trained by its loss:
 
 >>> import jax, jax.numpy as jnp
 >>> from semiring_mm.jax import sequences
@@ -243,10 +243,12 @@ def score(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths
+    emissions, transitions
         As for :func:`semiring_mm.sequences.viterbi`; arrays on one device.
     tags : Array of whole numbers, shape (..., T)
         The states. What lies behind a sequence's end is not read.
+    start, end, lengths
+        As for :func:`semiring_mm.sequences.viterbi`.
 
     Returns
     -------
@@ -282,10 +284,12 @@ def crf_loss(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths
+    emissions, transitions
         As for :func:`semiring_mm.sequences.viterbi`; arrays on one device.
     tags : Array of whole numbers, shape (..., T)
         The states. What lies behind a sequence's end is not read.
+    start, end, lengths
+        As for :func:`semiring_mm.sequences.viterbi`.
 
     Returns
     -------

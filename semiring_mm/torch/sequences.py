@@ -1,6 +1,6 @@
 """Hidden Markov models and linear-chain conditional random fields in PyTorch, with gradients.
 
-The functions of :mod:`semiring_mm.sequences`, on tensors. A model is trained by its loss:
+The functions of ``semiring_mm.sequences``, on tensors. A model is trained by its loss:
 
 >>> import torch
 >>> from semiring_mm.torch import sequences
@@ -250,10 +250,12 @@ def score(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths
+    emissions, transitions
         As for :func:`semiring_mm.sequences.viterbi`; tensors on one device.
     tags : Tensor of whole numbers, shape (..., T)
         The states. What lies behind a sequence's end is not read.
+    start, end, lengths
+        As for :func:`semiring_mm.sequences.viterbi`.
 
     Returns
     -------
@@ -291,10 +293,12 @@ def crf_loss(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths
+    emissions, transitions
         As for :func:`semiring_mm.sequences.viterbi`; tensors on one device.
     tags : Tensor of whole numbers, shape (..., T)
         The states. What lies behind a sequence's end is not read.
+    start, end, lengths
+        As for :func:`semiring_mm.sequences.viterbi`.
 
     Returns
     -------
