@@ -11,7 +11,7 @@ plus that of its transitions, what follows what (Lafferty, McCallum and Pereira,
 * The best sequence is the same chain over **max_plus** (Viterbi's algorithm).
 
 Both take :math:`O(L T^2)` steps for a sequence of :math:`L` words and :math:`T` tags, gradients
-included. :mod:`semiring_mm.torch.sequences` walks them in one call, where plain PyTorch has some
+included. ``semiring_mm.torch.sequences`` walks them in one call, where plain PyTorch has some
 for each word, and keeps :math:`T × T` numbers for each word and sequence for the way back::
 
     python apps/crf.py
