@@ -329,7 +329,7 @@ class Engine(Protocol):
         ----------
         rows : array of uint8 (count, bytes)
         columns : int
-            Those that may have a pivot, from the first one on.
+            How many may have a pivot, from the first one on.
 
         Returns
         -------

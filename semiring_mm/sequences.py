@@ -643,7 +643,7 @@ def _total(m: _Model) -> Array:
 def _best(m: _Model, k: int) -> tuple[Array, Array]:
     """The k best sequences and their scores.
 
-    All sequences but those found are in disjoint sets: those that end in a state at a step and go
+    All sequences not yet found are in disjoint sets: sequences that end in a state at a step and go
     on as a known one does. The best of a set is a best beginning and that rest.
     """
     if m.xp is not np:

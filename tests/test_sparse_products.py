@@ -460,7 +460,7 @@ def test_broken_indices_are_not_followed(there, n, trans):
         if spoil in ("column", "before"):
             row = np.searchsorted(ends, 7, side="right") - 1
             assert_array_equal(np.flatnonzero(wrong.any(1)), [row])
-        else:  # rows beside those that are broken may be NaN, too; none has another's entries
+        else:  # rows beside broken ones may be NaN, too; none has another's entries
             broken = (ends[:-1] > ends[1:]) | (ends[1:] > data.size)
             assert broken.any()
             assert wrong[broken].all()

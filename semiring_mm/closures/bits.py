@@ -10,7 +10,7 @@ from ..semirings import semirings
 __all__ = ["close_bits"]
 
 Array = Any
-#: Rows of a block: those that a tile of k on tensor cores holds.
+#: Rows of a block: as many as a tile of k on tensor cores holds.
 _BLOCK = 1024
 
 

@@ -17,7 +17,7 @@ def reduce_bits(
     """Reduce packed rows; see :meth:`semiring_mm.engine.Engine.reduce_bits`."""
     count, size = rows.shape
     words, more = -(-size // 8), -(-count // 64)
-    own = np.zeros((count, words + more), np.uint64)  # the rows, and those that were added to each
+    own = np.zeros((count, words + more), np.uint64)  # the rows, and which rows were added to each
     own[:, :words].view(np.uint8)[:, :size] = rows
     at = np.arange(count)
     own[:, words:].view(np.uint8)[at, at // 8] = 128 >> at % 8
