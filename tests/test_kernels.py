@@ -901,15 +901,16 @@ def test_float32_is_emulated_by_the_shortest_floats_that_hold_it(data, monkeypat
     """By three products of float16, else of tf32; neither errs more than float32 itself."""
     draw, held = RANGES[data]
     rng = np.random.default_rng(26)
-    a = draw(rng, (66, 300), 0).astype("f4")
-    b = draw(rng, (300, 70), 1).astype("f4")
+    k = 1200 if data == "wide" else 300  # few of whose terms make up a sum
+    a = draw(rng, (66, k), 0).astype("f4")
+    b = draw(rng, (k, 70), 1).astype("f4")
     exact, all_of = a.astype("f8") @ b.astype("f8"), abs(a).astype("f8") @ abs(b).astype("f8")
 
     def product(precision="float32_emulated", how="CCC"):
         return multiply("plus_times", a, b, how=how, known=None, precision=precision)
 
-    def errors(c):
-        return np.linalg.norm(c - exact), (abs(c - exact) / all_of).max()
+    def errors(c):  # of all entries alike: a norm of wide ones is that of a few
+        return np.linalg.norm((c - exact) / all_of), (abs(c - exact) / all_of).max()
 
     found, single = product(), product("ieee")
     assert_array_equal(product(how="FFC"), found)
@@ -993,7 +994,7 @@ def kinds_of(*operands, **options):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BFLOAT16], ids=str)
 def test_flags(dtype):
     values = {"nan": nan, "-inf": -inf, "-": -2.0, "0": -0.0, "+": 1e-3, "+inf": inf}
-    assert values.keys() == KINDS.keys() - {"far", "spread"}
+    assert values.keys() == KINDS.keys() - {"far", "spread", "lossy"}
     ones = np.ones((7, 9), dtype)
     semiring = sm.semirings["min_plus"]
     for kind, value in values.items():
