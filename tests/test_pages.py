@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import inspect
 import json
 import re
 import runpy
