@@ -1,7 +1,7 @@
 """Hidden Markov models beside hmmlearn, on the CPU, as their users call both.
 
 ``python -m bench.neighbours_hmm`` measures and writes raw results below ``bench/results``;
-``--table`` renews the table of docs/sequences.md from the newest committed results. Those who share
+``--table`` renews the table of docs/sequences.md from the newest committed results. Contenders of
 a line take turns, as in ``python -m bench``.
 """
 
@@ -29,7 +29,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="renew the table of docs/sequences.md")
     args = parser.parse_args(words)
     if args.table:
-        return _renew()
+        return report.renew_pairs(
+            TARGET,
+            "hmm-cpu",
+            "| | sequences | semiring_mm | hmmlearn | |",
+            "hmmlearn",
+            "hmmlearn is",
+        )
     import hmmlearn
 
     result = report.begin(machine.cores())
@@ -38,7 +44,7 @@ def main(words: list[str] | None = None) -> int:
         for line in _lines(*size, result["threads"]):
             sample(line, quick=args.quick)
             result["lines"].append(line.raw())
-            print(row(line), flush=True)
+            print(report.pair_row(line), flush=True)
     report.keep(result, "hmm-cpu", args.out, scratch=args.quick)
     return 0
 
@@ -78,33 +84,6 @@ def _lines(batch: int, steps: int, states: int, threads: int) -> Iterator[Line]:
             found, wanted, rtol=1e-6, atol=1e-6
         )
         yield line
-
-
-def row(line: Line) -> str:
-    ours, theirs = line.contenders
-    cells = [line.case, line.size, report.seconds(ours.median), report.seconds(theirs.median)]
-    return f"| {' | '.join(cells)} | × {report.three(theirs.median / ours.median)} |"
-
-
-def _renew() -> int:
-    source, result = report.newest("hmm-cpu")
-    if result is None:
-        return 1
-    m, v = result["machine"], result["versions"]
-    block = "\n".join(
-        [
-            "| | sequences | semiring_mm | hmmlearn | |",
-            "| --- " * 5 + "|",
-            *(row(Line.from_raw(raw)) for raw in result["lines"]),
-            "",
-            f"{m['cpu']}, {result['threads']} threads; hmmlearn {v['hmmlearn']}; "
-            f"{result['date'][:10]}, commit {result['commit']}. Medians; × says how many times "
-            f"slower hmmlearn is. Raw: `{source}`.",
-        ]
-    )
-    report.put(TARGET, block, "hmm-cpu")
-    print(f"docs/sequences.md: {len(result['lines'])} lines")
-    return 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 ``python -m bench.neighbours_jax`` measures on the CPU and writes raw results below
 ``bench/results``; ``--table`` renews the table of docs/jax.md from the newest committed results.
-Those who share a line take turns, as in ``python -m bench``.
+Contenders of a line take turns, as in ``python -m bench``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="renew the table of docs/jax.md")
     args = parser.parse_args(words)
     if args.table:
-        return _renew()
+        return report.renew_pairs(
+            TARGET,
+            "jax-cpu",
+            "| step | n | semiring_mm.jax | JAX's operators | |",
+            "jax",
+            "JAX's operators are",
+        )
     import jax
 
     result = report.begin(machine.cores())
@@ -37,7 +43,7 @@ def main(words: list[str] | None = None) -> int:
         for line in _lines(32 if args.quick else 512, result["threads"]):
             sample(line, quick=args.quick)
             result["lines"].append(line.raw())
-            print(row(line), flush=True)
+            print(report.pair_row(line), flush=True)
     report.keep(result, "jax-cpu", args.out, scratch=args.quick)
     return 0
 
@@ -88,33 +94,6 @@ def _lines(n: int, threads: int) -> Any:
         yield line(name, both, (a, b), False)
         yield line(f"{name} and gradients", both, (a, b), True)
     yield line("all shortest paths", {OURS: apsp, PLAIN: floyd_warshall}, (w,), False)
-
-
-def row(line: Line) -> str:
-    ours, plain = line.contenders
-    cells = [line.case, line.size, report.seconds(ours.median), report.seconds(plain.median)]
-    return f"| {' | '.join(cells)} | × {report.three(plain.median / ours.median)} |"
-
-
-def _renew() -> int:
-    source, result = report.newest("jax-cpu")
-    if result is None:
-        return 1
-    m, v = result["machine"], result["versions"]
-    block = "\n".join(
-        [
-            "| step | n | semiring_mm.jax | JAX's operators | |",
-            "| --- " * 5 + "|",
-            *(row(Line.from_raw(raw)) for raw in result["lines"]),
-            "",
-            f"{m['cpu']}, {result['threads']} threads; jax {v['jax']}; {result['date'][:10]}, "
-            f"commit {result['commit']}. Medians; × says how many times slower JAX's operators "
-            f"are. Raw: `{source}`.",
-        ]
-    )
-    report.put(TARGET, block, "jax-cpu")
-    print(f"docs/jax.md: {len(result['lines'])} lines")
-    return 0
 
 
 if __name__ == "__main__":

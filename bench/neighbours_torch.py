@@ -2,7 +2,7 @@
 
 ``python -m bench.neighbours_torch`` measures and writes raw results below ``bench/results``;
 ``--device cuda`` does so on the current CUDA device; ``--table`` renews the tables of docs/torch.md
-from the newest committed results. Those who share a line take turns, as in ``python -m bench``; how
+from the newest committed results. Contenders of a line take turns, as in ``python -m bench``; how
 much memory a step needs at most is taken from a process of its own for each.
 """
 

@@ -255,6 +255,33 @@ def renew_page(
     return int(not found)
 
 
+def pair_row(line: Line) -> str:
+    """A row of two contenders: their times, and how many times slower the second one is."""
+    ours, theirs = line.contenders
+    cells = [line.case, line.size, seconds(ours.median), seconds(theirs.median)]
+    return f"| {' | '.join(cells)} | × {three(theirs.median / ours.median)} |"
+
+
+def renew_pairs(page: Path, kind: str, head: str, package: str, slower: str) -> int:
+    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower"."""
+
+    def table_of(result: dict[str, Any], source: str) -> str:
+        m, v = result["machine"], result["versions"]
+        return "\n".join(
+            [
+                head,
+                "| --- " * 5 + "|",
+                *(pair_row(Line.from_raw(raw)) for raw in result["lines"]),
+                "",
+                f"{m['cpu']}, {result['threads']} threads; {package} {v[package]}; "
+                f"{result['date'][:10]}, commit {result['commit']}. Medians; × says how many times "
+                f"slower {slower}. Raw: `{source}`.",
+            ]
+        )
+
+    return renew_page(page, (kind,), table_of)
+
+
 def put(target: Path, block: str, kind: str = "cpu") -> bool:
     """Replace what stands between the markers; whether there are any.
 

@@ -2,7 +2,7 @@
 
 ``python -m bench.strassen`` measures on this machine's CPU and writes raw results below
 ``bench/results``; ``--device cuda`` does so on the current CUDA device; ``--table`` renews the
-tables of docs/strassen.md from the newest committed results. Those who share a line take turns, as
+tables of docs/strassen.md from the newest committed results. Contenders of a line take turns, as
 in ``python -m bench``.
 """
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp  # noqa: E402
 from semiring_mm.jax import apsp, closure, matmul  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
-from bench import neighbours_jax  # noqa: E402
+from bench import neighbours_jax, report  # noqa: E402
 from bench.measure import Line  # noqa: E402
 
 inf = math.inf
@@ -219,7 +219,7 @@ def test_the_benchmark_runs(tmp_path, capsys):
     raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
     for line in raw["lines"]:
         assert line["checked"]
-        assert neighbours_jax.row(Line.from_raw(line)).startswith(f"| {line['case']} | 32 | ")
+        assert report.pair_row(Line.from_raw(line)).startswith(f"| {line['case']} | 32 | ")
         assert f"| {line['case']} | 32 | " in printed
 
 

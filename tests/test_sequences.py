@@ -15,7 +15,7 @@ from semiring_mm import sequences
 from semiring_mm.cpu import engine as cpu
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
-from bench import neighbours_hmm
+from bench import neighbours_hmm, report
 from bench.measure import Line
 
 hmm = Optional("hmmlearn.hmm")
@@ -254,7 +254,7 @@ def test_the_benchmark_runs(tmp_path, capsys):
     assert len(raw["lines"]) == 3
     for line in raw["lines"]:
         assert line["checked"]
-        assert neighbours_hmm.row(Line.from_raw(line)) in printed
+        assert report.pair_row(Line.from_raw(line)) in printed
 
 
 def test_dtypes_and_shapes():
