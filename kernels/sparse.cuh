@@ -358,7 +358,7 @@ struct CsrVector {
       __syncwarp();  // between storing products and reading them
       int at = from > chunk ? from : chunk;  // from here on, entries of this chunk are to be added
       for (bool again = true; again && row < all;) {
-        // --- of the next 32 rows, those that end in this chunk; at once if they are broken
+        // --- the next 32 rows, as far as they end in this chunk; at once if they are broken
         int before = shuffle(to, lane ? lane - 1 : 0);
         if (lane == 0) before = from;
         const bool fine = (lane ? before >= chunk : sound) && before <= to && to >= chunk;

@@ -101,7 +101,7 @@ struct Vector {
   // Whether a group's rows are adjacent: else neighbouring groups, whose lanes read little of a row,
   // have neighbouring rows, so that a warp reads whole lines.
   static constexpr bool ADJACENT = !K_MAJOR || LANES >= 8;
-  // Lanes of a row in one warp; those that end with the sums of rows of their own, and how many.
+  // Lanes of a row in one warp; the lanes that end with the sums of their own rows, and how many.
   static constexpr int WIDTH = LANES < 32 ? LANES : 32, OWNERS = ROWS < WIDTH ? ROWS : WIDTH;
   static constexpr int OWNED = ROWS / OWNERS;
 
