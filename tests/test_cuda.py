@@ -4,6 +4,7 @@ NVRTC needs no driver and no device. What the kernels compute is tested in ``tes
 """
 
 import functools
+import itertools
 import re
 import struct
 import subprocess
@@ -46,10 +47,12 @@ compiled = functools.cache(device.compile_source)
 class Recorder:
     """A device that runs nothing and keeps the sources of what it was asked for."""
 
-    xp, name, index, sms, shared_limit = np, "recorder", -2, 132, 232448
+    xp, name, sms, shared_limit = np, "recorder", 132, 232448
+    indices = itertools.count(-2, -1)
 
     def __init__(self, arch):
         self.arch = arch
+        self.index = next(self.indices)  # its own, since prepared launches are kept by it
         self.sources = []
         self.own = {}  # what a source needs of an architecture's own instructions
 
