@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ MARKERS = {
     "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
     "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
     "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
-    "hmm-cpu": ("<!-- bench-hmm-cpu:begin -->", "<!-- bench-hmm-cpu:end -->"),
+    "sequences-cpu": ("<!-- bench-sequences-cpu:begin -->", "<!-- bench-sequences-cpu:end -->"),
     "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
     "precision": ("<!-- bench-precision:begin -->", "<!-- bench-precision:end -->"),
     "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
@@ -255,15 +255,20 @@ def renew_page(
     return int(not found)
 
 
-def pair_row(line: Line) -> str:
+def pair_row(line: Line, *, named: bool = False) -> str:
     """A row of two contenders: their times, and how many times slower the second one is."""
     ours, theirs = line.contenders
     cells = [line.case, line.size, seconds(ours.median), seconds(theirs.median)]
+    if named:
+        cells[-1] = f"{theirs.name} {cells[-1]}"
     return f"| {' | '.join(cells)} | × {three(theirs.median / ours.median)} |"
 
 
-def renew_pairs(page: Path, kind: str, head: str, package: str, slower: str) -> int:
-    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower"."""
+def renew_pairs(page: Path, kind: str, head: str, packages: Sequence[str], slower: str) -> int:
+    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower".
+
+    With several packages a row names its own.
+    """
 
     def table_of(result: dict[str, Any], source: str) -> str:
         m, v = result["machine"], result["versions"]
@@ -271,9 +276,10 @@ def renew_pairs(page: Path, kind: str, head: str, package: str, slower: str) -> 
             [
                 head,
                 "| --- " * 5 + "|",
-                *(pair_row(Line.from_raw(raw)) for raw in result["lines"]),
+                *(pair_row(Line.from_raw(raw), named=len(packages) > 1) for raw in result["lines"]),
                 "",
-                f"{m['cpu']}, {result['threads']} threads; {package} {v[package]}; "
+                f"{m['cpu']}, {result['threads']} threads; "
+                f"{', '.join(f'{name} {v[name]}' for name in packages if name in v)}; "
                 f"{result['date'][:10]}, commit {result['commit']}. Medians; × says how many times "
                 f"slower {slower}. Raw: `{source}`.",
             ]
