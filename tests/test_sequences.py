@@ -370,6 +370,8 @@ def test_tensors():
     ("args", "error", "words"),
     [
         (([1.0], np.zeros((1, 1))), ValueError, r"\(..., T, S\); got shape \(1,\)"),
+        ((None, np.zeros((1, 1))), TypeError, "emissions are an array of scores, got None"),
+        ((np.zeros((3, 2)), None), TypeError, "transitions are an array of scores, got None"),
         ((np.zeros((3, 0)), np.zeros((0, 0))), ValueError, "at least one state"),
         ((np.zeros((3, 2)), np.zeros((3, 3))), ValueError, r"shape \(2, 2\) for all steps"),
         ((np.zeros((4, 2)), np.zeros((2, 2, 2))), ValueError, r"\(..., 3, 2, 2\) for each"),
