@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import expressions as ex
 from .arrays import Call, check_memory
-from .blas import _check_out as check_out
-from .blas import _overlaps as overlaps
 from .cpu import engine as cpu
 from .engine import Engine, Known, Screen
 from .metrics import BuiltIn, Metric, as_metric
 from .plan import Facts, needs_facts
+from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 
 __all__ = ["argbest", "cdist", "knn", "radius_count"]
