@@ -210,15 +210,10 @@ def table(result: dict[str, Any], page: str, source: str) -> str:
         )
         ours_took = report.seconds(line.ours.median)
         rows.append(f"| {line.case} | {line.size} | {ours_took} | {beside} |")
-    m, v = result["machine"], result["versions"]
     used = ("numpy", "scipy", "torch", "opt_einsum")
-    packages = ", ".join(f"{k} {v[k]}" for k in used if v.get(k, "absent") != "absent")
-    rows += [
-        "",
-        f"{m['cpu']}, {result['threads']} threads; {packages}; {result['date'][:10]}, commit "
-        f"{result['commit']}. Medians; × says how many times slower. Raw: `{source}`.",
-    ]  # fmt: skip
-    return "\n".join(rows)
+    packages = [name for name in used if result["versions"].get(name, "absent") != "absent"]
+    note = "Medians; × says how many times slower."
+    return "\n".join([*rows, "", report.provenance(result, source, note, packages)])
 
 
 def renew() -> int:
@@ -233,7 +228,7 @@ def renew() -> int:
     source = str(found[-1].relative_to(machine.ROOT))
     for page, name in PAGES.items():
         if not report.put(machine.ROOT / name, table(result, page, source), page):
-            print(f"{name}: has no markers {' and '.join(report.MARKERS[page])}", file=sys.stderr)
+            print(f"{name}: has no markers {' and '.join(report.markers(page))}", file=sys.stderr)
             return 1
         print(f"{name}: {len(result['lines'][page])} lines")
     return 0

@@ -34,13 +34,6 @@ PAGE = machine.ROOT / "docs" / "sparse-graphs.md"
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", machine.ROOT.parent / "shared" / "data"))
 WARM = 10.0  # seconds; a first call that takes less is not counted: it may compile code
 TITLES = {"NY": "New York", "FLA": "Florida", "Chicago": "Chicago region"}
-report.MARKERS |= {
-    f"sparse-graphs-{kind}": (
-        f"<!-- bench-{kind}-graphs:begin -->",
-        f"<!-- bench-{kind}-graphs:end -->",
-    )
-    for kind in ("cpu", "gpu", "families")
-}
 
 
 # Graphs
@@ -725,12 +718,8 @@ def table_of(result: dict[str, Any], source: str) -> str:
             ]
             cells += [report.seconds(found.ours.median), "; ".join(others)]
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
-    rows += [
-        "",
-        f"{report.measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
-        f"× says how many times slower. Raw: `{source}`.",
-    ]
-    return "\n".join(rows)
+    note = "Medians; × says how many times slower."
+    return "\n".join([*rows, "", report.provenance(result, source, note)])
 
 
 def renew() -> int:
