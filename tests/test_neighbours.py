@@ -239,7 +239,9 @@ SCREENED = {
 @pytest.mark.parametrize("points", SCREENED)
 def test_a_screen_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
     x, y = (v.astype(dtype) for v in SCREENED[points])
-    monkeypatch.setattr(select, "_TILE", select._ROWS * 4 * 500)
+    monkeypatch.setattr(select, "FEW", 0)
+    monkeypatch.setattr(select, "_ROWS", 4)
+    monkeypatch.setattr(select, "_TILE", 4 * 4 * 500)
     candidates, put = [], cpu.Screen.put
 
     def counted(screen, rows, columns, tile, *heaps):
