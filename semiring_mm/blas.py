@@ -551,7 +551,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def kept(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
+    def repeated(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
         """The result of a call on a device that was made before, or None."""
         try:
             fits = a.dtype in accepted and b.dtype in accepted
@@ -597,7 +597,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = kept(alpha, a, b, beta, c, out, trans_a, trans_b, None)
+                result = repeated(alpha, a, b, beta, c, out, trans_a, trans_b, None)
                 if result is not None:
                     return result
             return checked(
@@ -621,7 +621,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = kept(alpha, a, x, beta, y, out, trans)
+                result = repeated(alpha, a, x, beta, y, out, trans)
                 if result is not None:
                     return result
             return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
