@@ -36,8 +36,8 @@ _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
-_ALONE = 1 << 20  # of entries, each as long as its columns and _ENTRY, below which threads only cost
-_ENTRY = 16
+# work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
+_ALONE, _ENTRY = 1 << 20, 16
 _UNITS = 1 << 15  # entries of rows that are divided together
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
@@ -269,9 +269,8 @@ def radius_count(
     if not isinstance(limit, Real) or limit != limit:
         raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
     with Call(device, None, X=X, Y=Y, w=w) as call:
-        engine, xp = call.engine, call.engine.xp
+        xp = call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
-        m, n = pairs.shape
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
 
@@ -285,7 +284,7 @@ def radius_count(
             counts.append((slice(i, j), found))
 
         _run(pairs, block, size)
-        total = xp.zeros(m, np.int64)
+        total = xp.zeros(pairs.shape[0], np.int64)
         for rows, found in counts:
             total[rows] += found
         return call.give(total)
@@ -547,9 +546,7 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         for i, j in _cut(m, size) for part in range(len(across))
     ])  # fmt: skip
     if len(across) > 1:
-        value, index = (
-            x.reshape(-1, m, k).swapaxes(0, 1).reshape(m, -1) for x in (value, index)
-        )
+        value, index = (x.reshape(-1, m, k).swapaxes(0, 1).reshape(m, -1) for x in (value, index))
         best = xp.lexsort((index, value))[:, :k]
         value, index = (xp.take_along_axis(x, best, 1) for x in (value, index))
     return (pairs.finished(value) if pairs.rising else value), index
