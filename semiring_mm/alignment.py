@@ -221,7 +221,9 @@ def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, local: bool,
 ) -> Any:  # fmt: skip
-    numbers = {"match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open}
+    numbers: dict[str, Any] = {
+        "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
+    }  # fmt: skip
     for name, value in numbers.items():
         if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
             raise ValueError(f"{verb}: {name} is a finite number, got {value!r}")
