@@ -392,7 +392,7 @@ class _Graph:
 
     @property
     def few(self) -> bool:
-        """Whether a sparse elimination is worth a try."""
+        """Whether the graph is sparse enough for an attempt at sparse elimination."""
         return self.stored <= DENSE * self.n
 
     def sparse(self) -> Any:

@@ -48,7 +48,7 @@ def einsum(
     Parameters
     ----------
     subscripts : str
-        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for those that broadcast;
+        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for axes that broadcast;
         a letter twice in an operand takes its diagonal; without ``->`` the result has the letters
         that appear once, in the order of the alphabet. Axes of length 1 broadcast. NumPy's other
         form, ``einsum(A, [0, 1], B, [1, 2], [0, 2])``, is taken too, with numbers from 0 on.
