@@ -44,7 +44,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.csgraph stands in for scipy.sparse.csgraph and needs SciPy: "
-        "python -m pip install 'semiring-mm[scipy]'"
+        'python -m pip install "semiring-mm[scipy]"'
     ) from error
 
 __all__ = list(_scipy.__all__)
