@@ -28,7 +28,7 @@ __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "whe
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
 #: Bytes that are there: to ask what is free takes as long as a search of a small graph.
-_UNASKED = 1 << 16
+_UNASKED = 1 << 20
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 

@@ -545,8 +545,7 @@ def test_tiles_fit_their_blocks_and_the_caches():
                 assert shape.nc % shape.nr == 0
                 assert shape.kc % product_code.ARG_STEP == 0
                 if found.codec == "plain" and size >= 4:
-                    held = shape.mr if shape.hold_a else shape.nr
-                    assert shape.kc * held * size <= target.l1 * 3 // 4
+                    assert shape.kc * shape.mr * size <= target.l1 * 3 // 4
                     in_use = shape.kc * (shape.mc + shape.nc) + shape.mc * shape.nc
                     assert in_use * size <= target.l2
                 assert shape.mr * shape.vectors < target.registers

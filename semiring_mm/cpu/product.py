@@ -226,7 +226,7 @@ def _run(
     many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
     team = 1
     if not (overlap or triangle or on_done or many):
-        share = _SHARE * (3 if code.shape.hold_a else 1)  # a fused step is that much faster
+        share = _SHARE * (3 if code.shape.fused else 1)  # a fused step is that much faster
         team = max(1, min(workers, batch * pairs // share))
     deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
     sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
