@@ -9,6 +9,9 @@ from optional import csgraph, nx, sp
 from walks import check_paths
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.cpu import threads
 from semiring_mm.graphs import contraction
 from semiring_mm.graphs.choice import Machine
@@ -278,6 +281,17 @@ def test_trees_of_grids_where_most_paths_tie(dtype, weights):
         graph = matrix(n, np.append(row, col), np.append(col, row), np.tile(w, 2))
         distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
         walk(graph, distances, trees)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least", "ties"),
+    [("i4", 0, True), ("i8", 1, False), ("f4", 1e-6, True), ("f8", 1e-6, False), ("f8", 0, True)],
+)
+def test_which_weights_may_tie(dtype, least, ties):
+    weight = np.array([least, 3, 5], dtype)
+    edges = EdgeList(range(4), np.arange(3), np.arange(1, 4), weight, True)
+    problem = Problem.of(EdgeSource(sm.semirings["min_plus"], edges, weight.dtype), None, True)
+    assert contraction.has_ties(problem) == ties
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
