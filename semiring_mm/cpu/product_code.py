@@ -881,8 +881,8 @@ class _Search:
                 f.if_(k.cmp(">=", 0)),
                 f.if_else((self.p["mode"] & GATHER).cmp("!=", 0)) as otherwise,
             ):
-                at = self.p["pred_offset"] + k.to(I64) * table.stride(-2)
-                got = f.load(table.data.at(at + (column + j) * table.stride(-1)), I32)
+                row = self.p["pred_offset"] + k.to(I64) * table.stride(-2)
+                got = f.load(table.data.at(row + (column + j) * table.stride(-1)), I32)
                 f.store(got, to)
                 with otherwise():
                     f.store(k, to)
