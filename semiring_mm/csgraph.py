@@ -44,7 +44,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.csgraph stands in for scipy.sparse.csgraph and needs SciPy: "
-        "python -m pip install 'semiring-mm[scipy]'"
+        'python -m pip install "semiring-mm[scipy]"'
     ) from error
 
 __all__ = list(_scipy.__all__)
@@ -392,7 +392,7 @@ class _Graph:
 
     @property
     def few(self) -> bool:
-        """Whether a sparse elimination is worth a try."""
+        """Whether the graph is sparse enough for an attempt at sparse elimination."""
         return self.stored <= DENSE * self.n
 
     def sparse(self) -> Any:

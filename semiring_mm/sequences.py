@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .chains import as_lengths, chains_of, flat, joined, on_host
+from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
+from .products import join_leading
 from .semirings import Semiring, semirings
 
 __all__ = [
@@ -581,7 +582,7 @@ def batch_of_model(
         if v is not None and (not v or v[-1] != n):
             raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
     parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
-    return joined(verb, [*parts, *(() if lengths is None else (lengths,))], join)
+    return join_leading(verb, [*parts, *(() if lengths is None else (lengths,))], join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:

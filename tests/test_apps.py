@@ -1,17 +1,16 @@
 """Each page of apps/ runs on small input, checks itself, and draws its picture."""
 
 import itertools
-import os
 import runpy
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from optional import DATA, real_file
 
 ROOT = Path(__file__).resolve().parents[1]
 APPS = ROOT / "apps"
-DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
 #: What makes an app quick.
 SMALL = {
     "road_network": "--side 12",
@@ -63,13 +62,6 @@ def run(monkeypatch, tmp_path):
     return run
 
 
-def data(name):
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not there; set SEMIRING_MM_DATA to the folder that has it")
-    return path
-
-
 def small(name):
     return SMALL[name].split()
 
@@ -96,7 +88,7 @@ def test_road_network(run):
 
 
 def test_road_network_of_rome(run):
-    names = run("road_network", "--data", data("rome99.gr"))
+    names = run("road_network", "--data", real_file("rome99.gr"))
     assert names["D"].max() == 77403
     # A map made from distances alone shows them: far is far, near is near.
     some, places = slice(None, None, 50), names["places"]
@@ -110,7 +102,7 @@ def test_widest_paths(run):
 
 
 def test_widest_paths_of_the_german_grid(run):
-    data("scigrid_de_lines.csv")
+    real_file("scigrid_de_lines.csv")
     names = run("widest_paths", "--data", DATA)
     assert names["n"] == 585
     assert len({tuple(path) for path in names["paths"].values()}) == 3
@@ -153,7 +145,7 @@ def test_centrality_of_a_network_in_pieces(run, tmp_path):
 
 @pytest.mark.slow
 def test_centrality_of_the_airports_of_openflights(run):
-    data("routes.dat")
+    real_file("routes.dat")
     names = run("centrality", *small("centrality"), "--data", DATA)
     assert names["n"] == 3188
 

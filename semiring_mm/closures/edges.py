@@ -1,4 +1,4 @@
-"""Edge lists, and what joins them with a dense matrix over a semiring."""
+"""Edge lists, and functions that join them to a dense matrix over a semiring."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class EdgeList:
 
 
 def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:
-    """Of the matrix of a graph whose edges have such weights."""
+    """The dtype of the matrix of a graph whose edges have these weights."""
     if s.bitwise:
         return np.dtype(np.bool_)
     return np.dtype(np.float32 if weight.dtype == np.float32 else np.float64)

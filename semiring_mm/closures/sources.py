@@ -75,7 +75,7 @@ class Source(Protocol):
 
 
 class _Readable:
-    """What follows from :meth:`Source.read` alone."""
+    """The members of :class:`Source` that follow from :meth:`Source.read`."""
 
     s: Semiring
     n: int
@@ -260,7 +260,7 @@ class ArraySource(_Readable):
         return self._facts() if self._facts else self.engine.facts(self.s, self.array)
 
     def facts_later(self) -> None:
-        """Begin to look for the facts, which are read behind other work."""
+        """Start the scan for the facts, whose result is read after other work."""
         self._facts = self.engine.facts_later(self.s, self.array)
 
     def take(self, weights: Weights, *, trees: bool) -> Array:
@@ -325,7 +325,7 @@ class _WorsenedSource(_Readable):
 
 
 class WorsenedEdges(_WorsenedSource):
-    """The same of a list of edges, of which no matrix is read."""
+    """A list of edges with worsened weights."""
 
     @functools.cached_property
     def facts(self) -> Facts:

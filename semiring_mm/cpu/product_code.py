@@ -7,7 +7,7 @@ tile-contiguous buffer through the whole K loop, so that C itself is touched onc
       for each slab of M:                       pack A's part, in pieces
         for each block of C (MC x NC, or less): a local block
           for each block of K (KC):
-            for each panel of B, of A:          the micro-kernel: an MR x NR tile in registers
+            for each panel of A, of B:          the micro-kernel: an MR x NR tile in registers
 
 The threads of a product run the same code. They share the packed operands, and a counter from which
 each takes the next piece to pack or block to multiply: a stage (packing, or multiplying a slab)
@@ -68,7 +68,7 @@ GATHER = 8
 SLAB = 2048  # K of one slab of packed operands
 _COLUMNS = 8192  # bytes of its width
 
-#: Bytes that the micro-kernel asks for ahead of its place in packed A.
+#: Bytes that the micro-kernel asks for ahead of its place in packed B.
 PREFETCH = 768
 
 #: Bytes of the two counters that threads share, a cache line each.
@@ -100,7 +100,7 @@ class Shape:
     kc: int
     mc: int
     nc: int
-    hold_a: bool = False
+    fused: bool = False  # a step is one multiply-add
 
     @property
     def nr(self) -> int:
@@ -159,7 +159,7 @@ def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
     nc = max(1, nc // nr) * nr
     fits = (target.l2 * 7 // 8 - nc * kc * size) // ((kc + nc) * size)
     mc = max(1, min(288, fits) // mr) * mr
-    return Shape(mr, vectors, lanes, kc, mc, nc, hold_a=fused)
+    return Shape(mr, vectors, lanes, kc, mc, nc, fused=fused)
 
 
 def _multiply_add(plan: Plan) -> bool:
@@ -247,9 +247,8 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
         with f.loop(0, count) as k:
             row_a = a.at(k * (shape.mr * spread.size))
             row_b = b.at(k * (shape.nr * t.size))
-            row, stride = (row_b, shape.nr) if shape.hold_a else (row_a, shape.mr)
-            for ahead in range(0, stride * t.size, 64):  # streams from the second-level cache
-                f.prefetch(row.at(PREFETCH + ahead))
+            for ahead in range(0, shape.nr * t.size, 64):  # streams from the second-level cache
+                f.prefetch(row_b.at(PREFETCH + ahead))
             bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
             for r in range(shape.mr):
                 x = f.load(row_a.at(r * spread.size), spread, spread.size)
@@ -719,10 +718,9 @@ class _Driver:
         (panels_a, panels_b), (ks, kb, kc), (first, last) = block, depth, ends
         rs, cs = self.c.stride(-2), self.c.stride(-1)
         width = shape.nr * self.unit
-        # the panel that the inner loop keeps stays in the first-level cache
-        outer, inner = (panels_a, panels_b) if shape.hold_a else (panels_b, panels_a)
-        with f.loop(0, outer) as x, f.loop(0, inner) as y:
-            ir, jr = (x, y) if shape.hold_a else (y, x)
+        # along C's rows: its lines are written one after the other, where few steps of k leave no
+        # time to wait for them; A's panel stays in the first-level cache
+        with f.loop(0, panels_a) as ir, f.loop(0, panels_b) as jr:
             n = jr * panels_a + ir
             local, marks = (
                 self.local.at(n * self.tile_bytes),
