@@ -18,6 +18,7 @@ from semiring_mm.graphs import apsp, inputs
 
 scipy = pytest.importorskip("scipy")
 from semiring_mm import csgraph  # noqa: E402
+from semiring_mm.closures.edges import EdgeList  # noqa: E402
 from semiring_mm.cpu import engine as cpu  # noqa: E402
 
 
