@@ -561,6 +561,7 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     real = product.blas_serves
     sm.set_num_threads(threads.default_threads())
     monkeypatch.setattr(product, "blas_wins", lambda *_: wins)
+    monkeypatch.setattr(product, "_served", {})
     monkeypatch.setattr(
         product, "blas_serves", lambda *x: served.append(real(*x)) or served[-1]
     )  # fmt: skip
@@ -594,6 +595,31 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     try:
         sm.matmul(square, square)
         assert not served[-1]
+    finally:
+        sm.set_num_threads(before)
+
+
+def test_a_blas_serves_again_without_a_second_look(monkeypatch):
+    sm.set_num_threads(threads.default_threads())
+    monkeypatch.setattr(product, "blas_wins", lambda *_: True)
+    monkeypatch.setattr(product, "_served", {})
+    a = np.random.default_rng(3).integers(-8, 9, (120, 130)).astype("f4")
+    b = a.T.copy()
+    expected = a.astype("f8") @ b.astype("f8")
+    assert_array_equal(sm.matmul(a, b), expected)
+    smallest = (a[:, :, None] + b).min(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(product, "blas_serves", None)  # a call of it would raise
+        assert_array_equal(sm.matmul(a, b), expected)
+        assert_array_equal(sm.sgemm(1.0, a, b), expected)
+        assert_array_equal(sm.sgemm(None, b.T.copy(), b), expected)
+    assert_array_equal(sm.matmul(a, b, "min_plus"), smallest)
+    before = sm.get_num_threads()
+    sm.set_num_threads(before + 1)
+    try:
+        monkeypatch.setattr(product, "blas_wins", lambda *_: False)
+        assert product.served_again(sm.semirings["plus_times"], a, b) is None
+        assert_array_equal(sm.matmul(a, b), expected)
     finally:
         sm.set_num_threads(before)
 
