@@ -318,7 +318,8 @@ class _Pairs:
         self.over = Metric(metric.name, known.over).algebra if known.over else None
         self.rising = known.rising or self.final == ex.A
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
-        self.joined = _work_dtype(verb, metric.name, x, y, columns if known.counts else None)
+        counted = columns if known.counts else None
+        self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
         self.total = float(columns)
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
@@ -338,9 +339,11 @@ class _Pairs:
         if known.unit and columns:
             self.parts = [(None, *(_unit_rows(engine, v) for v in self.parts[0][1:]))]
         self.ranges: list[Known | None] = [None] * len(self.parts)
-        if engine is cpu and needs_facts(self.algebra, x.dtype):  # once, not for each tile
+        if engine is cpu:  # once, not for each tile
             self.ranges = [
                 (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
+                if needs_facts(self.algebra, x.dtype)
+                else (_NO_RANGE,) * 3
                 for _, left, right in self.parts
             ]
         self.passes = (
@@ -410,10 +413,13 @@ _FOLDS = {"+": np.add, "min": np.minimum, "max": np.maximum}
 _EMPTY = {"+": 0.0, "min": math.inf, "max": 0.0}  # of points without coordinates
 
 
-def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None) -> np.dtype[Any]:
+@functools.lru_cache(maxsize=256)
+def _work_dtype(
+    verb: str, metric: str, x: np.dtype[Any], y: np.dtype[Any], columns: int | None
+) -> np.dtype[Any]:
     """The dtype computed in; `columns` are given where pairs are 0 or 1, for integers too."""
     try:
-        dtype = np.result_type(x.dtype, y.dtype)
+        dtype = np.result_type(x, y)
     except TypeError:
         dtype = np.dtype(object)
     if dtype.kind in "iub":
@@ -426,7 +432,7 @@ def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None)
     if dtype.name == "float64":
         return np.dtype(np.float64)
     raise TypeError(
-        f"{verb}: {metric} of dtypes {x.dtype} and {y.dtype}: floats of 16, 32 and 64 bits, "
+        f"{verb}: {metric} of dtypes {x} and {y}: floats of 16, 32 and 64 bits, "
         f"integers and bool are accepted"
     )
 

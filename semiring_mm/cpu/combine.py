@@ -58,19 +58,18 @@ def apply(expr: Expr, x: Array, other: Array | float) -> None:
         "rows": x.shape[0], "columns": x.shape[1], "step": to.strides[0],
         "other_step": 0 if alone else other.strides[0], "x": to, "other": other,
     })  # fmt: skip
-    _compiled(expr, x.dtype.char, alone)(values.ctypes.data)
+    _compiled(expr, x.dtype, alone)(values.ctypes.data)
     if to is not x:
         x[...] = to
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _compiled(expr: Expr, dtype: str, alone: bool) -> Any:
-    name = np.dtype(dtype).name
-    t, target = storage_type(name), host_target()
+def _compiled(expr: Expr, dtype: np.dtype[Any], alone: bool) -> Any:
+    t, target = storage_type(dtype.name), host_target()
     lanes = target.vector_bytes // t.size
     f = Function("apply", [PTR])
     x = load_block(f, _FIELDS)
-    algebra = Algebra(f, Plan(expr, expr, name, f"f{t.bits}", keep_nan=True))
+    algebra = Algebra(f, Plan(expr, expr, dtype.name, f"f{t.bits}", keep_nan=True))
     columns, vector = x["columns"], t.vector(lanes)
     order = f.iota(I64.vector(lanes))
     with f.loop(0, x["rows"]) as r:
