@@ -68,7 +68,7 @@ def cdist(
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
-        Weights of the coordinates, not negative.
+        Weights of the coordinates, finite and not negative.
     out : array, shape (m, n), optional
         Where to put the result.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -82,7 +82,7 @@ def cdist(
     Raises
     ------
     ValueError
-        For shapes that do not match, negative weights, and names that stand for no metric.
+        For shapes that do not match, weights that are negative or not finite, and names that stand for no metric.
     TypeError
         For dtypes that are neither real numbers nor bool.
 
@@ -265,9 +265,7 @@ def radius_count(
     >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
-    limit: Any = r
-    if not isinstance(limit, Real) or limit != limit:
-        raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
+    check_radius("radius_count", r)
     with Call(device, None, X=X, Y=Y, w=w) as call:
         xp = call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
@@ -288,6 +286,13 @@ def radius_count(
         for rows, found in counts:
             total[rows] += found
         return call.give(total)
+
+
+def check_radius(verb: str, r: Any) -> Any:
+    """A radius, if it is a number."""
+    if not isinstance(r, Real) or r != r:
+        raise ValueError(f"{verb}: the radius is a number, the largest distance, got {r!r}")
+    return r
 
 
 class _Pairs:
@@ -452,6 +457,8 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         )
     if (w < 0).any():
         raise ValueError(f"{verb}: w has negative weights; they must be at least 0")
+    if not np.isfinite(w).all():
+        raise ValueError(f"{verb}: w has weights that are infinite or NaN; they must be finite")
     weights: NDArray[np.float64] = w.astype(np.float64)
     return weights
 

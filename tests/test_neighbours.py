@@ -145,13 +145,15 @@ def test_metrics_of_ones_own():
     (ValueError, r"shapes \(3,\) and \(2, 3\)", lambda: sm.cdist(X[0][0], X[0])),
     (ValueError, r"number for each of 3 columns", lambda: sm.cdist(*X, w=[1, 2])),
     (ValueError, "negative weights", lambda: sm.cdist(*X, w=[1, 2, -1])),
+    (ValueError, "infinite or NaN", lambda: sm.cdist(*X, w=[1, inf, 1])),
+    (ValueError, "infinite or NaN", lambda: sm.knn(*X, 1, w=[1, nan, 1])),
     (TypeError, "complex128 .* are accepted", lambda: sm.cdist(X[0] * 1j, X[0])),
     (ValueError, "out has shape", lambda: sm.cdist(*X, out=np.empty((2, 3)))),
     (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
     (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
     (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
-    (ValueError, "r is a number", lambda: sm.radius_count(*X, nan)),
-    (ValueError, "r is a number", lambda: sm.radius_count(*X, "a")),
+    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, nan)),
+    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, "a")),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
