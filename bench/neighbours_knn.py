@@ -29,7 +29,7 @@ from .measure import Contender, Line, sample
 TARGET = machine.ROOT / "docs" / "neighbours.md"
 PACKAGES = ("numpy", "scipy", "scikit-learn", "faiss-cpu")
 KINDS = {"cdist": "cdist-cpu", "knn": "knn-cpu"}
-SAMPLES = 5  # of a contender, at most: some take seconds
+SAMPLES = 3  # of a contender, at most: some take seconds
 ROWS = (0, -1)  # that are compared with plain sums
 
 Array = Any
@@ -101,12 +101,12 @@ def cdist_lines(quick: bool, threads: int) -> Iterator[Line]:
     from scipy.spatial import distance
     from sklearn.metrics import pairwise_distances
 
-    shapes = [(2000, 16, "f8"), (2000, 128, "f8"), (2000, 128, "f4"), (100, 3, "f8")]
+    shapes = [(1500, 16, "f8"), (1500, 128, "f8"), (1500, 128, "f4"), (100, 3, "f8")]
     for n, columns, dtype in [(20, 3, "f4")] if quick else shapes:
         for metric in METRICS:
             name, options = metric
             # SciPy takes seconds for one of these
-            rows = n // 4 if name == "minkowski" and n > 100 else n
+            rows = n // 5 if name == "minkowski" and n > 100 else n
             x, y = points(name, rows, rows, columns, dtype)
             given = (x, y, name)
 
@@ -126,12 +126,12 @@ def cdist_lines(quick: bool, threads: int) -> Iterator[Line]:
 
 
 def knn_lines(quick: bool, threads: int) -> Iterator[Line]:
-    large, wide, few, small = (10_000, 20_000, 16), (5000, 20_000, 128), (10, 200_000, 16), (
+    large, wide, few, small = (5000, 20_000, 16), (2500, 20_000, 128), (10, 200_000, 16), (
         100, 100, 3)  # fmt: skip
     l2: Metric = ("euclidean", {})
     lines = [
         *((l2, shape, k, t) for shape in (large, wide) for t in ("f4", "f8") for k in (1, 10, 100)),
-        *((metric, (2000, 20_000, 16), 10, "f8") for metric in METRICS if metric[0] != "minkowski"),
+        *((metric, (1000, 20_000, 16), 10, "f8") for metric in METRICS if metric[0] != "minkowski"),
         (("minkowski", {"p": 3}), (200, 20_000, 16), 10, "f8"),
         *((metric, few, 10, t) for metric in (l2, ("cityblock", {}), ("cosine", {}))
           for t in ("f4", "f8")),

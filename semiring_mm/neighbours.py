@@ -82,7 +82,8 @@ def cdist(
     Raises
     ------
     ValueError
-        For shapes that do not match, weights that are negative or not finite, and names that stand for no metric.
+        For shapes that do not match, weights that are negative or not finite, and names that
+        stand for no metric.
     TypeError
         For dtypes that are neither real numbers nor bool.
 
