@@ -202,7 +202,7 @@ class Call:
 
 
 def gpu_engine() -> Engine:
-    """The GPU engine, or an error that says what is missing."""
+    """The GPU engine; ValueError that names what is missing where there is none."""
     from .gpu import device
 
     if reason := device.why_not():
@@ -213,7 +213,7 @@ def gpu_engine() -> Engine:
 
 
 def gpu_has(memory: int) -> bool:
-    """Whether there is a GPU with so many bytes free."""
+    """Whether there is a GPU with at least `memory` bytes free."""
     from .gpu import device
 
     if device.why_not():
@@ -254,7 +254,7 @@ def where(x: Any, name: str) -> int | None:
 
 
 def _one_place(places: dict[str, int | None]) -> int | None:
-    """Where all arrays live."""
+    """The one place where all arrays live; TypeError where there are several."""
     found = iter(places.items())
     first, place = next(found, ("", None))
     for name, other in found:

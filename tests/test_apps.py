@@ -15,6 +15,7 @@ APPS = ROOT / "apps"
 SMALL = {
     "road_network": "--side 12",
     "widest_paths": "--size 40",
+    "align_series": "--length 60",
     "viterbi": "--cells 16 --sequences 3 --length 30",
     "spin_glass": "",
     "reachability": "--nodes 400",
@@ -26,6 +27,7 @@ SMALL = {
 NEEDS = {
     "road_network": ["scipy"],
     "widest_paths": ["scipy"],
+    "align_series": [],
     "viterbi": [],
     "spin_glass": ["opt_einsum"],
     "reachability": ["scipy"],
@@ -156,6 +158,15 @@ def test_centrality_of_the_airports_of_openflights(run):
 def test_viterbi(run):
     names = run("viterbi", *small("viterbi"))
     assert names["off"](names["decoded"]) < names["off"](names["seen"])
+
+
+def test_align_series(run):
+    names = run("align_series", *small("align_series"))
+    assert names["off"] < names["by_index"] / 2
+    steps = np.diff(names["path"], axis=0)
+    assert steps.min() == 0
+    assert steps.max() == 1
+    assert names["path"][[0, -1]].tolist() == [[0, 0], [59, 71]]
 
 
 @pytest.mark.parametrize(("side", "couplings"), [(7, "signs"), (4, "gaussian")])

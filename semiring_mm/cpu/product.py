@@ -467,7 +467,7 @@ def _learn(
 
     most = 2 * _SHARE  # from there on a second thread helps
     if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins(pairs)):
-        most = min(most, _SMALL)  # beyond that a BLAS serves, or nobody has asked yet
+        most = min(most, _SMALL)  # larger products are left to a BLAS, or are not measured yet
     elif _is_log_plus(semiring):
         most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
