@@ -1,5 +1,6 @@
 """Distances between rows and the nearest rows, against SciPy and against sorting."""
 
+import json
 import math
 import warnings
 
@@ -366,3 +367,16 @@ def test_results_are_of_the_operands_library(package, make, kind):
     for found, expected in pairs:
         assert isinstance(found, kind)
         assert_array_equal(np.from_dlpack(found), expected)
+
+
+@pytest.mark.parametrize("what", ["cdist", "knn"])
+def test_the_benchmark_beside_scipy_and_scikit_learn_runs(what, tmp_path, capsys):
+    pytest.importorskip("sklearn", "1.6")
+    from bench import neighbours_knn
+
+    out = tmp_path / "raw.json"
+    assert neighbours_knn.main([what, "--quick", "--out", str(out)]) == 0
+    assert "scikit-learn" in capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert all(line["checked"] for line in result["lines"])
+    assert "scikit-learn" in neighbours_knn.table(result, "raw.json")
