@@ -1,5 +1,6 @@
 """Distances between rows and the nearest rows, against SciPy and against sorting."""
 
+import json
 import math
 import warnings
 
@@ -145,13 +146,15 @@ def test_metrics_of_ones_own():
     (ValueError, r"shapes \(3,\) and \(2, 3\)", lambda: sm.cdist(X[0][0], X[0])),
     (ValueError, r"number for each of 3 columns", lambda: sm.cdist(*X, w=[1, 2])),
     (ValueError, "negative weights", lambda: sm.cdist(*X, w=[1, 2, -1])),
+    (ValueError, "infinite or NaN", lambda: sm.cdist(*X, w=[1, inf, 1])),
+    (ValueError, "infinite or NaN", lambda: sm.knn(*X, 1, w=[1, nan, 1])),
     (TypeError, "complex128 .* are accepted", lambda: sm.cdist(X[0] * 1j, X[0])),
     (ValueError, "out has shape", lambda: sm.cdist(*X, out=np.empty((2, 3)))),
     (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
     (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
     (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
-    (ValueError, "r is a number", lambda: sm.radius_count(*X, nan)),
-    (ValueError, "r is a number", lambda: sm.radius_count(*X, "a")),
+    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, nan)),
+    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, "a")),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
@@ -364,3 +367,16 @@ def test_results_are_of_the_operands_library(package, make, kind):
     for found, expected in pairs:
         assert isinstance(found, kind)
         assert_array_equal(np.from_dlpack(found), expected)
+
+
+@pytest.mark.parametrize("what", ["cdist", "knn"])
+def test_the_benchmark_beside_scipy_and_scikit_learn_runs(what, tmp_path, capsys):
+    pytest.importorskip("sklearn", "1.6")
+    from bench import neighbours_knn
+
+    out = tmp_path / "raw.json"
+    assert neighbours_knn.main([what, "--quick", "--out", str(out)]) == 0
+    assert "scikit-learn" in capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert all(line["checked"] for line in result["lines"])
+    assert "scikit-learn" in neighbours_knn.table(result, "raw.json")
