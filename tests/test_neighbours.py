@@ -206,6 +206,18 @@ def test_the_nearest_of_all_metrics(points, weights):
         assert_array_equal(counts, (all_distances <= r).sum(1), name)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_radii_are_compared_with_distances_to_the_last_bit(dtype):
+    x, y = (RNG.random((n, 3)).astype(dtype) for n in (40, 60))
+    d = sm.cdist(x, y)
+    huge, tiny = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    for r in (*d.ravel()[:50], *np.nextafter(d.ravel()[:50], 0), -1.0, 0.0, huge, tiny, inf):
+        assert_array_equal(sm.radius_count(x, y, float(r)), (d <= d.dtype.type(r)).sum(axis=1))
+    far = np.array([[huge, huge]])
+    assert_array_equal(sm.radius_count(far, -far, inf), [1])
+    assert_array_equal(sm.radius_count(far, -far, huge), [0])
+
+
 @pytest.mark.parametrize("metric", ["cityblock", "euclidean", "cosine", "hamming"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_equal_points_come_by_their_index(metric, dtype, monkeypatch):
