@@ -272,6 +272,8 @@ def radius_count(
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
+        with np.errstate(over="ignore"):  # radii are compared as distances are, in their dtype
+            limit = float(pairs.dtype.type(limit))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
         fill, most = pairs.distances, limit
@@ -302,7 +304,10 @@ def check_radius(verb: str, r: Any) -> float:
     """A radius, if it is a number."""
     if not isinstance(r, Real) or r != r:
         raise ValueError(f"{verb}: the radius is a number, the largest distance, got {r!r}")
-    return float(r)
+    try:
+        return float(r)
+    except OverflowError:
+        raise ValueError(f"{verb}: the radius is beyond the range of float64; use inf") from None
 
 
 def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
