@@ -23,8 +23,8 @@ struct AlignParams {
   u16* moves;              // [ceil(rows / ROWS)][width]: two bits a row, of the only pair
   i32* path;               // [2][rows + columns], from the last cells back
   i32* steps;              // of the path
-  i64 gaps[4];             // doubles: opening a gap, each entry of it, equal codes, other ones
-  i64 pairs, width;
+  i64 opening, gap, equal, other;  // costs, as doubles: of a gap and of its entries, of codes
+  i64 pairs, width;        // pairs of sequences, columns of a line
   int features, letters, band;
 };
 
@@ -54,10 +54,10 @@ struct Alignment {
     rows = int(p.x_starts[pair + 1] - p.x_starts[pair]);
     columns = int(p.y_starts[pair + 1] - p.y_starts[pair]);
     line = static_cast<T*>(p.lines) + blockIdx.x * (AFFINE ? 2 : 1) * p.width;
-    open = T(bits_as<double>(p.gaps[0]));
-    gap = T(bits_as<double>(p.gaps[1]));
-    equal = T(bits_as<double>(p.gaps[2]));
-    other = T(bits_as<double>(p.gaps[3]));
+    open = T(bits_as<double>(p.opening));
+    gap = T(bits_as<double>(p.gap));
+    equal = T(bits_as<double>(p.equal));
+    other = T(bits_as<double>(p.other));
   }
 
   SR_FN static T far() { return infinity<T>(); }

@@ -293,14 +293,18 @@ class _Pairs:
         dtype = np.dtype(rule.dtype)
         if not self.first:
             return self.xp.zeros(0, dtype), None
-        lengths = [np.array([len(s) for s in part], np.int64) for part in (self.first, self.second)]
+        rows, columns = (
+            np.array([len(s) for s in part], np.int64) for part in (self.first, self.second)
+        )
         kind = dtype if rule.warp else np.dtype(np.int32)
         x, y = (self._flat(part, kind) for part in (self.first, self.second))
         if table is not None:
             table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
         limit = None if band is None else int(band)
-        found, path = self.call.engine.align(rule, x, y, *lengths, limit, gaps, table, keep=keep)
-        if keep and limit is not None and abs(lengths[0] - lengths[1])[0] > limit:
+        found, path = self.call.engine.align(
+            rule, x, y, rows, columns, limit, gaps, table, keep=keep
+        )
+        if keep and limit is not None and abs(rows[0] - columns[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from host_device import HostDevice
+from host_device import HostDevice, fields_of
 from numpy.testing import assert_array_equal
 
 from semiring_mm.cpu import wavefront as cpu
@@ -89,3 +89,14 @@ def test_what_is_no_number():
             RULES["dtw"], [(80, end)], None, [0.0] * 4, operands=(x, y[:end].copy())
         )
         assert_array_equal(found[0], expected[0])
+
+
+def test_parameters_are_the_fields_of_the_struct():
+    assert fields_of("wavefront.cuh", "AlignParams") == wavefront.FIELDS
+
+
+def test_what_is_too_long():
+    lengths = np.array([1 << 31]), np.array([1])
+    none = np.zeros(0, np.int32)
+    with pytest.raises(ValueError, match="more than 1073741824 entries are not aligned"):
+        wavefront.align(RULES["edits"], none, none, *lengths, None, GAPS[False], None, keep=False)
