@@ -138,6 +138,21 @@ def test_probabilities(held, n, dtype, shared, each, far):
         assert_allclose(found, expected, rtol=eps, atol=eps)
 
 
+@pytest.mark.parametrize(("n", "shared"), [(5, True), (3, False), (70, True)])
+def test_draws(n, shared):
+    """By the same uniform numbers the same sequences; no state without a share, 0 and 1 included."""
+    a, e, x, end = model(n, "f8", shared)
+    uniforms = np.random.default_rng(1).random((9, BATCH, STEPS))
+    uniforms[0], uniforms[1] = 0, np.nextafter(1, 0)
+    if shared:  # from each state to the next two
+        a = np.where((np.arange(n) - np.arange(n)[:, np.newaxis]) % n < 2, a, -inf)
+    found, expected = (np.full(uniforms.shape, -1, np.int32) for _ in "xy")
+    for verbs, paths in ((chain, found), (cpu, expected)):
+        verbs.draw(a, e, x, end, uniforms, paths, LENGTHS)
+    assert_array_equal(found, expected)
+    assert (found >= 0).sum() == 9 * LENGTHS.sum()
+
+
 def test_where_there_is_no_matrix(held):
     """Sequences of one step: a device may give an array of none any strides."""
     nothing = np.lib.stride_tricks.as_strided(
@@ -167,5 +182,3 @@ def test_what_is_left_to_the_host():
     with pytest.raises(NotImplementedError, match="chains of int64 over plus_times"):
         chain.carry(sm.semirings["plus_times"], wide, None, None, wide, np.array([2]),
                     every=False, reverse=False, exclusive=False)  # fmt: skip
-    with pytest.raises(NotImplementedError, match="sample runs on the host"):
-        chain.draw(*(None,) * 6, LENGTHS)
