@@ -332,7 +332,8 @@ def sample(
         How many of each; None: one, without an axis of its own.
     lengths : array_like of int, shape (...), optional
     rng : numpy.random.Generator or int, optional
-        What draws, or its seed; the same one draws the same sequences, on a device but for rounding.
+        What draws, or its seed; the same one draws the same sequences (on a device, but for
+        rounding).
     device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns

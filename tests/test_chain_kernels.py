@@ -140,7 +140,7 @@ def test_probabilities(held, n, dtype, shared, each, far):
 
 @pytest.mark.parametrize(("n", "shared"), [(5, True), (3, False), (70, True)])
 def test_draws(n, shared):
-    """By the same uniform numbers the same sequences; no state without a share, 0 and 1 included."""
+    """The same uniform numbers, 0 and almost 1 among them, draw the same sequences."""
     a, e, x, end = model(n, "f8", shared)
     uniforms = np.random.default_rng(1).random((9, BATCH, STEPS))
     uniforms[0], uniforms[1] = 0, np.nextafter(1, 0)
