@@ -1,6 +1,6 @@
 """What users of SciPy's csgraph and of NumPy's einsum gain; renews docs/scipy.md, docs/einsum.md.
 
-``python -m bench.neighbours_scipy`` measures, ``--renew`` only writes the newest tables again.
+``python -m bench.neighbours_scipy`` measures, ``--table`` only writes the newest tables again.
 """
 
 from __future__ import annotations
@@ -237,12 +237,12 @@ def renew() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours_scipy", description=__doc__)
-    parser.add_argument("--renew", action="store_true", help="only write the tables again")
+    parser.add_argument("--table", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
-    if args.renew:
+    if args.table:
         return renew()
     threads = sm.get_num_threads()
     options = Options(threads, full=args.full, quick=args.quick)

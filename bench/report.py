@@ -231,15 +231,20 @@ def renew_page(
     return int(not found)
 
 
-def pair_row(line: Line) -> str:
+def pair_row(line: Line, *, named: bool = False) -> str:
     """A row of two contenders: their times, and how many times slower the second one is."""
     ours, theirs = line.contenders
     cells = [line.case, line.size, seconds(ours.median), seconds(theirs.median)]
+    if named:
+        cells[-1] = f"{theirs.name} {cells[-1]}"
     return f"| {' | '.join(cells)} | × {three(theirs.median / ours.median)} |"
 
 
-def renew_pairs(page: Path, kind: str, head: str, package: str, slower: str) -> int:
-    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower"."""
+def renew_pairs(page: Path, kind: str, head: str, packages: Sequence[str], slower: str) -> int:
+    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower".
+
+    With several packages a row names its own.
+    """
 
     def table_of(result: dict[str, Any], source: str) -> str:
         note = f"Medians; × says how many times slower {slower}."
@@ -247,9 +252,9 @@ def renew_pairs(page: Path, kind: str, head: str, package: str, slower: str) -> 
             [
                 head,
                 "| --- " * 5 + "|",
-                *(pair_row(Line.from_raw(raw)) for raw in result["lines"]),
+                *(pair_row(Line.from_raw(raw), named=len(packages) > 1) for raw in result["lines"]),
                 "",
-                provenance(result, source, note, (package,)),
+                provenance(result, source, note, [x for x in packages if x in result["versions"]]),
             ]
         )
 

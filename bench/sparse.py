@@ -1,7 +1,7 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
 ``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
-nodes; ``--renew`` only writes the newest tables again into
+nodes; ``--table`` only writes the newest tables again into
 docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
@@ -731,7 +731,7 @@ def renew() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench sparse", description=__doc__)
-    parser.add_argument("--renew", action="store_true", help="only write the tables again")
+    parser.add_argument("--table", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
     part = parser.add_mutually_exclusive_group()
@@ -740,7 +740,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
-    if args.renew:
+    if args.table:
         return renew()
     threads = 0 if args.gpu else sm.get_num_threads()
     options = Options(threads, quick=args.quick, full=args.full)

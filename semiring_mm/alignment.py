@@ -235,9 +235,11 @@ def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, device: str | None, *, local: bool,
 ) -> Any:  # fmt: skip
-    numbers = {"match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open}
+    numbers: dict[str, Any] = {
+        "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
+    }  # fmt: skip
     for name, value in numbers.items():
-        if not math.isfinite(value):
+        if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
             raise ValueError(f"{verb}: {name} is a finite number, got {value!r}")
     if gap > 0 or gap_open > 0:
         raise ValueError(f"{verb}: gaps score at most 0, got gap={gap}, gap_open={gap_open}")
@@ -363,7 +365,7 @@ def _codes_of(x: Any) -> Any:
 
 def _series(verb: str, name: str, x: Array) -> Array:
     if x.size == 0 and x.ndim == 1:
-        return x.reshape(0, 1).astype(np.float32)
+        return x.reshape(0, 1).astype(np.float32 if x.dtype == np.float32 else np.float64)
     if x.dtype.kind not in "fiub" or x.ndim not in (1, 2):
         raise TypeError(
             f"{verb}: a series is of real numbers, shape (n,) or (n, d); got {name} of {x.dtype}, "

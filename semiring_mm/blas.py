@@ -18,6 +18,7 @@ from .arrays import Call
 from .bits import BitMatrix, matmul_bits, power_bits
 from .cpu import engine as cpu
 from .cpu.memory import local
+from .cpu.product import served_again
 from .cpu.quick import Ways
 from .engine import Engine, Scalar, Scaling
 from .gpu.calls import repeat
@@ -39,11 +40,11 @@ __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", 
 
 Array = Any  # NumPy or CuPy; results have the operands' library
 
-# Small products that came before skip what follows; see :mod:`semiring_mm.cpu.quick`.
+# Repeated small products skip the general checks; see :mod:`semiring_mm.cpu.quick`.
 _MATMUL = Ways([(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)])
 _GEMM = Ways([(2, 2), (2, 3), (3, 2), (3, 3)])
 _GEMV = Ways([(2, 1)])
-#: No way is known: of a semiring (KeyError), to a thread (AttributeError), of no semiring at all.
+#: No quick way: unknown semiring (KeyError), thread without a buffer (AttributeError), no semiring.
 _UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
@@ -187,7 +188,7 @@ def matmul(
 
 
 def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
-    """Operands of which blocks can be had as NumPy arrays, and the dtype of their product."""
+    """Operands that can be read by blocks as NumPy arrays, and the dtype of their product."""
     a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
     for name, x in (("a", a), ("b", b)):
         sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
@@ -406,14 +407,14 @@ _REAL = frozenset((float, int, type(None)))
 def _scaled_head(
     verb: str, semiring: Any, alpha: Any, beta: Any, *flags: Any
 ) -> tuple[Any, ...] | None:
-    """What a call of a verb is kept by, beside its arrays; None for scalars of other types."""
+    """The key of a repeated call, without its arrays; None for scalars of other types."""
     if type(alpha) in _REAL and type(beta) in _REAL:
         return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
     return None
 
 
 def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
-    """Whether α is seen to be none, or one, in whatever dtype."""
+    """Whether α is None, or the semiring's one in every dtype."""
     return alpha is None or (type(alpha) is float and alpha == s.one in (0, 1))
 
 
@@ -421,15 +422,17 @@ def _plain_product(
     s: Semiring, a: Any, b: Any, ranks: tuple[int, ...], trans_a: bool = False,
     trans_b: bool = False,
 ) -> Array | None:  # fmt: skip
-    """A ⊗ B of a matrix and a matrix or vector of NumPy, without the work that others need.
+    """A ⊗ B of NumPy arrays of one native dtype, without the conversions that others need.
 
-    None: they are others, or have to be looked at by all rules.
+    None for all other operands, and where shapes are empty or need an error message.
     """
     if not (type(a) is np.ndarray is type(b) and a.dtype is b.dtype and a.dtype.isnative):
         return None
     if a.ndim != 2 or b.ndim not in ranks:
         return None
     a, b = a.T if trans_a else a, b.T if trans_b else b
+    if (c := served_again(s, a, b)) is not None:
+        return c
     (m, k), (inner, *columns) = a.shape, b.shape
     if inner != k or not k or not m or (columns and (m == 1 or columns[0] < 2)):
         return None
@@ -500,7 +503,7 @@ def _sparse(
     verb: str, s: Semiring, alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, out: Array | None,
     device: str | None, trans_a: bool = False, trans_b: bool = False, precision: str | None = None,
 ) -> Any:  # fmt: skip
-    """The verbs for a sparse `a`."""
+    """matmul, gemm and gemv of a sparse `a`."""
     head, known = None, arrays_of(a)
     if (
         device is c is precision is None
@@ -551,8 +554,8 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def kept(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
-        """The result of a call on a device that was made before, or None."""
+    def repeated(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
+        """The result of a repeated call on a device, or None where no such call came before."""
         try:
             fits = a.dtype in accepted and b.dtype in accepted
             if not fits or not (c is None or c.dtype in accepted):
@@ -597,7 +600,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = kept(alpha, a, b, beta, c, out, trans_a, trans_b, None)
+                result = repeated(alpha, a, b, beta, c, out, trans_a, trans_b, None)
                 if result is not None:
                     return result
             return checked(
@@ -621,7 +624,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = kept(alpha, a, x, beta, y, out, trans)
+                result = repeated(alpha, a, x, beta, y, out, trans)
                 if result is not None:
                     return result
             return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)

@@ -293,7 +293,7 @@ def _ends(
     xp: Any, out: Array, s: Semiring, counts: Array, x: Array | None, every: bool, reverse: bool,
     exclusive: bool,
 ) -> None:  # fmt: skip
-    """What no step computes: behind the end, before the first step, and of chains without any."""
+    """Fill what no step computes: behind a chain's end, before its first step, and empty chains."""
     zero, one = s.identities(out.dtype)
     chains, steps, _, n = out.shape
     if x is None:

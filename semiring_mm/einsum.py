@@ -16,6 +16,7 @@ from .engine import Engine
 from .expressions import Expr, evaluate
 from .gpu.calls import repeat
 from .laws import SemiringLawError, check_laws
+from .naming import install
 from .plan import make_plan, overflow
 from .products import check_out, common_dtype, flatten_leading, multiply
 from .semirings import Semiring, as_semiring
@@ -48,7 +49,7 @@ def einsum(
     Parameters
     ----------
     subscripts : str
-        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for those that broadcast;
+        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for axes that broadcast;
         a letter twice in an operand takes its diagonal; without ``->`` the result has the letters
         that appear once, in the order of the alphabet. Axes of length 1 broadcast. NumPy's other
         form, ``einsum(A, [0, 1], B, [1, 2], [0, 2])``, is taken too, with numbers from 0 on.
@@ -324,8 +325,8 @@ def _found_path(
         import opt_einsum
     except ImportError:
         raise ImportError(
-            "einsum of three or more operands asks opt_einsum for their order: python -m pip "
-            "install 'semiring-mm[einsum]', or pass optimize=False to go from left to right"
+            f"einsum of three or more operands asks opt_einsum for their order: "
+            f"{install('einsum')}, or pass optimize=False to go from left to right"
         ) from None
     path, _ = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
     return list(path)

@@ -541,13 +541,13 @@ def _model(
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
+        shapes = [None if v is None else np.shape(v) for v in (e, a, *ends, lengths)]
+        batch = batch_of_model(verb, shapes)
         dtype = np.result_type(*(v.dtype for v in (e, a, *ends) if v is not None))
         e, a, start, end = (None if v is None else v.astype(dtype, copy=False)
                             for v in (e, a, *ends))  # fmt: skip
         assert e is not None
         assert a is not None
-        shapes = [None if v is None else np.shape(v) for v in (e, a, start, end, lengths)]
-        batch = batch_of_model(verb, shapes)
         steps, n = e.shape[-2:]
         matrix = a[np.newaxis] if a.ndim == 2 else a
         counts = as_lengths(lengths, batch, steps, verb)
@@ -568,6 +568,9 @@ def batch_of_model(
 ) -> Shape:
     """The shape of the batch, of those of e, a, start, end and lengths, or an error."""
     e, a, start, end, lengths = shapes
+    for name, v in (("emissions", e), ("transitions", a)):
+        if v is None:
+            raise TypeError(f"{verb}: {name} are an array of scores, got None")
     if len(e) < 2 or not e[-1]:
         raise ValueError(
             f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,21 @@ def test_a_missing_file_is_said(monkeypatch, tmp_path):
     (line,) = case.lines(cases.Options(threads=before + 1))
     assert report.text(line).endswith("skipped: no file nowhere.gr")
     assert sm.get_num_threads() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal")
+def test_what_was_measured_before_a_signal_is_kept(tmp_path):
+    out = tmp_path / "raw.json"
+    command = [sys.executable, "-m", "bench", "--only", "min-plus f32", "--out", str(out)]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    line = next(line for line in running.stdout if line.startswith("small min-plus"))
+    running.send_signal(signal.SIGTERM)
+    printed = line + running.communicate(timeout=60)[0]
+    assert running.returncode == 1
+    lines = [Line.from_raw(x) for x in json.loads(out.read_text(encoding="utf-8"))["lines"]]
+    assert lines
+    assert len(lines) < 10
+    assert all(report.text(line) in printed for line in lines)
 
 
 def test_rounds_take_turns():
