@@ -2,7 +2,7 @@
 
 ``python -m bench.neighbours_sequences`` measures on the CPU and writes raw results below
 ``bench/results``; ``--table`` renews the table of docs/sequences.md from the newest committed
-results. Each package is called as its users call it, and those that are not installed are left
+results. Each package is called as its users call it, and packages that are not installed are left
 out. Contenders of a line take turns, as in ``python -m bench``.
 """
 

@@ -36,6 +36,7 @@ _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
 _WITHIN = ex.parse("a <= b")
+_ROOT = ex.parse("sqrt(a)")
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
@@ -271,17 +272,22 @@ def radius_count(
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
+        with np.errstate(over="ignore"):  # radii are compared as distances are, in their dtype
+            limit = float(pairs.dtype.type(limit))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
+        fill, most = pairs.distances, limit
+        if engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype:
+            fill, most = pairs.join, _largest_square(limit, pairs.dtype)
 
         def block(i: int, j: int, start: int, end: int) -> None:
             tile = xp.empty((j - i, width), pairs.dtype)
             found = xp.zeros(j - i, np.int64)
             for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
-                pairs.distances(slice(i, j), slice(first, last), d)
+                fill(slice(i, j), slice(first, last), d)
                 if engine is cpu:  # a sum of floats takes a fraction of what one of booleans does
-                    engine.apply(_WITHIN, d, limit)
+                    engine.apply(_WITHIN, d, most)
                     found += d.sum(axis=1).astype(np.int64)
                 else:
                     found += xp.count_nonzero(d <= limit, axis=1)
@@ -298,7 +304,24 @@ def check_radius(verb: str, r: Any) -> float:
     """A radius, if it is a number."""
     if not isinstance(r, Real) or r != r:
         raise ValueError(f"{verb}: the radius is a number, the largest distance, got {r!r}")
-    return float(r)
+    try:
+        return float(r)
+    except OverflowError:
+        raise ValueError(f"{verb}: the radius is beyond the range of float64; use inf") from None
+
+
+def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
+    """The greatest number of a dtype whose square root is at most a limit; -1 if there is none."""
+    if limit < 0:
+        return -1.0
+    bound, end = dtype.type(limit), dtype.type(np.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        found = bound * bound
+        while np.sqrt(found) > bound:
+            found = np.nextafter(found, -end)
+        while found < end and np.sqrt(above := np.nextafter(found, end)) <= bound:
+            found = above
+    return float(found)
 
 
 class _Pairs:

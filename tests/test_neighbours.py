@@ -155,6 +155,7 @@ def test_metrics_of_ones_own():
     (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
     (ValueError, "the radius is a number", lambda: sm.radius_count(*X, nan)),
     (ValueError, "the radius is a number", lambda: sm.radius_count(*X, "a")),
+    (ValueError, "beyond the range of float64; use inf", lambda: sm.radius_count(*X, 10**400)),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
@@ -204,6 +205,21 @@ def test_the_nearest_of_all_metrics(points, weights):
         r = np.nan_to_num(np.nanmedian([*all_distances.flat, 1]))
         counts = sm.radius_count(x, y, r, metric, **options)
         assert_array_equal(counts, (all_distances <= r).sum(1), name)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_radii_are_compared_with_distances_to_the_last_bit(dtype):
+    x, y = (RNG.random((n, 3)).astype(dtype) for n in (40, 60))
+    d = sm.cdist(x, y)
+    huge, tiny = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    for r in (*d.ravel()[:50], *np.nextafter(d.ravel()[:50], 0), -1.0, 0.0, huge, tiny, inf):
+        assert_array_equal(sm.radius_count(x, y, float(r)), (d <= d.dtype.type(r)).sum(axis=1))
+    with warnings.catch_warnings(action="error"):  # beyond the range of float32
+        for metric in ("euclidean", "cityblock"):
+            assert_array_equal(sm.radius_count(x, y, 1e300, metric), np.full(40, 60))
+    far = np.array([[huge, huge]])
+    assert_array_equal(sm.radius_count(far, -far, inf), [1])
+    assert_array_equal(sm.radius_count(far, -far, huge), [0])
 
 
 @pytest.mark.parametrize("metric", ["cityblock", "euclidean", "cosine", "hamming"])
