@@ -12,8 +12,13 @@ struct SelectParams {
   const void* right;     // [columns][width] of Value
   const float* column;   // [columns]: what is added to the entries of a column
   const double* offset;  // [rows]
-  u32* found;            // += entries that were computed
-  i64 step;              // in elements
+  u32* found;            // += entries that were computed, if it is wanted
+  const u32* candidates; // [rows][capacity]: places in `order`; this and what follows only of ...
+  const u32* order;      // ... CANDIDATES: rows of `right`
+  u32* count;            // [rows]: how many candidates there were; 0 afterwards
+  u32* most;             // [rows]: the largest count
+  float* bound;          // [rows]: what approximations of the next candidates must not exceed
+  i64 step, capacity;    // in elements
   u64 growth;            // the bits of a double
   i64 base;              // the first column's number
   int rows, columns, k, width;
@@ -76,17 +81,23 @@ struct Entries {
   }
 };
 
+// Where entries come from: a tile of them; a tile of approximations, of half or float; or lists of
+// columns that such a tile left (Screened in tensor.cuh). Entries that may be among the least are
+// computed when they are merged then, as sums of squared differences.
+enum Source { VALUES, APPROXIMATIONS, CANDIDATES };
+
 // A warp has a row. Entries that are before the last of its list are collected, and merged into the
-// list when there is no room for another 32. SCREEN: the tile, of half or float, holds
-// approximations; entries that may be among the least are computed when they are merged, as sums of
-// squared differences.
-// VECTOR: 16 bytes of `left` and `right` can be read at once.
-template <class Value, class Tile, int WARPS, bool SCREEN, bool VECTOR>
+// list when there is no room for another 32. VECTOR: 16 bytes of `left` and `right` can be read at
+// once. STAGED: then eight lanes read a line of `right` together, for one of themselves.
+template <class Value, class Tile, int WARPS, Source FROM, bool VECTOR, bool STAGED = false>
 struct Select {
   using Order = OrderKey<Value>;
   using Key = typename Order::Key;
   using Piece = Chunk<Tile, true>;
   static constexpr int V = Piece::V, ROOM = 64, AHEAD = 4;  // pieces under way
+  static constexpr bool SCREEN = FROM != VALUES;
+  // of a stage: a piece of a line of `right` for each lane, padded so that banks do not conflict
+  static constexpr int PITCH = 128 + 16, STAGE = STAGED ? 32 * PITCH : 0;
   static constexpr u32 NONE = ~0u;
   static constexpr i64 NOTHING = 0x7fffffffffffffff;
 
@@ -95,6 +106,7 @@ struct Select {
   int lane, count = 0, computed = 0;
   bool changed = false;
   Entries<Key> list, other, fresh, sorted;  // [k], [k], [ROOM], [ROOM]
+  u8* stage;                                // [32][PITCH]
   Entry<Key> last;
   float bound;
 
@@ -103,19 +115,31 @@ struct Select {
     const i64 row = i64(blockIdx.x) * WARPS + warp;
     if (row >= p.rows) return;
     const int room = 2 * (p.k + ROOM);
-    Key* keys = shared_memory<Key>() + warp * room;
-    u32* indices = reinterpret_cast<u32*>(shared_memory<Key>() + WARPS * room) + warp * room;
-    const auto entries = [&](int first) { return Entries<Key>{keys + first, indices + first}; };
+    Key* const first = reinterpret_cast<Key*>(shared_memory<u8>() + WARPS * STAGE);
+    Key* keys = first + warp * room;
+    u32* indices = reinterpret_cast<u32*>(first + WARPS * room) + warp * room;
+    const auto entries = [&](int i) { return Entries<Key>{keys + i, indices + i}; };
     Select own{p, row, int(threadIdx.x) % 32};
+    own.stage = shared_memory<u8>() + warp * STAGE;
     own.list = entries(0);
     own.other = entries(p.k);
     own.fresh = entries(2 * p.k);
     own.sorted = entries(2 * p.k + ROOM);
     own.load();
-    own.look();
+    if constexpr (FROM == CANDIDATES) own.take();
+    else own.look();
     if (own.count) own.merge();
     if (own.changed) own.store();
-    if (SCREEN && own.lane == 0) atomic_add(p.found, u32(own.computed));
+    if (own.lane != 0) return;
+    if constexpr (FROM == APPROXIMATIONS) {
+      if (p.found) atomic_add(p.found, u32(own.computed));
+    }
+    if constexpr (FROM == CANDIDATES) {
+      const u32 were = p.count[row];
+      if (p.most[row] < were) p.most[row] = were;
+      p.count[row] = 0;
+      p.bound[row] = own.bound;
+    }
   }
 
   SR_FN void load() {
@@ -140,6 +164,19 @@ struct Select {
     last = list[p.k - 1];
     if constexpr (SCREEN)
       bound = float(double(Order::number(last.key)) * bits_as<double>(p.growth) + p.offset[row]);
+  }
+
+  // The candidates that there was room for.
+  SR_FN void take() {
+    const u32* from = p.candidates + row * p.capacity;
+    const i64 were = p.count[row];
+    const int kept = int(were < p.capacity ? were : p.capacity);
+    for (int first = 0; first < kept; first += 32) {
+      const int i = first + lane;
+      if (i < kept) fresh.index[count + lane] = p.order[from[i]];
+      count += kept - first < 32 ? kept - first : 32;
+      if (count > ROOM - 32) merge();
+    }
   }
 
   SR_FN void look() {
@@ -191,7 +228,11 @@ struct Select {
     __syncwarp();  // between collecting entries and reading them
     if constexpr (SCREEN) {
       computed += count;
-      for (int i = lane; i < count; i += 32) fresh.key[i] = Order::of(distance(fresh.index[i]));
+      if constexpr (STAGED) {
+        for (int first = 0; first < count; first += 32) distances(first);
+      } else {
+        for (int i = lane; i < count; i += 32) fresh.key[i] = Order::of(distance(fresh.index[i]));
+      }
       __syncwarp();  // between writing the keys and reading them
     }
     for (int i = lane; i < count; i += 32) {
@@ -236,6 +277,44 @@ struct Select {
       }
     }
     return total;
+  }
+
+  // The same for 32 fresh entries from this one on, of which each lane has one.
+  SR_FN void distances(int first) {
+    using Part = Chunk<Value, true>;
+    constexpr int LINE = 128 / int(sizeof(Value));
+    const Value* x = static_cast<const Value*>(p.left) + row * p.width;
+    const Value* right = static_cast<const Value*>(p.right) - p.base * p.width;
+    Value total = 0;
+    for (int k = 0; k < p.width; k += LINE) {
+      const int piece = k + lane % 8 * Part::V;
+      Pack<u32, 4> got[8] = {};  // [8], of entries four apart
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int entry = first + 4 * i + lane / 8;
+        if (entry < count && piece < p.width)
+          got[i] = *reinterpret_cast<const Pack<u32, 4>*>(
+              right + i64(fresh.index[entry]) * p.width + piece);
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        *reinterpret_cast<Pack<u32, 4>*>(stage + (4 * i + lane / 8) * PITCH + lane % 8 * 16) = got[i];
+      __syncwarp();  // between writing lines and reading them
+#pragma unroll
+      for (int v = 0; v < LINE; v += Part::V) {
+        if (k + v >= p.width) break;
+        Part a, b;  // [V]
+        a.load(x + k + v);
+        b.load(reinterpret_cast<const Value*>(stage + lane * PITCH) + v);
+#pragma unroll
+        for (int e = 0; e < Part::V; ++e) {
+          const Value gap = a[e] - b[e];
+          total = fma(gap, gap, total);
+        }
+      }
+      __syncwarp();  // between reading lines and writing the next
+    }
+    if (first + lane < count) fresh.key[first + lane] = Order::of(total);
   }
 };
 

@@ -473,30 +473,43 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
     value, index = select.empty(m, k, dtype)
     size, width = select.room_of(m, n, k, dtype)
     screen = _screen(pairs, k, width)
+    rest = None if screen is None else screen.search(value, index, fill)
 
-    def rows(i: int, j: int) -> None:
+    def find(chosen: slice | Array, value: Array, index: Array) -> None:
+        count = len(value)
+
         def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
             pitch = -(-columns * dtype.itemsize // _ALIGNED) * _ALIGNED
-            whole = room[: (j - i) * pitch].view(dtype).reshape(j - i, pitch // dtype.itemsize)
+            whole = room[: count * pitch].view(dtype).reshape(count, pitch // dtype.itemsize)
             return whole[:, :columns]
 
-        room = xp.empty((j - i) * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
+        room = xp.empty(count * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
         for first, last in _cut(n, width):
-            block = slice(i, j), slice(first, last)
-            if screen is not None and not wait:
+            columns = slice(first, last)
+            if screen is not None and rest is None and not wait:
                 tile = tile_of(last - first, screen.dtype)
-                candidates = screen.put(*block, tile, value[i:j], index[i:j])
+                candidates = screen.put(chosen, columns, tile, value, index)
                 if candidates > _CANDIDATES * tile.size:  # it did not pay
                     wait, pause = pause, 2 * pause
                 continue
             wait -= 1
             tile = tile_of(last - first, dtype)
-            fill(*block, tile)
-            select.put(value[i:j], index[i:j], tile, first)
-        select.finish(value[i:j], index[i:j])
+            fill(chosen, columns, tile)
+            select.put(value, index, tile, first)
+        select.finish(value, index)
 
-    _run_blocks(call.engine, rows, m, size)
+    def rows(i: int, j: int) -> None:
+        find(slice(i, j), value[i:j], index[i:j])
+
+    if rest is None:
+        _run_blocks(call.engine, rows, m, size)
+    else:
+        for i in range(0, len(rest), size):
+            some = rest[i : i + size]
+            found = select.empty(len(some), k, dtype)
+            find(some, *found)
+            value[some], index[some] = found
     return (pairs.finished(value) if pairs.rising else value), index
 
 

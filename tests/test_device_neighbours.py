@@ -20,6 +20,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(select, "_COLUMNS", 40)
     monkeypatch.setattr(select, "_TILE", 40 * 4 * 7)
     monkeypatch.setattr(neighbours, "_TILES", 2)
+    monkeypatch.setattr(select, "_FIRST", 20)
+    monkeypatch.setattr(select, "_WIDTH", 4)
 
 
 def both(there, *arrays):  # noqa: F811
@@ -68,33 +70,48 @@ def test_points_in_any_order(points, there):  # noqa: F811
     check(there, sm.knn(*both(there, x, y), 33, "l1"), abs(x - y.T), 33)
 
 
-@pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize(("case", "dtype"), [
-    ("normal", "f4"), ("equal", "f4"), ("far", "f4"), ("outlier", "f4"), ("wide", "f4"),
-    ("far", "f8"), ("spread", "f8"),
-])  # fmt: skip
-def test_a_screen_excludes_no_neighbour(case, dtype, there, monkeypatch):  # noqa: F811
-    """Differences are summed up in the product's order, squares by one rounding more or less."""
+def points(case, dtype, m=17, n=300):
     rng, columns = np.random.default_rng(3), 20 if case == "wide" else 9
-    x, y = rng.normal(size=(17, columns)), rng.normal(size=(300, columns))
+    x, y = rng.normal(size=(m, columns)), rng.normal(size=(n, columns))
     if case == "equal":
         x, y = (rng.integers(0, 2, v.shape) / 3 for v in (x, y))
+    if case == "clusters":  # far from each other, one after the other
+        x, y = x[:, :1] // 1 * 50 + x / 9, np.sort(y[:, :1] // 1, axis=0) * 50 + y / 9
     x, y = x + 1e4 * (case == "far"), y + 1e4 * (case == "far")
     y[3] += 1e6 * (case == "outlier")
-    y[100:] *= 10.0 ** rng.integers(-6, 1, (200, 1)) if case == "spread" else 1
-    x, y = x.astype(dtype), y.astype(dtype)
+    y[n // 3 :] *= 10.0 ** rng.integers(-6, 1, (n - n // 3, 1)) if case == "spread" else 1
+    return x.astype(dtype), y.astype(dtype)
+
+
+CASES = [
+    ("normal", "f4"), ("equal", "f4"), ("far", "f4"), ("outlier", "f4"), ("wide", "f4"),
+    ("clusters", "f4"), ("far", "f8"), ("spread", "f8"),
+]  # fmt: skip
+
+
+def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
+    """Differences are summed up in the product's order, squares by one rounding more or less."""
+    screened = sm.knn(*both(there, x, y), k, "sqeuclidean")
+    with monkeypatch.context() as direct:
+        direct.setattr(neighbours, "_screen", lambda *_: None)
+        expected = sm.knn(*both(there, x, y), k, "sqeuclidean")
+    assert_array_equal(there.get(screened[1]), there.get(expected[1]))
+    assert_allclose(there.get(screened[0]), there.get(expected[0]), rtol=4 * np.finfo(x.dtype).eps)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(("case", "dtype"), CASES)
+def test_a_screen_excludes_no_neighbour(case, dtype, fused, there, monkeypatch):  # noqa: F811
+    """Nor does one of a product that is stored, which other chips than Hopper's take."""
+    x, y = points(case, dtype)
+    if not fused:
+        monkeypatch.setattr(select, "has", lambda *_: False)
     used, put = [], select.Screen.put
     monkeypatch.setattr(select.Screen, "put", lambda *args: used.append(put(*args)) or used[-1])
     for k in (1, 12):
-        screened = sm.knn(*both(there, x, y), k, "sqeuclidean")
-        assert used
-        with monkeypatch.context() as direct:
-            direct.setattr(neighbours, "_screen", lambda *_: None)
-            expected = sm.knn(*both(there, x, y), k, "sqeuclidean")
-        assert_array_equal(there.get(screened[1]), there.get(expected[1]))
-        assert_allclose(
-            there.get(screened[0]), there.get(expected[0]), rtol=4 * np.finfo(dtype).eps
-        )
+        same_as_without(there, monkeypatch, x, y, k)
+    assert bool(used) != fused
 
 
 def test_lists_have_a_limit(there):  # noqa: F811
