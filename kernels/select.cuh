@@ -108,6 +108,7 @@ struct Select {
   Entries<Key> list, other, fresh, sorted;  // [k], [k], [ROOM], [ROOM]
   u8* stage;                                // [32][PITCH]
   Entry<Key> last;
+  Value limit;  // of `last`
   float bound;
 
   SR_FN static void run(const SelectParams& p) {
@@ -148,7 +149,7 @@ struct Select {
       const i64 index = p.index[row * p.k + i];
       list.put(i, {Order::of(value[i]), index == NOTHING ? NONE : u32(index)});
     }
-    limit();
+    set_limit();
   }
   SR_FN void store() {
     Value* value = static_cast<Value*>(p.value) + row * p.k;
@@ -159,11 +160,12 @@ struct Select {
     }
   }
   // What a new entry must be before.
-  SR_FN void limit() {
+  SR_FN void set_limit() {
     __syncwarp();  // between writing the list and reading its last entry
     last = list[p.k - 1];
+    limit = Order::number(last.key);
     if constexpr (SCREEN)
-      bound = float(double(Order::number(last.key)) * bits_as<double>(p.growth) + p.offset[row]);
+      bound = float(double(limit) * bits_as<double>(p.growth) + p.offset[row]);
   }
 
   // The candidates that there was room for.
@@ -189,6 +191,15 @@ struct Select {
         if (c < p.columns) x[i].load(tile + c);
       }
       compiler_fence();
+      const bool whole = first + AHEAD * 32 * V <= p.columns;
+      bool any = SCREEN || !whole || last.index == NONE;
+      if (!SCREEN && whole) {  // by one comparison: of equal entries later ones do not pass
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i)
+#pragma unroll
+          for (int v = 0; v < V; ++v) any |= !(Value(widened(x[i][v])) >= limit);
+      }
+      if (!ballot(any)) continue;
       u32 hits = 0;  // bit i * V + v
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i)
@@ -220,7 +231,8 @@ struct Select {
     else return Entry<Key>{Order::of(x), u32(p.base + c)}.before(last);
   }
 
-  SR_FN static float widened(float x) { return x; }
+  template <class T>
+  SR_FN static T widened(T x) { return x; }
   SR_FN static float widened(half x) { return to_float(x); }
 
   // The fresh entries join the list: each goes to the place that counting gives it.
@@ -257,7 +269,7 @@ struct Select {
     list = done;
     count = 0;
     changed = true;
-    limit();
+    set_limit();
   }
 
   // Summed up in the order of a product.

@@ -75,8 +75,8 @@ def points(case, dtype, m=17, n=300):
     x, y = rng.normal(size=(m, columns)), rng.normal(size=(n, columns))
     if case == "equal":
         x, y = (rng.integers(0, 2, v.shape) / 3 for v in (x, y))
-    if case == "clusters":  # far from each other, one after the other
-        x, y = x[:, :1] // 1 * 50 + x / 9, np.sort(y[:, :1] // 1, axis=0) * 50 + y / 9
+    if case == "clusters":  # one after the other
+        x, y = x[:, :1] // 1 * 2 + x / 9, np.sort(y[:, :1] // 1, axis=0) * 2 + y / 9
     x, y = x + 1e4 * (case == "far"), y + 1e4 * (case == "far")
     y[3] += 1e6 * (case == "outlier")
     y[n // 3 :] *= 10.0 ** rng.integers(-6, 1, (n - n // 3, 1)) if case == "spread" else 1
@@ -112,6 +112,41 @@ def test_a_screen_excludes_no_neighbour(case, dtype, fused, there, monkeypatch):
     for k in (1, 12):
         same_as_without(there, monkeypatch, x, y, k)
     assert bool(used) != fused
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("pays", [1, 0.2, 0])
+def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
+    """With room for all of them; or directly, where they are too many."""
+    x, y = points("normal", "f4", 40, 500)
+    x[::2] = y[::2] = 0.25  # equally near are half of the points
+    monkeypatch.setattr(select, "_PAYS", pays)
+    searches, search = [], select.Screen._search
+
+    def counted(screen, points, rows, k, capacity, fill):
+        found = search(screen, points, rows, k, capacity, fill)
+        searches.append((capacity, len(rows), int((found[2] > capacity).sum())))
+        return found
+
+    monkeypatch.setattr(select.Screen, "_search", counted)
+    same_as_without(there, monkeypatch, x, y, 3)
+    (room, m, over), *again = searches
+    assert (room, m) == (44, 40)
+    assert 20 <= over < 40
+    assert len(again) == (pays > 0)
+    assert all(capacity > room and rows <= over and not more for capacity, rows, more in again)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_clusters_in_order_leave_few_candidates(there, monkeypatch):  # noqa: F811
+    x, y = points("clusters", "f4", 20, 2000)
+    monkeypatch.setattr(select, "_FIRST", 128)
+    most, search = [], select.Screen._search
+    monkeypatch.setattr(
+        select.Screen, "_search", lambda *args: most.append(search(*args)) or most[-1]
+    )
+    same_as_without(there, monkeypatch, x, y, 4)
+    assert np.median(there.get(most[0][2])) <= 24
 
 
 def test_lists_have_a_limit(there):  # noqa: F811

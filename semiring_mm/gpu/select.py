@@ -49,6 +49,7 @@ _WIDTH = SCREENS["float16"].bn  # columns of a tile that is screened
 _GOLDEN = 0x9E3779B1  # odd, and about 2³² over the golden ratio
 #: Variants of kernels: columns' numbers (sr::Screened) and points (sr::Select) by shared memory.
 _STAGED_COLUMNS, _STAGED_POINTS = True, True
+_CLUSTER = 1  # blocks that share columns of a product
 
 
 @functools.lru_cache(maxsize=64)
@@ -295,11 +296,12 @@ class _Ordered:
         """Append to candidates those of some points that do not exceed the bounds."""
         here, (m, k), n, kind = device.current(), left.shape, end - start, self.kernel.kind
         maps = []
-        for x, lines in ((left, ROWS), (self.right[start:end], kind.bn)):
+        cluster = self.kernel.cluster
+        for x, lines in ((left, ROWS), (self.right[start:end], kind.bn // cluster)):
             operand = in_place(kind.element, kind.size, x, lines)
             assert operand is not None, "see Screen._rounded"
             maps.append((operand.load(here, address(x))[0], address(x)))
-        tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
+        tiles_m, tiles_n = -(-m // ROWS // cluster) * cluster, -(-n // kind.bn)
         tiles = tiles_m * tiles_n
         params = pack_fields({
             "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
@@ -309,7 +311,12 @@ class _Ordered:
         params += pack((0, 0, *map(address, screen), candidates.shape[1]), ())
         maps.append((bytes(device.TENSOR_MAP), 0))
         here.kernel(tensor_source(self.kernel), "a").launch(
-            min(tiles, here.sms), THREADS, self.kernel.shared, params, None, tuple(maps)
+            min(tiles, here.sms // cluster * cluster),
+            THREADS,
+            self.kernel.shared,
+            params,
+            None,
+            tuple(maps),
         )
 
 
@@ -318,4 +325,4 @@ def _sift_kernel(dtype: str) -> TensorKernel:
     """The product of operands of a dtype that is screened instead of stored."""
     plan = make_plan(semirings["plus_times"], np.dtype(np.float32), None, None, 1)
     screens = "staged" if _STAGED_COLUMNS else "direct"
-    return TensorKernel(plan, SCREENS[dtype], True, True, False, screens=screens)
+    return TensorKernel(plan, SCREENS[dtype], True, True, False, cluster=_CLUSTER, screens=screens)
