@@ -226,7 +226,7 @@ class Screen:
         if not self.fused:
             return None
         xp, (m, k), n = device.current().xp, value.shape, len(self.y)
-        rest, capacity, hopeless = xp.arange(m), 4 * k + 32, []
+        rest, capacity, hopeless = xp.arange(m), 4 * (_GROWTH - 1) * k + 32, []
         first = -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
         points = _Ordered(self, min(n, first))
         while len(rest):
