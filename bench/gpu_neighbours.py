@@ -17,7 +17,6 @@ __all__ = ["CASES"]
 
 Size = tuple[int, int, int]  # rows of X, columns, rows of Y
 
-_ROWS = 4  # that are checked
 _BLOCK = 1 << 30  # bytes of the distances that PyTorch has at a time
 
 

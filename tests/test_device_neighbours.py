@@ -100,8 +100,9 @@ def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize(("case", "dtype"), CASES)
+@pytest.mark.parametrize(("case", "dtype", "fused"), [
+    *((*case, True) for case in CASES), ("normal", "f4", False), ("spread", "f8", False),
+])  # fmt: skip
 def test_a_screen_excludes_no_neighbour(case, dtype, fused, there, monkeypatch):  # noqa: F811
     """Nor does one of a product that is stored, which other chips than Hopper's take."""
     x, y = points(case, dtype)
