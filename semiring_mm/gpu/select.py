@@ -35,7 +35,7 @@ _STAGE = 32 * 144  # bytes of a warp's stage: sr::Select's
 _NOTHING = (1 << 63) - 1
 _TILE = 128 << 20  # bytes of a tile: a launch is long, and some of it is in L2 when it is read
 _COLUMNS = 4096  # of a tile, if lists are short
-_BLOCK = 1 << 16  # rows that a screen prepares at once
+_BLOCK = 1 << 25  # coordinates of points that are prepared at once
 #: Roundings of a product: of two operands to 11 bits, of the result to float16, and of each step,
 #: which tensor cores truncate.
 _OPERANDS, _RESULT, _STEP = 2.0**-10, 2.0**-11, 2.0**-22
@@ -156,8 +156,9 @@ class Screen:
         n, width = y.shape
         self.origin = Origin(self.y, range_, _NORM)
         right, squares = xp.empty((n, width), np.float32), xp.empty(n)
-        for i in range(0, n, _BLOCK):
-            rows = slice(i, i + _BLOCK)
+        size = max(1, _BLOCK // width)
+        for i in range(0, n, size):
+            rows = slice(i, i + size)
             right[rows], squares[rows] = self.origin.moved(self.y[rows])
         near = float(xp.median(squares)) * _SPREAD**2 >= _NORM**2
         self.dtype = np.dtype(np.float16 if near else np.float32)
@@ -230,7 +231,7 @@ class Screen:
         first = -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
         points = _Ordered(self, min(n, first))
         while len(rest):
-            size = max(1, _CANDIDATES // (4 * capacity))
+            size = max(1, min(_CANDIDATES // (4 * capacity), _BLOCK // self.x.shape[1]))
             most = xp.empty(len(rest), np.uint32)
             for i in range(0, len(rest), size):
                 rows = rest[i : i + size]
