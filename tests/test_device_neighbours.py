@@ -20,6 +20,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(select, "_COLUMNS", 40)
     monkeypatch.setattr(select, "_TILE", 40 * 4 * 7)
     monkeypatch.setattr(neighbours, "_TILES", 2)
+    monkeypatch.setattr(neighbours, "_ALONE", 0)
     monkeypatch.setattr(select, "_FIRST", 20)
     monkeypatch.setattr(select, "_WIDTH", 4)
 
@@ -83,12 +84,6 @@ def points(case, dtype, m=17, n=300):
     return x.astype(dtype), y.astype(dtype)
 
 
-CASES = [
-    ("normal", "f4"), ("equal", "f4"), ("far", "f4"), ("outlier", "f4"), ("wide", "f4"),
-    ("clusters", "f4"), ("far", "f8"), ("spread", "f8"),
-]  # fmt: skip
-
-
 def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
     """Differences are summed up in the product's order, squares by one rounding more or less."""
     screened = sm.knn(*both(there, x, y), k, "sqeuclidean")
@@ -100,19 +95,26 @@ def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize(("case", "dtype", "fused"), [
-    *((*case, True) for case in CASES), ("normal", "f4", False), ("spread", "f8", False),
+@pytest.mark.parametrize(("case", "dtype", "k", "fused"), [
+    ("normal", "f4", 1, True), ("normal", "f4", 12, True), ("equal", "f4", 12, True),
+    ("far", "f4", 12, True), ("outlier", "f4", 12, True), ("wide", "f4", 12, True),
+    ("clusters", "f4", 12, True), ("far", "f8", 1, True), ("spread", "f8", 12, True),
+    ("normal", "f4", 12, False), ("spread", "f8", 12, False),
 ])  # fmt: skip
-def test_a_screen_excludes_no_neighbour(case, dtype, fused, there, monkeypatch):  # noqa: F811
+def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatch):  # noqa: F811
     """Nor does one of a product that is stored, which other chips than Hopper's take."""
     x, y = points(case, dtype)
     if not fused:
         monkeypatch.setattr(select, "has", lambda *_: False)
-    used, put = [], select.Screen.put
-    monkeypatch.setattr(select.Screen, "put", lambda *args: used.append(put(*args)) or used[-1])
-    for k in (1, 12):
-        same_as_without(there, monkeypatch, x, y, k)
-    assert bool(used) != fused
+    calls = []
+    for name in ("put", "_search"):
+        method = getattr(select.Screen, name)
+        monkeypatch.setattr(
+            select.Screen, name,
+            lambda *args, name=name, method=method: calls.append(name) or method(*args),
+        )  # fmt: skip
+    same_as_without(there, monkeypatch, x, y, k)
+    assert set(calls) == {"_search" if fused else "put"}
 
 
 @pytest.mark.usefixtures("small_tiles")
