@@ -219,15 +219,16 @@ class Screen:
         """Find the nearest of all rows; see :class:`semiring_mm.engine.Screen`.
 
         Points are taken in an order in which any first ones are spread evenly over all: the golden
-        ratio's, of Kronecker. Distances to the first ones are all summed up. Each time, the
-        product's entries of as many more points (``_GROWTH``) are compared with bounds from the
-        lists so far. About k of a row pass; where more do than there is room for, all that did are
-        counted, and the row is searched again with that much room.
+        ratio's, of Kronecker. Distances to the first ones are all summed up, for a first bound of
+        each row. Then the product's entries of these and as many more points (``_GROWTH``) are
+        compared with the bounds, those that pass go to the lists, and so on. About k of a row pass
+        each time; where more do than there is room for, all that did are counted, and the row is
+        searched again with that much room.
         """
         if not self.fused:
             return None
         xp, (m, k), n = device.current().xp, value.shape, len(self.y)
-        rest, capacity, hopeless = xp.arange(m), 4 * (_GROWTH - 1) * k + 32, []
+        rest, capacity, hopeless = xp.arange(m), 2 * _GROWTH * k + 32, []
         first = -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
         points = _Ordered(self, min(n, first))
         while len(rest):
@@ -260,11 +261,10 @@ class Screen:
             part = rows[i : i + size]
             fill(part, points.order[: points.first], tile[: len(part)])
             put(value[i : i + size], index[i : i + size], tile[: len(part)], 0)
-        index = points.order[index]
         bound, count, most = (xp.zeros(m, x) for x in (np.float32, np.uint32, np.uint32))
         candidates = xp.empty((m, capacity), np.uint32)
-        start, end = 0, points.first
-        while True:  # at first there are no candidates, but bounds
+
+        def take(start: int) -> None:
             _launch(
                 value, index, None, 0,
                 _Points(
@@ -273,10 +273,16 @@ class Screen:
                 ),
                 capacity=capacity, growth=self.growth, width=x.shape[1], wide=self.wide,
             )  # fmt: skip
-            if end == n:
-                return value, index, most
-            start, end = end, min(n, end * _GROWTH)
+
+        take(0)  # no candidates yet, but the first bounds
+        # Products may sum up in another order: these lists are not kept, so that equal points tie.
+        value, index = empty(m, k, x.dtype)
+        start, end = 0, min(n, points.first * _GROWTH)
+        while start < n:
             points.sift(left, start, end, bound, count, candidates)
+            take(start)
+            start, end = end, min(n, end * _GROWTH)
+        return value, index, most
 
 
 class _Ordered:
@@ -285,7 +291,6 @@ class _Ordered:
     def __init__(self, screen: Screen, first: int) -> None:
         xp, n = device.current().xp, len(screen.y)
         order = xp.argsort(xp.arange(n, dtype=np.uint32) * np.uint32(_GOLDEN))
-        order[:first].sort()  # so that ties go to the lower index
         self.first, self.order, self.numbers = first, order, order.astype(np.uint32)
         self.right, self.kernel = screen.right[order], _sift_kernel(screen.dtype.name)
         self.column = xp.full(n + _WIDTH, np.inf, np.float32)  # tiles are read to their ends
