@@ -88,16 +88,14 @@ enum Source { VALUES, APPROXIMATIONS, CANDIDATES };
 
 // A warp has a row. Entries that are before the last of its list are collected, and merged into the
 // list when there is no room for another 32. VECTOR: 16 bytes of `left` and `right` can be read at
-// once. STAGED: then eight lanes read a line of `right` together, for one of themselves.
-template <class Value, class Tile, int WARPS, Source FROM, bool VECTOR, bool STAGED = false>
+// once.
+template <class Value, class Tile, int WARPS, Source FROM, bool VECTOR>
 struct Select {
   using Order = OrderKey<Value>;
   using Key = typename Order::Key;
   using Piece = Chunk<Tile, true>;
   static constexpr int V = Piece::V, ROOM = 64, AHEAD = 4;  // pieces under way
   static constexpr bool SCREEN = FROM != VALUES;
-  // of a stage: a piece of a line of `right` for each lane, padded so that banks do not conflict
-  static constexpr int PITCH = 128 + 16, STAGE = STAGED ? 32 * PITCH : 0;
   static constexpr u32 NONE = ~0u;
   static constexpr i64 NOTHING = 0x7fffffffffffffff;
 
@@ -106,7 +104,6 @@ struct Select {
   int lane, count = 0, computed = 0;
   bool changed = false;
   Entries<Key> list, other, fresh, sorted;  // [k], [k], [ROOM], [ROOM]
-  u8* stage;                                // [32][PITCH]
   Entry<Key> last;
   Value limit;  // of `last`
   float bound;
@@ -116,12 +113,10 @@ struct Select {
     const i64 row = i64(blockIdx.x) * WARPS + warp;
     if (row >= p.rows) return;
     const int room = 2 * (p.k + ROOM);
-    Key* const first = reinterpret_cast<Key*>(shared_memory<u8>() + WARPS * STAGE);
-    Key* keys = first + warp * room;
-    u32* indices = reinterpret_cast<u32*>(first + WARPS * room) + warp * room;
+    Key* keys = shared_memory<Key>() + warp * room;
+    u32* indices = reinterpret_cast<u32*>(shared_memory<Key>() + WARPS * room) + warp * room;
     const auto entries = [&](int i) { return Entries<Key>{keys + i, indices + i}; };
     Select own{p, row, int(threadIdx.x) % 32};
-    own.stage = shared_memory<u8>() + warp * STAGE;
     own.list = entries(0);
     own.other = entries(p.k);
     own.fresh = entries(2 * p.k);
@@ -240,11 +235,7 @@ struct Select {
     __syncwarp();  // between collecting entries and reading them
     if constexpr (SCREEN) {
       computed += count;
-      if constexpr (STAGED) {
-        for (int first = 0; first < count; first += 32) distances(first);
-      } else {
-        for (int i = lane; i < count; i += 32) fresh.key[i] = Order::of(distance(fresh.index[i]));
-      }
+      for (int i = lane; i < count; i += 32) fresh.key[i] = Order::of(distance(fresh.index[i]));
       __syncwarp();  // between writing the keys and reading them
     }
     for (int i = lane; i < count; i += 32) {
@@ -289,44 +280,6 @@ struct Select {
       }
     }
     return total;
-  }
-
-  // The same for 32 fresh entries from this one on, of which each lane has one.
-  SR_FN void distances(int first) {
-    using Part = Chunk<Value, true>;
-    constexpr int LINE = 128 / int(sizeof(Value));
-    const Value* x = static_cast<const Value*>(p.left) + row * p.width;
-    const Value* right = static_cast<const Value*>(p.right) - p.base * p.width;
-    Value total = 0;
-    for (int k = 0; k < p.width; k += LINE) {
-      const int piece = k + lane % 8 * Part::V;
-      Pack<u32, 4> got[8] = {};  // [8], of entries four apart
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int entry = first + 4 * i + lane / 8;
-        if (entry < count && piece < p.width)
-          got[i] = *reinterpret_cast<const Pack<u32, 4>*>(
-              right + i64(fresh.index[entry]) * p.width + piece);
-      }
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        *reinterpret_cast<Pack<u32, 4>*>(stage + (4 * i + lane / 8) * PITCH + lane % 8 * 16) = got[i];
-      __syncwarp();  // between writing lines and reading them
-#pragma unroll
-      for (int v = 0; v < LINE; v += Part::V) {
-        if (k + v >= p.width) break;
-        Part a, b;  // [V]
-        a.load(x + k + v);
-        b.load(reinterpret_cast<const Value*>(stage + lane * PITCH) + v);
-#pragma unroll
-        for (int e = 0; e < Part::V; ++e) {
-          const Value gap = a[e] - b[e];
-          total = fma(gap, gap, total);
-        }
-      }
-      __syncwarp();  // between reading lines and writing the next
-    }
-    if (first + lane < count) fresh.key[first + lane] = Order::of(total);
   }
 };
 

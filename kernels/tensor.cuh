@@ -71,11 +71,11 @@ struct Certificate : Tensor<A, Halves, 1> {
   static constexpr bool CERTIFIES = true;
 };
 
-// Not a product: which of its entries are at most a bound of their row. STAGED: what is added to
-// columns goes through shared memory, and is on its way while a tile is multiplied.
-template <class A, class Kind, bool STAGED_>
+// Not a product: which of its entries are at most a bound of their row. What is added to columns
+// goes through shared memory, and is on its way while a tile is multiplied.
+template <class A, class Kind>
 struct Screened : Tensor<A, Kind, 1> {
-  static constexpr bool SCREENS = true, STAGED = STAGED_;
+  static constexpr bool SCREENS = true;
 };
 
 // Two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are adjacent
@@ -459,7 +459,7 @@ struct TensorProduct {
   // What a thread reads of a screen's tile before it is multiplied.
   struct Limits {
     float bound[2];   // [2 rows]
-    float column[2];  // of the columns whose numbers this thread hands on, if STAGED
+    float column[2];  // of the columns whose numbers this thread hands on
   };
   SR_FN static Limits limits_of(const TensorParams& t, const WorkTile& work) {
     const TileCoord<Step, Tile> at(t.p, work.tile);
@@ -469,12 +469,10 @@ struct TensorProduct {
       const int row = at.row + Tile::row(i);
       own.bound[i] = row < t.p.m ? t.bound[row] : -infinity<float>();
     }
-    if constexpr (Step::STAGED) {
-      static_assert(Tile::BN == 2 * WARPGROUP, "two columns a thread");
-      const float* from = t.column + at.column + int(threadIdx.x) % WARPGROUP * 2;
-      own.column[0] = from[0];
-      own.column[1] = from[1];
-    }
+    static_assert(Tile::BN == 2 * WARPGROUP, "two columns a thread");
+    const float* from = t.column + at.column + int(threadIdx.x) % WARPGROUP * 2;
+    own.column[0] = from[0];
+    own.column[1] = from[1];
     return own;
   }
 
@@ -484,17 +482,13 @@ struct TensorProduct {
     constexpr int GROUP = 8;  // columns of a thread that are tested at once
     const TileCoord<Step, Tile> at(t.p, work.tile);
     const int lane = int(threadIdx.x) % 32, q = lane % 4;
-    const float* columns = t.column + at.column;  // [BN]
-    if constexpr (Step::STAGED) {
-      // of the two copies, other threads may still read the one of the tile before
-      const int warpgroup = int(threadIdx.x) / WARPGROUP, thread = int(threadIdx.x) % WARPGROUP;
-      float* staged = reinterpret_cast<float*>(outgoing) + (warpgroup * 2 + screened) * Tile::BN;
-      screened ^= 1;
-      staged[2 * thread] = limits.column[0];
-      staged[2 * thread + 1] = limits.column[1];
-      warpgroup_sync(warpgroup);  // between writing the numbers and reading them
-      columns = staged;
-    }
+    // of the two copies, other threads may still read the one of the tile before
+    const int warpgroup = int(threadIdx.x) / WARPGROUP, thread = int(threadIdx.x) % WARPGROUP;
+    float* columns = reinterpret_cast<float*>(outgoing) + (warpgroup * 2 + screened) * Tile::BN;
+    screened ^= 1;
+    columns[2 * thread] = limits.column[0];
+    columns[2 * thread + 1] = limits.column[1];
+    warpgroup_sync(warpgroup);  // between writing the numbers and reading them
     u64 hits[2] = {};  // [2 rows], bit j
 #pragma unroll
     for (int first = 0; first < Tile::TN; first += GROUP) {

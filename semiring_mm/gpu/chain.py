@@ -69,6 +69,7 @@ def carry(
 #: maxima of them: a part alone may overflow, or be 0, where the whole chain does not.
 _ASSOCIATE = {("min", "+"), ("max", "+"), ("min", "max"), ("max", "min"), ("|", "&"), ("^", "&")}
 _WALKS = 16  # blocks of 32 threads that a multiprocessor runs at once without slowing them down
+_LAUNCHES = 2048  # steps in whose time the host launches what a chain in parts takes
 
 
 def _associates(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
@@ -91,8 +92,8 @@ def _parts(a: Array, y: Array, lengths: Lengths) -> int:
     if parts < 2:
         return 1
     rounds = -(-len(lengths) * rows // room)
-    cut = len(lengths) * (3 * -(-most // parts) + parts)  # steps, one after the other
-    return parts if 2 * cut < rounds * most else 1
+    cut = len(lengths) * (3 * -(-most // parts) + parts + _LAUNCHES)  # steps, one after the other
+    return parts if cut < rounds * most else 1
 
 
 def _carry_in_parts(

@@ -31,7 +31,6 @@ Array = Any
 MOST = 1024  #: the longest list
 BEHIND = 0  #: bytes behind a tile that are read
 _ROOM = 64  # entries that a warp collects: sr::Select's
-_STAGE = 32 * 144  # bytes of a warp's stage: sr::Select's
 _NOTHING = (1 << 63) - 1
 _TILE = 128 << 20  # bytes of a tile: a launch is long, and some of it is in L2 when it is read
 _COLUMNS = 4096  # of a tile, if lists are short
@@ -41,27 +40,22 @@ _BLOCK = 1 << 25  # coordinates of points that are prepared at once
 _OPERANDS, _RESULT, _STEP = 2.0**-10, 2.0**-11, 2.0**-22
 _NORM = 2.0**5  # of the farthest point: products of two fit float16
 _SPREAD = 2.0**7  # times the norm of most points, to which those of float16 keep their digits
-_FIRST = 1024  # points whose distances are all summed up, if lists are short
+_FIRST = 512  # points whose distances are all summed up, if lists are short
 _GROWTH = 2  # times the points so far: those that are screened by the same bounds
 _CANDIDATES = 128 << 20  # bytes of their lists
 _PAYS = 1 / 16  # the share of all points up to which it does to sum up those of candidates
 _WIDTH = SCREENS["float16"].bn  # columns of a tile that is screened
 _GOLDEN = 0x9E3779B1  # odd, and about 2³² over the golden ratio
-#: Variants of kernels: columns' numbers (sr::Screened) and points (sr::Select) by shared memory.
-_STAGED_COLUMNS, _STAGED_POINTS = True, True
-_CLUSTER = 1  # blocks that share columns of a product
 
 
 @functools.lru_cache(maxsize=64)
-def select_source(
-    value: str, tile: str, warps: int, source: str, wide: bool, staged: bool = False
-) -> str:
+def select_source(value: str, tile: str, warps: int, source: str, wide: bool) -> str:
     """The text of the kernel that merges entries from a source (sr::Source) into lists."""
     types = f"{STORAGE[value]}, {STORAGE[tile]}"
     return f"""#include "select.cuh"
 extern "C" __global__ void __launch_bounds__({32 * warps})
 kernel(const __grid_constant__ sr::SelectParams p) {{
-  sr::Select<{types}, {warps}, sr::{source}, {flags(wide, staged)}>::run(p);
+  sr::Select<{types}, {warps}, sr::{source}, {flags(wide)}>::run(p);
 }}
 """
 
@@ -121,9 +115,8 @@ def _launch(
     here = device.current()
     rows, k = value.shape
     source = "CANDIDATES" if tile is None else "APPROXIMATIONS" if points.left else "VALUES"
-    staged = tile is None and wide and _STAGED_POINTS
     entry = 12 if value.itemsize == 8 else 8
-    each = 2 * (k + _ROOM) * entry + staged * _STAGE  # bytes of a warp
+    each = 2 * (k + _ROOM) * entry  # bytes of a warp
     warps = 1 << max(0, min(2, int(math.log2(here.shared_limit // each))))
     step, columns, dtype = 0, 0, np.dtype(np.float32)
     if tile is not None:
@@ -132,7 +125,7 @@ def _launch(
         (address(tile), address(value), address(index), *points, step, capacity, growth, base),
         (rows, columns, k, width),
     )
-    kernel = here.kernel(select_source(value.dtype.name, dtype.name, warps, source, wide, staged))
+    kernel = here.kernel(select_source(value.dtype.name, dtype.name, warps, source, wide))
     kernel.launch(-(-rows // warps), 32 * warps, warps * each, params)
 
 
@@ -330,5 +323,4 @@ class _Ordered:
 def _sift_kernel(dtype: str) -> TensorKernel:
     """The product of operands of a dtype that is screened instead of stored."""
     plan = make_plan(semirings["plus_times"], np.dtype(np.float32), None, None, 1)
-    screens = "staged" if _STAGED_COLUMNS else "direct"
-    return TensorKernel(plan, SCREENS[dtype], True, True, False, cluster=_CLUSTER, screens=screens)
+    return TensorKernel(plan, SCREENS[dtype], True, True, False, cluster=2, screens=True)

@@ -130,8 +130,8 @@ class TensorKernel:
         Whether C is packed bits.
     certifies : bool
         Whether it multiplies samples (``sr::Certificate``) instead of operands.
-    screens : {"", "direct", "staged"}
-        How it reads numbers of columns where it screens a product (``sr::Screened``).
+    screens : bool
+        Whether it screens the product (``sr::Screened``) instead of storing it.
     """
 
     plan: Plan
@@ -143,7 +143,7 @@ class TensorKernel:
     cluster: int = 1
     packed: bool = False
     certifies: bool = False
-    screens: str = ""
+    screens: bool = False
 
     @property
     def stages(self) -> int:
@@ -173,7 +173,7 @@ class TensorKernel:
         if self.certifies:
             step = "Certificate<Algebra>"
         if self.screens:
-            step = f"Screened<Algebra, sr::{self.kind.name}, {flags(self.screens == 'staged')}>"
+            step = f"Screened<Algebra, sr::{self.kind.name}>"
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
 using Step = sr::{step};
