@@ -235,6 +235,15 @@ class Screen(Protocol):
         few or unknown.
         """
 
+    def search(
+        self, value: Array, index: Array, fill: Callable[[Array, Array, Array], None]
+    ) -> Array | None:
+        """Find the nearest of all rows of X without tiles of the product, if this engine can.
+
+        Returns the rows that it did not find, or None where tiles are to be put. `fill` takes rows
+        of X, rows of Y and an array for their squared distances.
+        """
+
 
 class Engine(Protocol):
     """The members of an engine.

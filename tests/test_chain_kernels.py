@@ -78,6 +78,51 @@ def test_rows_through_chains(held, name, dtype, n, shared, factored):
         same(name, found, expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "n", "shared", "factored"),
+    [
+        ("max_plus", "f4", 5, True, True), ("log_plus", "f4", 5, True, True),
+        ("log_plus", "f8", 3, False, False), ("min_max", "f8", 3, False, True),
+        ("xor_land", "?", 3, False, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("parts", [2, 7])
+def test_long_chains_are_cut_in_parts(name, dtype, n, shared, factored, parts, monkeypatch):
+    rng, steps, lengths = np.random.default_rng(4), 23, np.array([23, 9, 0, 1])
+    semiring = sm.semirings[name]
+    a = numbers(name, (n, n) if shared else (BATCH, steps, n, n), dtype, rng)
+    a = np.broadcast_to(a, (BATCH, steps, n, n))
+    e = numbers(name, (BATCH, steps, n), dtype, rng) if factored else None
+    x = numbers(name, (BATCH, 1, n), dtype, rng)
+    monkeypatch.setattr(chain, "_parts", lambda *_: parts)
+    for given, every, exclusive in (
+        (x, True, False), (x, False, False), (None, True, True), (None, False, False),
+        (x, True, True), (None, True, False),
+    ):  # fmt: skip
+        rows = n if given is None else 1
+        shape = (BATCH, steps if every else 1, rows, n)
+        found = np.full(shape, reference.small(rng, name, (1,), np.dtype(dtype), 0, 1))
+        expected = found.copy()
+        for verbs, y in ((chain, found), (cpu, expected)):
+            verbs.carry(
+                semiring, a, e, given, y, lengths, every=every, reverse=False, exclusive=exclusive
+            )
+        same(name, found, expected)
+
+
+def test_chains_that_are_cut(monkeypatch):
+    """Few and long ones, of not too many states, over semirings whose parts cannot overflow."""
+    monkeypatch.setattr(HOST, "sms", 132)
+    a, y, one = np.empty((1, 1, 32, 32), "f4"), np.empty((1, 1, 1, 32)), np.array([10_000])
+    assert chain._parts(a, y, one) == 66
+    assert chain._parts(a, y, np.array([1000])) == 1
+    assert chain._parts(a, y, np.full(256, 1000)) == 1
+    assert chain._parts(np.empty((1, 1, 1024, 1024)), y, one) == 1
+    for name, expected in (("log_plus", True), ("max_plus", True), ("plus_times", False)):
+        assert chain._associates(sm.semirings[name], np.dtype("f4")) == expected
+    assert not chain._associates(sm.semirings["max_plus"], np.dtype("f2"))
+
+
 def model(n, dtype, shared, far=False):
     rng = np.random.default_rng(n)
     a = rng.normal(size=(n, n) if shared else (BATCH, STEPS - 1, n, n)).astype(dtype)

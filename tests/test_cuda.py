@@ -23,7 +23,9 @@ from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
-from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles, wavefront
+from semiring_mm.gpu import (
+    chain, device, engine, hierarchy, product, select, source, tiles, wavefront,
+)  # fmt: skip
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -270,6 +272,41 @@ def test_instructions_of_tensor_cores(
     assert found["MEMBAR.ALL.GPU"] == 2 * clusters
 
 
+def nearest_of(x, k=3):
+    """The launches of neighbours: from values, from stored products and from candidates."""
+    m = len(x)
+    lists, screen = select.empty(m, k, x.dtype), engine.Screen(x, x, 1.0)
+    select.put(*lists, x, 0)
+    screen.put(slice(0, m), slice(0, m), np.empty((m, m), screen.dtype), *lists)
+    select._launch(*lists, None, 0, select._Points(), wide=True)
+    if screen.fused:
+        points, left = select._Ordered(screen, 8), screen._prepared(x)[0]
+        count = np.zeros(m, "u4")
+        points.sift(left, 8, m, np.zeros(m, "f4"), count, np.zeros((m, 9), "u4"))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("spread", "product"), [
+    (False, "HGMMA.64x256x16.F32"), (True, "HGMMA.64x256x8.F32.TF32"),
+])  # fmt: skip
+def test_instructions_of_screened_products(spread, product, sources_of, tmp_path, nvdisasm):
+    """An addition and a comparison for each entry, and nothing is stored but candidates."""
+    x = np.full((400, 16), 1e-4 if spread else 1.0, "f4")
+    x[: 1 if spread else 200] = -1
+    recorder = sources_of(lambda: nearest_of(x))
+    (text,) = [source for source in recorder.sources if "sr::Screened" in source]
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    entries = 64 * 256 // 128  # of a thread
+    assert found[product] > 0
+    assert found["FADD"] == entries
+    assert found["FSETP.LE.OR"] + found["FSETP.LE.AND"] <= 2 * entries
+    assert found["STG.E"] <= 8
+    assert found["ATOMG.E.ADD.STRONG.GPU"] == 2
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+    assert not re.search("C75(10|14|17)", report)  # products wait for each other
+
+
 #: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
 CLOSURES = [
     ("min_plus", "f4", NEGATIVE, False, "General", ["FADD", "FMNMX.NAN"]),
@@ -433,6 +470,8 @@ def small_launches():
         bits = engine.pack_bits(a.T > 0)
         engine.product_bits(sm.semirings["xor_land"], bits, bits, np.empty_like(bits), 40)
     engine.reduce_bits(np.zeros((40, 8), "u1"), 40)
+    for x in (a, a.astype("f8")):
+        nearest_of(x)
     engine.facts(semiring, a.astype("i8"))
     flags_of(a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
