@@ -24,7 +24,15 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
 from semiring_mm.gpu import (
-    chain, device, engine, hierarchy, product, select, source, tiles, wavefront,
+    chain,
+    device,
+    engine,
+    hierarchy,
+    product,
+    select,
+    source,
+    tiles,
+    wavefront,
 )  # fmt: skip
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
