@@ -174,6 +174,32 @@ def _paths(device: str, quick: bool) -> Any:
     return str(n), *_steps(device, inputs, lambda w: (apsp(w) * g).sum(), plain)
 
 
+def log_partition_loop(emissions: Any, transitions: Any) -> Any:
+    """The log-sum over all paths, step by step in PyTorch."""
+    state = emissions[:, 0]
+    for emission in emissions[:, 1:].unbind(1):
+        state = (state[:, :, None] + transitions).logsumexp(1) + emission
+    return state.logsumexp(1)
+
+
+def viterbi_loop(emissions: Any, transitions: Any) -> tuple[Any, Any]:
+    """The best paths and their scores, step by step in PyTorch."""
+    import torch
+
+    with torch.no_grad():
+        state, before = emissions[:, 0], []
+        for emission in emissions[:, 1:].unbind(1):
+            best, argbest = (state[:, :, None] + transitions).max(1)
+            state = best + emission
+            before.append(argbest)
+        score, at = state.max(1)
+        path = [at]
+        for argbest in reversed(before):
+            at = argbest.gather(1, at[:, None])[:, 0]
+            path.append(at)
+        return torch.stack(path[::-1], 1), score
+
+
 def _chain(
     verb: str, on_host: tuple[int, int, int], on_device: tuple[int, int, int] | None = None
 ) -> Any:
@@ -197,28 +223,11 @@ def _chain(
                 return sequences.viterbi(emissions.detach(), transitions.detach())[1].sum()
             return sequences.log_partition(emissions, transitions).sum()
 
-        def plain(emissions: Any, transitions: Any) -> Any:
-            state = emissions[:, 0]
-            for emission in emissions[:, 1:].unbind(1):
-                state = (state[:, :, None] + transitions).logsumexp(1) + emission
-            return state.logsumexp(1).sum()
+        def loop(emissions: Any, transitions: Any) -> Any:
+            if verb == "viterbi":
+                return viterbi_loop(emissions, transitions)[1].sum()
+            return log_partition_loop(emissions, transitions).sum()
 
-        def pointers(emissions: Any, transitions: Any) -> Any:
-            with torch.no_grad():
-                state, before = emissions[:, 0], []
-                for emission in emissions[:, 1:].unbind(1):
-                    best, argbest = (state[:, :, None] + transitions).max(1)
-                    state = best + emission
-                    before.append(argbest)
-                score, at = state.max(1)
-                path = [at]
-                for argbest in reversed(before):
-                    at = argbest.gather(1, at[:, None])[:, 0]
-                    path.append(at)
-                torch.stack(path[::-1], 1)
-                return score.sum()
-
-        loop = pointers if verb == "viterbi" else plain
         size = f"{batch} × {length}, {tags} tags"
         return size, *_steps(device, inputs, ours, loop, verb != "viterbi")
 

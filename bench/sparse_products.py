@@ -136,12 +136,13 @@ def product(
 def cases(gpu: bool) -> list[Case]:
     """Vectors first; every matrix is made once for all that it is multiplied with."""
     found = []
+    shown = "sparse-gpu" if gpu else ""
     for kind, form in (("band", "DIA"), ("band", "CSR"), ("random", "CSR"), ("power law", "CSR")):
         for columns in (1, 32):
             for semiring in ("plus_times", "min_plus"):
                 name = f"{form}, {kind}, {semiring}" + f", {columns} columns" * (columns > 1)
                 build: Callable[[Any, Options], Line] = product(form, kind, semiring, columns, gpu)
-                found.append(Case(name, build, (ROWS,), quick=(200,)))
+                found.append(Case(name, build, (ROWS,), quick=(200,), table=shown))
         if gpu:  # as a user calls it, at a size where the host's time counts
             build = product(form, kind, "plus_times", 1, gpu, single=True)
             found.append(
@@ -150,6 +151,7 @@ def cases(gpu: bool) -> list[Case]:
                     build,
                     (20_000, ROWS),
                     quick=(200,),
+                    table=shown,
                 )
             )
     return found
