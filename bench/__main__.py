@@ -7,6 +7,7 @@ its own options.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import itertools
 import os
@@ -34,9 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return sparse.main(arguments[1:])
     args = _parser().parse_args(arguments)
     if args.what == "readme":
-        from . import report
-
-        return report.renew()
+        return _renew()
     for package in ("numpy", "llvmlite"):
         if importlib.util.find_spec(package) is None:
             print(f"bench: {package} is not installed", file=sys.stderr)
@@ -63,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what", nargs="?", choices=("cpu", "gpu", "tune", "readme"), default="cpu",
         help="cpu (default), gpu: measure; tune: measure the tiles on this GPU and keep that; "
-        "readme: tables and figures from the newest committed results",
+        "readme: every table and figure of README and docs from the newest committed results",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
@@ -98,6 +97,24 @@ def _positive(word: str) -> int:
 
 def _absolute(word: str) -> Path:
     return Path(word).absolute()
+
+
+#: Programs with results and pages of their own.
+_PROGRAMS = (
+    "neighbours_jax", "neighbours_knn", "neighbours_networkx", "neighbours_scipy",
+    "neighbours_sequences", "neighbours_torch", "precision", "scaling", "sparse",
+    "sparse_products", "strassen",
+)  # fmt: skip
+
+
+def _renew() -> int:
+    """Renew every table and figure that comes from committed results."""
+    from . import report
+
+    codes = [report.renew()]
+    for name in _PROGRAMS:
+        codes.append(importlib.import_module(f".{name}", __package__).main(["--table"]))
+    return max(codes)
 
 
 def _cpu(args: argparse.Namespace) -> int:
