@@ -19,7 +19,7 @@ from .source import STORAGE, algebra, flags, pack
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "Split",
+    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "THREADS", "Kind", "Operand", "Split",
     "TensorKernel", "cluster_of", "convert_source", "in_place", "kinds_of", "parts_source",
     "prepare_operand", "readable", "repays", "result_operand", "split_tiles", "tensor_source",
     "together", "transposed_operand",
@@ -87,6 +87,8 @@ _WORTH_PARTS = 1300**3
 
 
 CERTIFICATE = Kind("Halves", "float16")  # in which sr::Certificate multiplies samples
+#: In which sr::Screened multiplies, by dtype.
+SCREENS = {"float16": Kind("Halves", "float16"), "float32": Kind("Tf32", "float32")}
 
 
 def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
@@ -128,6 +130,8 @@ class TensorKernel:
         Whether C is packed bits.
     certifies : bool
         Whether it multiplies samples (``sr::Certificate``) instead of operands.
+    screens : bool
+        Whether it screens the product (``sr::Screened``) instead of storing it.
     """
 
     plan: Plan
@@ -139,6 +143,7 @@ class TensorKernel:
     cluster: int = 1
     packed: bool = False
     certifies: bool = False
+    screens: bool = False
 
     @property
     def stages(self) -> int:
@@ -154,7 +159,8 @@ class TensorKernel:
     def shared(self) -> int:
         """Bytes of shared memory."""
         stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
-        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE
+        numbers = 16 * self.kind.bn if self.screens else 0
+        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE + numbers
 
     @property
     def together(self) -> int:
@@ -164,9 +170,13 @@ class TensorKernel:
     def types(self) -> str:
         """The first lines of a source: its types."""
         step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
+        if self.certifies:
+            step = "Certificate<Algebra>"
+        if self.screens:
+            step = f"Screened<Algebra, sr::{self.kind.name}>"
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
-using Step = sr::{"Certificate<Algebra>" if self.certifies else step};
+using Step = sr::{step};
 using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
 """
 
