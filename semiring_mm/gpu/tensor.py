@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from .source import STORAGE, algebra, flags, pack
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "Split",
-    "TensorKernel", "cluster_of", "convert_source", "in_place", "kinds_of", "parts_source",
-    "prepare_operand", "readable", "repays", "result_operand", "split_tiles", "tensor_source",
+    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "Kind", "Operand", "Shape", "Split",
+    "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
+    "prepare_operand", "readable", "repays", "result_operand", "tensor_source",
     "together", "transposed_operand",
 ]  # fmt: skip
 
@@ -69,7 +69,7 @@ class Kind:
 
     @property
     def bn(self) -> int:
-        """Columns of a tile; products of parts need two sets of accumulators."""
+        """Columns of the largest tile; products of parts need two sets of accumulators."""
         return 128 if self.parts == 2 else 256
 
 
@@ -108,6 +108,40 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
 
 
+class Shape(NamedTuple):
+    """A tile of C, and what the blocks of a cluster have in common.
+
+    Parameters
+    ----------
+    rows, columns : int
+    below : int
+        Blocks whose tiles lie below each other, and share columns of B.
+    beside : int
+        Blocks whose tiles lie side by side, and share rows of A.
+    splits : int
+        Blocks that have parts of k of one tile.
+    """
+
+    rows: int = 128
+    columns: int = 256
+    below: int = 1
+    beside: int = 1
+    splits: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block, of which 128 copy."""
+        return 2 * self.rows + 128
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.below * self.beside * self.splits
+
+
+LARGEST = Shape()
+
+
 @dataclass(frozen=True)
 class TensorKernel:
     """What a kernel is compiled for.
@@ -122,8 +156,7 @@ class TensorKernel:
         Whether neighbouring columns can be stored as one vector.
     c_boxes : bool
         Whether the copy engine stores C.
-    cluster : int
-        Blocks that share their columns of B.
+    shape : Shape
     packed : bool
         Whether C is packed bits.
     certifies : bool
@@ -136,25 +169,30 @@ class TensorKernel:
     b_rows: bool
     c_wide: bool
     c_boxes: bool = False
-    cluster: int = 1
+    shape: Shape = LARGEST
     packed: bool = False
     certifies: bool = False
 
     @property
     def stages(self) -> int:
         """Tiles of k in the pipeline, loading or in use: as many as fit in shared memory."""
-        return 3 if self.kind.parts == 2 else 4
+        room = _SHARED - 1024 - self.boxes * self.shape.rows * _LINE
+        return min(_STAGES, room // self._stage)
+
+    @property
+    def _stage(self) -> int:
+        """Bytes of a stage, and of its barriers."""
+        return self.kind.parts * (self.shape.rows + self.shape.columns) * _LINE + 32
 
     @property
     def boxes(self) -> int:
         """Boxes of C in shared memory of each warpgroup."""
-        return 2 if self.c_boxes else 0
+        return 2 if self.c_boxes and self.shape.splits == 1 else 0
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
-        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE
+        return 1024 + self.stages * self._stage + self.boxes * self.shape.rows * _LINE
 
     @property
     def together(self) -> int:
@@ -167,12 +205,13 @@ class TensorKernel:
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
 using Step = sr::{"Certificate<Algebra>" if self.certifies else step};
-using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
+using Shape = sr::TensorTile<{self.shape.rows}, {self.shape.columns}, {self.together}>;
 """
 
 
-#: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
-ROWS, THREADS, REDUCING = 128, 384, 256
+#: Rows of the largest tile; threads of ReduceSplits.
+ROWS, REDUCING = 128, 256
+_SHARED, _STAGES = 232448, 4  # bytes that a block may have, stages at most
 _LINE = 128  # bytes of a row of a tile in shared memory
 # sr::Convert's threads and tiles, steps of k of a block of sr::Measure
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
@@ -194,12 +233,13 @@ def together(plan: Plan) -> int:
 def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
-    cluster = f"__cluster_dims__({kernel.cluster}) " if kernel.cluster > 1 else ""
+    shape = kernel.shape
+    cluster = f"__cluster_dims__({shape.cluster}) " if shape.cluster > 1 else ""
     return f"""{kernel.types()}
-using Product =
-    sr::TensorProduct<Step, Shape, {kernel.stages}, {kernel.cluster}, {given}, {kernel.boxes}>;
+using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.below}, {shape.beside},
+                                  {shape.splits}, {given}, {kernel.boxes}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void {cluster}__launch_bounds__({THREADS}, 1)
+extern "C" __global__ void {cluster}__launch_bounds__({shape.threads}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -353,9 +393,9 @@ def prepare_operand(
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
-    if size < 4 and not kind.scaled:
-        found = in_place(kind.element, size, x, lines)
-        if found is not None:
+    if not kind.scaled and kind.parts == 1:  # tensor cores transpose 16-bit elements only
+        found = in_place("tfloat32" if size == 4 else kind.element, size, x, lines)
+        if found is not None and (size < 4 or found.rows):
             return found
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
@@ -423,28 +463,72 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
     return found if found is not None and found.rows else None
 
 
+class Choice(NamedTuple):
+    """A tile, and parts of k of `depth` steps, which meet in memory if the shape has no splits."""
+
+    shape: Shape
+    splits: int
+    depth: int
+
+
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
+_LEAST_DEPTH = 8  # tiles of k that repay a partial result in memory
+#: Tiles where those of 128 x 256 are too few, and how many blocks join parts of k of one.
+_SMALL = (
+    Shape(128, 128), Shape(128, 64), Shape(128, 64, beside=2), Shape(64, 64),
+    *(Shape(*size, splits=x) for size in ((128, 128), (128, 64), (64, 64)) for x in (2, 4)),
+    Shape(128, 256, splits=2),
+)  # fmt: skip
+# Cycles, by which tiles are compared: bytes that a multiprocessor gets in one, alone and beside all
+# others; before the first product and after the last one; for each word that a thread stores, or
+# joins; of a second launch.
+_ALONE, _ALL, _FIRST, _STORED, _JOINED, _LAUNCH = 64, 45, 1500, 8, 24, 3500
+_JOIN = 1000
 
 
-def cluster_of(kind: Kind, tiles_m: int, splits: int) -> int:
-    """Blocks of a cluster: tiles below each other share columns of B, where k is not split.
+def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: bool) -> Choice:
+    """The tile that a model of costs finds the fastest; `split`: k may be split."""
+    large = _large(kind, m, n, k, batch, sms, split)
+    if kind.parts == 2 or kind is BINARY or not split:
+        return large
+    tiles = -(-m // ROWS) * -(-n // kind.bn) * batch
+    if tiles >= 2 * sms:
+        return large
+    choices = [large]
+    for shape in _SMALL:
+        steps = -(-k // kind.bk)
+        depth = -(-steps // shape.splits)
+        if depth * (shape.splits - 1) < steps:  # no part is empty
+            choices.append(Choice(shape, shape.splits, depth * kind.bk))
+    return min(choices, key=lambda x: _cycles(kind, x, m, n, k, batch, sms))
 
-    16-bit operands of one part are not faster so.
-    """
-    if kind.size == 2 and kind.parts == 1:
-        return 1
-    return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
+
+def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool) -> Choice:
+    """Tiles of 128 x 256 (of parts: 128); k is split where they are fewer than multiprocessors."""
+    tiles_m, tiles = -(-m // ROWS), -(-m // ROWS) * -(-n // kind.bn) * batch
+    steps = -(-k // kind.bk)
+    splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH)) if split else 1
+    depth = -(-steps // splits) * kind.bk
+    splits = -(-k // depth)
+    below = 1
+    if kind.size == 4 or kind.size == 1 or kind.parts == 2:  # others are not faster so
+        below = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
+    return Choice(Shape(ROWS, kind.bn, below), splits, depth)
 
 
-_LEAST_DEPTH = 8  # tiles of k that repay a partial result
-
-
-def split_tiles(tiles: int, k: int, bk: int, sms: int) -> tuple[int, int]:
-    """Blocks that share each tile of C, and the steps of k of each.
-
-    k is split where there are fewer tiles than multiprocessors.
-    """
-    steps = math.ceil(k / bk)
-    splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH))
-    depth = math.ceil(steps / splits) * bk
-    return math.ceil(k / depth), depth
+def _cycles(kind: Kind, x: Choice, m: int, n: int, k: int, batch: int, sms: int) -> float:
+    """The model: rounds of blocks, whose products hide behind their copies or the other way."""
+    shape = x.shape
+    tiles = -(-m // shape.rows) * -(-n // shape.columns) * batch
+    blocks = tiles * x.splits
+    loaded = (shape.rows / shape.beside + shape.columns / shape.below) * _LINE
+    rate = min(_ALONE, _ALL * sms / min(blocks, sms))
+    step = max(loaded / rate, shape.rows * shape.columns / 32)
+    words = shape.columns / 2  # of a thread
+    rounds = -(-blocks // (sms // shape.cluster * shape.cluster))
+    last = 0.0
+    if shape.splits > 1:
+        last = _JOIN + words * _JOINED
+    elif x.splits > 1:
+        last = _LAUNCH + words * _JOINED
+    return _FIRST + rounds * (-(-x.depth // kind.bk) * step + words * _STORED + last)
