@@ -310,8 +310,7 @@ struct TensorProduct {
       for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
         for (int j = 0; j < Tile::TN; ++j) own[i][j] = d[Tile::at(i, j)];
-      // between this block's reads of its stages, by both warpgroups, and overwriting them
-      if constexpr (Tile::THREADS > WARPGROUP) consumers_sync<Tile::THREADS>();
+      consumers_sync<Tile::THREADS>();  // between other warps' reads of stages and overwriting them
       return Store::store_cluster(p, own, reinterpret_cast<Word*>(stages), at);
     }
     if (work.split >= 0) {

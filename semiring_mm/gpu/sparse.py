@@ -28,7 +28,9 @@ _BLOCKS = {4: (4, 3), 8: (2, 2)}  # of it on a multiprocessor, by an entry's byt
 _ITEMS = 8  # entries of a chunk of sr::CsrVector for each thread
 _PIECES = {4: 3, 8: 2}  # blocks of it on a multiprocessor
 _FEWEST = 256  # steps of the path that a warp of it repays
+_LONG_PIECE = 4  # a row of more than such a part of a piece is shared
 _STEPS = 64  # of the path for a group of sr::Csr
+_BOUNDS = str(_THREADS)  # its launch bounds
 _NONE = 1 << 62  # no row has as many entries
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
@@ -82,7 +84,7 @@ def csr_product(
         steps = max(_FEWEST, -(-(m + entries) // (_PIECES[entry_size] * here.sms * warps)))
         most = _longest_row(indptr)
         across, each = _rows_at_once(m, entries, most)
-        longest = max(_FEWEST, steps // 4)
+        longest = max(_FEWEST, steps // _LONG_PIECE)
         longest = longest if most is None or most > longest else _NONE
     pieces = 0 if across else -(-(m + entries) // steps)
     parts = None if across else device.scratch(pieces * (2 * n * size + 8) + 8)
@@ -109,7 +111,7 @@ def csr_product(
         shared = 2 * groups * run.columns * size + 4 * (steps + 2 + 2 * groups)
         find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}>"))
         find.launch(-(-pieces // warps), _THREADS, 0, params, run.pointers)
-        run.launch(f"sr::Csr<{arguments}>", pieces, shared, params)
+        run.launch(f"sr::Csr<{arguments}>", pieces, shared, params, _BOUNDS)
     if pieces > 1 and longest < _NONE:
         lanes = min(32, 1 << (n - 1).bit_length())
         source = sparse_source(plan, f"sr::CsrReduce<Algebra, {index}, {lanes}, {join}>")

@@ -82,7 +82,7 @@ _KINDS = {
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
-_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3}
+_WORTH = {"Halves": 384**3, "Bfloats": 384**3, "Tf32": 448**3, "Binary": 800**3}
 _WORTH_PARTS = 1300**3
 
 
