@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import expressions as ex
 from .arrays import Call, check_memory
-from .blas import _check_out as check_out
-from .blas import _overlaps as overlaps
 from .cpu import engine as cpu
+from .cpu.threads import get_num_threads
 from .engine import Engine, Known, Screen
 from .metrics import BuiltIn, Metric, as_metric
 from .plan import Facts, needs_facts
+from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 
 __all__ = ["argbest", "cdist", "knn", "radius_count"]
@@ -35,7 +35,13 @@ _WIDE = 8  # coordinates from which Euclidean distances are screened
 _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
+_WITHIN = ex.parse("a <= b")
+_ROOT = ex.parse("sqrt(a)")
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
+# work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
+_ALONE, _ENTRY = 1 << 20, 16
+_UNITS = 1 << 15  # entries of rows that are divided together
+_SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
@@ -64,7 +70,7 @@ def cdist(
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
-        Weights of the coordinates, not negative.
+        Weights of the coordinates, finite and not negative.
     out : array, shape (m, n), optional
         Where to put the result.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -78,7 +84,8 @@ def cdist(
     Raises
     ------
     ValueError
-        For shapes that do not match, negative weights, and names that stand for no metric.
+        For shapes that do not match, weights that are negative or not finite, and names that
+        stand for no metric.
     TypeError
         For dtypes that are neither real numbers nor bool.
 
@@ -117,13 +124,16 @@ def cdist(
             check_memory(m * n * pairs.dtype.itemsize, f"{m} × {n} distances", engine)
             target = engine.xp.empty((m, n), pairs.dtype)
 
-        def rows(i: int, j: int) -> None:
-            pairs.distances(slice(i, j), slice(0, n), target[i:j])
+        def block(i: int, j: int, start: int, end: int) -> None:
+            # what is done with a tile after its product is done while it is in a cache
+            for first, last in _cut(end - start, width if pairs.passes else max(n, 1), start):
+                pairs.distances(slice(i, j), slice(first, last), target[i:j, first:last])
 
         if engine is cpu:
-            _run_blocks(engine, rows, m, engine.select.room_of(m, n, 1, pairs.dtype)[0])
+            size, width = pairs.tiles(1)
+            _run(pairs, block, size)
         else:
-            rows(0, m)
+            pairs.distances(slice(0, m), slice(0, n), target)
         if call.out is not None and target is not call.out:
             call.out[...] = target
             target = call.out
@@ -258,25 +268,60 @@ def radius_count(
     >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
-    limit: Any = r
-    if not isinstance(limit, Real) or limit != limit:
-        raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
+    limit = check_radius("radius_count", r)
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
-        m, n = pairs.shape
-        counts = xp.zeros(m, np.int64)
-        size, width = engine.select.room_of(m, n, 1, pairs.dtype)
+        with np.errstate(over="ignore"):  # radii are compared as distances are, in their dtype
+            limit = float(pairs.dtype.type(limit))
+        counts: list[tuple[slice, Array]] = []
+        size, width = pairs.tiles(1)
+        fill, most = pairs.distances, limit
+        if engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype:
+            fill, most = pairs.join, _largest_square(limit, pairs.dtype)
 
-        def rows(i: int, j: int) -> None:
+        def block(i: int, j: int, start: int, end: int) -> None:
             tile = xp.empty((j - i, width), pairs.dtype)
-            for first, last in _cut(n, width):
+            found = xp.zeros(j - i, np.int64)
+            for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
-                pairs.distances(slice(i, j), slice(first, last), d)
-                counts[i:j] += xp.count_nonzero(d <= r, axis=1)
+                fill(slice(i, j), slice(first, last), d)
+                if engine is cpu:  # a sum of floats takes a fraction of what one of booleans does
+                    engine.apply(_WITHIN, d, most)
+                    found += d.sum(axis=1).astype(np.int64)
+                else:
+                    found += xp.count_nonzero(d <= limit, axis=1)
+            counts.append((slice(i, j), found))
 
-        _run_blocks(engine, rows, m, size)
-        return call.give(counts)
+        _run(pairs, block, size)
+        total = xp.zeros(pairs.shape[0], np.int64)
+        for rows, found in counts:
+            total[rows] += found
+        return call.give(total)
+
+
+def check_radius(verb: str, r: Any) -> float:
+    """A radius, if it is a number."""
+    if not isinstance(r, Real) or r != r:
+        raise ValueError(f"{verb}: the radius is a number, the largest distance, got {r!r}")
+    try:
+        return float(r)
+    except OverflowError:
+        raise ValueError(f"{verb}: the radius is beyond the range of float64; use inf") from None
+
+
+def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
+    """The greatest number of a dtype whose square root is at most a limit; -1 if there is none."""
+    if limit < 0:
+        return -1.0
+    bound, end = dtype.type(limit), dtype.type(np.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        found = bound * bound
+        while np.sqrt(found) > bound:
+            found = np.nextafter(found, -end)
+        while found < end and np.sqrt(above := np.nextafter(found, end)) <= bound:
+            found = above
+    return float(found)
 
 
 class _Pairs:
@@ -291,6 +336,8 @@ class _Pairs:
         Of what is joined over the coordinates.
     rising : bool
         Whether what is joined compares as the distances do.
+    passes : bool
+        Whether distances are more than one product.
     """
 
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:
@@ -305,7 +352,8 @@ class _Pairs:
         self.over = Metric(metric.name, known.over).algebra if known.over else None
         self.rising = known.rising or self.final == ex.A
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
-        self.joined = _work_dtype(verb, metric.name, x, y, columns if known.counts else None)
+        counted = columns if known.counts else None
+        self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
         self.total = float(columns)
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
@@ -323,13 +371,34 @@ class _Pairs:
             if known.degree is None:
                 self.joined = self.dtype
         if known.unit and columns:
-            self.parts = [(None, *(_unit_rows(engine.xp, v) for v in self.parts[0][1:]))]
+            self.parts = [(None, *(_unit_rows(engine, v) for v in self.parts[0][1:]))]
         self.ranges: list[Known | None] = [None] * len(self.parts)
-        if engine is cpu and needs_facts(self.algebra, x.dtype):  # once, not for each tile
+        if engine is cpu:  # once, not for each tile
             self.ranges = [
                 (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
+                if needs_facts(self.algebra, x.dtype)
+                else (_NO_RANGE,) * 3
                 for _, left, right in self.parts
             ]
+        self.passes = (
+            self.over is not None or self.final != ex.A or self.joined != self.dtype
+            or len(self.parts) > 1
+        )  # fmt: skip
+        self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
+        self.small = self.shape[0] * self.shape[1] * (columns + _ENTRY) < _ALONE
+
+    def tiles(self, k: int) -> tuple[int, int]:
+        """Rows and columns of the tiles, of which the k best of each row are wanted."""
+        (m, n), select = self.shape, self.engine.select
+        if self.small:
+            return max(m, 1), max(n, 1)
+        return select.room_of(m, n, k, self.dtype)
+
+    def across(self, k: int) -> list[tuple[int, int]]:
+        """Columns that threads take, each for all rows, where there are too few rows to share."""
+        n = self.shape[1]
+        parts = get_num_threads() if self.few and not self.small else 1
+        return _cut(n, max(1, -(-n // parts))) if k * parts * _SHORT <= n else [(0, n)]
 
     def join(self, rows: slice, columns: slice, out: Array) -> None:
         """What is joined over the coordinates, of dtype `joined`."""
@@ -378,10 +447,13 @@ _FOLDS = {"+": np.add, "min": np.minimum, "max": np.maximum}
 _EMPTY = {"+": 0.0, "min": math.inf, "max": 0.0}  # of points without coordinates
 
 
-def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None) -> np.dtype[Any]:
+@functools.lru_cache(maxsize=256)
+def _work_dtype(
+    verb: str, metric: str, x: np.dtype[Any], y: np.dtype[Any], columns: int | None
+) -> np.dtype[Any]:
     """The dtype computed in; `columns` are given where pairs are 0 or 1, for integers too."""
     try:
-        dtype = np.result_type(x.dtype, y.dtype)
+        dtype = np.result_type(x, y)
     except TypeError:
         dtype = np.dtype(object)
     if dtype.kind in "iub":
@@ -394,7 +466,7 @@ def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None)
     if dtype.name == "float64":
         return np.dtype(np.float64)
     raise TypeError(
-        f"{verb}: {metric} of dtypes {x.dtype} and {y.dtype}: floats of 16, 32 and 64 bits, "
+        f"{verb}: {metric} of dtypes {x} and {y}: floats of 16, 32 and 64 bits, "
         f"integers and bool are accepted"
     )
 
@@ -414,6 +486,8 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         )
     if (w < 0).any():
         raise ValueError(f"{verb}: w has negative weights; they must be at least 0")
+    if not np.isfinite(w).all():
+        raise ValueError(f"{verb}: w has weights that are infinite or NaN; they must be finite")
     weights: NDArray[np.float64] = w.astype(np.float64)
     return weights
 
@@ -435,21 +509,30 @@ def _weighted(
         return [(None, x * scale, y * scale)]
 
 
-def _unit_rows(xp: Any, x: Array) -> Array:
+def _unit_rows(engine: Engine, x: Array) -> Array:
     """The rows divided by their norms; NaN for rows of zeros."""
-    with np.errstate(all="ignore"):
-        _, exponent = xp.frexp(xp.abs(x).max(axis=1))
-        x = xp.ldexp(x, -exponent[:, np.newaxis])  # exactly: squares neither overflow nor vanish
-        return x / xp.sqrt((x * x).sum(axis=1))[:, np.newaxis]
+    xp, unit = engine.xp, engine.xp.empty(x.shape, x.dtype)
+
+    def part(first: int, last: int) -> None:
+        rows = x[first:last]
+        with np.errstate(all="ignore"):
+            _, exponent = xp.frexp(xp.abs(rows).max(axis=1))
+            # exactly: squares neither overflow nor vanish
+            rows = xp.ldexp(rows, -exponent[:, np.newaxis])
+            unit[first:last] = rows / xp.sqrt((rows * rows).sum(axis=1))[:, np.newaxis]
+
+    size = max(1, _UNITS // x.shape[1]) if engine is cpu else len(x)  # that stay in a cache
+    engine.select.run([functools.partial(part, *rows) for rows in _cut(len(x), size)])
+    return unit
 
 
 # --- tiles --------------------------------------------------------------------------------------
 
 
-def _cut(extent: int, size: int) -> list[tuple[int, int]]:
+def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
     """Cut a range into nearly equal parts of at most `size`."""
     pieces = -(-extent // size)
-    cuts = [i * extent // pieces for i in range(pieces + 1)] if pieces else [0]
+    cuts = [start + i * extent // pieces for i in range(pieces + 1)] if pieces else [start]
     return list(itertools.pairwise(cuts))
 
 
@@ -470,39 +553,50 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         )
     dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
     check_memory(m * k * (8 + dtype.itemsize), f"the {k} nearest of {m} rows", call.engine)
-    value, index = select.empty(m, k, dtype)
-    size, width = select.room_of(m, n, k, dtype)
+    size, width = pairs.tiles(k)
+    across = pairs.across(k)
+    value, index = select.empty(len(across) * m, k, dtype)
     screen = _screen(pairs, k, width)
 
-    def rows(i: int, j: int) -> None:
+    def block(i: int, j: int, part: int) -> None:
         def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
             pitch = -(-columns * dtype.itemsize // _ALIGNED) * _ALIGNED
             whole = room[: (j - i) * pitch].view(dtype).reshape(j - i, pitch // dtype.itemsize)
             return whole[:, :columns]
 
+        start, end = across[part]
+        best = value[part * m + i : part * m + j], index[part * m + i : part * m + j]
         room = xp.empty((j - i) * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
-        for first, last in _cut(n, width):
-            block = slice(i, j), slice(first, last)
+        for first, last in _cut(end - start, width, start):
+            here = slice(i, j), slice(first, last)
             if screen is not None and not wait:
                 tile = tile_of(last - first, screen.dtype)
-                candidates = screen.put(*block, tile, value[i:j], index[i:j])
+                candidates = screen.put(*here, tile, *best)
                 if candidates > _CANDIDATES * tile.size:  # it did not pay
                     wait, pause = pause, 2 * pause
                 continue
             wait -= 1
             tile = tile_of(last - first, dtype)
-            fill(*block, tile)
-            select.put(value[i:j], index[i:j], tile, first)
-        select.finish(value[i:j], index[i:j])
+            fill(*here, tile)
+            select.put(*best, tile, first)
+        if len(across) == 1:
+            select.finish(*best)
 
-    _run_blocks(call.engine, rows, m, size)
+    select.run([
+        functools.partial(block, i, j, part)
+        for i, j in _cut(m, size) for part in range(len(across))
+    ])  # fmt: skip
+    if len(across) > 1:
+        value, index = (x.reshape(-1, m, k).swapaxes(0, 1).reshape(m, -1) for x in (value, index))
+        best = xp.lexsort((index, value))[:, :k]
+        value, index = (xp.take_along_axis(x, best, 1) for x in (value, index))
     return (pairs.finished(value) if pairs.rising else value), index
 
 
 def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
-    if len(pairs.parts) != 1:
+    if len(pairs.parts) != 1 or pairs.few:
         return None
     (weight, x, y), own, n = pairs.parts[0], as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
@@ -514,6 +608,9 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     return pairs.engine.Screen(x, y, seen.hi - seen.lo)
 
 
-def _run_blocks(engine: Engine, task: Callable[[int, int], None], m: int, size: int) -> None:
-    """Call a function with the first and last row of each block of rows."""
-    engine.select.run([functools.partial(task, i, j) for i, j in _cut(m, size)])
+def _run(pairs: _Pairs, task: Callable[[int, int, int, int], None], size: int) -> None:
+    """Call a function with the first and last row and column of parts of at most `size` rows."""
+    pairs.engine.select.run([
+        functools.partial(task, i, j, start, end)
+        for i, j in _cut(pairs.shape[0], size) for start, end in pairs.across(1)
+    ])  # fmt: skip

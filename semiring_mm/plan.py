@@ -98,6 +98,7 @@ class Plan:
     fma: bool = False
 
 
+Kinds = frozenset[str]
 _FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
 _SUM = (ex.Expr("+", (ex.A, ex.B)), ex.Expr("+", (ex.B, ex.A)))
 _EXTREMA = frozenset({"min", "max"})
@@ -207,7 +208,9 @@ def make_plan(
         If a result could leave what 64 bits hold.
     """
     if dtype.name in _FLOATS:
-        return _float_plan(semiring, dtype, a, b, c, alpha, beta)
+        # of ranges only the kinds of numbers count, so that few plans serve all data
+        kinds = (None if x is None else x.kinds() for x in (a, b, c))
+        return _float_plan(semiring, dtype, *kinds, alpha, beta)
     if dtype.kind == "b":
         return _bool_plan(semiring)
     if dtype.kind in "iu":
@@ -228,12 +231,13 @@ def _accepted(dtype: np.dtype[Any]) -> str:
 # --- floating point ---------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1024)
 def _float_plan(
     semiring: Semiring,
     dtype: np.dtype[Any],
-    a: Facts | None,
-    b: Facts | None,
-    c: Facts | None,
+    a: Kinds | None,
+    b: Kinds | None,
+    c: Kinds | None,
     alpha: float | None,
     beta: float | None,
 ) -> Plan:
@@ -246,20 +250,20 @@ def _float_plan(
     compute = _FLOATS[dtype.name]
     keep_nan = False
     if _EXTREMA & ops:
-        kinds_a = a.kinds() if a else frozenset(ex._KINDS)
-        kinds_b = b.kinds() if b else frozenset(ex._KINDS)
-        kinds_c = c.kinds() if c else frozenset()
+        anything = frozenset(ex._KINDS)
+        kinds_a, kinds_b = (anything if x is None else x for x in (a, b))
+        kinds_c = frozenset() if c is None else c
         keep_nan = "nan" in kinds_c
         for scale, kinds in ((alpha, kinds_a), (beta, kinds_c)):
             if scale is not None and kinds:
                 one = ex.kinds_between(scale, scale, math.isnan(scale))
                 keep_nan |= ex.may_be_nan(semiring.mul_expr, one, kinds)
         if alpha is not None:  # α ⊗ A may hold anything but NaN now
-            kinds_a = frozenset(ex._KINDS) - {"nan"}
+            kinds_a = anything - {"nan"}
         keep_nan |= ex.may_be_nan(semiring.mul_expr, kinds_a, kinds_b)
         if not semiring.add_kind:
-            anything = frozenset(ex._KINDS) - {"nan"}
-            keep_nan |= ex.may_be_nan(semiring.add_expr, anything, anything)
+            numbers = anything - {"nan"}
+            keep_nan |= ex.may_be_nan(semiring.add_expr, numbers, numbers)
     add, mul = semiring.add_expr, semiring.mul_expr
     if compute == "f32":
         add, mul = _in_float32(add), _in_float32(mul)
@@ -426,7 +430,7 @@ def _on_bits(expr: ex.Expr, a: int, b: int) -> float:
     if ex.BITWISE & _numeric_ops(expr):
         return float(ex.evaluate(expr, np.bool_(a), np.bool_(b)))
     try:
-        lo, hi = ex.interval(expr, (0, 1), (0, 1))
+        _, (lo, hi) = ex.intervals(expr, (0, 1), (0, 1))
         exact = max(-lo, hi) < 1 << 62
     except ValueError:  # a division, a root, a fraction
         exact = False
@@ -468,21 +472,26 @@ def _integer_plan(
     finite_lo = info.min + (semiring.zero == -math.inf)
     finite_hi = info.max - (semiring.zero == math.inf)
 
-    def bounds(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
+    def bounds(x: ex.Interval, y: ex.Interval) -> tuple[ex.Interval, ex.Interval]:
         try:
-            return ex.interval(mul, x, y)
+            return ex.intervals(mul, x, y)
         except ValueError as error:
             raise TypeError(
                 f"{semiring.name} on {dtype}: {error}; use float32 or float64"
             ) from None
 
-    def scaled(scale: int | None, facts: Facts) -> tuple[int, int]:
+    operands = [a.interval(), b.interval()]
+    reach: list[ex.Interval] = []  # of all that is computed
+
+    def scaled(scale: int | None, facts: Facts) -> ex.Interval:
         if scale is None or scale == missing:
             return facts.interval()
-        return bounds((scale, scale), facts.interval())
+        result, between = bounds((scale, scale), facts.interval())
+        operands.append(result)
+        reach.append(between)
+        return result
 
-    left, right = scaled(alpha, a), b.interval()
-    product = bounds(left, right)
+    product, between = bounds(scaled(alpha, a), b.interval())
     total = product
     match semiring.add_kind:
         case "+":
@@ -497,15 +506,14 @@ def _integer_plan(
                 f"{semiring.name} on {dtype}: how far ⊕ = {semiring.add} can grow is not known, so "
                 f"integers could overflow; use float32 or float64"
             )
-    operands = [left, right, a.interval(), b.interval()]
     if c is not None:
         other = scaled(beta, c)
-        operands += [other, c.interval()]
+        operands.append(c.interval())
         if semiring.add_kind == "+":
             total = (total[0] + min(0, other[0]), total[1] + max(0, other[1]))
         else:
             total = (min(total[0], other[0]), max(total[1], other[1]))
-    reach = [*operands, product, total]
+    reach += [*operands, between, total]
     lo, hi = min(r[0] for r in reach), max(r[1] for r in reach)
 
     short = mul in _SUM and semiring.selective and missing is not None

@@ -20,17 +20,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
-from semiring_mm import blas
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.engine import JOIN, Scaling
 from semiring_mm.gpu import closure as closing
 from semiring_mm.gpu import device, engine, packing, tensor, tiles
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu import product as products
+from semiring_mm.gpu import vector as vectors
 from semiring_mm.gpu.source import KINDS
 from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
 from semiring_mm.plan import Facts
+from semiring_mm.products import multiply_into
 
 inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
@@ -54,6 +55,8 @@ def forget():
     """What was remembered of tiles and launches."""
     tiles.choose.cache_clear()
     products._plans.cache_clear()
+    vectors.shape.cache_clear()
+    closing._launches.clear()
 
 
 @pytest.fixture
@@ -466,7 +469,7 @@ def test_alpha_scales_the_spreadof_a_in_every_verb(name, alpha, a, b, expected):
     for m, k, n in ((7, 5, 6), (7, 5, 1), (1, 5, 6)):
         for order in "CF":
             c = np.empty((m, n), "f4", order)
-            blas._multiply(engine, semiring, left[:m, :k], right[:k, :n], c, Scaling(alpha=alpha))
+            multiply_into(engine, semiring, left[:m, :k], right[:k, :n], c, Scaling(alpha=alpha))
             assert_array_equal(c, np.full((m, n), expected, "f4"))
     data, columns, rows = left.ravel(), np.tile(np.arange(5), 7), np.arange(8) * 5
     c = np.empty((7, 6), "f4")
@@ -490,7 +493,7 @@ def test_over_an_empty_k_the_product_is_zero():
     semiring = sm.Semiring("odd", "min(a, b)", "abs(a - b)", inf, 0)
     c = np.arange(6.0).reshape(2, 3)
     a, b = np.empty((2, 0)), np.empty((0, 3))
-    blas._multiply(engine, semiring, a, b, c, Scaling(accumulate=True, beta=1.0))
+    multiply_into(engine, semiring, a, b, c, Scaling(accumulate=True, beta=1.0))
     assert_array_equal(c, abs(1 - np.arange(6.0).reshape(2, 3)))
 
 
@@ -1103,7 +1106,7 @@ def test_gemv_of_every_semiring_and_every_dtype():
 @pytest.mark.parametrize(("name", "dtype"), [("plus_times", "f4"), ("max_plus", "f8")])
 def test_gemv_in_parts(name, dtype, how, monkeypatch):
     """Of k; another kernel joins them."""
-    monkeypatch.setattr("semiring_mm.gpu.vector._SMALL", 0)
+    monkeypatch.setattr(vectors, "_SMALL", 0)
     rng = np.random.default_rng(20)
     a, x, y = (rng.integers(-1, 2, s).astype(dtype) for s in ((3, 40_000), (40_000,), (3,)))
     matrix = lay(a, how, nan)
