@@ -16,9 +16,6 @@
 // Panels are kept apart from the matrix, as [k][row] and [k][column] words, for RING rounds: later
 // rounds change their tiles while updates still read them. Hence each entry is the same in every
 // run, whatever the order in which blocks run.
-//
-// Predecessors: an entry remembers only the last k through which it improved, so that tasks neither
-// read nor write the predecessors of others. Afterwards Resolve follows these k down each column.
 #pragma once
 #include "closure.cuh"
 #include "multiplier.cuh"
@@ -30,14 +27,13 @@ struct EliminationParams {
   void* a;            // [batch][n][n]: the closure; may be `from`
   int* preds;         // [batch][n][n]: predecessors, or none
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
-  u16* last;          // [batch][n][pitch], all 0 at first: the last k that improved an entry, plus 1
+  int* pred_panels;   // [batch][RING][tiles][SIDE][SIDE]: predecessors of rows
   u32* progress;      // [1 + batch * (1 + tiles + tiles²)], all 0 at first: Progress
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
   int ahead;          // updates of a round before the panels of the next one
   int unit;           // 1: see Step::take_mixed
-  int pitch;
 };
 
 // A task: tile (i, j) in round k.
@@ -112,11 +108,9 @@ struct Task {
 // Pivot: an Algebra as Step's, whose products may be repeated without a conversion between them.
 // STOPS: integers, which a cycle that improves itself would soon carry out of their range: the
 // elimination stops there, and an entry of the diagonal is better than one.
-// VECTOR, FRESH, PREDECESSORS, NANS: as for ClosureTile; see Resolve. ON_CHAIN, OTHERS: steps of k
-// among which the last one that improved an entry is searched afterwards, in tasks of the chain of
-// pivots and in others; 1: each step is compared.
+// VECTOR, FRESH, PREDECESSORS, NANS: as for ClosureTile.
 template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool PREDECESSORS,
-          bool NANS, bool STOPS, int ON_CHAIN, int OTHERS>
+          bool NANS, bool STOPS>
 struct Elimination : Multiplier<Step, Tile> {
   using Multiplier<Step, Tile>::acc;  // [TM][TN]: entries of the tile
   using A = typename Step::Algebra;
@@ -124,23 +118,31 @@ struct Elimination : Multiplier<Step, Tile> {
   using Storage = typename A::Storage;
   static constexpr int SIDE = Tile::BM, TM = Tile::TM, TN = Tile::TN, LD = SIDE + Tile::PAD;
   static constexpr int RING = 3;          // rounds whose panels are kept
+  static constexpr int GROUP = 16;        // steps of k among which a predecessor is searched
   static constexpr int TILE = SIDE * SIDE;  // words of a tile
   static constexpr int PM = PREDECESSORS ? TM : 1, PN = PREDECESSORS ? TN : 1;
-  // Bytes of a tile in shared memory, and of a buffer of a pivot's row and column.
-  static constexpr int OPERAND = SIDE * LD * int(sizeof(Word)), LINES = 2 * SIDE * int(sizeof(Word));
-  static constexpr int BYTES = 2 * OPERAND + 2 * LINES + 16;
+  // Bytes of a tile in shared memory, of two of predecessors, and of two buffers of a pivot's row
+  // and column.
+  static constexpr int OPERAND = SIDE * LD * int(sizeof(Word));
+  static constexpr int PREDS = PREDECESSORS ? 2 * SIDE * LD * 4 : 0;
+  static constexpr int LINES = 2 * SIDE * int(sizeof(Word)) + (PREDECESSORS ? SIDE * 4 : 0);
+  static constexpr int BYTES = 2 * OPERAND + PREDS + 2 * LINES + 16;
   static_assert(Tile::BM == Tile::BN, "tiles on the diagonal are square");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "rows and columns come in groups of four");
   static_assert(Step::COLUMNS == 1 && sizeof(Word) == sizeof(typename A::Compute),
                 "a word is an entry");
-  static_assert(SIDE % ON_CHAIN == 0 && SIDE % OTHERS == 0, "groups fill a tile");
+  static_assert(SIDE % GROUP == 0 && GROUP % (2 * Step::DEPTH) == 0, "groups fill a tile");
 
-  int last[PM][PN];  // [TM][TN]: the last k, or group of k, that improved an entry, or -1
+  // [TM][TN]: predecessors of the entries; from `multiply` to `find` the group of k that improved an
+  // entry last, or -1
+  int pred[PM][PN];
 
   SR_FN static Word* left() { return shared_memory<Word>(); }  // [SIDE][LD], k-major
   SR_FN static Word* right() { return left() + SIDE * LD; }    // [SIDE][LD]
+  SR_FN static int* right_preds() { return reinterpret_cast<int*>(right() + SIDE * LD); }
+  SR_FN static int* own_preds() { return right_preds() + SIDE * LD; }  // both [SIDE][LD]
   SR_FN static unsigned char* lines(int which) {
-    return shared_memory<unsigned char>() + 2 * OPERAND + which * LINES;
+    return shared_memory<unsigned char>() + 2 * OPERAND + PREDS + which * LINES;
   }
   SR_FN static u32* slot() { return reinterpret_cast<u32*>(lines(2)); }  // [2]: ticket; stopped
 
@@ -179,7 +181,10 @@ struct Elimination : Multiplier<Step, Tile> {
     const Matrix<A> memory(p, matrix);
     load(memory, task, p.n, round <= 0);
     if (task.kind == Task::COLUMN) put_columns(left(), LD, acc);
-    if (task.kind == Task::ROW) put_rows(right(), LD, acc);
+    if (task.kind == Task::ROW) {
+      put_rows(right(), LD, acc);
+      if constexpr (PREDECESSORS) copy_preds(right_preds(), memory, task, p.n, round <= 0);
+    }
 
     // --- the panels, by a thread for each condition
     const bool update = task.kind == Task::PIVOT || task.kind == Task::UPDATE;
@@ -193,49 +198,56 @@ struct Elimination : Multiplier<Step, Tile> {
     __syncthreads();  // between other blocks' work and reading it
     const bool skip = STOPS && slot()[1];
     Word* panels = static_cast<Word*>(p.panels) + i64(matrix) * (RING * 2) * tiles * TILE;
-    u16* marks = p.last + i64(matrix) * p.n * p.pitch;
+    int* preds = PREDECESSORS ? p.pred_panels + i64(matrix) * RING * tiles * TILE : nullptr;
     const int rest = p.n - round * SIDE, depth = rest < SIDE ? rest : SIDE;  // steps of k
     if (round >= 0) {
       const int at = round % RING * tiles;
       const Word* columns = panels + i64(2 * at) * TILE;
       const Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::COLUMN) fetch(left(), columns + i64(task.i) * TILE);
-      if (task.kind != Task::ROW) fetch(right(), rows + i64(task.j) * TILE);
+      if (task.kind != Task::ROW) {
+        fetch(right(), rows + i64(task.j) * TILE);
+        if constexpr (PREDECESSORS) fetch(right_preds(), preds + i64(at + task.j) * TILE);
+      }
       copy_commit();
       copy_wait<0>();
     }
     __syncthreads();  // between storing the operands and reading them
 
     // --- arithmetic
-    if (round >= 0 && !skip) {
-      if constexpr (!PREDECESSORS) {
-        steps<16>(0, depth, p.unit);
+    if constexpr (PREDECESSORS) unchanged();
+    if (round >= 0 && !skip) multiply(depth, p.unit);
+    // whether others read the predecessors of the whole tile, or they are not yet in the matrix
+    const bool whole = task.kind == Task::PIVOT || task.kind == Task::ROW || (FRESH && round <= 0);
+    if constexpr (PREDECESSORS) {
+      if (whole) {
+        copy_preds(own_preds(), memory, task, p.n, round <= 0);
+        find(depth, [](int i, int j, int found) { own_preds()[i * LD + j] = found; });
+        get_preds();
       } else {
-        unchanged();
-        if (ON_CHAIN != OTHERS && !update_of_others(task, round)) {
-          multiply<ON_CHAIN>(depth, p.unit);
-          put_last<ON_CHAIN>(marks, p, task, round, depth);
-        } else {
-          multiply<OTHERS>(depth, p.unit);
-          put_last<OTHERS>(marks, p, task, round, depth);
-        }
+        find(depth, [&](int i, int j, int found) {
+          i += task.i * SIDE;
+          j += task.j * SIDE;
+          if (i < p.n && j < p.n) memory.pred(i, j) = found;
+        });
       }
     }
     if (task.kind == Task::PIVOT && !skip) {
-      if constexpr (PREDECESSORS) unchanged();
       const int own = p.n - task.k * SIDE;
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
-      if constexpr (PREDECESSORS) put_last<1>(marks, p, task, task.k, SIDE);
     }
 
     // --- results
-    store(memory, task, p.n);
+    store(memory, task, p.n, whole);
     if (panel) {
       const int at = task.k % RING * tiles;
       Word* columns = panels + i64(2 * at) * TILE;
       Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::ROW) put_columns(columns + i64(task.i) * TILE, SIDE, acc);
-      if (task.kind != Task::COLUMN) put_rows(rows + i64(task.j) * TILE, SIDE, acc);
+      if (task.kind != Task::COLUMN) {
+        put_rows(rows + i64(task.j) * TILE, SIDE, acc);
+        if constexpr (PREDECESSORS) put_rows(preds + i64(at + task.j) * TILE, SIDE, pred);
+      }
     }
     __syncthreads();  // between this block's stores and telling others
     if (thread == 0) {
@@ -312,69 +324,94 @@ struct Elimination : Multiplier<Step, Tile> {
           if (!VECTOR && inside) four.x[q] = at[q * step];
           Word& own = acc[r][c + q];
           own = inside ? A::decode(four.x[q]) : A::start();
-          if (FRESH && given) {
-            if (PREDECESSORS && inside) from.pred(i, j + q) = from.initial_pred(i, j + q, own);
-            own = from.with_one(i, j + q, own);
-          }
+          if (FRESH && given) own = from.with_one(i, j + q, own);
         }
       }
   }
 
-  // Whether a task is neither on the chain of pivots nor next to it.
-  SR_FN static bool update_of_others(const Task& task, int round) {
-    return task.kind == Task::UPDATE && task.i != round + 1 && task.j != round + 1;
-  }
   SR_FN void unchanged() {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
-      for (int c = 0; c < TN; ++c) last[r][c] = -1;
+      for (int c = 0; c < TN; ++c) pred[r][c] = -1;
   }
-  // Where an entry improved in a round: the last k, to memory.
-  template <int GROUP>
-  SR_FN void put_last(u16* to, const EliminationParams& p, const Task& task, int round,
-                      int depth) const {
-    static_assert(TM * TN <= 32, "a bit for each entry");
-    const auto put = [&](int row, int column, int k) {
-      const int i = task.i * SIDE + row, j = task.j * SIDE + column;
-      if (i < p.n && j < p.n) to[i64(i) * p.pitch + j] = u16(round * SIDE + k + 1);
-    };
-    if constexpr (GROUP == 1) {
-#pragma unroll
-      for (int r = 0; r < TM; ++r)
-#pragma unroll
-        for (int c = 0; c < TN; ++c)
-          if (last[r][c] >= 0) put(Tile::row(r), Tile::column(c), last[r][c]);
-    } else {
-      // few entries of a thread did, and not the same as of its neighbours: each thread takes its
-      // own, one after the other
-      u32 mine = 0;
-#pragma unroll
-      for (int e = 0; e < TM * TN; ++e)
-        if (last[e / TN][e % TN] >= 0) mine |= 1u << e;
+  // The predecessors of this thread's entries to shared memory, [SIDE][LD], as they were.
+  SR_FN static void copy_preds(int* to, const Matrix<A>& from, const Task& task, int n,
+                               bool given) {
 #pragma unroll 1
-      for (; mine; mine &= mine - 1) {
-        const int e = bit_length(mine & (0u - mine)) - 1;
-        const int row = Tile::row(e / TN), column = Tile::column(e % TN);
-        put(row, column, first_best<GROUP>(pick(acc, e), pick(last, e), depth, row, column));
+    for (int r = 0; r < TM; ++r)
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
+        const bool row = i < n, initial = FRESH && given;
+        const Storage* at = &from.given(i, j);
+        Pack<Storage, 4> four{};
+        Pack<int, 4> preds{};
+        if (VECTOR && row && j < n) {
+          if (initial) four = *reinterpret_cast<const Pack<Storage, 4>*>(at);
+          else preds = *reinterpret_cast<const Pack<int, 4>*>(&from.pred(i, j));
+        }
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          if (!VECTOR && row && j + q < n) {
+            if (initial) four.x[q] = at[q * from.from_n];
+            else preds.x[q] = from.pred(i, j + q);
+          }
+          if (initial) preds.x[q] = from.initial_pred(i, j + q, A::decode(four.x[q]));
+        }
+        *reinterpret_cast<Pack<int, 4>*>(to + Tile::row(r) * LD + Tile::column(c)) = preds;
       }
+  }
+  SR_FN void get_preds() {
+#pragma unroll
+    for (int r = 0; r < TM; ++r)
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        const int* at = own_preds() + Tile::row(r) * LD + Tile::column(c);
+        const auto four = *reinterpret_cast<const Pack<int, 4>*>(at);
+#pragma unroll
+        for (int q = 0; q < 4; ++q) pred[r][c + q] = four.x[q];
+      }
+  }
+
+  // Where an entry improved: the predecessor in row k of `right`. Few entries of a thread did, and
+  // not the same as of its neighbours: each thread takes its own, one after the other.
+  template <class Store>
+  SR_FN void find(int depth, Store store) const {
+    static_assert(TM * TN <= 32, "a bit for each entry");
+    u32 mine = 0;
+#pragma unroll
+    for (int e = 0; e < TM * TN; ++e)
+      if (pred[e / TN][e % TN] >= 0) mine |= 1u << e;
+#pragma unroll 1
+    for (; mine; mine &= mine - 1) {
+      const int e = bit_length(mine & (0u - mine)) - 1;
+      const int row = Tile::row(e / TN), column = Tile::column(e % TN);
+      const int k = first_best(pick(acc, e), pick(pred, e), depth, row, column);
+      store(row, column, right_preds()[k * LD + column]);
     }
   }
   // To the matrix. What is kept in registers is what was stored, as if it was read again.
-  SR_FN void store(const Matrix<A>& to, const Task& task, int n) {
+  SR_FN void store(const Matrix<A>& to, const Task& task, int n, bool whole) {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
       for (int c = 0; c < TN; c += 4) {
         const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
         Pack<Storage, 4> four;
+        Pack<int, 4> preds;
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           four.x[q] = A::encode(acc[r][c + q]);
           if constexpr (!A::PLAIN) acc[r][c + q] = A::decode(four.x[q]);
-          if (!VECTOR && i < n && j + q < n) to.at(i, j + q) = four.x[q];
+          if constexpr (PREDECESSORS) preds.x[q] = pred[r][c + q];
+          if (VECTOR || i >= n || j + q >= n) continue;
+          to.at(i, j + q) = four.x[q];
+          if (PREDECESSORS && whole) to.pred(i, j + q) = preds.x[q];
         }
-        if (VECTOR && i < n && j < n) *reinterpret_cast<Pack<Storage, 4>*>(&to.at(i, j)) = four;
+        if (!VECTOR || i >= n || j >= n) continue;
+        *reinterpret_cast<Pack<Storage, 4>*>(&to.at(i, j)) = four;
+        if (PREDECESSORS && whole) *reinterpret_cast<Pack<int, 4>*>(&to.pred(i, j)) = preds;
       }
   }
 
@@ -398,27 +435,10 @@ struct Elimination : Multiplier<Step, Tile> {
 
   // --- arithmetic
 
-  // acc ⊕= left ⊗ right over `depth` steps of k, and the last group of GROUP steps that improved an
-  // entry.
-  template <int GROUP>
+  // acc ⊕= left ⊗ right over `depth` steps of k.
   SR_FN void multiply(int depth, int unit) {
-    if constexpr (GROUP == 1) {
-      const Word* as = left() + Tile::row(0);
-      const Word* bs = right() + Tile::column(0);
-#pragma unroll 4
-      for (int k = 0; k < depth; ++k) {
-        Fragment<Step, Tile, 1> one;
-        one.template load<LD, LD>(as, bs, k);
-#pragma unroll
-        for (int i = 0; i < TM; ++i)
-#pragma unroll
-          for (int j = 0; j < TN; ++j) {
-            const Word path = A::mul(one.a[i][0], one.b[j][0]);
-            const bool wins = improves<A, NANS>(path, acc[i][j]);
-            acc[i][j] = wins ? path : acc[i][j];
-            last[i][j] = wins ? k : last[i][j];
-          }
-      }
+    if constexpr (!PREDECESSORS) {
+      steps(0, depth, unit);
     } else {
       Word old[TM][TN];  // [TM][TN]: entries before a group of k
 #pragma unroll 1
@@ -427,18 +447,17 @@ struct Elimination : Multiplier<Step, Tile> {
         for (int i = 0; i < TM; ++i)
 #pragma unroll
           for (int j = 0; j < TN; ++j) old[i][j] = acc[i][j];
-        steps<GROUP>(k, depth - k < GROUP ? depth - k : GROUP, unit);
+        steps(k, depth - k < GROUP ? depth - k : GROUP, unit);
 #pragma unroll
         for (int i = 0; i < TM; ++i)
 #pragma unroll
           for (int j = 0; j < TN; ++j)
-            if (improves<A, NANS>(acc[i][j], old[i][j])) last[i][j] = k;
+            if (improves<A, NANS>(acc[i][j], old[i][j])) pred[i][j] = k;
       }
     }
   }
 
   // The first step of k from `k` on that gives this value; one within GROUP does.
-  template <int GROUP>
   SR_FN static int first_best(Word value, int k, int depth, int row, int column) {
     const Word* as = left() + k * LD + row;
     const Word* bs = right() + k * LD + column;
@@ -453,10 +472,8 @@ struct Elimination : Multiplier<Step, Tile> {
   }
 
   // `count` steps from `first` on; both are multiples of GROUP, but the last count of the matrix.
-  template <int GROUP>
   SR_FN void steps(int first, int count, int unit) {
-    constexpr int DEPTH = Step::DEPTH, UNROLL = GROUP / DEPTH > 2 ? GROUP / DEPTH / 2 : 2;
-    static_assert(GROUP % (UNROLL * DEPTH) == 0, "fragments alternate between two sets");
+    constexpr int DEPTH = Step::DEPTH, UNROLL = GROUP / DEPTH / 2;
     const Word* as = left() + first * LD + Tile::row(0);
     const Word* bs = right() + first * LD + Tile::column(0);
     const int whole = count / (UNROLL * DEPTH) * (UNROLL * DEPTH);
@@ -494,17 +511,26 @@ struct Elimination : Multiplier<Step, Tile> {
 #pragma unroll
       for (int q = 0; q < 4; ++q) {  // k = g + q
         if (g + q >= depth) break;
-        const Word* row = line(q % 2);  // [SIDE]: row k, then column k
+        const Word* row = line(q % 2);  // [SIDE]: row k, then column k, and predecessors of row k
+        const int* preds = reinterpret_cast<const int*>(row + 2 * SIDE);
         // between storing row and column k and reading them; the other buffer was read before the
         // last one
         __syncthreads();
         if (STOPS && Pivot::better(row[g + q], one)) return true;
         Fragment<Step, Tile, 1> cross;  // of column k, and of row k
         cross.template load<0, 0>(row + SIDE + Tile::row(0), row + Tile::column(0), 0);
+        int news[PN];  // [TN]
+        if constexpr (PREDECESSORS)
+#pragma unroll
+          for (int j = 0; j < TN; j += 4) {
+            const auto four = *reinterpret_cast<const Pack<int, 4>*>(preds + Tile::column(j));
+#pragma unroll
+            for (int e = 0; e < 4; ++e) news[j + e] = four.x[e];
+          }
         const int next = (q + 1) % 4;
-        through<true>(next, cross, g + q);
+        through<true>(next, cross, news);
         publish(q == 3 ? g + 4 : g, next, (q + 1) % 2);
-        through<false>(next, cross, g + q);
+        through<false>(next, cross, news);
       }
     return false;
   }
@@ -516,7 +542,10 @@ struct Elimination : Multiplier<Step, Tile> {
     Word* column = row + SIDE;
 #pragma unroll
     for (int i = 0; i < TM; i += 4)
-      if (Tile::row(i) == g) put_line(row, acc[i + q]);
+      if (Tile::row(i) == g) {
+        put_line(row, acc[i + q]);
+        if constexpr (PREDECESSORS) put_line(reinterpret_cast<int*>(column + SIDE), pred[i + q]);
+      }
 #pragma unroll
     for (int j = 0; j < TN; j += 4)
       if (Tile::column(j) == g) {
@@ -532,7 +561,7 @@ struct Elimination : Multiplier<Step, Tile> {
   // The entries of rows and columns `next` of each group of four, or the others, take the paths
   // through k.
   template <bool NEXT>
-  SR_FN void through(int next, const Fragment<Step, Tile, 1>& cross, int k) {
+  SR_FN void through(int next, const Fragment<Step, Tile, 1>& cross, const int (&news)[PN]) {
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -542,41 +571,11 @@ struct Elimination : Multiplier<Step, Tile> {
         if constexpr (PREDECESSORS) {
           const bool wins = improves<Pivot, NANS>(path, acc[i][j]);
           acc[i][j] = wins ? path : acc[i][j];
-          last[i][j] = wins ? k : last[i][j];
+          pred[i][j] = wins ? news[j] : pred[i][j];
         } else {
           acc[i][j] = Pivot::add(acc[i][j], path);
         }
       }
-  }
-};
-
-// Kernel: predecessors, after an Elimination. Entry (i, j) that last improved through k has the
-// predecessor of (k, j); so the way down column j leads to an entry that never improved, whose
-// predecessor stands. Each k is less than the one before (but for rounding), so ascending rows find
-// short ways: those of rows before have been shortened.
-struct Resolve {
-  static constexpr int THREADS = 512, COLUMNS = 16, ROWS = THREADS / COLUMNS;  // of a block
-
-  SR_FN static void run(const EliminationParams& p) {
-    const int strips = (p.n + COLUMNS - 1) / COLUMNS, matrix = int(blockIdx.x) / strips;
-    const int first = int(blockIdx.x) % strips * COLUMNS, t = int(threadIdx.x);
-    const u16* from = p.last + i64(matrix) * p.n * p.pitch + first;
-    u16* last = shared_memory<u16>();  // [n][COLUMNS]
-    for (int piece = t; piece < p.n * 2; piece += THREADS)
-      *reinterpret_cast<Pack<u32, 4>*>(last + piece * 8) =
-          *reinterpret_cast<const Pack<u32, 4>*>(from + i64(piece / 2) * p.pitch + piece % 2 * 8);
-    int* preds = p.preds + matrix * p.pred_batch + (first + t % COLUMNS) * p.pred_n;
-    u16* column = last + t % COLUMNS;
-    __syncthreads();  // between storing entries and reading them
-    for (int row = t / COLUMNS; row - t / COLUMNS < p.n; row += ROWS) {
-      int k = row, left = p.n;  // rounding may lead in a circle
-      if (row < p.n)
-        for (int to; (to = column[k * COLUMNS]) != 0 && --left > 0;) k = to - 1;
-      if (k != row && first + t % COLUMNS < p.n) preds[row * p.pred_m] = preds[k * p.pred_m];
-      __syncthreads();  // between ways through these rows and shortening them
-      if (k != row) column[row * COLUMNS] = u16(k + 1);
-      __syncthreads();  // between shortening and the ways of the next rows
-    }
   }
 };
 

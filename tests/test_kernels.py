@@ -1355,16 +1355,9 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
             out[1], p[1] = y, q
         for i in range(2):
             assert_array_equal(out[i], expected[i])
-            if with_marks and name != "max_min":
+            if with_marks:
                 assert_array_equal(p[i], trees[i])
-            elif with_marks:  # of equal paths another one may have been found
-                rows, columns = np.nonzero(trees[i] >= 0)
-                before = p[i][rows, columns]
-                assert_array_equal(p[i] < 0, trees[i] < 0)
-                last = given[i][before, columns]
-                way = np.where(before == rows, last, np.minimum(out[i][rows, before], last))
-                assert_array_equal(way, out[i][rows, columns])
-        assert f"sr::{step}<Algebra>" in HOST.launched[-1 - with_marks]
+        assert f"sr::{step}<Algebra>" in HOST.launched[-1]
 
     cases = [(70, "odd", True, 0), (100, "C", False, 1)]
     if (name, dtype, step) == ("min_plus", np.dtype("f4"), "Nonnegative"):

@@ -124,10 +124,9 @@ class _Launch:
     shared: int
     longs: tuple[int, ...]  # strides, zero and one
     ints: tuple[int, ...]
-    panels: int = 0  # bytes of panels
-    progress: int = 0  # words, ...
-    last: int = 0  # ... where the last k of each entry follows, if there are predecessors
-    resolve: device.Kernel | None = None
+    panels: int = 0  # bytes of panels, ...
+    trees: int = 0  # ... where those of predecessors begin
+    progress: int = 0  # words
 
 
 _launches: dict[Any, _Launch] = {}
@@ -157,7 +156,7 @@ def _close(
     panels = device.scratch(launch.panels)
     progress = device.scratch(launch.progress, np.uint32, zero=True)
     each = launch.ints[1]  # matrices of a launch
-    at, start = address(panels), address(progress)
+    at = address(panels)
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
             addresses = tuple(
@@ -166,14 +165,10 @@ def _close(
             progress[...] = 0
         count = min(each, len(a) - first) if a.ndim == 3 else 1
         params = pack(
-            (*addresses, at, launch.last and start + launch.last, start, *launch.longs),
+            (*addresses, at, at + launch.trees, address(progress), *launch.longs),
             (launch.ints[0], count, *launch.ints[2:]),
         )
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
-        if launch.resolve is not None:
-            n = launch.ints[0]
-            blocks, shared = count * -(-n // _STRIP), 2 * _STRIP * n
-            launch.resolve.launch(blocks, _RESOLVE, shared, params)
 
 
 def _prepare(
@@ -195,23 +190,19 @@ def _prepare(
         kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
         return _Launch(kernel, batch, small.side**2, shared, longs, (n,))
     tile = _TILES[word > 4 or marks]
-    if _shared(tile, word) > here.shared_limit:
+    if _shared(tile, word, marks) > here.shared_limit:
         tile = _LEAST
     tiles = -(-n // tile.bm)
     size = _RING * tiles * tile.bm**2  # entries of panels of one kind
-    pitch = tiles * tile.bm
-    progress, last = 1 + tiles + tiles * tiles, n * pitch // 2  # words of a matrix
-    each = min(batch, max(1, _PANELS // (size * 2 * word + 4 * last * marks)))
-    progress = -(-(1 + each * progress) // 4) * 4  # the last k are read in vectors
+    each = min(batch, max(1, _PANELS // (size * (2 * word + 4 * marks))))
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
     return _Launch(
         here.kernel(elimination_source(way, tile, wide, fresh, marks)), min(blocks, tasks),
-        tile.threads, _shared(tile, word), longs,
-        (n, each, tiles, _AHEAD * here.sms, 1, pitch), each * size * 2 * word,
-        progress + each * last * marks, 4 * progress * marks,
-        here.kernel(_RESOLVE_SOURCE) if marks else None,
+        tile.threads, _shared(tile, word, marks), longs, (n, each, tiles, _AHEAD * here.sms, 1),
+        each * size * (2 * word + 4 * marks), each * size * 2 * word,
+        1 + each * (1 + tiles + tiles * tiles),
     )  # fmt: skip
 
 
@@ -221,10 +212,6 @@ def _prepare(
 #: shared memory.
 _TILES = (Tile(64, 64, 64, 4, 4, 8, 3), Tile(64, 64, 64, 4, 4, 8, 2))
 _LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
-#: Steps of k among which the last one that improved an entry is searched, in tasks of the chain and
-#: in others (sr::Elimination), by the bytes of a word.
-_SEARCHED = {2: (1, 16), 4: (1, 16), 8: (1, 1)}
-_RESOLVE, _STRIP = 512, 16  # sr::Resolve's threads and columns
 _RING = 3  # rounds whose panels are kept
 _AHEAD = 5  # updates before the panels of the next round, for each multiprocessor
 _PANELS = 1 << 28  # bytes of the panels of a launch, but for a single matrix
@@ -262,12 +249,10 @@ def _way(
 @functools.lru_cache(maxsize=1024)
 def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, marks: bool) -> str:
     """The text of the kernel; see sr::Elimination."""
-    pivot, shared = way.pivot, _shared(tile, word_size(way.plan))
+    pivot, shared = way.pivot, _shared(tile, word_size(way.plan), marks)
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
     stops = stops and joins(pivot.add) in ("min", "max")
     given = flags(wide, fresh, marks, marks and way.plan.keep_nan, stops)
-    searched = _SEARCHED[word_size(way.plan)] if marks else (1, 1)
-    given += f", {searched[0]}, {searched[1]}"
     return f"""#include "elimination.cuh"
 {algebra(way.plan)}
 namespace pivot {{
@@ -284,17 +269,11 @@ kernel(const __grid_constant__ sr::EliminationParams p) {{
 """
 
 
-_RESOLVE_SOURCE = f"""#include "elimination.cuh"
-extern "C" __global__ void __launch_bounds__({_RESOLVE})
-kernel(const __grid_constant__ sr::EliminationParams p) {{
-  sr::Resolve::run(p);
-}}
-"""
-
-
-def _shared(tile: Tile, word: int) -> int:
-    """Bytes of shared memory: operands, the lines of a pivot, the ticket."""
-    return 2 * word * tile.bm * (tile.bm + 4 + 2) + 16
+def _shared(tile: Tile, word: int, marks: bool) -> int:
+    """Bytes of shared memory: operands, predecessors, the lines of a pivot, the ticket."""
+    side = tile.bm
+    lines = 2 * side * (2 * word + 4 * marks)
+    return side * (side + 4) * (2 * word + 8 * marks) + lines + 16
 
 
 # --- trees --------------------------------------------------------------------------------------
