@@ -69,15 +69,9 @@ SR_FN void warpgroup_reg_alloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "of setmaxnreg");
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
-// A barrier of the 128 threads of a warpgroup, of which there may be 14.
+// A barrier of the 128 threads of a warpgroup, of which there may be 15.
 SR_FN void warpgroup_sync(int warpgroup) {
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
-}
-
-// The same of the first THREADS threads of the block.
-template <int THREADS>
-SR_FN void consumers_sync() {
-  asm volatile("bar.sync 15, %0;" ::"n"(THREADS) : "memory");
 }
 
 // --- copies ------------------------------------------------------------------------------------

@@ -76,22 +76,20 @@ SR_FN int work_tiles(const ProductParams& p) {
 //     0 2 4        GROUP = 2, 3 x 3 tiles
 //     1 3 5
 //     6 7 8
-//
-// Or `adjacent` tiles side by side are numbered one after the other, and such groups like that.
 template <class Step, class Tile>
 struct TileCoord {
   i64 batch;
   int row, column;  // of C, the tile's first
 
-  SR_FN TileCoord(const ProductParams& p, int index, int adjacent = 1) {
+  SR_FN TileCoord(const ProductParams& p, int index) {
     constexpr int GROUP = 8;
-    const int tiles = p.tiles_m * p.tiles_n, tile = index % tiles / adjacent;
-    const int first = tile / (GROUP * (p.tiles_n / adjacent)) * GROUP;
+    const int tiles = p.tiles_m * p.tiles_n, tile = index % tiles;
+    const int first = tile / (GROUP * p.tiles_n) * GROUP;
     const int high = p.tiles_m - first < GROUP ? p.tiles_m - first : GROUP;
-    const int within = tile % (GROUP * (p.tiles_n / adjacent));
+    const int within = tile % (GROUP * p.tiles_n);
     batch = index / tiles;
     row = (first + within % high) * Tile::BM;
-    column = (within / high * adjacent + index % adjacent) * (Tile::BN * Step::COLUMNS);
+    column = within / high * (Tile::BN * Step::COLUMNS);
   }
 
   // Whether the whole tile lies below the squares of `side` rows on the diagonal.

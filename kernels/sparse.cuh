@@ -128,11 +128,10 @@ SR_FN u64 unsigned_of(i64 x) { return u64(x); }
 //
 //     rows of 4, 0 and 2 entries:   x x x | x E E | x x E      E: end of a row; pieces of 3 steps
 //     rows_before each piece:       0       0       2      3
-template <class Index, class Size>
-SR_FN Size rows_before(const Index* ends, Size rows, Size entries, Size steps) {
-  Size low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
+SR_FN int rows_before(const int* ends, int rows, int entries, int steps) {
+  int low = steps > entries ? steps - entries : 0, high = steps < rows ? steps : rows;
   while (low < high) {
-    const Size middle = (low + high) / 2;
+    const int middle = (low + high) / 2;
     if (ends[middle] <= steps - middle - 1) low = middle + 1;
     else high = middle;
   }
@@ -183,19 +182,10 @@ struct CsrPiece {
   }
 };
 
-// Kernel: where pieces begin, for Csr. BY_WARPS: a warp finds the beginning and the end of a piece;
-// else a thread finds each beginning.
-template <class Index, bool BY_WARPS>
+// Kernel: where pieces begin, for Csr.
+template <class Index>
 struct CsrPieces {
   SR_FN static void run(const SparseParams& p) {
-    if constexpr (!BY_WARPS) {
-      const i64 own = i64(blockIdx.x) * blockDim.x + threadIdx.x, all = p.m + p.entries;
-      if (own > p.pieces) return;
-      const i64 steps = own * p.steps < all ? own * p.steps : all;
-      p.rows[own] =
-          own == p.pieces ? p.m : rows_before(row_ends<Index>(p) + 1, p.m, p.entries, steps);
-      return;
-    }
     const i64 own = i64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
     if (own < p.pieces) CsrPiece<Index>(p, own);
   }

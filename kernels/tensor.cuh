@@ -84,33 +84,27 @@ struct TensorTile {
 };
 
 // A_K_MAJOR, B_K_MAJOR: k is the contiguous direction of the operand. VECTOR: adjacent columns of C
-// can be written at once; STORE_BOXES: the copy engine writes C, of 16-bit elements.
-//
-// Blocks of a cluster: BELOW of them have tiles below each other, and each loads a part of their
-// common columns of B for all of them; or BESIDE of them have tiles side by side, and share rows of A;
-// or SPLITS of them have parts of k of one tile, and join their results.
+// can be written at once; STORE_BOXES: the copy engine writes C, of 16-bit elements. CLUSTER: blocks
+// of a cluster, whose tiles lie below each other: each loads a part of their common columns of B, for
+// all of them.
 //
 // A stage goes through four states, by its two barriers: empty (consumers have arrived at
 // empty[s]), being filled (the producer announced its bytes to full[s]), full (they have landed),
 // being read.
-template <class Step, class Tile, int STAGES, int BELOW, int BESIDE, int SPLITS, bool A_K_MAJOR,
-          bool B_K_MAJOR, bool VECTOR, int STORE_BOXES>
+template <class Step, class Tile, int STAGES, int CLUSTER, bool A_K_MAJOR, bool B_K_MAJOR,
+          bool VECTOR, int STORE_BOXES>
 struct TensorProduct {
   using Kind = typename Step::Kind;
   using Word = typename Step::Word;
   using Element = typename Kind::Element;
   static constexpr int PARTS = Step::PARTS;
   static constexpr int BK = LINE / int(sizeof(Element)), STEPS = BK / Kind::K;
-  static constexpr int SHARING = BELOW * BESIDE;  // blocks that load for each other
-  static constexpr int A_LINES = Tile::BM / BESIDE, B_LINES = Tile::BN / BELOW;  // that it loads
+  static constexpr int B_LINES = Tile::BN / CLUSTER;  // that this block loads
   static constexpr int A_BYTES = Tile::BM * LINE, B_BYTES = Tile::BN * LINE;  // of one part
   static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES), THREADS = Tile::THREADS + WARPGROUP;
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
-  static_assert(A_LINES % 64 == 0 && B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
-  static_assert((BELOW == 1) + (BESIDE == 1) + (SPLITS == 1) >= 2, "one reason for a cluster");
-  static_assert(SPLITS == 1 || (PARTS == 1 && STORE_BOXES == 0), "accumulators are joined");
-  static_assert(SPLITS == 1 || Tile::BM * Tile::BN * 4 <= STAGES * STAGE, "in the stages' memory");
+  static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // whether registers are handed from the producer to the consumers: they have many accumulators
   static constexpr bool HANDS = PARTS == 2 || Tile::BN == 256;
   // Boxes are aligned to 1024 bytes.
@@ -135,7 +129,7 @@ struct TensorProduct {
     if (threadIdx.x == 0) {
       for (int s = 0; s < STAGES; ++s) {
         own.full[s].init(1);
-        own.empty[s].init(SHARING * Tile::THREADS / 32);
+        own.empty[s].init(CLUSTER * Tile::THREADS / 32);
       }
       fence_barrier_init();
     }
@@ -144,20 +138,15 @@ struct TensorProduct {
     if (int(threadIdx.x) >= Tile::THREADS) {
       if constexpr (HANDS) warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
-      if constexpr (SPLITS > 1) {
-        __syncwarp();
-        cluster_sync();  // as Epilogue::store_cluster has them, ...
-        cluster_sync();  // ... twice
-      }
     } else {
       if constexpr (HANDS) warpgroup_reg_alloc<232>();
       own.consume(t);
     }
-    if constexpr (SHARING > 1) sync_blocks();  // no block leaves while others use its barriers
+    if constexpr (CLUSTER > 1) sync_blocks();  // no block leaves while others use its barriers
   }
 
   SR_FN static void sync_blocks() {
-    if constexpr (SHARING > 1) cluster_sync();
+    if constexpr (CLUSTER > 1) cluster_sync();
     else __syncthreads();
   }
   SR_FN void next_stage() {
@@ -165,30 +154,25 @@ struct TensorProduct {
     stage = 0;
     parity ^= 1;
   }
-  SR_FN static TileCoord<Step, Tile> coord(const ProductParams& p, const WorkTile& work) {
-    return TileCoord<Step, Tile>(p, work.tile, BESIDE);
-  }
   // One thread: all tiles of k of all work tiles of this block, in order.
   SR_FN void produce(const TensorParams& t) {
     const ProductParams& p = t.p;
-    const int own = SHARING > 1 ? int(block_of_cluster()) : 0;
-    const int part_of_a = BESIDE > 1 ? own * A_LINES : 0, part_of_b = BELOW > 1 ? own * B_LINES : 0;
+    const int part_of_b = CLUSTER > 1 ? int(block_of_cluster()) * B_LINES : 0;
     prefetch_map(t.a);
     prefetch_map(t.b);
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
-      const WorkTile work(p, index, SPLITS > 1);
-      const TileCoord<Step, Tile> at = coord(p, work);
+      const WorkTile work(p, index);
+      const TileCoord<Step, Tile> at(p, work.tile);
       const int a_z = int(at.batch * p.a_batch) * PARTS, b_z = int(at.batch * p.b_batch) * PARTS;
       for (int k = work.k; k < work.k + work.depth; k += BK) {
         empty[stage].wait(parity ^ 1);  // the first round passes: no phase has ended yet
         full[stage].arrive_and_expect(STAGE);
-        u8* as = stages + stage * STAGE + part_of_a * LINE;
-        u8* bs = stages + stage * STAGE + PARTS * A_BYTES + part_of_b * LINE;
+        u8* as = stages + stage * STAGE;
+        u8* bs = as + PARTS * A_BYTES + part_of_b * LINE;
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
-          load<BESIDE, A_LINES, A_K_MAJOR>(as + part * A_BYTES, t.a, at.row + part_of_a, k,
-                                           a_z + part);
-          load<BELOW, B_LINES, B_K_MAJOR>(bs + part * B_BYTES, t.b, at.column + part_of_b, k,
+          load<1, Tile::BM, A_K_MAJOR>(as + part * A_BYTES, t.a, at.row, k, a_z + part);
+          load<CLUSTER, B_LINES, B_K_MAJOR>(bs + part * B_BYTES, t.b, at.column + part_of_b, k,
                                             b_z + part);
         }
         next_stage();
@@ -211,7 +195,7 @@ struct TensorProduct {
   SR_FN void consume(const TensorParams& t) {
     const ProductParams& p = t.p;
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
-      const WorkTile work(p, index, SPLITS > 1);
+      const WorkTile work(p, index);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
@@ -283,8 +267,8 @@ struct TensorProduct {
   SR_FN void release() {
     Barrier& before = empty[(stage + STAGES - 1) % STAGES];
     const u32 lane = threadIdx.x % 32;
-    if constexpr (SHARING > 1) {
-      if (lane < SHARING) before.arrive_at(lane);
+    if constexpr (CLUSTER > 1) {
+      if (lane < CLUSTER) before.arrive_at(lane);
     } else {
       if (lane == 0) before.arrive();
     }
@@ -292,27 +276,17 @@ struct TensorProduct {
 
   SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work) {
     const ProductParams& p = t.p;
-    const TileCoord<Step, Tile> at = coord(p, work);
-    if constexpr (Step::CERTIFIES) return certify(t, d, at);
-    if constexpr (Step::SCALED) unscale(t, d, at);
+    if constexpr (Step::CERTIFIES) return certify(t, d, work.tile);
+    if constexpr (Step::SCALED) unscale(t, d, work.tile);
     if constexpr (STORE_BOXES > 0) {
       if (work.split < 0)
-        return p.mode ? store_boxes<true>(t, d, at) : store_boxes<false>(t, d, at);
+        return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
     }
     using Store = Epilogue<Step, Tile, VECTOR>;
     if constexpr (!Is<Word>::floating) {
-      if (work.split < 0) return store_truths(p, d, at);
+      if (work.split < 0) return store_truths(p, d, TileCoord<Step, Tile>(p, work.tile));
     }
     if constexpr (Tile::VN == 8) transpose(d);
-    if constexpr (SPLITS > 1) {
-      Word own[Tile::TM][Tile::TN];  // [TM][TN]
-#pragma unroll
-      for (int i = 0; i < Tile::TM; ++i)
-#pragma unroll
-        for (int j = 0; j < Tile::TN; ++j) own[i][j] = d[Tile::at(i, j)];
-      consumers_sync<Tile::THREADS>();  // between other warps' reads of stages and overwriting them
-      return Store::store_cluster(p, own, reinterpret_cast<Word*>(stages), at);
-    }
     if (work.split >= 0) {
       Word* to = Store::partial(p, work.tile, work.split);
 #pragma unroll
@@ -323,6 +297,7 @@ struct TensorProduct {
       return;
     }
     const LinearCombination<typename Step::Algebra> combine(p);
+    const TileCoord<Step, Tile> at(p, work.tile);
 #pragma unroll
     for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
@@ -424,9 +399,9 @@ struct TensorProduct {
 
   // f(entry of d, sizes of its row of A and its column of B), for all that are inside of C.
   template <class F>
-  SR_FN static void with_sizes(const TensorParams& t, Word (&d)[Tile::BN / 2],
-                               const TileCoord<Step, Tile>& at, F f) {
+  SR_FN static void with_sizes(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile, F f) {
     const ProductParams& p = t.p;
+    const TileCoord<Step, Tile> at(p, tile);
     const RowSize* of_a = t.a_sizes + at.batch * p.a_batch * p.m;  // [m]
     const RowSize* of_b = t.b_sizes + at.batch * p.b_batch * p.n;  // [n]
     RowSize rows[2] = {};                                          // [2 rows]
@@ -445,19 +420,17 @@ struct TensorProduct {
       }
   }
   // Undo the scaling of rows of both operands, in two factors, so that each is a float.
-  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2],
-                            const TileCoord<Step, Tile>& at) {
-    with_sizes(t, d, at, [](Word& x, const RowSize& a, const RowSize& b) {
+  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+    with_sizes(t, d, tile, [](Word& x, const RowSize& a, const RowSize& b) {
       const int s = -(scale_exponent(a.greatest) + scale_exponent(b.greatest)), half = s >> 1;
       x = x * power_of_2(half) * power_of_2(s - half);
     });
   }
   // d is part of a sum of magnitudes. If that is too small for what may have been lost of its terms,
   // the operands are called spread.
-  SR_FN static void certify(const TensorParams& t, Word (&d)[Tile::BN / 2],
-                            const TileCoord<Step, Tile>& at) {
+  SR_FN static void certify(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
     bool spread = false;
-    with_sizes(t, d, at, [&spread](Word& x, const RowSize& a, const RowSize& b) {
+    with_sizes(t, d, tile, [&spread](Word& x, const RowSize& a, const RowSize& b) {
       const float of_a = a.sum * power_of_2(scale_exponent(a.greatest));
       const float of_b = b.sum * power_of_2(scale_exponent(b.greatest));
       // LOSS (of_a + of_b) within 2^-24 of the sum
@@ -471,9 +444,10 @@ struct TensorProduct {
   // read. COMBINE: there is an α or a C to be added.
   template <bool COMBINE>
   SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
-                         const TileCoord<Step, Tile>& at) {
+                         const WorkTile& work) {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
+    const TileCoord<Step, Tile> at(t.p, work.tile);
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;

@@ -292,8 +292,7 @@ def closed(name, dtype, facts=None, marks=False, n=300):
 def test_instructions_of_closures(case, sources_of, tmp_path, nvdisasm):
     name, dtype, facts, marks, step, expected = case
     recorder = sources_of(lambda: closed(name, dtype, facts, marks))
-    text, *others = recorder.sources
-    assert ["sr::Resolve::run" in x for x in others] == [True] * marks
+    (text,) = recorder.sources
     assert f"sr::{step}<Algebra>" in text
     cubin, report = recorder.compile(text)
     found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
@@ -351,7 +350,7 @@ HIDDEN = {
     # 1024 bytes apart; the swizzle of 128 bytes; across k, boxes 8192 bytes apart), lanes that
     # exchange columns
     "tensor cores": (
-        lambda: product_of("plus_times", "f2", n=4104), "sr::TensorProduct<",
+        lambda: product_of("plus_times", "f2", n=1000), "sr::TensorProduct<",
         [*IN_ORDER, r"USETMAXREG\.DEALLOC\.CTAPOOL 0x28",
          r"USETMAXREG\.TRY_ALLOC\.CTAPOOL UP\d, 0xe8", r"0x40000040", r"LOP3.* 0x10000,",
          r"LOP3.* 0x2000000,", r"gdesc\[UR\d+\]\.tnspB, .*gsb0", r"SHFL\.BFLY .* 0x1, ",

@@ -828,7 +828,6 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     result = multiply(name, a[0], b, c[0], known=None, precision=precision, **two)
     check(name, result, reference.general(name, two.get("alpha"), a[0], b, two.get("beta"), c[0]))
     monkeypatch.setattr(tensor, "_LEAST_DEPTH", 1)
-    monkeypatch.setattr(tensor, "_SMALL", ())
     k = 2500 if dtype == BOOL else 300
     a = whole(rng, (65, k), dtype, precision)
     b = whole(rng, (k, 80), dtype, precision, right=True)
@@ -837,37 +836,6 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
         name, multiply(name, a, b, known=None, precision=precision), reference.product(name, a, b)
     )
     assert any("sr::ReduceSplits<" in x for x in HOST.launched)
-
-
-@pytest.mark.parametrize("shape", tensor._SMALL, ids=str)
-@pytest.mark.usefixtures("tensor_cores")
-def test_small_tiles_of_tensor_cores(shape, monkeypatch):
-    """Blocks of a cluster share operands, or join parts of k; edges, α and β, stacks."""
-    monkeypatch.setattr(HOST, "sms", 2)
-
-    def always(kind, m, n, k, *_, **__):
-        depth = -(-k // (kind.bk * shape.splits)) * kind.bk
-        return tensor.Choice(shape, shape.splits, depth)
-
-    monkeypatch.setattr(products, "choose", always)
-    for dtype, precision, k in (("f2", None, 64), ("f4", "tf32", 32)):
-        k = k * (shape.splits - 1) + 24
-        rng = np.random.default_rng(k)
-        a = whole(rng, (2, 130, k), dtype, precision)
-        b = whole(rng, (k, 136), dtype, precision, right=True)
-        c = whole(rng, (130, 136), dtype, precision)
-        result = multiply("plus_times", a[0], b, how="FFF", known=None, precision=precision)
-        check("plus_times", result, reference.product("plus_times", a[0], b))
-        result = multiply(
-            "plus_times", a[0], b, c, known=None, precision=precision, alpha=2.0, beta=-1.0
-        )
-        check("plus_times", result, reference.general("plus_times", 2.0, a[0], b, -1.0, c))
-        stack = np.empty((2, 130, 136), dtype)
-        engine.product(sm.semirings["plus_times"], a, b[None], stack, precision=precision)
-        check("plus_times", stack, np.stack([reference.product("plus_times", x, b) for x in a]))
-        text = next(x for x in reversed(HOST.launched) if "using Product =" in x)
-        assert f"sr::TensorTile<{shape.rows}, {shape.columns}," in text
-        assert f"{shape.below}, {shape.beside},\n{34 * ' '}{shape.splits}," in text
 
 
 @pytest.mark.usefixtures("tensor_cores")

@@ -458,18 +458,18 @@ def _prepare_tensors(
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
     shape, splits, k_split = choose(kind, m, n, k, batch, here.sms, split=not packed)
-    tiles_m = -(-m // (shape.rows * shape.below)) * shape.below
-    tiles_n = -(-n // (shape.columns * shape.beside)) * shape.beside
+    tiles_m = -(-m // (shape.rows * shape.cluster)) * shape.cluster
+    tiles_n = -(-n // shape.columns)
     tiles = tiles_m * tiles_n * batch
     split = tiles if splits > 1 else 0
     if columns is not None:
         left, group = in_place("uint8", 1, a, ROWS), 2
         assert left is not None, "see readable"
-        right = transposed_operand(here, b, columns, shape.columns // shape.below)
+        right = transposed_operand(here, b, columns, shape.columns // shape.cluster)
     else:
-        left = prepare_operand(here, kind, a, shape.rows // shape.beside)
+        left = prepare_operand(here, kind, a, shape.rows)
         right = prepare_operand(
-            here, kind, b.swapaxes(-1, -2), shape.columns // shape.below, CERTIFICATE.bn
+            here, kind, b.swapaxes(-1, -2), shape.columns // shape.cluster, CERTIFICATE.bn
         )
         group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
     result = result_operand(plan, c)
@@ -477,17 +477,15 @@ def _prepare_tensors(
         plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, shape,
         packed,
     )  # fmt: skip
-    blocks, through_memory = tiles * splits, split and shape.splits == 1
-    if shape.splits == 1:  # else a block has one part of one tile
-        blocks = min(blocks, here.sms // shape.cluster * shape.cluster)
+    blocks = min(tiles * splits, here.sms // shape.cluster * shape.cluster)
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), blocks, shape.threads,
         kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
-        split * splits * ROWS * kind.bn * 4 if through_memory else 0, 0,
-        here.kernel(parts_source(kernel)) if through_memory else None,
-        split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
+        split * splits * shape.rows * shape.columns * 4, 0,
+        here.kernel(parts_source(kernel)) if split else None,
+        split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from ..engine import PLAIN, Scaling
 from ..plan import BROKEN, Plan, absent, overflow, scalar_bits
 from ..semirings import Semiring
 from . import device
-from .source import algebra, flags, pack, word_size
+from .source import algebra, pack, word_size
 from .vector import choose_plan
 from .views import address, strides, wide_along
 
@@ -28,10 +28,9 @@ _BLOCKS = {4: (4, 3), 8: (2, 2)}  # of it on a multiprocessor, by an entry's byt
 _ITEMS = 8  # entries of a chunk of sr::CsrVector for each thread
 _PIECES = {4: 3, 8: 2}  # blocks of it on a multiprocessor
 _FEWEST = 256  # steps of the path that a warp of it repays
-_LONG_PIECE = 4  # a row of more than such a part of a piece is shared
-_BY_WARPS = True  # how sr::CsrPieces searches
-_STEPS = 64  # of the path for a group of sr::Csr
-_BOUNDS = str(_THREADS)  # its launch bounds
+_LONG_PIECE = 16  # a row of more than such a part of a piece is shared
+_STEPS = 128  # of the path for a group of sr::Csr
+_BOUNDS = f"{_THREADS}, 4"  # its launch bounds
 _NONE = 1 << 62  # no row has as many entries
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
@@ -110,9 +109,8 @@ def csr_product(
         arguments = f"Algebra, {index}, {run.lanes}, {wide}, {_STEPS}, {scaled}, {join}"
         groups = _THREADS // run.lanes
         shared = 2 * groups * run.columns * size + 4 * (steps + 2 + 2 * groups)
-        find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}, {flags(_BY_WARPS)}>"))
-        searches = warps if _BY_WARPS else _THREADS  # of a block
-        find.launch(-(-(pieces + 1) // searches), _THREADS, 0, params, run.pointers)
+        find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}>"))
+        find.launch(-(-pieces // warps), _THREADS, 0, params, run.pointers)
         run.launch(f"sr::Csr<{arguments}>", pieces, shared, params, _BOUNDS)
     if pieces > 1 and longest < _NONE:
         lanes = min(32, 1 << (n - 1).bit_length())

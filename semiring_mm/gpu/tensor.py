@@ -109,34 +109,23 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
 
 
 class Shape(NamedTuple):
-    """A tile of C, and what the blocks of a cluster have in common.
+    """A tile of C.
 
     Parameters
     ----------
     rows, columns : int
-    below : int
+    cluster : int
         Blocks whose tiles lie below each other, and share columns of B.
-    beside : int
-        Blocks whose tiles lie side by side, and share rows of A.
-    splits : int
-        Blocks that have parts of k of one tile.
     """
 
     rows: int = 128
     columns: int = 256
-    below: int = 1
-    beside: int = 1
-    splits: int = 1
+    cluster: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a block, of which 128 copy."""
         return 2 * self.rows + 128
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster."""
-        return self.below * self.beside * self.splits
 
 
 LARGEST = Shape()
@@ -187,7 +176,7 @@ class TensorKernel:
     @property
     def boxes(self) -> int:
         """Boxes of C in shared memory of each warpgroup."""
-        return 2 if self.c_boxes and self.shape.splits == 1 else 0
+        return 2 if self.c_boxes else 0
 
     @property
     def shared(self) -> int:
@@ -236,8 +225,8 @@ def tensor_source(kernel: TensorKernel) -> str:
     shape = kernel.shape
     cluster = f"__cluster_dims__({shape.cluster}) " if shape.cluster > 1 else ""
     return f"""{kernel.types()}
-using Product = sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.below}, {shape.beside},
-                                  {shape.splits}, {given}, {kernel.boxes}>;
+using Product =
+    sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
 extern "C" __global__ void {cluster}__launch_bounds__({shape.threads}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
@@ -464,7 +453,7 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
 
 
 class Choice(NamedTuple):
-    """A tile, and parts of k of `depth` steps, which meet in memory if the shape has no splits."""
+    """A tile of C, and parts of k of `depth` steps."""
 
     shape: Shape
     splits: int
@@ -473,34 +462,31 @@ class Choice(NamedTuple):
 
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result in memory
-#: Tiles where those of 128 x 256 are too few, and how many blocks join parts of k of one.
-_SMALL = (
-    Shape(128, 128), Shape(128, 64), Shape(128, 64, beside=2), Shape(64, 64),
-    *(Shape(*size, splits=x) for size in ((128, 128), (128, 64), (64, 64)) for x in (2, 4)),
-    Shape(128, 256, splits=2),
-)  # fmt: skip
-# Cycles, by which tiles are compared: bytes that a multiprocessor gets in one, alone and beside all
-# others; before the first product and after the last one; for each word that a thread stores, or
-# joins; of a second launch.
-_ALONE, _ALL, _FIRST, _STORED, _JOINED, _LAUNCH = 64, 45, 1500, 8, 24, 3500
-_JOIN = 1000
+#: Nanoseconds of a tile of k and of all else of a tile of C of operands of one part, on an H200
+#: (the nearest to what products of 256 to 2048 rows took).
+_TIMES = {
+    Shape(64, 64): (220, 400), Shape(64, 128): (250, 500), Shape(128, 128): (375, 1000),
+    Shape(128, 256): (650, 2000),
+}  # fmt: skip
+_REDUCED = 3000  # of a second launch, which joins parts of k
 
 
 def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: bool) -> Choice:
-    """The tile that a model of costs finds the fastest; `split`: k may be split."""
+    """The fastest tile by what each takes, where the largest ones are few.
+
+    `split`: whether k may be split.
+    """
     large = _large(kind, m, n, k, batch, sms, split)
     if kind.parts == 2 or kind is BINARY or not split:
         return large
-    tiles = -(-m // ROWS) * -(-n // kind.bn) * batch
-    if tiles >= 2 * sms:
-        return large
-    choices = [large]
-    for shape in _SMALL:
-        steps = -(-k // kind.bk)
-        depth = -(-steps // shape.splits)
-        if depth * (shape.splits - 1) < steps:  # no part is empty
-            choices.append(Choice(shape, shape.splits, depth * kind.bk))
-    return min(choices, key=lambda x: _cycles(kind, x, m, n, k, batch, sms))
+    steps, choices = -(-k // kind.bk), {large: 0.0}
+    for shape, (step, last) in _TIMES.items():
+        one = large if shape[:2] == large.shape[:2] else Choice(shape, 1, k)
+        tiles = -(-m // shape.rows) * -(-n // shape.columns) * batch
+        rounds = -(-tiles * one.splits // sms)
+        depth = -(-one.depth // kind.bk)
+        choices[one] = rounds * (depth * step + last) + (one.splits > 1) * _REDUCED
+    return min(choices, key=choices.__getitem__)
 
 
 def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool) -> Choice:
@@ -510,25 +496,7 @@ def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool
     splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH)) if split else 1
     depth = -(-steps // splits) * kind.bk
     splits = -(-k // depth)
-    below = 1
+    cluster = 1
     if kind.size == 4 or kind.size == 1 or kind.parts == 2:  # others are not faster so
-        below = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
-    return Choice(Shape(ROWS, kind.bn, below), splits, depth)
-
-
-def _cycles(kind: Kind, x: Choice, m: int, n: int, k: int, batch: int, sms: int) -> float:
-    """The model: rounds of blocks, whose products hide behind their copies or the other way."""
-    shape = x.shape
-    tiles = -(-m // shape.rows) * -(-n // shape.columns) * batch
-    blocks = tiles * x.splits
-    loaded = (shape.rows / shape.beside + shape.columns / shape.below) * _LINE
-    rate = min(_ALONE, _ALL * sms / min(blocks, sms))
-    step = max(loaded / rate, shape.rows * shape.columns / 32)
-    words = shape.columns / 2  # of a thread
-    rounds = -(-blocks // (sms // shape.cluster * shape.cluster))
-    last = 0.0
-    if shape.splits > 1:
-        last = _JOIN + words * _JOINED
-    elif x.splits > 1:
-        last = _LAUNCH + words * _JOINED
-    return _FIRST + rounds * (-(-x.depth // kind.bk) * step + words * _STORED + last)
+        cluster = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
+    return Choice(Shape(ROWS, kind.bn, cluster), splits, depth)

@@ -68,18 +68,6 @@ SR_FN void warpgroup_sync(int) {
   while (rounds[own] == round) host::yield();
 }
 
-template <int CONSUMERS>
-SR_FN void consumers_sync() {
-  static u32 waiting[host::THREADS / WARPGROUP], rounds[host::THREADS / WARPGROUP];
-  const unsigned own = host::current / blockDim.x, round = rounds[own];
-  host::progress();
-  if (++waiting[own] == CONSUMERS) {
-    waiting[own] = 0;
-    rounds[own] += 1;
-  }
-  while (rounds[own] == round) host::yield();
-}
-
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
   u8* base;
   i64 size[3], stride[3];

@@ -37,7 +37,7 @@ inline Index threadIdx, blockIdx, blockDim{1, 1, 1}, gridDim{1, 1, 1};
 
 namespace host {
 
-constexpr unsigned THREADS = 3072, WARP = 32;       // of a cluster, at most; of a warp
+constexpr unsigned THREADS = 1024, WARP = 32;       // of a cluster, at most; of a warp
 constexpr unsigned STACK = 64 << 10, GUARD = 4096;  // bytes of a fiber; bytes behind shared memory
 
 enum State { READY, YIELDING, AT_WARP, AT_BLOCK, AT_CLUSTER, DONE };  // the first two can run
