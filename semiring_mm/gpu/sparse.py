@@ -79,7 +79,8 @@ def csr_product(
     entries, index = min(data.size, indices.size), _INDEX[indices.itemsize]
     warps, across, each = _THREADS // 32, 0, 0
     entry_size = max(4, data.itemsize, indices.itemsize)
-    steps, longest, size = _THREADS // run.lanes * _STEPS, 0, word_size(plan)
+    path = _STEPS if run.lanes >= 4 else _STEPS // 2  # of a group; more need more shared memory
+    steps, longest, size = _THREADS // run.lanes * path, 0, word_size(plan)
     if vector:  # a piece for each warp that the device runs at once
         steps = max(_FEWEST, -(-(m + entries) // (_PIECES[entry_size] * here.sms * warps)))
         most = _longest_row(indptr)
@@ -106,7 +107,7 @@ def csr_product(
         blocks, shared = -(-pieces // warps), 33 * _ITEMS * warps * size
         run.launch(body, blocks, shared, params, f"{_THREADS}, {_PIECES[entry_size]}")
     else:
-        arguments = f"Algebra, {index}, {run.lanes}, {wide}, {_STEPS}, {scaled}, {join}"
+        arguments = f"Algebra, {index}, {run.lanes}, {wide}, {path}, {scaled}, {join}"
         groups = _THREADS // run.lanes
         shared = 2 * groups * run.columns * size + 4 * (steps + 2 + 2 * groups)
         find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}>"))

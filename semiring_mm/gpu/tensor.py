@@ -19,7 +19,7 @@ from .source import STORAGE, algebra, flags, pack
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "Kind", "Operand", "Shape", "Split",
+    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape", "Split",
     "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
     "prepare_operand", "readable", "repays", "result_operand", "tensor_source",
     "together", "transposed_operand",
@@ -82,11 +82,13 @@ _KINDS = {
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
-_WORTH = {"Halves": 384**3, "Bfloats": 384**3, "Tf32": 448**3, "Binary": 800**3}
+_WORTH = {"Halves": 192**3, "Bfloats": 192**3, "Tf32": 448**3, "Binary": 800**3}
 _WORTH_PARTS = 1300**3
 
 
 CERTIFICATE = Kind("Halves", "float16")  # in which sr::Certificate multiplies samples
+#: In which sr::Screened multiplies, by dtype.
+SCREENS = {"float16": Kind("Halves", "float16"), "float32": Kind("Tf32", "float32")}
 
 
 def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
@@ -150,6 +152,8 @@ class TensorKernel:
         Whether C is packed bits.
     certifies : bool
         Whether it multiplies samples (``sr::Certificate``) instead of operands.
+    screens : bool
+        Whether it screens the product (``sr::Screened``) instead of storing it.
     """
 
     plan: Plan
@@ -161,6 +165,7 @@ class TensorKernel:
     shape: Shape = LARGEST
     packed: bool = False
     certifies: bool = False
+    screens: bool = False
 
     @property
     def stages(self) -> int:
@@ -181,7 +186,9 @@ class TensorKernel:
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return 1024 + self.stages * self._stage + self.boxes * self.shape.rows * _LINE
+        numbers = 16 * self.shape.columns if self.screens else 0
+        boxes = self.boxes * self.shape.rows * _LINE
+        return 1024 + self.stages * self._stage + boxes + numbers
 
     @property
     def together(self) -> int:
@@ -191,9 +198,13 @@ class TensorKernel:
     def types(self) -> str:
         """The first lines of a source: its types."""
         step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
+        if self.certifies:
+            step = "Certificate<Algebra>"
+        if self.screens:
+            step = f"Screened<Algebra, sr::{self.kind.name}>"
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
-using Step = sr::{"Certificate<Algebra>" if self.certifies else step};
+using Step = sr::{step};
 using Shape = sr::TensorTile<{self.shape.rows}, {self.shape.columns}, {self.together}>;
 """
 
@@ -479,7 +490,7 @@ def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: b
     large = _large(kind, m, n, k, batch, sms, split)
     if kind.parts == 2 or kind is BINARY or not split:
         return large
-    steps, choices = -(-k // kind.bk), {large: 0.0}
+    choices = {}
     for shape, (step, last) in _TIMES.items():
         one = large if shape[:2] == large.shape[:2] else Choice(shape, 1, k)
         tiles = -(-m // shape.rows) * -(-n // shape.columns) * batch
