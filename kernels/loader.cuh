@@ -220,11 +220,12 @@ struct Loader {
         return origin(stage, row0() + row_step(i), k0() + k_step(i)) + within(q);
       return origin(stage, row0(), k0()) + k_step(i) * LD + 2 * row_step(i) + within(q);
     } else {
-      const int row = row0() + row_step(i) + q, k = k0() + k_step(i);
-      if constexpr (Tile::SWIZZLED == 0) return stage + k * LD + row;
+      const int row = row_step(i) + q, k = k0() + k_step(i);
+      // the distance of a chunk from the first is a constant, which instructions add for nothing
+      if constexpr (Tile::SWIZZLED == 0) return stage + k0() * LD + row0() + k_step(i) * LD + row;
       else if constexpr (row_step(1) % Tile::SWIZZLED == 0)
         return stage + k * LD + Tile::swizzle(row0() + q, k) + row_step(i);
-      else return stage + k * LD + Tile::swizzle(row, k);
+      else return stage + k * LD + Tile::swizzle(row0() + row, k);
     }
   }
   // Word q of a chunk in PAIRS, from its first.
