@@ -72,6 +72,7 @@ from .tensor import (
     parts_source,
     prepare_operand,
     readable,
+    reads,
     repays,
     result_operand,
     split_tiles,
@@ -175,7 +176,7 @@ def product(
     kind = ways[0].kind
     if kind is not None:
         sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
-        if triangle or not repays(kind, *sizes):
+        if triangle or not repays(kind, *sizes) or not reads(kind, a, b):
             ways = tuple(way for way in ways if way.kind is None)
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
@@ -474,7 +475,7 @@ def _prepare_tensors(
     else:
         left = prepare_operand(here, kind, a, ROWS)
         right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster, CERTIFICATE.bn)
-        group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
+        group = 16 if kind is BINARY else min(together(plan, right.rows), 16 // c.itemsize)
     result = result_operand(plan, c)
     kernel = TensorKernel(
         plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster,
@@ -486,7 +487,7 @@ def _prepare_tensors(
         kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
-        split * splits * ROWS * kind.bn * 4, 0,
+        split * splits * ROWS * kind.bn * word_size(plan), 0,
         here.kernel(parts_source(kernel)) if split else None,
         split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),

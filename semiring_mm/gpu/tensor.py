@@ -21,7 +21,7 @@ from .views import address, strides
 __all__ = [
     "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "Split",
     "TensorKernel", "cluster_of", "convert_source", "in_place", "kinds_of", "parts_source",
-    "prepare_operand", "readable", "repays", "result_operand", "split_tiles", "tensor_source",
+    "prepare_operand", "readable", "reads", "repays", "result_operand", "split_tiles", "tensor_source",
     "together", "transposed_operand",
 ]  # fmt: skip
 
@@ -60,7 +60,7 @@ class Kind:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        return {"float32": 4, "uint8": 1}.get(self.element, 2)
+        return {"float64": 8, "float32": 4, "uint8": 1}.get(self.element, 2)
 
     @property
     def bk(self) -> int:
@@ -69,20 +69,22 @@ class Kind:
 
     @property
     def bn(self) -> int:
-        """Columns of a tile; products of parts need two sets of accumulators."""
-        return 128 if self.parts == 2 else 256
+        """Columns of a tile; products of parts need two sets of accumulators, doubles two words."""
+        return 128 if self.parts == 2 or self.size == 8 else 256
 
 
 _PAIRS_OF_HALVES, _PAIRS_OF_TF32 = Kind("Halves", "float16", 2), Kind("Tf32", "float32", 2)
 _KINDS = {
     ("float16", None): (Kind("Halves", "float16"),),
     ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
+    ("float64", None): (Kind("Doubles", "float64"),),
     ("float32", "tf32"): (Kind("Tf32", "float32"),),
     ("float32", "float32_emulated"): (_PAIRS_OF_HALVES, _PAIRS_OF_TF32),
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
-_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3}
+_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3,
+          "Doubles": 900**3}  # fmt: skip
 _WORTH_PARTS = 1300**3
 
 
@@ -106,6 +108,13 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     if min(m, n) < 64:
         return False
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
+
+
+def reads(kind: Kind, a: Array, b: Array) -> bool:
+    """Whether the copy engine reads these operands, or copies of them that repay."""
+    if kind.size < 8:
+        return True
+    return all(in_place(kind.element, 8, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,7 @@ class TensorKernel:
     @property
     def stages(self) -> int:
         """Tiles of k in the pipeline, loading or in use: as many as fit in shared memory."""
-        return 3 if self.kind.parts == 2 else 4
+        return 3 if self.kind.parts == 2 else 6 if self.kind.size == 8 else 4
 
     @property
     def boxes(self) -> int:
@@ -159,15 +168,18 @@ class TensorKernel:
     @property
     def together(self) -> int:
         """Neighbouring columns of a thread."""
-        return together(self.plan)
+        return together(self.plan, self.b_rows)
 
     def types(self) -> str:
         """The first lines of a source: its types."""
+        shape = f"TensorTile<{self.kind.bn}, {self.together}>"
+        if self.kind.size == 8:
+            shape = f"DoublesTile<{flags(self.a_rows, self.b_rows)}>"
         step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
 using Step = sr::{"Certificate<Algebra>" if self.certifies else step};
-using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
+using Shape = sr::{shape};
 """
 
 
@@ -182,11 +194,14 @@ _SAMPLE_STEP, _SAMPLE = 4, 512
 _POINTERS = 5  # at the beginning of sr::ConvertParams
 
 
-def together(plan: Plan) -> int:
+def together(plan: Plan, b_rows: bool) -> int:
     """Neighbouring columns that a thread stores.
 
-    Two words of 4 bytes: the four lanes of a row fill a sector of memory.
+    Two words of 4 bytes: the four lanes of a row fill a sector of memory. Those of doubles follow
+    from the direction of B.
     """
+    if plan.storage == "float64":
+        return 1 if b_rows else 2
     return 2 if plan.storage == "float32" else 8
 
 
@@ -334,7 +349,8 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
             pitch = (size * at[other], size * at[0] if batched else 16)
             batch = x.shape[0] if batched else 1
             return Operand(
-                element, (*sizes, batch), pitch, by_rows, batched, lines if by_rows else _SIDE
+                element, (*sizes, batch), pitch, by_rows, batched,
+                lines if by_rows else _LINE // size,
             )
     return None
 
@@ -353,7 +369,7 @@ def prepare_operand(
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
-    if size < 4 and not kind.scaled:
+    if size != 4 and not kind.scaled:
         found = in_place(kind.element, size, x, lines)
         if found is not None:
             return found
