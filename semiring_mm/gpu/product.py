@@ -67,6 +67,7 @@ from .tensor import (
     Operand,
     Split,
     TensorKernel,
+    blocks_of,
     cluster_of,
     in_place,
     parts_source,
@@ -461,13 +462,14 @@ def _prepare_tensors(
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
     tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
-    splits, k_split = 1, k
+    tiles = tiles_m * tiles_n * batch
+    whole, splits, k_split = tiles, 1, k
     if not packed:
-        splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
-    cluster = cluster_of(kind, tiles_m, splits)
+        whole, splits, k_split = split_tiles(kind, tiles, k, here.sms)
+    cluster = cluster_of(kind, tiles_m, whole, splits)
+    split = tiles - whole
     tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch
-    split = tiles if splits > 1 else 0
     if columns is not None:
         left, group = in_place("uint8", 1, a, ROWS), 2
         assert left is not None, "see readable"
@@ -481,7 +483,7 @@ def _prepare_tensors(
         plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster,
         packed,
     )  # fmt: skip
-    blocks = min(tiles * splits, here.sms // cluster * cluster)
+    blocks = blocks_of(kind, tiles - split + split * splits, cluster, here.sms)
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), blocks, THREADS,
         kernel.shared,

@@ -16,13 +16,14 @@ from .chips import has
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
+from .tiles import Tile, divide
 from .views import address, strides
 
 __all__ = [
     "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "Split",
-    "TensorKernel", "cluster_of", "convert_source", "in_place", "kinds_of", "parts_source",
-    "prepare_operand", "readable", "reads", "repays", "result_operand", "split_tiles", "tensor_source",
-    "together", "transposed_operand",
+    "TensorKernel", "blocks_of", "cluster_of", "convert_source", "in_place", "kinds_of",
+    "parts_source", "prepare_operand", "readable", "reads", "repays", "result_operand",
+    "split_tiles", "tensor_source", "together", "transposed_operand",
 ]  # fmt: skip
 
 Array = Any
@@ -108,6 +109,13 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     if min(m, n) < 64:
         return False
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
+
+
+def blocks_of(kind: Kind, work: int, cluster: int, sms: int) -> int:
+    """Blocks for so many work tiles."""
+    if kind.size == 8 and _BLOCK_EACH:
+        return work
+    return min(work, sms // cluster * cluster)
 
 
 def reads(kind: Kind, a: Array, b: Array) -> bool:
@@ -348,10 +356,8 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
             sizes = (k, rows) if by_rows else (rows, k)
             pitch = (size * at[other], size * at[0] if batched else 16)
             batch = x.shape[0] if batched else 1
-            return Operand(
-                element, (*sizes, batch), pitch, by_rows, batched,
-                lines if by_rows else _LINE // size,
-            )
+            high = lines if by_rows else _LINE // size
+            return Operand(element, (*sizes, batch), pitch, by_rows, batched, high)
     return None
 
 
@@ -439,28 +445,40 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
     return found if found is not None and found.rows else None
 
 
+_CLUSTER_OF_DOUBLES = 1
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 
 
-def cluster_of(kind: Kind, tiles_m: int, splits: int) -> int:
+def cluster_of(kind: Kind, tiles_m: int, whole: int, splits: int) -> int:
     """Blocks of a cluster: tiles below each other share columns of B, where k is not split.
 
-    16-bit operands of one part are not faster so.
+    16-bit operands of one part are not faster so. Doubles may share parts of k, too.
     """
+    if kind.size == 8:
+        even = tiles_m % _CLUSTER_OF_DOUBLES == 0 and whole % _CLUSTER_OF_DOUBLES == 0
+        return _CLUSTER_OF_DOUBLES if even else 1
     if kind.size == 2 and kind.parts == 1:
         return 1
     return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 
+# Doubles: whether the last wave is shared; whether there is a block for each work tile, so that the
+# next one is for whichever multiprocessor is free, or one for each multiprocessor.
+_LAST_WAVE, _BLOCK_EACH = True, True
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result
 
 
-def split_tiles(tiles: int, k: int, bk: int, sms: int) -> tuple[int, int]:
-    """Blocks that share each tile of C, and the steps of k of each.
+def split_tiles(kind: Kind, tiles: int, k: int, sms: int) -> tuple[int, int, int]:
+    """Tiles of C of one block each, blocks that share each other one, and the steps of k of these.
 
-    k is split where there are fewer tiles than multiprocessors.
+    k is split where there are fewer tiles than multiprocessors. Products of doubles take longest,
+    so that there the last wave is shared, too.
     """
-    steps = math.ceil(k / bk)
+    if kind.size == 8 and _LAST_WAVE:
+        launch = divide(Tile(ROWS, kind.bn, kind.bk, 4, 16, 8), tiles, k, sms)
+        return launch.whole, launch.splits, launch.k_split or k
+    steps = math.ceil(k / kind.bk)
     splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH))
-    depth = math.ceil(steps / splits) * bk
-    return math.ceil(k / depth), depth
+    depth = math.ceil(steps / splits) * kind.bk
+    splits = math.ceil(k / depth)
+    return 0 if splits > 1 else tiles, splits, depth

@@ -13,7 +13,9 @@ from pathlib import Path
 from ..cache import cache_directory
 from ..storage import atomic_write
 
-__all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares", "split_k"]
+__all__ = [
+    "TILES", "Launch", "Tile", "choose", "divide", "keep_shares", "measured_shares", "split_k",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -268,21 +270,34 @@ def choose(
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)
     for tile, usual in TILES[kind].items():
-        size = tile.bm * tile.bn
         speed = measured.get((kind, tile), usual)
         tiles = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
         for launch in _launches(tile, tiles, k, sms * tile.blocks, split, clusters):
-            time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
-            if parts := (tiles - launch.whole) * launch.splits:
-                if 2 * launch.k_split > k:  # of parts of two lengths
-                    time += tile.blocks * (launch.k_split + _START) * size / speed
-                else:
-                    time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
-                time += _PART * parts * size / sms + (_CLUSTER if launch.cluster else _JOIN)
+            time = _time(launch, tiles, k, sms, speed)
             if best is None or time < best[0]:
                 best = (time, launch)
     assert best is not None
     return best[1]
+
+
+def divide(tile: Tile, tiles: int, k: int, sms: int) -> Launch:
+    """How `tiles` tiles of C are best divided among blocks, by the model of :func:`choose`."""
+    launches = _launches(tile, tiles, k, sms * tile.blocks, True, False)
+    return min(launches, key=lambda launch: _time(launch, tiles, k, sms, 1.0))
+
+
+def _time(launch: Launch, tiles: int, k: int, sms: int, speed: float) -> float:
+    """The time of a launch, in pairs that a multiprocessor computes at its peak speed."""
+    tile = launch.tile
+    size = tile.bm * tile.bn
+    time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
+    if parts := (tiles - launch.whole) * launch.splits:
+        if 2 * launch.k_split > k:  # of parts of two lengths
+            time += tile.blocks * (launch.k_split + _START) * size / speed
+        else:
+            time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
+        time += _PART * parts * size / sms + (_CLUSTER if launch.cluster else _JOIN)
+    return time
 
 
 def _launches(
