@@ -144,6 +144,7 @@ TENSOR = [
      ["HGMMA.64x128x16.F32", "FADD", "UTMALDG.3D.MULTICAST"]),
     (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
     (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
+    (90, "plus_times", "f8", None, ["DMMA.16x8x8", "LDS.128", "UTMALDG.3D", "STG.E.128"]),
     (80, "plus_times", "f8", None, ["DMMA.884", "LDS.128", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
     (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
