@@ -83,11 +83,14 @@ struct Loader {
   // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32 : 1;
+  static constexpr int LONE_WORDS = 1;  // of words that are copied one by one, where k is contiguous
+  static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32
+                                : !PAIRS && ASYNC && LONE                 ? LONE_WORDS
+                                                                          : 1;
   static constexpr int PER_LINE = WANTED < LEAST ? LEAST : WANTED > CHUNKS ? CHUNKS : WANTED;
   static constexpr int LANES = LINE / PER_LINE, LINES = Tile::THREADS / LANES;
   static constexpr bool AHEAD =  // whether there is fetch_ahead
-      ASYNC && PER_LINE == 1 && ELEMENTS == 1 && Tile::STAGES > 2;
+      ASYNC && (PER_LINE == 1 || K_MAJOR) && ELEMENTS == 1 && Tile::STAGES > 2;
   static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
   static_assert(LANES * PER_LINE == LINE && LANES * LINES == Tile::THREADS,
@@ -172,15 +175,15 @@ struct Loader {
   // outside may be zeros, too. Without a branch, so that the compiler interleaves it with the
   // arithmetic.
   SR_FN void fetch_ahead(Word* stage, bool active) {
-    static_assert(AHEAD, "chunks of a thread are in adjacent rows or steps of k, and copied");
+    static_assert(AHEAD, "chunks of a thread are a constant distance apart, and copied");
     const Element* from = first;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-      if (i > 0) from += LINES * (K_MAJOR ? outer : down);
-      const bool inside = !K_MAJOR || i == 0 || row0() + row_step(i) < rows;
+      if (i > 0 && i % PER_LINE == 0) from += LINES * (K_MAJOR ? outer : down);
+      const bool inside = !K_MAJOR || row_step(i) == 0 || row0() + row_step(i) < rows;
 #pragma unroll
       for (int q = 0; q < CHUNK; q += COPY)
-        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + q, active && inside);
+        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + along(i) + q, active && inside);
     }
     first += K_MAJOR ? i64(Tile::BK) : Tile::BK * down;
   }
