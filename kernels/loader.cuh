@@ -83,7 +83,8 @@ struct Loader {
   // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  static constexpr int LONE_WORDS = 1;  // of words that are copied one by one, where k is contiguous
+  // Words that are copied one by one: so many of a thread share a line, hence an address.
+  static constexpr int LONE_WORDS = sizeof(Word) > 4 ? 1 : LEFT ? 4 : 8;
   static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32
                                 : !PAIRS && ASYNC && LONE                 ? LONE_WORDS
                                                                           : 1;

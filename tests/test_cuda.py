@@ -243,6 +243,17 @@ def test_few_register_bank_conflicts_in_sgemm(sources_of, tmp_path, nvdisasm):
     assert waits < 0.15 * count
 
 
+@needs_nvrtc
+def test_copies_of_sgemm_share_an_address(sources_of, tmp_path, nvdisasm):
+    """Chunks of a tile that a thread copies to shared memory are constants apart."""
+    text = sources_of(lambda: product_of("plus_times", "f4")).sources[-1]
+    code = disassembled(device.compile_source(text, 90)[0], tmp_path / "kernel.cubin", nvdisasm)
+    loop = code[: code.rindex("FFMA")]  # without the tiles before it, which begin the same way
+    copies = re.findall(r"LDGSTS\S* \[(R\d+)(\+0x\w+)?\]", loop)
+    assert len(copies) >= 18
+    assert sum(bool(distance) for _, distance in copies) >= len(copies) // 3
+
+
 def test_conflicts_are_counted():
     code = """
         /*0000*/                   FFMA R1, R2.reuse, R4, R1 ;   /* two of an even number */

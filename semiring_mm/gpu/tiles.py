@@ -99,7 +99,7 @@ _SMALL: dict[Tile, float] = {
 #: "matrix": matrix instructions, on floats; "matrix wide": on doubles.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
-        Tile(128, 256, 8, 8, 16, 8, stages=3): 0.84,
+        Tile(128, 256, 8, 8, 16, 8, stages=4): 0.84,
         Tile(128, 128, 8, 8, 16, 8, 2, stages=4): 0.815,
         Tile(64, 128, 16, 8, 8, 8, 4): 0.80,
         Tile(64, 64, 32, 8, 4, 8, 4): 0.71,
