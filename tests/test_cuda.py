@@ -176,7 +176,8 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
     """Each inner step is the instructions that it is there for; 32-bit words spill no register."""
     texts = []
     for name, dtype, facts, step, _ in LARGE:
-        text = sources_of(lambda: product_of(name, dtype, facts)).sources[-1]  # noqa: B023
+        n = 800 if dtype == "f8" else 4096  # larger ones of doubles are read by the copy engine
+        text = sources_of(lambda: product_of(name, dtype, facts, n)).sources[-1]  # noqa: B023
         assert f"sr::{step}<Algebra>" in text
         texts.append(text)
     with ThreadPoolExecutor() as pool:
@@ -717,7 +718,8 @@ def test_packed_parameters_are_aligned_as_in_c():
         ("min_plus", "f2", None, 90, True, ["Nonnegative", "General"]),
         ("min_plus", "f8", None, 90, False, ["General"]),
         ("plus_times", "f4", None, 90, False, ["General"]),
-        ("plus_times", "f8", None, 90, False, ["MatrixDoubles"]),
+        ("plus_times", "f8", None, 90, False, ["Tensor", "MatrixDoubles"]),
+        ("plus_times", "f8", None, 80, False, ["MatrixDoubles"]),
         ("plus_times", "f8", None, 89, False, ["General"]),
         ("max_min", "f4", None, 90, False, ["Ordered", "General"]),
         ("max_min", "i2", None, 90, False, ["Ordered"]),
@@ -734,7 +736,8 @@ def test_inner_steps(name, dtype, facts, arch, arg, expected):
     )
     assert [way.step.name for way in ways] == expected
     assert not ways[-1].step.forbidden
-    assert all(source.kind_of(way.plan, way.step, arg=arg) in tiles.TILES for way in ways)
+    kinds = [source.kind_of(x.plan, x.step, arg=arg) for x in ways if x.kind is None]
+    assert all(kind in tiles.TILES for kind in kinds)
 
 
 def test_twins_share_their_code():
