@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,9 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wanted.items() <= os.environ.items() or "numpy" not in sys.modules:
         os.environ |= wanted
         return _cpu(args)
-    # NumPy has read the variables already: measure in a process that starts with them.
+    # NumPy has read the variables already: begin anew with them, in this process, so that an
+    # interrupt meets the program that has the results
+    os.chdir(machine.ROOT)
     command = [sys.executable, "-m", "bench", *arguments]
-    return subprocess.run(command, env=os.environ | wanted, cwd=machine.ROOT).returncode
+    os.execve(sys.executable, command, os.environ | wanted)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -150,7 +153,8 @@ def _run(
 ) -> int:
     """Measure the chosen lines of a table, with ceilings from the module `source`.
 
-    A device has a clock of its own. An interrupt ends the run, and what was measured is kept.
+    A device has a clock of its own. An interrupt or SIGTERM ends the run, and what was measured is
+    kept.
     """
     from . import report
     from .measure import UNITS, sample
@@ -164,6 +168,7 @@ def _run(
         )
         return 2
     arguments = {"quick": args.quick, "full": args.full, "only": args.only}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     result = report.begin(options.threads, on_device=args.what == "gpu", arguments=arguments)
     print(report.heading(result), flush=True)
     ceilings = Ceilings(source, quick=args.quick)
@@ -181,8 +186,8 @@ def _run(
                     raise
                 said = (str(error).strip() or "no words").splitlines()[0]
                 failed, line.skipped = True, f"{type(error).__name__}: {said}"
+            lines.append(line.raw())  # before it is seen that there is one
             print(report.text(line), flush=True)
-            lines.append(line.raw())
             assert line.unit in UNITS
             line.check = line.prepare = None
             line.contenders.clear()  # their data may fill the memory

@@ -585,6 +585,5 @@ CASES = [
     Case("apsp f32, predecessors", apsp(predecessors=True), (2048,), full=(4096,)),
     Case("apsp f32, 8 edges a node", random_graph, (2048, 4096)),
     Case("apsp rome99", network("rome99.gr"), (0,), ()),
-    Case("apsp ChicagoRegional", network("ChicagoRegional_net.tntp"), (), (), full=(0,)),
     Case("widest paths f32", widest, (2048,)),
 ]

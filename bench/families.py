@@ -187,10 +187,8 @@ def table_of(result: dict[str, Any], source: str) -> str:
             times = f"× {report.three(scipy / ours)}, {report.three(scipy / drop_in)}"
             cells.append(f"{report.seconds(ours)} ({times})")
         rows.append(f"| {name} | {' | '.join(cells)} |")
-    rows += [
-        "",
-        f"{report.measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians "
-        f"of `sm.apsp(graph, sources=…)`; in brackets, how many times as long SciPy's `dijkstra` "
-        f"takes as that, and as `semiring_mm.csgraph.dijkstra`. Raw: `{source}`.",
-    ]
-    return "\n".join(rows)
+    note = (
+        "Medians of `sm.apsp(graph, sources=…)`; in brackets, how many times as long SciPy's "
+        "`dijkstra` takes as that, and as `semiring_mm.csgraph.dijkstra`."
+    )
+    return "\n".join([*rows, "", report.provenance(result, source, note)])

@@ -32,7 +32,7 @@ def main(words: list[str] | None = None) -> int:
             TARGET,
             "jax-cpu",
             "| step | n | semiring_mm.jax | JAX's operators | |",
-            "jax",
+            ["jax"],
             "JAX's operators are",
         )
     import jax

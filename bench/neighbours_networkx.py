@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -26,7 +25,6 @@ from . import machine, report, sparse
 from .measure import Contender, Line, Skip, sample
 
 PAGE = machine.ROOT / "docs" / "networkx.md"
-report.MARKERS["networkx"] = ("<!-- bench-networkx:begin -->", "<!-- bench-networkx:end -->")
 
 
 @dataclass(frozen=True)
@@ -244,25 +242,14 @@ def table(result: dict[str, Any], source: str) -> str:
             f"| `{line.case}` | {line.size} | {theirs}{' ¹' * bool(line.note)} | {ours} | "
             f"× {report.three(ratio)} |"
         )
-    m, v = result["machine"], result["versions"]
-    rows += [
-        "",
-        f"{m['cpu']}, {result['threads']} threads; networkx {v.get('networkx', nx.__version__)}; "
-        f"{result['date'][:10]}, commit {result['commit']}. Medians of at most three calls, whose "
-        f"time includes reading the graph. ¹ From some of the nodes, scaled. "
-        f"Raw: `{source}`.",
-    ]
-    return "\n".join(rows)
+    note = (
+        "Medians of at most three calls, whose time includes reading the graph. ¹ From some of "
+        "the nodes, scaled."
+    )
+    return "\n".join([*rows, "", report.provenance(result, source, note, ("networkx",))])
 
 
-def newest() -> Path:
-    found = sorted(report.RESULTS.glob("neighbours-networkx-*.json"))
-    if not found:
-        raise SystemExit("bench: there are no results yet; leave out --table")
-    return max(found, key=lambda path: json.loads(path.read_text(encoding="utf-8"))["date"])
-
-
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours_networkx")
     parser.add_argument("--quick", action="store_true", help="tiny graphs, nothing is kept")
     parser.add_argument("--table", action="store_true", help="only the table, from the newest")
@@ -270,12 +257,10 @@ def main() -> None:
     if not args.table:
         result = measure(args.quick)
         if args.quick:
-            return
+            return 0
         report.keep(result, "neighbours-networkx", None, scratch=False)
-    path = newest()
-    result = json.loads(path.read_text(encoding="utf-8"))
-    report.put(PAGE, table(result, f"bench/results/{path.name}"), "networkx")
+    return report.renew_page(PAGE, ("neighbours-networkx",), table)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """What users of SciPy's csgraph and of NumPy's einsum gain; renews docs/scipy.md, docs/einsum.md.
 
-``python -m bench.neighbours_scipy`` measures, ``--renew`` only writes the newest tables again.
+``python -m bench.neighbours_scipy`` measures, ``--table`` only writes the newest tables again.
 """
 
 from __future__ import annotations
@@ -210,15 +210,10 @@ def table(result: dict[str, Any], page: str, source: str) -> str:
         )
         ours_took = report.seconds(line.ours.median)
         rows.append(f"| {line.case} | {line.size} | {ours_took} | {beside} |")
-    m, v = result["machine"], result["versions"]
     used = ("numpy", "scipy", "torch", "opt_einsum")
-    packages = ", ".join(f"{k} {v[k]}" for k in used if v.get(k, "absent") != "absent")
-    rows += [
-        "",
-        f"{m['cpu']}, {result['threads']} threads; {packages}; {result['date'][:10]}, commit "
-        f"{result['commit']}. Medians; × says how many times slower. Raw: `{source}`.",
-    ]  # fmt: skip
-    return "\n".join(rows)
+    packages = [name for name in used if result["versions"].get(name, "absent") != "absent"]
+    note = "Medians; × says how many times slower."
+    return "\n".join([*rows, "", report.provenance(result, source, note, packages)])
 
 
 def renew() -> int:
@@ -233,7 +228,7 @@ def renew() -> int:
     source = str(found[-1].relative_to(machine.ROOT))
     for page, name in PAGES.items():
         if not report.put(machine.ROOT / name, table(result, page, source), page):
-            print(f"{name}: has no markers {' and '.join(report.MARKERS[page])}", file=sys.stderr)
+            print(f"{name}: has no markers {' and '.join(report.markers(page))}", file=sys.stderr)
             return 1
         print(f"{name}: {len(result['lines'][page])} lines")
     return 0
@@ -242,12 +237,12 @@ def renew() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours_scipy", description=__doc__)
-    parser.add_argument("--renew", action="store_true", help="only write the tables again")
+    parser.add_argument("--table", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
-    if args.renew:
+    if args.table:
         return renew()
     threads = sm.get_num_threads()
     options = Options(threads, full=args.full, quick=args.quick)

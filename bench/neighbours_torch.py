@@ -34,7 +34,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--memory", nargs=2, metavar=("LINE", "WHO"), help=argparse.SUPPRESS)
     args = parser.parse_args(words)
     if args.table:
-        return _renew()
+        return report.renew_page(TARGET, ("torch-cpu", "torch-cuda"), table)
     if args.memory:
         print(_memory(*args.memory, args.device, args.quick))
         return 0
@@ -255,28 +255,17 @@ def row(raw: dict[str, Any]) -> str:
     return f"| {' | '.join([*cells, report.seconds(plain.median), memory[1], f'× {times}'])} |"
 
 
-def _renew() -> int:
-    found = False
-    for device in ("cpu", "cuda"):
-        source, result = report.newest(f"torch-{device}")
-        if result is None:
-            continue
-        found = True
-        m, v = result["machine"], result["versions"]
-        what = m.get("gpu") or f"{m['cpu']}, {result['threads']} threads"
-        block = "\n".join(
-            [
-                "| step | n | semiring_mm.torch | memory | PyTorch's operators | memory | |",
-                "| --- " * 7 + "|",
-                *map(row, result["lines"]),
-                "",
-                f"{what}; torch {v['torch']}; {result['date'][:10]}, commit {result['commit']}. "
-                f"Medians; × says how many times slower PyTorch's operators are. Raw: `{source}`.",
-            ]
-        )
-        report.put(TARGET, block, f"torch-{device}")
-        print(f"docs/torch.md: {len(result['lines'])} lines on {device}")
-    return int(not found)
+def table(result: dict[str, Any], source: str) -> str:
+    note = "Medians; × says how many times slower PyTorch's operators are."
+    return "\n".join(
+        [
+            "| step | n | semiring_mm.torch | memory | PyTorch's operators | memory | |",
+            "| --- " * 7 + "|",
+            *map(row, result["lines"]),
+            "",
+            report.provenance(result, source, note, ("torch",)),
+        ]
+    )
 
 
 if __name__ == "__main__":

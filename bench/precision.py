@@ -81,8 +81,7 @@ def table(result: dict[str, Any], source: str) -> str:
     for line in result["lines"]:
         cells = [" / ".join(f"{x:.1e}" for x in line["errors"][way]) for way in ways]
         rows.append(f"| {line['data']} | {line['n']} | {' | '.join(cells)} |")
-    said = f"{result['date'][:10]}, commit {result['commit']}. Raw: `{source}`."
-    return "\n".join([*rows, "", f"{report.measured_on(result)}; {said}"])
+    return "\n".join([*rows, "", report.provenance(result, source)])
 
 
 def main(words: list[str] | None = None) -> int:
@@ -91,10 +90,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="renew the table of the page")
     args = parser.parse_args(words)
     if args.table:
-        source, found = report.newest("precision")
-        if found is None or not report.put(TARGET, table(found, source), "precision"):
-            raise SystemExit(f"no results, or no place for them in {TARGET}")
-        return 0
+        return report.renew_page(TARGET, ("precision",), table)
     result = report.begin(0, on_device=True)
     result["lines"] = [errors(name, n) for name in DATA for n in SIZES]
     out = report.keep(result, "precision", args.out, scratch=False)

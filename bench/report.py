@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,6 @@ from .measure import UNITS, Contender, Line
 RESULTS = machine.ROOT / "bench" / "results"
 FIGURE = machine.ROOT / "docs" / "performance.svg"
 ROOFLINE = machine.ROOT / "docs" / "roofline.svg"
-#: What stands around the tables, by the kind of results.
-MARKERS = {
-    "cpu": ("<!-- bench:begin -->", "<!-- bench:end -->"),
-    "gpu": ("<!-- bench-gpu:begin -->", "<!-- bench-gpu:end -->"),
-    "headlines": ("<!-- bench-headlines:begin -->", "<!-- bench-headlines:end -->"),
-    "torch-cpu": ("<!-- bench-torch-cpu:begin -->", "<!-- bench-torch-cpu:end -->"),
-    "torch-cuda": ("<!-- bench-torch-cuda:begin -->", "<!-- bench-torch-cuda:end -->"),
-    "jax-cpu": ("<!-- bench-jax-cpu:begin -->", "<!-- bench-jax-cpu:end -->"),
-    "hmm-cpu": ("<!-- bench-hmm-cpu:begin -->", "<!-- bench-hmm-cpu:end -->"),
-    "scipy": ("<!-- bench-scipy:begin -->", "<!-- bench-scipy:end -->"),
-    "precision": ("<!-- bench-precision:begin -->", "<!-- bench-precision:end -->"),
-    "einsum": ("<!-- bench-einsum:begin -->", "<!-- bench-einsum:end -->"),
-    "semirings": ("<!-- semirings:begin -->", "<!-- semirings:end -->"),
-    "strassen-cpu": ("<!-- bench-strassen-cpu:begin -->", "<!-- bench-strassen-cpu:end -->"),
-    "strassen-cuda": ("<!-- bench-strassen-cuda:begin -->", "<!-- bench-strassen-cuda:end -->"),
-    "scaling": ("<!-- scaling:begin -->", "<!-- scaling:end -->"),
-    "scaling-timeline": ("<!-- scaling-timeline:begin -->", "<!-- scaling-timeline:end -->"),
-    "scaling-streamed": ("<!-- scaling-streamed:begin -->", "<!-- scaling-streamed:end -->"),
-    "scaling-model": ("<!-- scaling-model:begin -->", "<!-- scaling-model:end -->"),
-    "scaling-large": ("<!-- scaling-large:begin -->", "<!-- scaling-large:end -->"),
-    "sparse-cpu": ("<!-- bench-sparse-cpu:begin -->", "<!-- bench-sparse-cpu:end -->"),
-    "sparse-gpu": ("<!-- bench-sparse-gpu:begin -->", "<!-- bench-sparse-gpu:end -->"),
-}
-BEGIN, END = MARKERS["cpu"]
 
 
 def seconds(value: float) -> str:
@@ -223,8 +199,7 @@ def renew() -> int:
 
 def _put(name: str, block: str, kind: str) -> None:
     done = put(machine.ROOT / name, block, kind)
-    begin, end = MARKERS[kind]
-    print(f"{name}: {'renewed' if done else f'has no markers {begin} and {end}'}")
+    print(f"{name}: {'renewed' if done else 'has no markers ' + ' and '.join(markers(kind))}")
 
 
 def newest(kind: str = "cpu") -> tuple[str, dict[str, Any] | None]:
@@ -251,35 +226,44 @@ def renew_page(
             continue
         block = table_of(json.loads(path.read_text()), str(path.relative_to(machine.ROOT)))
         assert put(page, block, kind), f"{page.name} has no markers for {kind}"
+        print(f"{page.name}: the table {kind} is renewed")
         found += 1
     return int(not found)
 
 
-def pair_row(line: Line) -> str:
+def pair_row(line: Line, *, named: bool = False) -> str:
     """A row of two contenders: their times, and how many times slower the second one is."""
     ours, theirs = line.contenders
     cells = [line.case, line.size, seconds(ours.median), seconds(theirs.median)]
+    if named:
+        cells[-1] = f"{theirs.name} {cells[-1]}"
     return f"| {' | '.join(cells)} | × {three(theirs.median / ours.median)} |"
 
 
-def renew_pairs(page: Path, kind: str, head: str, package: str, slower: str) -> int:
-    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower"."""
+def renew_pairs(page: Path, kind: str, head: str, packages: Sequence[str], slower: str) -> int:
+    """Renew a table of :func:`pair_row`; `slower` ends "says how many times slower".
+
+    With several packages a row names its own.
+    """
 
     def table_of(result: dict[str, Any], source: str) -> str:
-        m, v = result["machine"], result["versions"]
+        note = f"Medians; × says how many times slower {slower}."
         return "\n".join(
             [
                 head,
                 "| --- " * 5 + "|",
-                *(pair_row(Line.from_raw(raw)) for raw in result["lines"]),
+                *(pair_row(Line.from_raw(raw), named=len(packages) > 1) for raw in result["lines"]),
                 "",
-                f"{m['cpu']}, {result['threads']} threads; {package} {v[package]}; "
-                f"{result['date'][:10]}, commit {result['commit']}. Medians; × says how many times "
-                f"slower {slower}. Raw: `{source}`.",
+                provenance(result, source, note, [x for x in packages if x in result["versions"]]),
             ]
         )
 
     return renew_page(page, (kind,), table_of)
+
+
+def markers(kind: str) -> tuple[str, str]:
+    """The comments around the table of a kind of results in a page."""
+    return f"<!-- bench-{kind}:begin -->", f"<!-- bench-{kind}:end -->"
 
 
 def put(target: Path, block: str, kind: str = "cpu") -> bool:
@@ -287,7 +271,7 @@ def put(target: Path, block: str, kind: str = "cpu") -> bool:
 
     Names of raw results become links that work from the page.
     """
-    begin, end = MARKERS[kind]
+    begin, end = markers(kind)
     root = Path(os.path.relpath(machine.ROOT, target.parent)).as_posix()
     block = block.replace("](bench/", f"]({root}/bench/").replace("(./", "(")
     raw = rf"[`\1`]({root}/\1)".replace("(./", "(")
@@ -312,22 +296,28 @@ def table(result: dict[str, Any], lines: Iterable[Line], source: str) -> str:
             cells += [seconds(line.ours.median), rate(line.ours, line.unit), of_ceiling(line)]
             cells.append("; ".join(compared(line, other) for other in others))
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
-    rows += [
-        "",
-        f"{measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
-        f"× says how many times slower, % how much of that rate is reached. Raw: `{source}`.",
-    ]
-    return "\n".join(rows)
+    note = "Medians; × says how many times slower, % how much of that rate is reached."
+    return "\n".join([*rows, "", provenance(result, source, note)])
 
 
-def measured_on(result: dict[str, Any]) -> str:
+def provenance(
+    result: dict[str, Any], source: str, note: str = "", packages: Sequence[str] = ()
+) -> str:
+    """The line below a table: machine, versions, date, commit, a note and the raw results.
+
+    Without `packages`, those versions are named that matter to this library on such a machine.
+    """
     m, v = result["machine"], result["versions"]
-    if "gpu" not in m:
-        cpu = f"{m['cpu']}, {result['threads']} threads"
-        return f"{cpu}; NumPy {v['numpy']}, LLVM {v['LLVM']}"
-    driver = f", driver {m['driver']}" if "driver" in m else ""
-    rest = [f"{k} {v[k]}" for k in v if k.startswith(("cupy", "torch", "jax", "NVRTC", "cuBLAS"))]
-    return f"{m['gpu']}{driver}; {', '.join(rest)}"
+    if "gpu" in m:
+        what = m["gpu"] + (f", driver {m['driver']}" if "driver" in m else "")
+        used = ("cupy", "torch", "jax", "NVRTC", "cuBLAS")
+        packages = packages or [name for name in v if name.startswith(used)]
+    else:
+        what = f"{m['cpu']}, {result['threads']} threads"
+        packages = packages or ("numpy", "LLVM")
+    versions = ", ".join(f"{'NumPy' if x == 'numpy' else x} {v[x]}" for x in packages)
+    words = f"{what}; {versions}; {result['date'][:10]}, commit {result['commit']}."
+    return " ".join(x for x in (words, note, f"Raw: `{source}`.") if x)
 
 
 #: Of the figures.

@@ -1,7 +1,7 @@
 """Shortest paths of large sparse graphs beside other libraries: ``python -m bench sparse``.
 
 ``--gpu`` measures a CUDA device; ``--families`` small graphs of many kinds, from one source to all
-nodes; ``--renew`` only writes the newest tables again into
+nodes; ``--table`` only writes the newest tables again into
 docs/sparse-graphs.md. Road networks are read from the folder that ``SEMIRING_MM_DATA`` names;
 ``ROUTINGKIT`` names one with the sources of RoutingKit. Where a contender is too slow to do the
 whole work, it does a part, which its name tells, and its time is scaled.
@@ -34,13 +34,6 @@ PAGE = machine.ROOT / "docs" / "sparse-graphs.md"
 DATA = Path(os.environ.get("SEMIRING_MM_DATA", machine.ROOT.parent / "shared" / "data"))
 WARM = 10.0  # seconds; a first call that takes less is not counted: it may compile code
 TITLES = {"NY": "New York", "FLA": "Florida", "Chicago": "Chicago region"}
-report.MARKERS |= {
-    f"sparse-graphs-{kind}": (
-        f"<!-- bench-{kind}-graphs:begin -->",
-        f"<!-- bench-{kind}-graphs:end -->",
-    )
-    for kind in ("cpu", "gpu", "families")
-}
 
 
 # Graphs
@@ -725,12 +718,8 @@ def table_of(result: dict[str, Any], source: str) -> str:
             ]
             cells += [report.seconds(found.ours.median), "; ".join(others)]
         rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
-    rows += [
-        "",
-        f"{report.measured_on(result)}; {result['date'][:10]}, commit {result['commit']}. Medians; "
-        f"× says how many times slower. Raw: `{source}`.",
-    ]
-    return "\n".join(rows)
+    note = "Medians; × says how many times slower."
+    return "\n".join([*rows, "", report.provenance(result, source, note)])
 
 
 def renew() -> int:
@@ -742,7 +731,7 @@ def renew() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench sparse", description=__doc__)
-    parser.add_argument("--renew", action="store_true", help="only write the tables again")
+    parser.add_argument("--table", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
     part = parser.add_mutually_exclusive_group()
@@ -751,7 +740,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
-    if args.renew:
+    if args.table:
         return renew()
     threads = 0 if args.gpu else sm.get_num_threads()
     options = Options(threads, quick=args.quick, full=args.full)

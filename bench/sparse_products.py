@@ -1,6 +1,6 @@
 """Sparse and band matrices times dense ones, beside SciPy or cuSPARSE; renews docs/sparse.md.
 
-``python -m bench.sparse_products`` measures the CPU, ``--gpu`` a CUDA device; ``--renew`` only
+``python -m bench.sparse_products`` measures the CPU, ``--gpu`` a CUDA device; ``--table`` only
 writes the newest tables again.
 """
 
@@ -171,13 +171,13 @@ def renew() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.sparse_products", description=__doc__)
-    parser.add_argument("--renew", action="store_true", help="only write the tables again")
+    parser.add_argument("--table", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--gpu", action="store_true", help="on a CUDA device")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
-    if args.renew:
+    if args.table:
         return renew()
     threads = 0 if args.gpu else sm.get_num_threads()
     options = Options(threads, quick=args.quick)

@@ -47,7 +47,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="renew the tables of docs/strassen.md")
     args = parser.parse_args(words)
     if args.table:
-        return _renew()
+        return report.renew_page(TARGET, [f"strassen-{device}" for device in SIZES], table)
     result = _measure(args.device, args.quick)
     report.keep(result, f"strassen-{args.device}", args.out, scratch=args.quick)
     return 0
@@ -168,8 +168,10 @@ def pays(lines: list[Line], dtype: str, levels: int) -> str:
 def table(result: dict[str, Any], source: str) -> str:
     lines = [Line.from_raw(raw) for raw in result["lines"]]
     names = [c.name for c in lines[0].contenders]
-    m = result["machine"]
-    what = m.get("gpu") or f"{m['cpu']}, {result['threads']} threads"
+    note = (
+        "Medians; × says how many times faster than `matmul`. Errors in units of u ‖A‖ ‖B‖, and by "
+        "entry of u (|A| |B|)ᵢⱼ."
+    )
     sums = [
         f"{dtype}: one level pays {pays(lines, dtype, 1)}, a second {pays(lines, dtype, 2)}."
         for dtype in dict.fromkeys(line.case for line in lines)
@@ -188,22 +190,9 @@ def table(result: dict[str, Any], source: str) -> str:
             "| --- " * (5 + 2 * len(LEVELS)) + "|",
             *map(_error_row, result["errors"]),
             "",
-            f"{what}; {result['date'][:10]}, commit {result['commit']}. Medians; × says how many "
-            f"times faster than `matmul`. Errors in units of u ‖A‖ ‖B‖, and by entry of "
-            f"u (|A| |B|)ᵢⱼ. Raw: `{source}`.",
+            report.provenance(result, source, note),
         ]
     )
-
-
-def _renew() -> int:
-    found = False
-    for device in SIZES:
-        source, result = report.newest(f"strassen-{device}")
-        if result is not None:
-            found = True
-            report.put(TARGET, table(result, source), f"strassen-{device}")
-            print(f"docs/strassen.md: {len(result['lines'])} lines on {device}")
-    return int(not found)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ def setup(app):
     """Connect: the table of semirings, MathML by docutils, pictures and headers of the gallery."""
 
     def tables(app, page, source):  # the semirings, as they are in the code
-        begin, end = "<!-- semirings:begin -->", "<!-- semirings:end -->"
+        begin, end = "<!-- bench-semirings:begin -->", "<!-- bench-semirings:end -->"
         head, found, rest = source[0].partition(begin)
         if found:
             rest = rest.partition(end)[2]

@@ -221,9 +221,11 @@ def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
     matrix: Any, band: int | None, local: bool,
 ) -> Any:  # fmt: skip
-    numbers = {"match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open}
+    numbers: dict[str, Any] = {
+        "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
+    }  # fmt: skip
     for name, value in numbers.items():
-        if not math.isfinite(value):
+        if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
             raise ValueError(f"{verb}: {name} is a finite number, got {value!r}")
     if gap > 0 or gap_open > 0:
         raise ValueError(f"{verb}: gaps score at most 0, got gap={gap}, gap_open={gap_open}")
@@ -251,7 +253,7 @@ def _several(x: Any) -> bool:
 def _series(x: Any) -> Array:
     found = np.asarray(x)
     if found.size == 0 and found.ndim == 1:
-        return np.zeros((0, 1), np.float32)
+        return np.zeros((0, 1), np.float32 if found.dtype == np.float32 else np.float64)
     if found.dtype.kind not in "fiub" or found.ndim not in (1, 2):
         raise TypeError(
             f"dtw: a series is of real numbers, shape (n,) or (n, d); got {found.dtype} of shape "

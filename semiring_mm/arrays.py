@@ -28,7 +28,7 @@ __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "whe
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
 #: Bytes that are there: to ask what is free takes as long as a search of a small graph.
-_UNASKED = 1 << 16
+_UNASKED = 1 << 20
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
 
 
@@ -202,7 +202,7 @@ class Call:
 
 
 def gpu_engine() -> Engine:
-    """The GPU engine, or an error that says what is missing."""
+    """The GPU engine; ValueError that names what is missing where there is none."""
     from .gpu import device
 
     if reason := device.why_not():
@@ -213,7 +213,7 @@ def gpu_engine() -> Engine:
 
 
 def gpu_has(memory: int) -> bool:
-    """Whether there is a GPU with so many bytes free."""
+    """Whether there is a GPU with at least `memory` bytes free."""
     from .gpu import device
 
     if device.why_not():
@@ -254,7 +254,7 @@ def where(x: Any, name: str) -> int | None:
 
 
 def _one_place(places: dict[str, int | None]) -> int | None:
-    """Where all arrays live."""
+    """The one place where all arrays live; TypeError where there are several."""
     found = iter(places.items())
     first, place = next(found, ("", None))
     for name, other in found:

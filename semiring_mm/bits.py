@@ -13,6 +13,7 @@ from .closures.bits import close_bits
 from .engine import Engine
 from .gpu.calls import repeat
 from .plan import bit_join, unpack_bits, words_of_bits
+from .products import join_leading
 from .semirings import Semiring
 
 __all__ = [
@@ -163,12 +164,7 @@ def product_of_bits(
 ) -> Array:
     """A ⊗ B of packed bits of any leading dimensions, which broadcast."""
     xp, (m, size) = engine.xp, (a.shape[-2], b.shape[-1])
-    try:
-        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except ValueError:
-        raise ValueError(
-            f"the leading dimensions of shapes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast"
-        ) from None
+    lead = join_leading("matmul", (a.shape[:-2], b.shape[:-2]))
     if 0 in (m, n, b.shape[-2], *lead):
         return xp.zeros((*lead, m, size), np.uint8)
     c = xp.empty((math.prod(lead), m, size) if lead else (m, size), np.uint8)

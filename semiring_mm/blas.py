@@ -5,13 +5,9 @@ The verbs follow NumPy in shapes and behaviour and BLAS in the names of argument
 
 from __future__ import annotations
 
-import ast
-import functools
-import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
@@ -23,28 +19,31 @@ from .bits import BitMatrix, matmul_bits, power_bits
 from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
-from .engine import JOIN, PLAIN, Engine, Scalar, Scaling
+from .engine import Engine, Scalar, Scaling
 from .gpu.calls import repeat
 from .gpu.device import address
 from .gpu.sparse import kept
-from .plan import scaled_bools
+from .products import (
+    check_dtype,
+    check_out,
+    common_dtype,
+    join_leading,
+    multiply,
+    multiply_into,
+    overlaps,
+)
 from .semirings import Semiring, as_semiring
 from .sparse import arrays_of, is_sparse, multiply_sparse, repeatable, take_apart
 
 __all__ = ["dgemm", "dgemv", "gemm", "gemv", "matmul", "matrix_power", "sgemm", "sgemv"]
 
 Array = Any  # NumPy or CuPy; results have the operands' library
-_DTYPES = frozenset(
-    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
-    .split()
-)  # fmt: skip
 
-
-# Small products that came before skip what follows; see :mod:`semiring_mm.cpu.quick`.
+# Repeated small products skip the general checks; see :mod:`semiring_mm.cpu.quick`.
 _MATMUL = Ways([(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)])
 _GEMM = Ways([(2, 2), (2, 3), (3, 2), (3, 3)])
 _GEMV = Ways([(2, 1)])
-#: No way is known: of a semiring (KeyError), to a thread (AttributeError), of no semiring at all.
+#: No quick way: unknown semiring (KeyError), thread without a buffer (AttributeError), no semiring.
 _UNKNOWN = (KeyError, AttributeError, TypeError)
 
 
@@ -188,7 +187,7 @@ def matmul(
 
 
 def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
-    """Operands of which blocks can be had as NumPy arrays, and the dtype of their product."""
+    """Operands that can be read by blocks as NumPy arrays, and the dtype of their product."""
     a, b = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, b))
     for name, x in (("a", a), ("b", b)):
         sliced = all(hasattr(x, word) for word in ("shape", "dtype", "__getitem__"))
@@ -205,58 +204,8 @@ def _by_blocks(s: Semiring, a: Any, b: Any) -> tuple[Any, Any, np.dtype[Any]]:
             f"matmul: shapes {tuple(a.shape)} and {tuple(b.shape)} do not match: a has "
             f"{a.shape[1]} columns and b has {b.shape[0]} rows"
         )
-    dtype = _common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
+    dtype = common_dtype(s, np.empty(0, a.dtype), np.empty(0, b.dtype))[0].dtype
     return a, b, dtype
-
-
-def multiply(
-    engine: Engine,
-    s: Semiring,
-    x: Array,
-    y: Array,
-    out: Array | None = None,
-    return_arg: bool = False,
-) -> Any:
-    """:func:`matmul` on arrays of one engine."""
-    xp = engine.xp
-    x, y = _common_dtype(s, x, y)
-    if x.ndim == 0 or y.ndim == 0:
-        raise ValueError(
-            f"matmul multiplies matrices and vectors, got shapes {x.shape} and {y.shape}; "
-            f"use gemm(alpha, ...) to scale"
-        )
-    left = x[np.newaxis] if x.ndim == 1 else x
-    right = y[:, np.newaxis] if y.ndim == 1 else y
-    if left.shape[-1] != right.shape[-2]:
-        raise ValueError(
-            f"matmul: a of shape {x.shape} has k = {left.shape[-1]}, but b of shape {y.shape} has "
-            f"k = {right.shape[-2]}: the last axis of a must match the "
-            f"{'only' if y.ndim == 1 else 'second last'} axis of b"
-        )
-    shape = (*_broadcast(left, right), left.shape[-2], right.shape[-1])
-    dropped = [axis for axis, operand in ((-2, x), (-1, y)) if operand.ndim == 1]
-    final = tuple(size for i, size in enumerate(shape) if i - len(shape) not in dropped)
-    if out is not None:
-        _check_out(out, final, x.dtype)
-    arg = _arg_array(xp, s, return_arg, shape, left.shape[-1])
-    direct = out is not None and not _overlaps(xp, out, x, y)
-    c: Array
-    if direct:
-        c = xp.expand_dims(out, tuple(dropped)) if dropped else out
-    else:
-        c = xp.empty(shape, x.dtype)
-    _multiply(engine, s, left, right, c, arg=arg)
-    result = c.reshape(final)
-    if out is None:
-        result = result if final else result[()]
-    else:
-        if not direct:
-            out[...] = result
-        result = out
-    if arg is None:
-        return result
-    index = arg.reshape(final)
-    return result, (index if final else index[()])
 
 
 def gemm(
@@ -362,7 +311,7 @@ def gemm(
                 f"gemm: op(a) of shape {x.shape} has k = {x.shape[-1]}, but op(b) of shape "
                 f"{y.shape} has k = {y.shape[-2]}"
             )
-        shape = (*_broadcast(x, y), x.shape[-2], y.shape[-1])
+        shape = (*join_leading("gemm", (x.shape[:-2], y.shape[:-2])), x.shape[-2], y.shape[-1])
         return call.give(
             _scaled(call.engine, s, "gemm", alpha, x, y, beta, z, target, shape, precision)
         )
@@ -457,14 +406,14 @@ _REAL = frozenset((float, int, type(None)))
 def _scaled_head(
     verb: str, semiring: Any, alpha: Any, beta: Any, *flags: Any
 ) -> tuple[Any, ...] | None:
-    """What a call of a verb is kept by, beside its arrays; None for scalars of other types."""
+    """The key of a repeated call, without its arrays; None for scalars of other types."""
     if type(alpha) in _REAL and type(beta) in _REAL:
         return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
     return None
 
 
 def _scales_nothing(s: Semiring, alpha: Scalar) -> bool:
-    """Whether α is seen to be none, or one, in whatever dtype."""
+    """Whether α is None, or the semiring's one in every dtype."""
     return alpha is None or (type(alpha) is float and alpha == s.one in (0, 1))
 
 
@@ -472,9 +421,9 @@ def _plain_product(
     s: Semiring, a: Any, b: Any, ranks: tuple[int, ...], trans_a: bool = False,
     trans_b: bool = False,
 ) -> Array | None:  # fmt: skip
-    """A ⊗ B of a matrix and a matrix or vector of NumPy, without the work that others need.
+    """A ⊗ B of NumPy arrays of one native dtype, without the conversions that others need.
 
-    None: they are others, or have to be looked at by all rules.
+    None for all other operands, and where shapes are empty or need an error message.
     """
     if not (type(a) is np.ndarray is type(b) and a.dtype is b.dtype and a.dtype.isnative):
         return None
@@ -484,7 +433,7 @@ def _plain_product(
     (m, k), (inner, *columns) = a.shape, b.shape
     if inner != k or not k or not m or (columns and (m == 1 or columns[0] < 2)):
         return None
-    _check_dtype(s, a.dtype)
+    check_dtype(s, a.dtype)
     c = np.empty((m, *columns), a.dtype)
     (cpu.product if columns else cpu.gemv)(s, a, b, c)
     return c
@@ -505,18 +454,18 @@ def _scaled(
             f"{verb}: beta and {added} go together; pass both to join {added} to the product, or "
             f"neither (out= says where the result goes)"
         )
-    x, y, *rest = _common_dtype(s, x, y, *([] if z is None else [z]))
+    x, y, *rest = common_dtype(s, x, y, *([] if z is None else [z]))
     z = rest[0] if rest else None
     if precision is not None:
         _check_precision(s, x.dtype, precision)
     if z is not None and z.shape != shape:
         raise ValueError(f"{verb}: {added} has shape {z.shape}, the product {shape}")
     if out is not None:
-        _check_out(out, shape, x.dtype)
+        check_out(out, shape, x.dtype)
     in_place = out is not None and z is not None and _same(out, z)
     target: Array = out
-    aside = z is not None and not in_place and out is not None and _overlaps(xp, out, z)
-    if out is None or aside or _overlaps(xp, out, x, y):
+    aside = z is not None and not in_place and out is not None and overlaps(xp, out, z)
+    if out is None or aside or overlaps(xp, out, x, y):
         target = xp.empty(shape, x.dtype)
     alpha, beta = _scalar(s, alpha, x.dtype, "alpha"), _scalar(s, beta, x.dtype, "beta")
     scaling = Scaling(z is not None, alpha, beta)
@@ -528,7 +477,7 @@ def _scaled(
     else:
         if y.ndim == 1:
             y, c = y[:, np.newaxis], target[:, np.newaxis]
-        _multiply(engine, s, x, y, c, scaling, precision=precision)
+        multiply_into(engine, s, x, y, c, scaling, precision=precision)
     if out is not None and target is not out:
         out[...] = target
         return out
@@ -551,7 +500,7 @@ def _sparse(
     verb: str, s: Semiring, alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, out: Array | None,
     device: str | None, trans_a: bool = False, trans_b: bool = False, precision: str | None = None,
 ) -> Any:  # fmt: skip
-    """The verbs for a sparse `a`."""
+    """matmul, gemm and gemv of a sparse `a`."""
     head, known = None, arrays_of(a)
     if (
         device is c is precision is None
@@ -602,8 +551,8 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def kept(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
-        """The result of a call on a device that was made before, or None."""
+    def repeated(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
+        """The result of a repeated call on a device, or None where no such call came before."""
         try:
             fits = a.dtype in accepted and b.dtype in accepted
             if not fits or not (c is None or c.dtype in accepted):
@@ -648,7 +597,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = kept(alpha, a, b, beta, c, out, trans_a, trans_b, None)
+                result = repeated(alpha, a, b, beta, c, out, trans_a, trans_b, None)
                 if result is not None:
                     return result
             return checked(
@@ -672,7 +621,7 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = kept(alpha, a, x, beta, y, out, trans)
+                result = repeated(alpha, a, x, beta, y, out, trans)
                 if result is not None:
                     return result
             return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
@@ -758,7 +707,7 @@ def _exponent(shape: tuple[int, ...], k: int) -> int:
 
 
 def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
-    (base,) = _common_dtype(s, base)
+    (base,) = common_dtype(s, base)
     k = _exponent(base.shape, k)
     if k == 0:
         zero, one = s.identities(base.dtype)
@@ -779,157 +728,7 @@ def _power(engine: Engine, s: Semiring, base: Array, k: int) -> Array:
 # --- the way to the engine ----------------------------------------------------------------------
 
 
-def _multiply(
-    engine: Engine,
-    s: Semiring,
-    a: Array,
-    b: Array,
-    c: Array,
-    scaling: Scaling = PLAIN,
-    *,
-    arg: Array | None = None,
-    precision: str | None = None,
-) -> None:
-    """Checked operands of at least two dimensions to the engine, one stack of matrices a call."""
-    if c.size == 0:
-        return
-    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
-    if c.dtype.kind == "b":  # a packed product takes no scalars: they scale an operand before it
-        if scaling.alpha is not None:
-            a = scaled_bools(s, bool(scaling.alpha), a)
-        if scaling.beta is not None:
-            c[...] = scaled_bools(s, bool(scaling.beta), c)
-        scaling = JOIN if scaling.accumulate else PLAIN
-    if k == 0:
-        if scaling.accumulate:
-            _join_zero(engine, s, c, scaling)
-        else:
-            c[...] = s.identities(c.dtype)[0]
-        return
-    if c.ndim == 2 and arg is None and (m == 1 or n == 1):
-        if n == 1:
-            engine.gemv(s, a, b[:, 0], c[:, 0], scaling)
-            return
-        if s.commutes or scaling in (PLAIN, JOIN):
-            t = s if s.commutes else _swapped(s)
-            engine.gemv(t, b.T, a[0], c[0], scaling, scale_x=True)
-            return
-    if c.ndim == 2:
-        engine.product(s, a, b, c, scaling, arg=arg, precision=precision)
-        return
-    batch, xp = c.shape[:-2], engine.xp
-    a, b = xp.broadcast_to(a, (*batch, m, k)), xp.broadcast_to(b, (*batch, k, n))
-    stacks = [_stack(xp, x, len(batch)) for x in ((a, b, c) if arg is None else (a, b, c, arg))]
-    if all(x is not None for x in stacks):
-        flat: list[Any] = stacks
-        if n == 1 and arg is None and flat[1].strides[0] == 0:  # one vector for the whole stack
-            engine.gemv(s, flat[0], flat[1][0, :, 0], flat[2][..., 0], scaling)
-            return
-        engine.product(
-            s, flat[0], flat[1], flat[2], scaling, arg=flat[3] if arg is not None else None,
-            precision=precision,
-        )  # fmt: skip
-        return
-    for i in range(batch[0]):
-        _multiply(
-            engine, s, a[i], b[i], c[i], scaling, arg=None if arg is None else arg[i],
-            precision=precision,
-        )  # fmt: skip
-
-
-def _join_zero(engine: Engine, s: Semiring, c: Array, scaling: Scaling) -> None:
-    """C ← zero ⊕ (β ⊗ C): the product over an empty k is zero, as of matrices without entries."""
-    if c.ndim > 2:
-        for part in c:
-            _join_zero(engine, s, part, scaling)
-        return
-    m, n = c.shape
-    none, rows = (engine.xp.zeros(size, np.int32) for size in (0, m + 1))
-    b = engine.xp.empty((0, n), c.dtype)
-    engine.csr_product(s, none.astype(c.dtype), none, rows, b, c, replace(scaling, alpha=None))
-
-
-def _stack(xp: Any, x: Array, axes: int) -> Array | None:
-    """The leading axes as one, if that takes no copy."""
-    if axes == 1:
-        return x
-    moving = [i for i in range(axes) if x.shape[i] != 1]  # an axis of length 1 imposes no stride
-    for i, j in itertools.pairwise(moving):
-        if x.strides[i] != x.strides[j] * x.shape[j]:
-            return None
-    count = math.prod(x.shape[:axes])
-    step = x.strides[moving[-1]] if moving else 0
-    return xp.lib.stride_tricks.as_strided(x, (count, *x.shape[axes:]), (step, *x.strides[axes:]))
-
-
-@functools.lru_cache(maxsize=256)
-def _swapped(s: Semiring) -> Semiring:
-    """The semiring with the operands of ⊗ exchanged, to read a product from the other side."""
-    tree = ast.parse(s.mul.strip(), mode="eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in ("a", "b"):
-            node.id = "b" if node.id == "a" else "a"
-    return Semiring(s.name, s.add, ast.unparse(tree), s.zero, s.one, s.domain, s.use)
-
-
 # --- checks at the door -------------------------------------------------------------------------
-
-
-def _common_dtype(s: Semiring, *arrays: Array) -> list[Array]:
-    dtype = arrays[0].dtype
-    if any(x.dtype is not dtype for x in arrays):
-        try:
-            dtype = np.result_type(*(x.dtype for x in arrays))
-        except TypeError:
-            names = " and ".join(str(x.dtype) for x in arrays)
-            raise TypeError(f"{s.name}: dtypes {names} have no common dtype; convert one") from None
-    dtype = dtype.newbyteorder("=")
-    _check_dtype(s, dtype)
-    return [x.astype(dtype, copy=False) for x in arrays]
-
-
-@functools.lru_cache(maxsize=1024)
-def _check_dtype(s: Semiring, dtype: np.dtype[Any]) -> None:
-    if dtype.name not in _DTYPES:
-        extra = ""
-        if dtype.kind == "c":
-            extra = "; complex numbers have no order and no semiring here is defined on them"
-        elif dtype.name.startswith("longdouble") or (dtype.itemsize > 8 and dtype.kind == "f"):
-            extra = "; use float64"
-        elif dtype.kind == "O":
-            extra = "; convert the objects first, for example with A.astype(float)"
-        raise TypeError(
-            f"{s.name} on dtype {dtype}: float16, bfloat16, float32, float64, the integers and "
-            f"bool are accepted{extra}"
-        )
-    if dtype.kind != "b":
-        s.identities(dtype)
-
-
-def _broadcast(a: Array, b: Array) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except ValueError:
-        raise ValueError(
-            f"the leading dimensions of shapes {a.shape} and {b.shape} do not broadcast"
-        ) from None
-
-
-def _check_out(out: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if out.shape != shape or out.dtype != dtype:
-        raise ValueError(
-            f"out has shape {out.shape} and dtype {out.dtype}, the result has shape {shape} and "
-            f"dtype {dtype}"
-        )
-    if not getattr(out.flags, "writeable", True):
-        raise ValueError("out is read-only")
-    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
-    if out.size and any(shared):
-        raise ValueError("out is a broadcast view whose entries share memory")
-
-
-def _overlaps(xp: Any, out: Array, *others: Array) -> bool:
-    return any(xp.may_share_memory(out, x) for x in others)
 
 
 def _same(x: Array, y: Array) -> bool:
@@ -968,18 +767,3 @@ def _scalar(s: Semiring, value: Scalar, dtype: np.dtype[Any], name: str) -> Scal
     if name == "alpha" and number == one:
         return None
     return number
-
-
-def _arg_array(xp: Any, s: Semiring, wanted: bool, shape: Sequence[int], k: int) -> Array | None:
-    if not wanted:
-        return None
-    if not s.selective:
-        raise ValueError(
-            f"return_arg needs a semiring whose ⊕ chooses one of its operands (min or max); "
-            f"{s.name} has ⊕ = {s.add}"
-        )
-    if k == 0:
-        raise ValueError("return_arg: over an empty k no index attains the result")
-    if k > np.iinfo(np.int32).max:
-        raise ValueError(f"return_arg: k = {k} exceeds the int32 range of the indices")
-    return xp.empty(shape, np.int32)

@@ -39,7 +39,7 @@ class Scans(Protocol):
 
 
 class Library(Scans, Protocol):
-    """Also probabilities."""
+    """Also the posterior probabilities of sequences."""
 
     def posterior(
         self, e: Array, a: Array, start: Array, end: Array, lengths: Array | None

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .blas import _common_dtype
 from .engine import Chains, Engine
+from .products import common_dtype, join_leading
 from .semirings import Semiring, as_semiring
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "chain",
     "chains_of",
     "flat",
-    "joined",
     "on_host",
     "scan",
 ]
@@ -217,7 +216,7 @@ def _run(
     with Call(device, a=a, x=x, emissions=emissions) as call:
         verbs = chains_of(call.engine, verb)
         arrays = [call[name] for name in ("a", "x", "emissions")]
-        present = _common_dtype(s, *(v for v in arrays if v is not None))
+        present = common_dtype(s, *(v for v in arrays if v is not None))
         a, x, e = (None if v is None else present.pop(0) for v in arrays)
         xp = call.engine.xp
         return call.give(_carried(xp, verbs, verb, s, a, x, e, lengths, reverse, exclusive, axis))
@@ -279,18 +278,7 @@ def batch_of_chain(
             )
         steps = e[-2]
     leading = [v[:-k] for v, k in ((a, 3), (e, 2), (x, 1)) if v is not None]
-    return joined(verb, leading + ([] if lengths is None else [lengths]), join), steps
-
-
-def joined(
-    verb: str, leading: list[Shape], join: Callable[..., Shape] = np.broadcast_shapes
-) -> Shape:
-    """What leading dimensions broadcast to, by a library's function."""
-    try:
-        return tuple(join(*leading))
-    except (RuntimeError, ValueError):
-        text = ", ".join(map(str, map(tuple, leading)))
-        raise ValueError(f"{verb}: the leading dimensions {text} do not broadcast") from None
+    return join_leading(verb, leading + ([] if lengths is None else [lengths]), join), steps
 
 
 def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:
@@ -305,7 +293,7 @@ def _ends(
     xp: Any, out: Array, s: Semiring, counts: Array, x: Array | None, every: bool, reverse: bool,
     exclusive: bool,
 ) -> None:  # fmt: skip
-    """What no step computes: behind the end, before the first step, and of chains without any."""
+    """Fill what no step computes: behind a chain's end, before its first step, and empty chains."""
     zero, one = s.identities(out.dtype)
     chains, steps, _, n = out.shape
     if x is None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.csgraph stands in for scipy.sparse.csgraph and needs SciPy: "
-        "python -m pip install 'semiring-mm[scipy]'"
+        'python -m pip install "semiring-mm[scipy]"'
     ) from error
 
 __all__ = list(_scipy.__all__)
@@ -392,7 +392,7 @@ class _Graph:
 
     @property
     def few(self) -> bool:
-        """Whether a sparse elimination is worth a try."""
+        """Whether the graph is sparse enough for an attempt at sparse elimination."""
         return self.stored <= DENSE * self.n
 
     def sparse(self) -> Any:
@@ -502,7 +502,10 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
         choice = choose(asked, machine_for(asked))
         if choice.sparse and (not graph.dense or choice.search < choice.dense or graph.few):
             g = graph.sparse()
-            edges = EdgeList(range(n), graph.tails(), g.indices.astype(np.int64), g.data, directed)
+            first, col = (np.asarray(x, np.int64) for x in (g.indptr, g.indices))
+            edges = EdgeList.by_rows(first, col, g.data)
+            if not directed:
+                edges = replace(edges, directed=False)
             solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
             if solved is not None:
                 return solved if predecessors else solved[0]

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .arrays import Call
-from .blas import _check_out, _common_dtype, _stack, multiply
 from .engine import Engine
 from .expressions import Expr, evaluate
 from .gpu.calls import repeat
 from .laws import SemiringLawError, check_laws
+from .naming import install
 from .plan import make_plan, overflow
+from .products import check_out, common_dtype, flatten_leading, multiply
 from .semirings import Semiring, as_semiring
 
 __all__ = ["einsum"]
@@ -48,7 +49,7 @@ def einsum(
     Parameters
     ----------
     subscripts : str
-        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for those that broadcast;
+        As for :func:`numpy.einsum`: a letter for each axis, an ellipsis for axes that broadcast;
         a letter twice in an operand takes its diagonal; without ``->`` the result has the letters
         that appear once, in the order of the alphabet. Axes of length 1 broadcast. NumPy's other
         form, ``einsum(A, [0, 1], B, [1, 2], [0, 2])``, is taken too, with numbers from 0 on.
@@ -114,14 +115,14 @@ def einsum(
     inputs, output, operands = _parsed(subscripts, *operands)
     names = [f"operand_{i}" for i in range(len(operands))]
     with Call(device, out, head, **dict(zip(names, operands, strict=True))) as call:
-        arrays = _common_dtype(s, *(call[name] for name in names))
+        arrays = common_dtype(s, *(call[name] for name in names))
         labels, wanted = _labels(inputs, output, [x.ndim for x in arrays])
         terms, sizes = _plain_terms(arrays, labels)
         missing = [c for c in wanted if c not in sizes]
         if missing:
             raise ValueError(f"einsum: the result has {missing[0]!r}, which no operand has")
         if call.out is not None:
-            _check_out(call.out, tuple(sizes[c] for c in wanted), arrays[0].dtype)
+            check_out(call.out, tuple(sizes[c] for c in wanted), arrays[0].dtype)
         result = _contract(call.engine, s, terms, wanted, sizes, optimize)
         if call.out is not None:
             call.out[...] = result
@@ -324,8 +325,8 @@ def _found_path(
         import opt_einsum
     except ImportError:
         raise ImportError(
-            "einsum of three or more operands asks opt_einsum for their order: python -m pip "
-            "install 'semiring-mm[einsum]', or pass optimize=False to go from left to right"
+            f"einsum of three or more operands asks opt_einsum for their order: "
+            f"{install('einsum')}, or pass optimize=False to go from left to right"
         ) from None
     path, _ = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
     return list(path)
@@ -392,7 +393,7 @@ def _reduced(
     shape, k = x.shape[: len(kept)], math.prod(x.shape[len(kept) :])
     if k != 1:
         x = x.reshape(*shape, k)
-        flat = _stack(engine.xp, x, len(kept)) if kept and x.size else None
+        flat = flatten_leading(engine.xp, x, len(kept)) if kept and x.size else None
         if flat is None and (len(kept) < 2 or shape[-1] < _TALL):
             flat = x.reshape(math.prod(shape), k)
         x = x if flat is None else flat

@@ -23,7 +23,7 @@ __all__ = [
     "Expr",
     "derivative",
     "evaluate",
-    "interval",
+    "intervals",
     "joins",
     "may_be_nan",
     "multiply_add",
@@ -364,11 +364,16 @@ def _choice(condition: Expr, u: Expr, v: Expr) -> Expr:
 Interval = tuple[int, int]
 
 
-def interval(expr: Expr, a: Interval, b: Interval) -> Interval:
+def intervals(expr: Expr, a: Interval, b: Interval) -> tuple[Interval, Interval]:
     """Bounds of ``expr`` over integers in the closed intervals `a` and `b`, by interval arithmetic.
 
-    Every intermediate result is covered: the returned interval is widened to hold all of them, so
-    an integer type that holds it holds the whole computation.
+    Returns
+    -------
+    result : (int, int)
+        Bounds of the value.
+    reach : (int, int)
+        Bounds of 0 and of every intermediate result, operands included: an integer type that holds
+        them holds the whole computation.
 
     Raises
     ------
@@ -433,8 +438,8 @@ def interval(expr: Expr, a: Interval, b: Interval) -> Interval:
                 bits = max((x if x >= 0 else ~x).bit_length() for x in (lo0, hi0, lo1, hi1))
                 return (-(1 << bits) if min(lo0, lo1) < 0 else 0), (1 << bits) - 1
 
-    go(expr)
-    return reach[0], reach[1]
+    result = go(expr)
+    return result, (reach[0], reach[1])
 
 
 # --- floats: can a NaN appear? ----------------------------------------------------------------

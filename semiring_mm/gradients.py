@@ -26,9 +26,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from .arrays import Call
-from .blas import multiply
 from .engine import Engine
 from .expressions import A, B, Expr, derivative
+from .products import multiply
 from .semirings import Semiring, semirings
 
 __all__ = [

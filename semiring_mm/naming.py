@@ -1,11 +1,11 @@
-"""Arguments in messages: as Python writes them, or as the options of the command line."""
+"""Words of messages: arguments, as Python or the command line writes them, and what to install."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
 
-__all__ = ["named", "naming_options"]
+__all__ = ["install", "named", "naming_options"]
 
 _options: dict[str, str] = {}
 
@@ -28,6 +28,17 @@ def named(argument: str, *value: object) -> str:
     written = f"{argument}={value[0]!r}"
     option = _options.get(argument)
     return _options.get(written) or (f"{option} {value[0]}" if option else written)
+
+
+def install(extra: str) -> str:
+    """The command that installs this package with an extra.
+
+    Examples
+    --------
+    >>> install("plot")
+    'python -m pip install "semiring-mm[plot]"'
+    """
+    return f'python -m pip install "semiring-mm[{extra}]"'
 
 
 @contextlib.contextmanager

@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import expressions as ex
 from .arrays import Call, check_memory
-from .blas import _check_out as check_out
-from .blas import _overlaps as overlaps
 from .cpu import engine as cpu
+from .cpu.threads import get_num_threads
 from .engine import Engine, Known, Screen
 from .metrics import BuiltIn, Metric, as_metric
 from .plan import Facts, needs_facts
+from .products import check_out, overlaps
 from .semirings import Semiring, semirings
 
 __all__ = ["argbest", "cdist", "knn", "radius_count"]
@@ -36,6 +36,10 @@ _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
+# work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
+_ALONE, _ENTRY = 1 << 20, 16
+_UNITS = 1 << 15  # entries of rows that are divided together
+_SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
@@ -117,13 +121,16 @@ def cdist(
             check_memory(m * n * pairs.dtype.itemsize, f"{m} × {n} distances", engine)
             target = engine.xp.empty((m, n), pairs.dtype)
 
-        def rows(i: int, j: int) -> None:
-            pairs.distances(slice(i, j), slice(0, n), target[i:j])
+        def block(i: int, j: int, start: int, end: int) -> None:
+            # what is done with a tile after its product is done while it is in a cache
+            for first, last in _cut(end - start, width if pairs.passes else max(n, 1), start):
+                pairs.distances(slice(i, j), slice(first, last), target[i:j, first:last])
 
         if engine is cpu:
-            _run_blocks(engine, rows, m, engine.select.room_of(m, n, 1, pairs.dtype)[0])
+            size, width = pairs.tiles(1)
+            _run(pairs, block, size)
         else:
-            rows(0, m)
+            pairs.distances(slice(0, m), slice(0, n), target)
         if call.out is not None and target is not call.out:
             call.out[...] = target
             target = call.out
@@ -262,21 +269,25 @@ def radius_count(
     if not isinstance(limit, Real) or limit != limit:
         raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
     with Call(device, None, X=X, Y=Y, w=w) as call:
-        engine, xp = call.engine, call.engine.xp
+        xp = call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
-        m, n = pairs.shape
-        counts = xp.zeros(m, np.int64)
-        size, width = engine.select.room_of(m, n, 1, pairs.dtype)
+        counts: list[tuple[slice, Array]] = []
+        size, width = pairs.tiles(1)
 
-        def rows(i: int, j: int) -> None:
+        def block(i: int, j: int, start: int, end: int) -> None:
             tile = xp.empty((j - i, width), pairs.dtype)
-            for first, last in _cut(n, width):
+            found = xp.zeros(j - i, np.int64)
+            for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
                 pairs.distances(slice(i, j), slice(first, last), d)
-                counts[i:j] += xp.count_nonzero(d <= r, axis=1)
+                found += xp.count_nonzero(d <= r, axis=1)
+            counts.append((slice(i, j), found))
 
-        _run_blocks(engine, rows, m, size)
-        return call.give(counts)
+        _run(pairs, block, size)
+        total = xp.zeros(pairs.shape[0], np.int64)
+        for rows, found in counts:
+            total[rows] += found
+        return call.give(total)
 
 
 class _Pairs:
@@ -291,6 +302,8 @@ class _Pairs:
         Of what is joined over the coordinates.
     rising : bool
         Whether what is joined compares as the distances do.
+    passes : bool
+        Whether distances are more than one product.
     """
 
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:
@@ -323,13 +336,32 @@ class _Pairs:
             if known.degree is None:
                 self.joined = self.dtype
         if known.unit and columns:
-            self.parts = [(None, *(_unit_rows(engine.xp, v) for v in self.parts[0][1:]))]
+            self.parts = [(None, *(_unit_rows(engine, v) for v in self.parts[0][1:]))]
         self.ranges: list[Known | None] = [None] * len(self.parts)
         if engine is cpu and needs_facts(self.algebra, x.dtype):  # once, not for each tile
             self.ranges = [
                 (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
                 for _, left, right in self.parts
             ]
+        self.passes = (
+            self.over is not None or self.final != ex.A or self.joined != self.dtype
+            or len(self.parts) > 1
+        )  # fmt: skip
+        self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
+        self.small = self.shape[0] * self.shape[1] * (columns + _ENTRY) < _ALONE
+
+    def tiles(self, k: int) -> tuple[int, int]:
+        """Rows and columns of the tiles, of which the k best of each row are wanted."""
+        (m, n), select = self.shape, self.engine.select
+        if self.small:
+            return max(m, 1), max(n, 1)
+        return select.room_of(m, n, k, self.dtype)
+
+    def across(self, k: int) -> list[tuple[int, int]]:
+        """Columns that threads take, each for all rows, where there are too few rows to share."""
+        n = self.shape[1]
+        parts = get_num_threads() if self.few and not self.small else 1
+        return _cut(n, max(1, -(-n // parts))) if k * parts * _SHORT <= n else [(0, n)]
 
     def join(self, rows: slice, columns: slice, out: Array) -> None:
         """What is joined over the coordinates, of dtype `joined`."""
@@ -435,21 +467,30 @@ def _weighted(
         return [(None, x * scale, y * scale)]
 
 
-def _unit_rows(xp: Any, x: Array) -> Array:
+def _unit_rows(engine: Engine, x: Array) -> Array:
     """The rows divided by their norms; NaN for rows of zeros."""
-    with np.errstate(all="ignore"):
-        _, exponent = xp.frexp(xp.abs(x).max(axis=1))
-        x = xp.ldexp(x, -exponent[:, np.newaxis])  # exactly: squares neither overflow nor vanish
-        return x / xp.sqrt((x * x).sum(axis=1))[:, np.newaxis]
+    xp, unit = engine.xp, engine.xp.empty(x.shape, x.dtype)
+
+    def part(first: int, last: int) -> None:
+        rows = x[first:last]
+        with np.errstate(all="ignore"):
+            _, exponent = xp.frexp(xp.abs(rows).max(axis=1))
+            # exactly: squares neither overflow nor vanish
+            rows = xp.ldexp(rows, -exponent[:, np.newaxis])
+            unit[first:last] = rows / xp.sqrt((rows * rows).sum(axis=1))[:, np.newaxis]
+
+    size = max(1, _UNITS // x.shape[1]) if engine is cpu else len(x)  # that stay in a cache
+    engine.select.run([functools.partial(part, *rows) for rows in _cut(len(x), size)])
+    return unit
 
 
 # --- tiles --------------------------------------------------------------------------------------
 
 
-def _cut(extent: int, size: int) -> list[tuple[int, int]]:
+def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
     """Cut a range into nearly equal parts of at most `size`."""
     pieces = -(-extent // size)
-    cuts = [i * extent // pieces for i in range(pieces + 1)] if pieces else [0]
+    cuts = [start + i * extent // pieces for i in range(pieces + 1)] if pieces else [start]
     return list(itertools.pairwise(cuts))
 
 
@@ -470,39 +511,50 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         )
     dtype, fill = (pairs.joined, pairs.join) if pairs.rising else (pairs.dtype, pairs.distances)
     check_memory(m * k * (8 + dtype.itemsize), f"the {k} nearest of {m} rows", call.engine)
-    value, index = select.empty(m, k, dtype)
-    size, width = select.room_of(m, n, k, dtype)
+    size, width = pairs.tiles(k)
+    across = pairs.across(k)
+    value, index = select.empty(len(across) * m, k, dtype)
     screen = _screen(pairs, k, width)
 
-    def rows(i: int, j: int) -> None:
+    def block(i: int, j: int, part: int) -> None:
         def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
             pitch = -(-columns * dtype.itemsize // _ALIGNED) * _ALIGNED
             whole = room[: (j - i) * pitch].view(dtype).reshape(j - i, pitch // dtype.itemsize)
             return whole[:, :columns]
 
+        start, end = across[part]
+        best = value[part * m + i : part * m + j], index[part * m + i : part * m + j]
         room = xp.empty((j - i) * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
-        for first, last in _cut(n, width):
-            block = slice(i, j), slice(first, last)
+        for first, last in _cut(end - start, width, start):
+            here = slice(i, j), slice(first, last)
             if screen is not None and not wait:
                 tile = tile_of(last - first, screen.dtype)
-                candidates = screen.put(*block, tile, value[i:j], index[i:j])
+                candidates = screen.put(*here, tile, *best)
                 if candidates > _CANDIDATES * tile.size:  # it did not pay
                     wait, pause = pause, 2 * pause
                 continue
             wait -= 1
             tile = tile_of(last - first, dtype)
-            fill(*block, tile)
-            select.put(value[i:j], index[i:j], tile, first)
-        select.finish(value[i:j], index[i:j])
+            fill(*here, tile)
+            select.put(*best, tile, first)
+        if len(across) == 1:
+            select.finish(*best)
 
-    _run_blocks(call.engine, rows, m, size)
+    select.run([
+        functools.partial(block, i, j, part)
+        for i, j in _cut(m, size) for part in range(len(across))
+    ])  # fmt: skip
+    if len(across) > 1:
+        value, index = (x.reshape(-1, m, k).swapaxes(0, 1).reshape(m, -1) for x in (value, index))
+        best = xp.lexsort((index, value))[:, :k]
+        value, index = (xp.take_along_axis(x, best, 1) for x in (value, index))
     return (pairs.finished(value) if pairs.rising else value), index
 
 
 def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
-    if len(pairs.parts) != 1:
+    if len(pairs.parts) != 1 or pairs.few:
         return None
     (weight, x, y), own, n = pairs.parts[0], as_metric("sqeuclidean").algebra, pairs.shape[1]
     same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
@@ -514,6 +566,9 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     return pairs.engine.Screen(x, y, seen.hi - seen.lo)
 
 
-def _run_blocks(engine: Engine, task: Callable[[int, int], None], m: int, size: int) -> None:
-    """Call a function with the first and last row of each block of rows."""
-    engine.select.run([functools.partial(task, i, j) for i, j in _cut(m, size)])
+def _run(pairs: _Pairs, task: Callable[[int, int, int, int], None], size: int) -> None:
+    """Call a function with the first and last row and column of parts of at most `size` rows."""
+    pairs.engine.select.run([
+        functools.partial(task, i, j, start, end)
+        for i, j in _cut(pairs.shape[0], size) for start, end in pairs.across(1)
+    ])  # fmt: skip

@@ -426,7 +426,7 @@ def _on_bits(expr: ex.Expr, a: int, b: int) -> float:
     if ex.BITWISE & _numeric_ops(expr):
         return float(ex.evaluate(expr, np.bool_(a), np.bool_(b)))
     try:
-        lo, hi = ex.interval(expr, (0, 1), (0, 1))
+        _, (lo, hi) = ex.intervals(expr, (0, 1), (0, 1))
         exact = max(-lo, hi) < 1 << 62
     except ValueError:  # a division, a root, a fraction
         exact = False
@@ -468,21 +468,26 @@ def _integer_plan(
     finite_lo = info.min + (semiring.zero == -math.inf)
     finite_hi = info.max - (semiring.zero == math.inf)
 
-    def bounds(x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
+    def bounds(x: ex.Interval, y: ex.Interval) -> tuple[ex.Interval, ex.Interval]:
         try:
-            return ex.interval(mul, x, y)
+            return ex.intervals(mul, x, y)
         except ValueError as error:
             raise TypeError(
                 f"{semiring.name} on {dtype}: {error}; use float32 or float64"
             ) from None
 
-    def scaled(scale: int | None, facts: Facts) -> tuple[int, int]:
+    operands = [a.interval(), b.interval()]
+    reach: list[ex.Interval] = []  # of all that is computed
+
+    def scaled(scale: int | None, facts: Facts) -> ex.Interval:
         if scale is None or scale == missing:
             return facts.interval()
-        return bounds((scale, scale), facts.interval())
+        result, between = bounds((scale, scale), facts.interval())
+        operands.append(result)
+        reach.append(between)
+        return result
 
-    left, right = scaled(alpha, a), b.interval()
-    product = bounds(left, right)
+    product, between = bounds(scaled(alpha, a), b.interval())
     total = product
     match semiring.add_kind:
         case "+":
@@ -497,15 +502,14 @@ def _integer_plan(
                 f"{semiring.name} on {dtype}: how far ⊕ = {semiring.add} can grow is not known, so "
                 f"integers could overflow; use float32 or float64"
             )
-    operands = [left, right, a.interval(), b.interval()]
     if c is not None:
         other = scaled(beta, c)
-        operands += [other, c.interval()]
+        operands.append(c.interval())
         if semiring.add_kind == "+":
             total = (total[0] + min(0, other[0]), total[1] + max(0, other[1]))
         else:
             total = (min(total[0], other[0]), max(total[1], other[1]))
-    reach = [*operands, product, total]
+    reach += [*operands, between, total]
     lo, hi = min(r[0] for r in reach), max(r[1] for r in reach)
 
     short = mul in _SUM and semiring.selective and missing is not None

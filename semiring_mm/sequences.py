@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .chains import as_lengths, chains_of, flat, joined, on_host
+from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
+from .products import join_leading
 from .semirings import Semiring, semirings
 
 __all__ = [
@@ -538,13 +539,13 @@ def _model(
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
+        shapes = [None if v is None else np.shape(v) for v in (e, a, *ends, lengths)]
+        batch = batch_of_model(verb, shapes)
         dtype = np.result_type(*(v.dtype for v in (e, a, *ends) if v is not None))
         e, a, start, end = (None if v is None else v.astype(dtype, copy=False)
                             for v in (e, a, *ends))  # fmt: skip
         assert e is not None
         assert a is not None
-        shapes = [None if v is None else np.shape(v) for v in (e, a, start, end, lengths)]
-        batch = batch_of_model(verb, shapes)
         steps, n = e.shape[-2:]
         matrix = a[np.newaxis] if a.ndim == 2 else a
         counts = as_lengths(lengths, batch, steps, verb)
@@ -565,6 +566,9 @@ def batch_of_model(
 ) -> Shape:
     """The shape of the batch, of those of e, a, start, end and lengths, or an error."""
     e, a, start, end, lengths = shapes
+    for name, v in (("emissions", e), ("transitions", a)):
+        if v is None:
+            raise TypeError(f"{verb}: {name} are an array of scores, got None")
     if len(e) < 2 or not e[-1]:
         raise ValueError(
             f"{verb}: emissions have a row of at least one state for each step, (..., T, S); "
@@ -581,7 +585,7 @@ def batch_of_model(
         if v is not None and (not v or v[-1] != n):
             raise ValueError(f"{verb}: {name} has S = {n} scores, (..., S); got {tuple(v)}")
     parts = [e[:-2], a[:-3], *(v[:-1] for v in (start, end) if v is not None)]
-    return joined(verb, [*parts, *(() if lengths is None else (lengths,))], join)
+    return join_leading(verb, [*parts, *(() if lengths is None else (lengths,))], join)
 
 
 def _real(verb: str, name: str, x: Array) -> Array:

@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.sklearn works with scikit-learn (scikit-learn>=1.6 and scipy): "
-        "python -m pip install 'semiring-mm[sklearn]'"
+        'python -m pip install "semiring-mm[sklearn]"'
     ) from error
 
 __all__ = ["NearestNeighbors"]

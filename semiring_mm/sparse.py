@@ -1,6 +1,6 @@
 """Check sparse and band left operands (CSR, DIA of SciPy and CuPy) and convert them to arrays.
 
-No library is imported to find out whose a matrix is: whoever has one has imported it.
+Matrices are recognised by their attributes, so that neither SciPy nor CuPy is imported for that.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def multiply_sparse(
 def repeatable(
     s: Semiring, matrix: Any, arrays: dict[str, Array], known: tuple[Array, ...], b: Any
 ) -> bool:
-    """Whether all that a product looks at are the kinds of its operands, and none is converted."""
+    """Whether a product depends on no more than the types of its operands, and converts none."""
     if not all(x is y for x, y in zip(arrays.values(), known, strict=True)):
         return False
     return matrix.format == "dia" or _distributes(s, np.dtype(str(b.dtype).rpartition(".")[2]))

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import Call
-from .blas import _broadcast, _check_out, _common_dtype, _multiply, _overlaps
 from .engine import JOIN, Engine
+from .products import check_out, common_dtype, join_leading, multiply_into, overlaps
 from .semirings import Semiring, as_semiring, semirings
 
 __all__ = ["strassen"]
@@ -121,17 +121,17 @@ def _products(engine: Engine, a: Array, b: Array, levels: int, out: Array | None
                 f"strassen takes float32 and float64, got {name} of dtype {x.dtype}: use matmul, "
                 f"which is exact for integers, or {name}.astype(np.float64)"
             )
-    a, b = _common_dtype(s, a, b)
+    a, b = common_dtype(s, a, b)
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         raise ValueError(
             f"strassen takes matrices (..., m, k) and (..., k, n), got shapes {a.shape} and "
             f"{b.shape}"
         )
     (m, k), n = a.shape[-2:], b.shape[-1]
-    shape = (*_broadcast(a, b), m, n)
+    shape = (*join_leading("strassen", (a.shape[:-2], b.shape[:-2])), m, n)
     if out is not None:
-        _check_out(out, shape, a.dtype)
-    aside = out is None or _overlaps(xp, out, a, b)
+        check_out(out, shape, a.dtype)
+    aside = out is None or overlaps(xp, out, a, b)
     c: Array = xp.empty(shape, a.dtype) if aside else out
     batch = shape[:-2]
     a, b = xp.broadcast_to(a, (*batch, m, k)), xp.broadcast_to(b, (*batch, k, n))
@@ -154,13 +154,13 @@ def _peeled(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: Arr
     s = semirings["plus_times"]
     m, k, n = (size >> levels << levels for size in (*a.shape, b.shape[1]))
     if not (levels and m and k and n):
-        _multiply(engine, s, a, b, c)
+        multiply_into(engine, s, a, b, c)
         return
     _winograd(engine, a[:m, :k], b[:k, :n], c[:m, :n], levels, work)
     if k < a.shape[1]:
-        _multiply(engine, s, a[:m, k:], b[k:, :n], c[:m, :n], JOIN)
-    _multiply(engine, s, a[:m], b[:, n:], c[:m, n:])
-    _multiply(engine, s, a[m:], b, c[m:])
+        multiply_into(engine, s, a[:m, k:], b[k:, :n], c[:m, :n], JOIN)
+    multiply_into(engine, s, a[:m], b[:, n:], c[:m, n:])
+    multiply_into(engine, s, a[m:], b, c[m:])
 
 
 #: Of P₁, P₆, P₇, P₅, P₃, in whose places are then U₃, U₇, U₅: (to, left, sign, right).
@@ -179,7 +179,7 @@ def _winograd(engine: Engine, a: Array, b: Array, c: Array, levels: int, work: A
     Of two temporary matrices, X holds S₃, S₁, S₂, S₄ and P₁ in turn, Y holds T₃, T₁, T₂ and T₄.
     """
     if not levels:
-        _multiply(engine, semirings["plus_times"], a, b, c)
+        multiply_into(engine, semirings["plus_times"], a, b, c)
         return
     (a11, a12, a21, a22), (b11, b12, b21, b22), (c11, c12, c21, c22) = map(_quarters, (a, b, c))
     (m, k), n = a11.shape, b11.shape[1]

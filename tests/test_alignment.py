@@ -70,6 +70,7 @@ def test_dtw(cost, features, band):
 
 def test_rules_of_dtw():
     assert alignment.dtw([], []) == 0
+    assert alignment.dtw([], []).dtype == "f8"
     assert alignment.dtw([], [1.0]) == inf
     assert alignment.dtw([1, 2, 3], [1], band=1) == inf
     assert np.isnan(alignment.dtw([1, np.nan, 2], [1, 2, 3]))
@@ -135,6 +136,7 @@ def test_strings():
         (lambda: alignment.edit_distance("ab", ["ab"]), ValueError, "one of each"),
         (lambda: alignment.needleman_wunsch("a", "b", gap=1), ValueError, "at most 0"),
         (lambda: alignment.needleman_wunsch("a", "b", match=inf), ValueError, "finite"),
+        (lambda: alignment.smith_waterman("a", "b", gap=None), ValueError, "gap is a finite"),
         (lambda: alignment.smith_waterman([3], [0], matrix=np.eye(3)), ValueError, "0 to 2"),
         (lambda: alignment.smith_waterman([0], [0], matrix=[[1, 2]]), ValueError, "square"),
     ],

@@ -1,21 +1,21 @@
 """Each page of apps/ runs on small input, checks itself, and draws its picture."""
 
 import itertools
-import os
 import runpy
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from optional import DATA, real_file
 
 ROOT = Path(__file__).resolve().parents[1]
 APPS = ROOT / "apps"
-DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
 #: What makes an app quick.
 SMALL = {
     "road_network": "--side 12",
     "widest_paths": "--size 40",
+    "align_series": "--length 60",
     "viterbi": "--cells 16 --sequences 3 --length 30",
     "spin_glass": "",
     "reachability": "--nodes 400",
@@ -27,6 +27,7 @@ SMALL = {
 NEEDS = {
     "road_network": ["scipy"],
     "widest_paths": ["scipy"],
+    "align_series": [],
     "viterbi": [],
     "spin_glass": ["opt_einsum"],
     "reachability": ["scipy"],
@@ -63,13 +64,6 @@ def run(monkeypatch, tmp_path):
     return run
 
 
-def data(name):
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not there; set SEMIRING_MM_DATA to the folder that has it")
-    return path
-
-
 def small(name):
     return SMALL[name].split()
 
@@ -96,7 +90,7 @@ def test_road_network(run):
 
 
 def test_road_network_of_rome(run):
-    names = run("road_network", "--data", data("rome99.gr"))
+    names = run("road_network", "--data", real_file("rome99.gr"))
     assert names["D"].max() == 77403
     # A map made from distances alone shows them: far is far, near is near.
     some, places = slice(None, None, 50), names["places"]
@@ -110,7 +104,7 @@ def test_widest_paths(run):
 
 
 def test_widest_paths_of_the_german_grid(run):
-    data("scigrid_de_lines.csv")
+    real_file("scigrid_de_lines.csv")
     names = run("widest_paths", "--data", DATA)
     assert names["n"] == 585
     assert len({tuple(path) for path in names["paths"].values()}) == 3
@@ -153,7 +147,7 @@ def test_centrality_of_a_network_in_pieces(run, tmp_path):
 
 @pytest.mark.slow
 def test_centrality_of_the_airports_of_openflights(run):
-    data("routes.dat")
+    real_file("routes.dat")
     names = run("centrality", *small("centrality"), "--data", DATA)
     assert names["n"] == 3188
 
@@ -164,6 +158,15 @@ def test_centrality_of_the_airports_of_openflights(run):
 def test_viterbi(run):
     names = run("viterbi", *small("viterbi"))
     assert names["off"](names["decoded"]) < names["off"](names["seen"])
+
+
+def test_align_series(run):
+    names = run("align_series", *small("align_series"))
+    assert names["off"] < names["by_index"] / 2
+    steps = np.diff(names["path"], axis=0)
+    assert steps.min() == 0
+    assert steps.max() == 1
+    assert names["path"][[0, -1]].tolist() == [[0, 0], [59, 71]]
 
 
 @pytest.mark.parametrize(("side", "couplings"), [(7, "signs"), (4, "gaussian")])

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
 from bench import cases, ceilings, gpu, gpu_ceilings, headlines, report, roofline  # noqa: E402
 from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
+
+BEGIN, END = report.markers("cpu")
 
 
 def bench(*arguments, **environment):
@@ -142,6 +145,21 @@ def test_a_missing_file_is_said(monkeypatch, tmp_path):
     assert sm.get_num_threads() == before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal")
+def test_what_was_measured_before_a_signal_is_kept(tmp_path):
+    out = tmp_path / "raw.json"
+    command = [sys.executable, "-m", "bench", "--only", "min-plus f32", "--out", str(out)]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    line = next(line for line in running.stdout if line.startswith("small min-plus"))
+    running.send_signal(signal.SIGTERM)
+    printed = line + running.communicate(timeout=60)[0]
+    assert running.returncode == 1
+    lines = [Line.from_raw(x) for x in json.loads(out.read_text(encoding="utf-8"))["lines"]]
+    assert lines
+    assert len(lines) < 10
+    assert all(report.text(line) in printed for line in lines)
+
+
 def test_rounds_take_turns():
     order = []
     contenders = [Contender(name, lambda name=name: order.append(name)) for name in "ab"]
@@ -176,13 +194,13 @@ def test_loops_are_valid_ir_at_every_width(width):
 def test_tables_stand_between_markers(quick, tmp_path):
     _, raw = quick
     target = tmp_path / "README.md"
-    target.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+    target.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     lines = [Line.from_raw(line) for line in raw["lines"]]
     block = report.table(raw, lines, "bench/results/some.json")
     assert report.put(target, block)
     text = target.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{report.BEGIN}\n| operation | n |")
-    assert text.endswith(f"{report.END}\nafter\n")
+    assert text.startswith(f"before\n{BEGIN}\n| operation | n |")
+    assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text
     assert raw["machine"]["cpu"] in text
     assert f"| {lines[-1].case} |" in text
@@ -196,7 +214,7 @@ def test_raw_results_are_a_link_from_their_page(page, up, tmp_path, monkeypatch)
     monkeypatch.setattr(report.machine, "ROOT", tmp_path)
     target = tmp_path / page
     target.parent.mkdir(exist_ok=True)
-    target.write_text(f"{report.BEGIN}\n{report.END}\n", encoding="utf-8")
+    target.write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
     assert report.put(
         target, "Raw: `bench/results/cpu-some-2.50.json`, [it](bench/results/a.json)."
     )
@@ -212,7 +230,7 @@ def test_the_first_pages_say_what_was_measured():
     rows = [row for row in headlines.table().split("\n") if row.startswith("| ")]
     assert len(rows) == 2 + len(headlines.ROWS)
     assert all(float(row.rpartition("× ")[2].rstrip(" |")) > 1 for row in rows[2:])
-    begin, end = report.MARKERS["headlines"]
+    begin, end = report.markers("headlines")
     for name in ("README.md", "docs/index.md"):
         page = (report.machine.ROOT / name).read_text(encoding="utf-8")
         block = page.partition(begin)[2].partition(end)[0]
@@ -339,8 +357,8 @@ def test_device_results_render(device_results, tmp_path):
     heading = report.heading(raw)
     assert heading.startswith("NVIDIA H0 (sm_90), 7 multiprocessors, 10.5 GiB, L2 50 MiB")
     assert "copy                d 4.20 → 4.10" in report.ceilings_text(raw["ceilings"])
-    (begin, end), target = report.MARKERS["gpu"], tmp_path / "README.md"
-    others = f"{report.BEGIN}\nkept\n{report.END}"
+    (begin, end), target = report.markers("gpu"), tmp_path / "README.md"
+    others = f"{BEGIN}\nkept\n{END}"
     target.write_text(f"{others}\n{begin}\nold\n{end}\n", encoding="utf-8")
     assert report.put(target, block, "gpu")
     assert target.read_text(encoding="utf-8") == f"{others}\n{begin}\n{block}\n{end}\n"

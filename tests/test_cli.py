@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from optional import csgraph, nx, sp
+from optional import csgraph, nx, real_file, sp
 
 import semiring_mm as sm
 from semiring_mm import cli
@@ -29,7 +29,6 @@ from semiring_mm.gpu import device
 from semiring_mm.naming import named
 
 ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
 EXAMPLE = [
     str(ROOT / "examples" / "routes.csv"),
     "--nodes",
@@ -1063,9 +1062,7 @@ def test_who_watches_is_told_the_method(graph, options, method, unit):
 
 
 def test_real_networks_agree_with_scipy(run, tmp_path):
-    if not (DATA / "rome99.gr").exists():
-        pytest.skip("rome99.gr is not there; set SEMIRING_MM_DATA to the folder that has it")
-    path = DATA / "rome99.gr"
+    path = real_file("rome99.gr")
     code, out, err = run("apsp", path, "-o", "D.npy", "--summary")
     assert code == 0
     assert err == "semiring-mm: wrote D.npy (3,353 × 3,353, float64), D.nodes.txt\n"

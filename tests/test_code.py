@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -13,7 +14,8 @@ import pytest
 
 import semiring_mm as sm
 from semiring_mm.cpu import product, vector
-from semiring_mm.cpu.product_code import product_code
+from semiring_mm.cpu.compiler import assembly, host_target
+from semiring_mm.cpu.product_code import micro_function, product_code, tile_shape
 from semiring_mm.engine import PLAIN
 from semiring_mm.plan import Facts, make_plan
 
@@ -85,6 +87,21 @@ def test_a_function_keeps_its_library_while_it_is_called(monkeypatch):
         i += 1
     thread.join()
     assert not wrong
+
+
+def test_accumulators_stay_where_they_are_while_the_argument_is_kept():
+    target = host_target()
+    if not any(x in target.features for x in ("+avx", "+sse")):
+        pytest.skip("reads x86 assembly")
+    known = Facts(-1.0, 1.0, False)
+    plan = make_plan(sm.semirings["min_plus"], np.dtype("f4"), known, known, 1)
+    shape = tile_shape(plan, target)
+    text = assembly([micro_function(plan, shape, arg=True)], target)
+    register = r"%[xyz]mm\d+"
+    assert len(re.findall(rf"vaddps.*{register}|addps.*{register}", text)) >= shape.mr
+    copies = re.findall(rf"movap[sd]\s+{register}, {register}\n", text)
+    # SSE's operations overwrite an operand, so that each product is a copy
+    assert len(copies) <= (0 if "+avx" in target.features else shape.mr * shape.vectors)
 
 
 FORKS = """

@@ -3,26 +3,15 @@
 import csv
 import gzip
 import itertools
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from optional import csgraph, sp
+from optional import csgraph, real_file, sp
 
 import semiring_mm as sm
 from semiring_mm.files import read_graph
-
-DATA = Path(os.environ.get("SEMIRING_MM_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
-def found(name):
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not there; set SEMIRING_MM_DATA to the folder that has it")
-    return path
 
 
 def matrix(graph):
@@ -52,20 +41,20 @@ def walk(graph, d, p, sources, rng, count=300):
 
 
 def test_rome():
-    graph = read_graph(found("rome99.gr"))
+    graph = read_graph(real_file("rome99.gr"))
     assert len(graph.nodes) == 3353
     assert len(graph.row) == 8870
     expected = csgraph.dijkstra(matrix(graph))
     d, p = sm.apsp(graph, return_predecessors=True)
     assert_array_equal(d, expected)
     walk(graph, d, p, range(3353), np.random.default_rng(0))
-    assert_array_equal(sm.apsp(found("rome99.gr"), sources=["6", "3001"]), expected[[5, 3000]])
+    assert_array_equal(sm.apsp(real_file("rome99.gr"), sources=["6", "3001"]), expected[[5, 3000]])
     assert expected.max() == 77403
 
 
 @pytest.mark.parametrize("name", ["test_FW_1000.mtx", "test_FW_2003.mtx", "test_FW_2500.mtx"])
 def test_matrices_with_zeros_and_loops(name):
-    graph = read_graph(found(name))
+    graph = read_graph(real_file(name))
     expected = csgraph.dijkstra(matrix(graph))
     d, p = sm.apsp(graph, return_predecessors=True)
     assert_allclose(d, expected, rtol=1e-12)
@@ -73,7 +62,7 @@ def test_matrices_with_zeros_and_loops(name):
 
 
 def test_chicago_from_some_sources():
-    graph = read_graph(found("ChicagoRegional_net.tntp"))
+    graph = read_graph(real_file("ChicagoRegional_net.tntp"))
     assert len(graph.nodes) == 12982
     rng = np.random.default_rng(2)
     sources = rng.choice(12982, 12, replace=False).tolist()
@@ -87,7 +76,7 @@ def test_chicago_from_some_sources():
 @pytest.mark.slow
 @pytest.mark.large
 def test_chicago():
-    graph = read_graph(found("ChicagoRegional_net.tntp"))
+    graph = read_graph(real_file("ChicagoRegional_net.tntp"))
     adjacency, _ = sm.adjacency(graph, dtype=np.float32)
     d = sm.apsp(adjacency, overwrite=True)
     sources = np.random.default_rng(3).choice(12982, 50, replace=False)
@@ -97,7 +86,7 @@ def test_chicago():
 
 def test_miles_are_a_metric_closure():
     """Road distances obey the triangle inequality: shortest paths change what was not shortest."""
-    text = gzip.decompress(found("knuth_miles.txt.gz").read_bytes()).decode("latin-1")
+    text = gzip.decompress(real_file("knuth_miles.txt.gz").read_bytes()).decode("latin-1")
     rows, cities = [], 0
     for line in text.splitlines():
         if line.startswith("*"):
@@ -122,7 +111,7 @@ def test_miles_are_a_metric_closure():
 
 
 def test_the_german_grid_by_capacity():
-    with found("scigrid_de_lines.csv").open(newline="") as file:
+    with real_file("scigrid_de_lines.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     names = sorted({line[end] for line in lines for end in ("bus0", "bus1")})
     index = {name: k for k, name in enumerate(names)}
@@ -145,7 +134,7 @@ def test_the_german_grid_by_capacity():
 def test_the_stand_in_for_csgraph_on_a_road_network():
     from semiring_mm import csgraph as ours
 
-    graph = matrix(read_graph(found("rome99.gr")))
+    graph = matrix(read_graph(real_file("rome99.gr")))
     some = [0, 1500, 3352]
     expected = csgraph.dijkstra(graph, indices=some)
     for d in (ours.dijkstra(graph)[some], ours.shortest_path(graph, indices=some)):

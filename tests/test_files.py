@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from optional import scipy
+from optional import real_file, scipy
 
 from semiring_mm.files import (
     GraphFileError,
@@ -33,13 +33,6 @@ from semiring_mm.files.graph import NumberLabels
 from semiring_mm.files.npy import zero_warnings
 
 ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("SEMIRING_MM_DATA", ROOT.parent / "shared" / "data"))
-
-
-def data(name):
-    if not (DATA / name).exists():
-        pytest.skip(f"{name} is not there; set SEMIRING_MM_DATA to the folder that has it")
-    return DATA / name
 
 
 def write(folder, name, text):
@@ -659,18 +652,18 @@ def test_edge_list_round_trip(tmp_path_factory, rows, delimiter):
 
 
 def test_real_files():
-    rome = read_graph(data("rome99.gr"))
+    rome = read_graph(real_file("rome99.gr"))
     assert (len(rome.nodes), len(rome.row), rome.weight.min()) == (3353, 8870, 1)
-    chicago = read_graph(data("ChicagoRegional_net.tntp"))
+    chicago = read_graph(real_file("ChicagoRegional_net.tntp"))
     assert (len(chicago.nodes), len(chicago.row)) == (12982, 39018)
     assert chicago.notes[0].startswith("nodes 1-1790 are zone centroids")
-    assert read_graph(data("ChicagoRegional_net.tntp"), weight="free_flow_time").weight[0] == 0
-    grid = read_graph(data("scigrid_de_lines.csv"), nodes=data("scigrid_de_buses.csv"))
+    assert read_graph(real_file("ChicagoRegional_net.tntp"), weight="free_flow_time").weight[0] == 0
+    grid = read_graph(real_file("scigrid_de_lines.csv"), nodes=real_file("scigrid_de_buses.csv"))
     assert (len(grid.nodes), len(grid.row)) == (585, 852)
     for n in (1000, 2003, 2500):
         name = f"test_FW_{n}.mtx"
-        graph = read_graph(data(name))
-        whole = scipy.io.mmread(data(name))
+        graph = read_graph(real_file(name))
+        whole = scipy.io.mmread(real_file(name))
         assert_array_equal(graph.row, whole.row)
         assert_array_equal(graph.col, whole.col)
         assert_array_equal(graph.weight, whole.data)

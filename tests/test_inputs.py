@@ -18,6 +18,7 @@ from semiring_mm.graphs import apsp, inputs
 
 scipy = pytest.importorskip("scipy")
 from semiring_mm import csgraph  # noqa: E402
+from semiring_mm.closures.edges import EdgeList  # noqa: E402
 from semiring_mm.cpu import engine as cpu  # noqa: E402
 
 
@@ -360,3 +361,32 @@ def test_other_infinities_are_not_warned_of(matrix, semiring):
 def test_closure_has_no_semiring_of_its_own():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'semiring'"):
         sm.closure(W)
+
+
+@pytest.mark.parametrize("call", [sm.apsp, csgraph.dijkstra])
+def test_one_source_of_a_matrix_in_csr_takes_its_rows_as_they_are(monkeypatch, call):
+    """The row of every edge would take a tenth of the time of the search."""
+    rng = np.random.default_rng(4)
+    graph = scipy.sparse.random_array((4000, 4000), density=1e-3, format="csr", rng=rng)
+    words = {"sources": [7]} if call is sm.apsp else {"indices": [7]}
+    expected = scipy.sparse.csgraph.dijkstra(graph, indices=[7])
+    with monkeypatch.context() as patch:
+        patch.delattr(EdgeList, "__getattr__")
+        np.testing.assert_allclose(call(graph, **words), expected, rtol=1e-12)
+    np.testing.assert_allclose(sm.apsp(graph, sources=[7], max_hops=4000), expected, rtol=1e-12)
+
+
+def test_a_matrix_in_csr_may_have_room_for_more():
+    graph = scipy.sparse.csr_array(np.array([[0, 2.0, 5], [0, 0, 1], [0, 0, 0]]))
+    expected = sm.apsp(graph, sources=[0])
+    graph.data = np.append(graph.data, -9.0)
+    graph.indices = np.append(graph.indices, 0)
+    np.testing.assert_array_equal(sm.apsp(graph, sources=[0]), expected)
+
+
+@pytest.mark.parametrize("first", [[1, 1, 2], [0, 2, 1]])
+def test_row_pointers_that_are_none_are_refused(first):
+    graph = scipy.sparse.csr_array(np.array([[1.0, 2], [0, 0]]))
+    graph.indptr = np.array(first)
+    with pytest.raises(ValueError, match="indptr of a sparse matrix begins with 0"):
+        sm.apsp(graph, sources=[0])

@@ -274,6 +274,19 @@ def test_the_whole_range_of_int64_where_nothing_grows():
                        np.minimum(u[:, :, None], b.view("u8")).max(1))  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8"])
+def test_comparisons_of_the_whole_range_are_counted(dtype):
+    """The sum counts pairs: it is small, whatever the entries are."""
+    differ = sm.Semiring("differ", "a + b", "a != b", 0, 1)
+    info = np.iinfo(dtype)
+    a = np.array([[info.min, 0, info.max], [info.max, -1, info.max]], dtype)
+    b = np.array([[info.min, info.max], [0, 0], [info.max, info.min]], dtype)
+    expected = (a[:, :, np.newaxis] != b).sum(axis=1)
+    assert_array_equal(sm.matmul(a, b, differ), expected)
+    ones = np.ones((2, 2), dtype)  # which differ from β = 0
+    assert_array_equal(sm.gemm(None, a, b, 0, ones, semiring=differ), expected + 1)
+
+
 @settings(max_examples=50, deadline=None, database=None)
 @given(
     a=st.lists(st.integers(-100, 100) | st.just(2**31 - 1), min_size=25, max_size=25),

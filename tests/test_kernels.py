@@ -20,7 +20,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
-from semiring_mm import blas
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.engine import JOIN, Scaling
 from semiring_mm.gpu import closure as closing
@@ -31,6 +30,7 @@ from semiring_mm.gpu.source import KINDS
 from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
 from semiring_mm.plan import Facts
+from semiring_mm.products import multiply_into
 
 inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
@@ -466,7 +466,7 @@ def test_alpha_scales_the_spreadof_a_in_every_verb(name, alpha, a, b, expected):
     for m, k, n in ((7, 5, 6), (7, 5, 1), (1, 5, 6)):
         for order in "CF":
             c = np.empty((m, n), "f4", order)
-            blas._multiply(engine, semiring, left[:m, :k], right[:k, :n], c, Scaling(alpha=alpha))
+            multiply_into(engine, semiring, left[:m, :k], right[:k, :n], c, Scaling(alpha=alpha))
             assert_array_equal(c, np.full((m, n), expected, "f4"))
     data, columns, rows = left.ravel(), np.tile(np.arange(5), 7), np.arange(8) * 5
     c = np.empty((7, 6), "f4")
@@ -490,7 +490,7 @@ def test_over_an_empty_k_the_product_is_zero():
     semiring = sm.Semiring("odd", "min(a, b)", "abs(a - b)", inf, 0)
     c = np.arange(6.0).reshape(2, 3)
     a, b = np.empty((2, 0)), np.empty((0, 3))
-    blas._multiply(engine, semiring, a, b, c, Scaling(accumulate=True, beta=1.0))
+    multiply_into(engine, semiring, a, b, c, Scaling(accumulate=True, beta=1.0))
     assert_array_equal(c, abs(1 - np.arange(6.0).reshape(2, 3)))
 
 

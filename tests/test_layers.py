@@ -19,7 +19,7 @@ ROOMS = """
     cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2 cpu.quick
-    cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.chain
+    cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.chain
     cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
     gpu.vector
@@ -32,7 +32,7 @@ ROOMS = """
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
     tiled.solve
-    bits gf2 sparse blas strassen einsum neighbours chains sequences eigen alignment
+    products bits gf2 sparse blas strassen einsum neighbours chains sequences eigen alignment
     files.graph files.bulk files.file files.columns files.nodes files.* files.formats files
     hierarchy.costs hierarchy.structure hierarchy.sweeps hierarchy.statistics hierarchy.regions
     gpu.customize gpu.hierarchy gpu.collector

@@ -54,7 +54,7 @@ def test_the_packages_that_are_absent_are_not_shown():
     assert "files" in names
     _, error = run("import sys; sys.modules['torch'] = None\nimport semiring_mm as sm; sm.torch")
     assert "ImportError: semiring_mm.torch works with PyTorch" in error
-    assert "'semiring-mm[torch]'" in error
+    assert '"semiring-mm[torch]"' in error
 
 
 def test_modules_are_loaded_when_they_are_first_used():

@@ -239,7 +239,9 @@ SCREENED = {
 @pytest.mark.parametrize("points", SCREENED)
 def test_a_screen_leaves_every_bit_as_it_is(points, dtype, monkeypatch):
     x, y = (v.astype(dtype) for v in SCREENED[points])
-    monkeypatch.setattr(select, "_TILE", select._ROWS * 4 * 500)
+    monkeypatch.setattr(select, "FEW", 0)
+    monkeypatch.setattr(select, "_ROWS", 4)
+    monkeypatch.setattr(select, "_TILE", 4 * 4 * 500)
     candidates, put = [], cpu.Screen.put
 
     def counted(screen, rows, columns, tile, *heaps):
@@ -295,6 +297,35 @@ def test_any_number_of_threads(workers):
         sm.set_num_threads(before)
     for got, want in zip([*found[0], *found[1:]], [*expected[0], *expected[1:]], strict=True):
         assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "f4", "f8"])
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_few_queries_share_the_points(workers, dtype, monkeypatch):
+    """Threads take columns; ties go over their borders, and NaN stays last."""
+    y = RNG.integers(0, 3, (60_000, 4)).astype(dtype)
+    x = y[:3].copy()
+    if dtype != "i1":
+        y[59_000:] = nan
+    compared = sm.cdist(x, y, "hamming" if dtype == "i1" else "l1")
+    parts = []
+    split = neighbours._Pairs.across
+    monkeypatch.setattr(
+        neighbours._Pairs, "across", lambda *args: parts.append(split(*args)) or parts[-1]
+    )
+    before = sm.get_num_threads()
+    sm.set_num_threads(workers)
+    try:
+        for k in (1, 700, 60_000):
+            d, i = sm.knn(x, y, k, "hamming" if dtype == "i1" else "l1")
+            expected, order = by_sorting(compared, k)
+            assert_array_equal(d, expected)
+            assert_array_equal(i, order)
+        assert [len(found) for found in parts] == [workers, workers, 1]
+        counts = sm.radius_count(x, y, 1, "hamming" if dtype == "i1" else "l1")
+        assert_array_equal(counts, (compared <= 1).sum(1))
+    finally:
+        sm.set_num_threads(before)
 
 
 def test_nothing_of_size_mn_is_made(monkeypatch):

@@ -714,7 +714,7 @@ def test_paths_and_arrays(tmp_path):
 
 def test_without_zarr(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(ImportError, match=r"pip install 'semiring-mm\[zarr\]'"):
+    with pytest.raises(ImportError, match=r'pip install "semiring-mm\[zarr\]"'):
         solve(graph(40), (tmp_path / "d.zarr", None))
     solve(graph(40), (tmp_path / "d.npy", None))
 

@@ -221,7 +221,7 @@ def test_the_table_of_semirings():
     """No row is out of date: ``python -m bench readme`` renews the page. The site has all rows."""
     from bench import report
 
-    begin, end = report.MARKERS["semirings"]
+    begin, end = report.markers("semirings")
     text = (DOCS / "semirings.md").read_text(encoding="utf-8")
     rows = text.partition(begin)[2].partition(end)[0].split("\n")
     assert len(rows) > 12

@@ -198,7 +198,7 @@ def test_orders(order):
 
 def test_an_order_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(ImportError, match=r"pip install 'semiring-mm\[metis\]'"):
+    with pytest.raises(ImportError, match=r'pip install "semiring-mm\[metis\]"'):
         sm.prepare(NAMED, order="nested_dissection")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     g = large()

@@ -12,10 +12,11 @@ from optional import Optional
 
 import semiring_mm as sm
 from semiring_mm import sequences
+from semiring_mm.cpu import chain
 from semiring_mm.cpu import engine as cpu
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
-from bench import neighbours_hmm, report
+from bench import neighbours_sequences, report
 from bench.measure import Line
 
 hmm = Optional("hmmlearn.hmm")
@@ -200,6 +201,86 @@ def test_against_a_loop(dtype):
     assert_array_equal(sequences.viterbi(e, own)[0][2], loop(e[2], a.T)[0])
 
 
+def plainly(e, a, x, end):
+    """Viterbi's algorithm in plain loops; of equals the first, and a NaN before any number."""
+
+    def first(v):
+        return int(np.isnan(v).argmax() if np.isnan(v).any() else v.argmax())
+
+    v, pointers = x + e[0], []
+    for own in e[1:]:
+        every = v[:, np.newaxis] + a
+        pointers.append([first(column) for column in every.T])
+        v = every[pointers[-1], range(len(v))] + own
+    path = [first(v + end)]
+    for pointer in reversed(pointers):
+        path.append(pointer[path[-1]])
+    return path[::-1], (v + end)[path[0]]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("states", [1, 3, 8, 17, 33, 64, 70, 130])
+@pytest.mark.parametrize("case", ["whole", "-inf", "nan", "inf", "a matrix each", "a nan in it"])
+def test_to_the_bit(states, dtype, case):
+    """Ragged, so that some go on behind others' ends; what lies behind them is NaN."""
+    rng = np.random.default_rng(states)
+    batch, steps = 11, 6
+    each = (batch, 1) if case == "a matrix each" else ()
+    e, a, x, end = (
+        rng.integers(-3, 4, shape).astype(dtype)  # many are equal
+        for shape in ((batch, steps, states), (*each, states, states), (batch, states), (states,))
+    )
+    if case == "-inf":
+        a[rng.random(a.shape) < 0.5] = -inf
+        e[3], x[5] = -inf, -inf
+    if case in ("nan", "inf"):
+        e[[2, 4], [1, 0], rng.integers(states)] = float(case)
+    if case == "a nan in it":
+        a[0, -1] = nan
+    lengths = np.array([6, 5, 6, 1, 2, 6, 0, 3, 6, 4, 6])
+    e[np.arange(steps) >= lengths[:, np.newaxis]] = nan
+    path, score = sequences.viterbi(e, a, x, end, lengths=lengths)
+    assert path.dtype == np.int32
+    assert score.dtype == dtype
+    for b, n in enumerate(lengths):
+        assert (path[b, n:] == -1).all()
+        if n:
+            with np.errstate(invalid="ignore"):
+                best, value = plainly(e[b, :n], a[b, 0] if each else a, x[b], end)
+            assert_array_equal(score[b], value)
+            if value != -inf:
+                assert path[b, :n].tolist() == best
+
+
+def test_only_sequences_with_nan_are_computed_again(monkeypatch):
+    again = []
+    carefully = chain._carefully
+    monkeypatch.setattr(
+        chain, "_carefully", lambda *args: (again.append(args[3]), carefully(*args))
+    )
+    e = np.zeros((5, 3, 2))
+    sequences.viterbi(e, np.zeros((2, 2)))
+    assert not again
+    e[3, 1, 0], e[4, 2, 1] = nan, inf
+    _, score = sequences.viterbi(e, np.zeros((2, 2)), end=[0, -inf])
+    assert_array_equal(score, [0, 0, 0, nan, nan])
+    assert_array_equal(again[0], e[3:])
+
+
+def test_a_long_sequence_and_threads_that_share_many():
+    rng = np.random.default_rng(2)
+    e, a = rng.integers(-9, 9, (40, 2000, 3)).astype(float), rng.integers(-9, 9, (3, 3))
+    lengths = rng.integers(0, 2001, 40)
+    many, best = sequences.viterbi(e, a, lengths=lengths)
+    for b, n in enumerate(lengths):
+        path, score = sequences.viterbi(e[b, :n], a)
+        assert_array_equal(many[b, :n], path)
+        assert best[b] == score
+    joined, score = sequences.viterbi(e.reshape(-1, 3), a)  # more than is kept between calls
+    assert score == sequences.score(e.reshape(-1, 3), a, joined)
+    assert score >= best.sum() - 9 * 40
+
+
 def test_what_is_impossible_and_what_is_no_number():
     e, a = np.zeros((3, 4, 3)), np.full((3, 3), -inf)
     path, best = sequences.viterbi(e, a)
@@ -248,13 +329,16 @@ def test_hmmlearn():
 
 
 def test_the_benchmark_runs(tmp_path, capsys):
-    pytest.importorskip("hmmlearn")
-    assert neighbours_hmm.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
+    """With the packages that are installed; each line's results are compared."""
+    assert neighbours_sequences.main(["--quick", "--out", str(tmp_path / "raw.json")]) == 0
     raw, printed = json.loads((tmp_path / "raw.json").read_text()), capsys.readouterr().out
-    assert len(raw["lines"]) == 3
+    there = [name for module, name in neighbours_sequences.PACKAGES.items()
+             if neighbours_sequences.has(module)]  # fmt: skip
+    assert {line["contenders"][1]["name"] for line in raw["lines"]} == set(there)
+    assert set(there) <= set(raw["versions"])
     for line in raw["lines"]:
         assert line["checked"]
-        assert report.pair_row(Line.from_raw(line)) in printed
+        assert report.pair_row(Line.from_raw(line), named=True) in printed
 
 
 def test_dtypes_and_shapes():
@@ -286,6 +370,8 @@ def test_tensors():
     ("args", "error", "words"),
     [
         (([1.0], np.zeros((1, 1))), ValueError, r"\(..., T, S\); got shape \(1,\)"),
+        ((None, np.zeros((1, 1))), TypeError, "emissions are an array of scores, got None"),
+        ((np.zeros((3, 2)), None), TypeError, "transitions are an array of scores, got None"),
         ((np.zeros((3, 0)), np.zeros((0, 0))), ValueError, "at least one state"),
         ((np.zeros((3, 2)), np.zeros((3, 3))), ValueError, r"shape \(2, 2\) for all steps"),
         ((np.zeros((4, 2)), np.zeros((2, 2, 2))), ValueError, r"\(..., 3, 2, 2\) for each"),

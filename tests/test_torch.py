@@ -321,12 +321,6 @@ def test_long_paths():
 # --- operators ----------------------------------------------------------------------------------
 
 OPS = torch.ops.semiring_mm
-CHECKS = (
-    "test_schema",
-    "test_autograd_registration",
-    "test_faketensor",
-    "test_aot_dispatch_dynamic",
-)
 
 
 @pytest.mark.parametrize("wanted", [False, True])

@@ -335,7 +335,7 @@ def _is_done(args: argparse.Namespace) -> bool:
 
 
 def _resumable(args: argparse.Namespace) -> str:
-    """What an unfinished run has left to go on with, or an empty string."""
+    """The files from which --resume can continue, as text; empty if there are none."""
     names = _matrices(args)
     if args.scheduler and _has_steps(args) and Path(_steps_of(args), "run.json").exists():
         return _steps_of(args)

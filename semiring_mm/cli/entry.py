@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import semiring_mm as sm
@@ -141,55 +141,59 @@ def _parser() -> Parser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
 
-    best = commands.add_parser(
-        "apsp",
-        allow_abbrev=False,
-        help="best paths between all pairs of nodes",
-        description="Best paths between all pairs of nodes of a graph. Prints a summary unless "
-        "asked for something else.",
-    )
-    best.set_defaults(run=apsp.run)
-    add_options(best)
-    ready = commands.add_parser(
-        "prepare",
-        allow_abbrev=False,
-        help="prepare a large sparse graph for many questions",
-        description="Prepare a sparse graph once, for tables and statistics of it: a customizable "
-        "contraction hierarchy in a file. Prints its sizes.",
-    )
-    ready.set_defaults(run=prepare.run)
-    prepare.add_options(ready)
-    chosen = commands.add_parser(
-        "table",
-        allow_abbrev=False,
-        help="a table of distances between chosen nodes",
-        description="A table of what best paths between chosen nodes are worth, of a graph or of "
-        "what semiring-mm prepare made of it.",
-    )
-    chosen.set_defaults(run=table.run)
-    table.add_options(chosen)
-    measures = commands.add_parser(
-        "stats",
-        allow_abbrev=False,
-        help="statistics of all distances",
-        description="Statistics of the distances between all nodes, without their matrix: "
-        "eccentricity, radius, diameter, closeness, means, and a histogram.",
-    )
-    measures.set_defaults(run=stats.run)
-    stats.add_options(measures)
-    info = commands.add_parser("info", help="engines, devices, versions, caches")
-    info.add_argument("--json", action="store_true", help="print JSON")
-    info.set_defaults(run=_info)
-    climb = commands.add_parser(
-        "ladder",
-        allow_abbrev=False,
-        help="the textbook steps to a fast product on a GPU, one by one",
-        description="Run the textbook steps from the plain loop to this library's product on a "
-        "GPU; check each against NumPy and measure it. docs/ladder.md explains them.",
-    )
-    ladder.add_options(climb)
+    for name, add, run, summary, description in _COMMANDS:
+        command = commands.add_parser(
+            name, allow_abbrev=False, help=summary, description=description or None
+        )
+        command.set_defaults(run=run)
+        add(command)
     commands.add_parser("bench", help="measure this machine (in a checkout of the repository)")
     return parser
+
+
+def _info_options(command: Parser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _info(args: argparse.Namespace) -> int:
+    if args.json:
+        print(json.dumps(configuration(), indent=2))
+    else:
+        sm.show_config()
+    return 0
+
+
+#: The commands: name, what adds the options, what runs it, a summary, a description.
+_COMMANDS: tuple[tuple[str, Callable[[Parser], None], Callable[..., int], str, str], ...] = (
+    (
+        "apsp", add_options, apsp.run, "best paths between all pairs of nodes",
+        "Best paths between all pairs of nodes of a graph. Prints a summary unless asked for "
+        "something else.",
+    ),
+    (
+        "prepare", prepare.add_options, prepare.run,
+        "prepare a large sparse graph for many questions",
+        "Prepare a sparse graph once, for tables and statistics of it: a customizable contraction "
+        "hierarchy in a file. Prints its sizes.",
+    ),
+    (
+        "table", table.add_options, table.run, "a table of distances between chosen nodes",
+        "A table of what best paths between chosen nodes are worth, of a graph or of what "
+        "semiring-mm prepare made of it.",
+    ),
+    (
+        "stats", stats.add_options, stats.run, "statistics of all distances",
+        "Statistics of the distances between all nodes, without their matrix: eccentricity, "
+        "radius, diameter, closeness, means, and a histogram.",
+    ),
+    ("info", _info_options, _info, "engines, devices, versions, caches", ""),
+    (
+        "ladder", ladder.add_options, ladder.run,
+        "the textbook steps to a fast product on a GPU, one by one",
+        "Run the textbook steps from the plain loop to this library's product on a GPU; check each "
+        "against NumPy and measure it. docs/ladder.md explains them.",
+    ),
+)  # fmt: skip
 
 
 class _Version(argparse.Action):
@@ -201,14 +205,6 @@ class _Version(argparse.Action):
         except PackageNotFoundError:
             print("semiring-mm, not installed")
         raise SystemExit(0)
-
-
-def _info(args: argparse.Namespace) -> int:
-    if args.json:
-        print(json.dumps(configuration(), indent=2))
-    else:
-        sm.show_config()
-    return 0
 
 
 def _bench(arguments: list[str]) -> int:

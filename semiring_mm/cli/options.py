@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from ..files.file import PACKINGS
 from ..files.formats import FORMATS
-from ..naming import naming_options
+from ..naming import install, naming_options
 from ..plot import PANELS
 from ..semirings import as_semiring, semirings
 from ..tiled.sizes import parse_size
@@ -392,7 +392,7 @@ def check_tiles(args: argparse.Namespace) -> None:
                     f"dask worker {'--nthreads' if name == 'threads' else '--memory-limit'}"
                 )
         if importlib.util.find_spec("distributed") is None:
-            raise Refusal('--scheduler needs Dask; write: pip install "semiring-mm[distributed]"')
+            raise Refusal(f"--scheduler needs Dask: {install('distributed')}")
     if not in_files(args):
         return
     if not is_matrix(args.output):
@@ -407,7 +407,7 @@ def check_tiles(args: argparse.Namespace) -> None:
     if (is_zarr(args.output) or is_zarr(args.predecessors)) and (
         importlib.util.find_spec("zarr") is None
     ):
-        raise Refusal('.zarr needs Zarr; write: pip install "semiring-mm[zarr]", or use .npy')
+        raise Refusal(f".zarr needs Zarr: {install('zarr')}, or use .npy")
 
 
 def check_paths(args: argparse.Namespace) -> None:
@@ -474,9 +474,9 @@ def check_names(
         if path.exists() and not (force or goes_on):
             raise Refusal(f"{option} {name}: the file exists; --force overwrites it")
         if name.lower().endswith(".parquet") and importlib.util.find_spec("pyarrow") is None:
-            raise Refusal('.parquet needs PyArrow; write: pip install "semiring-mm[io]"')
+            raise Refusal(f".parquet needs PyArrow: {install('io')}")
         if option == "--plot" and importlib.util.find_spec("matplotlib") is None:
-            raise Refusal('--plot needs Matplotlib; write: pip install "semiring-mm[plot]"')
+            raise Refusal(f"--plot needs Matplotlib: {install('plot')}")
 
 
 def _is_array(folder: Path) -> bool:

@@ -243,7 +243,7 @@ class Report:
         print_lines(f"{graph_name(self.args)}: {kind.paths}", lines)
 
     def _rate(self) -> str:
-        """How fast the pairs were, if it is they that were counted."""
+        """Pairs per second as text, if the work was counted in pairs."""
         work = self.result.work
         # Of a small graph that is the time to compile the kernels: a rate would say nothing.
         if work.unit != "pairs" or work.total < 1e9:

@@ -148,7 +148,7 @@ class _Found:
 
     @property
     def labels(self) -> list[str]:
-        """Of the nodes that the statistics are of."""
+        """The labels of the nodes that the statistics cover."""
         return [self.given.graph.nodes[k] for k in self.statistics.nodes]
 
     def best(self, values: NDArray[Any] | None) -> tuple[float, int] | None:

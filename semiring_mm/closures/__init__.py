@@ -1,1 +1,1 @@
-"""What every elimination needs, wherever its matrix lies."""
+"""The driver of all eliminations: sources, weights, schedule, steps, trees, progress."""

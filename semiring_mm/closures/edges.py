@@ -1,10 +1,10 @@
-"""Edge lists, and what joins them with a dense matrix over a semiring."""
+"""Edge lists, and functions that join them to a dense matrix over a semiring."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,32 @@ class EdgeList:
         Real numbers, none of them NaN.
     directed : bool
         Whether an edge leads only from `row` to `col`; else it stands for both directions.
+    first : (n + 1,) int64, optional
+        Where the edges of each row begin, if they were given by rows (:meth:`by_rows`).
     """
+
+    first: ClassVar[NDArray[np.int64] | None] = None
 
     nodes: Sequence[Any]
     row: NDArray[np.int64]
     col: NDArray[np.int64]
     weight: Array
     directed: bool
+
+    @classmethod
+    def by_rows(cls, first: NDArray[np.int64], col: NDArray[np.int64], weight: Array) -> EdgeList:
+        """Directed edges, row after row, as CSR has them; `row` is made when it is asked for."""
+        edges = object.__new__(cls)
+        edges.__dict__.update(
+            nodes=range(len(first) - 1), col=col, weight=weight, directed=True, first=first
+        )
+        return edges
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "row" or self.first is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        self.__dict__["row"] = row = np.repeat(np.arange(self.n), np.diff(self.first))
+        return row
 
     @property
     def n(self) -> int:
@@ -47,7 +66,7 @@ class EdgeList:
 
 
 def edge_dtype(s: Semiring, weight: Array) -> np.dtype[Any]:
-    """Of the matrix of a graph whose edges have such weights."""
+    """The dtype of the matrix of a graph whose edges have these weights."""
     if s.bitwise:
         return np.dtype(np.bool_)
     return np.dtype(np.float32 if weight.dtype == np.float32 else np.float64)

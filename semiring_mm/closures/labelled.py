@@ -13,10 +13,11 @@ import numpy as np
 
 from ..arrays import Call
 from ..engine import Engine
+from ..naming import install
 from ..semirings import Semiring
 from .paths import leg_counts
 
-__all__ = ["LabelledArray", "Labels", "labelled", "reconstruct_path"]
+__all__ = ["LabelledArray", "Labels", "labelled", "pandas", "reconstruct_path"]
 
 _PIECE = 1 << 22  # entries of a predecessor matrix that are searched at a time
 
@@ -174,12 +175,7 @@ class LabelledArray(np.ndarray[Any, np.dtype[Any]]):
             By default with the rows and columns of the array, under their labels. A predecessor
             matrix has labels as entries, too.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError(
-                'to_frame() makes a table of pandas: pip install "semiring-mm[pandas]"'
-            ) from None
+        pd = pandas()
         (columns, rows), tree = self._own(), self.predecessors
         values, name = np.asarray(self), "distance"
         if self._semiring is None:
@@ -288,6 +284,15 @@ def _restored(
     columns = None if nodes is None else Labels(nodes)
     rows = columns if whole else Labels(sources)
     return _array(values, columns, rows, s, tree)
+
+
+def pandas() -> Any:
+    """The module pandas, for the methods ``to_frame``."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError(f"to_frame() makes a table of pandas: {install('pandas')}") from None
+    return pd
 
 
 def _objects(labels: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Blocked Floyd-Warshall and products over a grid of tiles, whoever runs the steps.
+"""Blocked Floyd-Warshall and products over a grid of tiles, for any executor of the steps.
 
 Step k of an elimination closes tile (k, k), multiplies row and column k by it, and joins the
 products of the two to all other tiles (Park, Penner and Prasanna, 2004). Row and column k + 1 come

@@ -63,7 +63,7 @@ class Problem:
         cls, source: Source, directed: bool | None = None, predecessors: bool = False,
         labels: Sequence[Any] | None = None, progress: Progress = None,
     ) -> Problem:  # fmt: skip
-        """A problem of which it is known that there are predecessors, if they are wanted.
+        """A problem whose semiring is checked against the dtype and the predecessors wanted.
 
         Raises
         ------

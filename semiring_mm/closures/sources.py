@@ -75,7 +75,7 @@ class Source(Protocol):
 
 
 class _Readable:
-    """What follows from :meth:`Source.read` alone."""
+    """The members of :class:`Source` that follow from :meth:`Source.read`."""
 
     s: Semiring
     n: int
@@ -158,16 +158,24 @@ class EdgeSource(_Readable):
     ----------
     given : (row, col, weight)
         The edges in their order, those of an undirected graph once.
+    col, weight : arrays
+        Of these.
+    first : (n + 1,) int64, optional
+        Where the edges of each row begin, as :class:`.edges.EdgeList` has it.
     undirected : bool
     """
 
     def __init__(self, s: Semiring, edges: EdgeList, dtype: Any) -> None:
         self.s, self.n, self.dtype = s, edges.n, np.dtype(dtype)
         truth = self.dtype.kind == "b"
-        ones = np.ones(len(edges.row), bool) if truth else edges.weight
+        ones = np.ones(len(edges.col), bool) if truth else edges.weight
         weight = ones.astype(self.dtype, copy=False)
-        self.given, self._labels = (edges.row, edges.col, weight), edges.nodes
-        self.undirected = not edges.directed
+        self._edges, self.col, self.weight, self._labels = edges, edges.col, weight, edges.nodes
+        self.undirected, self.first = not edges.directed, edges.first
+
+    @functools.cached_property
+    def given(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        return self._edges.row, self.col, self.weight
 
     @functools.cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
@@ -190,7 +198,7 @@ class EdgeSource(_Readable):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        return cpu.facts(self.s, self.given[2])
+        return cpu.facts(self.s, self.weight)
 
     def symmetric(self) -> bool:
         return self.undirected
@@ -206,9 +214,10 @@ class EdgeSource(_Readable):
         return EdgeSource(s, EdgeList(self._labels, row, col, weight, not self.undirected), "u1")
 
     def refuse(self, weights: Weights) -> None:
-        row, col, weight = self.given
+        weight = self.weight
         wrong = np.isnan(weight) if weights.facts.special else weight == -self.s.zero
         for e in np.flatnonzero(wrong)[:1]:
+            row, col, _ = self.given
             u, v = self._labels[row[e]], self._labels[col[e]]
             raise ValueError(
                 f"the edge from node {u} to node {v} has weight {weight[e]:g}; use "
@@ -251,7 +260,7 @@ class ArraySource(_Readable):
         return self._facts() if self._facts else self.engine.facts(self.s, self.array)
 
     def facts_later(self) -> None:
-        """Begin to look for the facts, which are read behind other work."""
+        """Start the scan for the facts, whose result is read after other work."""
         self._facts = self.engine.facts_later(self.s, self.array)
 
     def take(self, weights: Weights, *, trees: bool) -> Array:
@@ -316,7 +325,7 @@ class _WorsenedSource(_Readable):
 
 
 class WorsenedEdges(_WorsenedSource):
-    """The same of a list of edges, of which no matrix is read."""
+    """A list of edges with worsened weights."""
 
     @functools.cached_property
     def facts(self) -> Facts:

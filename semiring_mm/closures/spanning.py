@@ -32,7 +32,7 @@ Index = NDArray[np.int32]
 
 
 def spans(s: Semiring, dtype: np.dtype[Any]) -> bool:
-    """Whether ⊕ and ⊗ are minimum and maximum, the one or the other way, in a dtype."""
+    """Whether ⊕ and ⊗ are minimum and maximum, or maximum and minimum, in a dtype."""
     kinds = s.add_kind, s.mul_kind
     if dtype.kind == "b" and kinds in (("|", "&"), ("&", "|")):
         return True

@@ -1,4 +1,4 @@
-"""The operations on tiles: what every executor does with the blocks that it has at hand."""
+"""The operations of an elimination on blocks of the matrix, for every executor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Steps:
 
     @classmethod
     def of(cls, weights: Weights, *, symmetric: bool, predecessors: bool) -> Steps:
-        """The elimination that weights ask for."""
+        """The steps of an elimination of a graph with these weights."""
         return cls(
             weights.s, weights.wide(), weights.known(), weights.look(1) > 0,
             symmetric and not predecessors, predecessors,
@@ -162,7 +162,7 @@ def _path_plan(
 
 
 def computed(plan: Plan, x: Any) -> Any:
-    """Stored values in the type computed in; the same array where that is no other."""
+    """Stored values in the type computed in; the same array where the types are equal."""
     kind = f"{plan.compute[0]}{int(plan.compute[1:]) // 8}"
     given = np.asarray(x)
     if plan.missing is None and given.dtype == kind:

@@ -22,6 +22,7 @@ from .compiler import host_target
 from .facts import facts
 from .memory import scratch
 from .product import product
+from .viterbi import viterbi
 
 __all__ = ["best_path", "carry", "draw", "posterior"]
 
@@ -32,6 +33,7 @@ _WIDE = 96  # states from which several rows are faster multiplied by blocks for
 _ROWS = 4  # rows that repay the exponentials of a matrix
 _TOGETHER = 4  # chains that go on together
 _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
+_PIECE = 1 << 22  # pairs that repay handing them to a thread, which has to wait for the interpreter
 _BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
 
 
@@ -48,8 +50,7 @@ def carry(
     exclusive: bool,
 ) -> None:
     """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
-    batch, n = len(lengths), a.shape[-1]
-    rows = y.shape[-2]
+    n, rows = a.shape[-1], y.shape[-2]
     plan = _plan(semiring, a, n)
     if plan is None or (rows >= _ROWS and n >= _WIDE):
         _by_products(semiring, a, e, x, y, lengths, every, reverse, exclusive)
@@ -92,20 +93,34 @@ def carry(
         if flags[0]:
             raise overflow(semiring, y.dtype)
 
-    _split(part, batch, rows, int(lengths.sum()) * rows * n * n)
+    _split(part, lengths, rows, rows * n * n)
 
 
-def _split(part: Callable[[int, int, int, int], None], batch: int, rows: int, pairs: int) -> None:
-    """Chains over the threads, or the rows of few chains."""
-    workers = 1 if pairs < _SMALL else threads.get_num_threads()
+def _split(
+    part: Callable[[int, int, int, int], None], lengths: Lengths, rows: int, pairs: int,
+    together: int = 1,
+) -> None:  # fmt: skip
+    """Chains over the threads by their lengths, or the rows of few chains; `pairs` are a step's."""
+    batch, steps = len(lengths), int(lengths.sum())
+    work = steps * pairs
+    workers = _workers(work)
     by_rows = batch < 2 * workers and rows >= workers > 1
-    count = rows if by_rows else batch
-    pieces = min(count, workers if by_rows else 4 * workers) if workers > 1 else 1
-    cuts = np.linspace(0, count, pieces + 1).astype(int).tolist()
+    several = max(1, min(4, work // (_PIECE * workers)))
+    pieces = min(rows, workers) if by_rows else several * workers if workers > 1 else 1
+    if by_rows:
+        cuts = np.linspace(0, rows, pieces + 1).astype(int).tolist()
+    else:
+        shares = np.arange(1, pieces) * (steps / pieces) + 0.5
+        ends = np.searchsorted(np.cumsum(lengths), shares)
+        cuts = [0, *np.minimum(-(-ends // together) * together, batch).tolist(), batch]
     threads.run([
         functools.partial(part, *((0, batch, i, j) if by_rows else (i, j, 0, rows)))
         for i, j in itertools.pairwise(cuts) if i < j
     ])  # fmt: skip
+
+
+def _workers(pairs: int) -> int:
+    return 1 if pairs < _SMALL else threads.get_num_threads()
 
 
 def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:
@@ -130,7 +145,7 @@ def _needs_no_care(semiring: Semiring, plan: Plan, a: Array) -> tuple[bool, floa
         return False, 0.0
     far = semiring.zero if math.isinf(semiring.zero) else 0.0
     usual = {"-", "0", "+"} | ({"-inf" if far < 0 else "+inf"} if far else set())
-    kinds = facts(semiring, a[:, 0]).kinds()
+    kinds = facts(semiring, a[:1, 0] if a.strides[0] == 0 else a[:, 0]).kinds()
     rows = frozenset(usual)
     care = "nan" in kinds or may_be_nan(semiring.mul_expr, rows, kinds)
     return not care and not may_be_nan(semiring.mul_expr, kinds, rows), far
@@ -191,6 +206,41 @@ def best_path(
     """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
     plan = _plan(semiring, a, a.shape[-1])
     assert plan is not None
+    if a.shape[1] and a.strides[1] == 0:
+        quick, far = _needs_no_care(semiring, plan, a)
+        if quick:
+            some = _quickly(plan, far, a, e, x, end, path, score, lengths)
+            if not some.size:
+                return
+            a, e, x, end, lengths = (v[some] for v in (a, e, x, end, lengths))
+            paths, scores = path[some], score[some]
+            _carefully(plan, semiring, a, e, x, end, paths, scores, lengths)
+            path[some], score[some] = paths, scores
+            return
+    _carefully(plan, semiring, a, e, x, end, path, score, lengths)
+
+
+def _quickly(
+    plan: Plan, far: float, a: Array, e: Array, x: Array, end: Array, path: NDArray[np.int32],
+    score: Array, lengths: Lengths,
+) -> NDArray[np.intp]:  # fmt: skip
+    """Compute best paths by :mod:`semiring_mm.cpu.viterbi`; the chains that need care."""
+    pairs = a.shape[-1] ** 2
+    order = np.flatnonzero(lengths)
+    if len(order) > 1:  # those of about one length go on together
+        order = order[np.argsort(-lengths[order], kind="stable")]
+    odd = np.zeros(len(lengths), np.uint8)
+    workers = _workers(int(lengths.sum()) * pairs)
+    part, together = viterbi(plan, far, a, e, x, end, path, score, lengths, odd, order, workers)
+    _split(lambda i, j, *_: part(i, j), lengths[order], 1, pairs, together)
+    return np.flatnonzero(odd)
+
+
+def _carefully(
+    plan: Plan, semiring: Semiring, a: Array, e: Array, x: Array, end: Array,
+    path: NDArray[np.int32], score: Array, lengths: Lengths,
+) -> None:  # fmt: skip
+    """The same with a NaN kept, and for matrices that differ from step to step."""
 
     def part(first: int, last: int, rows: Array) -> None:
         _back(plan, a, end, path, lengths, rows, first, last, score=score)
@@ -269,7 +319,7 @@ def _each_block(
     part: Callable[[int, int, Array], None],
 ) -> None:  # fmt: skip
     """Call ``part(first, last, rows)`` for some chains at a time, with the rows of all steps."""
-    batch, steps, n = e.shape
+    _, steps, n = e.shape
     most = max(1, _BUFFER // (steps * n * e.itemsize))
 
     def several(first: int, last: int, *_: int) -> None:
@@ -289,7 +339,7 @@ def _each_block(
                 )  # fmt: skip
             part(i, j, here)
 
-    _split(several, batch, 1, int(lengths.sum()) * n * n)
+    _split(several, lengths, 1, n * n)
 
 
 def _back(

@@ -38,7 +38,7 @@ _NOTHING = Facts(math.inf, -math.inf, False)
 
 
 def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
-    """The same, in a call: on the host there is nothing to begin ahead of it."""
+    """A function that returns :func:`facts`; on the host the scan is part of that call."""
     return functools.partial(facts, semiring, x)
 
 

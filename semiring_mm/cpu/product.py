@@ -226,7 +226,7 @@ def _run(
     many = batch > 1 and (batch >= 4 * workers or pairs < _SERIAL)  # each matrix by one thread
     team = 1
     if not (overlap or triangle or on_done or many):
-        share = _SHARE * (3 if code.shape.hold_a else 1)  # a fused step is that much faster
+        share = _SHARE * (3 if code.shape.fused else 1)  # a fused step is that much faster
         team = max(1, min(workers, batch * pairs // share))
     deep = overlap == "b" or (depth > code.k_slab and _loses_when_stored(plan, arg is not None))
     sizes = blocks(m, words, depth, code.shape, code.size, (code.k_slab, code.n_slab), team, deep)
@@ -467,7 +467,7 @@ def _learn(
 
     most = 2 * _SHARE  # from there on a second thread helps
     if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins(pairs)):
-        most = min(most, _SMALL)  # beyond that a BLAS serves, or nobody has asked yet
+        most = min(most, _SMALL)  # larger products are left to a BLAS, or are not measured yet
     elif _is_log_plus(semiring):
         most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)

@@ -7,7 +7,7 @@ tile-contiguous buffer through the whole K loop, so that C itself is touched onc
       for each slab of M:                       pack A's part, in pieces
         for each block of C (MC x NC, or less): a local block
           for each block of K (KC):
-            for each panel of B, of A:          the micro-kernel: an MR x NR tile in registers
+            for each panel of A, of B:          the micro-kernel: an MR x NR tile in registers
 
 The threads of a product run the same code. They share the packed operands, and a counter from which
 each takes the next piece to pack or block to multiply: a stage (packing, or multiplying a slab)
@@ -23,6 +23,7 @@ ever enters a result.
 from __future__ import annotations
 
 import functools
+import math
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ GATHER = 8
 SLAB = 2048  # K of one slab of packed operands
 _COLUMNS = 8192  # bytes of its width
 
-#: Bytes that the micro-kernel asks for ahead of its place in packed A.
+#: Bytes that the micro-kernel asks for ahead of its place in packed B.
 PREFETCH = 768
 
 #: Bytes of the two counters that threads share, a cache line each.
@@ -99,7 +100,7 @@ class Shape:
     kc: int
     mc: int
     nc: int
-    hold_a: bool = False
+    fused: bool = False  # a step is one multiply-add
 
     @property
     def nr(self) -> int:
@@ -158,7 +159,7 @@ def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
     nc = max(1, nc // nr) * nr
     fits = (target.l2 * 7 // 8 - nc * kc * size) // ((kc + nc) * size)
     mc = max(1, min(288, fits) // mr) * mr
-    return Shape(mr, vectors, lanes, kc, mc, nc, hold_a=fused)
+    return Shape(mr, vectors, lanes, kc, mc, nc, fused=fused)
 
 
 def _multiply_add(plan: Plan) -> bool:
@@ -246,9 +247,8 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
         with f.loop(0, count) as k:
             row_a = a.at(k * (shape.mr * spread.size))
             row_b = b.at(k * (shape.nr * t.size))
-            row, stride = (row_b, shape.nr) if shape.hold_a else (row_a, shape.mr)
-            for ahead in range(0, stride * t.size, 64):  # streams from the second-level cache
-                f.prefetch(row.at(PREFETCH + ahead))
+            for ahead in range(0, shape.nr * t.size, 64):  # streams from the second-level cache
+                f.prefetch(row_b.at(PREFETCH + ahead))
             bs = [f.load(row_b.at(v * vec.size), vec, vec.size) for v in range(shape.vectors)]
             for r in range(shape.mr):
                 x = f.load(row_a.at(r * spread.size), spread, spread.size)
@@ -264,9 +264,10 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
             f.store(acc[rv].get(), c.at(at(*rv, t.size)), vec.size)
         return f
 
+    # accumulators stay in registers; C holds what they were a step before
     index = I32.vector(shape.lanes)
+    acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}
     with f.loop(0, kc, ARG_STEP) as k0:
-        acc = {rv: f.var(algebra.start(shape.lanes)) for rv in tile}
         count = f.low(kc - k0, ARG_STEP)
         steps(acc, count, a.at(k0 * (shape.mr * spread.size)), b.at(k0 * (shape.nr * t.size)))
         step = (step0 + k0 // ARG_STEP).to(I32).splat(shape.lanes)
@@ -717,10 +718,9 @@ class _Driver:
         (panels_a, panels_b), (ks, kb, kc), (first, last) = block, depth, ends
         rs, cs = self.c.stride(-2), self.c.stride(-1)
         width = shape.nr * self.unit
-        # the panel that the inner loop keeps stays in the first-level cache
-        outer, inner = (panels_a, panels_b) if shape.hold_a else (panels_b, panels_a)
-        with f.loop(0, outer) as x, f.loop(0, inner) as y:
-            ir, jr = (x, y) if shape.hold_a else (y, x)
+        # along C's rows: its lines are written one after the other, where few steps of k leave no
+        # time to wait for them; A's panel stays in the first-level cache
+        with f.loop(0, panels_a) as ir, f.loop(0, panels_b) as jr:
             n = jr * panels_a + ir
             local, marks = (
                 self.local.at(n * self.tile_bytes),
@@ -779,6 +779,7 @@ class _Search:
         self.k_array, self.p_array, self.p, self.field = k_array, p_array, p, field
         self.local, self.marks, *self.lines = buffers
         self.t = compute_type(plan)
+        self.firsts = f.alloca(I32, shape.mr * shape.nr)  # the place of k in the step that won
 
     def _panel(self, which: int, panel: Value) -> Value:
         """Where the lines of a panel of A (0) or B (1) begin."""
@@ -809,61 +810,77 @@ class _Search:
             with f.loop(0, block[0]) as ir:
                 rows = f.low(inside[0] - ir * shape.mr, shape.mr)
                 left = self._panel(0, first[0] + ir)
+                column = corner[1] + jr * shape.nr
+
+                def entry(r: Value, ir: Value = ir, jr: Value = jr) -> Value:
+                    return ((jr * block[0] + ir) * shape.mr + r) * shape.nr
+
                 with f.loop(0, rows) as r:
-                    entry = ((jr * block[0] + ir) * shape.mr + r) * shape.nr
-                    line = self.marks.at(entry * 4)
+                    line = self.marks.at(entry(r) * 4)
                     newest = f.load(line, marks, 4)
                     for v in range(1, shape.vectors):
                         other = f.load(line.at(v * marks.size), marks, 4)
                         newest = f.select(newest.cmp(">", other), newest, other)
                     best = f.call(f"llvm.vector.reduce.smax.{marks.suffix()}", I32, [newest])
                     with f.if_(best.cmp(">=", 0)):
-                        column = corner[1] + jr * shape.nr
-                        place = out.at(
-                            (corner[0] + ir * shape.mr + r) * keys.stride(-2)
-                            + column * keys.stride(-1)
-                        )
-                        values = self.local.at(entry * t.size)
-                        self._row(left, right, r, columns, line, values, ks)
-                        self._write(place, columns, line, column)
+                        self._row(left, right, r, line, self.local.at(entry(r) * t.size))
+                # by now a row's places can be loaded as vectors: a load waits for narrower stores
+                with f.loop(0, rows) as r:
+                    place = out.at(
+                        (corner[0] + ir * shape.mr + r) * keys.stride(-2) + column * keys.stride(-1)
+                    )
+                    self._write(place, columns, self.marks.at(entry(r) * 4), r, column, ks)
 
-    def _row(
-        self, panel: Value, across: Value, r: Value, columns: Value, line: Value, values: Value,
-        ks: Value,
-    ) -> None:  # fmt: skip
-        """Replace the steps in a row of marks by k; -1 stays."""
+    def _row(self, panel: Value, across: Value, r: Value, line: Value, values: Value) -> None:
+        """Find the place of k within the step of each entry of a row of marks."""
         f, t, shape = self.f, self.t, self.shape
         vector, hits = t.vector(ARG_STEP), Type("u", ARG_STEP)
         one = f.load(self.field["one"], t).splat(ARG_STEP) if self.plan.fma else None
         algebra = Algebra(f, self.plan, one)
-        with f.loop(0, columns) as j:
-            mark = f.load(line.at(j * 4), I32, 4)
-            improved = mark.cmp(">=", 0)
-            step = f.select(improved, mark, f.const(0, I32)).to(I64)
-            left = f.load(panel.at((step * shape.mr + r) * vector.size), vector, t.size)
-            right = f.load(across.at((step * shape.nr + j) * vector.size), vector, t.size)
-            # the row after next: its lines lie beyond the second-level cache
-            later = f.load(line.at((j + 2 * shape.nr) * 4), I32, 4).to(I64)
-            for part in range(0, vector.size, 64):
-                f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size + part))
-                f.prefetch(across.at((later * shape.nr + j) * vector.size + part))
-            value = f.load(values.at(j * t.size), t, t.size).splat(ARG_STEP)
-            found = algebra.same(algebra.mul(left, right), value).bits_as(hits)
-            bits = found.to(I32) | (1 << (ARG_STEP - 1))
-            first = f.call("llvm.cttz.i32", I32, [bits, f.const(1, Type("i", 1))])
-            k = ks.to(I32) + (step * ARG_STEP).to(I32) + first
-            f.store(f.select(improved, k, mark), line.at(j * 4), 4)
+        together = math.gcd(shape.nr, 4)
+        with f.loop(0, shape.nr, together) as j0:
+            for j in (j0 + x for x in range(together)):
+                mark = f.load(line.at(j * 4), I32, 4)
+                step = f.call("llvm.smax.i32", I32, [mark, f.const(0, I32)]).to(I64)
+                left = f.load(panel.at((step * shape.mr + r) * vector.size), vector, t.size)
+                right = f.load(across.at((step * shape.nr + j) * vector.size), vector, t.size)
+                # the row after next: its lines lie beyond the second-level cache
+                later = f.load(line.at((j + 2 * shape.nr) * 4), I32, 4).to(I64)
+                for part in range(0, vector.size, 64):
+                    f.prefetch(panel.at((later * shape.mr + r + 2) * vector.size + part))
+                    f.prefetch(across.at((later * shape.nr + j) * vector.size + part))
+                value = f.load(values.at(j * t.size), t, t.size).splat(ARG_STEP)
+                found = algebra.same(algebra.mul(left, right), value).bits_as(hits)
+                bits = found.to(I32) | (1 << (ARG_STEP - 1))
+                first = f.call("llvm.cttz.i32", I32, [bits, f.const(1, Type("i", 1))])
+                f.store(first, self.firsts.at((r * shape.nr + j) * 4), 4)
 
-    def _write(self, place: Value, columns: Value, line: Value, column: Value) -> None:
-        f, keys, table = self.f, self.k_array, self.p_array
-        with f.if_else((self.p["mode"] & GATHER).cmp("!=", 0)) as otherwise:
-            with f.loop(0, columns) as j:
-                k = f.load(line.at(j * 4), I32, 4)
-                with f.if_(k.cmp(">=", 0)):
-                    at = self.p["pred_offset"] + k.to(I64) * table.stride(-2)
-                    got = f.load(table.data.at(at + (column + j) * table.stride(-1)), I32)
-                    f.store(got, place.at(j * keys.stride(-1)))
-            with otherwise(), f.loop(0, columns) as j:
-                k, to = f.load(line.at(j * 4), I32, 4), place.at(j * keys.stride(-1))
-                with f.if_(k.cmp(">=", 0)):
+    def _write(
+        self, place: Value, columns: Value, line: Value, r: Value, column: Value, ks: Value
+    ) -> None:
+        """Write the k of a row where its mark is a step, not -1."""
+        f, shape, keys, table = self.f, self.shape, self.k_array, self.p_array
+        vector = I32.vector(shape.lanes)
+        whole = keys.stride(-1).cmp("==", 4) & columns.cmp(">=", shape.nr)
+        whole = whole & (self.p["mode"] & GATHER).cmp("==", 0)
+        for v in range(shape.vectors):
+            at = v * vector.size
+            mark = f.load(line.at(at), vector, 4)
+            first = f.load(self.firsts.at(r * (shape.nr * 4) + at), vector, 4)
+            k = mark * ARG_STEP + first + ks.to(I32).splat(shape.lanes)
+            improved = mark.cmp(">=", 0)
+            with f.if_else(whole) as otherwise:
+                f.store_masked(k, place.at(at), improved, 4)
+                with otherwise():
+                    f.store(f.select(improved, k, mark), line.at(at), 4)
+        with f.if_(whole.cmp("==", 0)), f.loop(0, columns) as j:
+            k, to = f.load(line.at(j * 4), I32, 4), place.at(j * keys.stride(-1))
+            with (
+                f.if_(k.cmp(">=", 0)),
+                f.if_else((self.p["mode"] & GATHER).cmp("!=", 0)) as otherwise,
+            ):
+                row = self.p["pred_offset"] + k.to(I64) * table.stride(-2)
+                got = f.load(table.data.at(row + (column + j) * table.stride(-1)), I32)
+                f.store(got, to)
+                with otherwise():
                     f.store(k, to)

@@ -1,4 +1,4 @@
-"""Small products that were computed before: from the operands to compiled code in one look-up.
+"""Repeated small products: from the operands to compiled code in one look-up.
 
 A call of a verb on small NumPy arrays costs more in Python than in arithmetic. So the verbs begin
 with ``ways[semiring](...)``, a function compiled once for all semirings that finds everything else

@@ -36,6 +36,7 @@ _PLUS_TIMES = Semiring("screen", "a + b", "b * a", 0, 1)
 _UNIT = 2.0**-24  # the relative error of a rounding in float32
 _LEAST = 2.0**-145  # above the absolute error of one below its normal numbers
 _BLOCK = 1024  # rows that are prepared at once
+_TAKEN = 8  # distances that are summed up together
 _FIELDS = (
     "rows columns step k base width : index found : : value tile left right offset growth"
 )  # fmt: skip
@@ -106,16 +107,18 @@ class Screen:
 def _compiled(dtype: str) -> Any:
     t, target = storage_type(dtype), host_target()
     sink = sink_function(t)
-    functions = [sink, _put_function(t, sink, target.vector_bytes // 4)]
+    take = _take_function(t, sink)
+    functions = [sink, take, _put_function(t, take, target.vector_bytes // 4)]
     return compile_functions(functions, target).function("put", ctypes.c_void_p)
 
 
-def _put_function(t: Type, sink: Function, lanes: int) -> Function:
+def _put_function(t: Type, take: Function, lanes: int) -> Function:
     f = Function("put", [PTR])
     x = load_block(f, _FIELDS)
     k, width = x["k"], x["width"]
     growth, zero = f.load(x["growth"], F64, 8), f.const(0, I64)
-    count = f.var(zero)
+    total, waiting = f.var(zero), f.var(zero)
+    taken = Items(f, f.alloca(I64, _TAKEN), I64)  # columns whose distances are to be summed up
     with f.loop(0, x["rows"]) as r:
         keys, value = x["tile"].at(r * x["step"]), x["value"].at(r * k * t.size)
         base = x["index"].base.at(r * k * 8)
@@ -131,26 +134,49 @@ def _put_function(t: Type, sink: Function, lanes: int) -> Function:
             new = f.load(keys.at(c * 4), F32.vector(lanes), 4)
             return new.cmp("<=", most.get().splat(lanes))
 
-        def visit(
-            j: Value, row: Value = row, value: Value = value, base: Value = base,
-            most: Var = most, bound: Callable[[], Value] = bound,
+        def sum_up(
+            row: Value = row, value: Value = value, base: Value = base, most: Var = most,
+            bound: Callable[[], Value] = bound,
         ) -> None:  # fmt: skip
-            count.set(count.get() + 1)
-            d = _distance(f, row, x["right"].at(j * width * t.size), width, t)
-            i, last = x["base"] + j, Items(f, base, I64)[0]
-            with f.if_(worse(f, load_item(f, value, zero, t), last, d, i)):
-                f.invoke(sink, [value, base, k, d, i])
-                most.set(bound())
+            count = waiting.get()
+            f.invoke(take, [taken.base, count, row, x["right"], width, value, base, k, x["base"]])
+            total.set(total.get() + count)
+            waiting.set(zero)
+            most.set(bound())
+
+        def visit(j: Value, sum_up: Callable[[], None] = sum_up) -> None:
+            taken[waiting.get()] = j
+            waiting.set(waiting.get() + 1)
+            with f.if_(waiting.get().cmp("==", _TAKEN)):
+                sum_up()
 
         each_hit(f, x["columns"], lanes, hits, visit)
-    x["found"][0] = count.get()
+        with f.if_(waiting.get().cmp(">", 0)):
+            sum_up()
+    x["found"][0] = total.get()
     return f
 
 
-def _distance(f: Function, x: Value, y: Value, width: Value, t: Type) -> Value:
-    """The squared distance of two rows, summed up in the order of a product."""
-    total = f.var(f.const(0, t))
-    with f.loop(0, width) as k:
-        gap = load_item(f, x, k, t) - load_item(f, y, k, t)
-        total.set(f.fma(gap, gap, total.get()))
-    return total.get()
+def _take_function(t: Type, sink: Function) -> Function:
+    """Put some columns' squared distances, each summed up in a product's order, into a heap.
+
+    Arguments: the columns and how many there are, the row, the other rows, coordinates, the heap's
+    values and indices, its size, and the first column's index.
+    """
+    f = Function("take", [PTR, I64, PTR, PTR, I64, PTR, PTR, I64, I64], private=True)
+    columns, count, row, right, width, value, index, k, base = f.args
+    some, last, zero = Items(f, columns, I64), count - 1, f.const(0, I64)
+    numbers = [some[f.low(last, s)] for s in range(_TAKEN)]
+    starts = [right.at(j * width * t.size) for j in numbers]
+    totals = [f.var(f.const(0, t)) for _ in numbers]
+    with f.loop(0, width) as c:  # a sum waits for each of its additions: some at once
+        own = load_item(f, row, c, t)
+        for start, total in zip(starts, totals, strict=True):
+            gap = own - load_item(f, start, c, t)
+            total.set(f.fma(gap, gap, total.get()))
+    for s, (j, total) in enumerate(zip(numbers, totals, strict=True)):
+        d, i = total.get(), base + j
+        better = worse(f, load_item(f, value, zero, t), Items(f, index, I64)[0], d, i)
+        with f.if_(better & count.cmp(">", s)):
+            f.invoke(sink, [value, index, k, d, i])
+    return f

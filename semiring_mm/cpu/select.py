@@ -22,7 +22,7 @@ from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
 __all__ = [
-    "BEHIND", "MOST", "NOTHING", "each_hit", "empty", "finish", "put", "room_of", "run",
+    "BEHIND", "FEW", "MOST", "NOTHING", "each_hit", "empty", "finish", "put", "room_of", "run",
     "sink_function", "worse",
 ]  # fmt: skip
 
@@ -30,6 +30,7 @@ NOTHING = (1 << 63) - 1  #: the index of an entry that has none
 TOGETHER = 4  # vectors that are tested at once
 BEHIND = TOGETHER * 64  #: bytes behind a tile that are read
 MOST = NOTHING  #: the largest heap
+FEW = 96  # rows that threads share by their columns
 _ROWS = 288  # of a tile
 _TILE = 3 << 19  # bytes of a tile in float32
 _FIELDS = "rows columns step k base : index : : value tile"
@@ -58,7 +59,9 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
 def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
     """Rows and columns of the tiles of an m × n matrix: they stay in a cache, one for a thread."""
     rows = min(_ROWS, -(-m // threads.get_num_threads())) or 1
-    return rows, max(1, min(n, _TILE // (_ROWS * dtype.itemsize)))
+    if m <= FEW:
+        rows = m or 1
+    return rows, max(1, min(n, _TILE // (rows * dtype.itemsize)))
 
 
 def run(tasks: Sequence[Callable[[], None]]) -> None:

@@ -28,7 +28,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.dask works with the packages dask and distributed, and one of them is not "
-        "here: python -m pip install 'semiring-mm[distributed]'"
+        'here: python -m pip install "semiring-mm[distributed]"'
     ) from error
 
 from .checkpoint import State

@@ -1,4 +1,4 @@
-"""Checkpoints of eliminations whose tiles are with the workers of a cluster."""
+"""Checkpoints of eliminations whose tiles are in the memory of a cluster's workers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class State:
         return self.path / "run.json"
 
     def open(self, resume: bool) -> dict[str, Any]:
-        """What the run that was here was about; empty for a new one."""
+        """The description of the run that the folder holds; empty for a new one."""
         there = self._file.exists()
         if there and not resume:
             raise FileExistsError(

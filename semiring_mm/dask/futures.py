@@ -154,7 +154,7 @@ class Futures:
             waiting.clear()  # an exception keeps this frame
 
     def save(self, step: int) -> None:
-        """Write all tiles, and go on from what is written: nothing before it is needed any more."""
+        """Write all tiles, and continue from the files, so that earlier tiles can be released."""
         assert self.state is not None
         name = f"step-{step}-{uuid.uuid4().hex[:8]}"
         folder = self.state.path / name

@@ -14,6 +14,7 @@ import numpy as np
 from .. import blas
 from ..cpu import engine as cpu
 from ..expressions import evaluate
+from ..products import multiply
 from ..semirings import Semiring
 
 __all__ = ["product"]
@@ -47,7 +48,7 @@ def product(s: Semiring, a: Any, b: Any) -> Any:
             f"k = {right.shape[0]}: the last axis of a must match the "
             f"{'only' if b.ndim == 1 else 'first'} axis of b"
         )
-    dtype = blas.multiply(cpu, s, np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
+    dtype = multiply(cpu, s, np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
     if dtype.kind in "iu":
         left = left.rechunk({1: -1})
     right = right.rechunk({0: left.chunks[1]})

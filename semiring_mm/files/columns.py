@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..cpu.memory import free_memory
+from ..naming import install
 from .file import File, GraphFileError, quote, real
 
 __all__ = [
@@ -119,8 +120,7 @@ def _parquet(file: File) -> Iterator[tuple[int, list[str]]]:
         from pyarrow import parquet
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"{file.path}: Parquet files are read with PyArrow; "
-            'write: pip install "semiring-mm[io]"'
+            f"{file.path}: Parquet files are read with PyArrow: {install('io')}"
         ) from None
     data, free, number = file.read(), free_memory(), 0
     try:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cpu.memory import free_memory
+from ..naming import install
 from .graph import Graph, NumberLabels
 
 __all__ = [
@@ -200,8 +201,8 @@ def _zstd(file: File) -> Any:
             from backports import zstd
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
-                f"{file.path}: .zst files are read with Python 3.14 or backports.zstd; "
-                'write: pip install "semiring-mm[io]"'
+                f"{file.path}: .zst files are read with Python 3.14 or backports.zstd: "
+                f"{install('io')}"
             ) from None
     return zstd
 

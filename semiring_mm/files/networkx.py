@@ -12,6 +12,7 @@ from xml.etree.ElementTree import ParseError, iterparse
 import numpy as np
 from numpy.typing import NDArray
 
+from ..naming import install
 from .columns import LATITUDE, LONGITUDE, SAMPLE, WEIGHT, column_unit, find_column, other_numbers
 from .file import File, Reading, real
 from .graph import Graph
@@ -71,8 +72,7 @@ def _parse(file: File) -> Any:
         import networkx as nx
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"{file.path}: {file.kind} files are read with NetworkX; "
-            'write: pip install "semiring-mm[io]"'
+            f"{file.path}: {file.kind} files are read with NetworkX: {install('io')}"
         ) from None
 
     data = file.read()

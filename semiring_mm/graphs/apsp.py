@@ -433,7 +433,7 @@ def _request(
         size = 4 if graph.weight.dtype == np.float32 else 8
         numbers = edge_dtype(s, graph.weight).kind == "f"
         known = {
-            "n": graph.n, "itemsize": size, "edges": len(graph.row),
+            "n": graph.n, "itemsize": size, "edges": len(graph.col),
             "undirected": not graph.directed,
             # all pairs of truth values are 32 columns to a word
             "selective": s.selective if numbers else count is not None,

@@ -141,13 +141,10 @@ def solve_edges(
         found = solve_edges(semirings["max_min"], ones, choice, rows, predecessors, progress)
         return None if found is None else (found[0] > 0, found[1])
     dtype = np.float32 if edges.weight.dtype == np.float32 else np.float64
-    graph = replace(edges, weight=edges.weight.astype(dtype, copy=False))
-    weight, kept = graph.weight, graph.weight != s.zero
-    if not kept.all():
-        graph = EdgeList(
-            edges.nodes, edges.row[kept], edges.col[kept], weight[kept], edges.directed
-        )
-    source = EdgeSource(s, graph, weight.dtype)
+    if not (kept := edges.weight != s.zero).all():
+        row, col, weight = (x[kept] for x in (edges.row, edges.col, edges.weight))
+        edges = EdgeList(edges.nodes, row, col, weight, edges.directed)
+    source = EdgeSource(s, edges, dtype)
     problem = Problem.of(source, None, predecessors, edges.nodes, progress)
     return solve_sparse(problem, choice, rows)
 
@@ -160,7 +157,7 @@ def solve_sparse(
     None where the dense method of the choice takes the least.
     """
     assert isinstance(problem.source, EdgeSource)
-    plain, n, m = searchable(problem), problem.source.n, len(problem.source.given[0])
+    plain, n, m = searchable(problem), problem.source.n, len(problem.source.col)
     if not plain and problem.weights.may_overflow:  # which the dense method tells
         return None
     chosen = np.arange(n) if rows is None else rows

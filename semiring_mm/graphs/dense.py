@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..blas import multiply
 from ..closures import memory, spanning
 from ..closures.edges import EdgeList
 from ..closures.progress import Progress, reporter
@@ -26,6 +25,7 @@ from ..cpu import threads
 from ..engine import JOIN
 from ..gpu.bfs import DeviceHops
 from ..hierarchy import costs
+from ..products import multiply
 from .choice import SPARSE_FROM, Choice, Machine, Request, choose, machine_for
 from .contraction import count_hops, solve_sparse
 from .hops import Hops, lists_of_rows

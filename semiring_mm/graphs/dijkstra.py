@@ -42,14 +42,13 @@ def _lists(
     """The arcs of each node, and their weights."""
     source = problem.source
     assert isinstance(source, EdgeSource)  # no weight is worsened where none improves
-    row, col, given = (np.ascontiguousarray(x) for x in source.given)
-    given = np.ascontiguousarray(computed(plan, problem.weights.widen(given)))
+    given = np.ascontiguousarray(computed(plan, problem.weights.widen(source.weight)))
+    if source.first is not None:
+        head = source.col.astype(np.int32)
+        return given, {"n": source.n, "first": source.first, "head": head, "weight": given}
+    row, col = (np.ascontiguousarray(x) for x in source.given[:2])
     m = len(row) * (1 + source.undirected)
     first = np.zeros(source.n + 1, np.int64)
-    if not source.undirected and (row[1:] >= row[:-1]).all():  # as those of a matrix in CSR
-        np.cumsum(np.bincount(row, minlength=source.n), out=first[1:])
-        head = col.astype(np.int32)
-        return given, {"n": source.n, "first": first, "head": head, "weight": given}
     head, weight = np.empty(m, np.int32), np.empty(m, given.dtype)
     code.lists(plan, zero, one, problem.predecessors, {
         "n": source.n, "m": len(row), "both": int(source.undirected), "row": row, "col": col,

@@ -186,8 +186,9 @@ def _edge_list(
             )
         _check_square(graph.shape)
         if getattr(graph, "format", None) == "csr":
-            row: Any = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
-            edges = EdgeList(range(graph.shape[0]), row, graph.indices, graph.data, True)
+            first = np.ascontiguousarray(graph.indptr, np.int64)
+            m = first[-1]  # arrays may have room for more
+            edges = EdgeList.by_rows(first, graph.indices[:m], graph.data[:m])
         else:
             coo = graph.tocoo()
             edges = EdgeList(range(coo.shape[0]), coo.row, coo.col, coo.data, True)
@@ -254,11 +255,15 @@ def _warn_of_infinity(s: Semiring, what: str) -> None:
 
 def _checked(edges: EdgeList) -> EdgeList:
     """The edge list with arrays of one length, nodes that exist and real weights."""
-    row, col, weight = (np.asarray(x) for x in (edges.row, edges.col, edges.weight))
-    if not row.shape == col.shape == weight.shape == (len(row),):
+    first = edges.first
+    if first is not None and (first[0] != 0 or (first[1:] < first[:-1]).any()):
+        raise ValueError("indptr of a sparse matrix begins with 0 and never decreases")
+    col, weight = np.asarray(edges.col), np.asarray(edges.weight)
+    row = np.asarray(edges.row) if first is None else col[:0]  # made of indptr: as it must be
+    if not (len(row) if first is None else first[-1],) == col.shape == weight.shape:
         raise ValueError(
-            f"row, col and weight are arrays of one length, got shapes {row.shape}, {col.shape} "
-            f"and {weight.shape}"
+            f"row, col and weight are arrays of one length, got shapes "
+            f"{row.shape if first is None else (int(first[-1]),)}, {col.shape} and {weight.shape}"
         )
     if weight.dtype.kind not in "biuf":
         raise TypeError(f"edge weights are real numbers, got dtype {weight.dtype}")
@@ -271,9 +276,11 @@ def _checked(edges: EdgeList) -> EdgeList:
             raise ValueError(f"an edge at node {wrong}, and nodes are 0 to {edges.n - 1}")
     if weight.size and np.isnan(weight.min()):
         missing = np.flatnonzero(np.isnan(weight))
-        u, v = (edges.nodes[x[missing[0]]] for x in (row, col))
+        u, v = (edges.nodes[x[missing[0]]] for x in (edges.row, col))
         raise ValueError(f"the edge from node {u} to node {v} has weight NaN")
     index = np.int64
+    if first is not None:
+        return EdgeList.by_rows(first, col.astype(index, copy=False), weight)
     return replace(
         edges, row=row.astype(index, copy=False), col=col.astype(index, copy=False), weight=weight
     )

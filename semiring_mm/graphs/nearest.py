@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import check_memory
-from ..closures.labelled import Labels
+from ..closures.labelled import Labels, pandas
 from ..closures.solve import Problem
 from ..cpu.nearest import NOWHERE, rise_and_fall
 from ..hierarchy.statistics import reversed_metric
@@ -57,10 +57,7 @@ class Nearest:
         pandas.DataFrame
             Columns node, rank (from 1), facility and distance.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_frame() makes a table of pandas: pip install pandas") from None
+        pd = pandas()
         node, rank = np.nonzero(self.facility >= 0)
         names = np.empty(len(self.nodes), object)
         names[:] = list(self.nodes)

@@ -659,8 +659,8 @@ def prepare(
     directed : bool, optional
         False also reads every edge backwards. Default: what the graph says of itself.
     order : {"auto", "minimum_degree", "nested_dissection"}
-        In which nodes are eliminated. Nested dissection is METIS's (``pip install
-        'semiring-mm[metis]'``), of what minimum degree leaves after the nodes of low degrees: the
+        In which nodes are eliminated. Nested dissection is METIS's (extra
+        ``metis``), of what minimum degree leaves after the nodes of low degrees: the
         elimination tree is half as deep, so that a single pair takes a third of the time, but
         finding it may take as long again as all other preparation. "auto" takes it for graphs of
         more than 1000 nodes where METIS is installed.

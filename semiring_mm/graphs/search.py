@@ -52,7 +52,7 @@ class Arcs:
         return Arcs(first, self.head[wanted], weight[wanted])
 
     def shortest(self, d: NDArray[Any], margin: float) -> Arcs:
-        """Those that are shortest paths, but for a margin: a search needs no others."""
+        """The arcs that are shortest paths, up to a margin: a search needs no others."""
         return self.kept(self.weight <= d[self.tail, self.head] + margin)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..arrays import check_memory
 from ..closures.edges import EdgeList
-from ..closures.labelled import Labels
+from ..closures.labelled import Labels, pandas
 from ..closures.progress import Progress, reporter
 from ..closures.solve import Problem
 from ..closures.sources import EdgeSource
@@ -144,10 +144,7 @@ class Statistics:
             Columns reached, eccentricity, mean, closeness, harmonic and, for each radius r,
             ``within r``, what there is of them.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("to_frame() makes a table of pandas: pip install pandas") from None
+        pd = pandas()
         return pd.DataFrame(self.columns(), pd.Index(list(self.nodes), tupleize_cols=False))
 
     def columns(self) -> dict[str, Array]:

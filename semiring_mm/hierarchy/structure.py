@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..cpu import elimination as code
 from ..cpu import threads
+from ..naming import install
 from . import costs
 
 __all__ = ["Structure", "eliminate", "prepare_structure"]
@@ -212,7 +213,7 @@ def _dissected(first: Index, near: Node, order: Node, kept: int) -> Node:
         import pymetis
     except ImportError:
         raise ImportError(
-            "order='nested_dissection' is found by METIS: pip install 'semiring-mm[metis]'"
+            f"order='nested_dissection' is found by METIS: {install('metis')}"
         ) from None
     n = len(order)
     x = _structure(n, first, near, order, kept)

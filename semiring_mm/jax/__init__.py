@@ -15,7 +15,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.jax works with JAX, which is not here: python -m pip install "
-        "'semiring-mm[jax]'"
+        '"semiring-mm[jax]"'
     ) from error
 
 from . import sequences

@@ -19,7 +19,6 @@ _SIZES = {"product": (256, 512, 1024, 2048, 4096), "gemv": (1024, 4096, 16384)}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.set_defaults(run=run)
     parser.add_argument(
         "--semiring", default="min_plus", metavar="NAME",
         help="a built-in one (default min_plus), or your own: 'ADD; MUL; ZERO; ONE', such as "

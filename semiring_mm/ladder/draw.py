@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import IO, TYPE_CHECKING, Any
 
+from ..naming import install
 from .measure import CUBLAS
 from .report import median, rate
 
@@ -44,9 +45,7 @@ def draw(file: str | IO[bytes], result: dict[str, Any]) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            'plots are drawn with Matplotlib; write: pip install "semiring-mm[plot]"'
-        ) from None
+        raise ModuleNotFoundError(f"plots are drawn with Matplotlib: {install('plot')}") from None
     sweeps = {name: lines for name, lines in result["sweeps"].items() if name in _TITLES}
     with rc_context(_STYLE):
         figure = Figure(figsize=(10, 4.2 + 2.6 * bool(sweeps)), layout="constrained")

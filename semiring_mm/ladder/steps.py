@@ -23,7 +23,7 @@ class Rung:
     why : str
         Why that should be faster, in a line.
     loop : Loop or VectorLoop, optional
-        The template arguments; None for what is called by the library's public functions.
+        The template arguments; None for a step that is a call of the library's public functions.
     call : str
         Which public function that is: a key of :data:`.measure.CALLS`.
     after : str

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..files import Graph
 from ..graphs.statistics import Statistics
+from ..naming import install
 from ..text import NumberFormat
 from .layout import neighbourhood
 from .network import BLUE, INK, RED, Shades, View, draw_network, view_of
@@ -117,9 +118,7 @@ def style() -> Iterator[None]:
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            'plots are drawn with Matplotlib; write: pip install "semiring-mm[plot]"'
-        ) from None
+        raise ModuleNotFoundError(f"plots are drawn with Matplotlib: {install('plot')}") from None
 
     settings = {
         "font.size": 8,

@@ -70,7 +70,7 @@ class RowFiles:
 
     @property
     def begun(self) -> str:
-        """What an unfinished run that is gone on with has written: "rows", "tiles", or nothing."""
+        """What the run that is resumed has written: "rows", "tiles", or nothing."""
         path = self.paths[0]
         if not self.resume or not Checkpoint(path, {}, 1).file.exists():
             return ""

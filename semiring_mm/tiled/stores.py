@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..closures.sources import Operand
+from ..naming import install
 from ..storage import sync_folder
 
 __all__ = [
@@ -240,8 +241,7 @@ def _zarr() -> Any:
         import zarr
     except ImportError:
         raise ImportError(
-            "a result in .zarr needs zarr; use pip install 'semiring-mm[zarr]', or a path that "
-            "ends in .npy"
+            f"a result in .zarr needs Zarr: {install('zarr')}, or use a path that ends in .npy"
         ) from None
     return zarr
 

@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "semiring_mm.torch works with PyTorch, which is not here: python -m pip install "
-        "'semiring-mm[torch]'"
+        '"semiring-mm[torch]"'
     ) from error
 
 from . import sequences
