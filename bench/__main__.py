@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.what == "gpu":
         os.environ |= dict.fromkeys(_THREADS, "1")  # the checks bring threads of their own
         return _gpu(args)
-    wanted = {name: str(args.threads) for name in _THREADS}
+    # rivals' threads sleep while they wait: else they hold the cores in the next contender's sample
+    wanted = {name: str(args.threads) for name in _THREADS} | {"OMP_WAIT_POLICY": "passive"}
     if wanted.items() <= os.environ.items() or "numpy" not in sys.modules:
         os.environ |= wanted
         return _cpu(args)

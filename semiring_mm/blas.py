@@ -18,6 +18,7 @@ from .arrays import Call
 from .bits import BitMatrix, matmul_bits, power_bits
 from .cpu import engine as cpu
 from .cpu.memory import local
+from .cpu.product import served_again
 from .cpu.quick import Ways
 from .engine import Engine, Scalar, Scaling
 from .gpu.calls import repeat
@@ -430,6 +431,8 @@ def _plain_product(
     if a.ndim != 2 or b.ndim not in ranks:
         return None
     a, b = a.T if trans_a else a, b.T if trans_b else b
+    if (c := served_again(s, a, b)) is not None:
+        return c
     (m, k), (inner, *columns) = a.shape, b.shape
     if inner != k or not k or not m or (columns and (m == 1 or columns[0] < 2)):
         return None

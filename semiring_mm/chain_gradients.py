@@ -10,7 +10,7 @@ import math
 from typing import Any, Protocol
 
 from .expressions import Expr
-from .gradients import _value, factors, sum_to, way
+from .gradients import factors, sum_to, value_of, way
 from .semirings import Semiring
 
 __all__ = ["Library", "Scans", "along_chain", "indicators", "of_posterior"]
@@ -105,7 +105,7 @@ def along_chain(
     else:
         came = xp.where(_wide(inside, 2), own, 0)
     rows = xp.where(_wide(inside, 2), rows, given[..., None, :, :])
-    matrix = a if e is None else _value(xp, s.mul_expr, a, e[..., None, :])
+    matrix = a if e is None else value_of(xp, s.mul_expr, a, e[..., None, :])
     matrix = xp.broadcast_to(matrix, (*batch, steps, n, n))
     if reverse:
         matrix, rows, came = (xp.flip(v, (-3,)) for v in (matrix.mT, rows, came))
@@ -114,7 +114,7 @@ def along_chain(
     carried, step = before[..., :, None], matrix[..., None, :, :]  # (..., S, 1), (..., 1, S, S)
     left, right = (step, carried) if reverse else (carried, step)
     by_carried, by_step = factors(s)[::-1] if reverse else factors(s)
-    terms = _value(xp, s.mul_expr, left, right)  # (..., T, R, S, S)
+    terms = value_of(xp, s.mul_expr, left, right)  # (..., T, R, S, S)
     over = rows[..., None, :]
     if kind == "selective":
         best = (xp.argmin if s.add_kind == "min" else xp.argmax)(terms, -2)
@@ -129,7 +129,7 @@ def along_chain(
         """The share times a derivative; 0 where there is no share, whatever the derivative is."""
         if factor.value == 1:
             return share
-        return xp.where(share == 0, 0, share * _value(xp, factor, left, right))
+        return xp.where(share == 0, 0, share * value_of(xp, factor, left, right))
 
     jacobian = xp.where(_wide(inside, 3), times(by_carried), xp.where(equal, 1.0, 0.0))
     after, came = xp.swapaxes(jacobian, -4, -3), xp.swapaxes(came, -3, -2)  # (..., R, T, ...)
@@ -148,7 +148,7 @@ def along_chain(
     def back(factor: Expr) -> Array:
         if factor.value == 1:
             return along
-        return xp.where(along == 0, 0, along * _value(xp, factor, a, e[..., None, :]))
+        return xp.where(along == 0, 0, along * value_of(xp, factor, a, e[..., None, :]))
 
     by_a, by_e = map(back, factors(s))
     return sum_to(by_a, shapes[0]), sum_to(by_e.sum(-2), shapes[1]), gx

@@ -32,7 +32,8 @@ from .products import multiply
 from .semirings import Semiring, semirings
 
 __all__ = [
-    "Library", "along_trees", "bilinear", "reads", "selective", "sum_to", "summed", "way",
+    "Library", "along_trees", "bilinear", "factors", "reads", "selective", "sum_to", "summed",
+    "value_of", "way",
 ]  # fmt: skip
 
 Array = Any  # of any array library
@@ -137,7 +138,7 @@ def selective(
         if not need:
             results.append(None)
             continue
-        part = g if factor.value == 1 else g * _value(library.xp, factor, *winners)
+        part = g if factor.value == 1 else g * value_of(library.xp, factor, *winners)
         whole = (*g.shape[:-2], *shape[-2:])
         results.append(sum_to(library.add_at(whole, axis, arg, part), shape))
     return results[0], results[1]
@@ -175,13 +176,13 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 _ARITHMETIC = {"+", "-", "*", "/", "//", "%", "neg", "abs"}
 
 
-def _value(xp: Any, expr: Expr, a: Array, b: Array) -> Any:
+def value_of(xp: Any, expr: Expr, a: Array, b: Array) -> Any:
     """Evaluate `expr` by a library's own differentiable functions; see `evaluate`."""
     if expr.op in ("a", "b"):
         return a if expr.op == "a" else b
     if expr.op == "const":
         return expr.value
-    args = [_value(xp, arg, a, b) for arg in expr.args]
+    args = [value_of(xp, arg, a, b) for arg in expr.args]
     if expr.op == "if":
         return xp.where(*args)
     if expr.op in _ARITHMETIC:  # a comparison counts as 0 or 1
@@ -283,12 +284,12 @@ def _any_shares(
         share = g[..., :, np.newaxis, :]  # (m, 1, n)
         if s.add_kind != "+":
             over = c[..., :, np.newaxis, :]
-            weight = xp.exp(_value(xp, s.mul_expr, x, y) - over)
+            weight = xp.exp(value_of(xp, s.mul_expr, x, y) - over)
             share = share * xp.where(over == -math.inf, 0, weight)
         if needs[0]:
-            left[..., :, part] = xp.sum(share * _value(xp, da, x, y), -1)
+            left[..., :, part] = xp.sum(share * value_of(xp, da, x, y), -1)
         if needs[1]:
-            right[..., part, :] = xp.sum(share * _value(xp, db, x, y), -3)
+            right[..., part, :] = xp.sum(share * value_of(xp, db, x, y), -3)
     return left, right
 
 
@@ -344,7 +345,7 @@ def _along_trees(
     def factor(expr: Expr, top: slice, cols: slice, before: Array) -> Array:
         x = None if d is None else xp.take_along_axis(d[top], before, 1)
         y = None if w is None else w[before, column[cols]]
-        return _value(xp, expr, x, y)
+        return value_of(xp, expr, x, y)
 
     through = xp.empty((rows, n))  # gradient of a node plus that of its subtree
     height = max(1, _ENTRIES // max(1, n))

@@ -35,6 +35,8 @@ _WIDE = 8  # coordinates from which Euclidean distances are screened
 _FAR = 1e150  # the largest range of these, and the inverse of the smallest
 _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
+_WITHIN = ex.parse("a <= b")
+_ROOT = ex.parse("sqrt(a)")
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
@@ -68,7 +70,7 @@ def cdist(
     p : float, default 2
         Of Minkowski's metric, the p-norm of the difference. Others do not read it.
     w : array_like, shape (k,), optional
-        Weights of the coordinates, not negative.
+        Weights of the coordinates, finite and not negative.
     out : array, shape (m, n), optional
         Where to put the result.
     device : {None, "cpu", "cuda", "cuda:N"}
@@ -82,7 +84,8 @@ def cdist(
     Raises
     ------
     ValueError
-        For shapes that do not match, negative weights, and names that stand for no metric.
+        For shapes that do not match, weights that are negative or not finite, and names that
+        stand for no metric.
     TypeError
         For dtypes that are neither real numbers nor bool.
 
@@ -265,22 +268,29 @@ def radius_count(
     >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
-    limit: Any = r
-    if not isinstance(limit, Real) or limit != limit:
-        raise ValueError(f"radius_count: r is a number, the largest distance to count, got {r!r}")
+    limit = check_radius("radius_count", r)
     with Call(device, None, X=X, Y=Y, w=w) as call:
-        xp = call.engine.xp
+        engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, as_metric(metric, p))
+        with np.errstate(over="ignore"):  # radii are compared as distances are, in their dtype
+            limit = float(pairs.dtype.type(limit))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
+        fill, most = pairs.distances, limit
+        if engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype:
+            fill, most = pairs.join, _largest_square(limit, pairs.dtype)
 
         def block(i: int, j: int, start: int, end: int) -> None:
             tile = xp.empty((j - i, width), pairs.dtype)
             found = xp.zeros(j - i, np.int64)
             for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
-                pairs.distances(slice(i, j), slice(first, last), d)
-                found += xp.count_nonzero(d <= r, axis=1)
+                fill(slice(i, j), slice(first, last), d)
+                if engine is cpu:  # a sum of floats takes a fraction of what one of booleans does
+                    engine.apply(_WITHIN, d, most)
+                    found += d.sum(axis=1).astype(np.int64)
+                else:
+                    found += xp.count_nonzero(d <= limit, axis=1)
             counts.append((slice(i, j), found))
 
         _run(pairs, block, size)
@@ -288,6 +298,30 @@ def radius_count(
         for rows, found in counts:
             total[rows] += found
         return call.give(total)
+
+
+def check_radius(verb: str, r: Any) -> float:
+    """A radius, if it is a number."""
+    if not isinstance(r, Real) or r != r:
+        raise ValueError(f"{verb}: the radius is a number, the largest distance, got {r!r}")
+    try:
+        return float(r)
+    except OverflowError:
+        raise ValueError(f"{verb}: the radius is beyond the range of float64; use inf") from None
+
+
+def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
+    """The greatest number of a dtype whose square root is at most a limit; -1 if there is none."""
+    if limit < 0:
+        return -1.0
+    bound, end = dtype.type(limit), dtype.type(np.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        found = bound * bound
+        while np.sqrt(found) > bound:
+            found = np.nextafter(found, -end)
+        while found < end and np.sqrt(above := np.nextafter(found, end)) <= bound:
+            found = above
+    return float(found)
 
 
 class _Pairs:
@@ -318,7 +352,8 @@ class _Pairs:
         self.over = Metric(metric.name, known.over).algebra if known.over else None
         self.rising = known.rising or self.final == ex.A
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
-        self.joined = _work_dtype(verb, metric.name, x, y, columns if known.counts else None)
+        counted = columns if known.counts else None
+        self.joined = _work_dtype(verb, metric.name, x.dtype, y.dtype, counted)
         self.dtype = self.joined if self.joined.kind == "f" else np.dtype(np.float64)
         self.total = float(columns)
         # of rows of length 1, whose products lose no digits: on tensor cores where there are any
@@ -338,9 +373,11 @@ class _Pairs:
         if known.unit and columns:
             self.parts = [(None, *(_unit_rows(engine, v) for v in self.parts[0][1:]))]
         self.ranges: list[Known | None] = [None] * len(self.parts)
-        if engine is cpu and needs_facts(self.algebra, x.dtype):  # once, not for each tile
+        if engine is cpu:  # once, not for each tile
             self.ranges = [
                 (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
+                if needs_facts(self.algebra, x.dtype)
+                else (_NO_RANGE,) * 3
                 for _, left, right in self.parts
             ]
         self.passes = (
@@ -410,10 +447,13 @@ _FOLDS = {"+": np.add, "min": np.minimum, "max": np.maximum}
 _EMPTY = {"+": 0.0, "min": math.inf, "max": 0.0}  # of points without coordinates
 
 
-def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None) -> np.dtype[Any]:
+@functools.lru_cache(maxsize=256)
+def _work_dtype(
+    verb: str, metric: str, x: np.dtype[Any], y: np.dtype[Any], columns: int | None
+) -> np.dtype[Any]:
     """The dtype computed in; `columns` are given where pairs are 0 or 1, for integers too."""
     try:
-        dtype = np.result_type(x.dtype, y.dtype)
+        dtype = np.result_type(x, y)
     except TypeError:
         dtype = np.dtype(object)
     if dtype.kind in "iub":
@@ -426,7 +466,7 @@ def _work_dtype(verb: str, metric: str, x: Array, y: Array, columns: int | None)
     if dtype.name == "float64":
         return np.dtype(np.float64)
     raise TypeError(
-        f"{verb}: {metric} of dtypes {x.dtype} and {y.dtype}: floats of 16, 32 and 64 bits, "
+        f"{verb}: {metric} of dtypes {x} and {y}: floats of 16, 32 and 64 bits, "
         f"integers and bool are accepted"
     )
 
@@ -446,6 +486,8 @@ def _weights(verb: str, w: Array, columns: int) -> NDArray[np.float64]:
         )
     if (w < 0).any():
         raise ValueError(f"{verb}: w has negative weights; they must be at least 0")
+    if not np.isfinite(w).all():
+        raise ValueError(f"{verb}: w has weights that are infinite or NaN; they must be finite")
     weights: NDArray[np.float64] = w.astype(np.float64)
     return weights
 

@@ -98,6 +98,7 @@ class Plan:
     fma: bool = False
 
 
+Kinds = frozenset[str]
 _FLOATS = {"float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64"}
 _SUM = (ex.Expr("+", (ex.A, ex.B)), ex.Expr("+", (ex.B, ex.A)))
 _EXTREMA = frozenset({"min", "max"})
@@ -207,7 +208,9 @@ def make_plan(
         If a result could leave what 64 bits hold.
     """
     if dtype.name in _FLOATS:
-        return _float_plan(semiring, dtype, a, b, c, alpha, beta)
+        # of ranges only the kinds of numbers count, so that few plans serve all data
+        kinds = (None if x is None else x.kinds() for x in (a, b, c))
+        return _float_plan(semiring, dtype, *kinds, alpha, beta)
     if dtype.kind == "b":
         return _bool_plan(semiring)
     if dtype.kind in "iu":
@@ -228,12 +231,13 @@ def _accepted(dtype: np.dtype[Any]) -> str:
 # --- floating point ---------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1024)
 def _float_plan(
     semiring: Semiring,
     dtype: np.dtype[Any],
-    a: Facts | None,
-    b: Facts | None,
-    c: Facts | None,
+    a: Kinds | None,
+    b: Kinds | None,
+    c: Kinds | None,
     alpha: float | None,
     beta: float | None,
 ) -> Plan:
@@ -246,20 +250,20 @@ def _float_plan(
     compute = _FLOATS[dtype.name]
     keep_nan = False
     if _EXTREMA & ops:
-        kinds_a = a.kinds() if a else frozenset(ex._KINDS)
-        kinds_b = b.kinds() if b else frozenset(ex._KINDS)
-        kinds_c = c.kinds() if c else frozenset()
+        anything = frozenset(ex._KINDS)
+        kinds_a, kinds_b = (anything if x is None else x for x in (a, b))
+        kinds_c = frozenset() if c is None else c
         keep_nan = "nan" in kinds_c
         for scale, kinds in ((alpha, kinds_a), (beta, kinds_c)):
             if scale is not None and kinds:
                 one = ex.kinds_between(scale, scale, math.isnan(scale))
                 keep_nan |= ex.may_be_nan(semiring.mul_expr, one, kinds)
         if alpha is not None:  # α ⊗ A may hold anything but NaN now
-            kinds_a = frozenset(ex._KINDS) - {"nan"}
+            kinds_a = anything - {"nan"}
         keep_nan |= ex.may_be_nan(semiring.mul_expr, kinds_a, kinds_b)
         if not semiring.add_kind:
-            anything = frozenset(ex._KINDS) - {"nan"}
-            keep_nan |= ex.may_be_nan(semiring.add_expr, anything, anything)
+            numbers = anything - {"nan"}
+            keep_nan |= ex.may_be_nan(semiring.add_expr, numbers, numbers)
     add, mul = semiring.add_expr, semiring.mul_expr
     if compute == "f32":
         add, mul = _in_float32(add), _in_float32(mul)

@@ -9,7 +9,6 @@ array([[1, 0]])
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .cpu import threads
 from .metrics import Metric
-from .neighbours import cdist, knn, radius_count
+from .neighbours import cdist, check_radius, knn, radius_count
 
 try:
     from scipy.sparse import csr_matrix
@@ -53,8 +52,10 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         Of Minkowski's metric.
     metric_params : dict, optional
         ``{"w": weights}``, of the columns.
+    leaf_size : int, default 30
+        Not read: there is no tree.
     n_jobs : int, optional
-        Threads; None and -1: as many as :func:`semiring_mm.get_num_threads` says.
+        Threads; None and -1: as many as :func:`semiring_mm.get_num_threads` says; -2: one less.
 
     Attributes
     ----------
@@ -81,7 +82,8 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self, *, n_neighbors: int = 5, radius: float = 1.0, algorithm: str = "brute",
         metric: str | Metric = "minkowski", p: float = 2,
-        metric_params: dict[str, Any] | None = None, n_jobs: int | None = None,
+        metric_params: dict[str, Any] | None = None, leaf_size: int = 30,
+        n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         self.n_neighbors = n_neighbors
         self.radius = radius
@@ -89,6 +91,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         self.metric = metric
         self.p = p
         self.metric_params = metric_params
+        self.leaf_size = leaf_size
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: Any = None) -> NearestNeighbors:
@@ -110,9 +113,10 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"algorithm is 'brute' or 'auto', which is the same here, got {self.algorithm!r}"
             )
-        self._options()
-        self._points = validate_data(self, X, dtype="numeric")
-        self.n_samples_fit_ = self._points.shape[0]
+        self._threads()
+        points = validate_data(self, X, dtype="numeric")
+        cdist(points[:1], points[:1], **self._options())  # refuses what cannot be computed with
+        self._points, self.n_samples_fit_ = points, len(points)
         return self
 
     def kneighbors(
@@ -138,15 +142,17 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
             Rows of the fitted points, the nearest first.
         """
         queries, own = self._queries(X)
-        k = operator.index(self.n_neighbors if n_neighbors is None else n_neighbors)
+        k: Any = self.n_neighbors if n_neighbors is None else n_neighbors
         n = self.n_samples_fit_
+        if not isinstance(k, int | np.integer):
+            raise TypeError(f"n_neighbors must be an integer, got {k!r}")
         if not 0 < k <= n - own:
             raise ValueError(
                 f"Expected 0 < n_neighbors <= n_samples_fit{' - 1' * own}, but n_neighbors = {k}, "
                 f"n_samples_fit = {n}, n_samples = {len(queries)}"
             )
         with self._threads():
-            found = knn(queries, self._points, k + own, **self._options())
+            found = knn(queries, self._points, int(k) + own, **self._options())
         if own:  # each point, or else the last of more equal ones than were asked for
             other = found[1] != np.arange(n)[:, np.newaxis]
             other[other.all(axis=1), -1] = False
@@ -170,8 +176,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         -------
         scipy.sparse.csr_matrix, shape (m, n)
         """
-        if mode not in ("connectivity", "distance"):
-            raise ValueError(f'mode is "connectivity" or "distance", got {mode!r}')
+        _check_mode(mode)
         distances, indices = self.kneighbors(X, n_neighbors)
         m, k = indices.shape
         data = distances if mode == "distance" else np.ones((m, k))
@@ -202,7 +207,7 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         indices : ndarray of ndarray, shape (m,)
         """
         queries, own = self._queries(X)
-        r = self.radius if radius is None else radius
+        r = check_radius("radius_neighbors", self.radius if radius is None else radius)
         if sort_results and not return_distance:
             raise ValueError("return_distance must be True if sort_results is True.")
         distances, indices = (np.empty(len(queries), object) for _ in range(2))
@@ -218,6 +223,32 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
                     at = at[np.argsort(row[at], kind="stable")]
                 distances[i], indices[i] = row[at], at
         return (distances, indices) if return_distance else indices
+
+    def radius_neighbors_graph(
+        self, X: ArrayLike | None = None, radius: float | None = None,
+        mode: str = "connectivity", sort_results: bool = False,
+    ) -> Any:  # fmt: skip
+        """The graph that leads from each query to all points within a distance.
+
+        Parameters
+        ----------
+        X, radius
+            As for :meth:`radius_neighbors`.
+        mode : {"connectivity", "distance"}
+            Whether entries are 1 or the distances.
+        sort_results : bool, default False
+            Whether entries of a row are ordered by distance; else by the points. Only of distances.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix, shape (m, n)
+        """
+        _check_mode(mode)
+        found, indices = self.radius_neighbors(X, radius, sort_results=sort_results)
+        ends = np.cumsum([0, *map(len, indices)])
+        distances, indices = (np.concatenate(x) for x in (found, indices))
+        data = distances if mode == "distance" else np.ones(len(indices))
+        return csr_matrix((data, indices, ends), (len(ends) - 1, self.n_samples_fit_))
 
     def radius_counts(self, X: ArrayLike | None = None, radius: float | None = None) -> Array:
         """How many points lie within a distance of each query.
@@ -254,5 +285,13 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         return {"metric": self.metric, "p": self.p, **given}
 
     def _threads(self) -> Any:
+        jobs: Any = -1 if self.n_jobs is None else self.n_jobs
         most = threads.get_num_threads()
-        return threads.limited(most if self.n_jobs in (None, -1) else max(1, int(self.n_jobs)))
+        if not isinstance(jobs, int | np.integer) or jobs == 0:
+            raise ValueError(f"n_jobs must be an integer other than 0, or None, got {jobs!r}")
+        return threads.limited(max(1, int(jobs) if jobs > 0 else most + 1 + int(jobs)))
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in ("connectivity", "distance"):
+        raise ValueError(f'mode is "connectivity" or "distance", got {mode!r}')

@@ -20,6 +20,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(select, "_COLUMNS", 40)
     monkeypatch.setattr(select, "_TILE", 40 * 4 * 7)
     monkeypatch.setattr(neighbours, "_TILES", 2)
+    monkeypatch.setattr(neighbours, "_ALONE", 0)
 
 
 def both(there, *arrays):  # noqa: F811

@@ -114,8 +114,10 @@ def test_batches_of_every_size_of_matrix(count):
     sm.set_num_threads(count)
     rng = np.random.default_rng(4)
     for batch, m in [(500, 20), (5, 300), (3, 700), (40, 64)]:
-        a, b = (rng.integers(-9, 10, (batch, m, m)).astype("f4") for _ in range(2))
-        assert_array_equal(sm.matmul(a, b), np.matmul(a.astype("f8"), b))
+        shapes = (batch, m, m - 7), (batch, m - 7, m + 5)  # and strides that differ
+        a, b = (rng.integers(-9, 10, shape).astype("f4") for shape in shapes)
+        for x, y in ((a, b), (a[:1], b), (a, b[:1])):
+            assert_array_equal(sm.matmul(x, y), np.matmul(x.astype("f8"), y))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -559,6 +561,7 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     real = product.blas_serves
     sm.set_num_threads(threads.default_threads())
     monkeypatch.setattr(product, "blas_wins", lambda *_: wins)
+    monkeypatch.setattr(product, "_served", {})
     monkeypatch.setattr(
         product, "blas_serves", lambda *x: served.append(real(*x)) or served[-1]
     )  # fmt: skip
@@ -592,6 +595,31 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
     try:
         sm.matmul(square, square)
         assert not served[-1]
+    finally:
+        sm.set_num_threads(before)
+
+
+def test_a_blas_serves_again_without_a_second_look(monkeypatch):
+    sm.set_num_threads(threads.default_threads())
+    monkeypatch.setattr(product, "blas_wins", lambda *_: True)
+    monkeypatch.setattr(product, "_served", {})
+    a = np.random.default_rng(3).integers(-8, 9, (120, 130)).astype("f4")
+    b = a.T.copy()
+    expected = a.astype("f8") @ b.astype("f8")
+    assert_array_equal(sm.matmul(a, b), expected)
+    smallest = (a[:, :, None] + b).min(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(product, "blas_serves", None)  # a call of it would raise
+        assert_array_equal(sm.matmul(a, b), expected)
+        assert_array_equal(sm.sgemm(1.0, a, b), expected)
+        assert_array_equal(sm.sgemm(None, b.T.copy(), b), expected)
+    assert_array_equal(sm.matmul(a, b, "min_plus"), smallest)
+    before = sm.get_num_threads()
+    sm.set_num_threads(before + 1)
+    try:
+        monkeypatch.setattr(product, "blas_wins", lambda *_: False)
+        assert product.served_again(sm.semirings["plus_times"], a, b) is None
+        assert_array_equal(sm.matmul(a, b), expected)
     finally:
         sm.set_num_threads(before)
 
@@ -659,6 +687,32 @@ def test_tiles_of_narrow_products(name, dtype):
             )
     finally:
         sm.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["min_plus", "max_plus", "min_max", "max_min"])
+@pytest.mark.parametrize("form", [False, True])
+def test_both_forms_of_a_product_are_exact(form, name, dtype, monkeypatch):
+    """Whichever is faster here: multiply-adds or additions, keys or floats; 0 and -0 are equal."""
+    monkeypatch.setattr(tuning, "calibration", lambda: {"fma": form, "keys": form})
+    for cache in (tuning.tuned, product.choose):
+        cache.cache_clear()
+    rng = np.random.default_rng(0)
+    worst = -np.inf if name.startswith("max") else np.inf
+    values = np.array([worst, -3, -1e-30, -0.0, 0.0, 2, 1e30], dtype)
+    a, b = rng.choice(values, (37, 65)), rng.choice(values, (65, 41))
+    terms = {"plus": np.add, "max": np.maximum, "min": np.minimum}[name[4:]](a[:, :, None], b)
+    expected = (terms.max if name.startswith("max") else terms.min)(axis=1)
+    first = (terms == expected[:, np.newaxis]).argmax(axis=1)
+    try:
+        for _ in range(3):
+            np.testing.assert_array_equal(sm.matmul(a, b, name), expected)
+        found, k = sm.matmul(a, b, name, return_arg=True)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(k, first)
+    finally:
+        for cache in (tuning.tuned, product.choose):
+            cache.cache_clear()
 
 
 def test_calibration_answers_for_both_forms():

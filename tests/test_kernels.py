@@ -26,6 +26,7 @@ from semiring_mm.gpu import closure as closing
 from semiring_mm.gpu import device, engine, packing, tensor, tiles
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu import product as products
+from semiring_mm.gpu import vector as vectors
 from semiring_mm.gpu.source import KINDS
 from semiring_mm.gpu.tiles import Launch, Tile
 from semiring_mm.gpu.vector import gemv
@@ -54,6 +55,8 @@ def forget():
     """What was remembered of tiles and launches."""
     tiles.choose.cache_clear()
     products._plans.cache_clear()
+    vectors.shape.cache_clear()
+    closing._launches.clear()
 
 
 @pytest.fixture
@@ -1096,7 +1099,7 @@ def test_gemv_of_every_semiring_and_every_dtype():
 @pytest.mark.parametrize(("name", "dtype"), [("plus_times", "f4"), ("max_plus", "f8")])
 def test_gemv_in_parts(name, dtype, how, monkeypatch):
     """Of k; another kernel joins them."""
-    monkeypatch.setattr("semiring_mm.gpu.vector._SMALL", 0)
+    monkeypatch.setattr(vectors, "_SMALL", 0)
     rng = np.random.default_rng(20)
     a, x, y = (rng.integers(-1, 2, s).astype(dtype) for s in ((3, 40_000), (40_000,), (3,)))
     matrix = lay(a, how, nan)

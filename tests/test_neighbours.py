@@ -1,5 +1,6 @@
 """Distances between rows and the nearest rows, against SciPy and against sorting."""
 
+import json
 import math
 import warnings
 
@@ -145,13 +146,16 @@ def test_metrics_of_ones_own():
     (ValueError, r"shapes \(3,\) and \(2, 3\)", lambda: sm.cdist(X[0][0], X[0])),
     (ValueError, r"number for each of 3 columns", lambda: sm.cdist(*X, w=[1, 2])),
     (ValueError, "negative weights", lambda: sm.cdist(*X, w=[1, 2, -1])),
+    (ValueError, "infinite or NaN", lambda: sm.cdist(*X, w=[1, inf, 1])),
+    (ValueError, "infinite or NaN", lambda: sm.knn(*X, 1, w=[1, nan, 1])),
     (TypeError, "complex128 .* are accepted", lambda: sm.cdist(X[0] * 1j, X[0])),
     (ValueError, "out has shape", lambda: sm.cdist(*X, out=np.empty((2, 3)))),
     (ValueError, "k is from 1 to the 2 rows of Y, got 3", lambda: sm.knn(*X, 3)),
     (ValueError, "k is from 1 to the 2 rows of Y, got 0", lambda: sm.knn(*X, 0)),
     (ValueError, "k is from 1 to the 0 rows of Y, got 1", lambda: sm.argbest(X[0], X[0][:0])),
-    (ValueError, "r is a number", lambda: sm.radius_count(*X, nan)),
-    (ValueError, "r is a number", lambda: sm.radius_count(*X, "a")),
+    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, nan)),
+    (ValueError, "the radius is a number", lambda: sm.radius_count(*X, "a")),
+    (ValueError, "beyond the range of float64; use inf", lambda: sm.radius_count(*X, 10**400)),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
@@ -201,6 +205,21 @@ def test_the_nearest_of_all_metrics(points, weights):
         r = np.nan_to_num(np.nanmedian([*all_distances.flat, 1]))
         counts = sm.radius_count(x, y, r, metric, **options)
         assert_array_equal(counts, (all_distances <= r).sum(1), name)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_radii_are_compared_with_distances_to_the_last_bit(dtype):
+    x, y = (RNG.random((n, 3)).astype(dtype) for n in (40, 60))
+    d = sm.cdist(x, y)
+    huge, tiny = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    for r in (*d.ravel()[:50], *np.nextafter(d.ravel()[:50], 0), -1.0, 0.0, huge, tiny, inf):
+        assert_array_equal(sm.radius_count(x, y, float(r)), (d <= d.dtype.type(r)).sum(axis=1))
+    with warnings.catch_warnings(action="error"):  # beyond the range of float32
+        for metric in ("euclidean", "cityblock"):
+            assert_array_equal(sm.radius_count(x, y, 1e300, metric), np.full(40, 60))
+    far = np.array([[huge, huge]])
+    assert_array_equal(sm.radius_count(far, -far, inf), [1])
+    assert_array_equal(sm.radius_count(far, -far, huge), [0])
 
 
 @pytest.mark.parametrize("metric", ["cityblock", "euclidean", "cosine", "hamming"])
@@ -364,3 +383,16 @@ def test_results_are_of_the_operands_library(package, make, kind):
     for found, expected in pairs:
         assert isinstance(found, kind)
         assert_array_equal(np.from_dlpack(found), expected)
+
+
+@pytest.mark.parametrize("what", ["cdist", "knn"])
+def test_the_benchmark_beside_scipy_and_scikit_learn_runs(what, tmp_path, capsys):
+    pytest.importorskip("sklearn", "1.6")
+    from bench import neighbours_knn
+
+    out = tmp_path / "raw.json"
+    assert neighbours_knn.main([what, "--quick", "--out", str(out)]) == 0
+    assert "scikit-learn" in capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert all(line["checked"] for line in result["lines"])
+    assert "scikit-learn" in neighbours_knn.table(result, "raw.json")

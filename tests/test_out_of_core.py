@@ -1095,6 +1095,9 @@ def test_data_reach_the_disk_before_their_state_and_their_name(tmp_path, monkeyp
         if target.endswith(".json"):  # the state before its name, and the folder after each
             assert ("fsync", source, None) in events[:at]
         assert ("fsync", str(tmp_path), None) in events[at:after]
+    begun = next(at for at, x in enumerate(events) if x[0] == "write")
+    sums = ("fsync", f"{out}.part.sums", None)  # checksums and their name, before the first tile
+    assert ("fsync", str(tmp_path), None) in events[events.index(sums, 0, begun) : begun]
     if kind == "zarr":
         part = results.part_of(out)
         made = {x[1] for x in events[: names[1]] if x[0] == "fsync"}

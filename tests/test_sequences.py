@@ -12,7 +12,7 @@ from optional import Optional
 
 import semiring_mm as sm
 from semiring_mm import sequences
-from semiring_mm.cpu import chain
+from semiring_mm.cpu import chain, threads
 from semiring_mm.cpu import engine as cpu
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
@@ -279,6 +279,20 @@ def test_a_long_sequence_and_threads_that_share_many():
     joined, score = sequences.viterbi(e.reshape(-1, 3), a)  # more than is kept between calls
     assert score == sequences.score(e.reshape(-1, 3), a, joined)
     assert score >= best.sum() - 9 * 40
+
+
+def test_one_long_sequence_goes_both_ways_at_once(monkeypatch):
+    rng = np.random.default_rng(5)
+    e, a = rng.normal(size=(1, 5000, 6)), rng.normal(size=(6, 6))
+    monkeypatch.setattr(threads, "_threads", 1)
+    alone = sequences.marginals(e, a, lengths=[4990], pairs=True)
+    monkeypatch.setattr(threads, "_threads", 2)
+    tasks, run = [], threads.run
+    monkeypatch.setattr(threads, "run", lambda some: (tasks.append(len(some)), run(some))[1])
+    both = sequences.marginals(e, a, lengths=[4990], pairs=True)
+    assert tasks[0] == 2
+    for x, y in zip(alone, both, strict=True):
+        assert_array_equal(x, y)
 
 
 def test_what_is_impossible_and_what_is_no_number():

@@ -6,11 +6,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("sklearn", "1.6")
 
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors as Theirs
 from sklearn.utils.estimator_checks import check_estimator
 
 import semiring_mm as sm
+from semiring_mm import sklearn
 from semiring_mm.sklearn import NearestNeighbors
 
 RNG = np.random.default_rng(0)
@@ -38,6 +40,8 @@ def test_results_are_scikit_learns(options, queries):
     for mode in ("connectivity", "distance"):
         graphs = (x.kneighbors_graph(queries, mode=mode) for x in (ours, theirs))
         assert_allclose(*(graph.toarray() for graph in graphs), 1e-12)
+        graphs = (x.radius_neighbors_graph(queries, mode=mode) for x in (ours, theirs))
+        assert_allclose(*(graph.toarray() for graph in graphs), 1e-12)
     near = [x.radius_neighbors(queries, sort_results=True) for x in (ours, theirs)]
     for found, expected in zip(*near, strict=True):
         for row, other in zip(found, expected, strict=True):
@@ -62,7 +66,64 @@ def test_a_metric_of_ones_own_on_one_thread():
     assert_array_equal(near.kneighbors(QUERIES)[1][:, 0], expected)
 
 
+def test_a_metric_as_scikit_learns_callable():
+    """Theirs calls it for each pair; SciPy does, too."""
+    metrics = [
+        sm.Metric("rms", "(a - b) * (a - b)", final="sqrt(a / b)"),
+        sm.Metric("widest", "abs(a - b)", "max(a, b)"),
+        sm.Metric("same", "a == b", final="-a"),
+    ]
+    for metric in metrics:
+        theirs = Theirs(n_neighbors=3, algorithm="brute", metric=metric).fit(POINTS)
+        ours = NearestNeighbors(n_neighbors=3, metric=metric).fit(POINTS)
+        for found, expected in zip(
+            theirs.kneighbors(QUERIES), ours.kneighbors(QUERIES), strict=True
+        ):
+            assert_allclose(found, expected, 1e-12)
+        assert_allclose(cdist(QUERIES, POINTS, metric), sm.cdist(QUERIES, POINTS, metric), 1e-12)
+    assert metrics[1]([], []) == sm.cdist(np.empty((1, 0)), np.empty((1, 0)), metrics[1])[0, 0]
+    with pytest.raises(ValueError, match=r"two rows of the same length, got shapes \(2,\) and"):
+        metrics[0]([1, 2], [1, 2, 3])
+    with pytest.raises(TypeError, match="rows are of real numbers, got complex128"):
+        metrics[0]([1j], [1])
+
+
+def test_tables_keep_the_names_of_their_columns():
+    pd = pytest.importorskip("pandas")
+    points, queries = (pd.DataFrame(x, columns=list("abcde")) for x in (POINTS, QUERIES))
+    near = NearestNeighbors(n_neighbors=2).fit(points)
+    assert list(near.feature_names_in_) == list("abcde")
+    assert_array_equal(near.kneighbors(queries)[1], sm.knn(QUERIES, POINTS, 2)[1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        near.kneighbors(queries[list("bacde")])
+    with pytest.warns(UserWarning, match="valid feature names"):
+        near.kneighbors(QUERIES)
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(None, 5), (-1, 5), (-2, 4), (-9, 1), (3, 3), (7, 5)])
+def test_jobs_are_threads(jobs, most, monkeypatch):
+    seen = []
+    near = NearestNeighbors(n_neighbors=1, n_jobs=jobs).fit(POINTS)
+    monkeypatch.setattr(
+        sklearn, "knn", lambda *args, **_: seen.append(sm.get_num_threads()) or sm.knn(*args)
+    )
+    before = sm.get_num_threads()
+    sm.set_num_threads(5)
+    try:
+        near.kneighbors(QUERIES)
+    finally:
+        sm.set_num_threads(before)
+    assert seen == [most]
+
+
 @pytest.mark.parametrize(("message", "call"), [
+    ("no metric 'euclid'", lambda: NearestNeighbors(metric="euclid").fit(POINTS)),
+    ("p must be a number above 0", lambda: NearestNeighbors(p=-1).fit(POINTS)),
+    ("a number for each of 5 columns",
+     lambda: NearestNeighbors(metric_params={"w": [1, 2]}).fit(POINTS)),
+    ("n_jobs must be an integer other than 0", lambda: NearestNeighbors(n_jobs=0).fit(POINTS)),
+    ("radius_neighbors: the radius is a number",
+     lambda: NearestNeighbors().fit(POINTS).radius_neighbors(QUERIES, "wide")),
     ("algorithm is 'brute'", lambda: NearestNeighbors(algorithm="kd_tree").fit(POINTS)),
     ("has 'V'; only 'w'", lambda: NearestNeighbors(metric_params={"V": 1}).fit(POINTS)),
     ("n_neighbors <= n_samples_fit, but n_neighbors = 201",
@@ -75,3 +136,8 @@ def test_a_metric_of_ones_own_on_one_thread():
 def test_what_is_refused(message, call):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_number_of_neighbours_is_an_integer():
+    with pytest.raises(TypeError, match=r"n_neighbors must be an integer, got 1\.5"):
+        NearestNeighbors().fit(POINTS).kneighbors(QUERIES, 1.5)

@@ -4,10 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+from metrics import grid
 from optional import csgraph, nx, sp
 from walks import check_paths
 
 import semiring_mm as sm
+from semiring_mm.closures.edges import EdgeList
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import EdgeSource
 from semiring_mm.cpu import threads
 from semiring_mm.graphs import contraction
 from semiring_mm.graphs.choice import Machine
@@ -264,6 +268,43 @@ def test_trees_where_a_step_back_is_not_strictly_nearer(small):
         x[0, 30] = 40
         d, p = sm.apsp(x, method="sparse", return_predecessors=True)
         check_paths(x, d, p, tol=60 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weights"), [("i4", [0, 1]), ("f4", [1e-9, 1]), ("f8", [1e-20, 1e-3, 5])]
+)
+def test_trees_of_grids_where_most_paths_tie(dtype, weights):
+    """Weights that are 0, or vanish beside others, leave nodes equally far: no ring may close."""
+    for seed in range(4):
+        n, row, col = grid(9)
+        w = np.random.default_rng(seed).choice(np.array(weights, dtype), len(row))
+        graph = matrix(n, np.append(row, col), np.append(col, row), np.tile(w, 2))
+        distances, trees = sm.apsp(graph, method="sparse", return_predecessors=True)
+        walk(graph, distances, trees)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least", "ties"),
+    [("i4", 0, True), ("i8", 1, False), ("f4", 1e-6, True), ("f8", 1e-6, False), ("f8", 0, True)],
+)
+def test_which_weights_may_tie(dtype, least, ties):
+    weight = np.array([least, 3, 5], dtype)
+    edges = EdgeList(range(4), np.arange(3), np.arange(1, 4), weight, True)
+    problem = Problem.of(EdgeSource(sm.semirings["min_plus"], edges, weight.dtype), None, True)
+    assert contraction.has_ties(problem) == ties
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rings_of_weight_zero_that_round_below_zero(dtype):
+    """Differences of heights: each way back sums up to 0, but for rounding."""
+    n, row, col = grid(12)
+    height = np.random.default_rng(6).random(n)
+    row, col = np.append(row, col), np.append(col, row)
+    graph = matrix(n, row, col, (height[col] - height[row]).astype(dtype))
+    found = sm.apsp(graph, method="sparse")
+    assert found.dtype == dtype
+    expected = height - height[:, np.newaxis]
+    np.testing.assert_allclose(found, expected, atol=4 * n * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("semiring", ["max_min", "min_max", "max_times", "lor_land"])

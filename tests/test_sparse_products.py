@@ -434,6 +434,13 @@ def test_arrays_of_the_wrong_sizes():
         sm.matmul(b, np.ones(4))
 
 
+def test_wide_indices_beside_narrow_pointers_are_not_cut_off():
+    a = scipy_sparse.csr_array(np.eye(2, dtype="f4"))
+    a.indices, a.indptr = np.array([0, 2**32], np.int64), a.indptr.astype(np.int32)
+    with pytest.raises(ValueError, match="a's indices hold column indices out of range"):
+        sm.matmul(a, np.eye(2, dtype="f4"))
+
+
 @pytest.mark.parametrize("n", [1, 32])
 @pytest.mark.parametrize("trans", [False, True])
 def test_broken_indices_are_not_followed(there, n, trans):

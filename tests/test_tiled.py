@@ -434,5 +434,5 @@ def test_refusals_of_products(a, b, words, message):
 
 def test_the_engine_is_named_where_it_lacks_memory(monkeypatch):
     monkeypatch.setattr(engine, "free_memory", lambda: 10)
-    with pytest.raises(MemoryError, match="the 300 x 300 result in float64"):
-        sm.apsp(np.ones((300, 300)), memory_limit="1GB")
+    with pytest.raises(MemoryError, match="the 400 x 400 result in float64"):
+        sm.apsp(np.ones((400, 400)), memory_limit="1GB")

@@ -288,16 +288,20 @@ def posterior(
     assert plan is not None
     code = posterior_code(plan)
 
-    def part(first: int, last: int, rows: Array) -> None:
+    def backward(first: int, last: int) -> Array:
         some = slice(first, last)
-        behind = np.empty_like(rows)
+        behind = np.empty((last - first, *e.shape[1:]), e.dtype)
         ends = np.maximum(lengths[some] - 1, 0)
         behind[np.arange(last - first), ends] = end[some]
-        if rows.shape[1] > 1:
+        if e.shape[1] > 1:
             carry(
                 log_plus, a[some], e[some, 1:], end[some, np.newaxis], behind[:, :, np.newaxis],
                 ends, every=True, reverse=True, exclusive=False,
             )  # fmt: skip
+        return behind
+
+    def part(first: int, last: int, rows: Array, behind: Array | None = None) -> None:
+        behind = backward(first, last) if behind is None else behind
         (column,) = scratch((n + 64) * a.itemsize)
         values = block(POSTERIOR, {
             "first": first, "last": last, "states": n, "v_batch": rows.strides[0],
@@ -311,7 +315,26 @@ def posterior(
         })  # fmt: skip
         code(values.ctypes.data)
 
+    batch = len(lengths)
+    if batch < _workers(int(lengths.sum()) * n * n):  # one way on a thread, one on another
+        rows, behind = np.empty((batch, *e.shape[1:]), e.dtype), []
+        threads.run([
+            lambda: _rows(log_plus, a, e, x, lengths, rows),
+            lambda: behind.append(backward(0, batch)),
+        ])  # fmt: skip
+        part(0, batch, rows, behind[0])
+        return
     _each_block(log_plus, a, e, x, lengths, part)
+
+
+def _rows(semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths, rows: Array) -> None:
+    """What is carried, after each step, in `rows` (chains, steps, states)."""
+    rows[:, 0] = x
+    if e.shape[1] > 1:
+        carry(
+            semiring, a, e[:, 1:], x[:, np.newaxis], rows[:, 1:, np.newaxis],
+            np.maximum(lengths - 1, 0), every=True, reverse=False, exclusive=False,
+        )  # fmt: skip
 
 
 def _each_block(
@@ -331,12 +354,7 @@ def _each_block(
         for i in range(first, last, most):
             j = min(last, i + most)
             some, here = slice(i, j), rows[: j - i]
-            here[:, 0] = x[some]
-            if steps > 1:
-                carry(
-                    semiring, a[some], e[some, 1:], x[some, np.newaxis], here[:, 1:, np.newaxis],
-                    np.maximum(lengths[some] - 1, 0), every=True, reverse=False, exclusive=False,
-                )  # fmt: skip
+            _rows(semiring, a[some], e[some], x[some], lengths[some], here)
             part(i, j, here)
 
     _split(several, lengths, 1, n * n)

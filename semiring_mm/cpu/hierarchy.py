@@ -19,7 +19,7 @@ from .algebra import Algebra
 from .blocks import block, load_block, load_item
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
-from .product_code import _transposed
+from .product_code import transposed
 
 __all__ = ["UNREACHED", "Code", "chunk_width", "turned_bytes"]
 
@@ -353,7 +353,7 @@ def _write_function(name: str, plan: Plan, target: Target) -> Function:
             for g in range(0, width, lanes):
                 at = [label(first + j + i).at(g * t.size) for i in range(lanes)]
                 vectors = [f.load(place, vector, t.size) for place in at]
-                for i, value in enumerate(_transposed(f, vectors)):
+                for i, value in enumerate(transposed(f, vectors)):
                     f.store(value, turned.at(j * t.size + (g + i) * pitch), t.size)
         with f.loop(whole, count) as j, f.loop(0, width) as lane:
             value = f.load(label(first + j).at(lane * t.size), t, t.size)

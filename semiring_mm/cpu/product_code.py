@@ -40,7 +40,7 @@ from .views import HEAD, ArrayView, array_function
 
 __all__ = [
     "GATHER", "PARAMS", "SLAB", "ProductCode", "Shape", "fewer_vectors", "micro_function",
-    "params_of", "product_code", "product_functions", "tile_shape",
+    "params_of", "product_code", "product_functions", "tile_shape", "transposed",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
@@ -375,7 +375,7 @@ def _pack(
                 for x in starts:
                     f.prefetch(x.at(k * s.size).at(128))
                     block.append(decode(f.load(x.at(k * s.size), s.vector(run))))
-                for i, column in enumerate(_transposed(f, block)):
+                for i, column in enumerate(transposed(f, block)):
                     x = column if kept == rows else f.shuffle(column, column, range(kept))
                     f.store(x, to.at((k + i) * (width * size)), size)
 
@@ -395,7 +395,7 @@ def _pack(
 _GROUP, _ROWS = 16, 8
 
 
-def _transposed(f: Function, rows: list[Value]) -> list[Value]:
+def transposed(f: Function, rows: list[Value]) -> list[Value]:
     """Rows (a power of two of them, at most as many as lanes) to columns, by zipping halves."""
     lanes, n = rows[0].type.lanes, len(rows)
     assert n <= lanes, f"{n} rows of {lanes} elements: a column would not fit a vector"

@@ -53,7 +53,7 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
         "rows": rows, "columns": tile.shape[1], "step": tile.strides[0], "k": k, "base": base,
         "index": index, "value": value, "tile": tile,
     }  # fmt: skip
-    _call("put", value.dtype.name, fields)
+    _call("put", value.dtype, fields)
 
 
 def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
@@ -72,17 +72,17 @@ def run(tasks: Sequence[Callable[[], None]]) -> None:
 def finish(value: NDArray[Any], index: NDArray[np.int64]) -> None:
     """Sort each heap, best first."""
     rows, k = value.shape
-    _call("sort", value.dtype.name, {"rows": rows, "k": k, "index": index, "value": value})
+    _call("sort", value.dtype, {"rows": rows, "k": k, "index": index, "value": value})
 
 
-def _call(name: str, dtype: str, fields: Mapping[str, Any]) -> None:
+def _call(name: str, dtype: np.dtype[Any], fields: Mapping[str, Any]) -> None:
     values = block(_FIELDS, fields)
     _compiled(dtype)[name](values.ctypes.data)
 
 
 @functools.cache
-def _compiled(dtype: str) -> dict[str, Any]:
-    t, target = storage_type(dtype), host_target()
+def _compiled(dtype: np.dtype[Any]) -> dict[str, Any]:
+    t, target = storage_type(dtype.name), host_target()
     sink = sink_function(t)
     functions = [
         sink,

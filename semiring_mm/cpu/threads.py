@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -52,8 +53,9 @@ def limited(most: int) -> Iterator[None]:
         _inside.most = before
 
 
+@functools.cache
 def default_threads() -> int:
-    """The cores that this process may use."""
+    """The cores that this process may use, when it is first asked."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
