@@ -83,8 +83,10 @@ struct Loader {
   // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  // Words that are copied one by one: so many of a thread share a line, hence an address.
-  static constexpr int LONE_WORDS = sizeof(Word) > 4 ? 1 : LEFT ? 4 : 8;
+  // Words of A that are copied one by one: so many of a thread share a line, hence an address. As
+  // many more lines a warp reads at once, which costs more than it saves where there are more of
+  // them: for B, and for tiles of few threads (measured).
+  static constexpr int LONE_WORDS = LEFT && sizeof(Word) == 4 && Tile::THREADS > 128 ? 4 : 1;
   static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32
                                 : !PAIRS && ASYNC && LONE                 ? LONE_WORDS
                                                                           : 1;

@@ -466,7 +466,7 @@ def _prepare_tensors(
     whole, splits, k_split = tiles, 1, k
     if not packed:
         whole, splits, k_split = split_tiles(kind, tiles, k, here.sms)
-    cluster = cluster_of(kind, tiles_m, whole, splits)
+    cluster = cluster_of(kind, tiles_m, splits)
     split = tiles - whole
     tiles_m = -(-tiles_m // cluster) * cluster
     tiles = tiles_m * tiles_n * batch

@@ -85,7 +85,7 @@ _KINDS = {
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
 _WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3,
-          "Doubles": 900**3}  # fmt: skip
+          "Doubles": 1500**3}  # fmt: skip
 _WORTH_PARTS = 1300**3
 
 
@@ -113,7 +113,7 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
 
 def blocks_of(kind: Kind, work: int, cluster: int, sms: int) -> int:
     """Blocks for so many work tiles."""
-    if kind.size == 8 and _BLOCK_EACH:
+    if kind.size == 8:  # the next one is for the multiprocessor that is free first
         return work
     return min(work, sms // cluster * cluster)
 
@@ -445,36 +445,29 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
     return found if found is not None and found.rows else None
 
 
-_CLUSTER_OF_DOUBLES = 1
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 
 
-def cluster_of(kind: Kind, tiles_m: int, whole: int, splits: int) -> int:
+def cluster_of(kind: Kind, tiles_m: int, splits: int) -> int:
     """Blocks of a cluster: tiles below each other share columns of B, where k is not split.
 
-    16-bit operands of one part are not faster so. Doubles may share parts of k, too.
+    Operands of one part of 16 or 64 bits are not faster so.
     """
-    if kind.size == 8:
-        even = tiles_m % _CLUSTER_OF_DOUBLES == 0 and whole % _CLUSTER_OF_DOUBLES == 0
-        return _CLUSTER_OF_DOUBLES if even else 1
-    if kind.size == 2 and kind.parts == 1:
+    if kind.size in (2, 8) and kind.parts == 1:
         return 1
     return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
 
 
-# Doubles: whether the last wave is shared; whether there is a block for each work tile, so that the
-# next one is for whichever multiprocessor is free, or one for each multiprocessor.
-_LAST_WAVE, _BLOCK_EACH = True, True
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result
 
 
 def split_tiles(kind: Kind, tiles: int, k: int, sms: int) -> tuple[int, int, int]:
     """Tiles of C of one block each, blocks that share each other one, and the steps of k of these.
 
-    k is split where there are fewer tiles than multiprocessors. Products of doubles take longest,
-    so that there the last wave is shared, too.
+    k is split where there are fewer tiles than multiprocessors. Products of doubles take longest:
+    there the last wave is shared, too.
     """
-    if kind.size == 8 and _LAST_WAVE:
+    if kind.size == 8:
         launch = divide(Tile(ROWS, kind.bn, kind.bk, 4, 16, 8), tiles, k, sms)
         return launch.whole, launch.splits, launch.k_split or k
     steps = math.ceil(k / kind.bk)

@@ -106,7 +106,7 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(32, 64, 32, 4, 4, 8, 6): 0.64,
         Tile(32, 32, 32, 4, 2, 8, 4): 0.43,
         Tile(16, 256, 32, 4, 8, 4, 3): 0.56,
-        Tile(64, 256, 16, 8, 16, 8, 2): 0.78,
+        Tile(64, 256, 8, 8, 16, 8, 2, stages=4): 0.82,
         **{tile: share for tile, share in _SMALL.items() if tile.bm == 256},
     },
     "word": {
