@@ -17,13 +17,13 @@ __all__ = ["CASES"]
 
 Size = tuple[int, int, int]  # rows of X, columns, rows of Y
 
-_ROWS = 4  # that are checked
 _BLOCK = 1 << 30  # bytes of the distances that PyTorch has at a time
 
 
-def _points(size: Size) -> tuple[Any, Any]:
+def _points(size: Size, metric: str) -> tuple[Any, Any]:
     m, k, n = size
-    return gpu.random((m, k), "f4", "normal", 1), gpu.random((n, k), "f4", "normal", 2)
+    data = "whole" if metric == "hamming" else "normal"  # of which some are equal
+    return gpu.random((m, k), "f4", data, 1), gpu.random((n, k), "f4", data, 2)
 
 
 def _exact(x: Any, y: Any, metric: str) -> Any:
@@ -60,7 +60,7 @@ def distances(metric: str) -> Callable[[Size, Options], Line]:
     """All distances, beside PyTorch's."""
 
     def build(size: Size, options: Options) -> Line:
-        (m, k, n), (x, y) = size, _points(size)
+        (m, k, n), (x, y) = size, _points(size, metric)
         work = float(m * n * k)
         contenders = [
             Contender(OURS, lambda: sm.cdist(x, y, metric), work),
@@ -117,7 +117,7 @@ def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:
     """The nearest rows, beside PyTorch's cdist with topk and KeOps."""
 
     def build(size: Size, options: Options) -> Line:
-        (m, k, n), (x, y) = size, _points(size)
+        (m, k, n), (x, y) = size, _points(size, metric)
         work = float(m * n * k)
         contenders = [Contender(OURS, lambda: sm.knn(x, y, count, metric), work)]
         if metric == "l2" or m <= 1 << 15:  # PyTorch takes minutes

@@ -37,6 +37,12 @@ struct TensorParams {
   TensorMap c;      // [batch][m][n], if it is stored in boxes
   ProductParams p;  // a_batch and b_batch are 1, or 0 where the whole batch has one operand
   const RowSize *a_sizes, *b_sizes;  // [batch][rows], where rows are scaled (Split)
+  // Of Screened, which has no C:
+  const float* column;  // [tiles_n * BN]: what is added to the entries of a column; ...
+  const float* bound;   // [m]: ... what they must not exceed then
+  u32* count;           // [m]: += the entries that do not
+  u32* candidates;      // [m][capacity]: the columns of the first `capacity` of these
+  i64 capacity;
 };
 
 // Step policy (steps.cuh) of an epilogue only. PARTS: matrices whose sum an operand is: 2 for
@@ -51,7 +57,7 @@ struct Tensor {
   static constexpr bool PACKED = PACKED_;
   static constexpr bool SCALED = PARTS == 2 && Is<typename Kind::Element>::half;
   static constexpr float SMALL = SCALED ? SMALL_UNIT : 1;
-  static constexpr bool CERTIFIES = false;
+  static constexpr bool CERTIFIES = false, SCREENS = false;
 
   SR_FN static Word join(Word x, Word y) { return x + y; }
   SR_FN static typename A::Compute out(Word x, int) {
@@ -64,6 +70,13 @@ struct Tensor {
 template <class A>
 struct Certificate : Tensor<A, Halves, 1> {
   static constexpr bool CERTIFIES = true;
+};
+
+// Not a product: which of its entries are at most a bound of their row. What is added to columns
+// goes through shared memory, and is on its way while a tile is multiplied.
+template <class A, class Kind>
+struct Screened : Tensor<A, Kind, 1> {
+  static constexpr bool SCREENS = true;
 };
 
 // Two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are adjacent
@@ -107,14 +120,16 @@ struct TensorProduct {
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
   static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // Boxes are aligned to 1024 bytes.
-  static constexpr int OUTGOING = Tile::BM / 64 * STORE_BOXES * BOX;
+  static constexpr int OUTGOING =
+      Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4 : STORE_BOXES * BOX);
   static constexpr int BYTES = 1024 + OUTGOING + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
   u8* stages;      // [STAGES] of [PARTS][BM] and [PARTS][BN] lines
-  u8* outgoing;    // [BM / 64][STORE_BOXES] boxes of C
+  u8* outgoing;    // [BM / 64][STORE_BOXES] boxes of C; of a screen [BM / 64][2][BN] floats
   Barrier* full;   // [STAGES]: the bytes of a stage have landed
   Barrier* empty;  // [STAGES]: all consumers, of all blocks of the cluster, have read a stage
   int stage = 0;   // of this thread's next tile of k
   u32 parity = 0;  // of that stage's phase: it flips when stages wrap around
+  int screened = 0;  // which copy of columns' numbers is next
 
   SR_FN static void run(const TensorParams& t) {
     if (!is_selected(t.p)) return;
@@ -195,6 +210,8 @@ struct TensorProduct {
     const ProductParams& p = t.p;
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
+      [[maybe_unused]] Limits limits;
+      if constexpr (Step::SCREENS) limits = limits_of(t, work);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (sizeof(Word) == 8) {
@@ -216,7 +233,8 @@ struct TensorProduct {
         }
         warpgroup_wait<0>();
         release();
-        store(t, d, work);
+        if constexpr (Step::SCREENS) screen(t, d, work, limits);
+        else store(t, d, work);
       } else {
         // Tensor cores truncate when they add to a large sum: so the products of the large parts are
         // added in float32 here, tile by tile, while tensor cores multiply the small parts, whose sum
@@ -468,6 +486,89 @@ struct TensorProduct {
       spread |= !(enough || of_a == 0 || of_b == 0);
     });
     if (spread) atomic_or(t.p.errors, IS_SPREAD);
+  }
+
+  // What a thread reads of a screen's tile before it is multiplied.
+  struct Limits {
+    float bound[2];   // [2 rows]
+    float column[2];  // of the columns whose numbers this thread hands on
+  };
+  SR_FN static Limits limits_of(const TensorParams& t, const WorkTile& work) {
+    const TileCoord<Step, Tile> at(t.p, work.tile);
+    Limits own{};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = at.row + Tile::row(i);
+      own.bound[i] = row < t.p.m ? t.bound[row] : -infinity<float>();
+    }
+    static_assert(Tile::BN == 2 * WARPGROUP, "two columns a thread");
+    const float* from = t.column + at.column + int(threadIdx.x) % WARPGROUP * 2;
+    own.column[0] = from[0];
+    own.column[1] = from[1];
+    return own;
+  }
+
+  // Append the columns of entries that are at most the bound of their row to its candidates.
+  SR_FN void screen(const TensorParams& t, const Word (&d)[Tile::BN / 2], const WorkTile& work,
+                    const Limits& limits) {
+    constexpr int GROUP = 8;  // columns of a thread that are tested at once
+    const TileCoord<Step, Tile> at(t.p, work.tile);
+    const int lane = int(threadIdx.x) % 32, q = lane % 4;
+    // of the two copies, other threads may still read the one of the tile before
+    const int warpgroup = int(threadIdx.x) / WARPGROUP, thread = int(threadIdx.x) % WARPGROUP;
+    float* columns = reinterpret_cast<float*>(outgoing) + (warpgroup * 2 + screened) * Tile::BN;
+    screened ^= 1;
+    columns[2 * thread] = limits.column[0];
+    columns[2 * thread + 1] = limits.column[1];
+    warpgroup_sync(warpgroup);  // between writing the numbers and reading them
+    u64 hits[2] = {};  // [2 rows], bit j
+#pragma unroll
+    for (int first = 0; first < Tile::TN; first += GROUP) {
+      Pack<float, 2> add[GROUP / 2];  // [GROUP]
+#pragma unroll
+      for (int j = 0; j < GROUP; j += 2)
+        add[j / 2] = *reinterpret_cast<const Pack<float, 2>*>(columns + Tile::column(first + j));
+      bool any = false;
+#pragma unroll
+      for (int j = 0; j < GROUP; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          any |= d[Tile::at(i, first + j)] + add[j / 2].x[j % 2] <= limits.bound[i];
+      if (!ballot(any)) continue;
+#pragma unroll
+      for (int j = 0; j < GROUP; ++j) {
+        const bool inside = at.column + Tile::column(first + j) < t.p.n;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const bool hit = d[Tile::at(i, first + j)] + add[j / 2].x[j % 2] <= limits.bound[i];
+          hits[i] |= u64(hit && inside) << (first + j);
+        }
+      }
+    }
+    if (!ballot((hits[0] | hits[1]) != 0)) return;
+    u32 place[2], before[2];  // [2 rows]: of this thread's first; four lanes have a row
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const u32 own = u32(popcount(u32(hits[i])) + popcount(u32(hits[i] >> 32)));
+      const u32 beside = shuffle_xor(own, 1), across = shuffle_xor(own + beside, 2);
+      before[i] = (q & 1 ? beside : 0) + (q & 2 ? across : 0);
+      place[i] = 0;
+      if (q == 0 && own + beside + across > 0)
+        place[i] = fetch_add(t.count + at.row + Tile::row(i), own + beside + across);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) place[i] = shuffle(place[i], lane - q) + before[i];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      u32* to = t.candidates + i64(at.row + Tile::row(i)) * t.capacity;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        for (u32 rest = u32(hits[i] >> 32 * half); rest; rest &= rest - 1) {
+          const int j = 32 * half + bit_length(rest & (0u - rest)) - 1;
+          if (place[i] < t.capacity) to[place[i]] = u32(at.column + Tile::column(j));
+          ++place[i];
+        }
+    }
   }
 
   // A warpgroup's 64 rows, in boxes of 64 columns: of STORE_BOXES, one is written while the others are

@@ -557,36 +557,49 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
     across = pairs.across(k)
     value, index = select.empty(len(across) * m, k, dtype)
     screen = _screen(pairs, k, width)
+    rest = None if screen is None else screen.search(value, index, fill)
 
-    def block(i: int, j: int, part: int) -> None:
+    def find(
+        chosen: slice | Array, start: int, end: int, value: Array, index: Array
+    ) -> None:  # fmt: skip
         def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
             pitch = -(-columns * dtype.itemsize // _ALIGNED) * _ALIGNED
-            whole = room[: (j - i) * pitch].view(dtype).reshape(j - i, pitch // dtype.itemsize)
+            whole = room[: count * pitch].view(dtype).reshape(count, pitch // dtype.itemsize)
             return whole[:, :columns]
 
-        start, end = across[part]
-        best = value[part * m + i : part * m + j], index[part * m + i : part * m + j]
-        room = xp.empty((j - i) * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
+        count = len(value)
+        room = xp.empty(count * (width * dtype.itemsize + _ALIGNED) + select.BEHIND, np.uint8)
         wait, pause = 1, 1  # tiles until the next one is screened; the first one fills the heaps
         for first, last in _cut(end - start, width, start):
-            here = slice(i, j), slice(first, last)
-            if screen is not None and not wait:
+            columns = slice(first, last)
+            if screen is not None and rest is None and not wait:
                 tile = tile_of(last - first, screen.dtype)
-                candidates = screen.put(*here, tile, *best)
+                candidates = screen.put(chosen, columns, tile, value, index)
                 if candidates > _CANDIDATES * tile.size:  # it did not pay
                     wait, pause = pause, 2 * pause
                 continue
             wait -= 1
             tile = tile_of(last - first, dtype)
-            fill(*here, tile)
-            select.put(*best, tile, first)
+            fill(chosen, columns, tile)
+            select.put(value, index, tile, first)
         if len(across) == 1:
-            select.finish(*best)
+            select.finish(value, index)
 
-    select.run([
-        functools.partial(block, i, j, part)
-        for i, j in _cut(m, size) for part in range(len(across))
-    ])  # fmt: skip
+    def block(i: int, j: int, part: int) -> None:
+        own = slice(part * m + i, part * m + j)
+        find(slice(i, j), *across[part], value[own], index[own])
+
+    if rest is None:
+        select.run([
+            functools.partial(block, i, j, part)
+            for i, j in _cut(m, size) for part in range(len(across))
+        ])  # fmt: skip
+    else:
+        for i in range(0, len(rest), size):
+            some = rest[i : i + size]
+            found = select.empty(len(some), k, dtype)
+            find(some, 0, n, *found)
+            value[some], index[some] = found
     if len(across) > 1:
         value, index = (x.reshape(-1, m, k).swapaxes(0, 1).reshape(m, -1) for x in (value, index))
         best = xp.lexsort((index, value))[:, :k]

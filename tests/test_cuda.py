@@ -22,8 +22,18 @@ from bench.banks import conflicts
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles
+from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
+from semiring_mm.gpu import (
+    chain,
+    device,
+    engine,
+    hierarchy,
+    product,
+    select,
+    source,
+    tiles,
+    wavefront,
+)  # fmt: skip
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -283,6 +293,41 @@ def test_instructions_of_tensor_cores(
     assert found["MEMBAR.ALL.GPU"] == 2 * clusters
 
 
+def nearest_of(x, k=3):
+    """The launches of neighbours: from values, from stored products and from candidates."""
+    m = len(x)
+    lists, screen = select.empty(m, k, x.dtype), engine.Screen(x, x, 1.0)
+    select.put(*lists, x, 0)
+    screen.put(slice(0, m), slice(0, m), np.empty((m, m), screen.dtype), *lists)
+    select._launch(*lists, None, 0, select._Points(), wide=True)
+    if screen.fused:
+        points, left = select._Ordered(screen, 8), screen._prepared(x)[0]
+        count = np.zeros(m, "u4")
+        points.sift(left, 8, m, np.zeros(m, "f4"), count, np.zeros((m, 9), "u4"))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("spread", "product"), [
+    (False, "HGMMA.64x256x16.F32"), (True, "HGMMA.64x256x8.F32.TF32"),
+])  # fmt: skip
+def test_instructions_of_screened_products(spread, product, sources_of, tmp_path, nvdisasm):
+    """An addition and a comparison for each entry, and nothing is stored but candidates."""
+    x = np.full((400, 16), 1e-4 if spread else 1.0, "f4")
+    x[: 1 if spread else 200] = -1
+    recorder = sources_of(lambda: nearest_of(x))
+    (text,) = [source for source in recorder.sources if "sr::Screened" in source]
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    entries = 64 * 256 // 128  # of a thread
+    assert found[product] > 0
+    assert found["FADD"] == entries
+    assert found["FSETP.LE.OR"] + found["FSETP.LE.AND"] <= 2 * entries
+    assert found["STG.E"] <= 8
+    assert found["ATOMG.E.ADD.STRONG.GPU"] == 2
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+    assert not re.search("C75(10|14|17)", report)  # products wait for each other
+
+
 #: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
 CLOSURES = [
     ("min_plus", "f4", NEGATIVE, False, "General", ["FADD", "FMNMX.NAN"]),
@@ -446,6 +491,8 @@ def small_launches():
         bits = engine.pack_bits(a.T > 0)
         engine.product_bits(sm.semirings["xor_land"], bits, bits, np.empty_like(bits), 40)
     engine.reduce_bits(np.zeros((40, 8), "u1"), 40)
+    for x in (a, a.astype("f8")):
+        nearest_of(x)
     engine.facts(semiring, a.astype("i8"))
     flags_of(a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
@@ -468,6 +515,21 @@ def small_launches():
     spanning()
     chains_of(5)
     chains_of(130)
+    alignments()
+
+
+def alignments():
+    """By dynamic time warping, and by scores with all that they may have."""
+    lengths, x = np.array([300, 0]), np.zeros((300, 1), "f4")
+    rules = (
+        AlignmentRule("f4", "absolute", warp=True),
+        AlignmentRule("f8", "table", affine=True, local=True),
+    )
+    for rule, entries in zip(rules, (x, x[:, 0].astype("i4")), strict=True):
+        for band in (None, 9):
+            wavefront.align(
+                rule, entries, entries, lengths, lengths, band, [1.0] * 4, x[:1], keep=False
+            )
 
 
 def chains_of(n):
@@ -482,6 +544,8 @@ def chains_of(n):
     path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
     chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
     chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
+    draws = np.empty((3, 2, 4), np.int32)
+    chain.draw(shared, e, e[:, 0], e[:, 0], np.zeros(draws.shape, "f4"), draws, lengths)
 
 
 def spanning():
@@ -538,6 +602,19 @@ def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
         assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
         assert found["LDS.128"] >= 8, found
         assert "0 bytes spill stores" in report
+
+
+@needs_nvrtc
+def test_alignments_keep_rows_in_registers(sources_of, tmp_path, nvdisasm):
+    """Eight cells a lane and step, each of two minima and two sums."""
+    recorder = sources_of(alignments)
+    for text in recorder.sources:
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert "0 bytes spill stores" in report
+        if "COST_ABSOLUTE" in text:
+            assert found["FMNMX.NAN"] == found["FADD"] == 16, found
+            assert found["SHFL.IDX"] >= 2, found
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

@@ -19,13 +19,14 @@ from .screen import Screen
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .vector import gemv
+from .wavefront import align
 
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
-    "apply", "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block",
-    "combine", "copy", "csr_product", "dia_product", "doubtful", "facts", "facts_later",
-    "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product", "product_bits",
-    "reduce_bits", "select", "symmetric", "to_host", "towards", "wait", "xp",
+    "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
+    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
+    "facts_later", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
+    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "wait", "xp",
 ]  # fmt: skip
 
 xp = np

@@ -15,7 +15,7 @@ from ..semirings import Semiring
 from . import device
 from .source import KINDS, algebra, flags, pack, steps, word_size
 from .tiles import Tile
-from .views import address, strides, to_host, wide_along
+from .views import address, layouts, prepared, strides, to_host, wide_along
 
 __all__ = [
     "BASE", "LEAF", "closure_batch", "closure_block", "closure_source", "doubtful",
@@ -140,15 +140,10 @@ def _close(
         return
     here = device.current()
     addresses: tuple[int, ...] = (address(a), address(out), address(predecessors))
-    key = (
-        here.index, semiring, a.dtype, known, fresh, a.shape, a.strides, out.strides,
-        None if predecessors is None else predecessors.strides, *(x % 32 for x in addresses),
-    )  # fmt: skip
-    launch = _launches.get(key)
-    if launch is None:
-        if len(_launches) >= 4096:
-            _launches.clear()
-        launch = _launches[key] = _prepare(here, semiring, a, known, out, predecessors, fresh)
+    key = (here.index, semiring, a.dtype, known, fresh, *layouts(a, out, predecessors))
+    launch = prepared(
+        _launches, key, lambda: _prepare(here, semiring, a, known, out, predecessors, fresh)
+    )
     if not launch.panels:
         params = pack((*addresses, *launch.longs), launch.ints)
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)

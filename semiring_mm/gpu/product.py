@@ -83,7 +83,7 @@ from .tensor import (
 )
 from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
-from .views import address, reading, scaled, strides, to_host, wide_along
+from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
 
@@ -230,11 +230,11 @@ def product_bits(
         c[...] = evaluate(semiring.add_expr, c, result) if accumulate else result
         return
     a = readable(a)
-    key = (here.index, n, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
-           address(b) % 16, address(c) % 2)  # fmt: skip
-    launch = way.launches.get(key)
-    if launch is None:
-        launch = way.launches[key] = _prepare_tensors(here, way.plan, way.kind, a, b, c, n)
+    plan, kind = way.plan, way.kind
+    launch = prepared(
+        way.launches, (here.index, n, *layouts(a, b, c)),
+        lambda: _prepare_tensors(here, plan, kind, a, b, c, n),
+    )  # fmt: skip
     addresses = [address(x) for x in (a, b, c)]
     params = pack(
         (*addresses, *(0,) * 6, *launch.strides, 0, 0),
@@ -315,20 +315,11 @@ def _run(
     forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
     addresses = [address(x) for x in (a, b, c)]
-    key = (
-        here.index, triangle, a.shape, a.strides, b.shape, b.strides, c.shape, c.strides,
-        None if arg is None else arg.strides, None if gather is None else gather.strides,
-        *(x % 32 for x in addresses),
+    launch = prepared(
+        way.launches, (here.index, triangle, *layouts(a, b, c, arg, gather)),
+        lambda: _prepare(here, way, a, b, c, arg, gather, triangle) if way.kind is None
+        else _prepare_tensors(here, way.plan, way.kind, a, b, c),
     )  # fmt: skip
-    launch = way.launches.get(key)
-    if launch is None:
-        if len(way.launches) >= 4096:
-            way.launches.clear()
-        if way.kind is not None:
-            launch = _prepare_tensors(here, way.plan, way.kind, a, b, c)
-        else:
-            launch = _prepare(here, way, a, b, c, arg, gather, triangle)
-        way.launches[key] = launch
     parts = device.scratch(launch.parts) if launch.parts else None
     marks = device.scratch(launch.marks) if launch.marks else None
     rest = (

@@ -20,7 +20,7 @@ from .tiles import Tile, divide
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "THREADS", "Kind", "Operand", "Split",
+    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "THREADS", "Kind", "Operand", "Split",
     "TensorKernel", "blocks_of", "cluster_of", "convert_source", "in_place", "kinds_of",
     "parts_source", "prepare_operand", "readable", "reads", "repays", "result_operand",
     "split_tiles", "tensor_source", "together", "transposed_operand",
@@ -90,6 +90,8 @@ _WORTH_PARTS = 1300**3
 
 
 CERTIFICATE = Kind("Halves", "float16")  # in which sr::Certificate multiplies samples
+#: In which sr::Screened multiplies, by dtype.
+SCREENS = {"float16": Kind("Halves", "float16"), "float32": Kind("Tf32", "float32")}
 
 
 def kinds_of(plan: Plan, precision: str | None, arch: int) -> tuple[Kind, ...]:
@@ -145,6 +147,8 @@ class TensorKernel:
         Whether C is packed bits.
     certifies : bool
         Whether it multiplies samples (``sr::Certificate``) instead of operands.
+    screens : bool
+        Whether it screens the product (``sr::Screened``) instead of storing it.
     """
 
     plan: Plan
@@ -156,6 +160,7 @@ class TensorKernel:
     cluster: int = 1
     packed: bool = False
     certifies: bool = False
+    screens: bool = False
 
     @property
     def stages(self) -> int:
@@ -171,7 +176,8 @@ class TensorKernel:
     def shared(self) -> int:
         """Bytes of shared memory."""
         stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
-        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE
+        numbers = 16 * self.kind.bn if self.screens else 0
+        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE + numbers
 
     @property
     def together(self) -> int:
@@ -184,9 +190,13 @@ class TensorKernel:
         if self.kind.size == 8:
             shape = f"DoublesTile<{flags(self.a_rows, self.b_rows)}>"
         step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
+        if self.certifies:
+            step = "Certificate<Algebra>"
+        if self.screens:
+            step = f"Screened<Algebra, sr::{self.kind.name}>"
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
-using Step = sr::{"Certificate<Algebra>" if self.certifies else step};
+using Step = sr::{step};
 using Shape = sr::{shape};
 """
 
