@@ -265,6 +265,21 @@ def test_copies_of_sgemm_share_an_address(sources_of, tmp_path, nvdisasm):
     assert sum(bool(distance) for _, distance in copies) >= len(copies) // 3
 
 
+@needs_nvrtc
+@pytest.mark.parametrize("layout", ["CC", "FC", "CF"])
+def test_fragments_of_doubles_are_not_moved(layout, sources_of, tmp_path, nvdisasm):
+    """Whatever the layout, words are read into the registers that instructions take."""
+    a, b = (np.empty((4096, 4096), order=order) for order in layout)
+    plus_times = sm.semirings["plus_times"]
+    (text,) = sources_of(lambda: engine.product(plus_times, a, b, np.empty_like(a))).sources[:1]
+    cubin = device.compile_source(text, 90, "a")[0]
+    code = disassembled(cubin, tmp_path / "kernel.cubin", nvdisasm).splitlines()
+    at = [i for i, line in enumerate(code) if "DMMA.16x8x8" in line]
+    assert len(at) == 32
+    moves = sum("MOV" in line for line in code[at[0] : at[-1]])
+    assert moves < len(at) / 2
+
+
 def test_conflicts_are_counted():
     code = """
         /*0000*/                   FFMA R1, R2.reuse, R4, R1 ;   /* two of an even number */
