@@ -409,9 +409,9 @@ def prepare_operand(
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
-    if not kind.scaled and kind.parts == 1:  # tensor cores transpose 16-bit elements only
+    if not kind.scaled and kind.parts == 1:  # only those of 32 bits are not transposed
         found = in_place("tfloat32" if size == 4 else kind.element, size, x, lines)
-        if found is not None and (size < 4 or found.rows):
+        if found is not None and (size != 4 or found.rows):
             return found
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
