@@ -3,6 +3,7 @@
 // product.cuh. A block's warpgroups are specialised: one produces (copies tiles of k to stages),
 // two consume (multiply).
 #pragma once
+#include "doubles.cuh"
 #include "epilogue.cuh"
 #include "pack.cuh"
 #include "scan.cuh"
@@ -119,7 +120,7 @@ struct TensorProduct {
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
   static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // whether registers are handed from the producer to the consumers: they have many accumulators
-  static constexpr bool HANDS = PARTS == 2 || Tile::BN == 256;
+  static constexpr bool HANDS = PARTS == 2 || Tile::BN == 256 || sizeof(Word) == 8;
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
       Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4 : STORE_BOXES * BOX);
@@ -201,7 +202,7 @@ struct TensorProduct {
       load_box<BLOCKS>(to, from, full[stage], k, row, z);
     } else {
 #pragma unroll
-      for (int i = 0; i < ROWS; i += 64)
+      for (int i = 0; i < ROWS; i += BK)  // a line holds as many rows
         load_box<BLOCKS>(to + i * LINE, from, full[stage], row + i, k, z);
     }
   }
@@ -215,7 +216,10 @@ struct TensorProduct {
       if constexpr (Step::SCREENS) limits = limits_of(t, work);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
-      if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
+      if constexpr (sizeof(Word) == 8) {
+        multiply_doubles(d, tiles);
+        store(t, d, work);
+      } else if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
         take();
         k_steps(d, 0, 0, false);  // apart, so that the compiler needs no copies of d
         warpgroup_commit();
@@ -262,6 +266,34 @@ struct TensorProduct {
     }
     if constexpr (STORE_BOXES > 0) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
+    }
+  }
+
+  // The products of all tiles of k by warps of their own.
+  SR_FN void multiply_doubles(Word (&d)[Tile::BN / 2], int tiles) {
+    DoublesProduct<A_K_MAJOR, B_K_MAJOR> warp;
+    constexpr int LAST = warp.PARTS - 1;
+#pragma unroll
+    for (int e = 0; e < Tile::BN / 2; ++e) d[e] = 0;
+    warp.start();
+    full[stage].wait(parity);
+    warp.load(0, stages + stage * STAGE, stages + stage * STAGE + A_BYTES);
+#pragma unroll 1
+    for (int i = 0; i < tiles; ++i) {
+      const u8* as = stages + stage * STAGE;
+#pragma unroll
+      for (int part = 0; part < LAST; ++part) {
+        warp.load(part + 1, as, as + A_BYTES);
+        warp.multiply(d, part);
+      }
+      next_stage();
+      if (i + 1 < tiles) {
+        full[stage].wait(parity);
+        warp.load(0, stages + stage * STAGE, stages + stage * STAGE + A_BYTES);
+      }
+      warp.multiply(d, LAST);
+      __syncwarp();  // between this warp's reads of the tile and its release
+      release();
     }
   }
 
