@@ -239,7 +239,7 @@ def tensor_source(kernel: TensorKernel) -> str:
     return f"""{kernel.types()}
 using Product =
     sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes}>;
-static_assert(Product::BYTES == {kernel.shared} && Product::THREADS == {kernel.threads}, "as launched");
+static_assert(Product::BYTES == {kernel.shared} && Product::THREADS == {kernel.threads});
 extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
