@@ -789,7 +789,8 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     monkeypatch.setattr(HOST, "sms", 2)
     dtype = np.dtype(dtype)
     used, rows, columns, odd = BY_ARCH[arch]
-    copied = arch == 90 and dtype.itemsize != 2  # to row-major ones, whatever they were
+    # to row-major ones, whatever they were
+    copied = arch == 90 and dtype.itemsize != 2 and precision != "tf32"
     layouts = {"CCC": rows, "ops": odd} | ({} if copied else {"FFF": columns})
 
     def run(how):
@@ -875,6 +876,18 @@ def test_tiles_of_tensor_cores(shape, monkeypatch):
     products._plans.cache_clear()
 
 
+@pytest.mark.usefixtures("tensor_cores")
+def test_tf32_is_copied_only_where_both_operands_lie_across_k():
+    rng = np.random.default_rng(25)
+    for how, copies in (("CCC", 0), ("CFF", 0), ("FFC", 0), ("FCC", 1)):
+        for k in (24, 64, 104):
+            a, b = whole(rng, (72, k), "f4", "tf32"), whole(rng, (k, 136), "f4", "tf32", right=True)
+            HOST.launched.clear()
+            result = multiply("plus_times", a, b, how=how, known=None, precision="tf32")
+            check("plus_times", result, reference.product("plus_times", a, b))
+            assert sum("sr::Convert<" in x for x in HOST.launched) == copies
+
+
 def test_tiles_of_tensor_cores_by_size():
     """On an H200 the fastest of those that were measured, for each size."""
 
@@ -896,9 +909,9 @@ def test_a_launch_on_tensor_cores_is_prepared_once(monkeypatch):
     prepared, maps = [], []
     prepare, encode = products.prepare_operand, HOST.tensor_map
 
-    def counted(here, kind, x, *lines):
+    def counted(here, kind, x, *lines, **left):
         prepared.append(x.shape)
-        return prepare(here, kind, x, *lines)
+        return prepare(here, kind, x, *lines, **left)
 
     def recorded(place, *rest):
         maps.append(place)
