@@ -3,6 +3,7 @@
 // product.cuh. A block's warpgroups are specialised: one produces (copies tiles of k to stages),
 // two consume (multiply).
 #pragma once
+#include "doubles.cuh"
 #include "epilogue.cuh"
 #include "pack.cuh"
 #include "scan.cuh"
@@ -120,7 +121,7 @@ struct TensorProduct {
   static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // Whether registers are handed from the producer to the consumers, which have many accumulators:
   // then it is a warpgroup, else a warp.
-  static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128;
+  static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128 || sizeof(Word) == 8;
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
   static constexpr bool FROM_REGISTERS = !A_K_MAJOR && Kind::K == 8;
@@ -208,7 +209,7 @@ struct TensorProduct {
       load_box<BLOCKS>(to, from, full[stage], k, row, z);
     } else {
 #pragma unroll
-      for (int i = 0; i < ROWS; i += BK)
+      for (int i = 0; i < ROWS; i += BK)  // a line holds as many rows
         load_box<BLOCKS>(to + i * LINE, from, full[stage], row + i, k, z);
     }
   }
@@ -223,7 +224,10 @@ struct TensorProduct {
       const TileCoord<Step, Tile> at(p, work.tile);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
-      if constexpr (FROM_REGISTERS) {
+      if constexpr (sizeof(Word) == 8) {
+        multiply_doubles(d, tiles);
+        store(t, d, work, at);
+      } else if constexpr (FROM_REGISTERS) {
         u32 even[STEPS][4], odd[STEPS][4];  // [STEPS][4] of tiles of k in turn
         tile_from_registers(d, even, false);
 #pragma unroll 1
@@ -282,6 +286,34 @@ struct TensorProduct {
     }
     if constexpr (STORE_BOXES > 0) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
+    }
+  }
+
+  // The products of all tiles of k by warps of their own.
+  SR_FN void multiply_doubles(Word (&d)[Tile::BN / 2], int tiles) {
+    DoublesProduct<A_K_MAJOR, B_K_MAJOR> warp;
+    constexpr int LAST = warp.PARTS - 1;
+#pragma unroll
+    for (int e = 0; e < Tile::BN / 2; ++e) d[e] = 0;
+    warp.start();
+    full[stage].wait(parity);
+    warp.load(0, stages + stage * STAGE, stages + stage * STAGE + A_BYTES);
+#pragma unroll 1
+    for (int i = 0; i < tiles; ++i) {
+      const u8* as = stages + stage * STAGE;
+#pragma unroll
+      for (int part = 0; part < LAST; ++part) {
+        warp.load(part + 1, as, as + A_BYTES);
+        warp.multiply(d, part);
+      }
+      next_stage();
+      if (i + 1 < tiles) {
+        full[stage].wait(parity);
+        warp.load(0, stages + stage * STAGE, stages + stage * STAGE + A_BYTES);
+      }
+      warp.multiply(d, LAST);
+      __syncwarp();  // between this warp's reads of the tile and its release
+      release();
     }
   }
 

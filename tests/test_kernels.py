@@ -750,6 +750,7 @@ def test_functions_agree_with_numpy(dtype):
 PRECISIONS = [
     ("plus_times", "f2", None), ("plus_times", BFLOAT16, None), ("plus_times", "f4", "tf32"),
     ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None), ("xor_land", "?", None),
+    ("plus_times", "f8", None),
 ]  # fmt: skip
 
 
@@ -792,6 +793,8 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     # to row-major ones, whatever they were
     copied = arch == 90 and dtype.itemsize != 2 and precision != "tf32"
     layouts = {"CCC": rows, "ops": odd} | ({} if copied else {"FFF": columns})
+    if dtype == np.float64:  # they are not copied
+        layouts = dict.fromkeys(("CCC", "FCC", "CFC", "FFC"), rows)
 
     def run(how):
         rng = np.random.default_rng(21)
@@ -808,6 +811,21 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     plan = sm.plan.make_plan(sm.semirings[name], dtype, None, None, 1)
     each = len(tensor.kinds_of(plan, precision, arch)) or 1  # of which one runs
     assert sum(used in text for text in products) == each * len(layouts)
+
+
+@pytest.mark.usefixtures("tensor_cores")
+def test_tiles_of_doubles_are_shared(monkeypatch):
+    """The last wave's k is computed in parts."""
+    monkeypatch.setattr(HOST, "sms", 4)
+    monkeypatch.setattr(tiles, "_PART", 0)
+    monkeypatch.setattr(tiles, "_JOIN", 0)
+    rng = np.random.default_rng(29)
+    a, b = whole(rng, (250, 132), "f8", None), whole(rng, (132, 300), "f8", None)
+    for how in ("CCC", "CFC"):
+        HOST.launched.clear()
+        check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
+        for kernel in ("TensorProduct", "ReduceSplits"):
+            assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == 1
 
 
 @pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)

@@ -71,6 +71,7 @@ from .tensor import (
     parts_source,
     prepare_operand,
     readable,
+    reads,
     repays,
     result_operand,
     tensor_source,
@@ -174,7 +175,7 @@ def product(
     kind = ways[0].kind
     if kind is not None:
         sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
-        if triangle or not repays(kind, *sizes):
+        if triangle or not repays(kind, *sizes) or not reads(kind, a, b):
             ways = tuple(way for way in ways if way.kind is None)
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
@@ -451,11 +452,11 @@ def _prepare_tensors(
         k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    shape, splits, k_split = choose(kind, m, n, k, batch, here.sms, split=not packed)
+    shape, splits, k_split, whole = choose(kind, m, n, k, batch, here.sms, split=not packed)
     tiles_m = -(-m // (shape.rows * shape.cluster)) * shape.cluster
     tiles_n = -(-n // shape.columns)
     tiles = tiles_m * tiles_n * batch
-    split = tiles if splits > 1 else 0
+    split = tiles - whole if splits > 1 else 0
     if columns is not None:
         left, group = in_place("uint8", 1, a, ROWS), 2
         assert left is not None, "see readable"
@@ -465,18 +466,20 @@ def _prepare_tensors(
         right = prepare_operand(
             here, kind, b.swapaxes(-1, -2), shape.columns // shape.cluster, CERTIFICATE.bn
         )
-        group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
+        group = 16 if kind is BINARY else min(together(plan, right.rows), 16 // c.itemsize)
     result = result_operand(plan, c)
     kernel = TensorKernel(
         plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, shape,
         packed,
     )  # fmt: skip
-    blocks = min(tiles * splits, here.sms // shape.cluster * shape.cluster)
+    blocks = tiles - split + split * splits
+    if kind.size < 8:  # of doubles, the next tile is for the multiprocessor that is free first
+        blocks = min(blocks, here.sms // shape.cluster * shape.cluster)
     return _Launch(
         here.kernel(tensor_source(kernel), "a"), blocks, kernel.threads, kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
-        split * splits * shape.rows * shape.columns * 4, 0,
+        split * splits * shape.rows * shape.columns * word_size(plan), 0,
         here.kernel(parts_source(kernel)) if split else None,
         split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),

@@ -16,12 +16,13 @@ from .chips import has
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
+from .tiles import Tile, divide
 from .views import address, strides
 
 __all__ = [
     "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape", "Split",
     "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
-    "prepare_operand", "readable", "repays", "result_operand", "tensor_source",
+    "prepare_operand", "readable", "reads", "repays", "result_operand", "tensor_source",
     "together", "transposed_operand", "turns",
 ]  # fmt: skip
 
@@ -60,7 +61,7 @@ class Kind:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        return {"float32": 4, "uint8": 1}.get(self.element, 2)
+        return {"float64": 8, "float32": 4, "uint8": 1}.get(self.element, 2)
 
     @property
     def bk(self) -> int:
@@ -69,20 +70,23 @@ class Kind:
 
     @property
     def bn(self) -> int:
-        """Columns of the largest tile; products of parts need two sets of accumulators."""
-        return 128 if self.parts == 2 else 256
+        """Columns of the largest tile: half as many if accumulators take twice the registers."""
+        return 128 if self.parts == 2 or self.size == 8 else 256
 
 
 _PAIRS_OF_HALVES, _PAIRS_OF_TF32 = Kind("Halves", "float16", 2), Kind("Tf32", "float32", 2)
 _KINDS = {
     ("float16", None): (Kind("Halves", "float16"),),
     ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
+    ("float64", None): (Kind("Doubles", "float64"),),
     ("float32", "tf32"): (Kind("Tf32", "float32"),),
     ("float32", "float32_emulated"): (_PAIRS_OF_HALVES, _PAIRS_OF_TF32),
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
-_WORTH = {"Halves": 192**3, "Bfloats": 192**3, "Tf32": 448**3, "Binary": 800**3}
+_WORTH = {
+    "Halves": 192**3, "Bfloats": 192**3, "Tf32": 448**3, "Binary": 800**3, "Doubles": 1500**3,
+}  # fmt: skip
 _WORTH_PARTS = 1300**3
 
 
@@ -108,6 +112,13 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     if min(m, n) < 64:
         return False
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
+
+
+def reads(kind: Kind, a: Array, b: Array) -> bool:
+    """Whether the copy engine reads these operands, or copies of them that repay."""
+    if kind.size < 8:
+        return True
+    return all(in_place(kind.element, 8, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
 
 
 class Shape(NamedTuple):
@@ -165,14 +176,15 @@ class TensorKernel:
     @property
     def threads(self) -> int:
         """Threads of a block, of which the last ones copy."""
-        hands = self.kind.parts == 2 or self.shape.columns > 128  # sr::TensorProduct::HANDS
+        wide = self.shape.columns > 128 or self.kind.size == 8
+        hands = wide or self.kind.parts == 2  # sr::TensorProduct::HANDS
         return 2 * self.shape.rows + (128 if hands else 32)
 
     @property
     def stages(self) -> int:
         """Tiles of k in the pipeline, loading or in use: as many as fit in shared memory."""
         room = _SHARED - 1024 - self.boxes * self.shape.rows * _LINE
-        return min(_STAGES, room // self._stage)
+        return min(6 if self.kind.size == 8 else _STAGES, room // self._stage)
 
     @property
     def _stage(self) -> int:
@@ -194,10 +206,13 @@ class TensorKernel:
     @property
     def together(self) -> int:
         """Neighbouring columns of a thread."""
-        return together(self.plan)
+        return together(self.plan, self.b_rows)
 
     def types(self) -> str:
         """The first lines of a source: its types."""
+        shape = f"TensorTile<{self.shape.rows}, {self.shape.columns}, {self.together}>"
+        if self.kind.size == 8:
+            shape = f"DoublesTile<{flags(self.a_rows, self.b_rows)}>"
         step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
         if self.certifies:
             step = "Certificate<Algebra>"
@@ -206,7 +221,7 @@ class TensorKernel:
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
 using Step = sr::{step};
-using Shape = sr::TensorTile<{self.shape.rows}, {self.shape.columns}, {self.together}>;
+using Shape = sr::{shape};
 """
 
 
@@ -222,11 +237,14 @@ _SAMPLE_STEP, _SAMPLE = 4, 512
 _POINTERS = 5  # at the beginning of sr::ConvertParams
 
 
-def together(plan: Plan) -> int:
+def together(plan: Plan, b_rows: bool) -> int:
     """Neighbouring columns that a thread stores.
 
-    Two words of 4 bytes: the four lanes of a row fill a sector of memory.
+    Two words of 4 bytes: the four lanes of a row fill a sector of memory. Those of doubles follow
+    from the direction of B.
     """
+    if plan.storage == "float64":
+        return 1 if b_rows else 2
     return 2 if plan.storage == "float32" else 8
 
 
@@ -374,10 +392,8 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
             sizes = (k, rows) if by_rows else (rows, k)
             pitch = (size * at[other], size * at[0] if batched else 16)
             batch = x.shape[0] if batched else 1
-            return Operand(
-                element, (*sizes, batch), pitch, by_rows, batched,
-                lines if by_rows else _LINE // size,
-            )  # fmt: skip
+            high = lines if by_rows else _LINE // size
+            return Operand(element, (*sizes, batch), pitch, by_rows, batched, high)
     return None
 
 
@@ -410,8 +426,8 @@ def prepare_operand(
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
     if not kind.scaled and kind.parts == 1:
         found = in_place("tfloat32" if size == 4 else kind.element, size, x, lines)
-        # tensor cores transpose 16-bit elements only; others the threads, on the left
-        if found is not None and (size < 4 or left or found.rows):
+        # those of 32 bits are not transposed, but by threads on their way to registers
+        if found is not None and (size != 4 or left or found.rows):
             return found
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
@@ -480,11 +496,21 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
 
 
 class Choice(NamedTuple):
-    """A tile of C, and parts of k of `depth` steps."""
+    """A tile of C, and how k is divided.
+
+    Parameters
+    ----------
+    shape : Shape
+    splits, depth : int
+        Parts of k, and their steps.
+    whole : int
+        Tiles of C, from the first on, whose k is not divided.
+    """
 
     shape: Shape
     splits: int
     depth: int
+    whole: int = 0
 
 
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
@@ -504,6 +530,8 @@ def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: b
 
     `split`: whether k may be split.
     """
+    if kind.size == 8:
+        return _doubles(m, n, k, batch, sms)
     large = _large(kind, m, n, k, batch, sms, split)
     if kind.parts == 2 or kind is BINARY or not split:
         return large
@@ -517,6 +545,13 @@ def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: b
     return min(choices, key=choices.__getitem__)
 
 
+def _doubles(m: int, n: int, k: int, batch: int, sms: int) -> Choice:
+    """Tiles of 128 x 128, of which the last wave is shared: products of doubles take longest."""
+    tiles = -(-m // ROWS) * -(-n // ROWS) * batch
+    launch = divide(Tile(ROWS, ROWS, _LINE // 8, 4, 16, 8), tiles, k, sms)
+    return Choice(Shape(ROWS, ROWS), launch.splits, launch.k_split or k, launch.whole)
+
+
 def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool) -> Choice:
     """Tiles of 128 x 256 (of parts: 128); k is split where they are fewer than multiprocessors."""
     tiles_m, tiles = -(-m // ROWS), -(-m // ROWS) * -(-n // kind.bn) * batch
@@ -525,6 +560,6 @@ def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool
     depth = -(-steps // splits) * kind.bk
     splits = -(-k // depth)
     cluster = 1
-    if kind.size == 4 or kind.size == 1 or kind.parts == 2:  # others are not faster so
+    if kind.size in (1, 4) or kind.parts == 2:  # others are not faster so
         cluster = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
     return Choice(Shape(ROWS, kind.bn, cluster), splits, depth)
