@@ -124,7 +124,7 @@ struct TensorProduct {
   static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128 || sizeof(Word) == 8;
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
-  static constexpr bool FROM_REGISTERS = !A_K_MAJOR && Kind::K == 8;
+  static constexpr bool FROM_REGISTERS = !A_K_MAJOR && Is<Element>::floating && sizeof(Element) == 4;
   static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
@@ -226,7 +226,7 @@ struct TensorProduct {
       const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (sizeof(Word) == 8) {
         multiply_doubles(d, tiles);
-        store(t, d, work, at);
+        store(t, d, work, TileCoord<Step, Tile>(p, work.tile));
       } else if constexpr (FROM_REGISTERS) {
         u32 even[STEPS][4], odd[STEPS][4];  // [STEPS][4] of tiles of k in turn
         tile_from_registers(d, even, false);
