@@ -124,7 +124,7 @@ struct TensorProduct {
   static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128 || sizeof(Word) == 8;
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
-  static constexpr bool FROM_REGISTERS = !A_K_MAJOR && Is<Element>::floating && sizeof(Element) == 4;
+  static constexpr bool FROM_REGISTERS = !A_K_MAJOR && sizeof(Element) == 4;
   static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
