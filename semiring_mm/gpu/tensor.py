@@ -85,7 +85,7 @@ _KINDS = {
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
 _WORTH = {
-    "Halves": 192**3, "Bfloats": 192**3, "Tf32": 448**3, "Binary": 800**3, "Doubles": 1500**3,
+    "Halves": 192**3, "Bfloats": 192**3, "Tf32": 192**3, "Binary": 800**3, "Doubles": 1500**3,
 }  # fmt: skip
 _WORTH_PARTS = 1300**3
 
@@ -560,6 +560,6 @@ def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool
     depth = -(-steps // splits) * kind.bk
     splits = -(-k // depth)
     cluster = 1
-    if kind.size in (1, 4) or kind.parts == 2:  # others are not faster so
+    if kind is BINARY or kind.parts == 2:  # others are not faster so
         cluster = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
     return Choice(Shape(ROWS, kind.bn, cluster), splits, depth)
