@@ -76,8 +76,6 @@ template <int THREADS>
 SR_FN void block_arrive() {
   __syncthreads();
 }
-SR_FN void launch_dependents() {}
-SR_FN void wait_for_launch() {}
 
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
   u8* base;
