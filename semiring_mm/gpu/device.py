@@ -20,6 +20,7 @@ import numpy as np
 
 from ..cache import cache_directory
 from ..forks import hold_at_fork
+from ..naming import install
 from ..storage import atomic_write
 from ..version import __version__
 
@@ -387,8 +388,8 @@ def why_not() -> str:
         import cupy
     except ImportError:
         return (
-            "CuPy is not installed; use pip install 'semiring-mm[cuda13]' (or [cuda12], after the "
-            "CUDA version of the driver)"
+            f"CuPy is not installed: {install('cuda13')} (or [cuda12], after the CUDA version of "
+            "the driver)"
         )
     try:
         count = cupy.cuda.runtime.getDeviceCount()
