@@ -1,7 +1,7 @@
 // Kernels: the product over plus-times on Hopper's tensor cores. The chip's copy engine is the
 // loader, its matrix instructions are the multiplier; schedule and epilogue are those of
-// product.cuh. A block's warpgroups are specialised: one produces (copies tiles of k to stages),
-// two consume (multiply).
+// product.cuh. A block's warps are specialised: the last ones produce (copy tiles of k to stages),
+// one or two warpgroups consume (multiply).
 #pragma once
 #include "doubles.cuh"
 #include "epilogue.cuh"
