@@ -16,8 +16,8 @@ that comes late finds less to do.
 
 Packed operands are K-block-major: ``[k block][panel][k][MR or NR]``, so that the panels a K block
 needs are contiguous. Edges live in packing, which repeats the last row or column, and in the
-write-back, which drops what lies outside (both as masked vectors where numbers fill 32 bits); the K loop runs exactly as far as K, so no padding value
-ever enters a result.
+write-back, which drops what lies outside, both as masked vectors of numbers of 32 bits and more;
+the K loop runs exactly as far as K, so no padding value ever enters a result.
 """
 
 from __future__ import annotations
