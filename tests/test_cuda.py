@@ -149,7 +149,7 @@ ARITHMETIC = re.compile(r"[DFH](ADD|MUL|FMA|MNMX)|V[HI]MNMX|VIADDMNMX|VIADD\.16x
 TENSOR = [
     (90, "plus_times", "f2", None,
      ["HGMMA.64x256x16.F32", "UTMALDG.3D", "STSM.16.M88.4", "UTMASTG.3D"]),
-    (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
+    (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "LDS", "UTMALDG.3D", "STG.E"]),
     (90, "plus_times", "f4", "float32_emulated",
      ["HGMMA.64x128x16.F32", "FADD", "UTMALDG.3D.MULTICAST"]),
     (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),

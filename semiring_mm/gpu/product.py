@@ -66,7 +66,6 @@ from .tensor import (
     Operand,
     Split,
     TensorKernel,
-    choose,
     in_place,
     parts_source,
     prepare_operand,
@@ -77,9 +76,11 @@ from .tensor import (
     tensor_source,
     together,
     transposed_operand,
+    turns,
 )
+from .tensor import choose as choose_shape
 from .tensor import kinds_of as tensor_kinds
-from .tiles import choose as choose_tile
+from .tiles import choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
@@ -311,6 +312,8 @@ def _run(
     scaling: Scaling = PLAIN, triangle: bool = False, flags: Array | None = None,
     forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
+    if way.kind is not None and turns(way.kind, a, b):
+        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
     addresses = [address(x) for x in (a, b, c)]
     launch = prepared(
         way.launches, (here.index, triangle, *layouts(a, b, c, arg, gather)),
@@ -390,7 +393,7 @@ def _prepare(
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
     kind = kind_of(plan, step, arg=arg is not None)
-    chosen = choose_tile(
+    chosen = choose(
         kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
@@ -449,7 +452,7 @@ def _prepare_tensors(
         k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    shape, splits, k_split, whole = choose(kind, m, n, k, batch, here.sms, split=not packed)
+    shape, splits, k_split, whole = choose_shape(kind, m, n, k, batch, here.sms, split=not packed)
     tiles_m = -(-m // (shape.rows * shape.cluster)) * shape.cluster
     tiles_n = -(-n // shape.columns)
     tiles = tiles_m * tiles_n * batch
@@ -459,7 +462,7 @@ def _prepare_tensors(
         assert left is not None, "see readable"
         right = transposed_operand(here, b, columns, shape.columns // shape.cluster)
     else:
-        left = prepare_operand(here, kind, a, shape.rows)
+        left = prepare_operand(here, kind, a, shape.rows, left=True)
         right = prepare_operand(
             here, kind, b.swapaxes(-1, -2), shape.columns // shape.cluster, CERTIFICATE.bn
         )
@@ -473,8 +476,7 @@ def _prepare_tensors(
     if kind.size < 8:  # of doubles, the next tile is for the multiprocessor that is free first
         blocks = min(blocks, here.sms // shape.cluster * shape.cluster)
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), blocks, shape.threads,
-        kernel.shared,
+        here.kernel(tensor_source(kernel), "a"), blocks, kernel.threads, kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
         split * splits * shape.rows * shape.columns * word_size(plan), 0,
@@ -495,7 +497,7 @@ def _certificate(
     k, tiles_m, tiles_n = a.sizes[0], -(-m // ROWS), -(-n // CERTIFICATE.bn)
     tiles = tiles_m * tiles_n * batch
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), kernel.shape.threads,
+        here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), kernel.threads,
         kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), *(0,) * 8),
         (m, n, k, batch, tiles_m, tiles_n, tiles, 1, k), 0, 0, None, 0, 0, operands=(a, b),

@@ -23,7 +23,7 @@ __all__ = [
     "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape", "Split",
     "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
     "prepare_operand", "readable", "reads", "repays", "result_operand", "tensor_source",
-    "together", "transposed_operand",
+    "together", "transposed_operand", "turns",
 ]  # fmt: skip
 
 Array = Any
@@ -85,7 +85,7 @@ _KINDS = {
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
 _WORTH = {
-    "Halves": 192**3, "Bfloats": 192**3, "Tf32": 448**3, "Binary": 800**3, "Doubles": 1500**3,
+    "Halves": 192**3, "Bfloats": 192**3, "Tf32": 192**3, "Binary": 800**3, "Doubles": 1500**3,
 }  # fmt: skip
 _WORTH_PARTS = 1300**3
 
@@ -135,11 +135,6 @@ class Shape(NamedTuple):
     columns: int = 256
     cluster: int = 1
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block, of which 128 copy."""
-        return 2 * self.rows + 128
-
 
 LARGEST = Shape()
 
@@ -177,6 +172,13 @@ class TensorKernel:
     packed: bool = False
     certifies: bool = False
     screens: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block, of which the last ones copy."""
+        wide = self.shape.columns > 128 or self.kind.size == 8
+        hands = wide or self.kind.parts == 2  # sr::TensorProduct::HANDS
+        return 2 * self.shape.rows + (128 if hands else 32)
 
     @property
     def stages(self) -> int:
@@ -255,8 +257,8 @@ def tensor_source(kernel: TensorKernel) -> str:
     return f"""{kernel.types()}
 using Product =
     sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes}>;
-static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void {cluster}__launch_bounds__({shape.threads}, 1)
+static_assert(Product::BYTES == {kernel.shared} && Product::THREADS == {kernel.threads});
+extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -395,13 +397,26 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
     return None
 
 
+def turns(kind: Kind, a: Array, b: Array) -> bool:
+    """Whether Cᵀ = Bᵀ Aᵀ spares a copy: only the left operand of tf32 may lie across k."""
+    if kind.size != 4 or kind.parts == 2:
+        return False
+    left, right = (in_place("tfloat32", 4, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
+    return left is not None and left.rows and right is not None and not right.rows
+
+
 def prepare_operand(
-    here: device.Device, kind: Kind, x: Array, lines: int, sample_lines: int = ROWS
+    here: device.Device,
+    kind: Kind,
+    x: Array,
+    lines: int,
+    sample_lines: int = ROWS,
+    left: bool = False,
 ) -> Operand:
     """An operand in place if the copy engine can read it there; else as a copy.
 
     `lines` are those of a box, if it has k as its contiguous direction; `sample_lines` those of a
-    box of the sample.
+    box of the sample. `left`: whether it is the left one.
     """
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
@@ -409,9 +424,10 @@ def prepare_operand(
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
-    if not kind.scaled and kind.parts == 1:  # only those of 32 bits are not transposed
+    if not kind.scaled and kind.parts == 1:
         found = in_place("tfloat32" if size == 4 else kind.element, size, x, lines)
-        if found is not None and (size != 4 or found.rows):
+        # those of 32 bits are not transposed, but by threads on their way to registers
+        if found is not None and (size != 4 or left or found.rows):
             return found
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
@@ -503,6 +519,7 @@ _LEAST_DEPTH = 8  # tiles of k that repay a partial result in memory
 #: (the nearest to what products of 256 to 2048 rows took).
 _TIMES = {
     Shape(64, 64): (220, 400), Shape(64, 128): (250, 500), Shape(128, 128): (375, 1000),
+    Shape(128, 192): (500, 1400),
     Shape(128, 256): (650, 2000),
 }  # fmt: skip
 _REDUCED = 3000  # of a second launch, which joins parts of k
@@ -543,6 +560,6 @@ def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool
     depth = -(-steps // splits) * kind.bk
     splits = -(-k // depth)
     cluster = 1
-    if kind.size in (1, 4) or kind.parts == 2:  # others are not faster so
+    if kind is BINARY or kind.parts == 2:  # others are not faster so
         cluster = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
     return Choice(Shape(ROWS, kind.bn, cluster), splits, depth)
