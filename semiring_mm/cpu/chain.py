@@ -285,11 +285,14 @@ def posterior(
         np.copyto(total, found, where=lengths > 0)
         return
     if a.dtype != np.float64:  # probabilities are of differences of scores, which grow with steps
-        given = (a, e, x, end, total, out) if pairs is None else (a, e, x, end, total, out, pairs)
-        wide = [_doubles(v) for v in given]
-        posterior(*wide[:6], None if pairs is None else wide[6], lengths)
-        for v, found in zip(given[4:], wide[4:], strict=True):
-            v[_once(v)] = found[_once(v)]
+        sums, found = _doubles(total), _doubles(out)
+        both = None if pairs is None else _doubles(pairs)
+        a, e, x, end = map(_doubles, (a, e, x, end))
+        posterior(a, e, x, end, sums, found, both, lengths)
+        total[...], out[...] = sums, found
+        if pairs is not None:
+            assert both is not None
+            pairs[_once(pairs)] = both[_once(pairs)]
         return
     plan = _plan(log_plus, a, n)
     assert plan is not None
