@@ -21,8 +21,8 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling",
-    "Screen", "Select", "Sums",
+    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Ragged", "Scalar",
+    "Scaling", "Screen", "Select", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -103,6 +103,22 @@ class AlignmentRule:
     warp: bool = False
     affine: bool = False
     local: bool = False
+
+
+class Ragged(NamedTuple):
+    """Sequences of any lengths, as parts of one array of an engine.
+
+    Attributes
+    ----------
+    entries : array, contiguous
+        (entries, features) of a rule's dtype, or codes (entries,) of int32.
+    starts, lengths : array (count,) of int64, of NumPy
+        The first entry of each sequence, and how many it has.
+    """
+
+    entries: Array
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
 
 
 class Chains(Protocol):
@@ -285,18 +301,15 @@ class Engine(Protocol):
     SPARSE: bool
 
     def align(
-        self, rule: AlignmentRule, x: Array, y: Array, rows: Array, columns: Array,
-        band: int | None, gaps: Sequence[float], table: Array | None, *, keep: bool,
+        self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
+        gaps: Sequence[float], table: Array | None, *, keep: bool,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The least costs of aligning pairs of sequences.
 
         Parameters
         ----------
-        x, y : array
-            The sequences one after the other: (entries, features) of the rule's dtype, or codes
-            (entries,) of int32, contiguous.
-        rows, columns : array of int64, of NumPy
-            Their lengths, for each pair; at least one pair.
+        x, y : Ragged
+            As many first as second sequences, at least one.
         band : int, optional
             Only cells with ``|i - j| <= band``.
         gaps : four numbers
