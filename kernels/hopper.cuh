@@ -146,11 +146,14 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
 #define SR_8(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), \
     C(d[i + 6]), C(d[i + 7])
 #define SR_32(C, i) SR_8(C, i), SR_8(C, i + 8), SR_8(C, i + 16), SR_8(C, i + 24)
-#define SR_64(C) SR_32(C, 0), SR_32(C, 32)
-#define SR_128(C) SR_64(C), SR_32(C, 64), SR_32(C, 96)
-#define SR_NAMES_64 \
+#define SR_ALL_32(C) SR_32(C, 0)
+#define SR_ALL_64(C) SR_32(C, 0), SR_32(C, 32)
+#define SR_ALL_128(C) SR_ALL_64(C), SR_32(C, 64), SR_32(C, 96)
+#define SR_NAMES_32 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SR_NAMES_64 \
+  SR_NAMES_32 ", " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SR_NAMES_128 \
@@ -163,7 +166,7 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
   asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, " PRED ", 0;\n"         \
                "wgmma.mma_async.sync.aligned." WHAT " {" SR_NAMES_##COUNT "}, " AB         \
                ", accumulate" END ";\n}"                                                         \
-               : SR_##COUNT(C)                                                             \
+               : SR_ALL_##COUNT(C)                                                             \
                : "l"(a), "l"(b), "r"(int(accumulate)) __VA_ARGS__)
 #define SR_FLOATS(WHAT, COUNT, AB, PRED, END, ...) \
   SR_WGMMA(WHAT, COUNT, AB, PRED, END, "+f", __VA_ARGS__)
@@ -177,32 +180,39 @@ template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
 SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
                          bool accumulate) {
   const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes), b = matrix_descriptor<B_K_MAJOR>(b_boxes);
-  static_assert(N == 128 || N == 256, "a product has 128 or 256 columns");
+  static_assert(N == 64 || N == 128 || N == 256, "a product has 64, 128 or 256 columns");
   static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
                 "the instruction transposes 16-bit operands only");
   if constexpr (Is<typename Kind::Element>::half) {
     if constexpr (N == 256)
-      SR_FLOATS("m64n256k16.f32.f16.f16", 128, "%128, %129", "%130", ", 1, 1, %131, %132",
-                SR_MAJOR);
-    else
+      SR_FLOATS("m64n256k16.f32.f16.f16", 128, "%128, %129", "%130",
+                ", 1, 1, %131, %132", SR_MAJOR);
+    else if constexpr (N == 128)
       SR_FLOATS("m64n128k16.f32.f16.f16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
+    else
+      SR_FLOATS("m64n64k16.f32.f16.f16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 16) {
     if constexpr (N == 256)
-      SR_FLOATS("m64n256k16.f32.bf16.bf16", 128, "%128, %129", "%130", ", 1, 1, %131, %132",
-                SR_MAJOR);
+      SR_FLOATS("m64n256k16.f32.bf16.bf16", 128, "%128, %129", "%130",
+                ", 1, 1, %131, %132", SR_MAJOR);
+    else if constexpr (N == 128)
+      SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
     else
-      SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68",
-                SR_MAJOR);
+      SR_FLOATS("m64n64k16.f32.bf16.bf16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 8) {
     if constexpr (N == 256)
       SR_FLOATS("m64n256k8.f32.tf32.tf32", 128, "%128, %129", "%130", ", 1, 1");
-    else
+    else if constexpr (N == 128)
       SR_FLOATS("m64n128k8.f32.tf32.tf32", 64, "%64, %65", "%66", ", 1, 1");
+    else
+      SR_FLOATS("m64n64k8.f32.tf32.tf32", 32, "%32, %33", "%34", ", 1, 1");
   } else {
     if constexpr (N == 256)
       SR_WGMMA("m64n256k256.s32.b1.b1.and.popc", 128, "%128, %129", "%130", "", "+r");
-    else
+    else if constexpr (N == 128)
       SR_WGMMA("m64n128k256.s32.b1.b1.and.popc", 64, "%64, %65", "%66", "", "+r");
+    else
+      SR_WGMMA("m64n64k256.s32.b1.b1.and.popc", 32, "%32, %33", "%34", "", "+r");
   }
 }
 #undef SR_MAJOR
@@ -210,8 +220,10 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
 #undef SR_WGMMA
 #undef SR_NAMES_128
 #undef SR_NAMES_64
-#undef SR_128
-#undef SR_64
+#undef SR_NAMES_32
+#undef SR_ALL_128
+#undef SR_ALL_64
+#undef SR_ALL_32
 #undef SR_32
 #undef SR_8
 

@@ -78,11 +78,11 @@ struct Screened : Tensor<A, Kind, 1> {
   static constexpr bool SCREENS = true;
 };
 
-// Two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are adjacent
-// when C is written: 2, as warpgroup_mma leaves them, or 8 after lanes have exchanged words.
-template <int BN_, int VN_>
+// One or two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are
+// adjacent when C is written: 2, as warpgroup_mma leaves them, or 8 after lanes have exchanged words.
+template <int BM_, int BN_, int VN_>
 struct TensorTile {
-  static constexpr int BM = 128, BN = BN_, TM = 2, TN = BN / 4, VN = VN_;
+  static constexpr int BM = BM_, BN = BN_, TM = 2, TN = BN / 4, VN = VN_;
   static_assert(VN == 2 || VN == 8, "two columns, or four times as many");
   static constexpr int THREADS = BM / 64 * WARPGROUP;  // of the consumers
   static_assert(BM % 64 == 0, "a warpgroup has 64 rows");
@@ -118,6 +118,8 @@ struct TensorProduct {
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
   static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
+  // whether registers are handed from the producer to the consumers: they have many accumulators
+  static constexpr bool HANDS = PARTS == 2 || Tile::BN == 256;
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
       Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4 : STORE_BOXES * BOX);
@@ -149,10 +151,10 @@ struct TensorProduct {
     sync_blocks();  // between initialising the barriers and using them
     // --- specialisation: the last warpgroup produces, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {
-      warpgroup_reg_dealloc<40>();
+      if constexpr (HANDS) warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
-      warpgroup_reg_alloc<232>();
+      if constexpr (HANDS) warpgroup_reg_alloc<232>();
       own.consume(t);
     }
     if constexpr (CLUSTER > 1) sync_blocks();  // no block leaves while others use its barriers

@@ -459,6 +459,9 @@ class Engine(Protocol):
         `other` is a matrix of its shape and dtype, or one number.
         """
 
+    def unit_rows(self, x: Array) -> Array:
+        """The rows of a matrix in float32 or float64 divided by their norms; NaN for zero rows."""
+
     def closure_block(
         self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
     ) -> None:

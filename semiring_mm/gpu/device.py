@@ -346,7 +346,10 @@ TENSOR_MAP = 128  # bytes of one
 #: Streams that no graph can be captured from, and that must not be asked for it.
 DEFAULT = (0, 1)
 #: CUtensorMapDataType and bytes of dtypes; CUtensorMapSwizzle and CUtensorMapL2promotion.
-_ELEMENTS = {"uint8": (0, 1), "float16": (6, 2), "float32": (7, 4), "bfloat16": (9, 2)}
+_ELEMENTS = {
+    "uint8": (0, 1), "float16": (6, 2), "float32": (7, 4), "bfloat16": (9, 2),
+    "tfloat32": (11, 4),  # rounded as it is loaded
+}  # fmt: skip
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 
 

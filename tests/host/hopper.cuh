@@ -72,6 +72,7 @@ struct HostMap {  // the contents of a TensorMap here; sizes in elements, stride
   u8* base;
   i64 size[3], stride[3];
   i64 element, lines;
+  i64 tf32;  // whether floats are rounded as they are loaded
 };
 template <class F>  // of the places of an element in the box and in the array, or there null
 SR_FN void each_of_box(const TensorMap& array, u8* box, int x, int y, int z, F f) {
@@ -93,6 +94,9 @@ SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, 
   for (u32 block = first; block < first + BLOCKS; ++block) {
     each_of_box(from, &in_block(*static_cast<u8*>(to), block), x, y, z,
                 [](u8* put, const u8* get) { *put = get ? *get : 0; });
+    const HostMap& map = reinterpret_cast<const HostMap&>(from);
+    auto* floats = reinterpret_cast<float*>(&in_block(*static_cast<u8*>(to), block));
+    for (int i = 0; map.tf32 && i < map.lines * LINE / 4; ++i) floats[i] = to_tf32(floats[i]);
     Phase& phase = phase_of(in_block(at, block));
     phase.bytes -= i32(reinterpret_cast<const HostMap&>(from).lines * LINE);
     end_phase_if_complete(phase);
