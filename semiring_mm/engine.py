@@ -195,7 +195,8 @@ class Chains(Protocol):
         out : array (batch, steps, n), contiguous; None where only the total is wanted
             Up to each chain's length; NaN where the total is infinite or NaN.
         pairs : array (batch, steps - 1, n, n), optional
-            They are added to it; matrices are contiguous. A stride of 0 sums over the steps.
+            They are added to it; matrices are contiguous. With one matrix for each chain,
+            (batch, 1, n, n), all steps are.
         """
 
 

@@ -724,13 +724,12 @@ def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
     xp = m.xp
     states = xp.zeros((m.chains, m.steps, m.states), m.e.dtype)
     total = xp.zeros(m.chains, m.e.dtype)
-    found = both = None
+    found = None
     if pairs:
         kept = 1 if m.shared else max(0, m.steps - 1)
         found = xp.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
-        both = xp.broadcast_to(found, m.a.shape) if m.shared else found
     if states.size:
-        m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, both, m.counts)
+        m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, found, m.counts)
     return states, found, total
 
 

@@ -308,10 +308,10 @@ def posterior(
             "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
             "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
             "paired": pairs is not None, "pair_batch": 0 if pairs is None else pairs.strides[0],
-            "pair_step": 0 if pairs is None else pairs.strides[1], "end_batch": end.strides[0],
-            "out_batch": out.strides[0], "lengths": lengths, "a": a, "e": e, "forward": rows,
-            "backward": behind, "end": end, "total": total, "out": out, "pairs": pairs,
-            "column": column,
+            "pair_step": 0 if pairs is None or pairs.shape[1] == 1 else pairs.strides[1],
+            "end_batch": end.strides[0], "out_batch": out.strides[0], "lengths": lengths, "a": a,
+            "e": e, "forward": rows, "backward": behind, "end": end, "total": total, "out": out,
+            "pairs": pairs, "column": column,
         })  # fmt: skip
         code(values.ctypes.data)
 
