@@ -62,6 +62,20 @@ def test_stacks(there):  # noqa: F811
     assert_array_equal(there.get(found), alignment.edit_distance(x.tolist(), y.tolist()))
 
 
+def test_long_pairs(there):  # noqa: F811
+    """Few of them are shared by several blocks."""
+    pairs = [[RNG.normal(size=n).astype("f4") for n in pair] for pair in [(3000, 70), (2100, 33)]]
+    lists = [*map(list, zip(*pairs, strict=True))]
+    found = there.get(alignment.dtw(*both(there, pairs)))
+    assert_array_equal(found, alignment.dtw(*lists))
+    x, y = pairs[0]
+    path = alignment.dtw(there.put(x), there.put(y), return_path=True)[1]
+    assert_array_equal(path, alignment.dtw(x, y, return_path=True)[1])
+    codes = [[RNG.integers(0, 3, len(s)) for s in pair] for pair in pairs]
+    found = there.get(alignment.smith_waterman(*both(there, codes)))
+    assert_array_equal(found, alignment.smith_waterman(*map(list, zip(*codes, strict=True))))
+
+
 @pytest.mark.usefixtures("moves")
 def test_sequences_of_the_host_move():
     words = ["kitten", "", "flaw"], ["sitting", "a", "lawn"]

@@ -57,7 +57,7 @@ def test_costs(name, warps, enough, monkeypatch):
     """Of all rules, with and without a band: the CPU engine's to the last bit. By one warp that has
     all strips, by warps that follow each other, and by blocks that do."""
     monkeypatch.setattr(wavefront, "_MOST_WARPS", warps)
-    monkeypatch.setattr(wavefront, "_ENOUGH", enough)
+    monkeypatch.setattr(wavefront, "_ENOUGH", enough)  # of 4 multiprocessors, for 9 pairs
     monkeypatch.setattr(wavefront, "_SHARED", 2)
     rule, features = RULES[name], 3 if name == "dtw of features" else 1
     for band in (None, 0, 7, 40):

@@ -25,7 +25,7 @@ _INTS = "features letters band parts".split()
 FIELDS = (*_LONGS, *_INTS)
 
 _MOST_WARPS = 8  # of a block: below each other, two chunks of 32 columns apart
-_ENOUGH = 16  # warps of a multiprocessor, for which pairs may provide
+_ENOUGH = 32  # warps of a multiprocessor, for which pairs may provide
 _BLOCKS = 32  # of a multiprocessor, at most
 _SHARED = 4  # warps of a block where several share a pair
 _WALK = 72 + 2 * 32 * 256  # bytes of shared memory: sr::Alignment's place and tile of moves
@@ -46,7 +46,8 @@ def align(
     full = 4 if rule.affine or dtype.itemsize > 4 or features > 1 else 8
     each = min(full, 1 << (max(0, most - 1) // 32).bit_length())
     strips, wanted = max(1, -(-most // (32 * each))), -(-_ENOUGH * here.sms // pairs)
-    warps, parts = min(_MOST_WARPS, strips, wanted), 1
+    rounds, parts = -(-strips // min(_MOST_WARPS, strips, wanted)), 1
+    warps = -(-strips // rounds)  # about as many strips in the last round as in the others
     if min(strips, wanted) > _MOST_WARPS:  # few pairs, which several blocks share
         warps, parts = _SHARED, -(-strips // _SHARED)
     blocks = min(pairs, _BLOCKS * here.sms) if parts == 1 else pairs * parts
@@ -92,7 +93,7 @@ def alignment_source(rule: AlignmentRule, rows: int, many: bool, banded: bool, k
     given = flags(many, rule.warp, rule.affine, rule.local, banded, keep)
     return f"""#include "wavefront.cuh"
 using Alignment = sr::Alignment<{entry}, sr::COST_{rule.cost.upper()}, {rows}, {given}>;
-extern "C" __global__ void __launch_bounds__({32 * _MOST_WARPS})
+extern "C" __global__ void __launch_bounds__({32 * max(_MOST_WARPS, _SHARED)})
 kernel(const __grid_constant__ sr::AlignParams p) {{
   Alignment::run(p);
 }}
