@@ -165,6 +165,8 @@ struct Alignment {
   }
 
   // One chunk of steps: lane l is at column `from` + step - l. All lanes of a warp take part.
+  // WHOLE: all of them are inside at all steps, and one column more.
+  template <bool WHOLE>
   SR_FN void chunk(Lane& lane, int strip, int from, int first, int end, int number) const {
     const int ahead = from + number;  // the line's entries come together, and go round
     const bool there = ahead >= first && ahead <= end && inside(strip, ahead);
@@ -172,15 +174,18 @@ struct Alignment {
     const T above_gap = AFFINE && there ? line[p.width + ahead] : far();
     const int before = number ? number - 1 : 0;
     const int start = from - number;
-    const auto entry_at = [&](int j) {
-      return MANY || j < 1 || j > columns ? Entry(0) : y[j - 1];
+    const Entry* entries = y + (start - 1);
+    T* below = line + start;
+    const auto entry_at = [&](int step) {
+      const int j = start + step;
+      return MANY || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
     };
-    Entry next = entry_at(start);
-#pragma unroll 1
+    Entry next = entry_at(0);
+#pragma unroll (WHOLE ? 4 : 1)
     for (int step = 0; step < CHUNK; ++step) {
       const int j = start + step;
       const Entry entry = next;
-      next = entry_at(j + 1);  // on its way meanwhile
+      next = entry_at(step + 1);  // on its way meanwhile
       T up = shuffle(lane.last, before), up_gap = far();
       const T own = shuffle(above, step);
       if constexpr (AFFINE) {
@@ -188,11 +193,11 @@ struct Alignment {
         up_gap = number ? theirs : mine;
       }
       up = number ? up : own;
-      if (j < first || j > end) continue;
+      if (!WHOLE && (j < first || j > end)) continue;
       column(lane, j, entry, up, up_gap);
       if (number == 31) {
-        line[j] = lane.last;
-        if constexpr (AFFINE) line[p.width + j] = lane.last_gap;
+        below[step] = lane.last;
+        if constexpr (AFFINE) below[p.width + step] = lane.last_gap;
       }
     }
   }
@@ -233,8 +238,11 @@ struct Alignment {
         }
         const int own = k - LAG * warp;
         if (any && own == first / CHUNK) begin(lane, strip, first, number);
-        if (any && own >= first / CHUNK && own <= (end + 31) / CHUNK)
-          chunk(lane, strip, own * CHUNK, first, end, number);
+        const int from = own * CHUNK;
+        if (any && from - 31 >= first && from + 31 < end)
+          chunk<true>(lane, strip, from, first, end, number);
+        else if (any && own >= first / CHUNK && own <= (end + 31) / CHUNK)
+          chunk<false>(lane, strip, from, first, end, number);
         __syncthreads();  // what a strip has put into the line is read two chunks later
       }
       if (!LOCAL && any && lane.top < rows && rows <= lane.top + ROWS && inside(rows, columns)) {
@@ -274,6 +282,8 @@ struct Alignment {
   SR_FN void walk() const {
     i32* at = shared_memory<i32>() + 16;         // [2]: row and column
     u16* near = reinterpret_cast<u16*>(at + 2);  // [GROUPS][SPAN]
+    i32* path = p.path;  // [2][most]
+    const int most = rows + columns;
     int i = rows, j = columns, count = 0;
     while (i && j) {
       const int group = max(0, (i - 1) / ROWS - (GROUPS - 1)), first = max(1, j - (SPAN - 1));
@@ -285,17 +295,16 @@ struct Alignment {
       }
       __syncthreads();  // between storing the tile and reading it
       if (threadIdx.x == 0) {
-        while (i > group * ROWS && j >= first) {
-          p.path[count] = i - 1;
-          p.path[rows + columns + count] = j - 1;
-          count += 1;
-          const int place = ((i - 1) / ROWS - group) * SPAN + (j - first);
-          const int move = near[place] >> 2 * int((i - 1) % ROWS) & 3;
-          i -= move < 2;
-          j -= move != 1;
+        int row = i - 1 - group * ROWS, column = j - first;
+        for (; row >= 0 && column >= 0; ++count) {
+          path[count] = group * ROWS + row;
+          path[most + count] = first - 1 + column;
+          const int move = near[row / ROWS * SPAN + column] >> 2 * (row % ROWS) & 3;
+          row -= move < 2;
+          column -= move != 1;
         }
-        at[0] = i;
-        at[1] = j;
+        at[0] = group * ROWS + row + 1;
+        at[1] = first + column;
       }
       __syncthreads();  // between storing the place and reading it
       i = at[0];
@@ -305,20 +314,21 @@ struct Alignment {
   }
 
   SR_FN static void run(const AlignParams& p) {
-    T* out = static_cast<T*>(p.out);
-    if (p.parts == 1) {
-      for (i64 pair = blockIdx.x; pair < p.pairs; pair += gridDim.x) {
-        Alignment(p, pair, blockIdx.x).align(out + pair, 0, nullptr);
-        __syncthreads();  // before the line and shared memory are the next pair's
-      }
-    } else {  // in the order in which blocks begin, so that those that are waited for have begun
+    i64 pair = blockIdx.x, step = gridDim.x, place = blockIdx.x;
+    int part = 0;
+    if (p.parts > 1) {  // in the order in which blocks begin, so that what is waited for has begun
       u32* turn = shared_memory<u32>();
       if (threadIdx.x == 0) *turn = fetch_add(p.progress, 1u);
       __syncthreads();  // between storing the turn and reading it
-      const i64 pair = *turn / u32(p.parts);
-      const int part = int(*turn % u32(p.parts));
+      place = pair = *turn / u32(p.parts);
+      part = int(*turn % u32(p.parts));
+      step = p.pairs;
       __syncthreads();  // between reading the turn and overwriting it
-      Alignment(p, pair, pair).align(out + pair, part, p.progress + 1 + pair * p.parts);
+    }
+    for (; pair < p.pairs; pair += step) {
+      T* result = static_cast<T*>(p.out) + pair;
+      Alignment(p, pair, place).align(result, part, p.progress + 1 + pair * p.parts);
+      __syncthreads();  // before the line and shared memory are the next pair's
     }
   }
 };
