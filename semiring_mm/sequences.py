@@ -113,6 +113,8 @@ def viterbi(
     kept: a sequence's scores stay in the cache, and the state before a state is found again in O(S)
     on the way back. float32 and float64 are computed with as they are, 16-bit floats in float32,
     whole numbers in float64. A NaN counts as better than any number, so it is seen in the score.
+    On a CUDA device few long sequences are cut in parts, so that scores are rounded in another
+    order, and of equally good paths any is found.
 
     The k best take O(k T S) more: a sequence parts from a better one at some step, in some state,
     and the best way there is known (Hoffman and Pavley, 1959). Sequences of one score come in no
