@@ -9,10 +9,11 @@
 
 namespace sr {
 
-// Round to nearest with 11 significant bits, as tensor cores take float32; ties go away from zero,
-// and what rounds up to 2^128 is infinite, as where the copy engine rounds.
+// Round to nearest even with 11 significant bits, as tensor cores take float32. What rounds up to
+// 2^128 is infinite, as where the copy engine rounds.
 SR_FN float to_tf32(float x) {
-  return x != x ? x : bits_as<float>((bits_as<u32>(x) + 0x1000u) & 0xffffe000u);
+  const u32 raw = bits_as<u32>(x);
+  return x != x ? x : bits_as<float>((raw + 0xfffu + (raw >> 13 & 1u)) & 0xffffe000u);
 }
 
 // --- functions of semiring expressions ---------------------------------------------------------

@@ -311,7 +311,7 @@ class _Ordered:
         maps.append((bytes(device.TENSOR_MAP), 0))
         here.kernel(tensor_source(self.kernel), "a").launch(
             min(tiles, here.sms // cluster * cluster),
-            self.kernel.shape.threads,
+            self.kernel.threads,
             self.kernel.shared,
             params,
             None,

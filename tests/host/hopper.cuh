@@ -68,6 +68,15 @@ SR_FN void warpgroup_sync(int) {
   while (rounds[own] == round) host::yield();
 }
 
+template <int THREADS>
+SR_FN void block_sync() {
+  __syncthreads();
+}
+template <int THREADS>
+SR_FN void block_arrive() {
+  __syncthreads();
+}
+
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
   u8* base;
   i64 size[3], stride[3];
@@ -156,6 +165,23 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
                          read_box<B_K_MAJOR, Element>(b_boxes, column, k));
     d[i] = sum;
   }
+}
+template <class Kind, int N>
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
+                         bool accumulate) {
+  static u32 all[host::THREADS][4];
+  const unsigned own = host::current;
+  for (int i = 0; i < 4; ++i) all[own][i] = a[i];
+  __syncwarp();  // between writing the left operand and reading it
+  for (int i = 0; i < N / 2; ++i) {
+    const int column = i / 4 * 8 + int(own) % 4 * 2 + i % 2;
+    float sum = accumulate ? d[i] : 0;
+    for (int k = 0; k < Kind::K; ++k)
+      sum += tensor_term(bits_as<float>(all[own / 4 * 4 + k % 4][k / 4 * 2 + i / 2 % 2]),
+                         read_box<true, float>(b_boxes, column, k));
+    d[i] = sum;
+  }
+  __syncwarp();  // between reading the left operand and writing the next
 }
 SR_FN void warpgroup_arrive() {}
 SR_FN void warpgroup_commit() {}
