@@ -170,6 +170,16 @@ class Chains(Protocol):
             Both are left as they are where a length is 0. Of equals the lowest state.
         """
 
+    def best_paths(
+        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array,
+        scores: Array, lengths: Array,
+    ) -> None:  # fmt: skip
+        """The k best sequences of states, best first, and their scores over max_plus.
+
+        `paths` are (batch, k, steps) and `scores` (batch, k); the others as in :meth:`best_path`.
+        Scores where fewer are possible, and their paths, are left as they are, or -inf.
+        """
+
     def draw(
         self, a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array,
         lengths: Array,

@@ -182,6 +182,43 @@ def test_probabilities(held, n, dtype, shared, each, far):
         assert_allclose(found, expected, rtol=eps, atol=eps)
 
 
+@pytest.mark.parametrize(("n", "dtype", "k"), [(5, "f4", 4), (2, "f8", 9), (40, "f4", 3)])
+def test_the_best_paths(n, dtype, k):
+    """Of two states and up to three steps there are fewer than nine."""
+    a, e, x, end = model(n, dtype, n == 5)
+    results = []
+    for verbs in (chain, cpu):
+        paths, scores = np.full((BATCH, k, STEPS), -1, np.int32), np.full((BATCH, k), -inf, dtype)
+        verbs.best_paths(sm.semirings["max_plus"], a, e, x, end, paths, scores, LENGTHS)
+        results.append((paths, scores))
+    for found, expected in zip(*results, strict=True):
+        assert_array_equal(found, expected)
+    path, score = np.full((BATCH, STEPS), -1, np.int32), np.full(BATCH, -inf, dtype)
+    chain.best_path(sm.semirings["max_plus"], a, e, x, end, path, score, LENGTHS)
+    assert_array_equal(results[0][0][:, 0], path)
+    assert_array_equal(results[0][1][:, 0], score)
+
+
+def test_the_best_paths_of_what_is_no_number():
+    """NaN is better than any number; what is -inf is no path, also where +inf is met later."""
+    a, e, x, end = model(3, "f4", True)
+    a = np.where(np.arange(3) == 1, -inf, np.zeros_like(a))  # nothing leads to state 1
+    e[0, 4, 1], e[1, 1, 2] = inf, nan
+    paths, scores = np.full((BATCH, 2, STEPS), -1, np.int32), np.full((BATCH, 2), -inf, "f4")
+    chain.best_paths(sm.semirings["max_plus"], a, e, x, end, paths, scores, LENGTHS)
+    assert (paths[0, :, 1:] != 1).all()
+    assert np.isfinite(scores[0]).all()
+    assert np.isnan(scores[1]).all()
+    assert (paths[1, :, 1] == 2).all()
+
+
+def test_the_most_paths(monkeypatch):
+    a, e, x, end = model(40, "f4", True)
+    paths, scores = np.empty((BATCH, 400, STEPS), np.int32), np.empty((BATCH, 400), "f4")
+    with pytest.raises(NotImplementedError, match="40 states the 302 best sequences are found"):
+        chain.best_paths(sm.semirings["max_plus"], a, e, x, end, paths, scores, LENGTHS)
+
+
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_long_models_are_cut_in_parts(parts, monkeypatch):
     """Each part as a chain of its own, from what comes before it and what is behind it."""

@@ -559,6 +559,8 @@ def chains_of(n):
     path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
     chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
     chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
+    paths, totals = np.empty((2, 3, 4), np.int32), np.empty((2, 3), "f4")
+    chain.best_paths(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], paths, totals, lengths)
     draws = np.empty((3, 2, 4), np.int32)
     chain.draw(shared, e, e[:, 0], e[:, 0], np.zeros(draws.shape, "f4"), draws, lengths)
 

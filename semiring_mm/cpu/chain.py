@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
 import math
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from .memory import scratch
 from .product import product
 from .viterbi import viterbi
 
-__all__ = ["best_path", "carry", "draw", "posterior"]
+__all__ = ["best_path", "best_paths", "carry", "draw", "posterior"]
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -246,6 +247,59 @@ def _carefully(
         _back(plan, a, end, path, lengths, rows, first, last, score=score)
 
     _each_block(semiring, a, e, x, lengths, part)
+
+
+def best_paths(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array, scores: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The k best sequences of states; see :meth:`semiring_mm.engine.Chains.best_paths`.
+
+    All sequences not yet found are in disjoint sets: sequences that end in a state at a step and go
+    on as a known one does. The best of a set is a best beginning and that rest.
+    """
+    chains, k, steps = paths.shape
+    states = e.shape[2]
+    rows = np.empty(e.shape, e.dtype)
+    _rows(semiring, a, e, x, lengths, rows)
+    #: of each sequence: (-score, number of the set, step, state, place of the rest)
+    sets: list[list[tuple[float, int, int, int, int]]] = [[] for _ in range(chains)]
+    number = itertools.count()
+
+    def add(b: int, step: int, values: Array, rest: int) -> None:
+        """The most promising of some sets, (steps, states); only k can be of use."""
+        order = np.where(np.isnan(values), np.inf, values).ravel()
+        some = np.argpartition(-order, k - 1)[:k] if order.size > k else np.arange(order.size)
+        for i in some[order[some] > -np.inf].tolist():
+            at, state = divmod(i, states)
+            heapq.heappush(sets[b], (-float(order[i]), next(number), step + at, state, rest))
+
+    for b in np.flatnonzero(lengths).tolist():
+        n = int(lengths[b])
+        add(b, n - 1, rows[b, n - 1 : n] + end[b], 0)
+    for found in range(k):
+        ends = np.full((chains, states), -np.inf, e.dtype)
+        counts, chosen = np.zeros(chains, np.int64), {}
+        for b in range(chains):
+            if sets[b]:
+                _, _, step, state, rest = chosen[b] = heapq.heappop(sets[b])
+                ends[b, state], counts[b] = 0, step + 1
+                paths[b, found, step:] = paths[b, rest, step:]
+        path, unused = np.full((chains, steps), -1, np.int32), np.empty(chains, e.dtype)
+        if chosen:
+            best_path(semiring, a, e, x, ends, path, unused, counts)
+        for b, (_, _, step, state, _) in chosen.items():
+            n = int(lengths[b])
+            paths[b, found, :step], paths[b, found, step] = path[b, :step], state
+            y, t = paths[b, found, :n], np.arange(n - 1)
+            moves, own = a[b, t, y[:-1], y[1:]], e[b, t + 1, y[1:]]
+            # one after the other, as the scores of the best are
+            terms = [x[b, y[:1]], np.stack([moves, own], 1).ravel(), end[b, y[-1:]]]
+            scores[b, found] = np.cumsum(np.concatenate(terms))[-1]
+            rest = np.cumsum((moves + own)[::-1])[::-1] - moves + end[b, y[-1]]
+            values = rows[b, :step] + a[b, t[:step], :, y[1 : step + 1]] + rest[:step, np.newaxis]
+            values[t[:step], y[:step]] = -np.inf  # the one that was found
+            add(b, 0, values, found)
 
 
 def draw(

@@ -20,8 +20,10 @@ from .facts import facts
 from .source import algebra, flags, pack, word_size
 from .views import address
 
-__all__ = ["FIELDS", "best_path", "carry", "carry_source", "draw", "path_source", "posterior",
-           "posterior_source"]  # fmt: skip
+__all__ = [
+    "FIELDS", "best_path", "best_paths", "carry", "carry_source", "draw", "path_source",
+    "posterior", "posterior_source",
+]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
@@ -281,6 +283,30 @@ def _best_path(
     source = path_source(plan, _known(plan, n), a.strides[1] == 0)
     room = 2 * _line(n) * word_size(plan) + max(_ring(n, a.itemsize), 2 * max(_CHASED, n))
     _launch(here, source, lengths, 1, room, fields)
+
+
+def best_paths(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array, scores: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The k best sequences of states; see :meth:`semiring_mm.engine.Chains.best_paths`."""
+    here, n = device.current(), a.shape[-1]
+    plan = _plan(semiring, a, n)
+    batch, k, steps = paths.shape
+    room = k * -(-n // 32) * 32 * (2 * word_size(plan) + 4)
+    if room > here.shared_limit:
+        most = here.shared_limit * k // room
+        raise NotImplementedError(
+            f"of chains of {n} states the {most} best sequences are found on a device, got k = "
+            f"{k}: copy the arrays (x.get() in CuPy, x.cpu() in PyTorch) to find more on the host"
+        )
+    pointers = here.xp.empty((batch, steps, k, n), np.uint32)
+    fields = _fields(a, e) | {
+        "x": address(x), "end": address(end), "total": address(scores), "path": address(paths),
+        "pointers": address(pointers), "steps": steps, "rows": k,
+        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
+    }  # fmt: skip
+    _launch(here, _source(plan, 0, "BestPaths<Algebra>"), lengths, 1, room, fields)
 
 
 def posterior(
