@@ -88,7 +88,7 @@ def dtw(
     array([1., 8.])
     >>> stacks = np.arange(24.0).reshape(2, 3, 4, 1)  # three series of four points, and three more
     >>> alignment.dtw(*stacks, lengths=([4, 3, 2], None))
-    array([48., 48., 52.])
+    array([48., 49., 51.])
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')

@@ -22,7 +22,7 @@ from bench.banks import conflicts
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
+from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Ragged, Scaling
 from semiring_mm.gpu import (
     chain,
     device,
@@ -542,9 +542,8 @@ def alignments():
     )
     for rule, entries in zip(rules, (x, x[:, 0].astype("i4")), strict=True):
         for band in (None, 9):
-            wavefront.align(
-                rule, entries, entries, lengths, lengths, band, [1.0] * 4, x[:1], keep=False
-            )
+            given = Ragged(entries, np.cumsum(lengths) - lengths, lengths)
+            wavefront.align(rule, given, given, band, [1.0] * 4, x[:1], keep=False)
 
 
 def chains_of(n):
