@@ -622,14 +622,14 @@ def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
 
 @needs_nvrtc
 def test_alignments_keep_rows_in_registers(sources_of, tmp_path, nvdisasm):
-    """Eight cells a lane and step, each of two minima and two sums."""
+    """Eight cells a lane and step, each of two minima and two sums; four steps without tests."""
     recorder = sources_of(alignments)
     for text in recorder.sources:
         cubin, report = recorder.compile(text)
         found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
         assert "0 bytes spill stores" in report
         if "COST_ABSOLUTE" in text:
-            assert found["FMNMX.NAN"] == found["FADD"] == 16, found
+            assert found["FMNMX.NAN"] == found["FADD"] in range(5 * 16, 9 * 16, 16), found
             assert found["SHFL.IDX"] >= 2, found
 
 
