@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
 
 from semiring_mm import alignment
+from semiring_mm.cpu import edits
 
 theirs = Optional("dtaidistance.dtw")
 inf = np.inf
@@ -167,6 +168,24 @@ def test_scores(band):
     expected = [-aligned(x, y, lambda p, q: 0.0 if p == q else -1.0, -1.0, band=band)
                 for x, y in pairs]  # fmt: skip
     assert_array_equal(distances, np.where(np.isinf(expected), -1, expected))
+
+
+def test_edit_distances_by_bits(monkeypatch):
+    """Of whole words and of parts of one, alone and in groups, by one thread and by several."""
+    ends = [0, 1, 63, 64, 65, 128, 200]
+    x, y = ([RNG.integers(-2, 2, n) for n in RNG.permutation(ends * 8)] for _ in "xy")
+    groups = [
+        (x, y),
+        (x[:3], y[:3]),
+        ([RNG.integers(0, 9, 2000)] * 9, [RNG.integers(0, 9, 99)] * 9),
+    ]
+    found = [alignment.edit_distance(*group) for group in groups]
+    alone = [alignment.edit_distance(*pair) for pair in zip(x, y, strict=True)]
+    assert_array_equal(found[0], alone)
+    monkeypatch.setattr(edits, "_MOST", 0)  # no table: by antidiagonals
+    for group, distances in zip(groups, found, strict=True):
+        assert_array_equal(alignment.edit_distance(*group), distances)
+    assert alignment.edit_distance([-(2**31), 2**31 - 1], [2**31 - 1]) == 1
 
 
 def test_strings():
