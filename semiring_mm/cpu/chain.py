@@ -338,6 +338,15 @@ def posterior(
             found = np.logaddexp.reduce(last[:, 0, 0] + end, axis=1)
         np.copyto(total, found, where=lengths > 0)
         return
+    if a.dtype != np.float64:  # probabilities are of differences of scores, which grow with steps
+        sums, found = _doubles(total), _doubles(out)
+        both = None if pairs is None else _doubles(pairs)
+        a, e, x, end = map(_doubles, (a, e, x, end))
+        posterior(a, e, x, end, sums, found, both, lengths)
+        total[...], out[...] = sums, found
+        if pairs is not None:
+            pairs[...] = both
+        return
     plan = _plan(log_plus, a, n)
     assert plan is not None
     code = posterior_code(plan)
@@ -379,6 +388,14 @@ def posterior(
         part(0, batch, rows, behind[0])
         return
     _each_block(log_plus, a, e, x, lengths, part)
+
+
+def _doubles(v: Array) -> Array:
+    """A copy in float64, with the strides of 0 that an array has."""
+    once = tuple(slice(1) if step == 0 else slice(None) for step in v.strides)
+    one = v[once].astype(np.float64, order="C")
+    steps = [0 if was == 0 else step for was, step in zip(v.strides, one.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(one, v.shape, steps)
 
 
 def _rows(semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths, rows: Array) -> None:
