@@ -129,11 +129,10 @@ def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:
                 "PyTorch, cdist and topk", work,
                 lambda torch, a, b: _torch_nearest(torch, metric, a, b, count), x, y,
             ))  # fmt: skip
-        if m <= 1 << 15:
-            try:
-                contenders.append(rival("KeOps", "pykeops", _keops(metric, x, y, count), work))
-            except (Skip, ImportError, RuntimeError, OSError) as reason:
-                contenders.append(Contender("KeOps", None, skipped=str(reason)[:80]))
+        try:
+            contenders.append(rival("KeOps", "pykeops", _keops(metric, x, y, count), work))
+        except (Skip, ImportError, RuntimeError, OSError) as reason:
+            contenders.append(Contender("KeOps", None, skipped=str(reason)[:80]))
         index = [0, m // 2, m - 1]
         rows, right = gpu.rows_of(x, index), y.get()
 
