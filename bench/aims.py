@@ -204,6 +204,20 @@ AIMS: list[Aim] = [
 ]  # fmt: skip
 
 
+def error_row(result: dict[str, Any]) -> str:
+    """The row of the errors of emulated float32, from the results of ``bench.precision``."""
+    worst = max(
+        ours / cublas
+        for line in result["lines"]
+        for ours, cublas in zip(
+            line["errors"]["emulated"], line["errors"]["cuBLAS float32"], strict=True
+        )
+    )
+    value = FORMS["×"](worst)
+    cells = ["emulated float32, errors times those of cuBLAS in float32", "≤ × 1.00"]
+    return f"| {' | '.join(cells)} | at most {value if worst <= 1 else f'**{value}**'} | |"
+
+
 def table() -> str:
     """The aims as Markdown."""
     results = {kind: newest(kind)[1] for kind in dict.fromkeys(aim.kind for aim in AIMS)}
@@ -212,4 +226,6 @@ def table() -> str:
         result = results[aim.kind]
         if result is not None and (row := aim.row(result)):
             rows.append(row)
+        if aim.case == "gemm f32, emulated" and (errors := newest("precision")[1]) is not None:
+            rows.append(error_row(errors))
     return "\n".join(rows)
