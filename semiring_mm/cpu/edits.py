@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..engine import Ragged
 from . import threads
-from .blocks import block, load_block
+from .blocks import address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
@@ -63,7 +63,7 @@ def edit_distances(x: Ragged, y: Ragged) -> Array | None:
         values = block(
             _FIELDS, fields | {"first": begin, "last": end, "table": table, "room": room}
         )
-        function(values.ctypes.data)
+        function(address(values))
 
     work = int((x.lengths * y.lengths).sum())
     pieces = min(groups, 4 * threads.get_num_threads()) if work > 1 << 20 else 1
