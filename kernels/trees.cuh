@@ -1,9 +1,305 @@
-// Kernel: rows of predecessors in which one is not strictly nearer than its node. Where all are,
-// there can be no cycle.
+// Kernels: predecessors from distances alone, and rows of predecessors that may not be trees.
+//
+// An edge (k, j) is tight if its weight is the distance from k to j. Best paths consist of tight
+// edges: where an edge is not, there is a better way around it. So the predecessor of j on the way
+// from i is i itself if that edge is tight, or else the k of a tight edge for which d(i, k) ⊗ w(k, j)
+// is the best. Few edges of a dense graph are tight, so this takes far less time than to carry
+// predecessors through the closure.
+//
+// If each predecessor is strictly nearer than its node, there is no cycle. Else it may be one of
+// several that are equally good, and close a cycle with others: `attach` chooses again.
 #pragma once
-#include "base.cuh"
+#include "closure.cuh"
 
 namespace sr {
+
+struct TreesParams {
+  const void* from;  // [batch][n][n]: weights; zero: no edge
+  const void* a;     // [batch][n][n]: their closure
+  int* preds;        // [batch][n][n]
+  void* turned;      // [batch][n][pitch] of Storage: by columns, a strip of rows of the closure
+  u32* tight;        // [batch][n][words]: of column j a bit for each k
+  u8* open;          // [batch][n]: 1 for a row in which predecessors may close a cycle
+  i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
+  i64 zero;          // the low bytes are a Storage
+  double unit;       // relative difference within which rounded values are as good as each other
+  int n, batch, words;
+  int first, rows, pitch;  // the strip; `pitch` is `rows` rounded up to whole tiles of `choose`
+};
+
+// Three kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
+// of an edge (i, j) being i; else they are those of the weights, and P[i, j] takes P[k, j].
+template <class A, bool FRESH>
+struct Trees {
+  using Word = typename A::Compute;
+  using Storage = typename A::Storage;
+  static constexpr int THREADS = 256, WARPS = THREADS / 32;
+  static constexpr int SIDE = 32, PITCH = SIDE + 1;  // + 1: no bank conflicts
+  static constexpr int EACH = 4, ROWS = 32 * EACH;   // rows of a lane, and of a warp, in `choose`
+  static constexpr int AHEAD = 4;                    // edges whose distances are read at once
+  enum { KEEP = -(1 << 30) };                        // a predecessor that stays
+
+  const TreesParams& p;
+  const Storage* weights;
+  const Storage* closed;
+  Storage* turned;
+  u32* tight;
+  u8* open;
+  int* preds;
+  Word zero;
+
+  SR_FN Trees(const TreesParams& p_, i64 matrix)
+      : p(p_),
+        weights(static_cast<const Storage*>(p_.from) + matrix * p_.from_batch),
+        closed(static_cast<const Storage*>(p_.a) + matrix * p_.a_batch),
+        turned(static_cast<Storage*>(p_.turned) + matrix * p_.n * p_.pitch),
+        tight(p_.tight + matrix * p_.n * p_.words),
+        open(p_.open + matrix * p_.n),
+        preds(p_.preds + matrix * p_.pred_batch),
+        zero(A::decode(*reinterpret_cast<const Storage*>(&p_.zero))) {}
+
+  SR_FN static int lane() { return int(threadIdx.x) % 32; }
+  SR_FN static int warp() { return int(threadIdx.x) / 32; }
+  SR_FN Word weight(int i, int j) const { return A::decode(weights[i * p.from_m + j * p.from_n]); }
+  SR_FN int& pred(int i, int j) const { return preds[i * p.pred_m + j * p.pred_n]; }
+  SR_FN const u32* tight_into(int j) const { return tight + i64(j) * p.words; }  // [words]
+
+  // d ⊗ w as a closure stores it.
+  SR_FN static Word path(Word d, Word w) {
+    const Word x = A::mul(d, w);
+    if constexpr (A::PLAIN) return x;
+    else return A::decode(A::encode(x));
+  }
+  // Whether x is no worse than y, but for rounding.
+  SR_FN static bool as_good(Word x, Word y, double unit) {
+    if (!A::better(y, x)) return true;
+    if constexpr (Is<Word>::floating) return abs(x - y) <= Word(unit) * abs(y);
+    else return false;
+  }
+  // Take the lowest bit of a word that has one, and return its number.
+  SR_FN static int take_bit(u32& word) {
+    const int bit = bit_length(word & (0u - word)) - 1;
+    word &= word - 1;
+    return bit;
+  }
+
+  // --- the tight edges that leave the nodes of the strip, and its distances by columns -------------
+
+  static constexpr int FIND_BYTES = THREADS * PITCH * int(sizeof(Storage));
+
+  // A warp takes SIDE x SIDE entries.
+  SR_FN static void find(const TreesParams& p) {
+    const i64 across = (p.n + SIDE - 1) / SIDE, tiles = across * ((p.rows + SIDE - 1) / SIDE);
+    const i64 own = i64(blockIdx.x) * WARPS + warp(), matrix = own / tiles;
+    if (matrix >= p.batch) return;
+    const int tile = int(own % tiles);
+    const int i0 = p.first + tile / int(across) * SIDE, j0 = tile % int(across) * SIDE;
+    Trees(p, matrix).find(i0, j0);
+  }
+  SR_FN void find(int i0, int j0) const {
+    const int j = j0 + lane(), end = p.first + p.rows;
+    Storage* part = shared_memory<Storage>() + warp() * SIDE * PITCH;  // [SIDE][PITCH]
+    u32 found = 0;
+#pragma unroll 8
+    for (int e = 0; e < SIDE; ++e) {
+      const int i = i0 + e;
+      Storage own{};
+      if (i < end && j < p.n) {
+        own = closed[i * p.a_m + j * p.a_n];
+        const Word d = A::decode(own), w = weight(i, j);
+        if (i != j && d != zero && w == d) found |= 1u << e;
+      }
+      part[e * PITCH + lane()] = own;
+    }
+    __syncwarp();  // between storing distances and reading those of other lanes
+    if (j < p.n) tight[i64(j) * p.words + i0 / 32] = found;
+    if (j0 == 0 && i0 + lane() < end) open[i0 + lane()] = 0;
+#pragma unroll 8
+    for (int e = 0; e < SIDE; ++e)
+      if (j0 + e < p.n)
+        turned[i64(j0 + e) * p.pitch + (i0 - p.first) + lane()] = part[lane() * PITCH + e];
+  }
+
+  // --- predecessors in the strip ---------------------------------------------------------------------
+
+  static constexpr int CHOOSE_BYTES = ROWS * PITCH * 4;
+
+  // A block takes ROWS x SIDE entries, a warp one column of them after the other.
+  SR_FN static void choose(const TreesParams& p) {
+    const i64 across = (p.n + SIDE - 1) / SIDE, tiles = across * (p.pitch / ROWS);
+    const int tile = int(blockIdx.x % tiles);
+    const int r0 = tile / int(across) * ROWS, j0 = tile % int(across) * SIDE;
+    const Trees trees(p, blockIdx.x / tiles);
+    int* found = shared_memory<int>();  // [ROWS][PITCH]
+    for (int c = warp(); c < SIDE && j0 + c < p.n; c += WARPS)
+      trees.choose(r0 + lane() * EACH, j0 + c, found + lane() * EACH * PITCH + c);
+    __syncthreads();  // between storing predecessors and reading those of other warps
+    const int j = j0 + lane();
+    for (int r = warp(); r < ROWS && r0 + r < p.rows; r += WARPS) {
+      const int x = found[r * PITCH + lane()];
+      if (j < p.n && x != KEEP) trees.pred(p.first + r0 + r, j) = x;
+    }
+  }
+
+  // The best of the edges that have been looked at, of those from nearer nodes, and of others.
+  struct Best {
+    Word value;
+    int k = -1;
+    SR_FN void join(Word x, int from) {
+      if (k >= 0 && !A::better(x, value)) return;
+      value = x;
+      k = from;
+    }
+  };
+
+  // Column j of the lane's rows, from row r of the strip on; results are PITCH apart. All lanes of a
+  // warp have the same column.
+  SR_FN void choose(int r, int j, int* found) const {
+    const int i0 = p.first + r, end = p.first + p.rows;
+    const auto line = *reinterpret_cast<const Pack<Storage, EACH>*>(turned + i64(j) * p.pitch + r);
+    const u32* edges = tight_into(j);
+    Word own[EACH];          // [EACH]
+    Best near[EACH], far[EACH];  // [EACH]
+    u32 direct = 0, waiting = 0;  // a bit for each row
+#pragma unroll
+    for (int q = 0; q < EACH; ++q) {
+      const int i = i0 + q;
+      own[q] = A::decode(line.x[q]);
+      if (i >= end || i == j || own[q] == zero) continue;
+      if (edges[i / 32] >> i % 32 & 1) direct |= 1u << q;
+      else waiting |= 1u << q;
+    }
+    const u32 searched = waiting;
+    u32 some = ballot(waiting);
+    for (int w0 = 0; some && w0 < p.words; w0 += 32) {
+      u32 mine = w0 + lane() < p.words ? edges[w0 + lane()] : 0;
+      while (some && ballot(mine)) {
+        int k = -1;  // each lane reads the weight of an edge
+        Word w = zero;
+        if (mine) {
+          k = (w0 + lane()) * 32 + take_bit(mine);
+          w = weight(k, j);
+        }
+        for (u32 there = ballot(k >= 0); there;) {
+          int from[AHEAD];                 // [AHEAD]; the last ones may repeat
+          Word weights_[AHEAD];            // [AHEAD]
+          Pack<Storage, EACH> lines[AHEAD];  // [AHEAD]
+          int at = 0;
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u) {
+            if (there) at = take_bit(there);
+            from[u] = shuffle(k, at);
+            weights_[u] = shuffle(w, at);
+            lines[u] = *reinterpret_cast<const Pack<Storage, EACH>*>(
+                turned + i64(from[u]) * p.pitch + r);
+          }
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u)
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) {
+              const Word d = A::decode(lines[u].x[q]);
+              if (!(waiting >> q & 1) || d == zero) continue;
+              const Word x = path(d, weights_[u]);
+              if (!A::better(d, own[q])) {
+                far[q].join(x, from[u]);
+                continue;
+              }
+              near[q].join(x, from[u]);
+              if (!A::better(own[q], x)) waiting &= ~(1u << q);  // none is better
+            }
+        }
+        some = ballot(waiting);
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < EACH; ++q) {
+      const int i = i0 + q;
+      int x = FRESH ? int(NONE) : int(KEEP);
+      if (direct >> q & 1) {
+        if (FRESH) x = i;
+      } else if (searched >> q & 1) {
+        const bool sure = near[q].k >= 0 &&
+                          (far[q].k < 0 || as_good(near[q].value, far[q].value, p.unit));
+        const int k = sure ? near[q].k : far[q].k;
+        if (!sure) open[i] = 1;
+        if (FRESH) x = k < 0 ? j : k;  // j: it has none; the host finds it on a cycle
+        else if (k >= 0) x = pred(k, j);
+      }
+      found[q * PITCH] = x;
+    }
+  }
+
+  // --- open rows: nodes from which predecessors do not lead to the root ----------------------------
+
+  // A block takes a row. Each round gives nodes that stray another predecessor, among those that do
+  // not; with such a node all those come home that are behind it. Rows in which nodes remain astray
+  // stay open.
+  SR_FN static void attach(const TreesParams& p) {
+    static_assert(FRESH, "a predecessor is a node of the matrix");
+    Trees(p, blockIdx.x / p.n).attach(int(blockIdx.x % p.n));
+  }
+  SR_FN void attach(int i) const {
+    if (!open[i]) return;
+    int* ends = shared_memory<int>();  // [n]: where predecessors lead; two buffers
+    int* next = ends + p.n;            // [n]
+    u32* changed = reinterpret_cast<u32*>(next + p.n);  // nodes with another predecessor
+    for (int j = int(threadIdx.x); j < p.n; j += THREADS) {
+      const int x = pred(i, j);
+      ends[j] = x < 0 ? i : x;
+    }
+    for (;;) {
+      if (threadIdx.x == 0) *changed = 0;
+      __syncthreads();  // between storing ends and reading them
+      for (int span = 1; span < p.n; span *= 2) {  // each step leads twice as far
+        for (int j = int(threadIdx.x); j < p.n; j += THREADS) next[j] = ends[ends[j]];
+        int* const old = ends;
+        ends = next;
+        next = old;
+        __syncthreads();  // between the steps
+      }
+      for (int j = warp(); j < p.n; j += WARPS)
+        if (ends[j] != i && rechoose(i, j, ends) && lane() == 0) atomic_add(changed, 1u);
+      __syncthreads();  // between changing predecessors and reading them
+      if (*changed == 0) break;
+      for (int j = int(threadIdx.x); j < p.n; j += THREADS)
+        if (ends[j] != i) ends[j] = pred(i, j);
+      __syncthreads();  // between reading how many changed and the next round
+    }
+    bool astray = false;
+    for (int j = int(threadIdx.x); j < p.n; j += THREADS) astray |= ends[j] != i;
+    if (threadIdx.x == 0) open[i] = 0;  // all have read it long ago
+    __syncthreads();  // between closing the row and opening it again
+    if (astray) open[i] = 1;
+  }
+
+  // Give node j the best predecessor that leads to the root, if it is as good as any. By a warp.
+  SR_FN bool rechoose(int i, int j, const int* ends) const {
+    Best best;
+    best.value = zero;
+    for (int at = lane(); at < p.words; at += 32)
+      for (u32 edges = tight_into(j)[at]; edges;) {
+        const int k = at * 32 + take_bit(edges);
+        const Word d = A::decode(closed[i * p.a_m + k * p.a_n]);
+        if (ends[k] == i && d != zero) best.join(path(d, weight(k, j)), k);
+      }
+#pragma unroll
+    for (int mask = 16; mask; mask /= 2) {
+      const Word value = shuffle_xor(best.value, mask);
+      const int k = shuffle_xor(best.k, mask);
+      if (k < 0) continue;
+      const bool same = best.k >= 0 && !A::better(value, best.value) &&
+                        !A::better(best.value, value);
+      if (same ? k < best.k : best.k < 0 || A::better(value, best.value)) {
+        best.value = value;
+        best.k = k;
+      }
+    }
+    const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
+    const bool found = best.k >= 0 && as_good(best.value, own, 4 * p.unit);
+    if (found && lane() == 0) pred(i, j) = best.k;
+    return found;
+  }
+};
 
 struct DoubtfulParams {
   const void* d;      // [rows][n]: distances

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import chain as chains
 from . import device, select
-from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
+from .closure import BASE, LEAF, closure_batch, closure_block
 from .combine import apply, combine
 from .device import copy
 from .facts import facts, facts_later
@@ -20,6 +20,7 @@ from .product import product, product_bits
 from .select import Screen
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
+from .trees import doubtful
 from .vector import gemv
 
 __all__ = [
