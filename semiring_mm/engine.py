@@ -79,6 +79,19 @@ class Forest(NamedTuple):
     last: Array
 
 
+class Trees(Protocol):
+    """What an engine may offer for predecessors."""
+
+    def predecessors(
+        self, semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None
+    ) -> None:
+        """Predecessors P (int32) in a matrix, or each of a stack, from its closure.
+
+        P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
+        diagonal. Where several are equally good rows may have cycles.
+        """
+
+
 class Chains(Protocol):
     """What an engine may offer for chains: many small products, one after the other, in one call.
 
@@ -236,6 +249,8 @@ class Engine(Protocol):
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
         The verbs for chains of products; None on an engine that has none.
+    trees : Trees, optional
+        Predecessors from distances; None on an engine that is faster at carrying them along.
     """
 
     xp: Any
@@ -251,6 +266,8 @@ class Engine(Protocol):
 
     @property
     def chains(self) -> Chains | None: ...
+    @property
+    def trees(self) -> Trees | None: ...
     @property
     def select(self) -> Select: ...
 

@@ -25,7 +25,7 @@ __all__ = [
     "apply", "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block",
     "combine", "copy", "csr_product", "dia_product", "doubtful", "facts", "facts_later",
     "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product", "product_bits",
-    "reduce_bits", "select", "symmetric", "to_host", "towards", "wait", "xp",
+    "reduce_bits", "select", "symmetric", "to_host", "towards", "trees", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
@@ -35,3 +35,4 @@ LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
+trees = None

@@ -11,10 +11,10 @@ import numpy as np
 from ..expressions import joins
 from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, with_keys
 from ..semirings import Semiring
-from . import device
+from . import device, trees
 from .source import KINDS, algebra, flags, pack, steps, word_size
 from .tiles import Tile
-from .trees import bits_of, closed_plan, trees
+from .trees import bits_of, closed_plan
 from .views import address, strides, wide_along
 
 __all__ = [
@@ -150,7 +150,7 @@ def _close(
         )
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if predecessors is not None:
-        trees(semiring, weights, out, predecessors, known, fresh=fresh)
+        trees.predecessors(semiring, weights, out, predecessors, known, fresh=fresh)
 
 
 def _prepare(

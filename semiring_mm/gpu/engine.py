@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import chain as chains
-from . import device, select
+from . import device, select, trees
 from .closure import BASE, LEAF, closure_batch, closure_block
 from .combine import apply, combine
 from .device import copy
@@ -28,7 +28,7 @@ __all__ = [
     "apply", "best_outside", "between", "capturing", "chains", "closure_batch", "closure_block",
     "combine", "copy", "csr_product", "dia_product", "doubtful", "facts", "facts_later",
     "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product", "product_bits",
-    "reduce_bits", "select", "symmetric", "to_host", "towards", "wait", "xp",
+    "reduce_bits", "select", "symmetric", "to_host", "towards", "trees", "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__

@@ -16,7 +16,7 @@ from . import device
 from .source import algebra, flags, pack
 from .views import address, strides, to_host
 
-__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "trees", "trees_source"]
+__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "trees_source"]
 
 Array = Any
 Known = tuple[Facts, Facts, Facts]
@@ -56,16 +56,16 @@ def trees_source(plan: Plan, kernel: str, fresh: bool) -> str:
     """The text of a kernel of sr::Trees: "find", "choose" or "attach"."""
     return f"""#include "trees.cuh"
 {algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS})
+extern "C" __global__ void __launch_bounds__({_THREADS}, 2)
 kernel(const __grid_constant__ sr::TreesParams p) {{
   sr::Trees<Algebra, {flags(fresh)}>::{kernel}(p);
 }}
 """
 
 
-def trees(
+def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
-    fresh: bool,
+    fresh: bool = True,
 ) -> None:  # fmt: skip
     """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
 
@@ -87,8 +87,8 @@ def trees(
     each = max(1, _STRIP // (n * rows * size))
     if batch > each:
         for first in range(0, batch, each):
-            parts = (x[first : first + each] for x in (weights, closed, p))
-            trees(semiring, *parts, known, fresh=fresh)
+            w, d, q = (x[first : first + each] for x in (weights, closed, p))
+            predecessors(semiring, w, d, q, known, fresh=fresh)
         return
     pitch = -(-rows // _ROWS) * _ROWS
     turned = device.scratch((batch, n, pitch), closed.dtype)
