@@ -141,6 +141,17 @@ struct Trees {
     }
   }
 
+  // A lane's rows of a column of the strip.
+  struct Line {
+    static constexpr int N = EACH * int(sizeof(Storage)) > 16 ? 16 / int(sizeof(Storage)) : EACH;
+    Pack<Storage, N> part[EACH / N];
+    SR_FN explicit Line(const Storage* from) {
+#pragma unroll
+      for (int e = 0; e < EACH / N; ++e) part[e] = reinterpret_cast<const Pack<Storage, N>*>(from)[e];
+    }
+    SR_FN Word operator[](int q) const { return A::decode(part[q / N].x[q % N]); }
+  };
+
   // The best of the edges that have been looked at, of those from nearer nodes, and of others.
   struct Best {
     Word value;
@@ -156,7 +167,7 @@ struct Trees {
   // warp have the same column.
   SR_FN void choose(int r, int j, int* found) const {
     const int i0 = p.first + r, end = p.first + p.rows;
-    const auto line = *reinterpret_cast<const Pack<Storage, EACH>*>(turned + i64(j) * p.pitch + r);
+    const Line line(turned + i64(j) * p.pitch + r);
     const u32* edges = tight_into(j);
     Word own[EACH];          // [EACH]
     Best near[EACH], far[EACH];  // [EACH]
@@ -164,7 +175,7 @@ struct Trees {
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
-      own[q] = A::decode(line.x[q]);
+      own[q] = line[q];
       if (i >= end || i == j || own[q] == zero) continue;
       if (edges[i / 32] >> i % 32 & 1) direct |= 1u << q;
       else waiting |= 1u << q;
@@ -181,25 +192,26 @@ struct Trees {
           w = weight(k, j);
         }
         for (u32 there = ballot(k >= 0); there;) {
-          int from[AHEAD];                 // [AHEAD]; the last ones may repeat
-          Word weights_[AHEAD];            // [AHEAD]
-          Pack<Storage, EACH> lines[AHEAD];  // [AHEAD]
+          int from[AHEAD];       // [AHEAD]; the last ones may repeat
+          Word last[AHEAD];      // [AHEAD]: their weights
+          Word way[AHEAD][EACH];  // [AHEAD][EACH]: distances to them
           int at = 0;
 #pragma unroll
           for (int u = 0; u < AHEAD; ++u) {
             if (there) at = take_bit(there);
             from[u] = shuffle(k, at);
-            weights_[u] = shuffle(w, at);
-            lines[u] = *reinterpret_cast<const Pack<Storage, EACH>*>(
-                turned + i64(from[u]) * p.pitch + r);
+            last[u] = shuffle(w, at);
+            const Line ways(turned + i64(from[u]) * p.pitch + r);
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) way[u][q] = ways[q];
           }
 #pragma unroll
           for (int u = 0; u < AHEAD; ++u)
 #pragma unroll
             for (int q = 0; q < EACH; ++q) {
-              const Word d = A::decode(lines[u].x[q]);
+              const Word d = way[u][q];
               if (!(waiting >> q & 1) || d == zero) continue;
-              const Word x = path(d, weights_[u]);
+              const Word x = path(d, last[u]);
               if (!A::better(d, own[q])) {
                 far[q].join(x, from[u]);
                 continue;
