@@ -2,9 +2,9 @@
 //
 // An edge (k, j) is tight if its weight is the distance from k to j. Best paths consist of tight
 // edges: where an edge is not, there is a better way around it. So the predecessor of j on the way
-// from i is i itself if that edge is tight, or else the k of a tight edge for which d(i, k) ⊗ w(k, j)
-// is the best. Few edges of a dense graph are tight, so this takes far less time than to carry
-// predecessors through the closure.
+// from i is i itself if that edge is tight, or else the k of a tight edge for which
+// d(i, k) ⊗ w(k, j) is the best. Few edges of a dense graph are tight, so this takes far less time
+// than to carry predecessors through the closure.
 //
 // If each predecessor is strictly nearer than its node, there is no cycle. Else it may be one of
 // several that are equally good, and close a cycle with others: `attach` chooses again.
@@ -18,7 +18,7 @@ struct TreesParams {
   const void* a;     // [batch][n][n]: their closure
   int* preds;        // [batch][n][n]
   void* turned;      // [batch][n][pitch] of Storage: by columns, a strip of rows of the closure
-  u32* tight;        // [batch][n][words]: of column j a bit for each k
+  u32* tight;        // [batch][2][n][words]: a bit for each tight edge: by columns, by rows
   u8* open;          // [batch][n]: 1 for a row in which predecessors may close a cycle
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
   i64 zero;          // the low bytes are a Storage
@@ -53,7 +53,7 @@ struct Trees {
         weights(static_cast<const Storage*>(p_.from) + matrix * p_.from_batch),
         closed(static_cast<const Storage*>(p_.a) + matrix * p_.a_batch),
         turned(static_cast<Storage*>(p_.turned) + matrix * p_.n * p_.pitch),
-        tight(p_.tight + matrix * p_.n * p_.words),
+        tight(p_.tight + matrix * 2 * p_.n * p_.words),
         open(p_.open + matrix * p_.n),
         preds(p_.preds + matrix * p_.pred_batch),
         zero(A::decode(*reinterpret_cast<const Storage*>(&p_.zero))) {}
@@ -62,7 +62,8 @@ struct Trees {
   SR_FN static int warp() { return int(threadIdx.x) / 32; }
   SR_FN Word weight(int i, int j) const { return A::decode(weights[i * p.from_m + j * p.from_n]); }
   SR_FN int& pred(int i, int j) const { return preds[i * p.pred_m + j * p.pred_n]; }
-  SR_FN const u32* tight_into(int j) const { return tight + i64(j) * p.words; }  // [words]
+  SR_FN u32* tight_into(int j) const { return tight + i64(j) * p.words; }  // [words]
+  SR_FN u32* tight_from(int i) const { return tight + (i64(p.n) + i) * p.words; }  // [words]
 
   // d ⊗ w as a closure stores it.
   SR_FN static Word path(Word d, Word w) {
@@ -83,7 +84,7 @@ struct Trees {
     return bit;
   }
 
-  // --- the tight edges that leave the nodes of the strip, and its distances by columns -------------
+  // --- the tight edges that leave the nodes of the strip, and its distances by columns -----------
 
   static constexpr int FIND_BYTES = THREADS * PITCH * int(sizeof(Storage));
 
@@ -99,28 +100,35 @@ struct Trees {
   SR_FN void find(int i0, int j0) const {
     const int j = j0 + lane(), end = p.first + p.rows;
     Storage* part = shared_memory<Storage>() + warp() * SIDE * PITCH;  // [SIDE][PITCH]
-    u32 found = 0;
+    u32 into = 0, out = 0;  // of column `lane`, and of row `lane`
 #pragma unroll 8
     for (int e = 0; e < SIDE; ++e) {
       const int i = i0 + e;
       Storage own{};
+      bool found = false;
       if (i < end && j < p.n) {
         own = closed[i * p.a_m + j * p.a_n];
         const Word d = A::decode(own), w = weight(i, j);
-        if (i != j && d != zero && w == d) found |= 1u << e;
+        found = i != j && d != zero && w == d;
       }
+      into |= u32(found) << e;
+      const u32 row = ballot(found);
+      if (lane() == e) out = row;
       part[e * PITCH + lane()] = own;
     }
     __syncwarp();  // between storing distances and reading those of other lanes
-    if (j < p.n) tight[i64(j) * p.words + i0 / 32] = found;
-    if (j0 == 0 && i0 + lane() < end) open[i0 + lane()] = 0;
+    if (j < p.n) tight_into(j)[i0 / 32] = into;
+    if (i0 + lane() < end) {
+      tight_from(i0 + lane())[j0 / 32] = out;
+      if (j0 == 0) open[i0 + lane()] = 0;
+    }
 #pragma unroll 8
     for (int e = 0; e < SIDE; ++e)
       if (j0 + e < p.n)
         turned[i64(j0 + e) * p.pitch + (i0 - p.first) + lane()] = part[lane() * PITCH + e];
   }
 
-  // --- predecessors in the strip ---------------------------------------------------------------------
+  // --- predecessors in the strip ----------------------------------------------------------------
 
   static constexpr int CHOOSE_BYTES = ROWS * PITCH * 4;
 
@@ -147,7 +155,8 @@ struct Trees {
     Pack<Storage, N> part[EACH / N];
     SR_FN explicit Line(const Storage* from) {
 #pragma unroll
-      for (int e = 0; e < EACH / N; ++e) part[e] = reinterpret_cast<const Pack<Storage, N>*>(from)[e];
+      for (int e = 0; e < EACH / N; ++e)
+        part[e] = reinterpret_cast<const Pack<Storage, N>*>(from)[e];
     }
     SR_FN Word operator[](int q) const { return A::decode(part[q / N].x[q % N]); }
   };
@@ -163,8 +172,8 @@ struct Trees {
     }
   };
 
-  // Column j of the lane's rows, from row r of the strip on; results are PITCH apart. All lanes of a
-  // warp have the same column.
+  // Column j of the lane's rows, from row r of the strip on; results are PITCH apart. All lanes of
+  // a warp have the same column.
   SR_FN void choose(int r, int j, int* found) const {
     const int i0 = p.first + r, end = p.first + p.rows;
     const Line line(turned + i64(j) * p.pitch + r);
@@ -241,75 +250,81 @@ struct Trees {
     }
   }
 
-  // --- open rows: nodes from which predecessors do not lead to the root ----------------------------
+  // --- open rows: nodes from which predecessors do not lead to the root -------------------------
 
-  // A block takes a row. Each round gives nodes that stray another predecessor, among those that do
-  // not; with such a node all those come home that are behind it. Rows in which nodes remain astray
-  // stay open.
+  // A block takes a row. Nodes from which predecessors lead to the root keep them; breadth-first
+  // search from these, along tight edges that are as good as any, gives others to the rest. Rows in
+  // which it does not reach all stay open. Shared memory has two words for each node, a bit for
+  // each, and a counter.
   SR_FN static void attach(const TreesParams& p) {
     static_assert(FRESH, "a predecessor is a node of the matrix");
     Trees(p, blockIdx.x / p.n).attach(int(blockIdx.x % p.n));
   }
   SR_FN void attach(int i) const {
     if (!open[i]) return;
-    int* ends = shared_memory<int>();  // [n]: where predecessors lead; two buffers
-    int* next = ends + p.n;            // [n]
-    u32* changed = reinterpret_cast<u32*>(next + p.n);  // nodes with another predecessor
-    for (int j = int(threadIdx.x); j < p.n; j += THREADS) {
+    int* ends = shared_memory<int>();  // [n]: where predecessors lead; then nodes to search from
+    int* next = ends + p.n;            // [n]: the same; then by which nodes others are reached
+    u32* astray = reinterpret_cast<u32*>(next + p.n);  // [words]: a bit for each node
+    u32* last = astray + p.words;                      // nodes to search from
+    const int first = int(threadIdx.x);
+    for (int j = first; j < p.n; j += THREADS) {
       const int x = pred(i, j);
       ends[j] = x < 0 ? i : x;
     }
-    for (;;) {
-      if (threadIdx.x == 0) *changed = 0;
-      __syncthreads();  // between storing ends and reading them
-      for (int span = 1; span < p.n; span *= 2) {  // each step leads twice as far
-        for (int j = int(threadIdx.x); j < p.n; j += THREADS) next[j] = ends[ends[j]];
-        int* const old = ends;
-        ends = next;
-        next = old;
-        __syncthreads();  // between the steps
-      }
-      for (int j = warp(); j < p.n; j += WARPS)
-        if (ends[j] != i && rechoose(i, j, ends) && lane() == 0) atomic_add(changed, 1u);
-      __syncthreads();  // between changing predecessors and reading them
-      if (*changed == 0) break;
-      for (int j = int(threadIdx.x); j < p.n; j += THREADS)
-        if (ends[j] != i) ends[j] = pred(i, j);
-      __syncthreads();  // between reading how many changed and the next round
+    if (first == 0) *last = 0;
+    __syncthreads();  // between storing ends and reading them
+    for (int span = 1; span < p.n; span *= 2) {  // each step leads twice as far
+      for (int j = first; j < p.n; j += THREADS) next[j] = ends[ends[j]];
+      int* const old = ends;
+      ends = next;
+      next = old;
+      __syncthreads();  // between the steps
     }
-    bool astray = false;
-    for (int j = int(threadIdx.x); j < p.n; j += THREADS) astray |= ends[j] != i;
-    if (threadIdx.x == 0) open[i] = 0;  // all have read it long ago
-    __syncthreads();  // between closing the row and opening it again
-    if (astray) open[i] = 1;
+    for (int word = warp(); word < p.words; word += WARPS) {
+      const int j = word * 32 + lane();
+      const u32 bits = ballot(j < p.n && ends[j] != i);
+      if (lane() == 0) astray[word] = bits;
+    }
+    __syncthreads();  // between reading ends and using their memory again
+    u32* reached = reinterpret_cast<u32*>(next);  // [n]: 0, or n - k for the least k
+    for (int j = first; j < p.n; j += THREADS) {
+      reached[j] = 0;
+      if (!(astray[j / 32] >> j % 32 & 1)) ends[fetch_add(last, 1u)] = j;
+    }
+    __syncthreads();  // between storing nodes and searching from them
+    for (int begin = 0;;) {
+      const int end = int(*last);
+      for (int at = begin + warp(); at < end; at += WARPS) reach(i, ends[at], astray, reached);
+      __syncthreads();  // between reaching nodes and adding them; all have read `last`
+      for (int word = warp(); word < p.words; word += WARPS) {
+        const int j = word * 32 + lane();
+        const u32 before = astray[word];
+        const bool there = (before >> lane() & 1) && reached[j] != 0;
+        if (there) {
+          pred(i, j) = p.n - int(reached[j]);
+          ends[fetch_add(last, 1u)] = j;
+        }
+        const u32 bits = ballot(there);
+        if (lane() == 0) astray[word] = before & ~bits;
+      }
+      __syncthreads();  // between adding nodes and searching from them
+      if (int(*last) == end) break;
+      begin = end;
+    }
+    if (first == 0) open[i] = *last < u32(p.n);
   }
 
-  // Give node j the best predecessor that leads to the root, if it is as good as any. By a warp.
-  SR_FN bool rechoose(int i, int j, const int* ends) const {
-    Best best;
-    best.value = zero;
-    for (int at = lane(); at < p.words; at += 32)
-      for (u32 edges = tight_into(j)[at]; edges;) {
-        const int k = at * 32 + take_bit(edges);
-        const Word d = A::decode(closed[i * p.a_m + k * p.a_n]);
-        if (ends[k] == i && d != zero) best.join(path(d, weight(k, j)), k);
+  // Search from node k, by a warp.
+  SR_FN void reach(int i, int k, const u32* astray, u32* reached) const {
+    const Word d = A::decode(closed[i * p.a_m + k * p.a_n]);
+    if (d == zero) return;
+    const u32* edges = tight_from(k);
+    for (int word = lane(); word < p.words; word += 32)
+      for (u32 some = edges[word] & astray[word]; some;) {
+        const int j = word * 32 + take_bit(some);
+        const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
+        if (as_good(path(d, weight(k, j)), own, 4 * p.unit)) atomic_max(reached + j, u32(p.n - k));
       }
-#pragma unroll
-    for (int mask = 16; mask; mask /= 2) {
-      const Word value = shuffle_xor(best.value, mask);
-      const int k = shuffle_xor(best.k, mask);
-      if (k < 0) continue;
-      const bool same = best.k >= 0 && !A::better(value, best.value) &&
-                        !A::better(best.value, value);
-      if (same ? k < best.k : best.k < 0 || A::better(value, best.value)) {
-        best.value = value;
-        best.k = k;
-      }
-    }
-    const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
-    const bool found = best.k >= 0 && as_good(best.value, own, 4 * p.unit);
-    if (found && lane() == 0) pred(i, j) = best.k;
-    return found;
   }
 };
 

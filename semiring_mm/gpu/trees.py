@@ -92,7 +92,7 @@ def predecessors(
         return
     pitch = -(-rows // _ROWS) * _ROWS
     turned = device.scratch((batch, n, pitch), closed.dtype)
-    tight = device.scratch((batch, n, words), np.uint32)
+    tight = device.scratch((batch, 2, n, words), np.uint32)
     open_rows = device.scratch((batch, n), np.uint8)
     unit = 0.0 if semiring.order_only else _UNITS * _EPSILON.get(plan.storage, 0.0)
     longs = (
@@ -117,7 +117,7 @@ def predecessors(
         if len(strips) > 1:  # the distances of the strip again
             find(*strip)
         launch("choose", batch * across * (pitch // _ROWS), _ROWS * (_SIDE + 1) * 4, *strip)
-    shared = 8 * n + 16
+    shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
     if fresh and shared <= here.shared_limit:
         launch("attach", batch * n, shared, 0, n)
 
