@@ -35,9 +35,9 @@ struct Trees {
   using Storage = typename A::Storage;
   static constexpr int THREADS = 256, WARPS = THREADS / 32;
   static constexpr int SIDE = 32, PITCH = SIDE + 1;  // + 1: no bank conflicts
-  static constexpr int EACH = 4, ROWS = 32 * EACH;   // rows of a lane, and of a warp, in `choose`
-  static constexpr int AHEAD = 4;                    // edges whose distances are read at once
-  enum { KEEP = -(1 << 30) };                        // a predecessor that stays
+  static constexpr int EACH = 4, ROWS = 32 * EACH;  // rows of a lane, and of a warp, in `choose`
+  static constexpr int AHEAD = 16 / int(sizeof(Word));  // edges whose distances are read at once
+  enum { KEEP = -(1 << 30) };                       // a predecessor that stays
 
   const TreesParams& p;
   const Storage* weights;
@@ -178,60 +178,29 @@ struct Trees {
     const int i0 = p.first + r, end = p.first + p.rows;
     const Line line(turned + i64(j) * p.pitch + r);
     const u32* edges = tight_into(j);
-    Word own[EACH];          // [EACH]
-    Best near[EACH], far[EACH];  // [EACH]
+    Word own[EACH], limit[EACH];  // [EACH]: distances, and what is as good as they are
+    Best near[EACH], far[EACH];   // [EACH]
     u32 direct = 0, waiting = 0;  // a bit for each row
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
       own[q] = line[q];
+      limit[q] = own[q];
+      if constexpr (Is<Word>::floating)
+        if (p.unit != 0) limit[q] += (A::LEAST ? 1 : -1) * Word(p.unit) * abs(own[q]);
       if (i >= end || i == j || own[q] == zero) continue;
       if (edges[i / 32] >> i % 32 & 1) direct |= 1u << q;
       else waiting |= 1u << q;
     }
     const u32 searched = waiting;
-    u32 some = ballot(waiting);
-    for (int w0 = 0; some && w0 < p.words; w0 += 32) {
-      u32 mine = w0 + lane() < p.words ? edges[w0 + lane()] : 0;
-      while (some && ballot(mine)) {
-        int k = -1;  // each lane reads the weight of an edge
-        Word w = zero;
-        if (mine) {
-          k = (w0 + lane()) * 32 + take_bit(mine);
-          w = weight(k, j);
-        }
-        for (u32 there = ballot(k >= 0); there;) {
-          int from[AHEAD];       // [AHEAD]; the last ones may repeat
-          Word last[AHEAD];      // [AHEAD]: their weights
-          Word way[AHEAD][EACH];  // [AHEAD][EACH]: distances to them
-          int at = 0;
+    search(r, j, own, limit, near, far, waiting);
+    waiting = 0;
 #pragma unroll
-          for (int u = 0; u < AHEAD; ++u) {
-            if (there) at = take_bit(there);
-            from[u] = shuffle(k, at);
-            last[u] = shuffle(w, at);
-            const Line ways(turned + i64(from[u]) * p.pitch + r);
-#pragma unroll
-            for (int q = 0; q < EACH; ++q) way[u][q] = ways[q];
-          }
-#pragma unroll
-          for (int u = 0; u < AHEAD; ++u)
-#pragma unroll
-            for (int q = 0; q < EACH; ++q) {
-              const Word d = way[u][q];
-              if (!(waiting >> q & 1) || d == zero) continue;
-              const Word x = path(d, last[u]);
-              if (!A::better(d, own[q])) {
-                far[q].join(x, from[u]);
-                continue;
-              }
-              near[q].join(x, from[u]);
-              if (!A::better(own[q], x)) waiting &= ~(1u << q);  // none is better
-            }
-        }
-        some = ballot(waiting);
-      }
+    for (int q = 0; q < EACH; ++q) {
+      if ((searched >> q & 1) && near[q].k < 0 && far[q].k < 0) waiting |= 1u << q;
+      limit[q] = zero;
     }
+    search(r, j, own, limit, near, far, waiting);  // what sums of many edges are off by
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
@@ -247,6 +216,64 @@ struct Trees {
         else if (k >= 0) x = pred(k, j);
       }
       found[q * PITCH] = x;
+    }
+  }
+
+  // The best tight edges into j for the rows that wait, among those that reach their limits. A row
+  // waits no longer for others when an edge from a nearer node gives its distance.
+  SR_FN void search(int r, int j, const Word (&own)[EACH], const Word (&limit)[EACH],
+                    Best (&near)[EACH], Best (&far)[EACH], u32 waiting) const {
+    const u32* edges = tight_into(j);
+    u32 some = ballot(waiting);
+    for (int w0 = 0; some && w0 < p.words; w0 += 32) {
+      u32 mine = w0 + lane() < p.words ? edges[w0 + lane()] : 0;
+      while (some && ballot(mine)) {
+        int k = -1;  // each lane reads the weight of an edge
+        Word w = zero;
+        if (mine) {
+          k = (w0 + lane()) * 32 + take_bit(mine);
+          w = weight(k, j);
+        }
+        for (u32 there = ballot(k >= 0); there;) {
+          int from[AHEAD];        // [AHEAD]; the last ones may repeat
+          Word last[AHEAD];       // [AHEAD]: their weights
+          Word way[AHEAD][EACH];  // [AHEAD][EACH]: distances to them
+          int at = 0;
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u) {
+            if (there) at = take_bit(there);
+            from[u] = shuffle(k, at);
+            last[u] = shuffle(w, at);
+            const Line ways(turned + i64(from[u]) * p.pitch + r);
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) way[u][q] = ways[q];
+          }
+          u32 good[AHEAD];  // [AHEAD]: a bit for each row
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u) {
+            good[u] = 0;
+#pragma unroll
+            for (int q = 0; q < EACH; ++q)
+              if (!A::better(limit[q], path(way[u][q], last[u]))) good[u] |= 1u << q;
+          }
+#pragma unroll
+          for (int u = 0; u < AHEAD; ++u) {
+            if (!(good[u] & waiting)) continue;  // few are
+#pragma unroll
+            for (int q = 0; q < EACH; ++q) {
+              const Word d = way[u][q], x = path(d, last[u]);
+              if (!(good[u] & waiting & 1u << q) || d == zero) continue;
+              if (!A::better(d, own[q])) {
+                far[q].join(x, from[u]);
+                continue;
+              }
+              near[q].join(x, from[u]);
+              if (!A::better(own[q], x)) waiting &= ~(1u << q);
+            }
+          }
+        }
+        some = ballot(waiting);
+      }
     }
   }
 
