@@ -84,11 +84,16 @@ class Trees(Protocol):
 
     def predecessors(
         self, semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None
-    ) -> None:
+    ) -> Array:
         """Predecessors P (int32) in a matrix, or each of a stack, from its closure.
 
         P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
-        diagonal. Where several are equally good rows may have cycles.
+        diagonal.
+
+        Returns
+        -------
+        open : array of uint8, shape (..., n)
+            0 for the rows that are known to be trees.
         """
 
 
@@ -412,8 +417,11 @@ class Engine(Protocol):
     def closure_batch(
         self, semiring: Semiring, a: Array, known: Known | None, out: Array,
         predecessors: Array | None = None,
-    ) -> bool:  # fmt: skip
-        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+    ) -> Array | bool:  # fmt: skip
+        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot.
+
+        Predecessors may come with what :meth:`Trees.predecessors` returns, in place of True.
+        """
 
     def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
         """Rows of predecessors in which one is not strictly nearer than its node.

@@ -43,16 +43,16 @@ def close(problem: Problem) -> tuple[Array, Array | None]:
     weights = _kept(problem, d) if problem.predecessors else None
     # predecessors that are found from the closure need not be carried through it
     carried = problem if weights is None else replace(problem, predecessors=False)
-    tick = reporter(problem.progress, carried.pairs, "elimination in blocks")
+    tick, found = reporter(problem.progress, carried.pairs, "elimination in blocks"), None
     p = first_predecessors(problem, d) if carried.predecessors else None
     carried.steps.close(engine, d, p, 0, tick)
     if weights is not None:
         assert engine.trees is not None
         p = engine.xp.empty(d.shape, np.int32)
-        engine.trees.predecessors(source.s, weights, d, p, carried.steps.known)
+        found = engine.trees.predecessors(source.s, weights, d, p, carried.steps.known)
     if tick is not None:
         tick(math.inf)
-    if p is not None:
+    if p is not None and (weights is None or engine.to_host(found).any()):
         repair(problem, d, p)
     return d, p
 

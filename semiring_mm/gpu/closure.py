@@ -78,7 +78,7 @@ def closure_block(
 
 def closure_batch(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None = None
-) -> bool:
+) -> Array | bool:
     """Out ← (I ⊕ A)* for each of a stack of matrices (batch, n, n); `out` may be `a`.
 
     With predecessors (and a selective ⊕) P[i, j] becomes the node before j on a path from i, or
@@ -86,11 +86,11 @@ def closure_batch(
 
     Returns
     -------
-    bool
-        True.
+    open : device array of uint8, shape (..., n), or True
+        What :func:`.trees.predecessors` returns, if these were found from the closure.
     """
-    _close(semiring, a, known, out, predecessors, fresh=True)
-    return True
+    found = _close(semiring, a, known, out, predecessors, fresh=True)
+    return True if found is None else found
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ _launches: dict[Any, _Launch] = {}
 def _close(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None, *,
     fresh: bool,
-) -> None:  # fmt: skip
+) -> Array | None:  # fmt: skip
     if a.size == 0:
-        return
+        return None
     here = device.current()
     arrays = (a, out, predecessors)
     key = (
@@ -131,7 +131,7 @@ def _close(
     if not launch.panels:
         params = pack((*map(address, arrays), *launch.longs), launch.ints)
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
-        return
+        return None
     weights = a
     if predecessors is not None and address(a) == address(out):
         weights = device.scratch(a.shape, a.dtype)
@@ -149,8 +149,9 @@ def _close(
             (launch.ints[0], count, *launch.ints[2:]),
         )
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
-    if predecessors is not None:
-        trees.predecessors(semiring, weights, out, predecessors, known, fresh=fresh)
+    if predecessors is None:
+        return None
+    return trees.predecessors(semiring, weights, out, predecessors, known, fresh=fresh)
 
 
 def _prepare(

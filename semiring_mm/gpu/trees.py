@@ -66,60 +66,67 @@ kernel(const __grid_constant__ sr::TreesParams p) {{
 def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
     fresh: bool = True,
-) -> None:  # fmt: skip
+) -> Array:  # fmt: skip
     """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
 
     P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
     diagonal. Unless it is `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j]
     for the last node k of the matrix before j.
 
+    Returns
+    -------
+    open : device array of uint8, shape (..., n)
+        0 for the rows of fresh predecessors that are known to be trees.
+
     Notes
     -----
-    O(n² t) pairs if t tight edges (whose weight is the distance of their ends) lead to a node. Of
-    several that are equally good each may be taken, so that rows may have cycles; of fresh ones
-    these are broken where as good an edge leads to the root.
+    O(n² t) pairs if t tight edges (whose weight is the distance of their ends) lead to a node.
     """
     here, n = device.current(), p.shape[-1]
-    batch = p.shape[0] if p.ndim == 3 else 1
     plan = closed_plan(semiring, closed.dtype, known, n if closed.dtype.kind in "iu" else 1)
-    size, words = closed.dtype.itemsize, -(-n // 32)
+    size, words, across = closed.dtype.itemsize, -(-n // 32), -(-n // _SIDE)
     rows = min(n, max(_ROWS, _STRIP // (n * size) // _ROWS * _ROWS))  # of a strip
-    each = max(1, _STRIP // (n * rows * size))
-    if batch > each:
-        for first in range(0, batch, each):
-            w, d, q = (x[first : first + each] for x in (weights, closed, p))
-            predecessors(semiring, w, d, q, known, fresh=fresh)
-        return
+    strips = [(first, min(rows, n - first)) for first in range(0, n, rows)]
     pitch = -(-rows // _ROWS) * _ROWS
-    turned = device.scratch((batch, n, pitch), closed.dtype)
-    tight = device.scratch((batch, 2, n, words), np.uint32)
-    open_rows = device.scratch((batch, n), np.uint8)
+    batch = p.shape[0] if p.ndim == 3 else 1
+    each = max(1, min(batch, _STRIP // (n * rows * size)))
+    turned = device.scratch((each, n, pitch), closed.dtype)
+    tight = device.scratch((each, 2, n, words), np.uint32)
+    found = device.scratch(p.shape[:-1], np.uint8)
     unit = 0.0 if semiring.order_only else _UNITS * _EPSILON.get(plan.storage, 0.0)
     longs = (
-        *map(address, (weights, closed, p, turned, tight, open_rows)),
         *strides(weights), *strides(closed), *strides(p),
         bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
     )  # fmt: skip
+    kernels = {
+        name: here.kernel(trees_source(plan, name, fresh))
+        for name in ("find", "choose", "attach")[: 2 + fresh]
+    }
 
-    def launch(kernel: str, blocks: int, shared: int, first: int, rows: int) -> None:
-        params = pack(longs, (n, batch, words, first, rows, pitch))
-        here.kernel(trees_source(plan, kernel, fresh)).launch(blocks, _THREADS, shared, params)
+    def run(places: tuple[int, ...], count: int) -> None:
+        def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
+            params = pack((*places, *longs), (n, count, words, first, rows, pitch))
+            kernels[name].launch(blocks, _THREADS, shared, params)
 
-    def find(first: int, rows: int) -> None:
-        squares = batch * across * -(-rows // _SIDE)  # each by a warp
-        launch("find", -(-squares * 32 // _THREADS), _THREADS * (_SIDE + 1) * size, first, rows)
+        def find(first: int, rows: int) -> None:
+            squares = count * across * -(-rows // _SIDE)  # each by a warp
+            launch("find", -(-squares * 32 // _THREADS), _THREADS * (_SIDE + 1) * size, first, rows)
 
-    across = -(-n // _SIDE)
-    strips = [(first, min(rows, n - first)) for first in range(0, n, rows)]
-    for strip in strips:  # all tight edges first
-        find(*strip)
-    for strip in strips:
-        if len(strips) > 1:  # the distances of the strip again
+        for strip in strips:  # all tight edges first
             find(*strip)
-        launch("choose", batch * across * (pitch // _ROWS), _ROWS * (_SIDE + 1) * 4, *strip)
-    shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
-    if fresh and shared <= here.shared_limit:
-        launch("attach", batch * n, shared, 0, n)
+        for strip in strips:
+            if len(strips) > 1:  # the distances of the strip again
+                find(*strip)
+            launch("choose", count * across * (pitch // _ROWS), _ROWS * (_SIDE + 1) * 4, *strip)
+        shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
+        if fresh and shared <= here.shared_limit:
+            launch("attach", count * n, shared, 0, n)
+
+    for first in range(0, batch, each):
+        w, d, q, o = (x[first:] if first else x for x in (weights, closed, p, found))
+        places = tuple(map(address, (w, d, q, turned, tight, o)))
+        run(places, min(each, batch - first))
+    return found
 
 
 @functools.lru_cache(maxsize=1024)
