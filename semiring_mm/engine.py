@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
+T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
 Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
@@ -285,8 +286,10 @@ class Engine(Protocol):
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
-    def facts_later(self, semiring: Semiring, x: Array) -> Callable[[], Facts]:
-        """The same, begun now; the call that is returned waits for it, and for no later work."""
+    def facts_beside(
+        self, semiring: Semiring, x: Array, launch: Callable[[], T]
+    ) -> tuple[T, Callable[[], Facts]]:
+        """What `launch` returns, and a call that waits for the facts, not for what was launched."""
 
     def product(
         self,

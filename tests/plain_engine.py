@@ -71,8 +71,8 @@ class Algebra:
 # --- the verbs ----------------------------------------------------------------------------------
 
 
-def facts_later(semiring, x):
-    return functools.partial(facts, semiring, x)
+def facts_beside(semiring, x, launch):
+    return launch(), functools.partial(facts, semiring, x)
 
 
 def facts(semiring, x):

@@ -41,8 +41,9 @@ _DEVICE_FROM, _PROBES, _LEVELS = 8192, 8, 2
 _BYTES = 9  # of an entry of a matrix full of edges: whether it is one, and lists of both its ends
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
-#: Nodes from which ranges of the weights are known before a closure in one launch.
-_FACTS_FROM = 1500
+#: Nodes from which ranges of the weights are known before a closure in one launch: it leaves no
+#: room for a scan beside it.
+_FACTS_FROM = 1200
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
 _FOREST = 4
 Solved = tuple[Array, Array | None]
@@ -181,8 +182,7 @@ class Dense:
         early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
         done: Array | bool = False
         if early:
-            source.facts_later()
-            done = engine.closure_batch(s, d, None, closed, p)
+            done = source.facts_beside(lambda: engine.closure_batch(s, d, None, closed, p))
             if done is False:
                 return None
         weights = problem.weights
