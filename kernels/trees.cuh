@@ -241,7 +241,8 @@ struct Trees {
           int at = 0;
 #pragma unroll
           for (int u = 0; u < AHEAD; ++u) {
-            if (there) at = take_bit(there);
+            at = there ? bit_length(there & (0u - there)) - 1 : at;
+            there &= there - 1;
             from[u] = shuffle(k, at);
             last[u] = shuffle(w, at);
             const Line ways(turned + i64(from[u]) * p.pitch + r);
@@ -258,7 +259,7 @@ struct Trees {
           }
 #pragma unroll
           for (int u = 0; u < AHEAD; ++u) {
-            if (!(good[u] & waiting)) continue;  // few are
+            if (!(good[u] & waiting)) continue;  // as most are not
 #pragma unroll
             for (int q = 0; q < EACH; ++q) {
               const Word d = way[u][q], x = path(d, last[u]);
