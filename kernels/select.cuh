@@ -12,8 +12,13 @@ struct SelectParams {
   const void* right;     // [columns][width] of Value
   const float* column;   // [columns]: what is added to the entries of a column
   const double* offset;  // [rows]
-  u32* found;            // += entries that were computed
-  i64 step;              // in elements
+  u32* found;            // += entries that were computed, if it is wanted
+  const u32* candidates; // [rows][capacity]: places in `order`; this and what follows only of ...
+  const u32* order;      // ... CANDIDATES: rows of `right`
+  u32* count;            // [rows]: how many candidates there were; 0 afterwards
+  u32* most;             // [rows]: the largest count
+  float* bound;          // [rows]: what approximations of the next candidates must not exceed
+  i64 step, capacity;    // in elements
   u64 growth;            // the bits of a double
   i64 base;              // the first column's number
   int rows, columns, k, width;
@@ -76,17 +81,21 @@ struct Entries {
   }
 };
 
+// Where entries come from: a tile of them; a tile of approximations, of half or float; or lists of
+// columns that such a tile left (Screened in tensor.cuh). Entries that may be among the least are
+// computed when they are merged then, as sums of squared differences.
+enum Source { VALUES, APPROXIMATIONS, CANDIDATES };
+
 // A warp has a row. Entries that are before the last of its list are collected, and merged into the
-// list when there is no room for another 32. SCREEN: the tile, of half or float, holds
-// approximations; entries that may be among the least are computed when they are merged, as sums of
-// squared differences.
-// VECTOR: 16 bytes of `left` and `right` can be read at once.
-template <class Value, class Tile, int WARPS, bool SCREEN, bool VECTOR>
+// list when there is no room for another 32. VECTOR: 16 bytes of `left` and `right` can be read at
+// once.
+template <class Value, class Tile, int WARPS, Source FROM, bool VECTOR>
 struct Select {
   using Order = OrderKey<Value>;
   using Key = typename Order::Key;
   using Piece = Chunk<Tile, true>;
   static constexpr int V = Piece::V, ROOM = 64, AHEAD = 4;  // pieces under way
+  static constexpr bool SCREEN = FROM != VALUES;
   static constexpr u32 NONE = ~0u;
   static constexpr i64 NOTHING = 0x7fffffffffffffff;
 
@@ -96,6 +105,7 @@ struct Select {
   bool changed = false;
   Entries<Key> list, other, fresh, sorted;  // [k], [k], [ROOM], [ROOM]
   Entry<Key> last;
+  Value limit;  // of `last`
   float bound;
 
   SR_FN static void run(const SelectParams& p) {
@@ -105,17 +115,27 @@ struct Select {
     const int room = 2 * (p.k + ROOM);
     Key* keys = shared_memory<Key>() + warp * room;
     u32* indices = reinterpret_cast<u32*>(shared_memory<Key>() + WARPS * room) + warp * room;
-    const auto entries = [&](int first) { return Entries<Key>{keys + first, indices + first}; };
+    const auto entries = [&](int i) { return Entries<Key>{keys + i, indices + i}; };
     Select own{p, row, int(threadIdx.x) % 32};
     own.list = entries(0);
     own.other = entries(p.k);
     own.fresh = entries(2 * p.k);
     own.sorted = entries(2 * p.k + ROOM);
     own.load();
-    own.look();
+    if constexpr (FROM == CANDIDATES) own.take();
+    else own.look();
     if (own.count) own.merge();
     if (own.changed) own.store();
-    if (SCREEN && own.lane == 0) atomic_add(p.found, u32(own.computed));
+    if (own.lane != 0) return;
+    if constexpr (FROM == APPROXIMATIONS) {
+      if (p.found) atomic_add(p.found, u32(own.computed));
+    }
+    if constexpr (FROM == CANDIDATES) {
+      const u32 were = p.count[row];
+      if (p.most[row] < were) p.most[row] = were;
+      p.count[row] = 0;
+      p.bound[row] = own.bound;
+    }
   }
 
   SR_FN void load() {
@@ -124,7 +144,7 @@ struct Select {
       const i64 index = p.index[row * p.k + i];
       list.put(i, {Order::of(value[i]), index == NOTHING ? NONE : u32(index)});
     }
-    limit();
+    set_limit();
   }
   SR_FN void store() {
     Value* value = static_cast<Value*>(p.value) + row * p.k;
@@ -135,11 +155,25 @@ struct Select {
     }
   }
   // What a new entry must be before.
-  SR_FN void limit() {
+  SR_FN void set_limit() {
     __syncwarp();  // between writing the list and reading its last entry
     last = list[p.k - 1];
+    limit = Order::number(last.key);
     if constexpr (SCREEN)
-      bound = float(double(Order::number(last.key)) * bits_as<double>(p.growth) + p.offset[row]);
+      bound = float(double(limit) * bits_as<double>(p.growth) + p.offset[row]);
+  }
+
+  // The candidates that there was room for.
+  SR_FN void take() {
+    const u32* from = p.candidates + row * p.capacity;
+    const i64 were = p.count[row];
+    const int kept = int(were < p.capacity ? were : p.capacity);
+    for (int first = 0; first < kept; first += 32) {
+      const int i = first + lane;
+      if (i < kept) fresh.index[count + lane] = p.order[from[i]];
+      count += kept - first < 32 ? kept - first : 32;
+      if (count > ROOM - 32) merge();
+    }
   }
 
   SR_FN void look() {
@@ -152,6 +186,15 @@ struct Select {
         if (c < p.columns) x[i].load(tile + c);
       }
       compiler_fence();
+      const bool whole = first + AHEAD * 32 * V <= p.columns;
+      bool any = SCREEN || !whole || last.index == NONE;
+      if (!SCREEN && whole) {  // by one comparison: of equal entries later ones do not pass
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i)
+#pragma unroll
+          for (int v = 0; v < V; ++v) any |= !(Value(widened(x[i][v])) >= limit);
+      }
+      if (!ballot(any)) continue;
       u32 hits = 0;  // bit i * V + v
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i)
@@ -183,7 +226,8 @@ struct Select {
     else return Entry<Key>{Order::of(x), u32(p.base + c)}.before(last);
   }
 
-  SR_FN static float widened(float x) { return x; }
+  template <class T>
+  SR_FN static T widened(T x) { return x; }
   SR_FN static float widened(half x) { return to_float(x); }
 
   // The fresh entries join the list: each goes to the place that counting gives it.
@@ -216,7 +260,7 @@ struct Select {
     list = done;
     count = 0;
     changed = true;
-    limit();
+    set_limit();
   }
 
   // Summed up in the order of a product.

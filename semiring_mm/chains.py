@@ -83,7 +83,9 @@ def chain(
     O(T S²) pairs (⊗, ⊕) for a vector, O(T S³) for the whole product, in one compiled call: what is
     carried stays in the cache, chains (and rows of few chains) are spread over the threads. So are
     long chains, too: the rows of a product are independent, and no work is added, as a parallel
-    scan over the steps would.
+    scan over the steps would. On a CUDA device few long chains are such a scan where ⊗ is +, or
+    both operations are minima and maxima or logical, in float32, float64 and bool; sums are then
+    rounded in another order.
 
     The result is that of :func:`matmul` step by step: the same where ⊕ is min or max, else but for
     rounding. 16-bit floats are carried in float32 and rounded once. Over log_plus a step has one

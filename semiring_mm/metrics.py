@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike
 from . import expressions as ex
 from .semirings import Semiring
 
-__all__ = ["Metric", "as_metric"]
+Array = Any
+
+__all__ = ["Metric", "Origin", "as_metric"]
 
 #: The ⊕ of a metric, and what a product's accumulators start from.
 _STARTS = {"+": 0.0, "min": math.inf, "max": -math.inf}
@@ -144,6 +146,11 @@ class BuiltIn(Metric):
     rising: bool = True
     counts: bool = False
 
+    @functools.cached_property
+    def over_algebra(self) -> Semiring:
+        """`over` as a product takes it."""
+        return Metric(self.name, self.over).algebra
+
 
 _TABLE = (
     BuiltIn("cityblock", "abs(a - b)", degree=1),
@@ -213,3 +220,22 @@ def _power(x: str, n: int) -> str:
         return x
     half = _power(x, n // 2)
     return f"({half}) * ({half})" + (f" * {x}" if n % 2 else "")
+
+
+class Origin:
+    """A point amid others, from which they are measured, and a unit.
+
+    Products of two points that are small and near the origin lose few digits. Any point would
+    serve. Of n points with coordinates in a range of `range_`, the farthest has a norm of `norm` at
+    most, a power of two.
+    """
+
+    def __init__(self, points: Array, range_: float, norm: float = 1.0) -> None:
+        n, width = points.shape
+        self.center = points[:: max(1, n // 1000)].mean(axis=0, dtype=np.float64)
+        self.scale = norm * 2.0 ** -math.ceil(math.log2(range_ * math.sqrt(width)))
+
+    def moved(self, points: Array) -> tuple[Array, Array]:
+        """Points in float32 as seen from here, and the squares of their norms in float64."""
+        moved = ((points - self.center) * self.scale).astype(np.float32)
+        return moved, (moved * moved.astype(np.float64)).sum(axis=1)

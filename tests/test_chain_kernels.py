@@ -1,11 +1,9 @@
 """The kernels of chains on the host, against the CPU engine; see tests/test_kernels.py."""
 
-import re
-
 import numpy as np
 import pytest
 import reference
-from host_device import KERNELS, HostDevice, guarded
+from host_device import HostDevice, fields_of, guarded
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
@@ -80,6 +78,51 @@ def test_rows_through_chains(held, name, dtype, n, shared, factored):
         same(name, found, expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "n", "shared", "factored"),
+    [
+        ("max_plus", "f4", 5, True, True), ("log_plus", "f4", 5, True, True),
+        ("log_plus", "f8", 3, False, False), ("min_max", "f8", 3, False, True),
+        ("xor_land", "?", 3, False, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("parts", [2, 7])
+def test_long_chains_are_cut_in_parts(name, dtype, n, shared, factored, parts, monkeypatch):
+    rng, steps, lengths = np.random.default_rng(4), 23, np.array([23, 9, 0, 1])
+    semiring = sm.semirings[name]
+    a = numbers(name, (n, n) if shared else (BATCH, steps, n, n), dtype, rng)
+    a = np.broadcast_to(a, (BATCH, steps, n, n))
+    e = numbers(name, (BATCH, steps, n), dtype, rng) if factored else None
+    x = numbers(name, (BATCH, 1, n), dtype, rng)
+    monkeypatch.setattr(chain, "_parts", lambda *_: parts)
+    for given, every, exclusive in (
+        (x, True, False), (x, False, False), (None, True, True), (None, False, False),
+        (x, True, True), (None, True, False),
+    ):  # fmt: skip
+        rows = n if given is None else 1
+        shape = (BATCH, steps if every else 1, rows, n)
+        found = np.full(shape, reference.small(rng, name, (1,), np.dtype(dtype), 0, 1))
+        expected = found.copy()
+        for verbs, y in ((chain, found), (cpu, expected)):
+            verbs.carry(
+                semiring, a, e, given, y, lengths, every=every, reverse=False, exclusive=exclusive
+            )
+        same(name, found, expected)
+
+
+def test_chains_that_are_cut(monkeypatch):
+    """Few and long ones, of not too many states, over semirings whose parts cannot overflow."""
+    monkeypatch.setattr(HOST, "sms", 132)
+    a, y, one = np.empty((1, 1, 32, 32), "f4"), np.empty((1, 1, 1, 32)), np.array([10_000])
+    assert chain._parts(a, y, one) == 66
+    assert chain._parts(a, y, np.array([1000])) == 1
+    assert chain._parts(a, y, np.full(256, 1000)) == 1
+    assert chain._parts(np.empty((1, 1, 1024, 1024)), y, one) == 1
+    for name, expected in (("log_plus", True), ("max_plus", True), ("plus_times", False)):
+        assert chain._associates(sm.semirings[name], np.dtype("f4")) == expected
+    assert not chain._associates(sm.semirings["max_plus"], np.dtype("f2"))
+
+
 def model(n, dtype, shared, far=False):
     rng = np.random.default_rng(n)
     a = rng.normal(size=(n, n) if shared else (BATCH, STEPS - 1, n, n)).astype(dtype)
@@ -140,6 +183,21 @@ def test_probabilities(held, n, dtype, shared, each, far):
         assert_allclose(found, expected, rtol=eps, atol=eps)
 
 
+@pytest.mark.parametrize(("n", "shared"), [(5, True), (3, False), (70, True)])
+def test_draws(n, shared):
+    """The same uniform numbers, 0 and almost 1 among them, draw the same sequences."""
+    a, e, x, end = model(n, "f8", shared)
+    uniforms = np.random.default_rng(1).random((9, BATCH, STEPS))
+    uniforms[0], uniforms[1] = 0, np.nextafter(1, 0)
+    if shared:  # from each state to the next two
+        a = np.where((np.arange(n) - np.arange(n)[:, np.newaxis]) % n < 2, a, -inf)
+    found, expected = (np.full(uniforms.shape, -1, np.int32) for _ in "xy")
+    for verbs, paths in ((chain, found), (cpu, expected)):
+        verbs.draw(a, e, x, end, uniforms, paths, LENGTHS)
+    assert_array_equal(found, expected)
+    assert (found >= 0).sum() == 9 * LENGTHS.sum()
+
+
 def test_where_there_is_no_matrix(held):
     """Sequences of one step: a device may give an array of none any strides."""
     nothing = np.lib.stride_tricks.as_strided(
@@ -157,11 +215,7 @@ def test_where_there_is_no_matrix(held):
 
 
 def test_parameters_are_the_fields_of_the_struct():
-    text = (KERNELS / "chain.cuh").read_text(encoding="utf-8")
-    body = re.sub(r"//.*", "", re.search(r"struct ChainParams \{(.*?)\n\};", text, re.S)[1])
-    kinds = re.compile(r"^\s*(const )?(void|double|int|i32|i64|u16|u32)\*? ")
-    lines = [kinds.sub("", line.strip()) for line in body.split(";") if line.strip()]
-    assert tuple(name.strip() for line in lines for name in line.split(",")) == chain.FIELDS
+    assert fields_of("chain.cuh", "ChainParams") == chain.FIELDS
 
 
 def test_what_is_left_to_the_host():
@@ -173,5 +227,3 @@ def test_what_is_left_to_the_host():
     with pytest.raises(NotImplementedError, match="chains of int64 over plus_times"):
         chain.carry(sm.semirings["plus_times"], wide, None, None, wide, np.array([2]),
                     every=False, reverse=False, exclusive=False)  # fmt: skip
-    with pytest.raises(NotImplementedError, match="sample runs on the host"):
-        chain.draw(*(None,) * 6, LENGTHS)

@@ -22,8 +22,18 @@ from bench.banks import conflicts
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import chain, device, engine, hierarchy, product, source, tiles
+from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
+from semiring_mm.gpu import (
+    chain,
+    device,
+    engine,
+    hierarchy,
+    product,
+    select,
+    source,
+    tiles,
+    wavefront,
+)  # fmt: skip
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -139,11 +149,12 @@ ARITHMETIC = re.compile(r"[DFH](ADD|MUL|FMA|MNMX)|V[HI]MNMX|VIADDMNMX|VIADD\.16x
 TENSOR = [
     (90, "plus_times", "f2", None,
      ["HGMMA.64x256x16.F32", "UTMALDG.3D", "STSM.16.M88.4", "UTMASTG.3D"]),
-    (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "UTMALDG.3D", "STG.E.64"]),
+    (90, "plus_times", "f4", "tf32", ["HGMMA.64x256x8.F32.TF32", "LDS", "UTMALDG.3D", "STG.E"]),
     (90, "plus_times", "f4", "float32_emulated",
      ["HGMMA.64x128x16.F32", "FADD", "UTMALDG.3D.MULTICAST"]),
     (90, "lor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "UTMALDG.3D", "STG.E.128"]),
     (90, "xor_land", "?", None, ["BGMMA.64x256x256.AND.POPC", "SHFL.BFLY", "STG.E.128"]),
+    (90, "plus_times", "f8", None, ["DMMA.16x8x8", "LDS.128", "UTMALDG.3D", "STG.E.128"]),
     (80, "plus_times", "f8", None, ["DMMA.884", "LDS.128", "STG.E.128"]),
     (80, "plus_times", "f2", None, ["HMMA.16816.F32", "LDS.128", "STG.E.128"]),
     (120, "plus_times", "f4", "tf32", ["HMMA.1688.F32.TF32", "LDS.128", "STG.E.128"]),
@@ -175,7 +186,8 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
     """Each inner step is the instructions that it is there for; 32-bit words spill no register."""
     texts = []
     for name, dtype, facts, step, _ in LARGE:
-        text = sources_of(lambda: product_of(name, dtype, facts)).sources[-1]  # noqa: B023
+        n = 800 if dtype == "f8" else 4096  # larger ones of doubles are read by the copy engine
+        text = sources_of(lambda: product_of(name, dtype, facts, n)).sources[-1]  # noqa: B023
         assert f"sr::{step}<Algebra>" in text
         texts.append(text)
     with ThreadPoolExecutor() as pool:
@@ -242,6 +254,32 @@ def test_few_register_bank_conflicts_in_sgemm(sources_of, tmp_path, nvdisasm):
     assert waits < 0.15 * count
 
 
+@needs_nvrtc
+def test_copies_of_sgemm_share_an_address(sources_of, tmp_path, nvdisasm):
+    """Chunks of a tile that a thread copies to shared memory are constants apart."""
+    text = sources_of(lambda: product_of("plus_times", "f4")).sources[-1]
+    code = disassembled(device.compile_source(text, 90)[0], tmp_path / "kernel.cubin", nvdisasm)
+    loop = code[: code.rindex("FFMA")]  # without the tiles before it, which begin the same way
+    copies = re.findall(r"LDGSTS\S* \[(R\d+)(\+0x\w+)?\]", loop)
+    assert len(copies) >= 18
+    assert sum(bool(distance) for _, distance in copies) >= len(copies) // 3
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("layout", ["CC", "FC", "CF"])
+def test_fragments_of_doubles_are_not_moved(layout, sources_of, tmp_path, nvdisasm):
+    """Whatever the layout, words are read into the registers that instructions take."""
+    a, b = (np.empty((4096, 4096), order=order) for order in layout)
+    plus_times = sm.semirings["plus_times"]
+    (text,) = sources_of(lambda: engine.product(plus_times, a, b, np.empty_like(a))).sources[:1]
+    cubin = device.compile_source(text, 90, "a")[0]
+    code = disassembled(cubin, tmp_path / "kernel.cubin", nvdisasm).splitlines()
+    at = [i for i, line in enumerate(code) if "DMMA.16x8x8" in line]
+    assert len(at) == 32
+    moves = sum("MOV" in line for line in code[at[0] : at[-1]])
+    assert moves < len(at) / 2
+
+
 def test_conflicts_are_counted():
     code = """
         /*0000*/                   FFMA R1, R2.reuse, R4, R1 ;   /* two of an even number */
@@ -268,6 +306,41 @@ def test_instructions_of_tensor_cores(
     assert not re.search("C75(10|14|17)", report)  # products wait for each other
     clusters = found["UTMALDG.3D.MULTICAST"] > 0  # whose blocks wait for each other once
     assert found["MEMBAR.ALL.GPU"] == 2 * clusters
+
+
+def nearest_of(x, k=3):
+    """The launches of neighbours: from values, from stored products and from candidates."""
+    m = len(x)
+    lists, screen = select.empty(m, k, x.dtype), engine.Screen(x, x, 1.0)
+    select.put(*lists, x, 0)
+    screen.put(slice(0, m), slice(0, m), np.empty((m, m), screen.dtype), *lists)
+    select._launch(*lists, None, 0, select._Points(), wide=True)
+    if screen.fused:
+        points, left = select._Ordered(screen, 8), screen._prepared(x)[0]
+        count = np.zeros(m, "u4")
+        points.sift(left, 8, m, np.zeros(m, "f4"), count, np.zeros((m, 9), "u4"))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("spread", "product"), [
+    (False, "HGMMA.64x256x16.F32"), (True, "HGMMA.64x256x8.F32.TF32"),
+])  # fmt: skip
+def test_instructions_of_screened_products(spread, product, sources_of, tmp_path, nvdisasm):
+    """An addition and a comparison for each entry, and nothing is stored but candidates."""
+    x = np.full((400, 16), 1e-4 if spread else 1.0, "f4")
+    x[: 1 if spread else 200] = -1
+    recorder = sources_of(lambda: nearest_of(x))
+    (text,) = [source for source in recorder.sources if "sr::Screened" in source]
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    entries = 64 * 256 // 128  # of a thread
+    assert found[product] > 0
+    assert found["FADD"] == entries
+    assert found["FSETP.LE.OR"] + found["FSETP.LE.AND"] <= 2 * entries
+    assert found["STG.E"] <= 8
+    assert found["ATOMG.E.ADD.STRONG.GPU"] == 2
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+    assert not re.search("C75(10|14|17)", report)  # products wait for each other
 
 
 #: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
@@ -360,7 +433,7 @@ HIDDEN = {
     # 1024 bytes apart; the swizzle of 128 bytes; across k, boxes 8192 bytes apart), lanes that
     # exchange columns
     "tensor cores": (
-        lambda: product_of("plus_times", "f2", n=1000), "sr::TensorProduct<",
+        lambda: product_of("plus_times", "f2", n=4104), "sr::TensorProduct<",
         [*IN_ORDER, r"USETMAXREG\.DEALLOC\.CTAPOOL 0x28",
          r"USETMAXREG\.TRY_ALLOC\.CTAPOOL UP\d, 0xe8", r"0x40000040", r"LOP3.* 0x10000,",
          r"LOP3.* 0x2000000,", r"gdesc\[UR\d+\]\.tnspB, .*gsb0", r"SHFL\.BFLY .* 0x1, ",
@@ -443,6 +516,8 @@ def small_launches():
         bits = engine.pack_bits(a.T > 0)
         engine.product_bits(sm.semirings["xor_land"], bits, bits, np.empty_like(bits), 40)
     engine.reduce_bits(np.zeros((40, 8), "u1"), 40)
+    for x in (a, a.astype("f8")):
+        nearest_of(x)
     engine.facts(semiring, a.astype("i8"))
     flags_of(a, b[:, ::2])
     engine.gemv(semiring, a, b[0], c[0])
@@ -465,6 +540,21 @@ def small_launches():
     spanning()
     chains_of(5)
     chains_of(130)
+    alignments()
+
+
+def alignments():
+    """By dynamic time warping, and by scores with all that they may have."""
+    lengths, x = np.array([300, 0]), np.zeros((300, 1), "f4")
+    rules = (
+        AlignmentRule("f4", "absolute", warp=True),
+        AlignmentRule("f8", "table", affine=True, local=True),
+    )
+    for rule, entries in zip(rules, (x, x[:, 0].astype("i4")), strict=True):
+        for band in (None, 9):
+            wavefront.align(
+                rule, entries, entries, lengths, lengths, band, [1.0] * 4, x[:1], keep=False
+            )
 
 
 def chains_of(n):
@@ -479,6 +569,8 @@ def chains_of(n):
     path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
     chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
     chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
+    draws = np.empty((3, 2, 4), np.int32)
+    chain.draw(shared, e, e[:, 0], e[:, 0], np.zeros(draws.shape, "f4"), draws, lengths)
 
 
 def spanning():
@@ -535,6 +627,19 @@ def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
         assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
         assert found["LDS.128"] >= 8, found
         assert "0 bytes spill stores" in report
+
+
+@needs_nvrtc
+def test_alignments_keep_rows_in_registers(sources_of, tmp_path, nvdisasm):
+    """Eight cells a lane and step, each of two minima and two sums."""
+    recorder = sources_of(alignments)
+    for text in recorder.sources:
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert "0 bytes spill stores" in report
+        if "COST_ABSOLUTE" in text:
+            assert found["FMNMX.NAN"] == found["FADD"] == 16, found
+            assert found["SHFL.IDX"] >= 2, found
 
 
 #: Of sweeps, in statistics or not: what folds an edge.
@@ -715,7 +820,8 @@ def test_packed_parameters_are_aligned_as_in_c():
         ("min_plus", "f2", None, 90, True, ["Nonnegative", "General"]),
         ("min_plus", "f8", None, 90, False, ["General"]),
         ("plus_times", "f4", None, 90, False, ["General"]),
-        ("plus_times", "f8", None, 90, False, ["MatrixDoubles"]),
+        ("plus_times", "f8", None, 90, False, ["Tensor", "MatrixDoubles"]),
+        ("plus_times", "f8", None, 80, False, ["MatrixDoubles"]),
         ("plus_times", "f8", None, 89, False, ["General"]),
         ("max_min", "f4", None, 90, False, ["Ordered", "General"]),
         ("max_min", "i2", None, 90, False, ["Ordered"]),
@@ -732,7 +838,8 @@ def test_inner_steps(name, dtype, facts, arch, arg, expected):
     )
     assert [way.step.name for way in ways] == expected
     assert not ways[-1].step.forbidden
-    assert all(source.kind_of(way.plan, way.step, arg=arg) in tiles.TILES for way in ways)
+    kinds = [source.kind_of(x.plan, x.step, arg=arg) for x in ways if x.kind is None]
+    assert all(kind in tiles.TILES for kind in kinds)
 
 
 def test_twins_share_their_code():

@@ -21,6 +21,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(select, "_TILE", 40 * 4 * 7)
     monkeypatch.setattr(neighbours, "_TILES", 2)
     monkeypatch.setattr(neighbours, "_ALONE", 0)
+    monkeypatch.setattr(select, "_FIRST", 20)
+    monkeypatch.setattr(select, "_WIDTH", 4)
 
 
 def both(there, *arrays):  # noqa: F811
@@ -69,30 +71,85 @@ def test_points_in_any_order(points, there):  # noqa: F811
     check(there, sm.knn(*both(there, x, y), 33, "l1"), abs(x - y.T), 33)
 
 
-@pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize(("case", "dtype", "k"), [
-    ("normal", "f4", 1), ("normal", "f4", 12), ("equal", "f4", 12), ("far", "f4", 12),
-    ("outlier", "f4", 12), ("wide", "f4", 12), ("far", "f8", 1), ("spread", "f8", 12),
-])  # fmt: skip
-def test_a_screen_excludes_no_neighbour(case, dtype, k, there, monkeypatch):  # noqa: F811
-    """Differences are summed up in the product's order, squares by one rounding more or less."""
+def points(case, dtype, m=17, n=300):
     rng, columns = np.random.default_rng(3), 20 if case == "wide" else 9
-    x, y = rng.normal(size=(17, columns)), rng.normal(size=(300, columns))
+    x, y = rng.normal(size=(m, columns)), rng.normal(size=(n, columns))
     if case == "equal":
         x, y = (rng.integers(0, 2, v.shape) / 3 for v in (x, y))
+    if case == "clusters":  # one after the other
+        x, y = x[:, :1] // 1 * 2 + x / 9, np.sort(y[:, :1] // 1, axis=0) * 2 + y / 9
     x, y = x + 1e4 * (case == "far"), y + 1e4 * (case == "far")
     y[3] += 1e6 * (case == "outlier")
-    y[100:] *= 10.0 ** rng.integers(-6, 1, (200, 1)) if case == "spread" else 1
-    x, y = x.astype(dtype), y.astype(dtype)
-    used, put = [], select.Screen.put
-    monkeypatch.setattr(select.Screen, "put", lambda *args: used.append(put(*args)) or used[-1])
+    y[n // 3 :] *= 10.0 ** rng.integers(-6, 1, (n - n // 3, 1)) if case == "spread" else 1
+    return x.astype(dtype), y.astype(dtype)
+
+
+def same_as_without(there, monkeypatch, x, y, k):  # noqa: F811
+    """Differences are summed up in the product's order, squares by one rounding more or less."""
     screened = sm.knn(*both(there, x, y), k, "sqeuclidean")
-    assert used
     with monkeypatch.context() as direct:
         direct.setattr(neighbours, "_screen", lambda *_: None)
         expected = sm.knn(*both(there, x, y), k, "sqeuclidean")
     assert_array_equal(there.get(screened[1]), there.get(expected[1]))
-    assert_allclose(there.get(screened[0]), there.get(expected[0]), rtol=4 * np.finfo(dtype).eps)
+    assert_allclose(there.get(screened[0]), there.get(expected[0]), rtol=4 * np.finfo(x.dtype).eps)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("case", "dtype", "k", "fused"), [
+    ("normal", "f4", 1, True), ("normal", "f4", 12, True), ("equal", "f4", 12, True),
+    ("far", "f4", 12, True), ("outlier", "f4", 12, True), ("wide", "f4", 12, True),
+    ("clusters", "f4", 12, True), ("far", "f8", 1, True), ("spread", "f8", 12, True),
+    ("normal", "f4", 12, False), ("spread", "f8", 12, False),
+])  # fmt: skip
+def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatch):  # noqa: F811
+    """Nor does one of a product that is stored, which other chips than Hopper's take."""
+    x, y = points(case, dtype)
+    if not fused:
+        monkeypatch.setattr(select, "has", lambda *_: False)
+    calls = []
+    for name in ("put", "_search"):
+        method = getattr(select.Screen, name)
+        monkeypatch.setattr(
+            select.Screen, name,
+            lambda *args, name=name, method=method: calls.append(name) or method(*args),
+        )  # fmt: skip
+    same_as_without(there, monkeypatch, x, y, k)
+    assert set(calls) == {"_search" if fused else "put"}
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("pays", [1, 0.2, 0])
+def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
+    """With room for all of them; or directly, where they are too many."""
+    x, y = points("normal", "f4", 40, 500)
+    x[::2] = y[::2] = 0.25  # equally near are half of the points
+    monkeypatch.setattr(select, "_PAYS", pays)
+    searches, search = [], select.Screen._search
+
+    def counted(screen, points, rows, k, capacity, fill):
+        found = search(screen, points, rows, k, capacity, fill)
+        searches.append((capacity, len(rows), int((found[2] > capacity).sum())))
+        return found
+
+    monkeypatch.setattr(select.Screen, "_search", counted)
+    same_as_without(there, monkeypatch, x, y, 3)
+    (room, m, over), *again = searches
+    assert (room, m) == (44, 40)
+    assert 20 <= over < 40
+    assert len(again) == (pays > 0)
+    assert all(capacity > room and rows <= over and not more for capacity, rows, more in again)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_clusters_in_order_leave_few_candidates(there, monkeypatch):  # noqa: F811
+    x, y = points("clusters", "f4", 20, 2000)
+    monkeypatch.setattr(select, "_FIRST", 128)
+    most, search = [], select.Screen._search
+    monkeypatch.setattr(
+        select.Screen, "_search", lambda *args: most.append(search(*args)) or most[-1]
+    )
+    same_as_without(there, monkeypatch, x, y, 4)
+    assert np.median(there.get(most[0][2])) <= 24
 
 
 def test_lists_have_a_limit(there):  # noqa: F811

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..metrics import Origin
 from ..semirings import Semiring
 from . import threads
 from .algebra import storage_type
@@ -53,16 +53,13 @@ class Screen:
     def __init__(self, x: Array, y: Array, range_: float) -> None:
         self.x, self.y = (np.ascontiguousarray(v) for v in (x, y))
         (m, width), n = x.shape, len(y)
-        # any point serves as the origin; one amid the others leaves the products small
-        center = y[:: max(1, n // 1000)].mean(axis=0, dtype=np.float64)
-        scale = 2.0 ** -math.ceil(math.log2(range_ * math.sqrt(width)))
+        origin = Origin(y, range_)
         self.left, self.squares = np.empty((m, width + 1), np.float32), np.empty(m)
         self.right, squares = np.empty((width + 1, n), np.float32), np.empty(n)
 
         def part(v: Array, to: Array, to_squares: Array, factor: float, i: int) -> None:
             rows = slice(i, i + _BLOCK)
-            moved = ((v[rows] - center) * scale).astype(np.float32)
-            to_squares[rows] = (moved * moved.astype(np.float64)).sum(axis=1)
+            moved, to_squares[rows] = origin.moved(v[rows])
             to[rows, :width] = moved * np.float32(factor)
 
         threads.run([
@@ -77,9 +74,12 @@ class Screen:
         # add two, |y|² and the bound itself one each. The rest is a margin.
         self.error = (width + 16) * _UNIT
         own = np.finfo(x.dtype)  # of distances that are summed up directly
-        self.growth = np.array(scale * scale * (1 + (width + 4) * float(own.eps)))
+        self.growth = np.array(origin.scale**2 * (1 + (width + 4) * float(own.eps)))
         tiny = float(own.smallest_subnormal) * float(self.growth)
         self.least = (width + 16) * (_LEAST + tiny)
+
+    def search(self, *_: Any) -> None:
+        """Tiles are looked at one by one."""
 
     def put(
         self, rows: slice, columns: slice, tile: Array, value: Array, index: NDArray[np.int64]

@@ -1,8 +1,13 @@
-"""Chains of products on the device: one launch, a block of threads for each chain or row of one."""
+"""Chains of products on the device: one launch, a block of threads for each chain or row of one.
+
+Few chains of many steps are cut in parts, whose products are computed side by side: a parallel
+scan of matrices by parts, as Blelloch's (1990) of numbers: reduce, scan what is left, and scan.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -24,7 +29,7 @@ Lengths = np.ndarray[Any, np.dtype[np.int64]]
 #: The fields of sr::ChainParams, in order: 8 bytes, then 4 bytes each.
 _LONGS = """a e x end y total path pointers offsets pairs lengths errors a_batch a_step a_row a_col
     e_batch e_step x_batch x_row end_batch y_batch y_step y_row pairs_batch pairs_step
-    pairs_row""".split()
+    pairs_row draw""".split()
 _INTS = "states rows steps length mode".split()
 FIELDS = (*_LONGS, *_INTS)
 
@@ -49,6 +54,92 @@ def carry(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
+    parts = 1 if reverse or not _associates(semiring, a.dtype) else _parts(a, y, lengths)
+    if parts == 1:
+        _walk(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
+        return
+    for i, length in enumerate(lengths.tolist()):
+        own_e, own_x = (None if v is None else v[i : i + 1] for v in (e, x))
+        _carry_in_parts(
+            semiring, a[i : i + 1], own_e, own_x, y[i : i + 1], length, parts, every, exclusive
+        )
+
+
+#: ⊕ and ⊗ for which steps may be joined in any order but for rounding. Not sums of products, nor
+#: maxima of them: a part alone may overflow, or be 0, where the whole chain does not.
+_ASSOCIATE = {("min", "+"), ("max", "+"), ("min", "max"), ("max", "min"), ("|", "&"), ("^", "&")}
+_WALKS = 16  # blocks of 32 threads that a multiprocessor runs at once without slowing them down
+_LAUNCHES = 2048  # steps in whose time the host launches what a chain in parts takes
+
+
+def _associates(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
+    """Whether a chain may be cut; 16-bit floats are carried in float32, and parts would not be."""
+    add, mul = semiring.add_expr, semiring.mul_expr
+    known = (joins(add), joins(mul)) in _ASSOCIATE
+    logarithms = joins_logarithms(add) and joins(mul) == "+"
+    return (known or logarithms) and dtype.name in ("float32", "float64", "bool")
+
+
+def _parts(a: Array, y: Array, lengths: Lengths) -> int:
+    """In how many parts the steps of each chain are to be cut.
+
+    A part's product has a row for each state: that is as many times the work of a vector, for
+    multiprocessors that have none otherwise.
+    """
+    n, rows, most = a.shape[-1], y.shape[-2], int(lengths.max(initial=0))
+    room = device.current().sms * max(1, min(_WALKS, 32 * _WALKS // (-(-n // 32) * 32)))
+    parts = min(room // n, math.isqrt(3 * most))
+    if parts < 2:
+        return 1
+    rounds = -(-len(lengths) * rows // room)
+    cut = len(lengths) * (3 * -(-most // parts) + parts + _LAUNCHES)  # steps, one after the other
+    return parts if cut < rounds * most else 1
+
+
+def _carry_in_parts(
+    semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array, length: int,
+    parts: int, every: bool, exclusive: bool,
+) -> None:  # fmt: skip
+    """The same for one chain, (1, steps, ...): parts' products, their prefixes, then all steps."""
+    xp, (rows, n) = device.current().xp, y.shape[-2:]
+    walk = functools.partial(_walk, semiring, reverse=False)
+    size = max(1, -(-length // parts))
+    parts = -(-length // size)
+    if parts < 2:
+        walk(a, e, x, y, np.array([length]), every=every, exclusive=exclusive)
+        return
+
+    def cut(v: Array | None, first: int) -> Array | None:
+        """Of one chain's steps, from part `first` on; the last may be shorter than it looks."""
+        if v is None:
+            return None
+        shape, step = (parts - first, size, *v.shape[2:]), v.strides[1]
+        return xp.lib.stride_tricks.as_strided(
+            v[0, first * size :], shape, (size * step, *v.strides[1:])
+        )
+
+    sizes = np.full(parts, size)
+    sizes[-1] = length - (parts - 1) * size
+    products = xp.empty((parts, 1, n, n), y.dtype)
+    walk(cut(a, 0), cut(e, 0), None, products, sizes, every=False, exclusive=False)
+    products = products.reshape(1, parts, n, n)
+    if not every:
+        walk(products, None, x, y, np.array([parts]), every=False, exclusive=False)
+        return
+    ends = xp.empty((1, parts, rows, n), y.dtype)
+    walk(products, None, x, ends, np.array([parts]), every=True, exclusive=False)
+    starts = ends[0, :-1]  # of the second part and those behind it
+    walk(a, e, x, y, sizes[:1], every=True, exclusive=exclusive)
+    walk(cut(a, 1), cut(e, 1), starts, cut(y, 1), sizes[1:], every=True, exclusive=exclusive)
+    if exclusive:
+        y[0, size:length:size] = starts
+
+
+def _walk(
+    semiring: Semiring, a: Array, e: Array | None, x: Array | None, y: Array, lengths: Lengths, *,
+    every: bool, reverse: bool, exclusive: bool,
+) -> None:  # fmt: skip
+    """Rows through chains, each by a block of its own."""
     here = device.current()
     rows, n = y.shape[-2:]
     plan = _plan(semiring, a, n)
@@ -122,11 +213,23 @@ def posterior(
 def draw(
     a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array, lengths: Lengths
 ) -> None:
-    """Not on the device; see :meth:`semiring_mm.engine.Chains.draw`."""
-    raise NotImplementedError(
-        "sample runs on the host, and its operands are on the device: copy them (x.get() in CuPy, "
-        "x.cpu() in PyTorch) and leave device out"
-    )
+    """Draw sequences of states; see :meth:`semiring_mm.engine.Chains.draw`."""
+    here, n = device.current(), a.shape[-1]
+    rows = here.xp.empty(e.shape, e.dtype)
+    rows[:, 0] = x
+    if e.shape[1] > 1:
+        carry(
+            semirings["log_plus"], a, e[:, 1:], x[:, np.newaxis], rows[:, 1:, np.newaxis],
+            np.maximum(lengths - 1, 0), every=True, reverse=False, exclusive=False,
+        )  # fmt: skip
+    plan = _plan(semirings["log_plus"], a, n)
+    size, batch, steps = paths.shape
+    fields = _fields(a, None) | {
+        "x": address(uniforms), "y": address(rows), "end": address(end), "path": address(paths),
+        "steps": steps, "draw": batch * steps, **_steps("y", rows, "batch step"),
+        **_steps("end", end, "batch"),
+    }  # fmt: skip
+    _launch(here, _source(plan, 32, "Draw<Algebra>"), lengths, size, 0, fields, threads=32)
 
 
 def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
@@ -187,9 +290,9 @@ def _fields(a: Array, e: Array | None) -> dict[str, int]:
 
 def _launch(
     here: device.Device, source: str, lengths: Lengths, rows: int, room: int,
-    fields: dict[str, int],
+    fields: dict[str, int], threads: int = 0,
 ) -> None:  # fmt: skip
-    """A block of as many threads as there are states for each row, where there is any work."""
+    """A block of `threads`, or as many as there are states, for each row if there is any work."""
     blocks, most = len(lengths) * rows, int(lengths.max(initial=0))
     if blocks == 0 or most == 0:
         return
@@ -199,7 +302,8 @@ def _launch(
     given = {"rows": rows, "length": most, "lengths": address(there)} | fields
     values = [given.get(name, 0) for name in FIELDS]
     params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-    here.kernel(source).launch(blocks, -(-fields["states"] // 32) * 32, room, params)
+    threads = threads or -(-fields["states"] // 32) * 32
+    here.kernel(source).launch(blocks, threads, room, params)
 
 
 # --- the text of the kernels --------------------------------------------------------------------

@@ -15,7 +15,7 @@ from . import device, trees
 from .source import KINDS, algebra, flags, pack, steps, word_size
 from .tiles import Tile
 from .trees import bits_of, closed_plan
-from .views import address, strides, wide_along
+from .views import address, layouts, prepared, strides, wide_along
 
 __all__ = [
     "BASE", "LEAF", "closure_batch", "closure_block", "closure_source", "elimination_source",
@@ -118,16 +118,10 @@ def _close(
         return None
     here = device.current()
     arrays = (a, out, predecessors)
-    key = (
-        here.index, semiring, a.dtype, known, fresh, a.shape, a.strides, out.strides,
-        None if predecessors is None else predecessors.strides,
-        *(address(x) % 32 for x in arrays),
-    )  # fmt: skip
-    launch = _launches.get(key)
-    if launch is None:
-        if len(_launches) >= 4096:
-            _launches.clear()
-        launch = _launches[key] = _prepare(here, semiring, a, known, out, predecessors, fresh)
+    key = (here.index, semiring, a.dtype, known, fresh, *layouts(*arrays))
+    launch = prepared(
+        _launches, key, lambda: _prepare(here, semiring, a, known, out, predecessors, fresh)
+    )
     if not launch.panels:
         params = pack((*map(address, arrays), *launch.longs), launch.ints)
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import device
-from .source import pack
+from .source import flags, pack
 from .views import address, aligned, strides, wide_along
 
 __all__ = ["THREADS", "Packing", "pack_bytes", "pack_source", "packed_bits", "transpose_bits"]
@@ -26,7 +26,7 @@ def pack_source(kernel: str, wide: bool) -> str:
     return f"""#include "pack.cuh"
 extern "C" __global__ void __launch_bounds__({THREADS})
 kernel(const __grid_constant__ sr::PackParams p) {{
-  sr::{kernel}<{"true" if wide else "false"}>::run(p);
+  sr::{kernel}<{flags(wide)}>::run(p);
 }}
 """
 

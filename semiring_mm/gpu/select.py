@@ -10,14 +10,18 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..metrics import Origin
+from ..plan import make_plan
 from ..semirings import semirings
 from . import device
+from .chips import has
 from .product import product
-from .source import STORAGE, flags, pack
+from .source import STORAGE, flags, pack, pack_fields
+from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
 __all__ = ["BEHIND", "MOST", "Screen", "empty", "finish", "put", "room_of", "run", "select_source"]
@@ -30,22 +34,28 @@ _ROOM = 64  # entries that a warp collects: sr::Select's
 _NOTHING = (1 << 63) - 1
 _TILE = 128 << 20  # bytes of a tile: a launch is long, and some of it is in L2 when it is read
 _COLUMNS = 4096  # of a tile, if lists are short
-_BLOCK = 1 << 16  # rows that a screen prepares at once
+_BLOCK = 1 << 25  # coordinates of points that are prepared at once
 #: Roundings of a product: of two operands to 11 bits, of the result to float16, and of each step,
 #: which tensor cores truncate.
 _OPERANDS, _RESULT, _STEP = 2.0**-10, 2.0**-11, 2.0**-22
 _NORM = 2.0**5  # of the farthest point: products of two fit float16
 _SPREAD = 2.0**7  # times the norm of most points, to which those of float16 keep their digits
+_FIRST = 512  # points whose distances are all summed up, if lists are short
+_GROWTH = 2  # times the points so far: those that are screened by the same bounds
+_CANDIDATES = 128 << 20  # bytes of their lists
+_PAYS = 1 / 16  # the share of all points up to which it does to sum up those of candidates
+_WIDTH = SCREENS["float16"].bn  # columns of a tile that is screened
+_GOLDEN = 0x9E3779B1  # odd, and about 2³² over the golden ratio
 
 
 @functools.lru_cache(maxsize=64)
-def select_source(value: str, tile: str, warps: int, screen: bool, wide: bool) -> str:
-    """The text of the kernel that merges a tile into lists of a dtype."""
+def select_source(value: str, tile: str, warps: int, source: str, wide: bool) -> str:
+    """The text of the kernel that merges entries from a source (sr::Source) into lists."""
     types = f"{STORAGE[value]}, {STORAGE[tile]}"
     return f"""#include "select.cuh"
 extern "C" __global__ void __launch_bounds__({32 * warps})
 kernel(const __grid_constant__ sr::SelectParams p) {{
-  sr::Select<{types}, {warps}, {flags(screen, wide)}>::run(p);
+  sr::Select<{types}, {warps}, sr::{source}, {flags(wide)}>::run(p);
 }}
 """
 
@@ -75,28 +85,47 @@ def put(value: Array, index: Array, tile: Array, base: int) -> None:
     Column j has index ``base + j``, which increases from tile to tile. Rows of the tile begin at
     multiples of 16 bytes.
     """
-    _launch(value, index, tile, base, (0,) * 5, 0, 0, screen=False, wide=False)
+    _launch(value, index, tile, base, _Points())
 
 
 def finish(value: Array, index: Array) -> None:
     """The lists are sorted already."""
 
 
+class _Points(NamedTuple):
+    """What a launch computes distances from; the fields of sr::SelectParams from `left` on."""
+
+    left: int = 0
+    right: int = 0
+    column: int = 0
+    offset: int = 0
+    found: int = 0
+    candidates: int = 0
+    order: int = 0
+    counts: int = 0
+    most: int = 0
+    bound: int = 0
+
+
 def _launch(
-    value: Array, index: Array, tile: Array, base: int, given: tuple[int, ...],
-    growth: int, width: int, *, screen: bool, wide: bool,
+    value: Array, index: Array, tile: Array | None, base: int, points: _Points,
+    *, capacity: int = 0, growth: int = 0, width: int = 0, wide: bool = False,
 ) -> None:  # fmt: skip
+    """Merge the entries of a tile or, without one, candidates."""
     here = device.current()
     rows, k = value.shape
+    source = "CANDIDATES" if tile is None else "APPROXIMATIONS" if points.left else "VALUES"
     entry = 12 if value.itemsize == 8 else 8
     each = 2 * (k + _ROOM) * entry  # bytes of a warp
     warps = 1 << max(0, min(2, int(math.log2(here.shared_limit // each))))
+    step, columns, dtype = 0, 0, np.dtype(np.float32)
+    if tile is not None:
+        step, columns, dtype = tile.strides[0] // tile.itemsize, tile.shape[1], tile.dtype
     params = pack(
-        (address(tile), address(value), address(index), *given, tile.strides[0] // tile.itemsize,
-         growth, base),
-        (rows, tile.shape[1], k, width),
-    )  # fmt: skip
-    kernel = here.kernel(select_source(value.dtype.name, tile.dtype.name, warps, screen, wide))
+        (address(tile), address(value), address(index), *points, step, capacity, growth, base),
+        (rows, columns, k, width),
+    )
+    kernel = here.kernel(select_source(value.dtype.name, dtype.name, warps, source, wide))
     kernel.launch(-(-rows // warps), 32 * warps, warps * each, params)
 
 
@@ -108,29 +137,30 @@ class Screen:
     distances of the rest are summed up directly.
 
     With u = 2⁻¹¹ the roundings of both operands are at most 2 u |2 x_i y_i| together, so in all at
-    most 2 u (|x|² + |y|²); that of the result is at most u times that, and a step of the sum adds
-    at most 2⁻²². Below float16's normal numbers a rounding is at most 2⁻²⁵: of both operands in all
-    √width (|x| + |y|) times that, and once of the result.
+    most 2 u (|x|² + |y|²); that of the result is at most u times that, where it is stored, and a
+    step of the sum adds at most 2⁻²². Below float16's normal numbers a rounding is at most 2⁻²⁵: of
+    both operands in all √width (|x| + |y|) times that, and once of the result.
     """
 
     def __init__(self, x: Array, y: Array, range_: float) -> None:
-        xp = device.current().xp
+        here = device.current()
+        xp = here.xp
         self.x, self.y = (xp.ascontiguousarray(v) for v in (x, y))
         n, width = y.shape
-        # any point serves as the origin; one amid the others leaves the products small
-        self.center = self.y[:: max(1, n // 1000)].mean(axis=0, dtype=np.float64)
-        self.scale = _NORM * 2.0 ** -math.ceil(math.log2(range_ * math.sqrt(width)))
+        self.origin = Origin(self.y, range_, _NORM)
         right, squares = xp.empty((n, width), np.float32), xp.empty(n)
-        for i in range(0, n, _BLOCK):
-            rows = slice(i, i + _BLOCK)
-            right[rows], squares[rows] = self._moved(self.y[rows])
+        size = max(1, _BLOCK // width)
+        for i in range(0, n, size):
+            rows = slice(i, i + size)
+            right[rows], squares[rows] = self.origin.moved(self.y[rows])
         near = float(xp.median(squares)) * _SPREAD**2 >= _NORM**2
         self.dtype = np.dtype(np.float16 if near else np.float32)
-        self.right = right.astype(self.dtype)
-        self.error = _OPERANDS + near * _RESULT + (width + 16) * _STEP
+        self.right = self._rounded(right)
+        self.fused = has(here.arch, "HGMMA")  # the product is screened before it is stored
+        self.error = _OPERANDS + (near and not self.fused) * _RESULT + (width + 16) * _STEP
         self.column = (squares * (1 - self.error)).astype(np.float32)
         own = np.finfo(x.dtype)  # of distances that are summed up directly
-        growth = self.scale**2 * (1 + (width + 4) * float(own.eps))
+        growth = self.origin.scale**2 * (1 + (width + 4) * float(own.eps))
         self.growth = struct.unpack("<q", struct.pack("<d", growth))[0]
         self.least = (width + 16) * (2.0**-145 + float(own.smallest_subnormal) * growth)
         self.least += near * 2.0**-25 * (4 * math.sqrt(width) * _NORM + 1)
@@ -139,10 +169,19 @@ class Screen:
         )
         self._block: tuple[slice, Array, Array] | None = None
 
-    def _moved(self, v: Array) -> tuple[Array, Array]:
-        """Points near the origin, and their squares."""
-        moved = ((v - self.center) * self.scale).astype(np.float32)
-        return moved, (moved * moved.astype(np.float64)).sum(axis=1)
+    def _rounded(self, v: Array) -> Array:
+        """Float32 with the digits that a product keeps, in rows of a multiple of 16 bytes."""
+        n, width = v.shape
+        rounded = device.current().xp.zeros((n, -(-width // 8) * 8), self.dtype)
+        if self.dtype == np.float32:
+            v = ((v.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        rounded[:, :width] = v
+        return rounded
+
+    def _prepared(self, x: Array) -> tuple[Array, Array]:
+        """Rows of X as the left operand, and what the bounds of their entries have in common."""
+        left, squares = self.origin.moved(x)
+        return self._rounded(left * np.float32(-2)), squares * (self.error - 1) + self.least
 
     def put(self, rows: slice, columns: slice, tile: Array, value: Array, index: Array) -> int:
         """Put the rows of Y in `columns` into full lists of squared distances.
@@ -150,23 +189,139 @@ class Screen:
         The number of candidates is returned, but only where it has not been for these rows, so
         that the device is seldom waited for; else 0.
         """
-        fresh = self._block is None or self._block[0] != rows
-        if self._block is None or fresh:
-            left, squares = self._moved(self.x[rows])
-            offset = squares * (self.error - 1) + self.least
-            self._block = rows, (left * np.float32(-2)).astype(self.dtype), offset
-        found = device.current().xp.zeros(1, np.uint32)
+        found = None
+        if self._block is None or self._block[0] != rows:
+            self._block = rows, *self._prepared(self.x[rows])
+            found = device.current().xp.zeros(1, np.uint32)
         _, left, offset = self._block
         precision = "tf32" if self.dtype == np.float32 else None
         product(semirings["plus_times"], left, self.right[columns].T, tile, precision=precision)
-        width = self.x.shape[1]
-        given = (
-            address(self.x) + rows.start * width * self.x.itemsize,
-            address(self.y) + columns.start * width * self.y.itemsize,
-            address(self.column) + columns.start * 4,
-            address(offset),
-            address(found),
+        points = _Points(
+            address(self.x[rows]), address(self.y[columns]), address(self.column[columns]),
+            address(offset), address(found),
+        )  # fmt: skip
+        _launch(
+            value, index, tile, columns.start, points, growth=self.growth, width=self.x.shape[1],
+            wide=self.wide,
+        )  # fmt: skip
+        return 0 if found is None else int(found[0])
+
+    def search(
+        self, value: Array, index: Array, fill: Callable[[Array, Array, Array], None]
+    ) -> Array | None:
+        """Find the nearest of all rows; see :class:`semiring_mm.engine.Screen`.
+
+        Points are taken in an order in which any first ones are spread evenly over all: the golden
+        ratio's, of Kronecker. Distances to the first ones are all summed up, for a first bound of
+        each row. Then the product's entries of these and as many more points (``_GROWTH``) are
+        compared with the bounds, those that pass go to the lists, and so on. About k of a row pass
+        each time; where more do than there is room for, all that did are counted, and the row is
+        searched again with that much room.
+        """
+        if not self.fused:
+            return None
+        xp, (m, k), n = device.current().xp, value.shape, len(self.y)
+        rest, capacity, hopeless = xp.arange(m), 2 * _GROWTH * k + 32, []
+        first = -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
+        points = _Ordered(self, min(n, first))
+        while len(rest):
+            size = max(1, min(_CANDIDATES // (4 * capacity), _BLOCK // self.x.shape[1]))
+            most = xp.empty(len(rest), np.uint32)
+            for i in range(0, len(rest), size):
+                rows = rest[i : i + size]
+                value[rows], index[rows], most[i : i + size] = self._search(
+                    points, rows, k, capacity, fill
+                )
+            rest, most = rest[most > capacity], most[most > capacity]  # waits for the device
+            pays = most <= n * _PAYS
+            hopeless.append(rest[~pays])
+            rest, most = rest[pays], most[pays]
+            capacity = int(most.max()) if len(rest) else 0
+        return xp.concatenate(hopeless) if hopeless else rest
+
+    def _search(
+        self, points: _Ordered, rows: Array, k: int, capacity: int,
+        fill: Callable[[Array, Array, Array], None],
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """Lists of some rows, and the most candidates that each has had at once."""
+        xp, m, n = device.current().xp, len(rows), len(self.y)
+        x = self.x[rows]
+        left, offset = self._prepared(x)
+        value, index = empty(m, k, x.dtype)
+        size = max(1, _TILE // (points.first * x.itemsize))
+        tile = xp.empty((min(m, size), -(-points.first // 4) * 4), x.dtype)[:, : points.first]
+        for i in range(0, m, size):
+            part = rows[i : i + size]
+            fill(part, points.order[: points.first], tile[: len(part)])
+            put(value[i : i + size], index[i : i + size], tile[: len(part)], 0)
+        bound, count, most = (xp.zeros(m, x) for x in (np.float32, np.uint32, np.uint32))
+        candidates = xp.empty((m, capacity), np.uint32)
+
+        def take(start: int) -> None:
+            _launch(
+                value, index, None, 0,
+                _Points(
+                    address(x), address(self.y), 0, address(offset), 0, address(candidates),
+                    address(points.numbers[start:]), address(count), address(most), address(bound),
+                ),
+                capacity=capacity, growth=self.growth, width=x.shape[1], wide=self.wide,
+            )  # fmt: skip
+
+        take(0)  # no candidates yet, but the first bounds
+        # Products may sum up in another order: these lists are not kept, so that equal points tie.
+        value, index = empty(m, k, x.dtype)
+        start, end = 0, min(n, points.first * _GROWTH)
+        while start < n:
+            points.sift(left, start, end, bound, count, candidates)
+            take(start)
+            start, end = end, min(n, end * _GROWTH)
+        return value, index, most
+
+
+class _Ordered:
+    """The points of Y in the order of a search."""
+
+    def __init__(self, screen: Screen, first: int) -> None:
+        xp, n = device.current().xp, len(screen.y)
+        order = xp.argsort(xp.arange(n, dtype=np.uint32) * np.uint32(_GOLDEN))
+        self.first, self.order, self.numbers = first, order, order.astype(np.uint32)
+        self.right, self.kernel = screen.right[order], _sift_kernel(screen.dtype.name)
+        self.column = xp.full(n + _WIDTH, np.inf, np.float32)  # tiles are read to their ends
+        self.column[:n] = screen.column[order]
+
+    def sift(
+        self, left: Array, start: int, end: int, bound: Array, count: Array, candidates: Array
+    ) -> None:
+        """Append to candidates those of some points that do not exceed the bounds."""
+        here, (m, k), n, kind = device.current(), left.shape, end - start, self.kernel.kind
+        maps = []
+        cluster = self.kernel.shape.cluster
+        for x, lines in ((left, ROWS), (self.right[start:end], kind.bn // cluster)):
+            operand = in_place(kind.element, kind.size, x, lines)
+            assert operand is not None, "see Screen._rounded"
+            maps.append((operand.load(here, address(x))[0], address(x)))
+        tiles_m, tiles_n = -(-m // ROWS // cluster) * cluster, -(-n // kind.bn)
+        tiles = tiles_m * tiles_n
+        params = pack_fields({
+            "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
+            "whole": tiles, "splits": 1, "k_split": k,
+        })  # fmt: skip
+        screen = (self.column[start:], bound, count, candidates)
+        params += pack((0, 0, *map(address, screen), candidates.shape[1]), ())
+        maps.append((bytes(device.TENSOR_MAP), 0))
+        here.kernel(tensor_source(self.kernel), "a").launch(
+            min(tiles, here.sms // cluster * cluster),
+            self.kernel.threads,
+            self.kernel.shared,
+            params,
+            None,
+            tuple(maps),
         )
-        _launch(value, index, tile, columns.start, given, self.growth, width, screen=True,
-                wide=self.wide)  # fmt: skip
-        return int(found[0]) if fresh else 0
+
+
+@functools.cache
+def _sift_kernel(dtype: str) -> TensorKernel:
+    """The product of operands of a dtype that is screened instead of stored."""
+    plan = make_plan(semirings["plus_times"], np.dtype(np.float32), None, None, 1)
+    shape = Shape(cluster=2)
+    return TensorKernel(plan, SCREENS[dtype], True, True, False, shape=shape, screens=True)

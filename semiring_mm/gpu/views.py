@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,39 @@ from ..semirings import Semiring
 from .device import address, refuse_capture
 
 __all__ = [
-    "address", "aligned", "ascending", "reading", "scaled", "strides", "to_host",
-    "to_host_later", "wide_along",
+    "address", "aligned", "ascending", "layouts", "prepared", "reading", "scaled", "strides",
+    "to_host", "to_host_later", "wide_along",
 ]  # fmt: skip
 
 Array = Any
+_Launch = TypeVar("_Launch")
 
 
 def strides(x: Array) -> tuple[int, int, int]:
     """Strides in elements of a matrix or a stack: along the stack, the rows, the columns."""
     steps = [s // x.itemsize for s in x.strides]
     return (steps[0] if x.ndim == 3 else 0, steps[-2], steps[-1])
+
+
+def layouts(*arrays: Array | None) -> tuple[Any, ...]:
+    """What a launch is prepared for of its arrays: shapes, strides, alignments, and which is None.
+
+    Equal ones are equal as keys.
+    """
+    return tuple(None if x is None else (x.shape, x.strides, address(x) % 32) for x in arrays)
+
+
+_KEPT = 4096  # launches
+
+
+def prepared(launches: dict[Any, _Launch], key: Any, prepare: Callable[[], _Launch]) -> _Launch:
+    """The launch of a key, prepared where there is none yet."""
+    found = launches.get(key)
+    if found is None:
+        if len(launches) >= _KEPT:
+            launches.clear()
+        found = launches[key] = prepare()
+    return found
 
 
 def aligned(place: int, size: int, steps: tuple[int, ...], elements: int) -> bool:
