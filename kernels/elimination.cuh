@@ -26,7 +26,7 @@ struct EliminationParams {
   const void* from;   // [batch][n][n]
   void* a;            // [batch][n][n]: the closure; may be `from`
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
-  u32* progress;      // [1 + batch * (1 + tiles + tiles²)], all 0 at first: Progress
+  u32* progress;      // [1 + batch * (1 + tiles + 2 tiles²)], all 0 at first
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
@@ -151,9 +151,10 @@ struct Elimination : Multiplier<Step, Tile> {
   // Returns the next ticket, in the first thread.
   SR_FN u32 work(const EliminationParams& p, const Task& task, int matrix) {
     const int tiles = p.tiles, round = task.kind == Task::PIVOT ? task.k - 1 : task.k;
-    u32* stopped = p.progress + 1 + i64(matrix) * (1 + tiles + tiles * tiles);
+    u32* stopped = p.progress + 1 + i64(matrix) * (1 + tiles + 2 * tiles * tiles);
     u32* finished = stopped + 1;      // [tiles]: updates of each round
     u32* done = finished + tiles;     // [tiles][tiles]: rounds that a tile has been through
+    u32* shown = done + tiles * tiles;  // [tiles][tiles]: the same, for what is in the panels
     const bool panel = task.kind != Task::UPDATE;  // whether the task writes to the panels
     const int thread = int(threadIdx.x);
 
@@ -175,7 +176,7 @@ struct Elimination : Multiplier<Step, Tile> {
       const int row = update && thread ? round : task.i;     // (i, round) and (round, j), or ...
       const int column = update && thread ? task.j : round;
       const int diagonal = task.k * tiles + task.k;
-      wait_for(done + (update ? row * tiles + column : diagonal), u32(round + 1));
+      wait_for(shown + (update ? row * tiles + column : diagonal), u32(round + 1));
     }
     if (STOPS && thread == 0) slot()[1] = load_current(stopped);
     __syncthreads();  // between other blocks' work and reading it
@@ -200,16 +201,22 @@ struct Elimination : Multiplier<Step, Tile> {
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
     }
 
-    // --- results
-    store(memory, task, p.n);
+    // --- results: first those that others wait for
+    settle();
     if (panel) {
       const int at = task.k % RING * tiles;
       Word* columns = panels + i64(2 * at) * TILE;
       Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::ROW) put_columns(columns + i64(task.i) * TILE, SIDE, acc);
       if (task.kind != Task::COLUMN) put_rows(rows + i64(task.j) * TILE, SIDE, acc);
+      __syncthreads();  // between this block's stores to the panels and telling others
+      if (thread == 0) {
+        memory_fence();
+        store_current(shown + task.i * tiles + task.j, u32(task.k + 1));
+      }
     }
-    __syncthreads();  // between this block's stores and telling others
+    store(memory, task, p.n);
+    __syncthreads();  // between this block's stores to the matrix and telling others
     if (thread == 0) {
       memory_fence();
       store_current(done + task.i * tiles + task.j, u32(task.k + 1));
@@ -289,8 +296,15 @@ struct Elimination : Multiplier<Step, Tile> {
       }
   }
 
-  // To the matrix. What is kept in registers is what was stored, as if it was read again.
-  SR_FN void store(const Matrix<A>& to, const Task& task, int n) {
+  // What is kept in registers is what will be stored, as if it was read again.
+  SR_FN void settle() {
+    if constexpr (!A::PLAIN)
+#pragma unroll
+      for (int r = 0; r < TM; ++r)
+#pragma unroll
+        for (int c = 0; c < TN; ++c) acc[r][c] = A::decode(A::encode(acc[r][c]));
+  }
+  SR_FN void store(const Matrix<A>& to, const Task& task, int n) const {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
@@ -300,7 +314,6 @@ struct Elimination : Multiplier<Step, Tile> {
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           four.x[q] = A::encode(acc[r][c + q]);
-          if constexpr (!A::PLAIN) acc[r][c + q] = A::decode(four.x[q]);
           if (VECTOR || i >= n || j + q >= n) continue;
           to.at(i, j + q) = four.x[q];
         }
