@@ -26,7 +26,7 @@ struct EliminationParams {
   const void* from;   // [batch][n][n]
   void* a;            // [batch][n][n]: the closure; may be `from`
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
-  u32* progress;      // [1 + batch * (1 + tiles + 2 tiles²)], all 0 at first
+  u32* progress;      // [1 + batch * (1 + tiles + 2 tiles²)] at most, all 0 at first
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
@@ -115,6 +115,7 @@ struct Elimination : Multiplier<Step, Tile> {
   using Storage = typename A::Storage;
   static constexpr int SIDE = Tile::BM, TM = Tile::TM, TN = Tile::TN, LD = SIDE + Tile::PAD;
   static constexpr int RING = 3;          // rounds whose panels are kept
+  static constexpr int FLAGS = A::PLAIN ? 2 : 1;  // of a tile: whether panels are told of apart
   static constexpr int TILE = SIDE * SIDE;  // words of a tile
   // Bytes of a tile in shared memory, and of two buffers of a pivot's row and column.
   static constexpr int OPERAND = SIDE * LD * int(sizeof(Word));
@@ -151,10 +152,11 @@ struct Elimination : Multiplier<Step, Tile> {
   // Returns the next ticket, in the first thread.
   SR_FN u32 work(const EliminationParams& p, const Task& task, int matrix) {
     const int tiles = p.tiles, round = task.kind == Task::PIVOT ? task.k - 1 : task.k;
-    u32* stopped = p.progress + 1 + i64(matrix) * (1 + tiles + 2 * tiles * tiles);
+    u32* stopped = p.progress + 1 + i64(matrix) * (1 + tiles + FLAGS * tiles * tiles);
     u32* finished = stopped + 1;      // [tiles]: updates of each round
     u32* done = finished + tiles;     // [tiles][tiles]: rounds that a tile has been through
-    u32* shown = done + tiles * tiles;  // [tiles][tiles]: the same, for what is in the panels
+    // [tiles][tiles]: the same, for what is in the panels
+    u32* shown = A::PLAIN ? done + tiles * tiles : done;
     const bool panel = task.kind != Task::UPDATE;  // whether the task writes to the panels
     const int thread = int(threadIdx.x);
 
@@ -201,21 +203,23 @@ struct Elimination : Multiplier<Step, Tile> {
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
     }
 
-    // --- results: first those that others wait for
-    settle();
+    // --- results: first those that others wait for, unless they are rounded as they are stored
+    if constexpr (!A::PLAIN) store(memory, task, p.n);
     if (panel) {
       const int at = task.k % RING * tiles;
       Word* columns = panels + i64(2 * at) * TILE;
       Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::ROW) put_columns(columns + i64(task.i) * TILE, SIDE, acc);
       if (task.kind != Task::COLUMN) put_rows(rows + i64(task.j) * TILE, SIDE, acc);
-      __syncthreads();  // between this block's stores to the panels and telling others
-      if (thread == 0) {
-        memory_fence();
-        store_current(shown + task.i * tiles + task.j, u32(task.k + 1));
+      if constexpr (A::PLAIN) {
+        __syncthreads();  // between this block's stores to the panels and telling others
+        if (thread == 0) {
+          memory_fence();
+          store_current(shown + task.i * tiles + task.j, u32(task.k + 1));
+        }
       }
     }
-    store(memory, task, p.n);
+    if constexpr (A::PLAIN) store(memory, task, p.n);
     __syncthreads();  // between this block's stores to the matrix and telling others
     if (thread == 0) {
       memory_fence();
@@ -296,15 +300,8 @@ struct Elimination : Multiplier<Step, Tile> {
       }
   }
 
-  // What is kept in registers is what will be stored, as if it was read again.
-  SR_FN void settle() {
-    if constexpr (!A::PLAIN)
-#pragma unroll
-      for (int r = 0; r < TM; ++r)
-#pragma unroll
-        for (int c = 0; c < TN; ++c) acc[r][c] = A::decode(A::encode(acc[r][c]));
-  }
-  SR_FN void store(const Matrix<A>& to, const Task& task, int n) const {
+  // To the matrix. What is kept in registers is what was stored, as if it was read again.
+  SR_FN void store(const Matrix<A>& to, const Task& task, int n) {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
@@ -314,6 +311,7 @@ struct Elimination : Multiplier<Step, Tile> {
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           four.x[q] = A::encode(acc[r][c + q]);
+          if constexpr (!A::PLAIN) acc[r][c + q] = A::decode(four.x[q]);
           if (VECTOR || i >= n || j + q >= n) continue;
           to.at(i, j + q) = four.x[q];
         }
