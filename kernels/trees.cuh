@@ -35,9 +35,10 @@ struct Trees {
   using Storage = typename A::Storage;
   static constexpr int THREADS = 256, WARPS = THREADS / 32;
   static constexpr int SIDE = 32, PITCH = SIDE + 1;  // + 1: no bank conflicts
-  static constexpr int EACH = 4, ROWS = 32 * EACH;  // rows of a lane, and of a warp, in `choose`
-  static constexpr int AHEAD = 16 / int(sizeof(Word));  // edges whose distances are read at once
-  enum { KEEP = -(1 << 30) };                       // a predecessor that stays
+  // Rows of a lane, and of a warp, in `choose`; edges whose distances are read at once.
+  static constexpr int EACH = 32 / int(sizeof(Word)), ROWS = 32 * EACH, AHEAD = 2;
+  static constexpr int LINE = ROWS + 4;  // + 4: no bank conflicts
+  enum { KEEP = -(1 << 30) };            // a predecessor that stays
 
   const TreesParams& p;
   const Storage* weights;
@@ -71,11 +72,27 @@ struct Trees {
     if constexpr (A::PLAIN) return x;
     else return A::decode(A::encode(x));
   }
+  // What is worse than all numbers are, and what is better.
+  SR_FN static Word best() {
+    constexpr bool SIGNED = Word(-1) < Word(0);
+    const Word least = Is<Word>::floating ? -infinity<Word>()
+                       : SIGNED           ? Word(u64(1) << (8 * sizeof(Word) - 1))
+                                          : Word(0);
+    if constexpr (Is<Word>::floating) return A::LEAST ? least : -least;
+    else return A::LEAST ? least : ~least;
+  }
   // Whether x is no worse than y, but for rounding.
   SR_FN static bool as_good(Word x, Word y, double unit) {
     if (!A::better(y, x)) return true;
     if constexpr (Is<Word>::floating) return abs(x - y) <= Word(unit) * abs(y);
     else return false;
+  }
+  // Whether a weight is a distance. Where it is not an integer, rounding may have made the distance a
+  // little less than the only edge's: sums over other nodes as good as it.
+  SR_FN bool tied(Word w, Word d) const {
+    if constexpr (Is<Word>::floating)
+      if (p.unit != 0 && w != Word(i64(w))) return as_good(w, d, p.unit / 4);
+    return w == d;
   }
   // Take the lowest bit of a word that has one, and return its number.
   SR_FN static int take_bit(u32& word) {
@@ -109,7 +126,7 @@ struct Trees {
       if (i < end && j < p.n) {
         own = closed[i * p.a_m + j * p.a_n];
         const Word d = A::decode(own), w = weight(i, j);
-        found = i != j && d != zero && w == d;
+        found = i != j && d != zero && tied(w, d);
       }
       into |= u32(found) << e;
       const u32 row = ballot(found);
@@ -130,22 +147,24 @@ struct Trees {
 
   // --- predecessors in the strip ----------------------------------------------------------------
 
-  static constexpr int CHOOSE_BYTES = ROWS * PITCH * 4;
+  static constexpr int CHOOSE_BYTES = WARPS * LINE * 4;
 
-  // A block takes ROWS x SIDE entries, a warp one column of them after the other.
+  // A block takes ROWS x WARPS entries, a warp a column of them.
   SR_FN static void choose(const TreesParams& p) {
-    const i64 across = (p.n + SIDE - 1) / SIDE, tiles = across * (p.pitch / ROWS);
+    const i64 across = (p.n + WARPS - 1) / WARPS, tiles = across * (p.pitch / ROWS);
     const int tile = int(blockIdx.x % tiles);
-    const int r0 = tile / int(across) * ROWS, j0 = tile % int(across) * SIDE;
+    const int r0 = tile / int(across) * ROWS, j0 = tile % int(across) * WARPS;
     const Trees trees(p, blockIdx.x / tiles);
-    int* found = shared_memory<int>();  // [ROWS][PITCH]
-    for (int c = warp(); c < SIDE && j0 + c < p.n; c += WARPS)
-      trees.choose(r0 + lane() * EACH, j0 + c, found + lane() * EACH * PITCH + c);
+    int* found = shared_memory<int>();  // [WARPS][LINE]
+    if (j0 + warp() < p.n)
+      trees.choose(r0 + lane() * EACH, j0 + warp(), found + warp() * LINE + lane() * EACH);
     __syncthreads();  // between storing predecessors and reading those of other warps
-    const int j = j0 + lane();
-    for (int r = warp(); r < ROWS && r0 + r < p.rows; r += WARPS) {
-      const int x = found[r * PITCH + lane()];
-      if (j < p.n && x != KEEP) trees.pred(p.first + r0 + r, j) = x;
+#pragma unroll 4
+    for (int e = int(threadIdx.x); e < ROWS * WARPS; e += THREADS) {
+      const int r = e / WARPS, c = e % WARPS;
+      if (r0 + r >= p.rows || j0 + c >= p.n) continue;
+      const int x = found[c * LINE + r];
+      if (x != KEEP) trees.pred(p.first + r0 + r, j0 + c) = x;
     }
   }
 
@@ -161,46 +180,28 @@ struct Trees {
     SR_FN Word operator[](int q) const { return A::decode(part[q / N].x[q % N]); }
   };
 
-  // The best of the edges that have been looked at, of those from nearer nodes, and of others.
-  struct Best {
-    Word value;
-    int k = -1;
-    SR_FN void join(Word x, int from) {
-      if (k >= 0 && !A::better(x, value)) return;
-      value = x;
-      k = from;
-    }
-  };
-
-  // Column j of the lane's rows, from row r of the strip on; results are PITCH apart. All lanes of
-  // a warp have the same column.
+  // Column j of the lane's rows, from row r of the strip on. All lanes of a warp have the same
+  // column.
   SR_FN void choose(int r, int j, int* found) const {
     const int i0 = p.first + r, end = p.first + p.rows;
-    const Line line(turned + i64(j) * p.pitch + r);
+    const Line own(turned + i64(j) * p.pitch + r);
     const u32* edges = tight_into(j);
-    Word own[EACH], limit[EACH];  // [EACH]: distances, and what is as good as they are
-    Best near[EACH], far[EACH];   // [EACH]
-    u32 direct = 0, waiting = 0;  // a bit for each row
+    u32 direct = 0, searched = 0, sure = 0;  // a bit for each row
+    int k[EACH];                             // [EACH]: the start of the edge, or -1
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
-      own[q] = line[q];
-      limit[q] = own[q];
-      if constexpr (Is<Word>::floating)
-        if (p.unit != 0) limit[q] += (A::LEAST ? 1 : -1) * Word(p.unit) * abs(own[q]);
+      k[q] = -1;
       if (i >= end || i == j || own[q] == zero) continue;
       if (edges[i / 32] >> i % 32 & 1) direct |= 1u << q;
-      else waiting |= 1u << q;
+      else searched |= 1u << q;
     }
-    const u32 searched = waiting;
-    search(r, j, own, limit, near, far, waiting);
-    waiting = 0;
+    search(r, j, p.unit, searched, k, sure);
+    u32 none = 0;
 #pragma unroll
-    for (int q = 0; q < EACH; ++q) {
-      if ((searched >> q & 1) && near[q].k < 0 && far[q].k < 0) waiting |= 1u << q;
-      limit[q] = zero;
-    }
-    search(r, j, own, limit, near, far, waiting);  // what sums of many edges are off by
+    for (int q = 0; q < EACH; ++q)
+      if (k[q] < 0) none |= 1u << q;
+    search(r, j, 64 * p.unit, searched & none, k, sure);  // sums of many edges are rounded so much
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
@@ -208,33 +209,39 @@ struct Trees {
       if (direct >> q & 1) {
         if (FRESH) x = i;
       } else if (searched >> q & 1) {
-        const bool sure = near[q].k >= 0 &&
-                          (far[q].k < 0 || as_good(near[q].value, far[q].value, p.unit));
-        const int k = sure ? near[q].k : far[q].k;
-        if (!sure) open[i] = 1;
-        if (FRESH) x = k < 0 ? j : k;  // j: it has none; the host finds it on a cycle
-        else if (k >= 0) x = pred(k, j);
+        if (!(sure >> q & 1)) open[i] = 1;
+        if (FRESH) x = k[q] < 0 ? j : k[q];  // j: it has none; the host finds it on a cycle
+        else if (k[q] >= 0) x = pred(k[q], j);
       }
-      found[q * PITCH] = x;
+      found[q] = x;
     }
   }
 
-  // The best tight edges into j for the rows that wait, among those that reach their limits. A row
-  // waits no longer for others when an edge from a nearer node gives its distance.
-  SR_FN void search(int r, int j, const Word (&own)[EACH], const Word (&limit)[EACH],
-                    Best (&near)[EACH], Best (&far)[EACH], u32 waiting) const {
-    const u32* edges = tight_into(j);
+  // The tight edges into j that give the distances of the rows that wait, but for rounding: those
+  // from nearer nodes first, for which a row is `sure`, and of these the best.
+  SR_FN void search(int r, int j, double unit, u32 waiting, int (&k)[EACH], u32& sure) const {
     u32 some = ballot(waiting);
+    if (!some) return;
+    const Line own(turned + i64(j) * p.pitch + r);
+    const u32* edges = tight_into(j);
+    Word limit[EACH], value[EACH];  // [EACH]: the worst that counts, and that of the edge k
+#pragma unroll
+    for (int q = 0; q < EACH; ++q) {
+      limit[q] = waiting >> q & 1 ? own[q] : best();
+      if constexpr (Is<Word>::floating)
+        if (unit != 0 && (waiting >> q & 1))
+          limit[q] += (A::LEAST ? 1 : -1) * Word(unit) * abs(own[q]);
+    }
     for (int w0 = 0; some && w0 < p.words; w0 += 32) {
       u32 mine = w0 + lane() < p.words ? edges[w0 + lane()] : 0;
       while (some && ballot(mine)) {
-        int k = -1;  // each lane reads the weight of an edge
+        int start = -1;  // each lane reads the weight of an edge
         Word w = zero;
         if (mine) {
-          k = (w0 + lane()) * 32 + take_bit(mine);
-          w = weight(k, j);
+          start = (w0 + lane()) * 32 + take_bit(mine);
+          w = weight(start, j);
         }
-        for (u32 there = ballot(k >= 0); there;) {
+        for (u32 there = ballot(start >= 0); there;) {
           int from[AHEAD];        // [AHEAD]; the last ones may repeat
           Word last[AHEAD];       // [AHEAD]: their weights
           Word way[AHEAD][EACH];  // [AHEAD][EACH]: distances to them
@@ -243,33 +250,35 @@ struct Trees {
           for (int u = 0; u < AHEAD; ++u) {
             at = there ? bit_length(there & (0u - there)) - 1 : at;
             there &= there - 1;
-            from[u] = shuffle(k, at);
+            from[u] = shuffle(start, at);
             last[u] = shuffle(w, at);
             const Line ways(turned + i64(from[u]) * p.pitch + r);
 #pragma unroll
             for (int q = 0; q < EACH; ++q) way[u][q] = ways[q];
           }
-          u32 good[AHEAD];  // [AHEAD]: a bit for each row
+          bool good[AHEAD];  // [AHEAD]: whether any row's limit is reached
 #pragma unroll
           for (int u = 0; u < AHEAD; ++u) {
-            good[u] = 0;
+            good[u] = false;
 #pragma unroll
-            for (int q = 0; q < EACH; ++q)
-              if (!A::better(limit[q], path(way[u][q], last[u]))) good[u] |= 1u << q;
+            for (int q = 0; q < EACH; ++q) good[u] |= !A::better(limit[q], path(way[u][q], last[u]));
           }
 #pragma unroll
           for (int u = 0; u < AHEAD; ++u) {
-            if (!(good[u] & waiting)) continue;  // as most are not
+            if (!good[u]) continue;  // as most are not
 #pragma unroll
             for (int q = 0; q < EACH; ++q) {
               const Word d = way[u][q], x = path(d, last[u]);
-              if (!(good[u] & waiting & 1u << q) || d == zero) continue;
-              if (!A::better(d, own[q])) {
-                far[q].join(x, from[u]);
-                continue;
-              }
-              near[q].join(x, from[u]);
-              if (!A::better(own[q], x)) waiting &= ~(1u << q);
+              if (!(waiting >> q & 1) || A::better(limit[q], x) || d == zero) continue;
+              const bool nearer = A::better(d, own[q]), before = sure >> q & 1;
+              if (k[q] >= 0 && (nearer == before ? !A::better(x, value[q]) : before)) continue;
+              k[q] = from[u];
+              value[q] = x;
+              if (!nearer) continue;
+              sure |= 1u << q;
+              if (A::better(own[q], x)) continue;
+              waiting &= ~(1u << q);  // none is better
+              limit[q] = best();
             }
           }
         }

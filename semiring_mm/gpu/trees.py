@@ -13,7 +13,7 @@ from ..expressions import joins
 from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
-from .source import algebra, flags, pack
+from .source import algebra, flags, pack, word_size
 from .views import address, strides, to_host
 
 __all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "trees_source"]
@@ -22,7 +22,7 @@ Array = Any
 Known = tuple[Facts, Facts, Facts]
 
 _THREADS = 256  # of the kernels of trees.cuh
-_SIDE, _ROWS = 32, 128  # sr::Trees': entries of a warp along a side, rows of a block
+_SIDE, _WARPS = 32, 8  # sr::Trees'
 _STRIP = 1 << 28  # bytes of distances by columns, but for a few rows
 #: The distance from 1 to the next number, and how many of it equally good paths may differ by.
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -85,9 +85,10 @@ def predecessors(
     here, n = device.current(), p.shape[-1]
     plan = closed_plan(semiring, closed.dtype, known, n if closed.dtype.kind in "iu" else 1)
     size, words, across = closed.dtype.itemsize, -(-n // 32), -(-n // _SIDE)
-    rows = min(n, max(_ROWS, _STRIP // (n * size) // _ROWS * _ROWS))  # of a strip
+    height = 1024 // word_size(plan)  # rows that a block takes
+    rows = min(n, max(height, _STRIP // (n * size) // height * height))  # of a strip
     strips = [(first, min(rows, n - first)) for first in range(0, n, rows)]
-    pitch = -(-rows // _ROWS) * _ROWS
+    pitch = -(-rows // height) * height
     batch = p.shape[0] if p.ndim == 3 else 1
     each = max(1, min(batch, _STRIP // (n * rows * size)))
     turned = device.scratch((each, n, pitch), closed.dtype)
@@ -117,7 +118,8 @@ def predecessors(
         for strip in strips:
             if len(strips) > 1:  # the distances of the strip again
                 find(*strip)
-            launch("choose", count * across * (pitch // _ROWS), _ROWS * (_SIDE + 1) * 4, *strip)
+            blocks = count * -(-n // _WARPS) * (pitch // height)
+            launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
         shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
         if fresh and shared <= here.shared_limit:
             launch("attach", count * n, shared, 0, n)
