@@ -26,7 +26,7 @@ struct EliminationParams {
   const void* from;   // [batch][n][n]
   void* a;            // [batch][n][n]: the closure; may be `from`
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
-  u32* progress;      // [1 + batch * (1 + tiles + 2 tiles²)] at most, all 0 at first
+  u32* progress;      // [1 + batch * (1 + tiles + tiles²)], all 0 at first: Progress
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
@@ -115,7 +115,6 @@ struct Elimination : Multiplier<Step, Tile> {
   using Storage = typename A::Storage;
   static constexpr int SIDE = Tile::BM, TM = Tile::TM, TN = Tile::TN, LD = SIDE + Tile::PAD;
   static constexpr int RING = 3;          // rounds whose panels are kept
-  static constexpr int FLAGS = A::PLAIN ? 2 : 1;  // of a tile: whether panels are told of apart
   static constexpr int TILE = SIDE * SIDE;  // words of a tile
   // Bytes of a tile in shared memory, and of two buffers of a pivot's row and column.
   static constexpr int OPERAND = SIDE * LD * int(sizeof(Word));
@@ -152,11 +151,9 @@ struct Elimination : Multiplier<Step, Tile> {
   // Returns the next ticket, in the first thread.
   SR_FN u32 work(const EliminationParams& p, const Task& task, int matrix) {
     const int tiles = p.tiles, round = task.kind == Task::PIVOT ? task.k - 1 : task.k;
-    u32* stopped = p.progress + 1 + i64(matrix) * (1 + tiles + FLAGS * tiles * tiles);
+    u32* stopped = p.progress + 1 + i64(matrix) * (1 + tiles + tiles * tiles);
     u32* finished = stopped + 1;      // [tiles]: updates of each round
     u32* done = finished + tiles;     // [tiles][tiles]: rounds that a tile has been through
-    // [tiles][tiles]: the same, for what is in the panels
-    u32* shown = A::PLAIN ? done + tiles * tiles : done;
     const bool panel = task.kind != Task::UPDATE;  // whether the task writes to the panels
     const int thread = int(threadIdx.x);
 
@@ -178,7 +175,7 @@ struct Elimination : Multiplier<Step, Tile> {
       const int row = update && thread ? round : task.i;     // (i, round) and (round, j), or ...
       const int column = update && thread ? task.j : round;
       const int diagonal = task.k * tiles + task.k;
-      wait_for(shown + (update ? row * tiles + column : diagonal), u32(round + 1));
+      wait_for(done + (update ? row * tiles + column : diagonal), u32(round + 1));
     }
     if (STOPS && thread == 0) slot()[1] = load_current(stopped);
     __syncthreads();  // between other blocks' work and reading it
@@ -203,24 +200,16 @@ struct Elimination : Multiplier<Step, Tile> {
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
     }
 
-    // --- results: first those that others wait for, unless they are rounded as they are stored
-    if constexpr (!A::PLAIN) store(memory, task, p.n);
+    // --- results
+    store(memory, task, p.n);
     if (panel) {
       const int at = task.k % RING * tiles;
       Word* columns = panels + i64(2 * at) * TILE;
       Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::ROW) put_columns(columns + i64(task.i) * TILE, SIDE, acc);
       if (task.kind != Task::COLUMN) put_rows(rows + i64(task.j) * TILE, SIDE, acc);
-      if constexpr (A::PLAIN) {
-        __syncthreads();  // between this block's stores to the panels and telling others
-        if (thread == 0) {
-          memory_fence();
-          store_current(shown + task.i * tiles + task.j, u32(task.k + 1));
-        }
-      }
     }
-    if constexpr (A::PLAIN) store(memory, task, p.n);
-    __syncthreads();  // between this block's stores to the matrix and telling others
+    __syncthreads();  // between this block's stores and telling others
     if (thread == 0) {
       memory_fence();
       store_current(done + task.i * tiles + task.j, u32(task.k + 1));

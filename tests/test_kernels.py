@@ -1418,7 +1418,7 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
         run(*case)
 
 
-@pytest.mark.parametrize("kind", ["zeros", "ring", "metric", "layers"])
+@pytest.mark.parametrize("kind", ["zeros", "ring", "metric", "layers", "large"])
 @pytest.mark.parametrize(("name", "dtype"), [("min_plus", "f4"), ("max_min", "f4")])
 def test_predecessors_among_ties(monkeypatch, name, dtype, kind):
     """Equally good edges close cycles, which are broken; strips of rows give the same."""
@@ -1435,6 +1435,11 @@ def test_predecessors_among_ties(monkeypatch, name, dtype, kind):
     elif kind == "metric":  # every edge is tight
         x = rng.integers(0, 99, n)
         w = np.abs(x[:, None] - x).astype(dtype)
+    elif kind == "large":  # integers that differ by less than rounding does elsewhere
+        w = rng.integers(1_000_000, 8_000_000, (n, n)).astype(dtype)
+        w[:9, 9:50] = 7_000_000
+        w[:9, :9], w[9:50, 9:50] = 1, 3
+        w[3, 9:50] = 6_999_996
     else:  # many tight edges, of which few lead on
         w[:50, 50:100] = w[50:100, 100:] = 1
     np.fill_diagonal(w, sm.semirings[name].zero)
@@ -1446,6 +1451,22 @@ def test_predecessors_among_ties(monkeypatch, name, dtype, kind):
         check_predecessors(name, w, d, p)
         found.append(p)
     assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_predecessors_where_sums_are_rounded(monkeypatch, dtype):
+    """Nodes in a plane: rounding finds ways around edges that are as short as any."""
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
+    n, s = 200, sm.semirings["min_plus"]
+    x = np.random.default_rng(5).random((n, 2))
+    w = np.abs(x[:, None] - x).sum(2).astype(dtype)
+    d, p = np.empty_like(w), np.full(w.shape, 77, np.int32)
+    unknown = engine.closure_batch(s, w, None, d, p)
+    assert not unknown.any()
+    row, end = np.nonzero(~np.eye(n, dtype=bool))
+    assert (d < w).sum() > 1000  # by rounding alone
+    assert (p[row, end] == row).mean() > 0.999
+    assert_allclose(d[row, p[row, end]] + w[p[row, end], end], d[row, end], rtol=8e-7)
 
 
 def test_predecessors_of_large_matrices(monkeypatch):

@@ -180,7 +180,7 @@ def _prepare(
         here.kernel(elimination_source(way, tile, wide, fresh)), min(blocks, tasks), tile.threads,
         _shared(tile, word), (*strides(a), *strides(out), *ends),
         (n, each, tiles, _AHEAD * here.sms, 1), each * size,
-        1 + each * (1 + tiles + 2 * tiles * tiles),
+        1 + each * (1 + tiles + tiles * tiles),
     )  # fmt: skip
 
 
