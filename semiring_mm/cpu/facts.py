@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,24 @@ __all__ = [
     "class_function",
     "class_of",
     "facts",
-    "facts_later",
+    "facts_beside",
     "facts_of_class",
     "scan_function",
 ]
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 _UNROLL = 4
 _SHARE = 2 << 20  # bytes that pay for one more thread
 _NOTHING = Facts(math.inf, -math.inf, False)
 
 
-def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
-    """A function that returns :func:`facts`; on the host the scan is part of that call."""
-    return functools.partial(facts, semiring, x)
+def facts_beside(
+    semiring: Semiring, x: Array, launch: Callable[[], T]
+) -> tuple[T, Callable[[], Facts]]:
+    """What `launch` returns, and a call that returns :func:`facts`."""
+    return launch(), functools.partial(facts, semiring, x)
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:
