@@ -28,7 +28,7 @@ struct ChainParams {
   const i64* lengths;
   u32* errors;      // set to 1 where a result does not fit its dtype
   i64 a_batch, a_step, a_row, a_col, e_batch, e_step, x_batch, x_row, end_batch;
-  i64 y_batch, y_step, y_row, pairs_batch, pairs_step, pairs_row;
+  i64 y_batch, y_step, y_row, pairs_batch, pairs_step, pairs_row, draw;
   int states, rows, steps, length, mode;
 };
 enum { CHAIN_EVERY = 1, CHAIN_EXCLUSIVE = 2 };  // of mode
@@ -428,6 +428,60 @@ struct BestPath {
       }
     }
     if (threadIdx.x == 0) path[0] = at;
+  }
+};
+
+// Kernel: sequences of states drawn by their probabilities, from what was carried over log_plus. A
+// warp draws one, from the last state back: the first at which the running sum of shares exceeds a
+// uniform number's part of the whole.
+template <class A>
+struct Draw {
+  using T = typename A::Compute;
+
+  SR_FN static void run(const ChainParams& p) {
+    const i64 chain = blockIdx.x / u32(p.rows), draw = blockIdx.x % u32(p.rows);
+    const int lane = int(threadIdx.x), length = chain_length(p, chain);
+    const i64 base = draw * p.draw + chain * p.steps;
+    const T* uniforms = static_cast<const T*>(p.x) + base;
+    const T* rows = static_cast<const T*>(p.y) + chain * p.y_batch;
+    const T* along = static_cast<const T*>(p.end) + chain * p.end_batch;  // what follows the states
+    i64 between = 1;  // from one state's entry to the next one's
+    for (int step = length - 1; step >= 0; --step) {
+      const T* row = rows + step * p.y_step;
+      const int state = choose(row, along, between, p.states, uniforms[step], lane);
+      if (lane == 0) p.path[base + step] = state;
+      along = static_cast<const T*>(p.a) + chain * p.a_batch + (step - 1) * p.a_step +
+              state * p.a_col;
+      between = p.a_row;
+    }
+  }
+  SR_FN static int choose(const T* row, const T* along, i64 between, int states, T uniform,
+                          int lane) {
+    T high = -infinity<T>();
+    for (int i = lane; i < states; i += 32) high = max(high, row[i] + along[i * between]);
+    for (int mask = 16; mask; mask /= 2) high = max(high, shuffle_xor(high, mask));
+    if (!(high > -infinity<T>() && high < infinity<T>())) high = 0;
+    const auto share = [&](int i) {
+      return i < states ? sr::exp(row[i] + along[i * between] - high) : T(0);
+    };
+    T total = 0;
+    for (int i = lane; i < states; i += 32) total += share(i);
+    for (int mask = 16; mask; mask /= 2) total += shuffle_xor(total, mask);
+    T left = total * uniform;
+    int chosen = 0;  // or the last one that has a share, since sums are rounded
+    for (int first = 0; first < states; first += 32) {
+      const T own = share(first + lane);
+      T sum = own;  // of this lane and of those before
+      for (int by = 1; by < 32; by *= 2) {
+        const T before = shuffle(sum, lane < by ? lane : lane - by);
+        sum += lane < by ? T(0) : before;
+      }
+      const u32 some = ballot(own > 0), beyond = ballot(own > 0 && sum > left);
+      if (some) chosen = first + bit_length(some) - 1;
+      if (beyond) return first + bit_length(beyond & (~beyond + 1)) - 1;
+      left -= shuffle(sum, 31);
+    }
+    return chosen;
   }
 };
 

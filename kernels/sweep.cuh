@@ -104,10 +104,6 @@ struct Statistics {
   static constexpr bool FLOATING = Is<Compute>::floating;
   static constexpr int FIELDS = (KINDS & LARGEST ? 1 : 0) + (KINDS & COUNT ? 1 : 0) +
                                 (KINDS & SUM ? 1 : 0) + (KINDS & INVERSE ? 1 : 0) + RADII;
-  template <bool F, class X, class Y>
-  struct Choose { using Type = X; };
-  template <class X, class Y>
-  struct Choose<false, X, Y> { using Type = Y; };
   using Sum = typename Choose<FLOATING, double, i64>::Type;
   using Mass = typename Choose<(KINDS & REAL_MASS) != 0, double, i64>::Type;
   static constexpr int NEAR = RADII ? RADII : 1;

@@ -21,6 +21,11 @@ SR_FN To bits_as(From x) {
   return __builtin_bit_cast(To, x);
 }
 
+template <bool FIRST, class X, class Y>
+struct Choose { using Type = X; };
+template <class X, class Y>
+struct Choose<false, X, Y> { using Type = Y; };
+
 // --- 16-bit floats: stored as their bits, computed with in float or by pairs in a 32-bit word --
 
 struct half {

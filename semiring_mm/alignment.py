@@ -9,21 +9,21 @@ np.float64(0.0)
 
 from __future__ import annotations
 
-import functools
-import itertools
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .cpu import threads
-from .cpu.wavefront import Rule, align, padding
+from .arrays import Call, where
+from .engine import AlignmentRule
 
 __all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
 
-Array = NDArray[Any]
+Array = Any
 
 
 def dtw(
@@ -33,6 +33,7 @@ def dtw(
     cost: str = "absolute",
     band: int | None = None,
     return_path: bool = False,
+    device: str | None = None,
 ) -> Any:
     """Dynamic time warping: the least cost of aligning two series, each point with one or more.
 
@@ -48,6 +49,8 @@ def dtw(
         Only points with ``|i - j| <= band`` are aligned (Sakoe and Chiba, 1978).
     return_path : bool, default False
         Also return an alignment of that cost; of two series.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        Where to run. None: where the series live.
 
     Returns
     -------
@@ -55,7 +58,8 @@ def dtw(
         inf where the band is narrower than the lengths differ or one of two series is empty, 0 for
         two empty ones; NaN where an entry is.
     path : ndarray of int64, shape (steps, 2)
-        Only with `return_path`: the pairs (i, j), from the first points to the last.
+        Only with `return_path`: the pairs (i, j), from the first points to the last; none where the
+        band is narrower than the lengths differ.
 
     Raises
     ------
@@ -65,7 +69,8 @@ def dtw(
     Notes
     -----
     O(n m), with a band O(n band), in antidiagonals: O(n) memory, with a path O(n m). Pairs are
-    spread over the threads. float32 is computed with as such, all else in float64.
+    spread over the threads; on a device all are one launch, and arrays there give arrays there.
+    float32 is computed with as such, all else in float64.
 
     Examples
     --------
@@ -78,22 +83,20 @@ def dtw(
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')
-    first, second, many = _pairs("dtw", x, y, _series)
-    if return_path and many:
-        raise ValueError("dtw: return_path is for two series, not for lists of them")
-    features = {s.shape[1] for s in (*first, *second)}
-    if len(features) > 1:
-        raise ValueError(f"dtw: all series have as many features, got {sorted(features)}")
-    kinds = {s.dtype for s in (*first, *second)}
-    dtype = np.dtype(np.float32 if kinds == {np.dtype(np.float32)} else np.float64)
-    rule = Rule(f"f{8 * dtype.itemsize}", cost, warp=True)
-    found, kept = _run("dtw", rule, first, second, dtype, band, [0.0] * 4, keep=return_path)
-    if return_path:
-        return found[0], _path(kept, len(first[0]), len(second[0]))
-    return found if many else found[0]
+    with _pairs("dtw", x, y, _series, device) as pairs:
+        if return_path and pairs.many:
+            raise ValueError("dtw: return_path is for two series, not for lists of them")
+        features = {s.shape[1] for s in pairs.all}
+        if len(features) > 1:
+            raise ValueError(f"dtw: all series have as many features, got {sorted(features)}")
+        narrow = all(s.dtype == np.float32 for s in pairs.all)
+        rule = AlignmentRule("f4" if narrow else "f8", cost, warp=True)
+        found, path = pairs.align(rule, band, [0.0] * 4, keep=return_path)
+        distance = pairs.give(found)
+    return (distance, path) if return_path else distance
 
 
-def edit_distance(x: Any, y: Any, *, band: int | None = None) -> Any:
+def edit_distance(x: Any, y: Any, *, band: int | None = None, device: str | None = None) -> Any:
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
     Parameters
@@ -103,6 +106,8 @@ def edit_distance(x: Any, y: Any, *, band: int | None = None) -> Any:
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        As for :func:`dtw`.
 
     Returns
     -------
@@ -124,9 +129,10 @@ def edit_distance(x: Any, y: Any, *, band: int | None = None) -> Any:
     >>> alignment.edit_distance(["night", "GATTACA"], ["nacht", "GCATGCU"])
     array([2, 4])
     """
-    found, one = _codes("edit_distance", Rule("f32", "equal"), x, y, band, [0, 1, 0, 1], None)
-    whole = np.where(np.isinf(found), -1, found).astype(np.int64)
-    return int(whole[0]) if one else whole
+    with _pairs("edit_distance", x, y, _code, device) as pairs:
+        found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
+        whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
+        return pairs.give(whole) if pairs.many else int(whole[0])
 
 
 def needleman_wunsch(
@@ -139,6 +145,7 @@ def needleman_wunsch(
     gap_open: float = 0,
     matrix: ArrayLike | None = None,
     band: int | None = None,
+    device: str | None = None,
 ) -> Any:
     """The best score of a global alignment (Needleman and Wunsch, 1970).
 
@@ -155,6 +162,8 @@ def needleman_wunsch(
         `mismatch`.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
+    device : {None, "cpu", "cuda", "cuda:N"}
+        As for :func:`dtw`.
 
     Returns
     -------
@@ -178,7 +187,9 @@ def needleman_wunsch(
     >>> alignment.needleman_wunsch("ACGT", "AT", gap_open=-2)
     np.float64(-2.0)
     """
-    return _scores("needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, False)
+    return _scores(
+        "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, device, local=False
+    )
 
 
 def smith_waterman(
@@ -191,12 +202,13 @@ def smith_waterman(
     gap_open: float = 0,
     matrix: ArrayLike | None = None,
     band: int | None = None,
+    device: str | None = None,
 ) -> Any:
     """The best score of a local alignment: of any part of one and of the other sequence.
 
     Parameters
     ----------
-    x, y, match, mismatch, gap, gap_open, matrix, band
+    x, y, match, mismatch, gap, gap_open, matrix, band, device
         As for :func:`needleman_wunsch`, which has the errors too.
 
     Returns
@@ -214,12 +226,14 @@ def smith_waterman(
     >>> alignment.smith_waterman("TGTTACGG", "GGTTGACTA", match=3, mismatch=-3, gap=-2)
     np.float64(13.0)
     """
-    return _scores("smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, True)
+    return _scores(
+        "smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, device, local=True
+    )
 
 
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
-    matrix: Any, band: int | None, local: bool,
+    matrix: Any, band: int | None, device: str | None, *, local: bool,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -234,150 +248,143 @@ def _scores(
         table = -np.asarray(matrix, np.float64)
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
             raise ValueError(f"{verb}: matrix is square and finite, got shape {table.shape}")
-    rule = Rule("f64", "equal" if table is None else "table", affine=gap_open != 0, local=local)
-    found, one = _codes(verb, rule, x, y, band, [-gap_open, -gap, -match, -mismatch], table)
-    scores = 0.0 - found
-    return scores[0] if one else scores
+    kind = "equal" if table is None else "table"
+    rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
+    with _pairs(verb, x, y, _code, device) as pairs:
+        if table is not None:
+            for s in pairs.all:
+                if s.size and not (s.min() >= 0 and s.max() < len(table)):
+                    raise ValueError(
+                        f"{verb}: entries are from 0 to {len(table) - 1}, where the matrix has "
+                        f"scores"
+                    )
+        found, _ = pairs.align(rule, band, [-gap_open, -gap, -match, -mismatch], table)
+        return pairs.give(0.0 - found)
 
 
 # --- sequences in, costs out ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Pairs:
+    """Two sequences, or two lists of as many, as checked arrays."""
+
+    verb: str
+    call: Call
+    first: list[Array]
+    second: list[Array]
+    many: bool
+
+    @property
+    def all(self) -> list[Array]:
+        return [*self.first, *self.second]
+
+    @property
+    def xp(self) -> Any:
+        return self.call.engine.xp
+
+    def align(
+        self, rule: AlignmentRule, band: int | None, gaps: list[float], table: Array | None = None,
+        *, keep: bool = False,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """The cost of each pair, and a path."""
+        if band is not None and (isinstance(band, bool) or not isinstance(band, (int, np.integer))):
+            raise TypeError(f"{self.verb}: band is a whole number or None, got {band!r}")
+        if band is not None and band < 0:
+            raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
+        dtype = np.dtype(rule.dtype)
+        if not self.first:
+            return self.xp.zeros(0, dtype), None
+        rows, columns = (
+            np.array([len(s) for s in part], np.int64) for part in (self.first, self.second)
+        )
+        kind = dtype if rule.warp else np.dtype(np.int32)
+        x, y = (self._flat(part, kind) for part in (self.first, self.second))
+        if table is not None:
+            table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
+        limit = None if band is None else int(band)
+        found, path = self.call.engine.align(
+            rule, x, y, rows, columns, limit, gaps, table, keep=keep
+        )
+        if keep and limit is not None and abs(rows[0] - columns[0]) > limit:
+            path = np.empty((0, 2), np.int64)  # there is none
+        return found, path
+
+    def _flat(self, part: list[Array], dtype: np.dtype[Any]) -> Array:
+        """All sequences one after the other, where they are aligned."""
+        if not self.call.moved:
+            return self.xp.concatenate(part).astype(dtype, copy=False)
+        return self.call.engine.from_host(np.concatenate(part).astype(dtype, copy=False))
+
+    def give(self, found: Array) -> Any:
+        return self.call.give(found if self.many else found[0])
+
+
+@contextlib.contextmanager
+def _pairs(
+    verb: str, x: Any, y: Any, read: Callable[[str, str, Array], Array], device: str | None
+) -> Iterator[_Pairs]:
+    many = [_several(s) for s in (x, y)]
+    if many[0] != many[1]:
+        raise ValueError(f"{verb} takes two sequences, or two lists of them: one of each came")
+    groups = {
+        name: s if several else [s] for name, s, several in zip("xy", (x, y), many, strict=True)
+    }
+    count, other = map(len, groups.values())
+    if count != other:
+        raise ValueError(f"{verb} takes two lists of as many sequences, got {count} and {other}")
+    given = {
+        f"{name}[{i}]" if many[0] else name: _codes_of(v) if read is _code else v
+        for name, group in groups.items()
+        for i, v in enumerate(group)
+    }
+    there = any(where(v, name) is not None for name, v in given.items())
+    # sequences of the host move to a device together
+    with Call(device, **(given if there else {})) as call:
+        found = [
+            read(verb, name, call[name] if there else np.asarray(v)) for name, v in given.items()
+        ]
+        yield _Pairs(verb, call, found[:count], found[count:], many[0])
+
+
 def _several(x: Any) -> bool:
     """Whether x is a list of sequences: a list or tuple whose entries have a length."""
     return isinstance(x, (list, tuple)) and any(
-        isinstance(v, (str, bytes)) or np.ndim(v) > 0 for v in x
+        isinstance(v, (str, bytes)) or getattr(v, "ndim", None) or np.ndim(v) > 0 for v in x
     )
 
 
-def _series(x: Any) -> Array:
-    found = np.asarray(x)
-    if found.size == 0 and found.ndim == 1:
-        return np.zeros((0, 1), np.float32 if found.dtype == np.float32 else np.float64)
-    if found.dtype.kind not in "fiub" or found.ndim not in (1, 2):
-        raise TypeError(
-            f"dtw: a series is of real numbers, shape (n,) or (n, d); got {found.dtype} of shape "
-            f"{found.shape}"
-        )
-    if found.dtype != np.float32:
-        found = found.astype(np.float64)
-    return found[:, np.newaxis] if found.ndim == 1 else found
-
-
-def _pairs(
-    verb: str, x: Any, y: Any, read: Callable[[Any], Array]
-) -> tuple[list[Array], list[Array], bool]:
-    """The sequences of two lists of as many, or two alone, and whether lists came."""
-    many = [_several(s) for s in (x, y)]
-    first, second = (
-        [read(v) for v in (s if m else [s])] for s, m in zip((x, y), many, strict=True)
-    )
-    if many[0] != many[1]:
-        raise ValueError(f"{verb} takes two sequences, or two lists of them: one of each came")
-    if len(first) != len(second):
-        raise ValueError(
-            f"{verb} takes two lists of as many sequences, got {len(first)} and {len(second)}"
-        )
-    return first, second, many[0]
-
-
-def _code(verb: str, x: Any) -> Array:
+def _codes_of(x: Any) -> Any:
+    """Letters as whole numbers; other sequences as they are."""
     if isinstance(x, str):
         return np.frombuffer(x.encode("utf-32-le"), np.int32)
     if isinstance(x, (bytes, bytearray)):
         return np.frombuffer(x, np.uint8).astype(np.int32)
-    found = np.asarray(x)
-    if found.size == 0 and found.ndim == 1:
-        return np.zeros(0, np.int32)
-    info = np.iinfo(np.int32)
-    if found.dtype.kind not in "iu" or found.ndim != 1:
+    return x
+
+
+def _series(verb: str, name: str, x: Array) -> Array:
+    if x.size == 0 and x.ndim == 1:
+        return x.reshape(0, 1).astype(np.float32 if x.dtype == np.float32 else np.float64)
+    if x.dtype.kind not in "fiub" or x.ndim not in (1, 2):
         raise TypeError(
-            f"{verb}: a sequence is a string, bytes or whole numbers; got {found.dtype} of shape "
-            f"{found.shape}"
+            f"{verb}: a series is of real numbers, shape (n,) or (n, d); got {name} of {x.dtype}, "
+            f"shape {x.shape}"
         )
-    if found.min() < info.min or found.max() > info.max:
-        raise ValueError(f"{verb}: entries are numbers of 32 bits")
-    return found.astype(np.int32)
+    if x.dtype != np.float32:
+        x = x.astype(np.float64)
+    return x[:, np.newaxis] if x.ndim == 1 else x
 
 
-def _codes(
-    verb: str, rule: Rule, x: Any, y: Any, band: int | None, gaps: list[float], table: Array | None
-) -> tuple[Array, bool]:
-    """Costs of sequences of codes, and whether it is one pair."""
-    first, second, many = _pairs(verb, x, y, functools.partial(_code, verb))
-    if table is not None:
-        for s in (*first, *second):
-            if s.size and not (s.min() >= 0 and s.max() < len(table)):
-                raise ValueError(
-                    f"{verb}: entries are from 0 to {len(table) - 1}, where the matrix has scores"
-                )
-    dtype = np.dtype(f"f{int(rule.dtype[1:]) // 8}")
-    found, _ = _run(verb, rule, first, second, dtype, band, gaps, table)
-    return found, not many
-
-
-def _run(
-    verb: str, rule: Rule, xs: list[Array], ys: list[Array], dtype: np.dtype[Any],
-    band: int | None, gaps: list[float], table: Array | None = None, *, keep: bool = False,
-) -> tuple[Array, Array]:  # fmt: skip
-    """The cost of each pair, and with `keep` all antidiagonals of the only one."""
-    if band is not None and (isinstance(band, bool) or not isinstance(band, (int, np.integer))):
-        raise TypeError(f"{verb}: band is a whole number or None, got {band!r}")
-    if band is not None and band < 0:
-        raise ValueError(f"{verb}: band must be at least 0, got {band}")
-    rows, columns = (np.array([len(s) for s in group], np.int64) for group in (xs, ys))
-    more = padding(rule.dtype)
-    longest = int(max(rows.max(initial=0), columns.max(initial=0)))
-    width = longest + 2 * more
-    if not xs:
-        return np.zeros(0, dtype), np.zeros(0)
-    numbers = rule.cost in ("absolute", "squared")
-    out = np.empty(len(xs), dtype)
-    # y lies backwards: entry j - 1 at width - j
-    shape = (len(xs), xs[0].shape[1] if numbers else 1, width + more)
-    x, y = (np.zeros(shape, dtype if numbers else np.int32) for _ in range(2))
-    for i, (p, q) in enumerate(zip(xs, ys, strict=True)):
-        x[i, :, : len(p)] = p.T
-        y[i, :, width - len(q) : width] = q[::-1].T
-    lines = longest * 2 + 4 if keep else 7
-    kept = np.empty(0)
-    fields = {
-        "width": width, "band": 2 * width if band is None else min(int(band), 2 * width),
-        "features": shape[1], "letters": 0 if table is None else len(table), "keep": keep,
-        "x_batch": x.strides[0], "x_line": x.strides[1], "y_batch": y.strides[0],
-        "y_line": y.strides[1], "rows": rows, "columns": columns, "x_codes": x, "y_codes": y,
-        "x": x, "y": y, "out": out, "gaps": np.array(gaps, dtype),
-        "table": None if table is None else np.ascontiguousarray(table, dtype),
-    }  # fmt: skip
-    if keep:
-        kept = np.full((lines, width), np.inf, dtype)
-
-    def part(first: int, last: int) -> None:
-        room = kept if keep else np.full((lines, width), np.inf, dtype)
-        align(rule, fields | {"first": first, "last": last, "room": room})
-
-    work = int((rows * columns).sum())
-    pieces = min(len(xs), 4 * threads.get_num_threads()) if work > 1 << 16 else 1
-    cuts = np.linspace(0, len(xs), pieces + 1).astype(int).tolist()
-    threads.run([functools.partial(part, i, j) for i, j in itertools.pairwise(cuts)])
-    if band is not None and not rule.local:
-        out[abs(rows - columns) > band] = np.inf
-    return out, kept[2:]
-
-
-def _path(kept: Array, n: int, m: int) -> Array:
-    """From the last cell back: along the least of the three before; of equals along both.
-
-    A line of `kept` is an antidiagonal, by the first index.
-    """
-    i, j, path = n, m, []
-    while i and j:
-        path.append((i - 1, j - 1))
-        both, up, left = kept[i + j - 2, i - 1], kept[i + j - 1, i - 1], kept[i + j - 1, i]
-        if both <= up and both <= left:
-            i, j = i - 1, j - 1
-        elif up <= left:
-            i -= 1
-        else:
-            j -= 1
-    return np.array(path[::-1], np.int64).reshape(-1, 2)
+def _code(verb: str, name: str, x: Array) -> Array:
+    if x.size == 0 and x.ndim == 1:
+        return x.astype(np.int32)
+    info = np.iinfo(np.int32)
+    if x.dtype.kind not in "iu" or x.ndim != 1:
+        raise TypeError(
+            f"{verb}: a sequence is a string, bytes or whole numbers; got {name} of {x.dtype}, "
+            f"shape {x.shape}"
+        )
+    if x.min() < info.min or x.max() > info.max:
+        raise ValueError(f"{verb}: entries are numbers of 32 bits, and some of {name} are not")
+    return x.astype(np.int32)

@@ -21,8 +21,8 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling", "Screen",
-    "Select", "Sums",
+    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling",
+    "Screen", "Select", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -77,6 +77,32 @@ class Forest(NamedTuple):
     order: Array
     up: Array
     last: Array
+
+
+@dataclass(frozen=True)
+class AlignmentRule:
+    """What a cell of an alignment's table is made of; costs are minimised.
+
+    Parameters
+    ----------
+    dtype : {"f4", "f8"}
+        Of costs.
+    cost : {"absolute", "squared", "equal", "table"}
+        Of two entries: their distance, summed over features, or ``gaps[2]`` for equal codes and
+        ``gaps[3]`` for others, or an entry of a table.
+    warp : bool
+        A step along one sequence costs what a step along both does, else a gap: ``gaps[1]`` each
+        and ``gaps[0]`` to open one.
+    affine, local : bool
+        Whether gaps cost to open; whether an alignment may begin and end anywhere, so that no cell
+        is above 0 and the least one counts.
+    """
+
+    dtype: str
+    cost: str
+    warp: bool = False
+    affine: bool = False
+    local: bool = False
 
 
 class Chains(Protocol):
@@ -258,6 +284,33 @@ class Engine(Protocol):
     ROWS: int
     SPARSE: bool
 
+    def align(
+        self, rule: AlignmentRule, x: Array, y: Array, rows: Array, columns: Array,
+        band: int | None, gaps: Sequence[float], table: Array | None, *, keep: bool,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """The least costs of aligning pairs of sequences.
+
+        Parameters
+        ----------
+        x, y : array
+            The sequences one after the other: (entries, features) of the rule's dtype, or codes
+            (entries,) of int32, contiguous.
+        rows, columns : array of int64, of NumPy
+            Their lengths, for each pair; at least one pair.
+        band : int, optional
+            Only cells with ``|i - j| <= band``.
+        gaps : four numbers
+        table : array (letters, letters), optional
+            Of the rule's dtype.
+        keep : bool
+            Also find a path, of a single pair.
+
+        Returns
+        -------
+        costs : array of the rule's dtype
+        path : ndarray of int64, shape (steps, 2), or None
+        """
+
     @property
     def chains(self) -> Chains | None: ...
     @property
@@ -392,6 +445,9 @@ class Engine(Protocol):
 
         `other` is a matrix of its shape and dtype, or one number.
         """
+
+    def unit_rows(self, x: Array) -> Array:
+        """The rows of a matrix in float32 or float64 divided by their norms; NaN for zero rows."""
 
     def closure_block(
         self, semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None

@@ -146,6 +146,11 @@ class BuiltIn(Metric):
     rising: bool = True
     counts: bool = False
 
+    @functools.cached_property
+    def over_algebra(self) -> Semiring:
+        """`over` as a product takes it."""
+        return Metric(self.name, self.over).algebra
+
 
 _TABLE = (
     BuiltIn("cityblock", "abs(a - b)", degree=1),

@@ -20,8 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from . import expressions as ex
 from .arrays import Call, check_memory
 from .cpu import engine as cpu
+from .cpu.memory import local
+from .cpu.quick import Ways
 from .cpu.threads import get_num_threads
-from .engine import Engine, Known, Screen
+from .engine import Known, Screen
 from .metrics import BuiltIn, Metric, as_metric
 from .plan import Facts, needs_facts
 from .products import check_out, overlaps
@@ -40,7 +42,6 @@ _ROOT = ex.parse("sqrt(a)")
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
-_UNITS = 1 << 15  # entries of rows that are divided together
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
@@ -113,9 +114,14 @@ def cdist(
     >>> sm.cdist([[0, 0]], [[3, 4]], "l1", w=[1, 10])
     array([[43.]])
     """
+    metric = as_metric(metric, p)
+    if device is w is None:
+        found = _again(metric, X, Y, out)
+        if found is not None:
+            return found
     with Call(device, out, X=X, Y=Y, w=w) as call:
         engine = call.engine
-        pairs = _Pairs("cdist", call, as_metric(metric, p))
+        pairs = _Pairs("cdist", call, metric)
         m, n = pairs.shape
         target = call.out
         if target is not None:
@@ -199,8 +205,13 @@ def knn(
     >>> distances, indices
     (array([[0.5, 0.5, 1.5]]), array([[1, 3, 0]]))
     """
+    metric = as_metric(metric, p)
+    if device is w is None:
+        found = _nearest_again(metric, X, Y, k)
+        if found is not None:
+            return found
     with Call(device, None, X=X, Y=Y, w=w) as call:
-        return call.give(_nearest("knn", call, as_metric(metric, p), k))
+        return call.give(_nearest("knn", call, metric, k))
 
 
 def argbest(
@@ -232,8 +243,13 @@ def argbest(
     >>> sm.argbest(np.array([[0.0, 0.0], [9.0, 9.0]]), np.array([[3.0, 4.0], [9.0, 8.0]]))
     (array([5., 1.]), array([0, 1]))
     """
+    metric = as_metric(metric, p)
+    if device is w is None:
+        found = _nearest_again(metric, X, Y, 1)
+        if found is not None:
+            return found[0][:, 0], found[1][:, 0]
     with Call(device, None, X=X, Y=Y, w=w) as call:
-        distances, indices = _nearest("argbest", call, as_metric(metric, p), 1)
+        distances, indices = _nearest("argbest", call, metric, 1)
         return call.give((distances[:, 0], indices[:, 0]))
 
 
@@ -268,17 +284,19 @@ def radius_count(
     >>> sm.radius_count(np.array([[0.0], [9.0]]), np.array([[1.0], [2.0], [3.0]]), 2)
     array([2, 0])
     """
-    limit = check_radius("radius_count", r)
+    limit, metric = check_radius("radius_count", r), as_metric(metric, p)
+    if device is w is None:
+        squares = metric.final_expr == _ROOT
+        found = _again(metric, X, Y, joined=squares)
+        if found is not None:
+            return _count(found, _bound(limit, found.dtype, squares))
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
-        pairs = _Pairs("radius_count", call, as_metric(metric, p))
-        with np.errstate(over="ignore"):  # radii are compared as distances are, in their dtype
-            limit = float(pairs.dtype.type(limit))
+        pairs = _Pairs("radius_count", call, metric)
+        squares = engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype
+        fill, most = pairs.join if squares else pairs.distances, _bound(limit, pairs.dtype, squares)
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
-        fill, most = pairs.distances, limit
-        if engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype:
-            fill, most = pairs.join, _largest_square(limit, pairs.dtype)
 
         def block(i: int, j: int, start: int, end: int) -> None:
             tile = xp.empty((j - i, width), pairs.dtype)
@@ -286,11 +304,7 @@ def radius_count(
             for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
                 fill(slice(i, j), slice(first, last), d)
-                if engine is cpu:  # a sum of floats takes a fraction of what one of booleans does
-                    engine.apply(_WITHIN, d, most)
-                    found += d.sum(axis=1).astype(np.int64)
-                else:
-                    found += xp.count_nonzero(d <= limit, axis=1)
+                found += _count(d, most) if engine is cpu else xp.count_nonzero(d <= most, axis=1)
             counts.append((slice(i, j), found))
 
         _run(pairs, block, size)
@@ -310,6 +324,21 @@ def check_radius(verb: str, r: Any) -> float:
         raise ValueError(f"{verb}: the radius is beyond the range of float64; use inf") from None
 
 
+def _bound(limit: float, dtype: np.dtype[Any], squares: bool) -> float:
+    """A radius as distances of a dtype, or their squares, are compared with it."""
+    with np.errstate(over="ignore"):
+        limit = float(dtype.type(limit))
+    return _largest_square(limit, dtype) if squares else limit
+
+
+def _count(d: Array, most: float) -> NDArray[np.int64]:
+    """How many entries of each row are at most `most`; they are overwritten."""
+    cpu.apply(_WITHIN, d, most)
+    # a sum of floats takes a fraction of the time that one of booleans does
+    counts: NDArray[np.int64] = d.sum(axis=1).astype(np.int64)
+    return counts
+
+
 def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
     """The greatest number of a dtype whose square root is at most a limit; -1 if there is none."""
     if limit < 0:
@@ -322,6 +351,76 @@ def _largest_square(limit: float, dtype: np.dtype[Any]) -> float:
         while found < end and np.sqrt(above := np.nextafter(found, end)) <= bound:
             found = above
     return float(found)
+
+
+# --- repeated small calls -----------------------------------------------------------------------
+
+_WAYS = Ways([(2, 2)], vectors=False)  # of all metrics' products; see :mod:`semiring_mm.cpu.quick`
+
+
+def _small(m: int, n: int, columns: int) -> bool:
+    """Whether m · n distances are computed soonest by one thread."""
+    return m * n * (columns + _ENTRY) < _ALONE
+
+
+def _again(
+    metric: Metric, x: Any, y: Any, out: Any = None, *, joined: bool = False
+) -> Array | None:
+    """The distances of a small call like earlier ones; None where the general way is to be taken.
+
+    `joined`: what is joined over the coordinates instead.
+    """
+    if type(x) is not np.ndarray or x.dtype.char not in "fd":
+        return None
+    try:
+        way = _WAYS[metric.algebra]
+        (m, columns), n = x.shape, len(y)
+        if not _small(m, n, columns):
+            return None
+        known = metric if isinstance(metric, BuiltIn) else None
+        if known is not None and known.unit:
+            if type(y) is not np.ndarray or y.dtype is not x.dtype or y.ndim != 2:
+                return None
+            x, y = cpu.unit_rows(x), cpu.unit_rows(y)
+        d: Array | None = way(local.buffer, None, x, y, None, None, False, True, out)
+        if d is None or joined or metric.final_expr == ex.A:
+            return d
+        total: Any = float(columns)
+        if known is not None and known.over:
+            second = _WAYS[known.over_algebra]
+            total = second(local.buffer, None, x, y, None, None, False, True, None)
+            if total is None:
+                return None
+    except (KeyError, AttributeError, TypeError, ValueError):  # not known, or other operands
+        return None
+    cpu.apply(metric.final_expr, d, total)
+    return d
+
+
+def _nearest_again(metric: Metric, x: Any, y: Any, k: Any) -> tuple[Array, Array] | None:
+    """The nearest rows of a small call like earlier ones, or None as of :func:`_again`."""
+    if type(x) is not np.ndarray:
+        return None
+    try:
+        (m, columns), n = x.shape, len(y)
+        if type(k) is not int or not 1 <= k <= n or not _small(m, n, columns):
+            return None
+        room = np.empty(m * n * x.itemsize + cpu.select.BEHIND, np.uint8)
+        tile = np.ndarray((m, n), x.dtype, room)
+    except (TypeError, ValueError):  # operands of other shapes or types
+        return None
+    rising = metric.final_expr == ex.A or (isinstance(metric, BuiltIn) and metric.rising)
+    if _again(metric, x, y, tile, joined=rising) is None:
+        return None
+    value, index = cpu.select.empty(m, k, tile.dtype)
+    cpu.select.put(value, index, tile, 0)
+    cpu.select.finish(value, index)
+    if rising and metric.final_expr != ex.A:
+        cpu.apply(metric.final_expr, value, float(columns))
+    return value, index
+
+
+# --- pairs of rows ------------------------------------------------------------------------------
 
 
 class _Pairs:
@@ -349,7 +448,7 @@ class _Pairs:
             )
         known = metric if isinstance(metric, BuiltIn) else BuiltIn("own", "a", rising=False)
         self.engine, self.algebra, self.final = engine, metric.algebra, metric.final_expr
-        self.over = Metric(metric.name, known.over).algebra if known.over else None
+        self.over = known.over_algebra if known.over else None
         self.rising = known.rising or self.final == ex.A
         self.shape, columns = (x.shape[0], y.shape[0]), x.shape[1]
         counted = columns if known.counts else None
@@ -371,9 +470,11 @@ class _Pairs:
             if known.degree is None:
                 self.joined = self.dtype
         if known.unit and columns:
-            self.parts = [(None, *(_unit_rows(engine, v) for v in self.parts[0][1:]))]
+            self.parts = [(None, *(engine.unit_rows(v) for v in self.parts[0][1:]))]
+        self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
+        self.small = _small(*self.shape, columns)
         self.ranges: list[Known | None] = [None] * len(self.parts)
-        if engine is cpu:  # once, not for each tile
+        if engine is cpu and not self.small:  # once, not for each tile
             self.ranges = [
                 (cpu.facts(self.algebra, left), cpu.facts(self.algebra, right), _NO_RANGE)
                 if needs_facts(self.algebra, x.dtype)
@@ -384,8 +485,6 @@ class _Pairs:
             self.over is not None or self.final != ex.A or self.joined != self.dtype
             or len(self.parts) > 1
         )  # fmt: skip
-        self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
-        self.small = self.shape[0] * self.shape[1] * (columns + _ENTRY) < _ALONE
 
     def tiles(self, k: int) -> tuple[int, int]:
         """Rows and columns of the tiles, of which the k best of each row are wanted."""
@@ -507,23 +606,6 @@ def _weighted(
     scale = xp.asarray((w ** (1 / degree)).astype(x.dtype))
     with np.errstate(all="ignore"):
         return [(None, x * scale, y * scale)]
-
-
-def _unit_rows(engine: Engine, x: Array) -> Array:
-    """The rows divided by their norms; NaN for rows of zeros."""
-    xp, unit = engine.xp, engine.xp.empty(x.shape, x.dtype)
-
-    def part(first: int, last: int) -> None:
-        rows = x[first:last]
-        with np.errstate(all="ignore"):
-            _, exponent = xp.frexp(xp.abs(rows).max(axis=1))
-            # exactly: squares neither overflow nor vanish
-            rows = xp.ldexp(rows, -exponent[:, np.newaxis])
-            unit[first:last] = rows / xp.sqrt((rows * rows).sum(axis=1))[:, np.newaxis]
-
-    size = max(1, _UNITS // x.shape[1]) if engine is cpu else len(x)  # that stay in a cache
-    engine.select.run([functools.partial(part, *rows) for rows in _cut(len(x), size)])
-    return unit
 
 
 # --- tiles --------------------------------------------------------------------------------------

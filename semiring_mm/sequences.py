@@ -89,7 +89,7 @@ def viterbi(
     k : int, optional
         Return so many sequences, best first, on the host.
     device : {None, "cpu", "cuda", "cuda:N"}
-        As for :func:`semiring_mm.matmul`; :func:`sample` runs on the host.
+        As for :func:`semiring_mm.matmul`.
 
     Returns
     -------
@@ -332,7 +332,8 @@ def sample(
         How many of each; None: one, without an axis of its own.
     lengths : array_like of int, shape (...), optional
     rng : numpy.random.Generator or int, optional
-        What draws, or its seed; the same one draws the same sequences.
+        What draws, or its seed; the same one draws the same sequences (on a device, but for
+        rounding).
     device : {None, "cpu", "cuda", "cuda:N"}
 
     Returns
@@ -361,9 +362,10 @@ def sample(
     with _model("sample", device, emissions, transitions, start, end, lengths) as m:
         count = 1 if size is None else int(size)
         uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.e.dtype)
-        paths = np.full(uniforms.shape, -1, np.int32)
+        paths = m.xp.full(uniforms.shape, -1, np.int32)
         if paths.size:
-            m.verbs.draw(m.a, m.e, m.x, m.end, uniforms, paths, m.counts)
+            drawn = m.call.engine.from_host(uniforms)
+            m.verbs.draw(m.a, m.e, m.x, m.end, drawn, paths, m.counts)
         shape = (*(() if size is None else (count,)), *m.batch, m.steps)
         return m.call.give(paths.reshape(shape))
 

@@ -72,7 +72,9 @@ def test_rules_of_dtw():
     assert alignment.dtw([], []) == 0
     assert alignment.dtw([], []).dtype == "f8"
     assert alignment.dtw([], [1.0]) == inf
-    assert alignment.dtw([1, 2, 3], [1], band=1) == inf
+    distance, path = alignment.dtw([1, 2, 3], [1], band=1, return_path=True)
+    assert distance == inf
+    assert path.shape == (0, 2)
     assert np.isnan(alignment.dtw([1, np.nan, 2], [1, 2, 3]))
     assert alignment.dtw([inf, 1], [1, 1]) == inf
     assert alignment.dtw([], [], return_path=True)[1].shape == (0, 2)
@@ -130,7 +132,7 @@ def test_strings():
         (lambda: alignment.dtw([1], [2], band=-1), ValueError, "at least 0"),
         (lambda: alignment.dtw([1], [2], band=1.5), TypeError, "whole number"),
         (lambda: alignment.dtw(np.ones((3, 2)), np.ones((3, 1))), ValueError, r"features, got \[1"),
-        (lambda: alignment.dtw(["a"], [2]), TypeError, "real numbers"),
+        (lambda: alignment.dtw(["a"], ["b"]), TypeError, "real numbers"),
         (lambda: alignment.dtw([[1]], [[2]], return_path=True), ValueError, "for two series"),
         (lambda: alignment.edit_distance([1.5], [2]), TypeError, "whole numbers"),
         (lambda: alignment.edit_distance("ab", ["ab"]), ValueError, "one of each"),

@@ -22,8 +22,18 @@ from bench.banks import conflicts
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.engine import PLAIN, Forest, Scaling
-from semiring_mm.gpu import chain, device, engine, hierarchy, product, select, source, tiles
+from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
+from semiring_mm.gpu import (
+    chain,
+    device,
+    engine,
+    hierarchy,
+    product,
+    select,
+    source,
+    tiles,
+    wavefront,
+)  # fmt: skip
 from semiring_mm.gpu.bfs import DeviceHops, Shape
 from semiring_mm.gpu.customize import Customizer
 from semiring_mm.gpu.facts import flags_of
@@ -492,6 +502,21 @@ def small_launches():
     spanning()
     chains_of(5)
     chains_of(130)
+    alignments()
+
+
+def alignments():
+    """By dynamic time warping, and by scores with all that they may have."""
+    lengths, x = np.array([300, 0]), np.zeros((300, 1), "f4")
+    rules = (
+        AlignmentRule("f4", "absolute", warp=True),
+        AlignmentRule("f8", "table", affine=True, local=True),
+    )
+    for rule, entries in zip(rules, (x, x[:, 0].astype("i4")), strict=True):
+        for band in (None, 9):
+            wavefront.align(
+                rule, entries, entries, lengths, lengths, band, [1.0] * 4, x[:1], keep=False
+            )
 
 
 def chains_of(n):
@@ -506,6 +531,8 @@ def chains_of(n):
     path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
     chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
     chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
+    draws = np.empty((3, 2, 4), np.int32)
+    chain.draw(shared, e, e[:, 0], e[:, 0], np.zeros(draws.shape, "f4"), draws, lengths)
 
 
 def spanning():
@@ -562,6 +589,19 @@ def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
         assert found["FFMA" if kind == "Posterior<" else "FADD"] >= terms, found
         assert found["LDS.128"] >= 8, found
         assert "0 bytes spill stores" in report
+
+
+@needs_nvrtc
+def test_alignments_keep_rows_in_registers(sources_of, tmp_path, nvdisasm):
+    """Eight cells a lane and step, each of two minima and two sums."""
+    recorder = sources_of(alignments)
+    for text in recorder.sources:
+        cubin, report = recorder.compile(text)
+        found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+        assert "0 bytes spill stores" in report
+        if "COST_ABSOLUTE" in text:
+            assert found["FMNMX.NAN"] == found["FADD"] == 16, found
+            assert found["SHFL.IDX"] >= 2, found
 
 
 #: Of sweeps, in statistics or not: what folds an edge.

@@ -1,5 +1,6 @@
 """Distances between rows and the nearest rows, against SciPy and against sorting."""
 
+import functools
 import json
 import math
 import warnings
@@ -11,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
 
 import semiring_mm as sm
-from semiring_mm import neighbours
+from semiring_mm import arrays, neighbours
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.cpu import select
 
@@ -396,3 +397,87 @@ def test_the_benchmark_beside_scipy_and_scikit_learn_runs(what, tmp_path, capsys
     result = json.loads(out.read_text())
     assert all(line["checked"] for line in result["lines"])
     assert "scikit-learn" in neighbours_knn.table(result, "raw.json")
+
+
+# --- repeated small calls -----------------------------------------------------------------------
+
+SMALL = {
+    "rows": (RNG.random((9, 5)), RNG.random((17, 5))),
+    "one row": (RNG.random((1, 5)), RNG.random((17, 5))),
+    "one point": (RNG.random((9, 5)), RNG.random((1, 5))),
+    "one column": (RNG.random((9, 1)), RNG.random((17, 1))),
+    "strides": (RNG.random((5, 9)).T, RNG.random((34, 15))[::-2, ::3]),
+    "zeros, infinities, NaN": (
+        np.array([[0.0, 0, 0], [inf, 1, -1], [nan, 0, 2], [-0.0, 3, 1]]),
+        np.array([[0.0, 0, 0], [-inf, 1, 2], [1, nan, 0], [5, 0.0, 7]]),
+    ),
+}  # fmt: skip
+FAR = sm.Metric("far", "abs(a - b) * abs(a - b)", "max(a, b)", final="sqrt(a) / b")
+
+
+@pytest.fixture
+def general(monkeypatch):
+    """A list that grows with each call that takes the general way."""
+    calls = []
+    monkeypatch.setattr(neighbours, "Call", lambda *a, **k: calls.append(a) or arrays.Call(*a, **k))
+    return calls
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("points", SMALL)
+def test_repeated_small_calls_take_the_quick_way_and_change_no_bit(points, dtype, general):
+    x, y = (v.astype(dtype) for v in SMALL[points])
+    k = min(3, len(y))
+    for metric, p in [*((metric, o.get("p", 2)) for metric, o in METRICS.values()), (FAR, 2)]:
+        own = functools.partial(sm.cdist, x, y, metric, p=p)
+        turned = np.zeros((len(y), len(x)), dtype).T
+        verbs = {
+            "cdist": own,
+            "cdist to out": functools.partial(own, out=turned),
+            "knn": functools.partial(sm.knn, x, y, k, metric, p=p),
+            "argbest": functools.partial(sm.argbest, x, y, metric, p=p),
+            "radius_count": functools.partial(sm.radius_count, x, y, 0.7, metric, p=p),
+        }
+        for _ in range(3):
+            own()
+        for name, call in verbs.items():
+            general.clear()
+            got = call()
+            assert not general, (metric, name)
+            assert name != "cdist to out" or got is turned
+            got = [v.copy() for v in (got if type(got) is tuple else (got,))]
+            wanted = call(device="cpu")  # a call that names a device takes the general way
+            assert general
+            for one, other in zip(got, wanted if len(got) > 1 else (wanted,), strict=True):
+                assert one.dtype == other.dtype
+                assert_array_equal(one, other, f"{metric} {name}")
+
+
+def test_other_calls_than_the_quick_ones(general):
+    """Errors, and operands that the quick way has no code for, after it was learned."""
+    x, y = SMALL["rows"]
+    for _ in range(4):
+        sm.cdist(x, y), sm.cdist(x, y, "cosine"), sm.knn(x, y, 3)
+    expected = sm.cdist(x, y)
+    general.clear()
+    assert_array_equal(sm.cdist(x, y.astype("f4")), sm.cdist(x, y.astype("f4").astype("f8")))
+    assert_array_equal(sm.cdist(x.astype(">f8"), y.astype(">f8")), expected)
+    assert_array_equal(sm.cdist(x.astype(">f8"), y.astype(">f8"), "cosine"),
+                       sm.cdist(x, y, "cosine"))  # fmt: skip
+    assert_array_equal(sm.cdist(x.tolist(), y.tolist()), expected)
+    own = np.vstack([x, y])
+    square = sm.cdist(own, own)
+    room = np.zeros((26, 26))
+    room[:, :5] = own
+    assert_array_equal(sm.cdist(room[:, :5], room[:, :5], out=room), square)
+    assert sm.cdist(x, y[:0]).shape == (9, 0)
+    assert_array_equal(sm.cdist(x[:, :0], y[:, :0]), np.zeros((9, 17)))
+    for message, call in {
+        "same number of columns": lambda: sm.cdist(x, y[:, 1:]),
+        "out has shape": lambda: sm.cdist(x, y, out=np.zeros((9, 16))),
+        "and dtype float32": lambda: sm.cdist(x, y, out=np.zeros((9, 17), "f4")),
+        "from 1 to the 17 rows": lambda: sm.knn(x, y, 18),
+        "read-only": lambda: sm.cdist(x, y, out=np.broadcast_to(0.0, (9, 17))),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()

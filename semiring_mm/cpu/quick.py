@@ -206,10 +206,16 @@ class Ways(dict[Any, Any]):
         Numbers of axes of `a` and `b` that the verb takes.
     dtype : dtype, optional
         The only one that it takes.
+    vectors : bool
+        Whether products with one row or column are those of a matrix and a vector, which may add
+        up in another order.
     """
 
-    def __init__(self, ranks: Iterable[tuple[int, int]], dtype: str | None = None) -> None:
+    def __init__(
+        self, ranks: Iterable[tuple[int, int]], dtype: str | None = None, *, vectors: bool = True
+    ) -> None:
         super().__init__()
+        self._vectors = vectors
         self._ranks = sum(1 << (4 * a + b) for a, b in ranks)
         self._dtype = 0 if dtype is None else id(np.dtype(dtype))
         _ways.append(self)
@@ -222,7 +228,8 @@ class Ways(dict[Any, Any]):
                 raise KeyError(semiring)
             if len(self) >= KEPT:
                 self.clear()
-            words = np.array([self._ranks, known.words.ctypes.data, self._dtype], np.int64)
+            rows = known.words.ctypes.data
+            words = np.array([self._ranks, rows, self._dtype, self._vectors], np.int64)
             own: Any = words.view(_Words)
             own.known = known
             way = self[semiring] = _new_function(ctypes.addressof(_door()[0]), own, None)
@@ -370,7 +377,7 @@ class _Door:
     def find_row(self, a: _Array, b: _Array) -> None:
         f = self.f
         words = f.load(self.own.at(_DATA), PTR, 8)
-        only = f.load(words.at(16), I64, 8)
+        only, self.vectors = (f.load(words.at(8 * i), I64, 8) for i in (2, 3))
         self.need(a.dtype.cmp("==", b.dtype))
         self.need(only.cmp("==", 0) | only.cmp("==", a.dtype))
         row = f.var(f.load(words.at(8), PTR, 8))
@@ -425,7 +432,8 @@ class _Door:
         self.pairs = self.m * self.n * self.k * self.batch
         self.column = self.n.cmp("==", 1)  # a matrix times a vector
         need((self.stack & self.column) ^ 1)
-        self.vector = self.column | (self.m.cmp("==", 1) & (self.stack ^ 1))
+        thin = self.column | (self.m.cmp("==", 1) & (self.stack ^ 1))
+        self.vector = thin & self.vectors.cmp("!=", 0)
         self.rank = f.select(self.stack, f.const(3, I64), a.ndim + b.ndim - 2)
         self.shape = f.alloca(I64, 4)
         ahead = f.select(self.stack, one, zero)

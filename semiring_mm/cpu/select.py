@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from . import threads
 from .algebra import storage_type
-from .blocks import Items, block, load_block, load_item
+from .blocks import Items, load_item
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
+from .views import ArrayView, check_array_layout
 
 __all__ = [
     "BEHIND", "FEW", "MOST", "NOTHING", "each_hit", "empty", "finish", "put", "room_of", "run",
@@ -33,7 +34,6 @@ MOST = NOTHING  #: the largest heap
 FEW = 96  # rows that threads share by their columns
 _ROWS = 288  # of a tile
 _TILE = 3 << 19  # bytes of a tile in float32
-_FIELDS = "rows columns step k base : index : : value tile"
 
 
 def empty(rows: int, k: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -48,12 +48,7 @@ def put(value: NDArray[Any], index: NDArray[np.int64], tile: NDArray[Any], base:
     Column j has index ``base + j``. Its rows are contiguous, and BEHIND bytes after it may be
     read.
     """
-    rows, k = value.shape
-    fields = {
-        "rows": rows, "columns": tile.shape[1], "step": tile.strides[0], "k": k, "base": base,
-        "index": index, "value": value, "tile": tile,
-    }  # fmt: skip
-    _call("put", value.dtype, fields)
+    _compiled(value.dtype)["put"](value, index, tile, base)
 
 
 def room_of(m: int, n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
@@ -71,17 +66,12 @@ def run(tasks: Sequence[Callable[[], None]]) -> None:
 
 def finish(value: NDArray[Any], index: NDArray[np.int64]) -> None:
     """Sort each heap, best first."""
-    rows, k = value.shape
-    _call("sort", value.dtype, {"rows": rows, "k": k, "index": index, "value": value})
-
-
-def _call(name: str, dtype: np.dtype[Any], fields: Mapping[str, Any]) -> None:
-    values = block(_FIELDS, fields)
-    _compiled(dtype)[name](values.ctypes.data)
+    _compiled(value.dtype)["sort"](value, index, index, 0)
 
 
 @functools.cache
 def _compiled(dtype: np.dtype[Any]) -> dict[str, Any]:
+    check_array_layout()
     t, target = storage_type(dtype.name), host_target()
     sink = sink_function(t)
     functions = [
@@ -90,7 +80,8 @@ def _compiled(dtype: np.dtype[Any]) -> dict[str, Any]:
         _sort_function(t, sink),
     ]
     library = compile_functions(functions, target)
-    return {name: library.function(name, ctypes.c_void_p) for name in ("put", "sort")}
+    kinds = ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_int64
+    return {name: library.function(name, *kinds) for name in ("put", "sort")}
 
 
 def worse(f: Function, d: Value, i: Value, e: Value, j: Value) -> Value:
@@ -150,12 +141,12 @@ def each_hit(
 
 
 def _put_function(t: Type, sink: Function, lanes: int) -> Function:
-    f = Function("put", [PTR])
-    x = load_block(f, _FIELDS)
-    k, root = x["k"], f.const(0, I64)
-    with f.loop(0, x["rows"]) as r:
-        row, value = x["tile"].at(r * x["step"]), x["value"].at(r * k * t.size)
-        base = x["index"].base.at(r * k * 8)
+    f = Function("put", [PTR, PTR, PTR, I64])
+    best, places, tile = (ArrayView(f, x) for x in f.args[:3])
+    k, root = best.dim(-1), f.const(0, I64)
+    with f.loop(0, best.dim(-2)) as r:
+        row, value = tile.data.at(r * tile.stride(-2)), best.data.at(r * k * t.size)
+        base = places.data.at(r * k * 8)
 
         def hits(c: Value, row: Value = row, value: Value = value) -> Value:
             new = f.load(row.at(c * t.size), t.vector(lanes), t.size)
@@ -163,20 +154,20 @@ def _put_function(t: Type, sink: Function, lanes: int) -> Function:
             return new.cmp("ult" if t.kind == "f" else "<=", least)  # "u": or one of them is NaN
 
         def visit(j: Value, row: Value = row, value: Value = value, base: Value = base) -> None:
-            d, i = load_item(f, row, j, t), x["base"] + j
+            d, i = load_item(f, row, j, t), f.args[3] + j
             with f.if_(worse(f, load_item(f, value, root, t), Items(f, base, I64)[0], d, i)):
                 f.invoke(sink, [value, base, k, d, i])
 
-        each_hit(f, x["columns"], lanes, hits, visit)
+        each_hit(f, tile.dim(-1), lanes, hits, visit)
     return f
 
 
 def _sort_function(t: Type, sink: Function) -> Function:
-    f = Function("sort", [PTR])
-    x = load_block(f, _FIELDS)
-    k = x["k"]
-    with f.loop(0, x["rows"]) as r, f.loop(1, k) as n:
-        value, base = x["value"].at(r * k * t.size), x["index"].base.at(r * k * 8)
+    f = Function("sort", [PTR, PTR, PTR, I64])
+    best, places = (ArrayView(f, x) for x in f.args[:2])
+    k = best.dim(-1)
+    with f.loop(0, best.dim(-2)) as r, f.loop(1, k) as n:
+        value, base = best.data.at(r * k * t.size), places.data.at(r * k * 8)
         index, last = Items(f, base, I64), k - n
         d, i = load_item(f, value, last, t), index[last]
         f.store(load_item(f, value, f.const(0, I64), t), value.at(last * t.size), t.size)

@@ -8,74 +8,108 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import AlignmentRule
+from . import threads
 from .blocks import block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
 
-__all__ = ["Rule", "align", "padding"]
+__all__ = ["align"]
 
+Array = NDArray[Any]
+
+#: Of the pairs `first` to `last` - 1. `room` has seven lines of `width`, or with `keep` two and one
+#: for each antidiagonal, which stay. Where lengths differ by more than the band the result has no
+#: meaning.
 _FIELDS = (
     "first last width band features letters keep x_batch x_line y_batch y_line"
     " : rows columns : x_codes y_codes : x y table room out gaps"
 )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a cell is made of; costs are minimised.
+def align(
+    rule: AlignmentRule, x: Array, y: Array, rows: Array, columns: Array, band: int | None,
+    gaps: Sequence[float], table: Array | None, *, keep: bool,
+) -> tuple[Array, Array | None]:  # fmt: skip
+    """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
+    dtype, pairs = np.dtype(rule.dtype), len(rows)
+    more = host_target().vector_bytes // dtype.itemsize + 2  # is read behind sequences and lines
+    longest = int(max(rows.max(), columns.max()))
+    width = longest + 2 * more
+    out = np.empty(pairs, dtype)
+    # sequences lie along the last axis, those of y backwards: entry j - 1 at width - j
+    shape = (pairs, x.shape[1] if x.ndim == 2 else 1, width + more)
+    first, second = (np.zeros(shape, x.dtype) for _ in "xy")
+    flat = (v.reshape(-1, shape[1]).T for v in (x, y))
+    for i, (p, q) in enumerate(zip(*map(_parted, flat, (rows, columns)), strict=True)):
+        first[i, :, : p.shape[1]] = p
+        second[i, :, width - q.shape[1] : width] = q[:, ::-1]
+    lines = longest * 2 + 4 if keep else 7
+    kept = np.full((lines, width), np.inf, dtype) if keep else None
+    fields = {
+        "width": width, "band": 2 * width if band is None else min(band, 2 * width),
+        "features": shape[1], "letters": 0 if table is None else len(table), "keep": keep,
+        "x_batch": first.strides[0], "x_line": first.strides[1], "y_batch": second.strides[0],
+        "y_line": second.strides[1], "rows": rows, "columns": columns, "x_codes": first,
+        "y_codes": second, "x": first, "y": second, "out": out, "gaps": np.array(gaps, dtype),
+        "table": table,
+    }  # fmt: skip
+    function = _compiled(rule)
 
-    Parameters
-    ----------
-    dtype : {"f32", "f64"}
-    cost : {"absolute", "squared", "equal", "table"}
-        Of two entries: their distance, summed over features, or ``gaps[2]`` for equal codes and
-        ``gaps[3]`` for others, or an entry of a table.
-    warp : bool
-        A step along one sequence costs what a step along both does, else a gap: ``gaps[1]`` each
-        and ``gaps[0]`` to open one.
-    affine, local : bool
-        Whether gaps cost to open; whether an alignment may begin and end anywhere, so that no cell
-        is above 0 and the least one counts.
+    def part(begin: int, end: int) -> None:
+        room = np.full((lines, width), np.inf, dtype) if kept is None else kept
+        values = block(_FIELDS, fields | {"first": begin, "last": end, "room": room})
+        function(values.ctypes.data)
+
+    work = int((rows * columns).sum())
+    pieces = min(pairs, 4 * threads.get_num_threads()) if work > 1 << 16 else 1
+    cuts = np.linspace(0, pairs, pieces + 1).astype(int).tolist()
+    threads.run([functools.partial(part, i, j) for i, j in itertools.pairwise(cuts)])
+    if band is not None and not rule.local:
+        out[abs(rows - columns) > band] = np.inf
+    return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))
+
+
+def _parted(x: Array, lengths: Array) -> list[Array]:
+    return np.split(x, np.cumsum(lengths)[:-1], 1)
+
+
+def _path(kept: Array, n: int, m: int) -> Array:
+    """From the last cell back: along the least of the three before; of equals along both.
+
+    A line of `kept` is an antidiagonal, by the first index.
     """
-
-    dtype: str
-    cost: str
-    warp: bool = False
-    affine: bool = False
-    local: bool = False
-
-
-def padding(dtype: str) -> int:
-    """Entries that must be readable behind the sequences, and behind a line of the room."""
-    return host_target().vector_bytes // (int(dtype[1:]) // 8) + 2
-
-
-def align(rule: Rule, fields: Mapping[str, Any]) -> None:
-    """Costs of aligning pairs ``first`` to ``last`` - 1, in ``out``.
-
-    ``x`` (pairs, features, ...) as it is, ``y`` from its end; codes likewise. ``room`` has
-    seven lines of ``width``, or with ``keep`` two and one for each antidiagonal, which stay. Where
-    lengths differ by more than the band the result has no meaning.
-    """
-    values = block(_FIELDS, fields)
-    _compiled(rule)(values.ctypes.data)
+    i, j, path = n, m, []
+    while i and j:
+        path.append((i - 1, j - 1))
+        both, up, left = kept[i + j - 2, i - 1], kept[i + j - 1, i - 1], kept[i + j - 1, i]
+        if both <= up and both <= left:
+            i, j = i - 1, j - 1
+        elif up <= left:
+            i -= 1
+        else:
+            j -= 1
+    return np.array(path[::-1], np.int64).reshape(-1, 2)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _compiled(rule: Rule) -> Any:
+def _compiled(rule: AlignmentRule) -> Any:
     f = _function(rule)
     return compile_functions([f], host_target()).function(f.name, ctypes.c_void_p)
 
 
-def _function(rule: Rule) -> Function:
+def _function(rule: AlignmentRule) -> Function:
     f = Function("align", [PTR], opaque=False)
     z = load_block(f, _FIELDS)
-    t = Type("f", int(rule.dtype[1:]))
+    t = Type("f", 8 * np.dtype(rule.dtype).itemsize)
     lanes = host_target().vector_bytes // t.size
     vec, codes = t.vector(lanes), I32.vector(lanes)
     far = f.const(math.inf, t)

@@ -29,7 +29,7 @@ Lengths = np.ndarray[Any, np.dtype[np.int64]]
 #: The fields of sr::ChainParams, in order: 8 bytes, then 4 bytes each.
 _LONGS = """a e x end y total path pointers offsets pairs lengths errors a_batch a_step a_row a_col
     e_batch e_step x_batch x_row end_batch y_batch y_step y_row pairs_batch pairs_step
-    pairs_row""".split()
+    pairs_row draw""".split()
 _INTS = "states rows steps length mode".split()
 FIELDS = (*_LONGS, *_INTS)
 
@@ -213,11 +213,23 @@ def posterior(
 def draw(
     a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array, lengths: Lengths
 ) -> None:
-    """Not on the device; see :meth:`semiring_mm.engine.Chains.draw`."""
-    raise NotImplementedError(
-        "sample runs on the host, and its operands are on the device: copy them (x.get() in CuPy, "
-        "x.cpu() in PyTorch) and leave device out"
-    )
+    """Draw sequences of states; see :meth:`semiring_mm.engine.Chains.draw`."""
+    here, n = device.current(), a.shape[-1]
+    rows = here.xp.empty(e.shape, e.dtype)
+    rows[:, 0] = x
+    if e.shape[1] > 1:
+        carry(
+            semirings["log_plus"], a, e[:, 1:], x[:, np.newaxis], rows[:, 1:, np.newaxis],
+            np.maximum(lengths - 1, 0), every=True, reverse=False, exclusive=False,
+        )  # fmt: skip
+    plan = _plan(semirings["log_plus"], a, n)
+    size, batch, steps = paths.shape
+    fields = _fields(a, None) | {
+        "x": address(uniforms), "y": address(rows), "end": address(end), "path": address(paths),
+        "steps": steps, "draw": batch * steps, **_steps("y", rows, "batch step"),
+        **_steps("end", end, "batch"),
+    }  # fmt: skip
+    _launch(here, _source(plan, 32, "Draw<Algebra>"), lengths, size, 0, fields, threads=32)
 
 
 def _plan(semiring: Semiring, a: Array, n: int) -> Plan:
@@ -278,9 +290,9 @@ def _fields(a: Array, e: Array | None) -> dict[str, int]:
 
 def _launch(
     here: device.Device, source: str, lengths: Lengths, rows: int, room: int,
-    fields: dict[str, int],
+    fields: dict[str, int], threads: int = 0,
 ) -> None:  # fmt: skip
-    """A block of as many threads as there are states for each row, where there is any work."""
+    """A block of `threads`, or as many as there are states, for each row if there is any work."""
     blocks, most = len(lengths) * rows, int(lengths.max(initial=0))
     if blocks == 0 or most == 0:
         return
@@ -290,7 +302,8 @@ def _launch(
     given = {"rows": rows, "length": most, "lengths": address(there)} | fields
     values = [given.get(name, 0) for name in FIELDS]
     params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-    here.kernel(source).launch(blocks, -(-fields["states"] // 32) * 32, room, params)
+    threads = threads or -(-fields["states"] // 32) * 32
+    here.kernel(source).launch(blocks, threads, room, params)
 
 
 # --- the text of the kernels --------------------------------------------------------------------

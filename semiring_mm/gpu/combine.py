@@ -7,12 +7,14 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..expressions import Expr, to_cuda
 from . import device
 from .source import STORAGE, flags, pack
 from .views import address, strides, wide_along
 
-__all__ = ["apply", "combine", "combine_source"]
+__all__ = ["apply", "combine", "combine_source", "unit_rows"]
 
 Array = Any
 
@@ -78,6 +80,15 @@ def apply(expr: Expr, x: Array, other: Array | float) -> None:
     arrays = [x] if isinstance(other, float) else [x, other]
     scalar = other if isinstance(other, float) else 0.0
     _launch(functools.partial(_apply_source, x.dtype.name, expr, len(arrays)), arrays, scalar)
+
+
+def unit_rows(x: Array) -> Array:
+    """The rows divided by their norms: see :meth:`semiring_mm.engine.Engine.unit_rows`."""
+    xp = device.current().xp
+    with np.errstate(all="ignore"):
+        _, exponent = xp.frexp(xp.abs(x).max(axis=1))
+        rows = xp.ldexp(x, -exponent[:, np.newaxis])  # exactly: squares neither overflow nor vanish
+        return rows / xp.sqrt((rows * rows).sum(axis=1))[:, np.newaxis]
 
 
 def _launch(source_of: Callable[[bool], str], arrays: Sequence[Array], scalar: float = 0.0) -> None:
