@@ -40,6 +40,8 @@ _ORDER = semirings["min_max"]
 _WITHIN = ex.parse("a <= b")
 _ROOT = ex.parse("sqrt(a)")
 _SQUARES = as_metric("sqeuclidean").algebra
+# 1 - x·y of unit vectors is |x - y|² / 2, by which neighbours are screened on a device
+_CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2, unit=True)
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
@@ -632,6 +634,8 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
 
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
     select, xp = call.engine.select, call.engine.xp
+    if call.engine is not cpu and isinstance(metric, BuiltIn) and metric.unit:
+        metric = _CHORDS
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
     try:

@@ -118,6 +118,29 @@ def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatc
 
 
 @pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("dtype", "w"), [("f4", None), ("f2", None), ("f8", np.arange(9) / 9)])
+def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
+    """1 - x·y of unit vectors is half of a squared distance; float16 is computed in float32."""
+    x, y = points("normal", dtype, 12, 200)
+    y[7], y[8] = 4 * x[2], -x[3]
+    searches, search = [], select.Screen._search
+    monkeypatch.setattr(
+        select.Screen, "_search", lambda *args: searches.append(search(*args)) or searches[-1]
+    )
+    d, i = map(there.get, sm.knn(*both(there, x, y), 5, "cosine", w=w))
+    assert searches
+    root = np.sqrt(np.ones(9) if w is None else w)
+    u, v = (z * root / np.linalg.norm(z * root, axis=1)[:, np.newaxis] for z in (x, y))
+    u, v = (z.astype("f8") for z in (u, v))
+    expected, order = by_sorting(1 - u @ v.T, 5)
+    assert_array_equal(i, order)
+    assert_allclose(d, expected, atol=1e-6 if dtype != "f8" else 1e-15)
+    assert d.dtype == ("f8" if dtype == "f8" else "f4")
+    opposite = there.get(sm.knn(*both(there, x[3:4], y), 200, "cosine")[0])[0, -1]
+    assert opposite == pytest.approx(2)
+
+
+@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("pays", [1, 0.2, 0])
 def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
     """With room for all of them; or directly, where they are too many."""
