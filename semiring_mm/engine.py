@@ -446,22 +446,6 @@ class Engine(Protocol):
         `other` is a matrix of its shape and dtype, or one number.
         """
 
-    def euclidean(self, x: Array, y: Array, out: Array, *, root: bool) -> bool:
-        """Distances of the rows of two matrices by a product, if this engine gains by that.
-
-        Parameters
-        ----------
-        x, y : array (m, width), (n, width), of one dtype of floats
-        out : array (m, n) of that dtype
-        root : bool
-            Whether distances are wanted, or their squares.
-
-        Returns
-        -------
-        bool
-            Whether it has computed them.
-        """
-
     def unit_rows(self, x: Array) -> Array:
         """The rows of a matrix in float32 or float64 divided by their norms; NaN for zero rows."""
 

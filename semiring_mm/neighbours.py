@@ -39,7 +39,6 @@ _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
 _WITHIN = ex.parse("a <= b")
 _ROOT = ex.parse("sqrt(a)")
-_SQUARES = as_metric("sqeuclidean").algebra
 # 1 - x·y of unit vectors is |x - y|² / 2, by which neighbours are screened on a device
 _CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2, unit=True)
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
@@ -438,8 +437,6 @@ class _Pairs:
         Of what is joined over the coordinates.
     rising : bool
         Whether what is joined compares as the distances do.
-    squares : bool
-        Whether what is joined are squared Euclidean distances.
     passes : bool
         Whether distances are more than one product.
     """
@@ -476,11 +473,6 @@ class _Pairs:
                 self.joined = self.dtype
         if known.unit and columns:
             self.parts = [(None, *(engine.unit_rows(v) for v in self.parts[0][1:]))]
-        same = (self.algebra.add_expr, self.algebra.mul_expr) == (
-            _SQUARES.add_expr,
-            _SQUARES.mul_expr,
-        )
-        self.squares = same and len(self.parts) == 1 and self.parts[0][0] is None
         self.few = engine is cpu and self.shape[0] <= cpu.select.FEW
         self.small = _small(*self.shape, columns)
         self.ranges: list[Known | None] = [None] * len(self.parts)
@@ -516,10 +508,6 @@ class _Pairs:
     def distances(self, rows: slice, columns: slice, out: Array) -> None:
         """Distances, of dtype `dtype`."""
         xp = self.engine.xp
-        if self.squares and self.final in (ex.A, _ROOT):
-            (_, x, y), root = self.parts[0], self.final == _ROOT
-            if self.engine.euclidean(x[rows], y[columns], out, root=root):
-                return
         joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
         self._join(self.algebra, rows, columns, joined)
         total: Any = self.total
@@ -707,10 +695,11 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
 
 def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     """A screen for Euclidean distances in which it pays."""
-    if not pairs.squares or pairs.few:
+    if len(pairs.parts) != 1 or pairs.few:
         return None
-    (_, x, y), n = pairs.parts[0], pairs.shape[1]
-    if x.shape[1] < _WIDE or k > width or n < _TILES * width:
+    (weight, x, y), own, n = pairs.parts[0], as_metric("sqeuclidean").algebra, pairs.shape[1]
+    same = (pairs.algebra.add_expr, pairs.algebra.mul_expr) == (own.add_expr, own.mul_expr)
+    if not same or weight is not None or x.shape[1] < _WIDE or k > width or n < _TILES * width:
         return None
     seen = pairs.engine.facts(_ORDER, x).join(pairs.engine.facts(_ORDER, y))
     if seen.special or not 1 / _FAR <= seen.hi - seen.lo <= _FAR:

@@ -8,7 +8,7 @@ from test_neighbours import by_sorting
 
 import semiring_mm as sm
 from semiring_mm import neighbours
-from semiring_mm.gpu import expand, select
+from semiring_mm.gpu import select
 
 nan, inf = np.nan, np.inf
 RNG = np.random.default_rng(0)
@@ -181,39 +181,3 @@ def test_lists_have_a_limit(there):  # noqa: F811
         sm.knn(*both(there, y[:2], y), 1025)
     _, i = sm.knn(*both(there, y[:2], y), 1024)
     assert_array_equal(there.get(i), [np.arange(1024)] * 2)
-
-
-@pytest.mark.parametrize("case", ["normal", "far", "equal", "whole", "outlier", "special", "many"])
-@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
-def test_distances_by_a_product(case, metric, there, monkeypatch):  # noqa: F811
-    """Whatever loses digits in |x|² + |y|² - 2 x·y is summed up directly."""
-    monkeypatch.setattr(expand, "_WORTH", 0)
-    monkeypatch.setattr(expand, "_WIDTH", 3)
-    rng = np.random.default_rng(5)
-    m, n = (19, 300) if case == "many" else (19, 71)
-    x, y = (rng.normal(size=(rows, 9)) for rows in (m, n))
-    if case == "equal":
-        y[::2], x[3:9] = x[3], x[3]
-    if case == "whole":
-        x, y = (np.rint(3 * v) for v in (x, y))
-    x, y = x + 1e4 * (case == "far"), y + 1e4 * (case == "far")
-    y[3] += 1e6 * (case == "outlier")
-    if case == "special":
-        x[2, 1], x[4, 1], y[5, 2], y[6, 8] = nan, inf, -inf, 1e30
-    if case == "many":
-        y[1:200] = x[4] + y[1:200] / 1000
-    x, y = (v.astype("f4") for v in (x, y))
-    with np.errstate(all="ignore"):
-        found = there.get(sm.cdist(*both(there, x, y), metric))
-        expected = ((x.astype("f8")[:, np.newaxis] - y) ** 2).sum(axis=2)
-        if case == "special":  # squares are beyond the range of float32
-            expected = expected.astype("f4")
-        expected = np.sqrt(expected) if metric == "euclidean" else expected
-        expected = expected.astype("f4")
-    if case == "whole":
-        assert_array_equal(found, expected)
-    assert_allclose(found, expected, rtol=4e-6)
-    out = there.put(np.zeros((m, n + 3), "f4"))[:, 1 : n + 1]
-    if case != "special":
-        sm.cdist(*both(there, x, y), metric, out=out)
-        assert_allclose(there.get(out), found, rtol=1e-6)

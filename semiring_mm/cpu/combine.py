@@ -17,7 +17,7 @@ from .compiler import KEPT, host_target
 from .ir import I64, PTR, Function, Type, Value, Var
 from .views import ArrayView, array_function
 
-__all__ = ["apply", "combine", "euclidean", "unit_rows"]
+__all__ = ["apply", "combine", "unit_rows"]
 
 Array = NDArray[Any]
 
@@ -83,11 +83,6 @@ def _compiled(expr: Expr, dtype: np.dtype[Any], alone: bool) -> Any:
 def _inside(f: Function, c: Value, columns: Value, lanes: int) -> Value:
     """Which lanes of a vector from column c on are columns."""
     return f.iota(I64.vector(lanes)).cmp("<", (columns - c).splat(lanes))
-
-
-def euclidean(x: Array, y: Array, out: Array, *, root: bool) -> bool:
-    """Never by a product here: see :meth:`semiring_mm.engine.Engine.euclidean`."""
-    return False
 
 
 def unit_rows(x: Array) -> Array:

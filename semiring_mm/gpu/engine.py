@@ -12,7 +12,6 @@ from . import device, select
 from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
 from .combine import apply, combine, unit_rows
 from .device import copy
-from .expand import euclidean
 from .facts import facts, facts_later
 from .gf2 import PANEL, ROWS, reduce_bits
 from .memory import capturing, free_memory, from_host, mirror, on, symmetric, to_host, wait
@@ -27,10 +26,10 @@ from .wavefront import align
 __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
-    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "euclidean",
-    "facts", "facts_later", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits",
-    "product", "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards",
-    "unit_rows", "wait", "xp",
+    "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
+    "facts_later", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
+    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "unit_rows",
+    "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__
