@@ -509,6 +509,10 @@ class _Pairs:
         """Distances, of dtype `dtype`."""
         xp = self.engine.xp
         joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
+        whole = joined is out and self.over is None and len(self.parts) == 1
+        if whole and self.parts[0][0] is None and self.final != ex.A:
+            self._join(self.algebra, rows, columns, out, (self.final, self.total))
+            return
         self._join(self.algebra, rows, columns, joined)
         total: Any = self.total
         if self.over is not None:  # of floats, then
@@ -526,16 +530,22 @@ class _Pairs:
             self.engine.apply(self.final, joined, self.total)
         return joined
 
-    def _join(self, algebra: Semiring, rows: slice, columns: slice, out: Array) -> None:
+    def _join(
+        self, algebra: Semiring, rows: slice, columns: slice, out: Array,
+        final: tuple[ex.Expr, float] | None = None,
+    ) -> None:  # fmt: skip
         if not self.parts or not self.parts[0][1].shape[1]:
             out[...] = self.empty
+            if final is not None:
+                self.engine.apply(final[0], out, final[1])
             return
         for number, ((weight, x, y), known) in enumerate(zip(self.parts, self.ranges, strict=True)):
             part = out if weight is None else self.engine.xp.empty(out.shape, x.dtype)
             # not as matmul, which takes a single row another way: equal rows are to tie exactly
             self.engine.product(
-                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision
-            )
+                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision,
+                final=final,
+            )  # fmt: skip
             if weight is not None:
                 with np.errstate(all="ignore"):
                     part = part * out.dtype.type(weight)

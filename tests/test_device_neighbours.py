@@ -8,7 +8,7 @@ from test_neighbours import by_sorting
 
 import semiring_mm as sm
 from semiring_mm import neighbours
-from semiring_mm.gpu import select
+from semiring_mm.gpu import engine, select
 
 nan, inf = np.nan, np.inf
 RNG = np.random.default_rng(0)
@@ -181,3 +181,21 @@ def test_lists_have_a_limit(there):  # noqa: F811
         sm.knn(*both(there, y[:2], y), 1025)
     _, i = sm.knn(*both(there, y[:2], y), 1024)
     assert_array_equal(there.get(i), [np.arange(1024)] * 2)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "hamming", "cosine", "own", "keys"])
+@pytest.mark.parametrize("k", [0, 35])
+def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
+    """What is done with a sum is done before it is stored."""
+    if k:
+        monkeypatch.setattr(engine, "apply", None)
+    rng = np.random.default_rng(6)
+    x, y = (rng.integers(1, 9, (m, k)).astype("f4") for m in (20, 37))
+    own = {
+        "own": sm.Metric("own", "abs(a - b)", final="a / (b + 1)"),
+        "keys": sm.Metric("keys", "min(a, b)", "max(a, b)", final="a + b"),
+    }
+    metric = own.get(metric, metric)
+    with np.errstate(all="ignore"):
+        found, expected = sm.cdist(*both(there, x, y), metric), sm.cdist(x, y, metric)
+    assert_allclose(there.get(found), expected, rtol=1e-5, atol=1e-6)
