@@ -295,8 +295,8 @@ def radius_count(
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, metric)
-        squares = engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype
-        fill, most = pairs.join if squares else pairs.distances, _bound(limit, pairs.dtype, squares)
+        direct = pairs.final in (ex.A, _ROOT) and pairs.joined == pairs.dtype
+        within = (_WITHIN, _bound(limit, pairs.dtype, direct and pairs.final == _ROOT))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
 
@@ -305,8 +305,13 @@ def radius_count(
             found = xp.zeros(j - i, np.int64)
             for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
-                fill(slice(i, j), slice(first, last), d)
-                found += _count(d, most) if engine is cpu else xp.count_nonzero(d <= most, axis=1)
+                if direct:
+                    pairs.join(slice(i, j), slice(first, last), d, within)
+                else:
+                    pairs.distances(slice(i, j), slice(first, last), d)
+                    engine.apply(within[0], d, within[1])
+                # a sum of floats takes a fraction of the time that one of booleans does
+                found += d.sum(axis=1).astype(np.int64)
             counts.append((slice(i, j), found))
 
         _run(pairs, block, size)
@@ -501,17 +506,22 @@ class _Pairs:
         parts = get_num_threads() if self.few and not self.small else 1
         return _cut(n, max(1, -(-n // parts))) if k * parts * _SHORT <= n else [(0, n)]
 
-    def join(self, rows: slice, columns: slice, out: Array) -> None:
-        """What is joined over the coordinates, of dtype `joined`."""
-        self._join(self.algebra, rows, columns, out)
+    def join(
+        self, rows: slice, columns: slice, out: Array, final: tuple[ex.Expr, float] | None = None
+    ) -> None:
+        """What is joined over the coordinates, of dtype `joined`, or a function of floats of it."""
+        simple = final is None or (len(self.parts) == 1 and self.parts[0][0] is None)
+        self._join(self.algebra, rows, columns, out, final if simple else None)
+        if final is not None and not simple:
+            self.engine.apply(final[0], out, final[1])
 
     def distances(self, rows: slice, columns: slice, out: Array) -> None:
         """Distances, of dtype `dtype`."""
         xp = self.engine.xp
         joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
-        whole = joined is out and self.over is None and len(self.parts) == 1
-        if whole and self.parts[0][0] is None and self.final != ex.A:
-            self._join(self.algebra, rows, columns, out, (self.final, self.total))
+        if joined is out and self.over is None:
+            final = None if self.final == ex.A else (self.final, self.total)
+            self.join(rows, columns, out, final)
             return
         self._join(self.algebra, rows, columns, joined)
         total: Any = self.total
