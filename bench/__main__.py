@@ -7,12 +7,14 @@ its own options.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,9 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return sparse.main(arguments[1:])
     args = _parser().parse_args(arguments)
     if args.what == "readme":
-        from . import report
-
-        return report.renew()
+        return _renew()
     for package in ("numpy", "llvmlite"):
         if importlib.util.find_spec(package) is None:
             print(f"bench: {package} is not installed", file=sys.stderr)
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what", nargs="?", choices=("cpu", "gpu", "tune", "readme"), default="cpu",
         help="cpu (default), gpu: measure; tune: measure the tiles on this GPU and keep that; "
-        "readme: tables and figures from the newest committed results",
+        "readme: every table and figure of README and docs from the newest committed results",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--full", action="store_true", help="add the lines that take minutes")
@@ -79,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep-going", action="store_true", help="note a line that fails, and go on; exit code 1"
     )
+    parser.add_argument(
+        "--compile", choices=("first", "only", "no"), default="first",
+        help="of gpu: compile all kernels into the disk cache before measuring (default), do "
+        "nothing else, or leave that out since an earlier run did it",
+    )  # fmt: skip
     parser.add_argument("--share", help=argparse.SUPPRESS)  # I/N: compile what gpu will need
     return parser
 
@@ -92,6 +97,24 @@ def _positive(word: str) -> int:
 
 def _absolute(word: str) -> Path:
     return Path(word).absolute()
+
+
+#: Programs with results and pages of their own.
+_PROGRAMS = (
+    "neighbours_jax", "neighbours_knn", "neighbours_networkx", "neighbours_scipy",
+    "neighbours_sequences", "neighbours_torch", "precision", "scaling", "sparse",
+    "sparse_products", "strassen",
+)  # fmt: skip
+
+
+def _renew() -> int:
+    """Renew every table and figure that comes from committed results."""
+    from . import report
+
+    codes = [report.renew()]
+    for name in _PROGRAMS:
+        codes.append(importlib.import_module(f".{name}", __package__).main(["--table"]))
+    return max(codes)
 
 
 def _cpu(args: argparse.Namespace) -> int:
@@ -115,33 +138,41 @@ def _tune() -> int:
 def _gpu(args: argparse.Namespace) -> int:
     from semiring_mm.gpu import device
 
-    from . import cases, gpu, gpu_ceilings, gpu_neighbours
+    from . import cases, gpu, gpu_ceilings, gpu_neighbours, gpu_sequences, sparse_products
 
     if why := device.why_not():
         print(f"bench: {why}", file=sys.stderr)
         return 1
-    table = [*gpu.CASES, *gpu_neighbours.CASES]
+    table = [*gpu.CASES, *gpu_sequences.CASES, *gpu_neighbours.CASES]
+    table += [*sparse_products.cases(True), *gpu.REST]
     options = cases.Options(0, full=args.full, quick=args.quick)
     if args.share:
         i, n = map(int, args.share.split("/"))
         gpu.compile_share(i, n, _chosen(args, table), options)
         return 0
-    _compile_ahead(args)
-    return _run(args, table, options, gpu_ceilings, gpu.Events())
+    if args.compile != "no":
+        _compile_ahead(args)
+    return 0 if args.compile == "only" else _run(args, table, options, gpu_ceilings, gpu.Events())
 
 
 def _compile_ahead(args: argparse.Namespace) -> None:
     """Compile all kernels in processes of their own, into the disk cache."""
-    count = min(8, machine.cores())
+    count = min(16, args.threads)
     command = [sys.executable, "-m", "bench", "gpu", "--only", args.only]
-    command += ["--quick"] * args.quick + ["--share"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # failures show later
+    command += ["--quick"] * args.quick + ["--full"] * args.full + ["--share"]
+    begin = time.perf_counter()
+    # failures show when the line is measured
     shares = [
-        subprocess.Popen([*command, f"{i}/{count}"], cwd=machine.ROOT, **quiet)
+        subprocess.Popen(
+            [*command, f"{i}/{count}"], cwd=machine.ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )
         for i in range(count)
-    ]
-    for share in shares:
-        share.wait()
+    ]  # fmt: skip
+    said = [line for share in shares for line in share.communicate()[0].splitlines()]
+    print(f"compiled in {time.perf_counter() - begin:.0f} s by {count} processes", flush=True)
+    if args.compile == "only":
+        print("\n".join(sorted(said, key=lambda line: -float(line.split()[0]))))
 
 
 def _chosen(args: argparse.Namespace, table: Sequence[Any]) -> list[Any]:
@@ -174,6 +205,7 @@ def _run(
     print(report.heading(result), flush=True)
     ceilings = Ceilings(source, quick=args.quick)
     lines, failed = [], False
+    start = time.perf_counter()
     try:
         for line in itertools.chain.from_iterable(case.lines(options) for case in chosen):
             try:
@@ -187,6 +219,7 @@ def _run(
                     raise
                 said = (str(error).strip() or "no words").splitlines()[0]
                 failed, line.skipped = True, f"{type(error).__name__}: {said}"
+            line.took = round(time.perf_counter() - start - sum(x["took"] for x in lines), 2)
             lines.append(line.raw())  # before it is seen that there is one
             print(report.text(line), flush=True)
             assert line.unit in UNITS

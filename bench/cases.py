@@ -53,6 +53,7 @@ class Case:
     quick: tuple[Any, ...] = (48,)
     full: tuple[Any, ...] = ()  # sizes that only --full measures
     threads: int = 0  # 0: all that the run has
+    table: str = ""  # of Line
 
     def wanted(self, options: Options) -> tuple[Any, ...]:
         """The sizes that a run measures."""
@@ -66,6 +67,7 @@ class Case:
         except Skip as reason:
             line = Line("", "", "", threads, [Contender(OURS, None)], skipped=str(reason))
         line.case, line.size, line.threads = self.name, line.size or str(size), threads
+        line.table = self.table
         return line
 
     def lines(self, options: Options) -> Iterator[Line]:

@@ -44,6 +44,9 @@ _HALVES = (
     "sr::add_x2<sr::{0}>(a1, b1))"
 )
 _SQUARES = "sr::fma(a0 - b0, a0 - b0, c)"
+_GAPS = "c + fabsf(a0 - b0)"
+_LARGEST = "sr::max(c, fabsf(a0 - b0))"
+_DIFFERING = "c + (a0 != b0 ? 1.0f : 0.0f)"
 _FLOATS = Step("f32", "sr::max(c, sr::min(a0, b0))")
 
 #: Ceiling: {form: step}.
@@ -59,6 +62,9 @@ STEPS: dict[str, dict[str, Step]] = {
     "min-plus f16": {"2 adds, min of 3": Step("f16x2", _HALVES.format("half"), 2, 2)},
     "min-plus bf16": {"2 adds, min of 3": Step("bf16x2", _HALVES.format("bfloat"), 2, 2)},
     "Σ (a − b)² f32": {"subtract, fma": Step("f32", _SQUARES)},
+    "Σ |a − b| f32": {"subtract, add": Step("f32", _GAPS)},
+    "max |a − b| f32": {"subtract, max": Step("f32", _LARGEST)},
+    "Σ a ≠ b f32": {"compare, add": Step("f32", _DIFFERING)},
     "max-times f32": {"mul, max": Step("f32", "sr::max(c, a0 * b0)")},
     "max-times f32 ≥ 0": {"2 muls, max of 3": Step("f32", _MOST, 2)},
     "max-min f32, floats": {"min, max": _FLOATS},

@@ -78,6 +78,8 @@ class Line:
     pairs: float = 0.0  # of the operation, and the bytes that it has to move at least
     bytes: float = 0.0
     most: int = 5 * SAMPLES  # samples of a contender
+    table: str = ""  # which table shows the line, where a run's lines are in several
+    took: float = 0.0  # seconds from making its data until the last sample
 
     @property
     def ours(self) -> Contender:

@@ -14,7 +14,7 @@ import gc
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -249,11 +249,11 @@ def table(result: dict[str, Any], source: str) -> str:
     return "\n".join([*rows, "", report.provenance(result, source, note, ("networkx",))])
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours_networkx")
     parser.add_argument("--quick", action="store_true", help="tiny graphs, nothing is kept")
     parser.add_argument("--table", action="store_true", help="only the table, from the newest")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     if not args.table:
         result = measure(args.quick)
         if args.quick:

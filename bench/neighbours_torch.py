@@ -3,7 +3,7 @@
 ``python -m bench.neighbours_torch`` measures and writes raw results below ``bench/results``;
 ``--device cuda`` does so on the current CUDA device; ``--table`` renews the tables of docs/torch.md
 from the newest committed results. Contenders of a line take turns, as in ``python -m bench``; how
-much memory a step needs at most is taken from a process of its own for each.
+much memory a step needs at most on the CPU is taken from a process of its own for each.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from . import machine, report
-from .measure import Contender, Line, sample
+from .measure import Contender, Line, Wall, sample
 
 TARGET = machine.ROOT / "docs" / "torch.md"
 Step = Callable[[], Any]  # forward, and backward too where the line says so
+
+
+class Brief(Wall):
+    """The host's clock, for a device whose calls differ little."""
+
+    seconds, long, span = 0.3, 2.0, 0.01
 
 
 def main(words: list[str] | None = None) -> int:
@@ -55,7 +61,7 @@ def _measure(device: str, quick: bool) -> dict[str, Any]:
         for step in steps.values():  # compiles what it needs
             step()
         line.check = _like(inputs, steps["PyTorch"]())
-        sample(line, quick=quick)
+        sample(line, quick=quick, clock=Brief() if device == "cuda" else None)
         raw = line.raw()
         for one in raw["contenders"]:
             one["memory"] = 0 if quick else _peak(name, one["name"], device)
@@ -77,7 +83,9 @@ def _like(inputs: list[Any], expected: list[Any]) -> Callable[[Any], None]:
 
 
 def _peak(name: str, who: str, device: str) -> int:
-    """What :func:`_memory` says in a process of its own."""
+    """What :func:`_memory` says; on the CPU in a process of its own."""
+    if device == "cuda":
+        return _memory(name, who, device, quick=False)
     command = [sys.executable, "-m", "bench.neighbours_torch", "--device", device]
     command += ["--memory", name, who]
     done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, check=True)
@@ -85,7 +93,7 @@ def _peak(name: str, who: str, device: str) -> int:
 
 
 def _memory(name: str, who: str, device: str, quick: bool) -> int:
-    """Bytes that a step takes at most, of a process that has run it on tiny data before."""
+    """Bytes that a step takes at most; it is run on tiny data before."""
     import torch
 
     LINES[name](device, True)[2][who]()
@@ -93,13 +101,13 @@ def _memory(name: str, who: str, device: str, quick: bool) -> int:
     if device == "cuda":
         import cupy
 
+        pool = cupy.get_default_memory_pool()
         torch.cuda.empty_cache()
-        cupy.get_default_memory_pool().free_all_blocks()
+        pool.free_all_blocks()
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_reserved()
+        before = torch.cuda.memory_reserved() + pool.total_bytes()
         step()
-        pool = cupy.get_default_memory_pool().total_bytes()
-        return int(torch.cuda.max_memory_reserved() - before + pool)
+        return int(torch.cuda.max_memory_reserved() + pool.total_bytes() - before)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _resident("VmRSS")
     step()
@@ -174,6 +182,32 @@ def _paths(device: str, quick: bool) -> Any:
     return str(n), *_steps(device, inputs, lambda w: (apsp(w) * g).sum(), plain)
 
 
+def log_partition_loop(emissions: Any, transitions: Any) -> Any:
+    """The log-sum over all paths, step by step in PyTorch."""
+    state = emissions[:, 0]
+    for emission in emissions[:, 1:].unbind(1):
+        state = (state[:, :, None] + transitions).logsumexp(1) + emission
+    return state.logsumexp(1)
+
+
+def viterbi_loop(emissions: Any, transitions: Any) -> tuple[Any, Any]:
+    """The best paths and their scores, step by step in PyTorch."""
+    import torch
+
+    with torch.no_grad():
+        state, before = emissions[:, 0], []
+        for emission in emissions[:, 1:].unbind(1):
+            best, argbest = (state[:, :, None] + transitions).max(1)
+            state = best + emission
+            before.append(argbest)
+        score, at = state.max(1)
+        path = [at]
+        for argbest in reversed(before):
+            at = argbest.gather(1, at[:, None])[:, 0]
+            path.append(at)
+        return torch.stack(path[::-1], 1), score
+
+
 def _chain(
     verb: str, on_host: tuple[int, int, int], on_device: tuple[int, int, int] | None = None
 ) -> Any:
@@ -197,28 +231,11 @@ def _chain(
                 return sequences.viterbi(emissions.detach(), transitions.detach())[1].sum()
             return sequences.log_partition(emissions, transitions).sum()
 
-        def plain(emissions: Any, transitions: Any) -> Any:
-            state = emissions[:, 0]
-            for emission in emissions[:, 1:].unbind(1):
-                state = (state[:, :, None] + transitions).logsumexp(1) + emission
-            return state.logsumexp(1).sum()
+        def loop(emissions: Any, transitions: Any) -> Any:
+            if verb == "viterbi":
+                return viterbi_loop(emissions, transitions)[1].sum()
+            return log_partition_loop(emissions, transitions).sum()
 
-        def pointers(emissions: Any, transitions: Any) -> Any:
-            with torch.no_grad():
-                state, before = emissions[:, 0], []
-                for emission in emissions[:, 1:].unbind(1):
-                    best, argbest = (state[:, :, None] + transitions).max(1)
-                    state = best + emission
-                    before.append(argbest)
-                score, at = state.max(1)
-                path = [at]
-                for argbest in reversed(before):
-                    at = argbest.gather(1, at[:, None])[:, 0]
-                    path.append(at)
-                torch.stack(path[::-1], 1)
-                return score.sum()
-
-        loop = pointers if verb == "viterbi" else plain
         size = f"{batch} × {length}, {tags} tags"
         return size, *_steps(device, inputs, ours, loop, verb != "viterbi")
 

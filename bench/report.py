@@ -169,6 +169,15 @@ def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) 
 # Tables and figures of the pages
 
 
+#: Tables of the lines of a GPU run, and the page and first column of each.
+GPU_TABLES = {
+    "gpu": ("docs/performance.md", "n"),
+    "sequences-gpu": ("docs/sequences.md", "sequences"),
+    "neighbours-gpu": ("docs/neighbours.md", "rows of X, columns, rows of Y"),
+    "sparse-gpu": ("docs/sparse.md", "n"),
+}
+
+
 def renew() -> int:
     """Tables and figures from the newest committed results, between the markers.
 
@@ -176,25 +185,32 @@ def renew() -> int:
     """
     from semiring_mm import semirings
 
-    from . import headlines, roofline
+    from . import aims, headlines, roofline
 
     put(machine.ROOT / "docs" / "semirings.md", semirings._repr_markdown_(), "semirings")
-    found = False
-    for kind, draw_it, figure in (("cpu", draw, FIGURE), ("gpu", roofline.draw, ROOFLINE)):
-        path, result = newest(kind)
-        if result is None:
-            continue
-        found = True
+    path, result = newest("cpu")
+    if result is not None:
         lines = [Line.from_raw(raw) for raw in result["lines"]]
-        drawn = draw_it(result, lines)
-        _put("docs/performance.md", table(result, lines, path), kind)
-        print(f"{figure.relative_to(machine.ROOT)}: {'drawn' if drawn else 'Matplotlib is absent'}")
-    if not found:
+        _put("docs/performance.md", table(result, lines, path), "cpu")
+        _say_drawn(FIGURE, draw(result, lines))
+    device_path, on_device = newest("gpu")
+    if on_device is not None:
+        lines = [Line.from_raw(raw) for raw in on_device["lines"]]
+        for kind, (page, size) in GPU_TABLES.items():
+            if shown := [x for x in lines if (x.table or "gpu") == kind]:
+                _put(page, table(on_device, shown, device_path, size), kind)
+        _say_drawn(ROOFLINE, roofline.draw(on_device, [x for x in lines if not x.table]))
+    if result is None and on_device is None:
         print("bench: no results are committed below bench/results")
         return 1
+    _put("docs/performance.md", aims.table(), "aims")
     for name in ("README.md", "docs/index.md"):
         _put(name, headlines.table(), "headlines")
     return 0
+
+
+def _say_drawn(figure: Path, drawn: bool) -> None:
+    print(f"{figure.relative_to(machine.ROOT)}: {'drawn' if drawn else 'Matplotlib is absent'}")
 
 
 def _put(name: str, block: str, kind: str) -> None:
@@ -284,9 +300,10 @@ def put(target: Path, block: str, kind: str = "cpu") -> bool:
     return count > 0
 
 
-def table(result: dict[str, Any], lines: Iterable[Line], source: str) -> str:
-    """The lines as Markdown, with what they were measured on."""
-    rows = ["| operation | n | time | rate | of the ceiling | beside it |", "| --- " * 6 + "|"]
+def table(result: dict[str, Any], lines: Iterable[Line], source: str, size: str = "n") -> str:
+    """The lines as Markdown, with what they were measured on; without columns that are empty."""
+    head = ["operation", size, "time", "rate", "of the ceiling", "beside it"]
+    rows = []
     for line in lines:
         cells = [line.case + (", 1 thread" if line.threads == 1 else ""), line.size]
         if line.skipped:
@@ -295,9 +312,13 @@ def table(result: dict[str, Any], lines: Iterable[Line], source: str) -> str:
             others = [c for c in line.contenders[1:] if c.samples]
             cells += [seconds(line.ours.median), rate(line.ours, line.unit), of_ceiling(line)]
             cells.append("; ".join(compared(line, other) for other in others))
-        rows.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+        rows.append(cells)
+    kept = [i for i in range(len(head)) if i < 3 or any(cells[i] for cells in rows)]
+    text = [f"| {' | '.join(cells[i] for i in kept)} |" for cells in (head, *rows)]
+    text.insert(1, "| --- " * len(kept) + "|")
     note = "Medians; × says how many times slower, % how much of that rate is reached."
-    return "\n".join([*rows, "", provenance(result, source, note)])
+    found = "\n".join(row.replace("|  |", "| |") for row in text)
+    return f"{found}\n\n{provenance(result, source, note)}"
 
 
 def provenance(

@@ -1,7 +1,7 @@
 """Sparse and band matrices times dense ones, beside SciPy or cuSPARSE; renews docs/sparse.md.
 
-``python -m bench.sparse_products`` measures the CPU, ``--gpu`` a CUDA device; ``--table`` only
-writes the newest tables again.
+``python -m bench.sparse_products`` measures the CPU; ``--table`` only writes the newest table
+again. The lines of a CUDA device are part of ``python -m bench gpu``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import scipy.sparse
 
 import semiring_mm as sm
 
-from . import machine, report
+from . import ceilings, machine, report
 from .cases import FUNCTIONS, OURS, Case, Options, agree
-from .measure import Contender, Line, Wall, sample
+from .measure import Contender, Line, sample
 
 PAGE = machine.ROOT / "docs" / "sparse.md"
 ROWS = 1_000_000
@@ -136,12 +136,13 @@ def product(
 def cases(gpu: bool) -> list[Case]:
     """Vectors first; every matrix is made once for all that it is multiplied with."""
     found = []
+    shown = "sparse-gpu" if gpu else ""
     for kind, form in (("band", "DIA"), ("band", "CSR"), ("random", "CSR"), ("power law", "CSR")):
         for columns in (1, 32):
             for semiring in ("plus_times", "min_plus"):
                 name = f"{form}, {kind}, {semiring}" + f", {columns} columns" * (columns > 1)
                 build: Callable[[Any, Options], Line] = product(form, kind, semiring, columns, gpu)
-                found.append(Case(name, build, (ROWS,), quick=(200,)))
+                found.append(Case(name, build, (ROWS,), quick=(200,), table=shown))
         if gpu:  # as a user calls it, at a size where the host's time counts
             build = product(form, kind, "plus_times", 1, gpu, single=True)
             found.append(
@@ -150,6 +151,7 @@ def cases(gpu: bool) -> list[Case]:
                     build,
                     (20_000, ROWS),
                     quick=(200,),
+                    table=shown,
                 )
             )
     return found
@@ -164,8 +166,8 @@ def table(result: dict[str, Any], source: str) -> str:
 
 
 def renew() -> int:
-    """Renew both tables from the newest results."""
-    return report.renew_page(PAGE, ("sparse-cpu", "sparse-gpu"), table)
+    """Renew the table of the CPU from the newest results."""
+    return report.renew_page(PAGE, ("sparse-cpu",), table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,40 +175,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.sparse_products", description=__doc__)
     parser.add_argument("--table", action="store_true", help="only write the tables again")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
-    parser.add_argument("--gpu", action="store_true", help="on a CUDA device")
     parser.add_argument("--only", default="", help="only the lines whose names contain this")
     parser.add_argument("--out", type=Path, metavar="FILE", help="raw results")
     args = parser.parse_args(arguments)
     if args.table:
         return renew()
-    threads = 0 if args.gpu else sm.get_num_threads()
-    options = Options(threads, quick=args.quick)
-    result = report.begin(threads, on_device=args.gpu)
-    clock: Wall | None = None
-    if args.gpu:
-        from . import gpu_ceilings as ceilings
-        from .gpu import Events
-
-        clock = Events()
-    else:
-        from . import ceilings  # type: ignore[no-redef]
+    options = Options(sm.get_num_threads(), quick=args.quick)
+    result = report.begin(options.threads)
     rates: dict[str, float] = {}
-    for case in cases(args.gpu):
+    for case in cases(False):
         if args.only not in case.name:
             continue
         for line in case.lines(options):
             if line.ceiling and not args.quick:
                 if line.ceiling not in rates:
-                    samples = ceilings.measure(line.ceiling, threads)
+                    samples = ceilings.measure(line.ceiling, options.threads)
                     rates[line.ceiling] = max(max(x) for x in samples.values())
                 line.ceiling_rate = float(f"{rates[line.ceiling]:.6g}")
-            sample(line, quick=args.quick, clock=clock)
+            sample(line, quick=args.quick)
             print(report.text(line), flush=True)
             result["lines"].append(line.raw())
             line.check = None
             line.contenders.clear()  # their data may fill the memory
-    kind = f"sparse-{'gpu' if args.gpu else 'cpu'}"
-    kept = report.keep(result, kind, args.out, scratch=bool(args.quick or args.only))
+    kept = report.keep(result, "sparse-cpu", args.out, scratch=bool(args.quick or args.only))
     return 0 if args.out or not kept else renew()
 
 

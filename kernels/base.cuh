@@ -9,13 +9,11 @@
 
 namespace sr {
 
-// Round to nearest with 11 significant bits, as tensor cores take float32. A finite number stays
-// finite: where rounding up would overflow, it is truncated.
+// Round to nearest even with 11 significant bits, as tensor cores take float32. What rounds up to
+// 2^128 is infinite, as where the copy engine rounds.
 SR_FN float to_tf32(float x) {
-  const u32 raw = bits_as<u32>(x), near = (raw + 0x1000u) & 0xffffe000u;
-  const bool overflows = (near & 0x7f800000u) == 0x7f800000u;  // or is infinite already
-  if (x != x) return x;
-  return bits_as<float>(overflows ? raw & 0xffffe000u : near);
+  const u32 raw = bits_as<u32>(x);
+  return x != x ? x : bits_as<float>((raw + 0xfffu + (raw >> 13 & 1u)) & 0xffffe000u);
 }
 
 // --- functions of semiring expressions ---------------------------------------------------------

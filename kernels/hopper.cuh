@@ -74,6 +74,16 @@ SR_FN void warpgroup_sync(int warpgroup) {
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
 }
 
+// A barrier of the THREADS threads of a block, at which some only arrive.
+template <int THREADS>
+SR_FN void block_sync() {
+  asm volatile("bar.sync 0, %0;" ::"n"(THREADS) : "memory");
+}
+template <int THREADS>
+SR_FN void block_arrive() {
+  asm volatile("bar.arrive 0, %0;" ::"n"(THREADS) : "memory");
+}
+
 // --- copies ------------------------------------------------------------------------------------
 
 // Start to load the box at (x, y, z) of an array, into this block or into all BLOCKS of its
@@ -146,25 +156,32 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
 #define SR_8(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), \
     C(d[i + 6]), C(d[i + 7])
 #define SR_32(C, i) SR_8(C, i), SR_8(C, i + 8), SR_8(C, i + 16), SR_8(C, i + 24)
-#define SR_64(C) SR_32(C, 0), SR_32(C, 32)
-#define SR_128(C) SR_64(C), SR_32(C, 64), SR_32(C, 96)
-#define SR_NAMES_64 \
+#define SR_ALL_32(C) SR_32(C, 0)
+#define SR_ALL_64(C) SR_32(C, 0), SR_32(C, 32)
+#define SR_ALL_96(C) SR_ALL_64(C), SR_32(C, 64)
+#define SR_ALL_128(C) SR_ALL_96(C), SR_32(C, 96)
+#define SR_NAMES_32 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SR_NAMES_64 \
+  SR_NAMES_32 ", " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SR_NAMES_128 \
+#define SR_NAMES_96 \
   SR_NAMES_64 ", " \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SR_NAMES_128 \
+  SR_NAMES_96 ", " \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define SR_WGMMA(WHAT, COUNT, AB, PRED, END, C, ...)                                       \
+#define SR_WGMMA_OF(A, WHAT, COUNT, AB, PRED, END, C, ...)                                      \
   asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, " PRED ", 0;\n"         \
                "wgmma.mma_async.sync.aligned." WHAT " {" SR_NAMES_##COUNT "}, " AB         \
                ", accumulate" END ";\n}"                                                         \
-               : SR_##COUNT(C)                                                             \
-               : "l"(a), "l"(b), "r"(int(accumulate)) __VA_ARGS__)
+               : SR_ALL_##COUNT(C)                                                             \
+               : A, "l"(b), "r"(int(accumulate)) __VA_ARGS__)
+#define SR_WGMMA(...) SR_WGMMA_OF("l"(a), __VA_ARGS__)
 #define SR_FLOATS(WHAT, COUNT, AB, PRED, END, ...) \
   SR_WGMMA(WHAT, COUNT, AB, PRED, END, "+f", __VA_ARGS__)
 // Transposed operands: those whose boxes are not K-major.
@@ -177,41 +194,82 @@ template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
 SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
                          bool accumulate) {
   const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes), b = matrix_descriptor<B_K_MAJOR>(b_boxes);
-  static_assert(N == 128 || N == 256, "a product has 128 or 256 columns");
+  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "multiples of 64 columns");
   static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
                 "the instruction transposes 16-bit operands only");
   if constexpr (Is<typename Kind::Element>::half) {
     if constexpr (N == 256)
-      SR_FLOATS("m64n256k16.f32.f16.f16", 128, "%128, %129", "%130", ", 1, 1, %131, %132",
-                SR_MAJOR);
-    else
+      SR_FLOATS("m64n256k16.f32.f16.f16", 128, "%128, %129", "%130",
+                ", 1, 1, %131, %132", SR_MAJOR);
+    else if constexpr (N == 192)
+      SR_FLOATS("m64n192k16.f32.f16.f16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
+    else if constexpr (N == 128)
       SR_FLOATS("m64n128k16.f32.f16.f16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
+    else
+      SR_FLOATS("m64n64k16.f32.f16.f16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 16) {
     if constexpr (N == 256)
-      SR_FLOATS("m64n256k16.f32.bf16.bf16", 128, "%128, %129", "%130", ", 1, 1, %131, %132",
-                SR_MAJOR);
+      SR_FLOATS("m64n256k16.f32.bf16.bf16", 128, "%128, %129", "%130",
+                ", 1, 1, %131, %132", SR_MAJOR);
+    else if constexpr (N == 192)
+      SR_FLOATS("m64n192k16.f32.bf16.bf16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
+    else if constexpr (N == 128)
+      SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
     else
-      SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68",
-                SR_MAJOR);
+      SR_FLOATS("m64n64k16.f32.bf16.bf16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 8) {
     if constexpr (N == 256)
       SR_FLOATS("m64n256k8.f32.tf32.tf32", 128, "%128, %129", "%130", ", 1, 1");
-    else
+    else if constexpr (N == 192)
+      SR_FLOATS("m64n192k8.f32.tf32.tf32", 96, "%96, %97", "%98", ", 1, 1");
+    else if constexpr (N == 128)
       SR_FLOATS("m64n128k8.f32.tf32.tf32", 64, "%64, %65", "%66", ", 1, 1");
+    else
+      SR_FLOATS("m64n64k8.f32.tf32.tf32", 32, "%32, %33", "%34", ", 1, 1");
   } else {
     if constexpr (N == 256)
       SR_WGMMA("m64n256k256.s32.b1.b1.and.popc", 128, "%128, %129", "%130", "", "+r");
-    else
+    else if constexpr (N == 128)
       SR_WGMMA("m64n128k256.s32.b1.b1.and.popc", 64, "%64, %65", "%66", "", "+r");
+    else
+      SR_WGMMA("m64n64k256.s32.b1.b1.and.popc", 32, "%32, %33", "%34", "", "+r");
   }
+}
+
+// The same of a left operand in registers: rows t / 32 * 16 + t % 32 / 4 (+ 8) of the steps t % 4
+// and t % 4 + 4 of k, [2 of k][2 rows].
+template <class Kind, int N>
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
+                         bool accumulate) {
+  const u64 b = matrix_descriptor<true>(b_boxes);
+  static_assert(Kind::K == 8, "of tf32");
+#define SR_FOUR "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+  if constexpr (N == 256)
+    SR_WGMMA_OF(SR_FOUR, "m64n256k8.f32.tf32.tf32", 128, "{%128, %129, %130, %131}, %132", "%133",
+                ", 1, 1", "+f");
+  else if constexpr (N == 192)
+    SR_WGMMA_OF(SR_FOUR, "m64n192k8.f32.tf32.tf32", 96, "{%96, %97, %98, %99}, %100", "%101",
+                ", 1, 1", "+f");
+  else if constexpr (N == 128)
+    SR_WGMMA_OF(SR_FOUR, "m64n128k8.f32.tf32.tf32", 64, "{%64, %65, %66, %67}, %68", "%69",
+                ", 1, 1", "+f");
+  else
+    SR_WGMMA_OF(SR_FOUR, "m64n64k8.f32.tf32.tf32", 32, "{%32, %33, %34, %35}, %36", "%37",
+                ", 1, 1", "+f");
+#undef SR_FOUR
 }
 #undef SR_MAJOR
 #undef SR_FLOATS
 #undef SR_WGMMA
+#undef SR_WGMMA_OF
 #undef SR_NAMES_128
+#undef SR_NAMES_96
 #undef SR_NAMES_64
-#undef SR_128
-#undef SR_64
+#undef SR_NAMES_32
+#undef SR_ALL_128
+#undef SR_ALL_96
+#undef SR_ALL_64
+#undef SR_ALL_32
 #undef SR_32
 #undef SR_8
 

@@ -83,11 +83,17 @@ struct Loader {
   // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32 : 1;
+  // Words of A that are copied one by one: so many of a thread share a line, hence an address. As
+  // many more lines a warp reads at once, which costs more than it saves where there are more of
+  // them: for B, and for tiles of few threads (measured).
+  static constexpr int LONE_WORDS = LEFT && sizeof(Word) == 4 && Tile::THREADS > 128 ? 4 : 1;
+  static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32
+                                : !PAIRS && ASYNC && LONE                 ? LONE_WORDS
+                                                                          : 1;
   static constexpr int PER_LINE = WANTED < LEAST ? LEAST : WANTED > CHUNKS ? CHUNKS : WANTED;
   static constexpr int LANES = LINE / PER_LINE, LINES = Tile::THREADS / LANES;
   static constexpr bool AHEAD =  // whether there is fetch_ahead
-      ASYNC && PER_LINE == 1 && ELEMENTS == 1 && Tile::STAGES > 2;
+      ASYNC && (PER_LINE == 1 || K_MAJOR) && ELEMENTS == 1 && Tile::STAGES > 2;
   static_assert(CHUNKS > 0 && CHUNKS * CHUNK * Tile::THREADS == Tile::BK * ROWS,
                 "THREADS divide the chunks of a BK x ROWS tile");
   static_assert(LANES * PER_LINE == LINE && LANES * LINES == Tile::THREADS,
@@ -172,15 +178,15 @@ struct Loader {
   // outside may be zeros, too. Without a branch, so that the compiler interleaves it with the
   // arithmetic.
   SR_FN void fetch_ahead(Word* stage, bool active) {
-    static_assert(AHEAD, "chunks of a thread are in adjacent rows or steps of k, and copied");
+    static_assert(AHEAD, "chunks of a thread are a constant distance apart, and copied");
     const Element* from = first;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i) {
-      if (i > 0) from += LINES * (K_MAJOR ? outer : down);
-      const bool inside = !K_MAJOR || i == 0 || row0() + row_step(i) < rows;
+      if (i > 0 && i % PER_LINE == 0) from += LINES * (K_MAJOR ? outer : down);
+      const bool inside = !K_MAJOR || row_step(i) == 0 || row0() + row_step(i) < rows;
 #pragma unroll
       for (int q = 0; q < CHUNK; q += COPY)
-        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + q, active && inside);
+        copy_async<COPY * int(sizeof(Word))>(place(stage, i, q), from + along(i) + q, active && inside);
     }
     first += K_MAJOR ? i64(Tile::BK) : Tile::BK * down;
   }
@@ -220,11 +226,12 @@ struct Loader {
         return origin(stage, row0() + row_step(i), k0() + k_step(i)) + within(q);
       return origin(stage, row0(), k0()) + k_step(i) * LD + 2 * row_step(i) + within(q);
     } else {
-      const int row = row0() + row_step(i) + q, k = k0() + k_step(i);
-      if constexpr (Tile::SWIZZLED == 0) return stage + k * LD + row;
+      const int row = row_step(i) + q, k = k0() + k_step(i);
+      // the distance of a chunk from the first is a constant, which instructions add for nothing
+      if constexpr (Tile::SWIZZLED == 0) return stage + k0() * LD + row0() + k_step(i) * LD + row;
       else if constexpr (row_step(1) % Tile::SWIZZLED == 0)
         return stage + k * LD + Tile::swizzle(row0() + q, k) + row_step(i);
-      else return stage + k * LD + Tile::swizzle(row, k);
+      else return stage + k * LD + Tile::swizzle(row0() + row, k);
     }
   }
   // Word q of a chunk in PAIRS, from its first.

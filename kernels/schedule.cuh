@@ -42,6 +42,7 @@ template <class Params>  // of any kernel that has these four fields
 SR_FN bool is_selected(const Params& p) {
   if (!p.flags) return true;
   u32 found = 0;
+#pragma unroll 1  // else the registers of the main loop are allocated in another order
   for (int i = int(threadIdx.x) % 32; i < p.flag_words; i += 32) found |= p.flags[i];
   return (ballot((found & p.forbidden) != 0) != 0) == (p.unless != 0);
 }

@@ -1,8 +1,9 @@
 // Kernels: the product over plus-times on Hopper's tensor cores. The chip's copy engine is the
 // loader, its matrix instructions are the multiplier; schedule and epilogue are those of
-// product.cuh. A block's warpgroups are specialised: one produces (copies tiles of k to stages),
-// two consume (multiply).
+// product.cuh. A block's warps are specialised: the last ones produce (copy tiles of k to stages),
+// one or two warpgroups consume (multiply).
 #pragma once
+#include "doubles.cuh"
 #include "epilogue.cuh"
 #include "pack.cuh"
 #include "scan.cuh"
@@ -78,11 +79,11 @@ struct Screened : Tensor<A, Kind, 1> {
   static constexpr bool SCREENS = true;
 };
 
-// Two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are adjacent
-// when C is written: 2, as warpgroup_mma leaves them, or 8 after lanes have exchanged words.
-template <int BN_, int VN_>
+// One or two consumer warpgroups, each with 64 rows and all columns. VN columns of a thread are
+// adjacent when C is written: 2, as warpgroup_mma leaves them, or 8 after lanes have exchanged words.
+template <int BM_, int BN_, int VN_>
 struct TensorTile {
-  static constexpr int BM = 128, BN = BN_, TM = 2, TN = BN / 4, VN = VN_;
+  static constexpr int BM = BM_, BN = BN_, TM = 2, TN = BN / 4, VN = VN_;
   static_assert(VN == 2 || VN == 8, "two columns, or four times as many");
   static constexpr int THREADS = BM / 64 * WARPGROUP;  // of the consumers
   static_assert(BM % 64 == 0, "a warpgroup has 64 rows");
@@ -114,10 +115,17 @@ struct TensorProduct {
   static constexpr int BK = LINE / int(sizeof(Element)), STEPS = BK / Kind::K;
   static constexpr int B_LINES = Tile::BN / CLUSTER;  // that this block loads
   static constexpr int A_BYTES = Tile::BM * LINE, B_BYTES = Tile::BN * LINE;  // of one part
-  static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES), THREADS = Tile::THREADS + WARPGROUP;
+  static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES);
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
   static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
+  // Whether registers are handed from the producer to the consumers, which have many accumulators:
+  // then it is a warpgroup, else a warp.
+  static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128 || sizeof(Word) == 8;
+  static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
+  // whether the left operand goes through registers, since the instruction does not transpose it
+  static constexpr bool FROM_REGISTERS = !A_K_MAJOR && sizeof(Element) == 4;
+  static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
       Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4 : STORE_BOXES * BOX);
@@ -131,7 +139,6 @@ struct TensorProduct {
   int screened = 0;  // which copy of columns' numbers is next
 
   SR_FN static void run(const TensorParams& t) {
-    if (!is_selected(t.p)) return;
     // --- barriers and stages in shared memory
     u8* shared = shared_memory<u8>();
     TensorProduct own;
@@ -139,29 +146,32 @@ struct TensorProduct {
     own.outgoing = own.stages + STAGES * STAGE;
     own.full = reinterpret_cast<Barrier*>(own.outgoing + OUTGOING);
     own.empty = own.full + STAGES;
-    if (threadIdx.x == 0) {
+    if (int(threadIdx.x) == Tile::THREADS) {
+      prefetch_map(t.a);
+      prefetch_map(t.b);
+      if constexpr (STORE_BOXES > 0) prefetch_map(t.c);
       for (int s = 0; s < STAGES; ++s) {
         own.full[s].init(1);
         own.empty[s].init(CLUSTER * Tile::THREADS / 32);
       }
       fence_barrier_init();
     }
-    sync_blocks();  // between initialising the barriers and using them
-    // --- specialisation: the last warpgroup produces, with few registers, the others consume
+    // between initialising the barriers and using them; the producer itself need not wait
+    if constexpr (CLUSTER > 1) cluster_sync();
+    else if (int(threadIdx.x) >= Tile::THREADS) block_arrive<THREADS>();
+    else block_sync<THREADS>();
+    if (!is_selected(t.p)) return;
+    // --- specialisation: the last warps produce, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {
-      warpgroup_reg_dealloc<40>();
+      if constexpr (HANDS) warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
-      warpgroup_reg_alloc<232>();
+      if constexpr (HANDS) warpgroup_reg_alloc<232>();
       own.consume(t);
     }
-    if constexpr (CLUSTER > 1) sync_blocks();  // no block leaves while others use its barriers
+    if constexpr (CLUSTER > 1) cluster_sync();  // no block leaves while others use its barriers
   }
 
-  SR_FN static void sync_blocks() {
-    if constexpr (CLUSTER > 1) cluster_sync();
-    else __syncthreads();
-  }
   SR_FN void next_stage() {
     if (++stage < STAGES) return;
     stage = 0;
@@ -171,8 +181,6 @@ struct TensorProduct {
   SR_FN void produce(const TensorParams& t) {
     const ProductParams& p = t.p;
     const int part_of_b = CLUSTER > 1 ? int(block_of_cluster()) * B_LINES : 0;
-    prefetch_map(t.a);
-    prefetch_map(t.b);
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       const TileCoord<Step, Tile> at(p, work.tile);
@@ -199,7 +207,7 @@ struct TensorProduct {
       load_box<BLOCKS>(to, from, full[stage], k, row, z);
     } else {
 #pragma unroll
-      for (int i = 0; i < ROWS; i += 64)
+      for (int i = 0; i < ROWS; i += BK)  // a line holds as many rows
         load_box<BLOCKS>(to + i * LINE, from, full[stage], row + i, k, z);
     }
   }
@@ -212,9 +220,25 @@ struct TensorProduct {
       const WorkTile work(p, index);
       [[maybe_unused]] Limits limits;
       if constexpr (Step::SCREENS) limits = limits_of(t, work);
+      const TileCoord<Step, Tile> at(p, work.tile);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
-      if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
+      if constexpr (sizeof(Word) == 8) {
+        multiply_doubles(d, tiles);
+        store(t, d, work, TileCoord<Step, Tile>(p, work.tile));
+      } else if constexpr (FROM_REGISTERS) {
+        u32 even[STEPS][4], odd[STEPS][4];  // [STEPS][4] of tiles of k in turn
+        tile_from_registers(d, even, false);
+#pragma unroll 1
+        for (int i = 1; i < tiles; ++i) {
+          tile_from_registers(d, odd, true);
+          if (++i == tiles) break;
+          tile_from_registers(d, even, true);
+        }
+        warpgroup_wait<0>();
+        release();
+        store(t, d, work, at);
+      } else if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
         take();
         k_steps(d, 0, 0, false);  // apart, so that the compiler needs no copies of d
         warpgroup_commit();
@@ -232,7 +256,7 @@ struct TensorProduct {
         warpgroup_wait<0>();
         release();
         if constexpr (Step::SCREENS) screen(hits, t, d, work, limits);
-        else store(t, d, work);
+        else store(t, d, work, at);
       } else {
         // Tensor cores truncate when they add to a large sum: so the products of the large parts are
         // added in float32 here, tile by tile, while tensor cores multiply the small parts, whose sum
@@ -257,12 +281,40 @@ struct TensorProduct {
         release();
 #pragma unroll
         for (int e = 0; e < Tile::BN / 2; ++e) sum[e] += small[e] * Step::SMALL;
-        store(t, sum, work);
+        store(t, sum, work, at);
       }
     }
     if constexpr (Step::SCREENS) append(t, hits);
     if constexpr (STORE_BOXES > 0) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
+    }
+  }
+
+  // The products of all tiles of k by warps of their own.
+  SR_FN void multiply_doubles(Word (&d)[Tile::BN / 2], int tiles) {
+    DoublesProduct<A_K_MAJOR, B_K_MAJOR> warp;
+    constexpr int LAST = warp.PARTS - 1;
+#pragma unroll
+    for (int e = 0; e < Tile::BN / 2; ++e) d[e] = 0;
+    warp.start();
+    full[stage].wait(parity);
+    warp.load(0, stages + stage * STAGE, stages + stage * STAGE + A_BYTES);
+#pragma unroll 1
+    for (int i = 0; i < tiles; ++i) {
+      const u8* as = stages + stage * STAGE;
+#pragma unroll
+      for (int part = 0; part < LAST; ++part) {
+        warp.load(part + 1, as, as + A_BYTES);
+        warp.multiply(d, part);
+      }
+      next_stage();
+      if (i + 1 < tiles) {
+        full[stage].wait(parity);
+        warp.load(0, stages + stage * STAGE, stages + stage * STAGE + A_BYTES);
+      }
+      warp.multiply(d, LAST);
+      __syncwarp();  // between this warp's reads of the tile and its release
+      release();
     }
   }
 
@@ -282,6 +334,38 @@ struct TensorProduct {
           Operand<B_K_MAJOR>::template k_step<Kind>(bs, s), accumulate || s > 0);
   }
 
+  // One tile of k, whose left operand lies across k. The tile before is released, if there is one.
+  SR_FN void tile_from_registers(Word (&d)[Tile::BN / 2], u32 (&a)[STEPS][4], bool accumulate) {
+    const int lane = int(threadIdx.x) % 32, q = lane % 4, odd = q % 2;
+    const int row = int(threadIdx.x) / 32 * 16 + lane / 4;  // and row + 8, of k q and q + 4
+    const u8* as = stages + stage * STAGE + row / BK * (BK * LINE);
+    const u8* bs = stages + stage * STAGE + A_BYTES;
+    full[stage].wait(parity);
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        u32 x[2];  // [2 of k]: lanes of odd q take the second one first, or two would meet in a bank
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          x[e] = *reinterpret_cast<const u32*>(
+              as + swizzled(u32((s * 8 + q + 4 * (e ^ odd)) * LINE + (row % BK + 8 * i) * 4)));
+        a[s][i] = odd ? x[1] : x[0];
+        a[s][2 + i] = odd ? x[0] : x[1];
+      }
+    warpgroup_arrive();
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s)
+      warpgroup_mma<Kind, Tile::BN>(d, a[s], Operand<true>::template k_step<Kind>(bs, s),
+                                    accumulate || s > 0);
+    warpgroup_commit();
+    if (accumulate) {
+      warpgroup_wait<1>();  // the tile before is done, this one under way
+      release();
+    }
+    next_stage();
+  }
+
   // The stage before this one may be filled again: one arrival for each warp and block.
   SR_FN void release() {
     Barrier& before = empty[(stage + STAGES - 1) % STAGES];
@@ -293,17 +377,18 @@ struct TensorProduct {
     }
   }
 
-  SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work) {
+  SR_FN void store(const TensorParams& t, Word (&d)[Tile::BN / 2], const WorkTile& work,
+                   const TileCoord<Step, Tile>& at) {
     const ProductParams& p = t.p;
-    if constexpr (Step::CERTIFIES) return certify(t, d, work.tile);
-    if constexpr (Step::SCALED) unscale(t, d, work.tile);
+    if constexpr (Step::CERTIFIES) return certify(t, d, at);
+    if constexpr (Step::SCALED) unscale(t, d, at);
     if constexpr (STORE_BOXES > 0) {
       if (work.split < 0)
-        return p.mode ? store_boxes<true>(t, d, work) : store_boxes<false>(t, d, work);
+        return p.mode ? store_boxes<true>(t, d, at) : store_boxes<false>(t, d, at);
     }
     using Store = Epilogue<Step, Tile, VECTOR>;
     if constexpr (!Is<Word>::floating) {
-      if (work.split < 0) return store_truths(p, d, TileCoord<Step, Tile>(p, work.tile));
+      if (work.split < 0) return store_truths(p, d, at);
     }
     if constexpr (Tile::VN == 8) transpose(d);
     if (work.split >= 0) {
@@ -316,7 +401,6 @@ struct TensorProduct {
       return;
     }
     const LinearCombination<typename Step::Algebra> combine(p);
-    const TileCoord<Step, Tile> at(p, work.tile);
 #pragma unroll
     for (int i = 0; i < Tile::TM; ++i)
 #pragma unroll
@@ -418,9 +502,9 @@ struct TensorProduct {
 
   // f(entry of d, sizes of its row of A and its column of B), for all that are inside of C.
   template <class F>
-  SR_FN static void with_sizes(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile, F f) {
+  SR_FN static void with_sizes(const TensorParams& t, Word (&d)[Tile::BN / 2],
+                               const TileCoord<Step, Tile>& at, F f) {
     const ProductParams& p = t.p;
-    const TileCoord<Step, Tile> at(p, tile);
     const RowSize* of_a = t.a_sizes + at.batch * p.a_batch * p.m;  // [m]
     const RowSize* of_b = t.b_sizes + at.batch * p.b_batch * p.n;  // [n]
     RowSize rows[2] = {};                                          // [2 rows]
@@ -439,17 +523,19 @@ struct TensorProduct {
       }
   }
   // Undo the scaling of rows of both operands, in two factors, so that each is a float.
-  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
-    with_sizes(t, d, tile, [](Word& x, const RowSize& a, const RowSize& b) {
+  SR_FN static void unscale(const TensorParams& t, Word (&d)[Tile::BN / 2],
+                            const TileCoord<Step, Tile>& at) {
+    with_sizes(t, d, at, [](Word& x, const RowSize& a, const RowSize& b) {
       const int s = -(scale_exponent(a.greatest) + scale_exponent(b.greatest)), half = s >> 1;
       x = x * power_of_2(half) * power_of_2(s - half);
     });
   }
   // d is part of a sum of magnitudes. If that is too small for what may have been lost of its terms,
   // the operands are called spread.
-  SR_FN static void certify(const TensorParams& t, Word (&d)[Tile::BN / 2], int tile) {
+  SR_FN static void certify(const TensorParams& t, Word (&d)[Tile::BN / 2],
+                            const TileCoord<Step, Tile>& at) {
     bool spread = false;
-    with_sizes(t, d, tile, [&spread](Word& x, const RowSize& a, const RowSize& b) {
+    with_sizes(t, d, at, [&spread](Word& x, const RowSize& a, const RowSize& b) {
       const float of_a = a.sum * power_of_2(scale_exponent(a.greatest));
       const float of_b = b.sum * power_of_2(scale_exponent(b.greatest));
       // LOSS (of_a + of_b) within 2^-24 of the sum
@@ -568,10 +654,9 @@ struct TensorProduct {
   // read. COMBINE: there is an α or a C to be added.
   template <bool COMBINE>
   SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
-                         const WorkTile& work) {
+                         const TileCoord<Step, Tile>& at) {
     using Algebra = typename Step::Algebra;
     const LinearCombination<Algebra> combine(t.p);
-    const TileCoord<Step, Tile> at(t.p, work.tile);
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;

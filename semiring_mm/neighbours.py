@@ -291,12 +291,12 @@ def radius_count(
         squares = metric.final_expr == _ROOT
         found = _again(metric, X, Y, joined=squares)
         if found is not None:
-            return _count(found, _bound(limit, found.dtype, squares))
+            return _count(found, limit_of(limit, found.dtype, squares))
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, metric)
         direct = pairs.final in (ex.A, _ROOT) and pairs.joined == pairs.dtype
-        within = (_WITHIN, _bound(limit, pairs.dtype, direct and pairs.final == _ROOT))
+        within = (_WITHIN, limit_of(limit, pairs.dtype, direct and pairs.final == _ROOT))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
 
@@ -331,7 +331,7 @@ def check_radius(verb: str, r: Any) -> float:
         raise ValueError(f"{verb}: the radius is beyond the range of float64; use inf") from None
 
 
-def _bound(limit: float, dtype: np.dtype[Any], squares: bool) -> float:
+def limit_of(limit: float, dtype: np.dtype[Any], squares: bool = False) -> float:
     """A radius as distances of a dtype, or their squares, are compared with it."""
     with np.errstate(over="ignore"):
         limit = float(dtype.type(limit))

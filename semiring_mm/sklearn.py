@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .cpu import threads
 from .metrics import Metric
-from .neighbours import cdist, check_radius, knn, radius_count
+from .neighbours import cdist, check_radius, knn, limit_of, radius_count
 
 try:
     from scipy.sparse import csr_matrix
@@ -215,8 +215,9 @@ class NearestNeighbors(BaseEstimator):  # type: ignore[misc]
         for first in range(0, len(queries), step):
             with self._threads():
                 block = cdist(queries[first : first + step], self._points, **self._options())
+            limit = limit_of(r, block.dtype)
             for i, row in enumerate(block, first):
-                near = row <= r
+                near = row <= limit
                 near[i : i + own] = False
                 at = np.flatnonzero(near)
                 if sort_results:

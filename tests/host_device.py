@@ -37,7 +37,7 @@ FLAGS = (
 )  # fmt: skip
 #: host.h has what the sanitizer calls; its library and C++'s would only be searched in vain.
 LINK = ("-shared", "-nodefaultlibs", "-lm", "-lc", "-lgcc")
-BITS = {"bfloat16": "uint16"}  # dtypes that NumPy has not
+BITS = {"bfloat16": "uint16", "tfloat32": "float32"}  # dtypes that NumPy has not
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
                               const void* params, unsigned size, unsigned cluster) {
@@ -131,7 +131,9 @@ class HostDevice:
         assert all(0 < x < 2**32 for x in sizes)
         assert all(x % 16 == 0 and 0 < x < 2**40 for x in pitch)
         assert 0 < lines <= 256
-        return struct.pack("9q56x", place, *sizes, size, *pitch, size, lines)
+        return struct.pack(
+            "10q48x", place, *sizes, size, *pitch, size, lines, element == "tfloat32"
+        )
 
 
 def compiled(source: str) -> Path:

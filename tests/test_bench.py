@@ -16,10 +16,26 @@ import semiring_mm as sm
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench is not part of the installed package
 
-from bench import cases, ceilings, gpu, gpu_ceilings, headlines, report, roofline  # noqa: E402
+from bench import (  # noqa: E402
+    aims,
+    cases,
+    ceilings,
+    gpu,
+    gpu_ceilings,
+    gpu_neighbours,
+    gpu_sequences,
+    headlines,
+    report,
+    roofline,
+    sparse_products,
+)
 from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
 
 BEGIN, END = report.markers("cpu")
+DEVICE_CASES = [
+    *gpu.CASES, *gpu_sequences.CASES, *gpu_neighbours.CASES, *sparse_products.cases(True),
+    *gpu.REST,
+]  # fmt: skip
 
 
 def bench(*arguments, **environment):
@@ -381,9 +397,10 @@ def test_a_roofline_is_drawn(device_results, tmp_path, monkeypatch):
 
 
 def test_every_operation_of_a_device_is_measured():
-    sizes = {case.name: case.sizes for case in gpu.CASES}
-    assert len(sizes) == len(gpu.CASES)
-    assert sizes["sgemm"] == (256, 512, 1024, 2048, 4096, 8192, 16384)
+    table = [*gpu.CASES, *gpu.REST]
+    sizes = {case.name: case.sizes for case in table}
+    assert len(sizes) == len(table)
+    assert sizes["sgemm"] == (256, 512, 1024, 2048, 4096, 8192, 12288, 16384)
     for m in (16, 64, 256):
         assert (m, 65536, 4096) in sizes["sgemm, low"]
         assert (4096, 65536, m) in sizes["sgemm, narrow"]
@@ -400,16 +417,66 @@ def test_every_operation_of_a_device_is_measured():
     assert 16384 in sizes["or-and bool"]
     squares = {(n, n) for n in (256, 4096, 8192, 16384, 32768)}
     slim = {(128, 262144), (262144, 128), (1_000_000, 32)}
-    for kind in ("plus-times", "min-plus"):
-        for op in ("A x", "Aᵀ x"):
-            assert set(sizes[f"{kind} f32 {op}"]) == squares | slim
-    assert {16384, 32768} <= set(sizes["apsp f32"]) & set(sizes["apsp f32, predecessors"])
-    full = {case.name: case.full for case in gpu.CASES}
-    assert full["apsp f32"] == (65536,)
+    for op in ("A x", "Aᵀ x"):
+        assert set(sizes[f"plus-times f32 {op}"]) == squares | slim
+        assert set(sizes[f"min-plus f32 {op}"]) < squares | slim
+    assert 16384 in sizes["apsp f32"]
+    assert 16384 in sizes["apsp f32, predecessors"]
+    assert table[-1].full == (65536,)  # takes as long as everything else
     assert (10_000, 64) in sizes["apsp f32, batch"]
     assert {"first product, cold", "first product, from the disk"} <= set(sizes)
     quick = cases.Options(0, quick=True)
-    assert all(case.wanted(quick) for case in gpu.CASES)
+    assert all(case.wanted(quick) for case in table[:-1])
+
+
+def test_every_page_has_a_place_for_its_lines_of_a_device(tmp_path):
+    shown = {case.table or "gpu" for case in DEVICE_CASES}
+    assert shown == set(report.GPU_TABLES)
+    for kind, (page, _) in report.GPU_TABLES.items():
+        copy = tmp_path / "page.md"
+        copy.write_text((report.machine.ROOT / page).read_text(encoding="utf-8"), encoding="utf-8")
+        assert report.put(copy, "new", kind)
+
+
+def test_columns_without_cells_are_left_out(device_results):
+    lines = [Line("DTW", "3 pairs", "", 0, [Contender("semiring_mm", None, samples=[0.002])])]
+    lines[0].contenders.append(Contender("a loop", None, samples=[0.4]))
+    rows = report.table(device_results, lines, "raw.json", "sequences").split("\n")
+    assert rows[:3] == [
+        "| operation | sequences | time | beside it |", "| --- | --- | --- | --- |",
+        "| DTW | 3 pairs | 2.00 ms | a loop 400 ms (× 200) |",
+    ]  # fmt: skip
+
+
+def test_aims_are_compared_with_results(device_results):
+    """A missed aim is bold and says what holds it; one without results has no row."""
+    cublas = aims.beside("cuBLAS")
+    row = aims.Aim("sgemm", "sgemm", ("4096", "9"), cublas, "×", 1.03, "power").row(device_results)
+    assert row == "| sgemm | ≥ × 1.03 | 4096: **× 0.93** | power |"
+    row = aims.Aim("sgemm", "sgemm", ("4096",), cublas, "×", 0.93, "power").row(device_results)
+    assert row == "| sgemm | ≥ × 0.93 | 4096: × 0.93 | |"
+    seconds = aims.Aim("paths", "apsp f32", ("16384",), aims.took, "s", 0.3, most=True)
+    assert seconds.row(device_results) == "| paths | ≤ 300 ms | 16384: **314 ms** | |"
+    product = aims.Aim(
+        "paths", "apsp f32", ("16384",), aims.over("product"), "×", (1.1,), most=True
+    )
+    assert product.row(device_results) == "| paths | ≤ × 1.10 | 16384: × 1.09 | |"
+    assert not aims.Aim("none", "sgemm", ("5",), aims.rate, "T/s", 1).row(device_results)
+
+
+def test_aims_are_of_lines_that_are_measured():
+    names = {case.name for case in DEVICE_CASES}
+    for aim in aims.AIMS:
+        assert aim.kind != "gpu" or aim.case in names, aim
+        assert not isinstance(aim.asked, tuple) or len(aim.asked) == len(aim.sizes), aim
+
+
+def test_pages_use_all_results():
+    """Raw results that no page has a table of are removed."""
+    files = [Path(name).name for name in report.machine.git("ls-files", "bench/results").split()]
+    pages = [*(report.machine.ROOT / "docs").glob("*.md"), report.machine.ROOT / "README.md"]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert [name for name in files if f"bench/results/{name}" not in text] == []
 
 
 def test_device_ceilings_are_loops_of_one_step():

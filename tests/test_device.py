@@ -451,7 +451,7 @@ def test_without_a_device_show_config_says_why(monkeypatch, capsys):
 def test_the_reasons_name_what_to_install(monkeypatch):
     device.why_not.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "cupy", None)
-    assert "pip install 'semiring-mm[cuda13]'" in device.why_not()
+    assert 'python -m pip install "semiring-mm[cuda13]"' in device.why_not()
     device.why_not.cache_clear()
 
 

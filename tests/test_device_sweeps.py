@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.gpu import device, engine, hierarchy
-from semiring_mm.graphs import choice, statistics
+from semiring_mm.graphs import choice, contraction, statistics
 from semiring_mm.graphs.packages import EdgeList
 from semiring_mm.tiled.solve import TileOptions
 
@@ -170,6 +170,35 @@ def test_all_pairs_and_predecessors(kind, sources):
     before = found[row, near]
     assert_array_equal(before + best[near, col], found[row, col])  # edges, on best paths
     assert (before < found[row, col]).all() or kind == "negative"  # so no rings
+
+
+def test_predecessors_are_of_worsened_weights(monkeypatch):
+    """Where cycles of weight 0 round to less, the device gets the weights that distances are of."""
+    n, row, col = grid(7)
+    row, col = np.append(row, col), np.append(col, row)
+    height = np.random.default_rng(0).random(n)
+    weight = (height[col] - height[row]).astype("float32")
+    given, run = [], contraction._fetched
+
+    def fetched(metric, problem, *rest):
+        given.append(problem)
+        run(metric, problem, *rest)
+
+    def fetch(*args, edges, **rest):
+        given.append(edges)
+        return whole_fetch(*args, edges=edges, **rest)
+
+    whole_fetch = contraction.fetch
+    monkeypatch.setattr(contraction, "_fetched", fetched)
+    monkeypatch.setattr(contraction, "fetch", fetch)
+    edges = EdgeList(range(n), row, col, weight, True)
+    sm.apsp(edges, device="cuda", method="sparse", return_predecessors=True)
+    problem, (row, col, worse) = given
+    assert problem.source.margins is not None
+    matrix = problem.source.read(slice(0, n), slice(0, n))
+    assert_array_equal(worse, matrix[row, col])
+    _, _, unchanged = problem.source.edges()
+    assert (worse != unchanged).any()
 
 
 def test_rings_of_ties_are_repaired():

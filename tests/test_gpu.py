@@ -148,7 +148,7 @@ def test_kinds_of_entries_that_many_blocks_find_at_once():
     ("name", "dtype", "precision"),
     [("plus_times", "f2", None), ("plus_times", BFLOAT16, None), ("plus_times", "f4", "tf32"),
      ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None),
-     ("xor_land", "?", None)],
+     ("xor_land", "?", None), ("plus_times", "f8", None)],
     ids=str,
 )  # fmt: skip
 def test_tensor_cores(name, dtype, precision):

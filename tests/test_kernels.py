@@ -750,6 +750,7 @@ def test_functions_agree_with_numpy(dtype):
 PRECISIONS = [
     ("plus_times", "f2", None), ("plus_times", BFLOAT16, None), ("plus_times", "f4", "tf32"),
     ("plus_times", "f4", "float32_emulated"), ("lor_land", "?", None), ("xor_land", "?", None),
+    ("plus_times", "f8", None),
 ]  # fmt: skip
 
 
@@ -789,8 +790,11 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     monkeypatch.setattr(HOST, "sms", 2)
     dtype = np.dtype(dtype)
     used, rows, columns, odd = BY_ARCH[arch]
-    copied = arch == 90 and dtype.itemsize != 2  # to row-major ones, whatever they were
+    # to row-major ones, whatever they were
+    copied = arch == 90 and dtype.itemsize != 2 and precision != "tf32"
     layouts = {"CCC": rows, "ops": odd} | ({} if copied else {"FFF": columns})
+    if dtype == np.float64:  # they are not copied
+        layouts = dict.fromkeys(("CCC", "FCC", "CFC", "FFC"), rows)
 
     def run(how):
         rng = np.random.default_rng(21)
@@ -807,6 +811,21 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     plan = sm.plan.make_plan(sm.semirings[name], dtype, None, None, 1)
     each = len(tensor.kinds_of(plan, precision, arch)) or 1  # of which one runs
     assert sum(used in text for text in products) == each * len(layouts)
+
+
+@pytest.mark.usefixtures("tensor_cores")
+def test_tiles_of_doubles_are_shared(monkeypatch):
+    """The last wave's k is computed in parts."""
+    monkeypatch.setattr(HOST, "sms", 4)
+    monkeypatch.setattr(tiles, "_PART", 0)
+    monkeypatch.setattr(tiles, "_JOIN", 0)
+    rng = np.random.default_rng(29)
+    a, b = whole(rng, (250, 132), "f8", None), whole(rng, (132, 300), "f8", None)
+    for how in ("CCC", "CFC"):
+        HOST.launched.clear()
+        check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
+        for kernel in ("TensorProduct", "ReduceSplits"):
+            assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == 1
 
 
 @pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
@@ -828,6 +847,7 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     result = multiply(name, a[0], b, c[0], known=None, precision=precision, **two)
     check(name, result, reference.general(name, two.get("alpha"), a[0], b, two.get("beta"), c[0]))
     monkeypatch.setattr(tensor, "_LEAST_DEPTH", 1)
+    monkeypatch.setattr(tensor, "_TIMES", {tensor.LARGEST: (1, 0)})
     k = 2500 if dtype == BOOL else 300
     a = whole(rng, (65, k), dtype, precision)
     b = whole(rng, (k, 80), dtype, precision, right=True)
@@ -838,15 +858,78 @@ def test_tensor_cores_scale_join_and_share(name, dtype, precision, monkeypatch):
     assert any("sr::ReduceSplits<" in x for x in HOST.launched)
 
 
+@pytest.mark.parametrize("shape", tensor._TIMES, ids=lambda x: f"{x.rows} x {x.columns}")
+@pytest.mark.usefixtures("tensor_cores")
+def test_tiles_of_tensor_cores(shape, monkeypatch):
+    """Edges, more tiles than blocks, α and β, stacks, k in parts."""
+    monkeypatch.setattr(HOST, "sms", 2)
+
+    def always(kind, m, n, k, *_, **__):
+        depth = -(-k // (kind.bk * splits)) * kind.bk
+        return tensor.Choice(shape, splits, depth)
+
+    monkeypatch.setattr(products, "choose", always)
+    for dtype, precision, k in (("f2", None, 88), ("f4", "tf32", 56)):
+        splits, rng = 1, np.random.default_rng(k)
+        a = whole(rng, (2, 130, k), dtype, precision)
+        b = whole(rng, (k, 136), dtype, precision, right=True)
+        c = whole(rng, (130, 136), dtype, precision)
+        expected = reference.general("plus_times", 2.0, a[0], b, -1.0, c)
+        result = multiply(
+            "plus_times", a[0], b, c, known=None, precision=precision, alpha=2.0, beta=-1.0
+        )
+        check("plus_times", result, expected)
+        stack = np.empty((2, 130, 136), dtype)
+        engine.product(sm.semirings["plus_times"], a, b[None], stack, precision=precision)
+        both = [reference.product("plus_times", x, b) for x in a]
+        check("plus_times", stack, np.stack(both))
+        text = next(x for x in reversed(HOST.launched) if "using Product =" in x)
+        assert f"sr::TensorTile<{shape.rows}, {shape.columns}," in text
+        splits = 2
+        products._plans.cache_clear()
+        check(
+            "plus_times", multiply("plus_times", a[0], b, known=None, precision=precision), both[0]
+        )
+        assert "sr::ReduceSplits<" in HOST.launched[-1]
+    products._plans.cache_clear()
+
+
+@pytest.mark.usefixtures("tensor_cores")
+def test_tf32_is_copied_only_where_both_operands_lie_across_k():
+    rng = np.random.default_rng(25)
+    for how, copies in (("CCC", 0), ("CFF", 0), ("FFC", 0), ("FCC", 1)):
+        for k in (24, 64, 104):
+            a, b = whole(rng, (72, k), "f4", "tf32"), whole(rng, (k, 136), "f4", "tf32", right=True)
+            HOST.launched.clear()
+            result = multiply("plus_times", a, b, how=how, known=None, precision="tf32")
+            check("plus_times", result, reference.product("plus_times", a, b))
+            assert sum("sr::Convert<" in x for x in HOST.launched) == copies
+
+
+def test_tiles_of_tensor_cores_by_size():
+    """On an H200 the fastest of those that were measured, for each size."""
+
+    def tiles(dtype, precision, *sizes):
+        (kind,) = tensor._KINDS[dtype, precision]
+        return [tensor.choose(kind, n, n, n, 1, 132, split=True).shape[:2] for n in sizes]
+
+    assert tiles("float16", None, 256, 384, 512, 768, 1024, 1536, 2048, 4096) == [
+        *[(64, 64)] * 3, *[(64, 128)] * 2, (128, 192), *[(128, 256)] * 2,
+    ]  # fmt: skip
+    assert tiles("float32", "tf32", 256, 512, 1024, 1536, 2048, 4096) == [
+        *[(64, 64)] * 2, (64, 128), (128, 192), *[(128, 256)] * 2,
+    ]  # fmt: skip
+
+
 @pytest.mark.usefixtures("tensor_cores")
 def test_a_launch_on_tensor_cores_is_prepared_once(monkeypatch):
     """Operands at other addresses need other tensor maps, and nothing else."""
     prepared, maps = [], []
     prepare, encode = products.prepare_operand, HOST.tensor_map
 
-    def counted(here, kind, x, *lines):
+    def counted(here, kind, x, *lines, **left):
         prepared.append(x.shape)
-        return prepare(here, kind, x, *lines)
+        return prepare(here, kind, x, *lines, **left)
 
     def recorded(place, *rest):
         maps.append(place)
@@ -930,18 +1013,23 @@ def test_float32_is_emulated_by_the_shortest_floats_that_hold_it(data, monkeypat
     products._plans.cache_clear()
 
 
-def test_tensor_cores_round_as_they_say():
+@pytest.mark.parametrize("how", ["C", "odd"], ids=["in place", "copied"])
+@pytest.mark.usefixtures("tensor_cores")
+def test_tensor_cores_round_as_they_say(how):
     """tf32 takes the nearest number of 11 bits; a result of 16 bits is rounded once."""
-    x = np.array([1 + 2.0**-11, 1 + 2.0**-12, -1 - 3 * 2.0**-12, 3.4e38, 1e-30], "f4")
-    rounded = [1 + 2.0**-10, 1, -1 - 2.0**-10, 3.4e38, 1e-30]
-    identity = np.eye(5, dtype="f4")
-    found = multiply("plus_times", identity, np.diag(x), known=None, precision="tf32").diagonal()
-    assert_allclose(found[3:], rounded[3:], rtol=2.0**-10)  # the largest stay finite
-    assert_array_equal(found[:3], rounded[:3])
+    largest = (2 - 2.0**-10) * 2.0**127  # of 11 bits
+    edge = np.nextafter(np.float32(largest + 2.0**116), np.float32(0))
+    x = [1 + 2.0**-11, 1 + 3 * 2.0**-11, -1 - 3 * 2.0**-12, 2.0**-126, edge, 3.4028235e38, -inf]
+    rounded = [1, 1 + 2.0**-9, -1 - 2.0**-10, 2.0**-126, largest, inf, -inf]
+    column = np.zeros((64, 64), "f4")
+    column[: len(x), 0] = x
+    ones, found = np.ones((64, 64), "f4"), np.empty((64, 64), "f4")
+    engine.product(sm.semirings["plus_times"], lay(column, how, 0), ones, found, precision="tf32")
+    assert_array_equal(found[: len(x)], np.array(rounded, "f4")[:, None].repeat(64, 1))
     ones = np.ones((1, 64), "f2") * np.float16(2048)
-    terms = np.ones((64, 2), "f2") * np.float16(2.0**-11)
-    found = multiply("plus_times", ones, terms, known=None)
-    assert_array_equal(found, np.full((1, 2), 64, "f2"))
+    terms = np.ones((64, 64), "f2") * np.float16(2.0**-11)
+    found = multiply("plus_times", ones.repeat(64, 0), terms, known=None)
+    assert_array_equal(found, np.full((64, 64), 64, "f2"))
 
 
 # --- one pass over an operand -------------------------------------------------------------------

@@ -141,3 +141,13 @@ def test_what_is_refused(message, call):
 def test_a_number_of_neighbours_is_an_integer():
     with pytest.raises(TypeError, match=r"n_neighbors must be an integer, got 1\.5"):
         NearestNeighbors().fit(POINTS).kneighbors(QUERIES, 1.5)
+
+
+@pytest.mark.parametrize(("radius", "found"), [(1e300, [0, 1]), (-1e300, []), (10**40, [0, 1])])
+@pytest.mark.filterwarnings("error")
+def test_a_radius_beyond_the_dtype_of_the_points(radius, found):
+    points = np.array([[0, 1], [1e30, 2]], "f4")
+    near = NearestNeighbors(radius=radius, metric="l1").fit(points)
+    indices = near.radius_neighbors(points[:1], return_distance=False)
+    assert indices[0].tolist() == found
+    assert near.radius_counts(points[:1]).tolist() == [len(found)]

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import plain_engine
@@ -311,6 +312,27 @@ def test_a_way_back_at_another_weight_is_directed():
         for least, same in ends.items():
             assert of_edges.as_undirected(edges, least).directed != same
     assert of_edges.as_undirected(EdgeList(range(3), row[:3], col[:3], row, True), True).directed
+
+
+def test_edges_by_rows():
+    """Their starts are made when they are asked for; where rows begin holds of directed edges."""
+    first, col = np.array([0, 2, 3, 3, 4]), np.array([1, 3, 0, 0])
+    edges = EdgeList.by_rows(first, col, np.array([5, 2, 5, 2]))
+    assert "row" not in vars(edges)
+    assert_array_equal(edges.row, [0, 0, 1, 3])
+    assert (edges.n, edges.directed) == (4, True)
+    again = replace(edges, weight=col)
+    assert_array_equal(again.row, edges.row)
+    assert again.first is first
+    both_ways = of_edges.as_undirected(edges, True)
+    assert not both_ways.directed
+    assert both_ways.first is None
+    assert_array_equal(both_ways.row, edges.row)
+    with pytest.raises(AttributeError, match="EdgeList has no attribute 'rows'"):
+        assert not edges.rows
+    csr = pytest.importorskip("scipy.sparse").csr_array((edges.weight, col, first), (4, 4))
+    distances = sm.apsp(csr, directed=False, method="sparse", sources=[1])
+    assert_array_equal(distances, [[5, 0, np.inf, 7]])
 
 
 @pytest.mark.parametrize("name", [*NAMES, "lor_land"])

@@ -24,7 +24,8 @@ from semiring_mm.torch import apsp, closure, matmul, products  # noqa: E402
 from semiring_mm.torch.operators import row_of  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # it is not installed
-from bench import neighbours_torch  # noqa: E402
+from bench import gpu_sequences, neighbours_torch  # noqa: E402
+from bench.cases import Options  # noqa: E402
 
 inf = math.inf
 CHEBYSHEV = sm.Semiring("min_maxabs", "min(a, b)", "max(abs(a), abs(b))", inf, 0)
@@ -411,6 +412,27 @@ def test_the_benchmark_runs(tmp_path, capsys):
         assert f"| {line['case']} | {line['size']} | " in printed
     neighbours_torch.main(["--quick", "--memory", "min-plus product", "PyTorch"])
     assert int(capsys.readouterr().out) >= 0
+
+
+def test_the_lines_of_sequences_agree_with_their_rivals(monkeypatch):
+    """The lines of a CUDA device, here on tiny data of the host: building one compares results."""
+    monkeypatch.setattr(gpu_sequences, "DEVICE", "cpu")
+    draw = {"normal": "standard_normal", "uniform": "random"}
+
+    def random(shape, dtype, data, seed=1):
+        return getattr(np.random.default_rng(seed), draw[data])(shape).astype(dtype)
+
+    monkeypatch.setattr(gpu_sequences.gpu, "random", random)
+    monkeypatch.setattr(gpu_sequences.gpu, "alone", lambda call, longest: call)
+    for case in gpu_sequences.CASES:
+        for line in case.lines(Options(0, quick=True)):
+            assert not line.skipped or "pytorch-crf absent" in line.skipped
+            for contender in line.contenders:
+                if contender.call is not None:
+                    contender.call()
+    wrong = torch.ones(3)
+    with pytest.raises(AssertionError, match="off by"):
+        gpu_sequences._close(wrong / 2, wrong)
 
 
 # --- on a CUDA device ---------------------------------------------------------------------------

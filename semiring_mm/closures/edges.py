@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,37 +27,39 @@ class EdgeList:
     nodes : sequence
         Node labels; ``range(n)`` where the graph has none.
     row, col : (m,) int64
-        Where each edge starts and ends.
+        Where each edge starts and ends. `row` may be None where `first` is given: then it is made
+        of that when it is asked for.
     weight : (m,) array
         Real numbers, none of them NaN.
     directed : bool
         Whether an edge leads only from `row` to `col`; else it stands for both directions.
     first : (n + 1,) int64, optional
-        Where the edges of each row begin, if they were given by rows (:meth:`by_rows`).
+        Where the edges of each row begin, of directed edges that come row after row, as in CSR.
     """
-
-    first: ClassVar[NDArray[np.int64] | None] = None
 
     nodes: Sequence[Any]
     row: NDArray[np.int64]
     col: NDArray[np.int64]
     weight: Array
     directed: bool
+    first: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
-    @classmethod
-    def by_rows(cls, first: NDArray[np.int64], col: NDArray[np.int64], weight: Array) -> EdgeList:
-        """Directed edges, row after row, as CSR has them; `row` is made when it is asked for."""
-        edges = object.__new__(cls)
-        edges.__dict__.update(
-            nodes=range(len(first) - 1), col=col, weight=weight, directed=True, first=first
-        )
-        return edges
+    def __post_init__(self) -> None:
+        row: Any = self.row
+        if row is None:
+            object.__delattr__(self, "row")
 
     def __getattr__(self, name: str) -> Any:
         if name != "row" or self.first is None:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         self.__dict__["row"] = row = np.repeat(np.arange(self.n), np.diff(self.first))
         return row
+
+    @classmethod
+    def by_rows(cls, first: NDArray[np.int64], col: NDArray[np.int64], weight: Array) -> EdgeList:
+        """Directed edges, row after row, of the nodes 0, 1, ..."""
+        row: Any = None
+        return cls(range(len(first) - 1), row, col, weight, True, first=first)
 
     @property
     def n(self) -> int:

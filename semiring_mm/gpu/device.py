@@ -20,6 +20,7 @@ import numpy as np
 
 from ..cache import cache_directory
 from ..forks import hold_at_fork
+from ..naming import install
 from ..storage import atomic_write
 from ..version import __version__
 
@@ -346,7 +347,11 @@ TENSOR_MAP = 128  # bytes of one
 #: Streams that no graph can be captured from, and that must not be asked for it.
 DEFAULT = (0, 1)
 #: CUtensorMapDataType and bytes of dtypes; CUtensorMapSwizzle and CUtensorMapL2promotion.
-_ELEMENTS = {"uint8": (0, 1), "float16": (6, 2), "float32": (7, 4), "bfloat16": (9, 2)}
+_ELEMENTS = {
+    "uint8": (0, 1), "float16": (6, 2), "float32": (7, 4), "float64": (8, 8),
+    "bfloat16": (9, 2),
+    "tfloat32": (11, 4),  # rounded as it is loaded
+}  # fmt: skip
 _SWIZZLE_128, _PROMOTE_256 = 3, 3
 
 
@@ -383,8 +388,8 @@ def why_not() -> str:
         import cupy
     except ImportError:
         return (
-            "CuPy is not installed; use pip install 'semiring-mm[cuda13]' (or [cuda12], after the "
-            "CUDA version of the driver)"
+            f"CuPy is not installed: {install('cuda13')} (or [cuda12], after the CUDA version of "
+            "the driver)"
         )
     try:
         count = cupy.cuda.runtime.getDeviceCount()

@@ -62,25 +62,25 @@ from .tensor import (
     CERTIFICATE,
     REDUCING,
     ROWS,
-    THREADS,
     Kind,
     Operand,
     Split,
     TensorKernel,
-    cluster_of,
+    choose,
     in_place,
     parts_source,
     prepare_operand,
     readable,
+    reads,
     repays,
     result_operand,
-    split_tiles,
     tensor_source,
     together,
     transposed_operand,
+    turns,
 )
 from .tensor import kinds_of as tensor_kinds
-from .tiles import choose
+from .tiles import choose as choose_tile
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
@@ -178,7 +178,7 @@ def product(
     kind = ways[0].kind
     if kind is not None:
         sizes = (*c.shape[-2:], a.shape[-1], c.shape[0] if c.ndim == 3 else 1)
-        if triangle or not repays(kind, *sizes):
+        if triangle or not repays(kind, *sizes) or not reads(kind, a, b):
             ways = tuple(way for way in ways if way.kind is None)
     best, last = ways[0], ways[-1]
     if best.step.columns == 32:
@@ -316,6 +316,8 @@ def _run(
     scaling: Scaling = PLAIN, triangle: bool = False, flags: Array | None = None,
     forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
+    if way.kind is not None and turns(way.kind, a, b):
+        a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
     addresses = [address(x) for x in (a, b, c)]
     launch = prepared(
         way.launches, (here.index, triangle, *layouts(a, b, c, arg, gather)),
@@ -395,7 +397,7 @@ def _prepare(
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
     kind = kind_of(plan, step, arg=arg is not None)
-    chosen = choose(
+    chosen = choose_tile(
         kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
@@ -456,36 +458,36 @@ def _prepare_tensors(
         k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    tiles_m, tiles_n = -(-m // ROWS), -(-n // kind.bn)
-    splits, k_split = 1, k
-    if not packed:
-        splits, k_split = split_tiles(tiles_m * tiles_n * batch, k, kind.bk, here.sms)
-    cluster = cluster_of(kind, tiles_m, splits)
-    tiles_m = -(-tiles_m // cluster) * cluster
+    shape, splits, k_split, whole = choose(kind, m, n, k, batch, here.sms, split=not packed)
+    tiles_m = -(-m // (shape.rows * shape.cluster)) * shape.cluster
+    tiles_n = -(-n // shape.columns)
     tiles = tiles_m * tiles_n * batch
-    split = tiles if splits > 1 else 0
+    split = tiles - whole if splits > 1 else 0
     if columns is not None:
         left, group = in_place("uint8", 1, a, ROWS), 2
         assert left is not None, "see readable"
-        right = transposed_operand(here, b, columns, kind.bn // cluster)
+        right = transposed_operand(here, b, columns, shape.columns // shape.cluster)
     else:
-        left = prepare_operand(here, kind, a, ROWS)
-        right = prepare_operand(here, kind, b.swapaxes(-1, -2), kind.bn // cluster, CERTIFICATE.bn)
-        group = 16 if kind is BINARY else min(together(plan), 16 // c.itemsize)
+        left = prepare_operand(here, kind, a, shape.rows, left=True)
+        right = prepare_operand(
+            here, kind, b.swapaxes(-1, -2), shape.columns // shape.cluster, CERTIFICATE.bn
+        )
+        group = 16 if kind is BINARY else min(together(plan, right.rows), 16 // c.itemsize)
     result = result_operand(plan, c)
     kernel = TensorKernel(
-        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, cluster,
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, shape,
         packed,
     )  # fmt: skip
-    blocks = min(tiles * splits, here.sms // cluster * cluster)
+    blocks = tiles - split + split * splits
+    if kind.size < 8:  # of doubles, the next tile is for the multiprocessor that is free first
+        blocks = min(blocks, here.sms // shape.cluster * shape.cluster)
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), blocks, THREADS,
-        kernel.shared,
+        here.kernel(tensor_source(kernel), "a"), blocks, kernel.threads, kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), c_at[1], c_at[2], c_at[0], *(0,) * 5),
         (m, n, k, batch, tiles_m, tiles_n, tiles - split, splits, k_split),
-        split * splits * ROWS * kind.bn * 4, 0,
+        split * splits * shape.rows * shape.columns * word_size(plan), 0,
         here.kernel(parts_source(kernel)) if split else None,
-        split * (kind.bn // 2 // kernel.together),  # sr::ReduceSplits's
+        split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
     )  # fmt: skip
@@ -501,7 +503,8 @@ def _certificate(
     k, tiles_m, tiles_n = a.sizes[0], -(-m // ROWS), -(-n // CERTIFICATE.bn)
     tiles = tiles_m * tiles_n * batch
     return _Launch(
-        here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), THREADS, kernel.shared,
+        here.kernel(tensor_source(kernel), "a"), min(tiles, here.sms), kernel.threads,
+        kernel.shared,
         (0, 0, int(left.batched), 0, 0, int(right.batched), *(0,) * 8),
         (m, n, k, batch, tiles_m, tiles_n, tiles, 1, k), 0, 0, None, 0, 0, operands=(a, b),
         samples_at=tuple(copy.sample_at for copy in copies),

@@ -21,7 +21,7 @@ from . import device
 from .chips import has
 from .product import product
 from .source import STORAGE, flags, pack, pack_fields
-from .tensor import ROWS, SCREENS, THREADS, TensorKernel, in_place, tensor_source
+from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
 __all__ = ["BEHIND", "MOST", "Screen", "empty", "finish", "put", "room_of", "run", "select_source"]
@@ -295,7 +295,7 @@ class _Ordered:
         """Append to candidates those of some points that do not exceed the bounds."""
         here, (m, k), n, kind = device.current(), left.shape, end - start, self.kernel.kind
         maps = []
-        cluster = self.kernel.cluster
+        cluster = self.kernel.shape.cluster
         for x, lines in ((left, ROWS), (self.right[start:end], kind.bn // cluster)):
             operand = in_place(kind.element, kind.size, x, lines)
             assert operand is not None, "see Screen._rounded"
@@ -311,7 +311,7 @@ class _Ordered:
         maps.append((bytes(device.TENSOR_MAP), 0))
         here.kernel(tensor_source(self.kernel), "a").launch(
             min(tiles, here.sms // cluster * cluster),
-            THREADS,
+            self.kernel.threads,
             self.kernel.shared,
             params,
             None,
@@ -323,4 +323,5 @@ class _Ordered:
 def _sift_kernel(dtype: str) -> TensorKernel:
     """The product of operands of a dtype that is screened instead of stored."""
     plan = make_plan(semirings["plus_times"], np.dtype(np.float32), None, None, 1)
-    return TensorKernel(plan, SCREENS[dtype], True, True, False, cluster=2, screens=True)
+    shape = Shape(cluster=2)
+    return TensorKernel(plan, SCREENS[dtype], True, True, False, shape=shape, screens=True)

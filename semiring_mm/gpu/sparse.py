@@ -28,7 +28,9 @@ _BLOCKS = {4: (4, 3), 8: (2, 2)}  # of it on a multiprocessor, by an entry's byt
 _ITEMS = 8  # entries of a chunk of sr::CsrVector for each thread
 _PIECES = {4: 3, 8: 2}  # blocks of it on a multiprocessor
 _FEWEST = 256  # steps of the path that a warp of it repays
-_STEPS = 64  # of the path for a group of sr::Csr
+_LONG_PIECE = 16  # a row of more than such a part of a piece is shared
+_STEPS = 128  # of the path for a group of sr::Csr
+_BOUNDS = f"{_THREADS}, 4"  # its launch bounds
 _NONE = 1 << 62  # no row has as many entries
 _FLAGS = 3  # sr::DOES_NOT_FIT and the others
 _INDEX = {4: "sr::i32", 8: "sr::i64"}
@@ -77,12 +79,13 @@ def csr_product(
     entries, index = min(data.size, indices.size), _INDEX[indices.itemsize]
     warps, across, each = _THREADS // 32, 0, 0
     entry_size = max(4, data.itemsize, indices.itemsize)
-    steps, longest, size = _THREADS // run.lanes * _STEPS, 0, word_size(plan)
+    path = _STEPS if run.lanes >= 4 else _STEPS // 2  # of a group; more need more shared memory
+    steps, longest, size = _THREADS // run.lanes * path, 0, word_size(plan)
     if vector:  # a piece for each warp that the device runs at once
         steps = max(_FEWEST, -(-(m + entries) // (_PIECES[entry_size] * here.sms * warps)))
         most = _longest_row(indptr)
         across, each = _rows_at_once(m, entries, most)
-        longest = max(_FEWEST, steps // 4)
+        longest = max(_FEWEST, steps // _LONG_PIECE)
         longest = longest if most is None or most > longest else _NONE
     pieces = 0 if across else -(-(m + entries) // steps)
     parts = None if across else device.scratch(pieces * (2 * n * size + 8) + 8)
@@ -104,12 +107,12 @@ def csr_product(
         blocks, shared = -(-pieces // warps), 33 * _ITEMS * warps * size
         run.launch(body, blocks, shared, params, f"{_THREADS}, {_PIECES[entry_size]}")
     else:
-        arguments = f"Algebra, {index}, {run.lanes}, {wide}, {_STEPS}, {scaled}, {join}"
+        arguments = f"Algebra, {index}, {run.lanes}, {wide}, {path}, {scaled}, {join}"
         groups = _THREADS // run.lanes
         shared = 2 * groups * run.columns * size + 4 * (steps + 2 + 2 * groups)
         find = here.kernel(sparse_source(plan, f"sr::CsrPieces<{index}>"))
         find.launch(-(-pieces // warps), _THREADS, 0, params, run.pointers)
-        run.launch(f"sr::Csr<{arguments}>", pieces, shared, params)
+        run.launch(f"sr::Csr<{arguments}>", pieces, shared, params, _BOUNDS)
     if pieces > 1 and longest < _NONE:
         lanes = min(32, 1 << (n - 1).bit_length())
         source = sparse_source(plan, f"sr::CsrReduce<Algebra, {index}, {lanes}, {join}>")

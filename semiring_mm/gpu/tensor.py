@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from .chips import has
 from .packing import Packing, pack_bytes, transpose_bits
 from .source import KINDS as ENTRIES
 from .source import STORAGE, algebra, flags, pack
+from .tiles import Tile, divide
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "THREADS", "Kind", "Operand", "Split",
-    "TensorKernel", "cluster_of", "convert_source", "in_place", "kinds_of", "parts_source",
-    "prepare_operand", "readable", "repays", "result_operand", "split_tiles", "tensor_source",
-    "together", "transposed_operand",
+    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape", "Split",
+    "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
+    "prepare_operand", "readable", "reads", "repays", "result_operand", "tensor_source",
+    "together", "transposed_operand", "turns",
 ]  # fmt: skip
 
 Array = Any
@@ -60,7 +61,7 @@ class Kind:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        return {"float32": 4, "uint8": 1}.get(self.element, 2)
+        return {"float64": 8, "float32": 4, "uint8": 1}.get(self.element, 2)
 
     @property
     def bk(self) -> int:
@@ -69,20 +70,23 @@ class Kind:
 
     @property
     def bn(self) -> int:
-        """Columns of a tile; products of parts need two sets of accumulators."""
-        return 128 if self.parts == 2 else 256
+        """Columns of the largest tile: half as many if accumulators take twice the registers."""
+        return 128 if self.parts == 2 or self.size == 8 else 256
 
 
 _PAIRS_OF_HALVES, _PAIRS_OF_TF32 = Kind("Halves", "float16", 2), Kind("Tf32", "float32", 2)
 _KINDS = {
     ("float16", None): (Kind("Halves", "float16"),),
     ("bfloat16", None): (Kind("Bfloats", "bfloat16"),),
+    ("float64", None): (Kind("Doubles", "float64"),),
     ("float32", "tf32"): (Kind("Tf32", "float32"),),
     ("float32", "float32_emulated"): (_PAIRS_OF_HALVES, _PAIRS_OF_TF32),
 }
 BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
-_WORTH = {"Halves": 600**3, "Bfloats": 600**3, "Tf32": 700**3, "Binary": 800**3}
+_WORTH = {
+    "Halves": 192**3, "Bfloats": 192**3, "Tf32": 192**3, "Binary": 800**3, "Doubles": 1500**3,
+}  # fmt: skip
 _WORTH_PARTS = 1300**3
 
 
@@ -110,6 +114,31 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
 
 
+def reads(kind: Kind, a: Array, b: Array) -> bool:
+    """Whether the copy engine reads these operands, or copies of them that repay."""
+    if kind.size < 8:
+        return True
+    return all(in_place(kind.element, 8, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
+
+
+class Shape(NamedTuple):
+    """A tile of C.
+
+    Parameters
+    ----------
+    rows, columns : int
+    cluster : int
+        Blocks whose tiles lie below each other, and share columns of B.
+    """
+
+    rows: int = 128
+    columns: int = 256
+    cluster: int = 1
+
+
+LARGEST = Shape()
+
+
 @dataclass(frozen=True)
 class TensorKernel:
     """What a kernel is compiled for.
@@ -124,8 +153,7 @@ class TensorKernel:
         Whether neighbouring columns can be stored as one vector.
     c_boxes : bool
         Whether the copy engine stores C.
-    cluster : int
-        Blocks that share their columns of B.
+    shape : Shape
     packed : bool
         Whether C is packed bits.
     certifies : bool
@@ -140,15 +168,28 @@ class TensorKernel:
     b_rows: bool
     c_wide: bool
     c_boxes: bool = False
-    cluster: int = 1
+    shape: Shape = LARGEST
     packed: bool = False
     certifies: bool = False
     screens: bool = False
 
     @property
+    def threads(self) -> int:
+        """Threads of a block, of which the last ones copy."""
+        wide = self.shape.columns > 128 or self.kind.size == 8
+        hands = wide or self.kind.parts == 2  # sr::TensorProduct::HANDS
+        return 2 * self.shape.rows + (128 if hands else 32)
+
+    @property
     def stages(self) -> int:
         """Tiles of k in the pipeline, loading or in use: as many as fit in shared memory."""
-        return 3 if self.kind.parts == 2 else 4
+        room = _SHARED - 1024 - self.boxes * self.shape.rows * _LINE
+        return min(6 if self.kind.size == 8 else _STAGES, room // self._stage)
+
+    @property
+    def _stage(self) -> int:
+        """Bytes of a stage, and of its barriers."""
+        return self.kind.parts * (self.shape.rows + self.shape.columns) * _LINE + 32
 
     @property
     def boxes(self) -> int:
@@ -158,17 +199,20 @@ class TensorKernel:
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        stage = self.kind.parts * (ROWS + self.kind.bn) * _LINE + 32
-        numbers = 16 * self.kind.bn if self.screens else 0
-        return 1024 + self.stages * stage + self.boxes * ROWS * _LINE + numbers
+        numbers = 16 * self.shape.columns if self.screens else 0
+        boxes = self.boxes * self.shape.rows * _LINE
+        return 1024 + self.stages * self._stage + boxes + numbers
 
     @property
     def together(self) -> int:
         """Neighbouring columns of a thread."""
-        return together(self.plan)
+        return together(self.plan, self.b_rows)
 
     def types(self) -> str:
         """The first lines of a source: its types."""
+        shape = f"TensorTile<{self.shape.rows}, {self.shape.columns}, {self.together}>"
+        if self.kind.size == 8:
+            shape = f"DoublesTile<{flags(self.a_rows, self.b_rows)}>"
         step = f"Tensor<Algebra, sr::{self.kind.name}, {self.kind.parts}{', true' * self.packed}>"
         if self.certifies:
             step = "Certificate<Algebra>"
@@ -177,12 +221,13 @@ class TensorKernel:
         return f"""#include "tensor.cuh"
 {algebra(self.plan)}
 using Step = sr::{step};
-using Shape = sr::TensorTile<{self.kind.bn}, {self.together}>;
+using Shape = sr::{shape};
 """
 
 
-#: Rows of a tile (sr::TensorTile's); threads of a product, of which 128 copy, and of ReduceSplits.
-ROWS, THREADS, REDUCING = 128, 384, 256
+#: Rows of the largest tile; threads of ReduceSplits.
+ROWS, REDUCING = 128, 256
+_SHARED, _STAGES = 232448, 4  # bytes that a block may have, stages at most
 _LINE = 128  # bytes of a row of a tile in shared memory
 # sr::Convert's threads and tiles, steps of k of a block of sr::Measure
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
@@ -192,11 +237,14 @@ _SAMPLE_STEP, _SAMPLE = 4, 512
 _POINTERS = 5  # at the beginning of sr::ConvertParams
 
 
-def together(plan: Plan) -> int:
+def together(plan: Plan, b_rows: bool) -> int:
     """Neighbouring columns that a thread stores.
 
-    Two words of 4 bytes: the four lanes of a row fill a sector of memory.
+    Two words of 4 bytes: the four lanes of a row fill a sector of memory. Those of doubles follow
+    from the direction of B.
     """
+    if plan.storage == "float64":
+        return 1 if b_rows else 2
     return 2 if plan.storage == "float32" else 8
 
 
@@ -204,12 +252,13 @@ def together(plan: Plan) -> int:
 def tensor_source(kernel: TensorKernel) -> str:
     """The text of a product kernel, for the architecture's own instructions."""
     given = flags(kernel.a_rows, kernel.b_rows, kernel.c_wide)
-    cluster = f"__cluster_dims__({kernel.cluster}) " if kernel.cluster > 1 else ""
+    shape = kernel.shape
+    cluster = f"__cluster_dims__({shape.cluster}) " if shape.cluster > 1 else ""
     return f"""{kernel.types()}
 using Product =
-    sr::TensorProduct<Step, Shape, {kernel.stages}, {kernel.cluster}, {given}, {kernel.boxes}>;
-static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
-extern "C" __global__ void {cluster}__launch_bounds__({THREADS}, 1)
+    sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes}>;
+static_assert(Product::BYTES == {kernel.shared} && Product::THREADS == {kernel.threads});
+extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
   Product::run(p);
 }}
@@ -343,19 +392,31 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
             sizes = (k, rows) if by_rows else (rows, k)
             pitch = (size * at[other], size * at[0] if batched else 16)
             batch = x.shape[0] if batched else 1
-            return Operand(
-                element, (*sizes, batch), pitch, by_rows, batched, lines if by_rows else _SIDE
-            )
+            high = lines if by_rows else _LINE // size
+            return Operand(element, (*sizes, batch), pitch, by_rows, batched, high)
     return None
 
 
+def turns(kind: Kind, a: Array, b: Array) -> bool:
+    """Whether Cᵀ = Bᵀ Aᵀ spares a copy: only the left operand of tf32 may lie across k."""
+    if kind.size != 4 or kind.parts == 2:
+        return False
+    left, right = (in_place("tfloat32", 4, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
+    return left is not None and left.rows and right is not None and not right.rows
+
+
 def prepare_operand(
-    here: device.Device, kind: Kind, x: Array, lines: int, sample_lines: int = ROWS
+    here: device.Device,
+    kind: Kind,
+    x: Array,
+    lines: int,
+    sample_lines: int = ROWS,
+    left: bool = False,
 ) -> Operand:
     """An operand in place if the copy engine can read it there; else as a copy.
 
     `lines` are those of a box, if it has k as its contiguous direction; `sample_lines` those of a
-    box of the sample.
+    box of the sample. `left`: whether it is the left one.
     """
     (rows, k), at = x.shape[-2:], strides(x)
     size, batched = kind.size, x.ndim == 3 and x.shape[0] > 1 and at[0] != 0
@@ -363,9 +424,10 @@ def prepare_operand(
     if kind is BINARY:
         one = x if batched or x.ndim == 2 else x[0]
         return _from_packing(pack_bytes(here, one, 4), rows, k, batch, batched, lines)
-    if size < 4 and not kind.scaled:
-        found = in_place(kind.element, size, x, lines)
-        if found is not None:
+    if not kind.scaled and kind.parts == 1:
+        found = in_place("tfloat32" if size == 4 else kind.element, size, x, lines)
+        # those of 32 bits are not transposed, but by threads on their way to registers
+        if found is not None and (size != 4 or left or found.rows):
             return found
     ld = math.ceil(k * size / 16) * 16 // size
     across = flags(at[1] == 1 and at[2] != 1)
@@ -433,28 +495,71 @@ def result_operand(plan: Plan, c: Array) -> Operand | None:
     return found if found is not None and found.rows else None
 
 
+class Choice(NamedTuple):
+    """A tile of C, and how k is divided.
+
+    Parameters
+    ----------
+    shape : Shape
+    splits, depth : int
+        Parts of k, and their steps.
+    whole : int
+        Tiles of C, from the first on, whose k is not divided.
+    """
+
+    shape: Shape
+    splits: int
+    depth: int
+    whole: int = 0
+
+
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
+_LEAST_DEPTH = 8  # tiles of k that repay a partial result in memory
+#: Nanoseconds of a tile of k and of all else of a tile of C of operands of one part, on an H200
+#: (the nearest to what products of 256 to 2048 rows took).
+_TIMES = {
+    Shape(64, 64): (220, 400), Shape(64, 128): (250, 500), Shape(128, 128): (375, 1000),
+    Shape(128, 192): (500, 1400),
+    Shape(128, 256): (650, 2000),
+}  # fmt: skip
+_REDUCED = 3000  # of a second launch, which joins parts of k
 
 
-def cluster_of(kind: Kind, tiles_m: int, splits: int) -> int:
-    """Blocks of a cluster: tiles below each other share columns of B, where k is not split.
+def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: bool) -> Choice:
+    """The fastest tile by what each takes, where the largest ones are few.
 
-    16-bit operands of one part are not faster so.
+    `split`: whether k may be split.
     """
-    if kind.size == 2 and kind.parts == 1:
-        return 1
-    return _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
+    if kind.size == 8:
+        return _doubles(m, n, k, batch, sms)
+    large = _large(kind, m, n, k, batch, sms, split)
+    if kind.parts == 2 or kind is BINARY or not split:
+        return large
+    choices = {}
+    for shape, (step, last) in _TIMES.items():
+        one = large if shape[:2] == large.shape[:2] else Choice(shape, 1, k)
+        tiles = -(-m // shape.rows) * -(-n // shape.columns) * batch
+        rounds = -(-tiles * one.splits // sms)
+        depth = -(-one.depth // kind.bk)
+        choices[one] = rounds * (depth * step + last) + (one.splits > 1) * _REDUCED
+    return min(choices, key=choices.__getitem__)
 
 
-_LEAST_DEPTH = 8  # tiles of k that repay a partial result
+def _doubles(m: int, n: int, k: int, batch: int, sms: int) -> Choice:
+    """Tiles of 128 x 128, of which the last wave is shared: products of doubles take longest."""
+    tiles = -(-m // ROWS) * -(-n // ROWS) * batch
+    launch = divide(Tile(ROWS, ROWS, _LINE // 8, 4, 16, 8), tiles, k, sms)
+    return Choice(Shape(ROWS, ROWS), launch.splits, launch.k_split or k, launch.whole)
 
 
-def split_tiles(tiles: int, k: int, bk: int, sms: int) -> tuple[int, int]:
-    """Blocks that share each tile of C, and the steps of k of each.
-
-    k is split where there are fewer tiles than multiprocessors.
-    """
-    steps = math.ceil(k / bk)
-    splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH))
-    depth = math.ceil(steps / splits) * bk
-    return math.ceil(k / depth), depth
+def _large(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, split: bool) -> Choice:
+    """Tiles of 128 x 256 (of parts: 128); k is split where they are fewer than multiprocessors."""
+    tiles_m, tiles = -(-m // ROWS), -(-m // ROWS) * -(-n // kind.bn) * batch
+    steps = -(-k // kind.bk)
+    splits = max(1, min(sms // tiles, steps // _LEAST_DEPTH)) if split else 1
+    depth = -(-steps // splits) * kind.bk
+    splits = -(-k // depth)
+    cluster = 1
+    if kind is BINARY or kind.parts == 2:  # others are not faster so
+        cluster = _CLUSTER if splits == 1 and (tiles_m % _CLUSTER == 0 or tiles_m > _MANY) else 1
+    return Choice(Shape(ROWS, kind.bn, cluster), splits, depth)

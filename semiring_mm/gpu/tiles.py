@@ -13,7 +13,9 @@ from pathlib import Path
 from ..cache import cache_directory
 from ..storage import atomic_write
 
-__all__ = ["TILES", "Launch", "Tile", "choose", "keep_shares", "measured_shares", "split_k"]
+__all__ = [
+    "TILES", "Launch", "Tile", "choose", "divide", "keep_shares", "measured_shares", "split_k",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,14 @@ _SMALL: dict[Tile, float] = {
 #: "matrix": matrix instructions, on floats; "matrix wide": on doubles.
 TILES: dict[str, dict[Tile, float]] = {
     "fma": {
-        Tile(128, 256, 8, 8, 16, 8, stages=3): 0.84,
+        Tile(128, 256, 8, 8, 16, 8, stages=4): 0.84,
         Tile(128, 128, 8, 8, 16, 8, 2, stages=4): 0.815,
         Tile(64, 128, 16, 8, 8, 8, 4): 0.80,
         Tile(64, 64, 32, 8, 4, 8, 4): 0.71,
         Tile(32, 64, 32, 4, 4, 8, 6): 0.64,
         Tile(32, 32, 32, 4, 2, 8, 4): 0.43,
         Tile(16, 256, 32, 4, 8, 4, 3): 0.56,
-        Tile(64, 256, 16, 8, 16, 8, 2): 0.78,
+        Tile(64, 256, 8, 8, 16, 8, 2, stages=4): 0.82,
         **{tile: share for tile, share in _SMALL.items() if tile.bm == 256},
     },
     "word": {
@@ -268,21 +270,34 @@ def choose(
     best: tuple[float, Launch] | None = None
     measured = measured_shares(device)
     for tile, usual in TILES[kind].items():
-        size = tile.bm * tile.bn
         speed = measured.get((kind, tile), usual)
         tiles = math.ceil(m / tile.bm) * math.ceil(words / tile.bn) * batch
         for launch in _launches(tile, tiles, k, sms * tile.blocks, split, clusters):
-            time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
-            if parts := (tiles - launch.whole) * launch.splits:
-                if 2 * launch.k_split > k:  # of parts of two lengths
-                    time += tile.blocks * (launch.k_split + _START) * size / speed
-                else:
-                    time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
-                time += _PART * parts * size / sms + (_CLUSTER if launch.cluster else _JOIN)
+            time = _time(launch, tiles, k, sms, speed)
             if best is None or time < best[0]:
                 best = (time, launch)
     assert best is not None
     return best[1]
+
+
+def divide(tile: Tile, tiles: int, k: int, sms: int) -> Launch:
+    """How `tiles` tiles of C are best divided among blocks, by the model of :func:`choose`."""
+    launches = _launches(tile, tiles, k, sms * tile.blocks, True, False)
+    return min(launches, key=lambda launch: _time(launch, tiles, k, sms, 1.0))
+
+
+def _time(launch: Launch, tiles: int, k: int, sms: int, speed: float) -> float:
+    """The time of a launch, in pairs that a multiprocessor computes at its peak speed."""
+    tile = launch.tile
+    size = tile.bm * tile.bn
+    time = _waves(tile, launch.whole, sms) * (k + _START) * size / speed
+    if parts := (tiles - launch.whole) * launch.splits:
+        if 2 * launch.k_split > k:  # of parts of two lengths
+            time += tile.blocks * (launch.k_split + _START) * size / speed
+        else:
+            time += _waves(tile, parts, sms) * (launch.k_split + _START) * size / speed
+        time += _PART * parts * size / sms + (_CLUSTER if launch.cluster else _JOIN)
+    return time
 
 
 def _launches(

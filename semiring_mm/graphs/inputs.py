@@ -112,7 +112,7 @@ def as_graph(
     edges = _edge_list(graph, weight, directed, source, target)
     if edges is not None:
         if directed is False:
-            edges = replace(edges, directed=False)
+            edges = replace(edges, directed=False, first=None)
         edges = _checked(edges)
         return edges, None if isinstance(edges.nodes, range) else edges.nodes
     if isinstance(graph, np.ma.MaskedArray):
@@ -207,7 +207,7 @@ def _are_paths(graph: Any) -> bool:
 
 
 def _unweighted(edges: EdgeList) -> EdgeList:
-    return replace(edges, weight=np.ones(len(edges.row)))
+    return replace(edges, weight=np.ones(len(edges.col)))
 
 
 def _numbered(edges: EdgeList) -> EdgeList:

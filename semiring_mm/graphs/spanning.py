@@ -38,7 +38,7 @@ def as_undirected(edges: EdgeList, least: bool) -> EdgeList:
     back = np.lexsort((row, col))
     pairs = ((row, col[back]), (col, row[back]), (weight, weight[back]))
     same = all(np.array_equal(x, y) for x, y in pairs)
-    return replace(edges, directed=False) if same else edges
+    return replace(edges, directed=False, first=None) if same else edges
 
 
 def forest_of(problem: Problem) -> SpanningForest | None:

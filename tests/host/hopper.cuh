@@ -68,10 +68,20 @@ SR_FN void warpgroup_sync(int) {
   while (rounds[own] == round) host::yield();
 }
 
+template <int THREADS>
+SR_FN void block_sync() {
+  __syncthreads();
+}
+template <int THREADS>
+SR_FN void block_arrive() {
+  __syncthreads();
+}
+
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
   u8* base;
   i64 size[3], stride[3];
   i64 element, lines;
+  i64 tf32;  // whether floats are rounded as they are loaded
 };
 template <class F>  // of the places of an element in the box and in the array, or there null
 SR_FN void each_of_box(const TensorMap& array, u8* box, int x, int y, int z, F f) {
@@ -93,6 +103,9 @@ SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, 
   for (u32 block = first; block < first + BLOCKS; ++block) {
     each_of_box(from, &in_block(*static_cast<u8*>(to), block), x, y, z,
                 [](u8* put, const u8* get) { *put = get ? *get : 0; });
+    const HostMap& map = reinterpret_cast<const HostMap&>(from);
+    auto* floats = reinterpret_cast<float*>(&in_block(*static_cast<u8*>(to), block));
+    for (int i = 0; map.tf32 && i < map.lines * LINE / 4; ++i) floats[i] = to_tf32(floats[i]);
     Phase& phase = phase_of(in_block(at, block));
     phase.bytes -= i32(reinterpret_cast<const HostMap&>(from).lines * LINE);
     end_phase_if_complete(phase);
@@ -152,6 +165,23 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
                          read_box<B_K_MAJOR, Element>(b_boxes, column, k));
     d[i] = sum;
   }
+}
+template <class Kind, int N>
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
+                         bool accumulate) {
+  static u32 all[host::THREADS][4];
+  const unsigned own = host::current;
+  for (int i = 0; i < 4; ++i) all[own][i] = a[i];
+  __syncwarp();  // between writing the left operand and reading it
+  for (int i = 0; i < N / 2; ++i) {
+    const int column = i / 4 * 8 + int(own) % 4 * 2 + i % 2;
+    float sum = accumulate ? d[i] : 0;
+    for (int k = 0; k < Kind::K; ++k)
+      sum += tensor_term(bits_as<float>(all[own / 4 * 4 + k % 4][k / 4 * 2 + i / 2 % 2]),
+                         read_box<true, float>(b_boxes, column, k));
+    d[i] = sum;
+  }
+  __syncwarp();  // between reading the left operand and writing the next
 }
 SR_FN void warpgroup_arrive() {}
 SR_FN void warpgroup_commit() {}

@@ -56,7 +56,7 @@ SR_FN void mma(float (&d)[4], const u32 (&top)[2], const u32 (&bottom)[2], const
 
 SR_FN void mma(double (&d)[4], double top, double bottom, double b) {
   static double all[host::THREADS][3];  // [thread][top, bottom, b]
-  const unsigned own = threadIdx.x, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
+  const unsigned own = host::current, first = own / 32 * 32, high = own % 32 / 4, low = own % 4;
   all[own][0] = top;
   all[own][1] = bottom;
   all[own][2] = b;
@@ -65,6 +65,11 @@ SR_FN void mma(double (&d)[4], double top, double bottom, double b) {
     for (unsigned k = 0; k < 4; ++k)
       d[i] = fma(all[first + high * 4 + k][i / 2], all[first + (low * 2 + i % 2) * 4 + k][2], d[i]);
   __syncwarp();  // between reading the operands and writing the next
+}
+
+SR_FN void mma(double (&d)[4], const double (&top)[2], const double (&bottom)[2],
+               const double (&b)[2]) {
+  for (int half = 0; half < 2; ++half) mma(d, top[half], bottom[half], b[half]);
 }
 
 template <class Word>
