@@ -196,7 +196,7 @@ def knn(
     bound, and the squared distances of the rest are summed up directly. That takes two copies of
     the operands in float32, and changes no bit of the result on the CPU; on a device the product
     is one of tensor cores in float16 or TF32, with its own bound, and sums may differ in the
-    last bit.
+    last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and screened, too.
 
     Examples
     --------
