@@ -784,31 +784,6 @@ def test_large_products_take_large_tiles_and_deep_ones_split_k():
     assert small.bm * small.bn < 64 * 128
 
 
-def test_many_waves_of_short_blocks_do_not_begin_together():
-    for sizes, begin_apart in (
-        ((32768, 32768, 128), True), ((8192, 8192, 8192), False), ((4096, 4096, 16), False),
-    ):  # fmt: skip
-        launch = tiles.choose("sum", *sizes, 1, 132)
-        first = product._staggered(launch, sizes[2], 132)
-        assert first == begin_apart * launch.tile.blocks * 132
-
-
-@needs_nvrtc
-def test_staggered_blocks_sleep_and_multiply_as_others(tmp_path, nvdisasm):
-    plan = make_plan(sm.semirings["plus_times"], np.dtype("f4"), None, None, 1)
-    tile = tiles.choose("fma", 32768, 32768, 128, 1, 132).tile
-    found = []
-    for first in (0, 132):
-        kernel = source.ProductKernel(
-            plan, "General", tile, True, True, False, True, True, staggered=first
-        )
-        cubin, report = device.compile_source(source.product_source(kernel), 90)
-        found.append(operations(cubin, tmp_path / "kernel.cubin", nvdisasm))
-        assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
-    assert [x["NANOSLEEP"] > 0 for x in found] == [False, True]
-    assert found[0]["FFMA"] == found[1]["FFMA"]
-
-
 def test_parameters_are_the_fields_of_the_struct():
     text = (HERE.parent / "kernels" / "schedule.cuh").read_text()
     body = re.sub(r"//.*", "", re.search(r"struct ProductParams \{(.*?)\n\};", text, re.S)[1])
