@@ -80,8 +80,7 @@ from .tensor import (
     turns,
 )
 from .tensor import kinds_of as tensor_kinds
-from .tiles import Launch
-from .tiles import choose as choose_tile
+from .tiles import Launch, choose as choose_tile
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
