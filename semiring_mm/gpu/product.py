@@ -80,7 +80,7 @@ from .tensor import (
     turns,
 )
 from .tensor import kinds_of as tensor_kinds
-from .tiles import Launch, choose as choose_tile
+from .tiles import choose as choose_tile
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
@@ -258,7 +258,7 @@ def _product_in_float32(
 
 
 _WORTH_A_SCAN = 960**3  # pairs
-_LEAST_WAVES, _STEPS_A_WAVE = 8, 8  # of blocks; and of k for each, up to which they are staggered
+_STEPS_A_WAVE = 8  # of k, for each wave of blocks, up to which blocks do not begin together
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
 
@@ -405,10 +405,11 @@ def _prepare(
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
+    room = here.sms * tile.blocks
     kernel = ProductKernel(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
         wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
-        _staggered(chosen, k, here.sms),
+        room if chosen.whole * _STEPS_A_WAVE >= room * k else 0,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
     split = tiles_m * tiles_n * batch - chosen.whole
@@ -439,16 +440,6 @@ def _prepare(
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
     )  # fmt: skip
-
-
-def _staggered(launch: Launch, k: int, sms: int) -> int:
-    """Blocks that fill the chip, if they are not to begin together (``sr::stagger``); else 0.
-
-    That costs half the time of a block once, and gains what storing a tile takes in each wave.
-    """
-    room = sms * launch.tile.blocks
-    waves = launch.whole // room
-    return room if waves >= _LEAST_WAVES and k <= waves * _STEPS_A_WAVE else 0
 
 
 def _prepare_tensors(
