@@ -217,16 +217,6 @@ SR_FN void wait_for(const u32* word, u32 least) {
   }
 }
 
-// Wait so many nanoseconds.
-SR_FN void pause(u32 nanoseconds) {
-  u64 start, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-  do {
-    __nanosleep(200);
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  } while (now - start < nanoseconds);
-}
-
 // The block's dynamic shared memory; what needs more than 16 bytes of alignment aligns it itself.
 template <class T>
 SR_FN T* shared_memory() {

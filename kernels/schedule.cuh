@@ -71,18 +71,6 @@ SR_FN int work_tiles(const ProductParams& p) {
   return p.whole + (p.tiles_m * p.tiles_n * p.batch - p.whole) * p.splits;
 }
 
-// Blocks that begin together end together, wave after wave, and all of them store at once while none
-// multiplies. Where there are many waves of short blocks, the FIRST blocks, which fill the chip,
-// therefore begin at different times: by multiples of the golden ratio, which spread evenly, of the
-// time that a wave of PAIRS a step and multiprocessor takes about.
-template <u32 FIRST, u32 PAIRS>
-SR_FN void stagger(const ProductParams& p) {
-  constexpr u32 GOLDEN = 0x9e3779b1u, PAIRS_A_NANOSECOND = 128;
-  if (blockIdx.x >= FIRST || !is_selected(p)) return;
-  const u64 wave = u64(p.k) * PAIRS / PAIRS_A_NANOSECOND;
-  pause(u32(wave * (u32(blockIdx.x) * GOLDEN >> 16) >> 16));
-}
-
 // Where tile `index` lies in C. Tiles are numbered down GROUP rows of tiles, column after column,
 // so that blocks which run together share rows of A and columns of B in L2:
 //

@@ -258,7 +258,6 @@ def _product_in_float32(
 
 
 _WORTH_A_SCAN = 960**3  # pairs
-_STEPS_A_WAVE = 8  # of k, for each wave of blocks, up to which blocks do not begin together
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
 
@@ -405,11 +404,9 @@ def _prepare(
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
-    room = here.sms * tile.blocks
     kernel = ProductKernel(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
         wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
-        room if chosen.whole * _STEPS_A_WAVE >= room * k else 0,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
     split = tiles_m * tiles_n * batch - chosen.whole

@@ -375,8 +375,6 @@ class ProductKernel:
         Whether the k that won is kept.
     cluster : int
         Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
-    staggered : int
-        The first blocks, which do not begin together (``sr::stagger``); 0: all do.
     """
 
     plan: Plan
@@ -389,7 +387,6 @@ class ProductKernel:
     c_wide: bool
     arg: bool = False
     cluster: int = 1
-    staggered: int = 0
 
     @property
     def shared(self) -> int:
@@ -409,8 +406,6 @@ def product_source(kernel: ProductKernel) -> str:
     )
     together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
-    pairs = tile.bm * tile.bn * tile.blocks
-    pause = f"  sr::stagger<{kernel.staggered}, {pairs}>(p);\n" if kernel.staggered else ""
     return f"""#include "{header}"
 #include "product.cuh"
 {algebra(kernel.plan)}
@@ -420,7 +415,7 @@ using Product = sr::Product<Step, Shape, {given}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
 extern "C" __global__ void {together}__launch_bounds__({tile.threads}, {tile.blocks})
 kernel(const __grid_constant__ sr::ProductParams p) {{
-{pause}  Product::run(p);
+  Product::run(p);
 }}
 """
 

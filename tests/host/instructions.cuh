@@ -148,7 +148,6 @@ SR_FN u32 fetch_add(u32* word, u32 x) {
   return old;
 }
 SR_FN void memory_fence() {}
-SR_FN void pause(u32) {}
 SR_FN void store_current(u32* word, u32 x) { *word = x; }
 SR_FN void wait_for(const u32* word, u32 least) {  // blocks run one after the other
   if (*word < least) host::report("block %u waits for work that has not begun", blockIdx.x);
