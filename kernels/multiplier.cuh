@@ -71,12 +71,12 @@ struct Multiplier {
   static_assert(CheckArithmetic<Step>::DONE);
   using Word = typename Step::Word;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
-  // Sums of floats: multiply-adds read three registers, additions two, but two banks of registers
-  // give one each in a cycle: what counts is which of them follow each other. This order had the
-  // fewest conflicts in machine code (bench/banks.py), and was the fastest.
-  static constexpr bool SUMS = Step::Algebra::NAN && !Step::Algebra::SELECTS;
-  static constexpr bool BY_COLUMNS = SUMS && !Step::MIXED && !Step::TWO && Step::DEPTH == 1 &&
-                                     Step::COLUMNS == 1 && sizeof(Word) == 4 && TN == 16;
+  // Multiply-adds read three registers, but two banks of registers give one each in a cycle: what
+  // counts is which of them follow each other. This order had the fewest conflicts in machine code
+  // (bench/banks.py), and was the fastest.
+  static constexpr bool BY_COLUMNS = Step::SHORT && !Step::MIXED && !Step::TWO &&
+                                     Step::DEPTH == 1 && Step::COLUMNS == 1 &&
+                                     sizeof(Word) == 4 && TN == 16;
   static_assert(!Tile::PAIRS || (Step::DEPTH == 2 && sizeof(Word) == 4),
                 "a k step takes the two steps of k of a pair, and 16 bytes hold two of these");
   Word acc[TM][TN];  // [TM][TN]
