@@ -868,7 +868,7 @@ def test_tiles_of_tensor_cores(shape, monkeypatch):
         depth = -(-k // (kind.bk * splits)) * kind.bk
         return tensor.Choice(shape, splits, depth)
 
-    monkeypatch.setattr(products, "choose", always)
+    monkeypatch.setattr(products, "choose_shape", always)
     for dtype, precision, k in (("f2", None, 88), ("f4", "tf32", 56)):
         splits, rng = 1, np.random.default_rng(k)
         a = whole(rng, (2, 130, k), dtype, precision)
