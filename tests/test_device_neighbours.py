@@ -9,6 +9,7 @@ from test_neighbours import by_sorting
 import semiring_mm as sm
 from semiring_mm import neighbours
 from semiring_mm.gpu import engine, select
+from semiring_mm.gpu.views import address
 
 nan, inf = np.nan, np.inf
 RNG = np.random.default_rng(0)
@@ -199,3 +200,30 @@ def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
     with np.errstate(all="ignore"):
         found, expected = sm.cdist(*both(there, x, y), metric), sm.cdist(x, y, metric)
     assert_allclose(there.get(found), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("metric", "order", "w"), [
+    ("cityblock", "C", None), ("hamming", "C", [1, 2, 1, 2, 1]), ("cityblock", "F", None),
+    ("chebyshev", "C", None),
+])  # fmt: skip
+def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatch):  # noqa: F811
+    """Copies whose columns are contiguous and aligned; those that are so already are not copied."""
+    monkeypatch.setattr(neighbours, "_MANY", 1)
+    rng = np.random.default_rng(7)
+    rows = (8, 12) if order == "F" else (9, 14)
+    x, y = (np.asarray(rng.integers(0, 4, (m, 5)).astype("f4"), order=order) for m in rows)
+    seen, product = [], engine.product
+
+    def spy(semiring, a, b, *args, **options):
+        seen.append((a, b.T))
+        product(semiring, a, b, *args, **options)
+
+    monkeypatch.setattr(engine, "product", spy)
+    given = both(there, x, y)
+    found = there.get(sm.cdist(*given, metric, w=w))
+    assert_allclose(found, sm.cdist(x, y, metric, w=w), rtol=1e-6)
+    for v in (points for pair in seen for points in pair):
+        assert (v.strides[0] == 4) == (metric != "chebyshev")
+        assert v.strides[1] % 16 == 0 or metric == "chebyshev"
+    if order == "F":
+        assert [*map(address, seen[0])] == [*map(address, given)]
