@@ -567,7 +567,7 @@ struct TensorProduct {
 
   // Entries of a tile that are at most the bound of their row.
   struct Hits {
-    u32 columns[2][Tile::TN / 32];  // [2 rows]: bit j % 32 of column j
+    u32 columns[2][(Tile::TN + 31) / 32];  // [2 rows]: bit j % 32 of column j
     int row, column;                // the tile's first
   };
   // Whether a value is at most a bound is added up as a bit of a float's 23: the additions do not go
