@@ -21,8 +21,8 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling",
-    "Screen", "Select", "Sums",
+    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Ragged", "Scalar",
+    "Scaling", "Screen", "Select", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
@@ -105,6 +105,22 @@ class AlignmentRule:
     local: bool = False
 
 
+class Ragged(NamedTuple):
+    """Sequences of any lengths, as parts of one array of an engine.
+
+    Attributes
+    ----------
+    entries : array, contiguous
+        (entries, features) of a rule's dtype, or codes (entries,) of int32.
+    starts, lengths : array (count,) of int64, of NumPy
+        The first entry of each sequence, and how many it has.
+    """
+
+    entries: Array
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
 class Chains(Protocol):
     """What an engine may offer for chains: many small products, one after the other, in one call.
 
@@ -154,6 +170,16 @@ class Chains(Protocol):
             Both are left as they are where a length is 0. Of equals the lowest state.
         """
 
+    def best_paths(
+        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array,
+        scores: Array, lengths: Array,
+    ) -> None:  # fmt: skip
+        """The k best sequences of states, best first, and their scores over max_plus.
+
+        `paths` are (batch, k, steps) and `scores` (batch, k); the others as in :meth:`best_path`.
+        Scores where fewer are possible, and their paths, are left as they are, or -inf.
+        """
+
     def draw(
         self, a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array,
         lengths: Array,
@@ -179,7 +205,8 @@ class Chains(Protocol):
         out : array (batch, steps, n), contiguous; None where only the total is wanted
             Up to each chain's length; NaN where the total is infinite or NaN.
         pairs : array (batch, steps - 1, n, n), optional
-            They are added to it; matrices are contiguous. A stride of 0 sums over the steps.
+            They are added to it; matrices are contiguous. With one matrix for each chain,
+            (batch, 1, n, n), all steps are.
         """
 
 
@@ -285,18 +312,15 @@ class Engine(Protocol):
     SPARSE: bool
 
     def align(
-        self, rule: AlignmentRule, x: Array, y: Array, rows: Array, columns: Array,
-        band: int | None, gaps: Sequence[float], table: Array | None, *, keep: bool,
+        self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
+        gaps: Sequence[float], table: Array | None, *, keep: bool,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The least costs of aligning pairs of sequences.
 
         Parameters
         ----------
-        x, y : array
-            The sequences one after the other: (entries, features) of the rule's dtype, or codes
-            (entries,) of int32, contiguous.
-        rows, columns : array of int64, of NumPy
-            Their lengths, for each pair; at least one pair.
+        x, y : Ragged
+            As many first as second sequences, at least one.
         band : int, optional
             Only cells with ``|i - j| <= band``.
         gaps : four numbers

@@ -22,7 +22,7 @@ from bench.banks import conflicts
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
-from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Scaling
+from semiring_mm.engine import PLAIN, AlignmentRule, Forest, Ragged, Scaling
 from semiring_mm.gpu import (
     chain,
     device,
@@ -542,9 +542,8 @@ def alignments():
     )
     for rule, entries in zip(rules, (x, x[:, 0].astype("i4")), strict=True):
         for band in (None, 9):
-            wavefront.align(
-                rule, entries, entries, lengths, lengths, band, [1.0] * 4, x[:1], keep=False
-            )
+            given = Ragged(entries, np.cumsum(lengths) - lengths, lengths)
+            wavefront.align(rule, given, given, band, [1.0] * 4, x[:1], keep=False)
 
 
 def chains_of(n):
@@ -559,6 +558,8 @@ def chains_of(n):
     path, total = np.empty((2, 4), np.int32), np.empty(2, "f4")
     chain.best_path(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], path, total, lengths)
     chain.posterior(shared, e, e[:, 0], e[:, 0], total, e, np.zeros((2, 1, n, n), "f4"), lengths)
+    paths, totals = np.empty((2, 3, 4), np.int32), np.empty((2, 3), "f4")
+    chain.best_paths(sm.semirings["max_plus"], shared, e, e[:, 0], e[:, 0], paths, totals, lengths)
     draws = np.empty((3, 2, 4), np.int32)
     chain.draw(shared, e, e[:, 0], e[:, 0], np.zeros(draws.shape, "f4"), draws, lengths)
 
@@ -621,14 +622,14 @@ def test_chains_keep_the_matrix_in_registers(sources_of, tmp_path, nvdisasm):
 
 @needs_nvrtc
 def test_alignments_keep_rows_in_registers(sources_of, tmp_path, nvdisasm):
-    """Eight cells a lane and step, each of two minima and two sums."""
+    """Eight cells a lane and step, each of two minima and two sums; four steps without tests."""
     recorder = sources_of(alignments)
     for text in recorder.sources:
         cubin, report = recorder.compile(text)
         found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
         assert "0 bytes spill stores" in report
         if "COST_ABSOLUTE" in text:
-            assert found["FMNMX.NAN"] == found["FADD"] == 16, found
+            assert found["FMNMX.NAN"] == found["FADD"] in range(5 * 16, 9 * 16, 16), found
             assert found["SHFL.IDX"] >= 2, found
 
 
