@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
+T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
 Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
@@ -77,6 +78,24 @@ class Forest(NamedTuple):
     order: Array
     up: Array
     last: Array
+
+
+class Trees(Protocol):
+    """What an engine may offer for predecessors."""
+
+    def predecessors(
+        self, semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None
+    ) -> Array:
+        """Predecessors P (int32) in a matrix, or each of a stack, from its closure.
+
+        P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
+        diagonal.
+
+        Returns
+        -------
+        open : array of uint8, shape (..., n)
+            0 for the rows that are known to be trees.
+        """
 
 
 @dataclass(frozen=True)
@@ -298,6 +317,8 @@ class Engine(Protocol):
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
         The verbs for chains of products; None on an engine that has none.
+    trees : Trees, optional
+        Predecessors from distances; None on an engine that is faster at carrying them along.
     """
 
     xp: Any
@@ -338,6 +359,8 @@ class Engine(Protocol):
     @property
     def chains(self) -> Chains | None: ...
     @property
+    def trees(self) -> Trees | None: ...
+    @property
     def select(self) -> Select: ...
 
     def Screen(self, x: Array, y: Array, range_: float) -> Screen:
@@ -349,8 +372,10 @@ class Engine(Protocol):
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
-    def facts_later(self, semiring: Semiring, x: Array) -> Callable[[], Facts]:
-        """The same, begun now; the call that is returned waits for it, and for no later work."""
+    def facts_beside(
+        self, semiring: Semiring, x: Array, launch: Callable[[], T]
+    ) -> tuple[T, Callable[[], Facts]]:
+        """What `launch` returns, and a call that waits for the facts, not for what was launched."""
 
     def product(
         self,
@@ -488,8 +513,11 @@ class Engine(Protocol):
     def closure_batch(
         self, semiring: Semiring, a: Array, known: Known | None, out: Array,
         predecessors: Array | None = None,
-    ) -> bool:  # fmt: skip
-        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+    ) -> Array | bool:  # fmt: skip
+        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot.
+
+        Predecessors may come with what :meth:`Trees.predecessors` returns, in place of True.
+        """
 
     def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
         """Rows of predecessors in which one is not strictly nearer than its node.

@@ -345,13 +345,12 @@ def test_instructions_of_screened_products(spread, product, sources_of, tmp_path
 
 #: Of a closure in one launch: the step of its updates, and what does their work on sm_90.
 CLOSURES = [
-    ("min_plus", "f4", NEGATIVE, False, "General", ["FADD", "FMNMX.NAN"]),
-    ("min_plus", "f4", POSITIVE, False, "Nonnegative", ["FADD", "VIMNMX3"]),
-    ("min_plus", "f4", POSITIVE, True, "Nonnegative", ["FADD", "VIMNMX3"]),
-    ("max_min", "f4", POSITIVE, False, "Ordered", ["VIMNMX3"]),
-    ("min_plus", "i4", WHOLE, False, "Sums", ["VIADDMNMX", "VIMNMX3"]),
-    ("min_plus", "f8", POSITIVE, False, "General", ["DADD"]),
-    ("lor_land", "?", None, False, "General", ["LOP3.LUT"]),
+    ("min_plus", "f4", NEGATIVE, "General", ["FADD", "FMNMX.NAN"]),
+    ("min_plus", "f4", POSITIVE, "Nonnegative", ["FADD", "VIMNMX3"]),
+    ("max_min", "f4", POSITIVE, "Ordered", ["VIMNMX3"]),
+    ("min_plus", "i4", WHOLE, "Sums", ["VIADDMNMX", "VIMNMX3"]),
+    ("min_plus", "f8", POSITIVE, "General", ["DADD"]),
+    ("lor_land", "?", None, "General", ["LOP3.LUT"]),
 ]
 
 
@@ -363,8 +362,8 @@ def closed(name, dtype, facts=None, marks=False, n=300):
 @needs_nvrtc
 @pytest.mark.parametrize("case", CLOSURES, ids=str)
 def test_instructions_of_closures(case, sources_of, tmp_path, nvdisasm):
-    name, dtype, facts, marks, step, expected = case
-    recorder = sources_of(lambda: closed(name, dtype, facts, marks))
+    name, dtype, facts, step, expected = case
+    recorder = sources_of(lambda: closed(name, dtype, facts))
     (text,) = recorder.sources
     assert f"sr::{step}<Algebra>" in text
     cubin, report = recorder.compile(text)
@@ -372,6 +371,17 @@ def test_instructions_of_closures(case, sources_of, tmp_path, nvdisasm):
     for instruction in (*expected, "LDGSTS.E.BYPASS.128", "STG.E.128"):
         assert found[instruction] > 0 or dtype == "?", (instruction, found)
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "f2"])
+def test_kernels_of_predecessors_spill_no_register(dtype, sources_of):
+    facts = WHOLE if dtype[0] == "i" else None
+    recorder = sources_of(lambda: closed("min_plus", dtype, facts, marks=True))
+    found = [x for x in recorder.sources if "sr::Trees<" in x]
+    assert len(found) == 3
+    for text in found:
+        assert "0 bytes spill stores" in recorder.compile(text)[1]
 
 
 def in_compressed_rows():
