@@ -149,7 +149,9 @@ def begin(threads: int, *, on_device: bool = False, **more: Any) -> dict[str, An
     }
 
 
-def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) -> Path | None:
+def keep(
+    result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool, quiet: bool = False
+) -> Path | None:
     """Write raw results to `out`, by default bench/results/KIND-MACHINE-DATE.json.
 
     Those of a `scratch` run are only kept where `out` says so. Gives the file, if there is one.
@@ -162,20 +164,23 @@ def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) 
         out = RESULTS / f"{kind}-{where}-{result['date'][:10]}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(dumps(result), encoding="utf-8")
-    print(f"\nraw results: {out}")
+    if not quiet:
+        print(f"\nraw results: {out}")
     return out
 
 
 # Tables and figures of the pages
 
 
-#: Tables of the lines of a GPU run, and the page and first column of each.
+#: Tables of the lines of a GPU run, and the page and second column of each.
 GPU_TABLES = {
     "gpu": ("docs/performance.md", "n"),
     "sequences-gpu": ("docs/sequences.md", "sequences"),
     "neighbours-gpu": ("docs/neighbours.md", "rows of X, columns, rows of Y"),
     "sparse-gpu": ("docs/sparse.md", "n"),
 }
+#: Packages whose versions matter to the tables of a device.
+_STACK = ("cupy", "torch", "jax", "NVRTC", "cuBLAS", *machine.RIVALS)
 
 
 def renew() -> int:
@@ -331,8 +336,7 @@ def provenance(
     m, v = result["machine"], result["versions"]
     if "gpu" in m:
         what = m["gpu"] + (f", driver {m['driver']}" if "driver" in m else "")
-        used = ("cupy", "torch", "jax", "NVRTC", "cuBLAS")
-        packages = packages or [name for name in v if name.startswith(used)]
+        packages = packages or [name for name in v if name.startswith(_STACK)]
     else:
         what = f"{m['cpu']}, {result['threads']} threads"
         packages = packages or ("numpy", "LLVM")

@@ -191,7 +191,7 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
         found = np.broadcast_to(found, batch)
     except ValueError:
         raise ValueError(
-            f"{verb}: lengths of shape {found.shape} for chains of shape {batch}: one for each"
+            f"{verb}: lengths of shape {found.shape} for a batch of shape {batch}: one for each"
         ) from None
     if found.size and not (found.min() >= 0 and found.max() <= steps):
         raise ValueError(
@@ -288,6 +288,8 @@ def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:
     if v.strides[-1] != v.itemsize or (xp is np and not v.flags.aligned):
         v = xp.ascontiguousarray(v)
     wanted = (math.prod(batch), *shape)
+    if v.shape == shape and wanted[0] == 1:
+        return v[np.newaxis]
     return v if v.shape == wanted else xp.broadcast_to(v, (*batch, *shape)).reshape(wanted)
 
 

@@ -33,8 +33,8 @@ from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
 
 BEGIN, END = report.markers("cpu")
 DEVICE_CASES = [
-    *gpu.CASES, *gpu_sequences.CASES, *gpu_neighbours.CASES, *sparse_products.cases(True),
-    *gpu.REST,
+    *gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu_neighbours.CASES,
+    *gpu.REST, gpu.LONGEST,
 ]  # fmt: skip
 
 
@@ -397,7 +397,7 @@ def test_a_roofline_is_drawn(device_results, tmp_path, monkeypatch):
 
 
 def test_every_operation_of_a_device_is_measured():
-    table = [*gpu.CASES, *gpu.REST]
+    table = [*gpu.CASES, *gpu.REST, gpu.LONGEST]
     sizes = {case.name: case.sizes for case in table}
     assert len(sizes) == len(table)
     assert sizes["sgemm"] == (256, 512, 1024, 2048, 4096, 8192, 12288, 16384)
@@ -462,6 +462,14 @@ def test_aims_are_compared_with_results(device_results):
     )
     assert product.row(device_results) == "| paths | ≤ × 1.10 | 16384: × 1.09 | |"
     assert not aims.Aim("none", "sgemm", ("5",), aims.rate, "T/s", 1).row(device_results)
+
+
+def test_errors_are_an_aim():
+    both = {"emulated": [2.0, 3.0], "cuBLAS float32": [4.0, 4.0]}
+    row = aims.error_row({"lines": [{"errors": both}]})
+    assert row.endswith("| ≤ × 1.00 | at most × 0.75 | |")
+    worse = both | {"emulated": [2.0, 5.0]}
+    assert "at most **× 1.25**" in aims.error_row({"lines": [{"errors": x} for x in (both, worse)]})
 
 
 def test_aims_are_of_lines_that_are_measured():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
 import math
 from collections.abc import Callable
@@ -16,15 +17,15 @@ from ..expressions import may_be_nan
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import threads
-from .blocks import block
+from .blocks import address, block
 from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
-from .compiler import host_target
+from .compiler import KEPT, host_target
 from .facts import facts
 from .memory import scratch
 from .product import product
 from .viterbi import viterbi
 
-__all__ = ["best_path", "carry", "draw", "posterior"]
+__all__ = ["best_path", "best_paths", "carry", "draw", "posterior"]
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -89,7 +90,7 @@ def carry(
             "powers": powers_, "tops": tops, "now": now, "next": then, "weights": weights,
             "y": y[:, :, r0:], "x": None if x is None else x[:, r0:],
         })  # fmt: skip
-        code(values.ctypes.data)
+        code(address(values))
         if flags[0]:
             raise overflow(semiring, y.dtype)
 
@@ -104,9 +105,13 @@ def _split(
     batch, steps = len(lengths), int(lengths.sum())
     work = steps * pairs
     workers = _workers(work)
-    by_rows = batch < 2 * workers and rows >= workers > 1
+    if workers == 1:
+        if batch:
+            part(0, batch, 0, rows)
+        return
+    by_rows = batch < 2 * workers and rows >= workers
     several = max(1, min(4, work // (_PIECE * workers)))
-    pieces = min(rows, workers) if by_rows else several * workers if workers > 1 else 1
+    pieces = min(rows, workers) if by_rows else several * workers
     if by_rows:
         cuts = np.linspace(0, rows, pieces + 1).astype(int).tolist()
     else:
@@ -133,7 +138,12 @@ def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:
             return make_plan(semiring, dtype, anything, facts(semiring, a), n)
         except OverflowError:
             return None
-    plan = make_plan(semiring, dtype, None, None, n if dtype.kind in "iu" else 1)
+    return _fixed_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _fixed_plan(semiring: Semiring, dtype: np.dtype[Any], n: int) -> Plan:
+    plan = make_plan(semiring, dtype, None, None, n)
     if plan.codec == "bits":
         return bytewise(plan)
     return replace(plan, keep_nan=plan.compute[0] == "f")
@@ -143,9 +153,16 @@ def _needs_no_care(semiring: Semiring, plan: Plan, a: Array) -> tuple[bool, floa
     """Whether rows of finite numbers and infinite zeros meet no NaN, and which infinity that is."""
     if plan.compute[0] != "f" or not semiring.selective:
         return False, 0.0
+    return _meets_no_nan(
+        semiring, facts(semiring, a[:1, 0] if a.strides[0] == 0 else a[:, 0]).kinds()
+    )
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _meets_no_nan(semiring: Semiring, kinds: frozenset[str]) -> tuple[bool, float]:
+    """The same for a matrix with entries of these kinds."""
     far = semiring.zero if math.isinf(semiring.zero) else 0.0
     usual = {"-", "0", "+"} | ({"-inf" if far < 0 else "+inf"} if far else set())
-    kinds = facts(semiring, a[:1, 0] if a.strides[0] == 0 else a[:, 0]).kinds()
     rows = frozenset(usual)
     care = "nan" in kinds or may_be_nan(semiring.mul_expr, rows, kinds)
     return not care and not may_be_nan(semiring.mul_expr, kinds, rows), far
@@ -248,6 +265,59 @@ def _carefully(
     _each_block(semiring, a, e, x, lengths, part)
 
 
+def best_paths(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array, scores: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The k best sequences of states; see :meth:`semiring_mm.engine.Chains.best_paths`.
+
+    All sequences not yet found are in disjoint sets: sequences that end in a state at a step and go
+    on as a known one does. The best of a set is a best beginning and that rest.
+    """
+    chains, k, steps = paths.shape
+    states = e.shape[2]
+    rows = np.empty(e.shape, e.dtype)
+    _rows(semiring, a, e, x, lengths, rows)
+    #: of each sequence: (-score, number of the set, step, state, place of the rest)
+    sets: list[list[tuple[float, int, int, int, int]]] = [[] for _ in range(chains)]
+    number = itertools.count()
+
+    def add(b: int, step: int, values: Array, rest: int) -> None:
+        """The most promising of some sets, (steps, states); only k can be of use."""
+        order = np.where(np.isnan(values), np.inf, values).ravel()
+        some = np.argpartition(-order, k - 1)[:k] if order.size > k else np.arange(order.size)
+        for i in some[order[some] > -np.inf].tolist():
+            at, state = divmod(i, states)
+            heapq.heappush(sets[b], (-float(order[i]), next(number), step + at, state, rest))
+
+    for b in np.flatnonzero(lengths).tolist():
+        n = int(lengths[b])
+        add(b, n - 1, rows[b, n - 1 : n] + end[b], 0)
+    for found in range(k):
+        ends = np.full((chains, states), -np.inf, e.dtype)
+        counts, chosen = np.zeros(chains, np.int64), {}
+        for b in range(chains):
+            if sets[b]:
+                _, _, step, state, rest = chosen[b] = heapq.heappop(sets[b])
+                ends[b, state], counts[b] = 0, step + 1
+                paths[b, found, step:] = paths[b, rest, step:]
+        path, unused = np.full((chains, steps), -1, np.int32), np.empty(chains, e.dtype)
+        if chosen:
+            best_path(semiring, a, e, x, ends, path, unused, counts)
+        for b, (_, _, step, state, _) in chosen.items():
+            n = int(lengths[b])
+            paths[b, found, :step], paths[b, found, step] = path[b, :step], state
+            y, t = paths[b, found, :n], np.arange(n - 1)
+            moves, own = a[b, t, y[:-1], y[1:]], e[b, t + 1, y[1:]]
+            # one after the other, as the scores of the best are
+            terms = [x[b, y[:1]], np.stack([moves, own], 1).ravel(), end[b, y[-1:]]]
+            scores[b, found] = np.cumsum(np.concatenate(terms))[-1]
+            rest = np.cumsum((moves + own)[::-1])[::-1] - moves + end[b, y[-1]]
+            values = rows[b, :step] + a[b, t[:step], :, y[1 : step + 1]] + rest[:step, np.newaxis]
+            values[t[:step], y[:step]] = -np.inf  # the one that was found
+            add(b, 0, values, found)
+
+
 def draw(
     a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: NDArray[np.int32],
     lengths: Lengths,
@@ -284,6 +354,15 @@ def posterior(
             found = np.logaddexp.reduce(last[:, 0, 0] + end, axis=1)
         np.copyto(total, found, where=lengths > 0)
         return
+    if a.dtype != np.float64:  # probabilities are of differences of scores, which grow with steps
+        sums, found = _doubles(total), _doubles(out)
+        both = None if pairs is None else _doubles(pairs)
+        a, e, x, end = map(_doubles, (a, e, x, end))
+        posterior(a, e, x, end, sums, found, both, lengths)
+        total[...], out[...] = sums, found
+        if pairs is not None:
+            pairs[...] = both
+        return
     plan = _plan(log_plus, a, n)
     assert plan is not None
     code = posterior_code(plan)
@@ -308,12 +387,12 @@ def posterior(
             "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
             "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
             "paired": pairs is not None, "pair_batch": 0 if pairs is None else pairs.strides[0],
-            "pair_step": 0 if pairs is None else pairs.strides[1], "end_batch": end.strides[0],
-            "out_batch": out.strides[0], "lengths": lengths, "a": a, "e": e, "forward": rows,
-            "backward": behind, "end": end, "total": total, "out": out, "pairs": pairs,
-            "column": column,
+            "pair_step": 0 if pairs is None or pairs.shape[1] == 1 else pairs.strides[1],
+            "end_batch": end.strides[0], "out_batch": out.strides[0], "lengths": lengths, "a": a,
+            "e": e, "forward": rows, "backward": behind, "end": end, "total": total, "out": out,
+            "pairs": pairs, "column": column,
         })  # fmt: skip
-        code(values.ctypes.data)
+        code(address(values))
 
     batch = len(lengths)
     if batch < _workers(int(lengths.sum()) * n * n):  # one way on a thread, one on another
@@ -325,6 +404,14 @@ def posterior(
         part(0, batch, rows, behind[0])
         return
     _each_block(log_plus, a, e, x, lengths, part)
+
+
+def _doubles(v: Array) -> Array:
+    """A copy in float64, with the strides of 0 that an array has."""
+    once = tuple(slice(1) if step == 0 else slice(None) for step in v.strides)
+    one = v[once].astype(np.float64, order="C")
+    steps = [0 if was == 0 else step for was, step in zip(v.strides, one.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(one, v.shape, steps)
 
 
 def _rows(semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths, rows: Array) -> None:
@@ -384,4 +471,4 @@ def _back(
             "uniform_step": uniform.strides[1],
         }  # fmt: skip
     values = block(PATH, fields)
-    path_code(plan)(values.ctypes.data)
+    path_code(plan)(address(values))
