@@ -126,10 +126,17 @@ SR_FN void store_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "me
 
 // Store four matrices of 8 x 8 16-bit elements: thread t of a warp has the elements 2 (t % 4) (+ 1)
 // of row t / 4 of each, and the address of row t % 8 of matrix t / 8.
+// ACROSS: these are columns.
+template <bool ACROSS = false>
 SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-               ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
+  if constexpr (ACROSS)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
 }
 
 // Two floats as 16-bit ones in a word, rounded to nearest even.
@@ -156,16 +163,21 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
 #define SR_8(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), \
     C(d[i + 6]), C(d[i + 7])
 #define SR_32(C, i) SR_8(C, i), SR_8(C, i + 8), SR_8(C, i + 16), SR_8(C, i + 24)
+#define SR_ALL_16(C) SR_8(C, 0), SR_8(C, 8)
+#define SR_ALL_24(C) SR_ALL_16(C), SR_8(C, 16)
 #define SR_ALL_32(C) SR_32(C, 0)
+#define SR_ALL_48(C) SR_32(C, 0), SR_8(C, 32), SR_8(C, 40)
 #define SR_ALL_64(C) SR_32(C, 0), SR_32(C, 32)
 #define SR_ALL_96(C) SR_ALL_64(C), SR_32(C, 64)
 #define SR_ALL_128(C) SR_ALL_96(C), SR_32(C, 96)
-#define SR_NAMES_32 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define SR_NAMES_64 \
+#define SR_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SR_NAMES_24 SR_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define SR_NAMES_32 SR_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define SR_NAMES_48 \
   SR_NAMES_32 ", " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define SR_NAMES_64 \
+  SR_NAMES_48 ", " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SR_NAMES_96 \
   SR_NAMES_64 ", " \
@@ -194,7 +206,6 @@ template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
 SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
                          bool accumulate) {
   const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes), b = matrix_descriptor<B_K_MAJOR>(b_boxes);
-  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "multiples of 64 columns");
   static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
                 "the instruction transposes 16-bit operands only");
   if constexpr (Is<typename Kind::Element>::half) {
@@ -205,6 +216,12 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
       SR_FLOATS("m64n192k16.f32.f16.f16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
     else if constexpr (N == 128)
       SR_FLOATS("m64n128k16.f32.f16.f16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
+    else if constexpr (N == 96)
+      SR_FLOATS("m64n96k16.f32.f16.f16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
+    else if constexpr (N == 48)
+      SR_FLOATS("m64n48k16.f32.f16.f16", 24, "%24, %25", "%26", ", 1, 1, %27, %28", SR_MAJOR);
+    else if constexpr (N == 32)
+      SR_FLOATS("m64n32k16.f32.f16.f16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
     else
       SR_FLOATS("m64n64k16.f32.f16.f16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 16) {
@@ -215,6 +232,12 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
       SR_FLOATS("m64n192k16.f32.bf16.bf16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
     else if constexpr (N == 128)
       SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
+    else if constexpr (N == 96)
+      SR_FLOATS("m64n96k16.f32.bf16.bf16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
+    else if constexpr (N == 48)
+      SR_FLOATS("m64n48k16.f32.bf16.bf16", 24, "%24, %25", "%26", ", 1, 1, %27, %28", SR_MAJOR);
+    else if constexpr (N == 32)
+      SR_FLOATS("m64n32k16.f32.bf16.bf16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
     else
       SR_FLOATS("m64n64k16.f32.bf16.bf16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 8) {
@@ -265,11 +288,17 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes
 #undef SR_NAMES_128
 #undef SR_NAMES_96
 #undef SR_NAMES_64
+#undef SR_NAMES_48
 #undef SR_NAMES_32
+#undef SR_NAMES_24
+#undef SR_NAMES_16
 #undef SR_ALL_128
 #undef SR_ALL_96
 #undef SR_ALL_64
+#undef SR_ALL_48
 #undef SR_ALL_32
+#undef SR_ALL_24
+#undef SR_ALL_16
 #undef SR_32
 #undef SR_8
 

@@ -106,7 +106,7 @@ struct TensorTile {
 // empty[s]), being filled (the producer announced its bytes to full[s]), full (they have landed),
 // being read.
 template <class Step, class Tile, int STAGES, int CLUSTER, bool A_K_MAJOR, bool B_K_MAJOR,
-          bool VECTOR, int STORE_BOXES>
+          bool VECTOR, int STORE_BOXES, bool ACROSS>
 struct TensorProduct {
   using Kind = typename Step::Kind;
   using Word = typename Step::Word;
@@ -118,17 +118,20 @@ struct TensorProduct {
   static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES);
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
-  static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
+  static_assert(B_K_MAJOR || B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // Whether registers are handed from the producer to the consumers, which have many accumulators:
   // then it is a warpgroup, else a warp.
-  static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128 || sizeof(Word) == 8;
+  static constexpr bool HANDS =
+      PARTS == 2 || Tile::BN > 128 || Tile::BM > 128 || sizeof(Word) == 8;
+  static constexpr int HELD = Tile::BM > 128 ? 152 : 232;  // registers of a consumer then
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
   static constexpr bool FROM_REGISTERS = !A_K_MAJOR && sizeof(Element) == 4;
   static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
-      Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4 : STORE_BOXES * BOX);
+      Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4
+                       : ACROSS ? Tile::BN * LINE : STORE_BOXES * BOX);
   static constexpr int BYTES = 1024 + OUTGOING + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
   u8* stages;      // [STAGES] of [PARTS][BM] and [PARTS][BN] lines
   u8* outgoing;    // [BM / 64][STORE_BOXES] boxes of C; of a screen [BM / 64][2][BN] floats
@@ -149,7 +152,7 @@ struct TensorProduct {
     if (int(threadIdx.x) == Tile::THREADS) {
       prefetch_map(t.a);
       prefetch_map(t.b);
-      if constexpr (STORE_BOXES > 0) prefetch_map(t.c);
+      if constexpr (STORE_BOXES > 0 || ACROSS) prefetch_map(t.c);
       for (int s = 0; s < STAGES; ++s) {
         own.full[s].init(1);
         own.empty[s].init(CLUSTER * Tile::THREADS / 32);
@@ -166,7 +169,7 @@ struct TensorProduct {
       if constexpr (HANDS) warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
-      if constexpr (HANDS) warpgroup_reg_alloc<232>();
+      if constexpr (HANDS) warpgroup_reg_alloc<HELD>();
       own.consume(t);
     }
     if constexpr (CLUSTER > 1) cluster_sync();  // no block leaves while others use its barriers
@@ -282,7 +285,7 @@ struct TensorProduct {
         store(t, sum, work, at);
       }
     }
-    if constexpr (STORE_BOXES > 0) {
+    if constexpr (STORE_BOXES > 0 || ACROSS) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
   }
@@ -379,7 +382,9 @@ struct TensorProduct {
     const ProductParams& p = t.p;
     if constexpr (Step::CERTIFIES) return certify(t, d, at);
     if constexpr (Step::SCALED) unscale(t, d, at);
-    if constexpr (STORE_BOXES > 0) {
+    if constexpr (ACROSS) {
+      return p.mode ? store_across<true>(t, d, at) : store_across<false>(t, d, at);
+    } else if constexpr (STORE_BOXES > 0) {
       if (work.split < 0)
         return p.mode ? store_boxes<true>(t, d, at) : store_boxes<false>(t, d, at);
     }
@@ -481,7 +486,7 @@ struct TensorProduct {
   // The pieces of the eight rows of a warp, as bytes that lie anywhere: a row at a time, so that
   // lanes write neighbours.
   SR_FN static void store_bytes(const ProductParams& p, const TileCoord<Step, Tile>& at, int row0,
-                                const u32 (&pieces)[Tile::BN / 64]) {
+                                const u32 (&pieces)[(Tile::BN + 63) / 64]) {
     const LinearCombination<typename Step::Algebra> combine(p);
     const int lane = int(threadIdx.x) % 32;
     for (int t = 0; t < 8 && row0 + t < p.m; ++t) {
@@ -661,7 +666,37 @@ struct TensorProduct {
       }
     }
   }
-  // Two adjacent elements of C.
+  // The same of a C whose rows are contiguous: a box of 64 rows and all columns for a warpgroup.
+  template <bool COMBINE>
+  SR_FN void store_across(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                          const TileCoord<Step, Tile>& at) {
+    const LinearCombination<typename Step::Algebra> combine(t.p);
+    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    // the column of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 columns]
+    const int line = thread % 32 / 16 * 8 + thread % 8, piece = thread / 32 * 2 + thread / 8 % 2;
+    u8* box = outgoing + warpgroup * Tile::BN * LINE;
+    if (thread == 0) store_wait<0>();
+    warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
+#pragma unroll
+    for (int j = 0; j < Tile::BN / 8; j += 2) {  // 16 columns
+      u32 x[4];                                  // [2 of 8 columns][2 rows]
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int group = j + e / 2;
+        x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch,
+                             at.row + Tile::row(e % 2), at.column + group * 8 + thread % 4 * 2);
+      }
+      store_matrices<true>(box + swizzled((j * 8 + line) * LINE + piece * 16), x);
+    }
+    store_fence();
+    warpgroup_sync(warpgroup);  // between writing the box and reading it
+    if (thread == 0) {
+      const int first = at.row + warpgroup * 64;
+      if (first < t.p.m) store_box(t.c, box, first, at.column, int(at.batch));
+      store_commit();
+    }
+  }
+  // Two elements of C, of adjacent columns.
   template <bool COMBINE, class Combine>
   SR_FN static u32 pair(const ProductParams& p, const Combine& combine, const Word* x, i64 batch,
                         int row, int column) {
@@ -673,7 +708,8 @@ struct TensorProduct {
     for (int e = 0; e < 2; ++e) {
       Storage old{};
       if ((p.mode & READ_C) && row < p.m && column + e < p.n)
-        old = static_cast<const Storage*>(p.c)[batch * p.c_batch + row * p.c_m + column + e];
+        old = static_cast<const Storage*>(
+            p.c)[batch * p.c_batch + row * p.c_m + (column + e) * p.c_n];
       both |= u32(combine(x[e], old).bits) << 16 * e;
     }
     return both;

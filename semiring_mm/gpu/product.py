@@ -60,6 +60,7 @@ from .source import (
 from .tensor import (
     BINARY,
     CERTIFICATE,
+    FINE,
     REDUCING,
     ROWS,
     Kind,
@@ -312,7 +313,7 @@ def _run(
     scaling: Scaling = PLAIN, triangle: bool = False, flags: Array | None = None,
     forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
-    if way.kind is not None and turns(way.kind, a, b):
+    if way.kind is not None and turns(way.kind, a, b, c, here.sms):
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
     addresses = [address(x) for x in (a, b, c)]
     launch = prepared(
@@ -452,7 +453,11 @@ def _prepare_tensors(
         k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    shape, splits, k_split, whole = choose(kind, m, n, k, batch, here.sms, split=not packed)
+    fine = not packed and kind.size == 2 and kind.parts == 1 and _fine(kind, plan, a, b, c)
+    shape, splits, k_split, whole = choose(
+        kind, m, n, k, batch, here.sms, split=not packed, fine=fine
+    )
+    across = fine and shape in FINE
     tiles_m = -(-m // (shape.rows * shape.cluster)) * shape.cluster
     tiles_n = -(-n // shape.columns)
     tiles = tiles_m * tiles_n * batch
@@ -467,10 +472,10 @@ def _prepare_tensors(
             here, kind, b.swapaxes(-1, -2), shape.columns // shape.cluster, CERTIFICATE.bn
         )
         group = 16 if kind is BINARY else min(together(plan, right.rows), 16 // c.itemsize)
-    result = result_operand(plan, c)
+    result = result_operand(plan, c, shape.columns if across else 0)
     kernel = TensorKernel(
-        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, shape,
-        packed,
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group),
+        result is not None and not across, shape, packed, across=across,
     )  # fmt: skip
     blocks = tiles - split + split * splits
     if kind.size < 8:  # of doubles, the next tile is for the multiprocessor that is free first
@@ -485,6 +490,13 @@ def _prepare_tensors(
         REDUCING, operands=(left, right, result),
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
     )  # fmt: skip
+
+
+def _fine(kind: Kind, plan: Plan, a: Array, b: Array, c: Array) -> bool:
+    """Whether only the right operand of 16 bits lies along k, and C along its columns."""
+    left, right = (in_place(kind.element, 2, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
+    across = left is not None and not left.rows and right is not None and right.rows
+    return across and result_operand(plan, c, ROWS) is not None
 
 
 def _certificate(

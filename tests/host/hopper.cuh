@@ -121,6 +121,7 @@ SR_FN void store_commit() {}
 template <int PENDING>
 SR_FN void store_wait() {}
 SR_FN void store_fence() {}
+template <bool ACROSS = false>
 SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
   static u8* rows[host::THREADS];
   const unsigned own = host::current, first = own / 32 * 32, lane = own % 32;
@@ -128,7 +129,12 @@ SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
   rows[own] = static_cast<u8*>(row);
   __syncwarp();  // between writing the addresses and reading them
   for (unsigned i = 0; i < 4; ++i)
-    *reinterpret_cast<u32*>(rows[first + 8 * i + lane / 4] + lane % 4 * 4) = x[i];
+    if (ACROSS)
+      for (unsigned e = 0; e < 2; ++e)
+        reinterpret_cast<u16*>(rows[first + 8 * i + lane % 4 * 2 + e])[lane / 4] =
+            u16(x[i] >> 16 * e);
+    else
+      *reinterpret_cast<u32*>(rows[first + 8 * i + lane / 4] + lane % 4 * 4) = x[i];
   __syncwarp();  // between reading the addresses and writing the next
 }
 template <class T>
