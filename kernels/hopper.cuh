@@ -25,6 +25,12 @@ static_assert(sizeof(Barrier) == 16, "as TensorProduct::BYTES counts them");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // elsewhere only the conversions of tensor.cuh are compiled
 
 SR_FN u32 shared_address(const void* x) { return u32(__cvta_generic_to_shared(x)); }
+// An address in shared memory that is kept: the compiler would compute it anew at each use.
+SR_FN u8* kept(u8* x) {
+  u32 address = shared_address(x);
+  asm volatile("" : "+r"(address));
+  return static_cast<u8*>(__cvta_shared_to_generic(address));
+}
 
 SR_FN void Barrier::init(u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
@@ -155,14 +161,22 @@ SR_FN u32 pack_x2(float low, float high) {
 
 // --- products ----------------------------------------------------------------------------------
 
-// The matrix descriptor of boxes: address, leading and stride byte offset in units of 16 bytes, and
-// the 128-byte swizzle in bits 62 and 63.
-template <bool K_MAJOR>
-SR_FN u64 matrix_descriptor(const u8* boxes) {
-  constexpr u64 EIGHT_LINES = 8 * LINE >> 4, NEXT = BOX >> 4, SWIZZLE_128 = 1;
-  return u64(shared_address(boxes) >> 4 & 0x3fff) | (K_MAJOR ? 1 : NEXT) << 16 |
-         EIGHT_LINES << 32 | SWIZZLE_128 << 62;
-}
+// Boxes of an operand. The matrix descriptor has their address, leading and stride byte offset in
+// units of 16 bytes, and the 128-byte swizzle in bits 62 and 63; here is its first half.
+struct Matrix {
+  u32 word;
+
+  template <bool K_MAJOR>
+  SR_FN static Matrix of(const u8* boxes) {
+    constexpr u32 NEXT = BOX >> 4;
+    return {(shared_address(boxes) >> 4 & 0x3fff) | (K_MAJOR ? 1 : NEXT) << 16};
+  }
+  SR_FN Matrix operator+(int bytes) const { return {word + u32(bytes >> 4)}; }
+  SR_FN u64 descriptor() const {
+    constexpr u32 EIGHT_LINES = 8 * LINE >> 4, SWIZZLE_128 = 1;
+    return u64(SWIZZLE_128 << 30 | EIGHT_LINES) << 32 | word;
+  }
+};
 
 // The compiler counts operands, so they are written out.
 #define SR_8(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), \
@@ -208,9 +222,9 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
 // `accumulate`. Asynchronous: see warpgroup_wait. Thread t holds of rows t / 32 * 16 + t % 32 / 4
 // (+ 8) the columns t % 4 * 2 (+ 1) of every eight: d is [N / 8][2 rows][2 columns].
 template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
-SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
+SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix left, Matrix right,
                          bool accumulate) {
-  const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes), b = matrix_descriptor<B_K_MAJOR>(b_boxes);
+  const u64 a = left.descriptor(), b = right.descriptor();
   static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
                 "the instruction transposes 16-bit operands only");
   if constexpr (Is<typename Kind::Element>::half) {
@@ -267,9 +281,8 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
 // The same of a left operand in registers: rows t / 32 * 16 + t % 32 / 4 (+ 8) of the steps t % 4
 // and t % 4 + 4 of k, [2 of k][2 rows].
 template <class Kind, int N>
-SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
-                         bool accumulate) {
-  const u64 b = matrix_descriptor<true>(b_boxes);
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix right, bool accumulate) {
+  const u64 b = right.descriptor();
   static_assert(Kind::K == 8, "of tf32");
 #define SR_FOUR "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
   if constexpr (N == 256)

@@ -139,6 +139,7 @@ struct TensorProduct {
   Barrier* empty;  // [STAGES]: all consumers, of all blocks of the cluster, have read a stage
   int stage = 0;   // of this thread's next tile of k
   u32 parity = 0;  // of that stage's phase: it flips when stages wrap around
+  int warpgroup = 0;  // this thread's, the same number in all lanes for the compiler, too
   int screened = 0;  // which copy of columns' numbers is next
 
   SR_FN static void run(const TensorParams& t) {
@@ -146,6 +147,7 @@ struct TensorProduct {
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
+    if constexpr (sizeof(Word) < 8) own.stages = kept(own.stages);
     own.outgoing = own.stages + STAGES * STAGE;
     own.full = reinterpret_cast<Barrier*>(own.outgoing + OUTGOING);
     own.empty = own.full + STAGES;
@@ -172,6 +174,7 @@ struct TensorProduct {
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
       if constexpr (HANDS) warpgroup_reg_alloc<HELD>();
+      own.warpgroup = int(shuffle(threadIdx.x / WARPGROUP, 0));
       own.consume(t);
     }
     if constexpr (CLUSTER > 1) cluster_sync();  // no block leaves while others use its barriers
@@ -327,13 +330,14 @@ struct TensorProduct {
   }
   // The products of one tile of k, of parts that begin at these bytes.
   SR_FN void k_steps(Word (&d)[Tile::BN / 2], int a_part, int b_part, bool accumulate) {
-    const u8* as = stages + stage * STAGE + a_part + int(threadIdx.x) / WARPGROUP * BOX;
-    const u8* bs = stages + stage * STAGE + PARTS * A_BYTES + b_part;
+    const u8* of_stage = stages + stage * STAGE;
+    const Matrix a = Matrix::of<A_K_MAJOR>(of_stage + a_part + warpgroup * BOX);
+    const Matrix b = Matrix::of<B_K_MAJOR>(of_stage + PARTS * A_BYTES + b_part);
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
       warpgroup_mma<Kind, A_K_MAJOR, B_K_MAJOR, Tile::BN>(
-          d, Operand<A_K_MAJOR>::template k_step<Kind>(as, s),
-          Operand<B_K_MAJOR>::template k_step<Kind>(bs, s), accumulate || s > 0);
+          d, a + Operand<A_K_MAJOR>::template k_step<Kind>(s),
+          b + Operand<B_K_MAJOR>::template k_step<Kind>(s), accumulate || s > 0);
   }
 
   // One tile of k, whose left operand lies across k. The tile before is released, if there is one.
@@ -341,7 +345,7 @@ struct TensorProduct {
     const int lane = int(threadIdx.x) % 32, q = lane % 4, odd = q % 2;
     const int row = int(threadIdx.x) / 32 * 16 + lane / 4;  // and row + 8, of k q and q + 4
     const u8* as = stages + stage * STAGE + row / BK * (BK * LINE);
-    const u8* bs = stages + stage * STAGE + A_BYTES;
+    const Matrix b = Matrix::of<true>(stages + stage * STAGE + A_BYTES);
     full[stage].wait(parity);
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
@@ -358,7 +362,7 @@ struct TensorProduct {
     warpgroup_arrive();
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
-      warpgroup_mma<Kind, Tile::BN>(d, a[s], Operand<true>::template k_step<Kind>(bs, s),
+      warpgroup_mma<Kind, Tile::BN>(d, a[s], b + Operand<true>::template k_step<Kind>(s),
                                     accumulate || s > 0);
     warpgroup_commit();
     if (accumulate) {
@@ -370,7 +374,7 @@ struct TensorProduct {
 
   // The stage before this one may be filled again: one arrival for each warp and block.
   SR_FN void release() {
-    Barrier& before = empty[(stage + STAGES - 1) % STAGES];
+    Barrier& before = empty[stage == 0 ? STAGES - 1 : stage - 1];
     const u32 lane = threadIdx.x % 32;
     if constexpr (CLUSTER > 1) {
       if (lane < CLUSTER) before.arrive_at(lane);

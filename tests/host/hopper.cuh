@@ -5,6 +5,8 @@
 
 namespace sr {
 
+SR_FN u8* kept(u8* x) { return x; }
+
 struct alignas(16) Barrier {
   u64 word;  // a Phase
 
@@ -160,9 +162,17 @@ SR_FN Element read_box(const u8* boxes, int row, int k) {
                     (K_MAJOR ? row * LINE + k * SIZE : row / 64 * BOX + k * LINE + row % 64 * SIZE);
   return *reinterpret_cast<const Element*>(place ^ (place >> 7 & 7) << 4);
 }
+struct Matrix {
+  const u8* boxes;
+
+  template <bool K_MAJOR>
+  SR_FN static Matrix of(const u8* boxes) {
+    return {boxes};
+  }
+  SR_FN Matrix operator+(int bytes) const { return {boxes + bytes}; }
+};
 template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
-SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
-                         bool accumulate) {
+SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix a, Matrix b, bool accumulate) {
   using Element = typename Kind::Element;
   const int t = int(threadIdx.x) % WARPGROUP;
   for (int i = 0; i < N / 2; ++i) {
@@ -170,14 +180,13 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
     const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
     typename Kind::Sum sum = accumulate ? d[i] : 0;
     for (int k = 0; k < Kind::K; ++k)
-      sum += tensor_term(read_box<A_K_MAJOR, Element>(a_boxes, row, k),
-                         read_box<B_K_MAJOR, Element>(b_boxes, column, k));
+      sum += tensor_term(read_box<A_K_MAJOR, Element>(a.boxes, row, k),
+                         read_box<B_K_MAJOR, Element>(b.boxes, column, k));
     d[i] = sum;
   }
 }
 template <class Kind, int N>
-SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
-                         bool accumulate) {
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix b, bool accumulate) {
   static u32 all[host::THREADS][4];
   const unsigned own = host::current;
   for (int i = 0; i < 4; ++i) all[own][i] = a[i];
@@ -187,7 +196,7 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes
     float sum = accumulate ? d[i] : 0;
     for (int k = 0; k < Kind::K; ++k)
       sum += tensor_term(bits_as<float>(all[own / 4 * 4 + k % 4][k / 4 * 2 + i / 2 % 2]),
-                         read_box<true, float>(b_boxes, column, k));
+                         read_box<true, float>(b.boxes, column, k));
     d[i] = sum;
   }
   __syncwarp();  // between reading the left operand and writing the next
