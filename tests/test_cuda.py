@@ -423,7 +423,7 @@ HIDDEN = {
     # 1024 bytes apart; the swizzle of 128 bytes; across k, boxes 8192 bytes apart), lanes that
     # exchange columns
     "tensor cores": (
-        lambda: product_of("plus_times", "f2", n=4104), "sr::TensorProduct<",
+        lambda: product_of("plus_times", "f2", n=4096), "sr::TensorProduct<",
         [*IN_ORDER, r"USETMAXREG\.DEALLOC\.CTAPOOL 0x28",
          r"USETMAXREG\.TRY_ALLOC\.CTAPOOL UP\d, 0xe8", r"0x40000040", r"LOP3.* 0x10000,",
          r"LOP3.* 0x2000000,", r"gdesc\[UR\d+\]\.tnspB, .*gsb0", r"SHFL\.BFLY .* 0x1, ",
