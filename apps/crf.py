@@ -14,7 +14,7 @@ Both take :math:`O(L T^2)` steps for a sequence of :math:`L` words and :math:`T`
 included. ``semiring_mm.torch.sequences`` walks them in one call, where plain PyTorch has some
 for each word, and keeps :math:`T × T` numbers for each word and sequence for the way back::
 
-    python apps/crf.py
+    python apps/crf.py    # --device cuda: on a GPU
 """
 
 import argparse
@@ -29,6 +29,7 @@ parser = argparse.ArgumentParser(description="A conditional random field.")
 parser.add_argument("--steps", type=int, default=60, help="of the optimizer")
 parser.add_argument("--tags", type=int, default=8)
 parser.add_argument("--words", type=int, default=32)
+parser.add_argument("--device", default="cpu", help="where PyTorch keeps the tensors")
 parser.add_argument("--plot", help="file for the picture; default: show it")
 args = parser.parse_args()
 torch.manual_seed(0)
@@ -49,15 +50,16 @@ def sentences(batch, length, tags, words, seed):
     hidden = torch.stack(hidden, 1)
     noise = torch.rand(batch, length, generator=generator) < 0.5
     anything = torch.randint(words, (batch, length), generator=generator)
-    return torch.where(noise, anything, hidden * (words // tags)), hidden
+    seen = torch.where(noise, anything, hidden * (words // tags))
+    return seen.to(args.device), hidden.to(args.device)
 
 
 # %%
 # Training
 # --------
 
-emit = torch.nn.Embedding(args.words, args.tags)
-transitions = torch.nn.Parameter(torch.zeros(args.tags, args.tags))
+emit = torch.nn.Embedding(args.words, args.tags, device=args.device)
+transitions = torch.nn.Parameter(torch.zeros(args.tags, args.tags, device=args.device))
 optimizer = torch.optim.Adam([*emit.parameters(), transitions], lr=0.1)
 observed, hidden = sentences(64, 20, args.tags, args.words, seed=0)
 losses = []
@@ -115,6 +117,8 @@ def timed(call, runs=1):
     for _ in range(runs):
         begin = time.perf_counter()
         result = call()
+        if args.device != "cpu":
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
     return result, min(seconds)
 
@@ -139,7 +143,8 @@ print(f"the sum and its gradients: {seconds:.4f} s, by broadcasting {loop:.4f} s
 figure, (axes, beside) = plt.subplots(
     1, 2, figsize=(11, 4.2), width_ratios=[1, 1.9], layout="constrained"
 )
-image = axes.imshow(transitions.detach().numpy(), cmap="Blues")
+emissions, decoded, hidden = (x.cpu() for x in (emissions, decoded, hidden))
+image = axes.imshow(transitions.detach().cpu().numpy(), cmap="Blues")
 axes.set(xlabel="the next tag", ylabel="a tag", title="Transitions, learnt")
 figure.colorbar(image, ax=axes, shrink=0.8)
 s = int((emissions.argmax(-1) != decoded).sum(1).argmax())

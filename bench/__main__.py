@@ -7,6 +7,7 @@ its own options.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import itertools
@@ -99,6 +100,7 @@ def _absolute(word: str) -> Path:
     return Path(word).absolute()
 
 
+_KEPT_EVERY = 20.0  # seconds between writes of the lines so far
 #: Programs with results and pages of their own.
 _PROGRAMS = (
     "neighbours_jax", "neighbours_knn", "neighbours_networkx", "neighbours_scipy",
@@ -143,8 +145,8 @@ def _gpu(args: argparse.Namespace) -> int:
     if why := device.why_not():
         print(f"bench: {why}", file=sys.stderr)
         return 1
-    table = [*gpu.CASES, *gpu_sequences.CASES, *gpu_neighbours.CASES]
-    table += [*sparse_products.cases(True), *gpu.REST]
+    table = [*gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu.REST]
+    table += [*gpu_neighbours.CASES, gpu.LONGEST]
     options = cases.Options(0, full=args.full, quick=args.quick)
     if args.share:
         i, n = map(int, args.share.split("/"))
@@ -161,18 +163,17 @@ def _compile_ahead(args: argparse.Namespace) -> None:
     command = [sys.executable, "-m", "bench", "gpu", "--only", args.only]
     command += ["--quick"] * args.quick + ["--full"] * args.full + ["--share"]
     begin = time.perf_counter()
-    # failures show when the line is measured
+    # how long each line took is told where nothing else is done; failures show when it is measured
+    told = None if args.compile == "only" else subprocess.DEVNULL
     shares = [
         subprocess.Popen(
-            [*command, f"{i}/{count}"], cwd=machine.ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [*command, f"{i}/{count}"], cwd=machine.ROOT, stdout=told, stderr=subprocess.DEVNULL
         )
         for i in range(count)
-    ]  # fmt: skip
-    said = [line for share in shares for line in share.communicate()[0].splitlines()]
+    ]
+    for share in shares:
+        share.wait()
     print(f"compiled in {time.perf_counter() - begin:.0f} s by {count} processes", flush=True)
-    if args.compile == "only":
-        print("\n".join(sorted(said, key=lambda line: -float(line.split()[0]))))
 
 
 def _chosen(args: argparse.Namespace, table: Sequence[Any]) -> list[Any]:
@@ -205,7 +206,10 @@ def _run(
     print(report.heading(result), flush=True)
     ceilings = Ceilings(source, quick=args.quick)
     lines, failed = [], False
-    start = time.perf_counter()
+    keep = functools.partial(
+        report.keep, kind=args.what, out=args.out, scratch=bool(args.quick or args.only)
+    )
+    start = kept = time.perf_counter()
     try:
         for line in itertools.chain.from_iterable(case.lines(options) for case in chosen):
             try:
@@ -225,13 +229,16 @@ def _run(
             assert line.unit in UNITS
             line.check = line.prepare = None
             line.contenders.clear()  # their data may fill the memory
+            if time.perf_counter() - kept > _KEPT_EVERY:  # a rival may end the process
+                keep(result | {"lines": lines, "ceilings": ceilings.raw()}, quiet=True)
+                kept = time.perf_counter()
         ceilings.again()
     except KeyboardInterrupt:
         failed = True
         print("interrupted: the lines above are kept", flush=True)
     print("\n" + report.ceilings_text(ceilings.raw()), flush=True)
-    result |= {"lines": lines, "ceilings": ceilings.raw()}
-    report.keep(result, args.what, args.out, scratch=bool(args.quick or args.only))
+    print(f"{len(lines)} lines in {time.perf_counter() - start:.0f} s")
+    keep(result | {"lines": lines, "ceilings": ceilings.raw()})
     return int(failed)
 
 

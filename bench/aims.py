@@ -158,7 +158,7 @@ AIMS: list[Aim] = [
     Aim("Viterbi with path, beside pytorch-crf and torch-struct", "Viterbi with path", _CHAINS,
         beside("pytorch-crf", "torch-struct"), "×", 5, _WAITS),
     Aim("log-partition with gradients, beside a PyTorch loop", "log-partition with gradients",
-        _CHAINS, beside("PyTorch"), "×", 10, _WAITS),
+        (*_CHAINS, "64 × 20, 8 states"), beside("PyTorch"), "×", 10, _WAITS),
     Aim("log-partition with gradients, beside torch-struct", "log-partition with gradients",
         _CHAINS, beside("torch-struct"), "×", 5, _WAITS),
     Aim("CRF loss with gradients, beside pytorch-crf", "CRF loss with gradients", _CHAINS,

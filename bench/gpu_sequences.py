@@ -22,6 +22,9 @@ __all__ = ["CASES"]
 TABLE, DEVICE = "sequences-gpu", "cuda"
 Size = tuple[int, int, int]  # sequences, steps, states
 Call = Callable[[], Any]
+#: Sequences, steps, states; of more sequences torch-struct's tables do not fit in 140 GB.
+LARGE, FITTING, APP = (256, 1000, 32), (64, 1000, 32), (64, 20, 8)  # the last of apps/crf.py
+_SMALL = ((3, 6, 5),)
 _FEW = 4  # sequences whose results are compared
 
 
@@ -88,11 +91,11 @@ def viterbi(size: Size, options: Options) -> Line:
     theirs = viterbi_loop(e[:_FEW], a)
     assert (path == theirs[0]).all(), "the paths differ"
     _close(score, theirs[1])
-    if crf := _module("torchcrf"):
+    if (crf := _module("torchcrf")) and size in (LARGE, *_SMALL):
         model = _pytorch_crf(crf, a)
         assert model.decode(e[:_FEW, :50]) == sequences.viterbi(e[:_FEW, :50], a)[0].tolist()
         calls["pytorch-crf"] = ("torchcrf", lambda: model.decode(e))
-    if (struct := _module("torch_struct")) and size[0] <= 64:
+    if (struct := _module("torch_struct")) and size in (FITTING, *_SMALL):
 
         def argmax() -> Any:
             return struct.LinearChainCRF(_potentials(torch, e, a)).argmax
@@ -121,7 +124,7 @@ def log_partition(size: Size, options: Options) -> Line:
     }
     ours = step(sequences.log_partition, _FEW)
     _close(ours, step(log_partition_loop, _FEW))
-    if _module("torch_struct") and size[0] <= 64:  # more do not fit in 140 GB
+    if _module("torch_struct") and size in (FITTING, *_SMALL):
         _close(ours, step(struct_partition, _FEW))
         calls["torch-struct"] = ("torch_struct", lambda: step(struct_partition))
     return _line(_words(size), lambda: step(sequences.log_partition), calls)
@@ -253,26 +256,12 @@ def edits(size: tuple[int, int], options: Options) -> Line:
     return _line(f"{pairs:,} pairs of {length:,}", lambda: sm.alignment.edit_distance(*own), calls)
 
 
-_SMALL = ((3, 6, 5),)
-
 CASES = [
-    Case(
-        "Viterbi with path", viterbi, ((256, 1000, 32), (64, 1000, 32), (32, 500, 128)),
-        _SMALL, table=TABLE,
-    ),
-    Case(
-        "log-partition with gradients", log_partition, ((256, 1000, 32), (64, 1000, 32)),
-        _SMALL, table=TABLE,
-    ),
-    Case("CRF loss with gradients", crf_loss, ((256, 1000, 32),), _SMALL, table=TABLE),
-    Case(
-        "chain, max_plus", chain("max_plus"), ((64, 1000, 32), (1, 10_000, 32)),
-        _SMALL, table=TABLE,
-    ),
-    Case(
-        "chain, log_plus", chain("log_plus"), ((64, 1000, 32), (1, 10_000, 32)),
-        _SMALL, table=TABLE,
-    ),
+    Case("Viterbi with path", viterbi, (LARGE, FITTING, (32, 500, 128)), _SMALL, table=TABLE),
+    Case("log-partition with gradients", log_partition, (LARGE, FITTING, APP), _SMALL, table=TABLE),
+    Case("CRF loss with gradients", crf_loss, (LARGE,), _SMALL, table=TABLE),
+    Case("chain, max_plus", chain("max_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
+    Case("chain, log_plus", chain("log_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("DTW", warping, ((1000, 1000), (64, 1000)), ((3, 9),), table=TABLE),
     Case("edit distance", edits, ((2000, 200),), ((3, 9),), table=TABLE),
-]  # fmt: skip
+]

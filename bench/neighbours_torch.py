@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ Step = Callable[[], Any]  # forward, and backward too where the line says so
 
 
 class Brief(Wall):
-    """The host's clock, for a device whose calls differ little."""
+    """The host's clock, for steps of which some take seconds."""
 
     seconds, long, span = 0.3, 2.0, 0.01
 
@@ -61,12 +62,16 @@ def _measure(device: str, quick: bool) -> dict[str, Any]:
         for step in steps.values():  # compiles what it needs
             step()
         line.check = _like(inputs, steps["PyTorch"]())
-        sample(line, quick=quick, clock=Brief() if device == "cuda" else None)
-        raw = line.raw()
-        for one in raw["contenders"]:
-            one["memory"] = 0 if quick else _peak(name, one["name"], device)
-        result["lines"].append(raw)
-        print(row(raw), flush=True)
+        sample(line, quick=quick, clock=Brief())
+        result["lines"].append(line.raw())
+    contenders = [(line, one) for line in result["lines"] for one in line["contenders"]]
+    with ThreadPoolExecutor(1 if device == "cuda" else machine.cores()) as pool:
+        peaks = pool.map(
+            lambda pair: 0 if quick else _peak(pair[0]["case"], pair[1]["name"], device), contenders
+        )
+        for (_, one), peak in zip(contenders, peaks, strict=True):
+            one["memory"] = peak
+    print("\n".join(map(row, result["lines"])))
     return result
 
 

@@ -149,7 +149,9 @@ def begin(threads: int, *, on_device: bool = False, **more: Any) -> dict[str, An
     }
 
 
-def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) -> Path | None:
+def keep(
+    result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool, quiet: bool = False
+) -> Path | None:
     """Write raw results to `out`, by default bench/results/KIND-MACHINE-DATE.json.
 
     Those of a `scratch` run are only kept where `out` says so. Gives the file, if there is one.
@@ -162,7 +164,8 @@ def keep(result: dict[str, Any], kind: str, out: Path | None, *, scratch: bool) 
         out = RESULTS / f"{kind}-{where}-{result['date'][:10]}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(dumps(result), encoding="utf-8")
-    print(f"\nraw results: {out}")
+    if not quiet:
+        print(f"\nraw results: {out}")
     return out
 
 

@@ -54,8 +54,8 @@ SR_HELD(u8, u8);
 
 // K_MAJOR: k is the contiguous direction of the operand; else its rows are, or nothing is.
 // VECTOR: four words are contiguous and aligned along that direction, wherever the loader reads.
-// Here "rows" are rows of A or columns of B.
-template <class Step, bool LEFT, class Tile, bool K_MAJOR, bool VECTOR>
+// OTHER_K_MAJOR: K_MAJOR of the other operand. Here "rows" are rows of A or columns of B.
+template <class Step, bool LEFT, class Tile, bool K_MAJOR, bool VECTOR, bool OTHER_K_MAJOR>
 struct Loader {
   static_assert(CheckWords<Step>::DONE);
   using Word = typename Step::Word;
@@ -83,10 +83,11 @@ struct Loader {
   // reads LINES lines at a time.
   static constexpr int LINE = (K_MAJOR ? Tile::BK : ROWS) / CHUNK;
   static constexpr int LEAST = LINE > Tile::THREADS ? LINE / Tile::THREADS : 1;
-  // Words of A that are copied one by one: so many of a thread share a line, hence an address. As
-  // many more lines a warp reads at once, which costs more than it saves where there are more of
-  // them: for B, and for tiles of few threads (measured).
-  static constexpr int LONE_WORDS = LEFT && sizeof(Word) == 4 && Tile::THREADS > 128 ? 4 : 1;
+  // Words that are copied one by one: so many of a thread share a line, hence an address. As many
+  // more lines a warp reads at once, which costs more than it saves where both operands are copied
+  // so, and in tiles of few threads (measured).
+  static constexpr int LONE_WORDS =
+      OTHER_K_MAJOR || sizeof(Word) > 4 || Tile::THREADS <= 128 ? 1 : LEFT ? 4 : 2;
   static constexpr int WANTED = PAIRS && ASYNC && !K_MAJOR && LINE >= 128 ? LINE / 32
                                 : !PAIRS && ASYNC && LONE                 ? LONE_WORDS
                                                                           : 1;

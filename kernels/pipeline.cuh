@@ -24,8 +24,8 @@ struct Stage {
   using Tile = Tile_;
   using Word = typename Step::Word;
   using Block = Multiplier<Step, Tile>;
-  using Left = Loader<Step, true, Tile, A_K_MAJOR, A_VECTOR>;
-  using Right = Loader<Step, false, Tile, B_K_MAJOR, B_VECTOR>;
+  using Left = Loader<Step, true, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR>;
+  using Right = Loader<Step, false, Tile, B_K_MAJOR, B_VECTOR, A_K_MAJOR>;
   static constexpr int WORDS = Left::WORDS + Right::WORDS, B = Left::WORDS;  // in all; before B's
   static_assert(Left::WORDS % 4 == 0 || (!B_VECTOR && Tile::VN == 1),
                 "where B is accessed in vectors, its words are 16-byte aligned");

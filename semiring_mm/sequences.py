@@ -728,7 +728,9 @@ def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
     if pairs:
         kept = 1 if m.shared else max(0, m.steps - 1)
         found = xp.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
-        both = xp.broadcast_to(found, m.a.shape) if m.shared else found
+        chain, step, *entry = found.strides
+        steps = (chain, 0 if m.shared else step, *entry)  # summed where they share a matrix
+        both = xp.lib.stride_tricks.as_strided(found, m.a.shape, steps)
     if states.size:
         m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, both, m.counts)
     return states, found, total

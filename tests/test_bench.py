@@ -33,8 +33,8 @@ from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
 
 BEGIN, END = report.markers("cpu")
 DEVICE_CASES = [
-    *gpu.CASES, *gpu_sequences.CASES, *gpu_neighbours.CASES, *sparse_products.cases(True),
-    *gpu.REST,
+    *gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu.REST,
+    *gpu_neighbours.CASES, gpu.LONGEST,
 ]  # fmt: skip
 
 
@@ -397,7 +397,7 @@ def test_a_roofline_is_drawn(device_results, tmp_path, monkeypatch):
 
 
 def test_every_operation_of_a_device_is_measured():
-    table = [*gpu.CASES, *gpu.REST]
+    table = [*gpu.CASES, *gpu.REST, gpu.LONGEST]
     sizes = {case.name: case.sizes for case in table}
     assert len(sizes) == len(table)
     assert sizes["sgemm"] == (256, 512, 1024, 2048, 4096, 8192, 12288, 16384)

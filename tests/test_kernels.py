@@ -868,7 +868,7 @@ def test_tiles_of_tensor_cores(shape, monkeypatch):
         depth = -(-k // (kind.bk * splits)) * kind.bk
         return tensor.Choice(shape, splits, depth)
 
-    monkeypatch.setattr(products, "choose", always)
+    monkeypatch.setattr(products, "choose_shape", always)
     for dtype, precision, k in (("f2", None, 88), ("f4", "tf32", 56)):
         splits, rng = 1, np.random.default_rng(k)
         a = whole(rng, (2, 130, k), dtype, precision)
@@ -1542,7 +1542,7 @@ def test_other_verbs_over_more_elements_than_32_bits_count():
 def test_fine_tiles_of_tensor_cores(shape, monkeypatch):
     """Of a right operand along k: α and β, edges, stacks; C by rows and by columns."""
     monkeypatch.setattr(HOST, "sms", 2)
-    monkeypatch.setattr(products, "choose", lambda *_, **__: tensor.Choice(shape, 1, 88))
+    monkeypatch.setattr(products, "choose_shape", lambda *_, **__: tensor.Choice(shape, 1, 88))
     monkeypatch.setattr(tensor, "choose", lambda *_, **__: tensor.Choice(shape, 1, 88))
     rng = np.random.default_rng(27)
     a, b = whole(rng, (2, 136, 88), "f2", None), whole(rng, (88, 200), "f2", None, right=True)

@@ -295,6 +295,22 @@ def test_one_long_sequence_goes_both_ways_at_once(monkeypatch):
         assert_array_equal(x, y)
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_probabilities_of_long_sequences_in_float32(each):
+    """Scores grow with the steps; what is left of the probabilities does not."""
+    scores, lengths = model(9, 1500 if not each else 300, each)
+    lengths[1:3] -= 40, 0
+    narrow = {k: v.astype("f4") for k, v in scores.items()}
+    exact = {k: v.astype("f8") for k, v in narrow.items()}
+    found = sequences.marginals(**narrow, lengths=lengths, pairs=True)
+    expected = sequences.marginals(**exact, lengths=lengths, pairs=True)
+    for x, y in zip(found, expected, strict=True):
+        assert x.dtype == np.float32
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-6)
+    found = sequences.marginals(**narrow, lengths=lengths)
+    np.testing.assert_allclose(found, expected[0], rtol=1e-6, atol=1e-6)
+
+
 def test_what_is_impossible_and_what_is_no_number():
     e, a = np.zeros((3, 4, 3)), np.full((3, 3), -inf)
     path, best = sequences.viterbi(e, a)

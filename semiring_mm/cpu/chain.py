@@ -284,6 +284,13 @@ def posterior(
             found = np.logaddexp.reduce(last[:, 0, 0] + end, axis=1)
         np.copyto(total, found, where=lengths > 0)
         return
+    if a.dtype != np.float64:  # probabilities are of differences of scores, which grow with steps
+        given = (a, e, x, end, total, out) if pairs is None else (a, e, x, end, total, out, pairs)
+        wide = [_doubles(v) for v in given]
+        posterior(*wide[:6], None if pairs is None else wide[6], lengths)
+        for v, found in zip(given[4:], wide[4:], strict=True):
+            v[_once(v)] = found[_once(v)]
+        return
     plan = _plan(log_plus, a, n)
     assert plan is not None
     code = posterior_code(plan)
@@ -325,6 +332,18 @@ def posterior(
         part(0, batch, rows, behind[0])
         return
     _each_block(log_plus, a, e, x, lengths, part)
+
+
+def _once(v: Array) -> tuple[slice, ...]:
+    """The part of an array that strides of 0 repeat."""
+    return tuple(slice(1) if step == 0 else slice(None) for step in v.strides)
+
+
+def _doubles(v: Array) -> Array:
+    """A copy in float64, with the strides of 0 that an array has."""
+    one = v[_once(v)].astype(np.float64, order="C")
+    steps = [0 if was == 0 else step for was, step in zip(v.strides, one.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(one, v.shape, steps)
 
 
 def _rows(semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths, rows: Array) -> None:

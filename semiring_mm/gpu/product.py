@@ -67,7 +67,6 @@ from .tensor import (
     Operand,
     Split,
     TensorKernel,
-    choose,
     in_place,
     parts_source,
     prepare_operand,
@@ -80,8 +79,9 @@ from .tensor import (
     transposed_operand,
     turns,
 )
+from .tensor import choose as choose_shape
 from .tensor import kinds_of as tensor_kinds
-from .tiles import choose as choose_tile
+from .tiles import choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
@@ -394,7 +394,7 @@ def _prepare(
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
     kind = kind_of(plan, step, arg=arg is not None)
-    chosen = choose_tile(
+    chosen = choose(
         kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
@@ -454,7 +454,7 @@ def _prepare_tensors(
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
     fine = not packed and kind.size == 2 and kind.parts == 1 and _fine(kind, plan, a, b, c)
-    shape, splits, k_split, whole = choose(
+    shape, splits, k_split, whole = choose_shape(
         kind, m, n, k, batch, here.sms, split=not packed, fine=fine
     )
     across = fine and shape in FINE
