@@ -90,11 +90,6 @@ SR_FN void block_arrive() {
   asm volatile("bar.arrive 0, %0;" ::"n"(THREADS) : "memory");
 }
 
-// Where a launch may begin before the one before it has ended: wait until the results of that are
-// in memory; let the next one begin.
-SR_FN void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-SR_FN void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
 // --- copies ------------------------------------------------------------------------------------
 
 // Start to load the box at (x, y, z) of an array, into this block or into all BLOCKS of its
@@ -183,15 +178,15 @@ struct Matrix {
     C(d[i + 6]), C(d[i + 7])
 #define SR_32(C, i) SR_8(C, i), SR_8(C, i + 8), SR_8(C, i + 16), SR_8(C, i + 24)
 #define SR_ALL_16(C) SR_8(C, 0), SR_8(C, 8)
-#define SR_ALL_24(C) SR_ALL_16(C), SR_8(C, 16)
 #define SR_ALL_32(C) SR_32(C, 0)
 #define SR_ALL_48(C) SR_32(C, 0), SR_8(C, 32), SR_8(C, 40)
 #define SR_ALL_64(C) SR_32(C, 0), SR_32(C, 32)
 #define SR_ALL_96(C) SR_ALL_64(C), SR_32(C, 64)
 #define SR_ALL_128(C) SR_ALL_96(C), SR_32(C, 96)
 #define SR_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define SR_NAMES_24 SR_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define SR_NAMES_32 SR_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define SR_NAMES_32 \
+  SR_NAMES_16 ", " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define SR_NAMES_48 \
   SR_NAMES_32 ", " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
@@ -237,8 +232,6 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix left, Matrix rig
       SR_FLOATS("m64n128k16.f32.f16.f16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
     else if constexpr (N == 96)
       SR_FLOATS("m64n96k16.f32.f16.f16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
-    else if constexpr (N == 48)
-      SR_FLOATS("m64n48k16.f32.f16.f16", 24, "%24, %25", "%26", ", 1, 1, %27, %28", SR_MAJOR);
     else if constexpr (N == 32)
       SR_FLOATS("m64n32k16.f32.f16.f16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
     else
@@ -253,8 +246,6 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix left, Matrix rig
       SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
     else if constexpr (N == 96)
       SR_FLOATS("m64n96k16.f32.bf16.bf16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
-    else if constexpr (N == 48)
-      SR_FLOATS("m64n48k16.f32.bf16.bf16", 24, "%24, %25", "%26", ", 1, 1, %27, %28", SR_MAJOR);
     else if constexpr (N == 32)
       SR_FLOATS("m64n32k16.f32.bf16.bf16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
     else
@@ -308,14 +299,12 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix right, boo
 #undef SR_NAMES_64
 #undef SR_NAMES_48
 #undef SR_NAMES_32
-#undef SR_NAMES_24
 #undef SR_NAMES_16
 #undef SR_ALL_128
 #undef SR_ALL_96
 #undef SR_ALL_64
 #undef SR_ALL_48
 #undef SR_ALL_32
-#undef SR_ALL_24
 #undef SR_ALL_16
 #undef SR_32
 #undef SR_8

@@ -911,10 +911,13 @@ def test_tiles_of_tensor_cores_by_size():
 
     def tiles(dtype, precision, *sizes):
         (kind,) = tensor._KINDS[dtype, precision]
-        return [tensor.choose(kind, n, n, n, 1, 132, split=True).shape[:2] for n in sizes]
+        fine = dtype == "float16"
+        return [
+            tensor.choose(kind, n, n, n, 1, 132, split=True, fine=fine).shape[:2] for n in sizes
+        ]
 
-    assert tiles("float16", None, 256, 384, 512, 768, 1024, 1536, 2048, 4096) == [
-        *[(64, 64)] * 3, *[(64, 128)] * 2, (128, 192), *[(128, 256)] * 2,
+    assert tiles("float16", None, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192) == [
+        *[(64, 32)] * 3, *[(64, 128)] * 2, (192, 96), *[(128, 256)] * 3,
     ]  # fmt: skip
     assert tiles("float32", "tf32", 256, 512, 1024, 1536, 2048, 4096) == [
         *[(64, 64)] * 2, (64, 128), (128, 192), *[(128, 256)] * 2,

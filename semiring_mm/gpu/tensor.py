@@ -538,18 +538,15 @@ class Choice(NamedTuple):
 
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result in memory
+_MANY_WAVES = 4  # of the largest tiles, whose last one, however empty, hardly counts
 #: Nanoseconds of a tile of k and of all else of a tile of C of operands of one part, on an H200
 #: (the nearest to what products of 256 to 2048 rows took).
 _TIMES = {
-    Shape(64, 64): (220, 400), Shape(64, 128): (250, 500), Shape(128, 128): (375, 1000),
-    Shape(128, 192): (500, 1400),
-    Shape(128, 256): (650, 2000),
+    Shape(64, 64): (232, 330), Shape(64, 128): (248, 810), Shape(128, 128): (375, 600),
+    Shape(128, 192): (500, 700), Shape(128, 256): (680, 1300),
 }  # fmt: skip
 #: The same of tiles of 16-bit operands of which the right one lies along k.
-FINE = {
-    Shape(64, 32): (190, 400), Shape(64, 48): (210, 400), Shape(64, 96): (235, 500),
-    Shape(192, 96): (360, 1000),
-}  # fmt: skip
+FINE = {Shape(64, 32): (252, 40), Shape(192, 96): (400, 800)}
 _REDUCED = 3000  # of a second launch, which joins parts of k
 
 
@@ -564,7 +561,8 @@ def choose(
     if kind.size == 8:
         return _doubles(m, n, k, batch, sms)
     large = _large(kind, m, n, k, batch, sms, split)
-    if kind.parts == 2 or kind is BINARY or not split:
+    tiles = -(-m // ROWS) * -(-n // kind.bn) * batch
+    if kind.parts == 2 or kind is BINARY or not split or tiles >= _MANY_WAVES * sms:
         return large
     choices = {}
     for shape, (step, last) in (*_TIMES.items(), *(FINE.items() if fine else ())):

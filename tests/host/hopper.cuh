@@ -79,8 +79,6 @@ SR_FN void block_arrive() {
   __syncthreads();
 }
 
-SR_FN void wait_for_launch() {}
-SR_FN void launch_dependents() {}
 
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
   u8* base;
