@@ -108,10 +108,12 @@ _VECTORS = ("sgemv 256 × 256", "sgemv 4096 × 4096", "sgemv 1000000 × 32", "sg
             "sgemv 262144 × 128")  # fmt: skip
 _CHAINS = ("256 × 1,000, 32 states", "64 × 1,000, 32 states")
 _POINTS = ("32768 × 128 × 32768",)
-_NEAR = ("20000 × 128 × 100000", "1000000 × 128 × 100000")
+_FEW, _MANY = ("20000 × 128 × 100000",), ("1000000 × 128 × 100000",)
 
 _WAITS = "a step waits for the one before"
 _TILE = "with 128 columns, the start of a tile and the writing of its result are not hidden"
+_SCREEN = "the screening product, whose result is tested entry by entry"
+_SUMS = "the sums themselves, at the rate of their loop"
 _POWER = "the clock at the power limit, which differs from line to line for both"
 
 AIMS: list[Aim] = [
@@ -166,15 +168,14 @@ AIMS: list[Aim] = [
     Aim("cdist l1", "cdist l1, f32", _POINTS, rate, "T/s", 13.5, _TILE),
     Aim("cdist linf, of its loop", "cdist linf, f32", _POINTS, share, "%", 90, _TILE),
     Aim("cdist hamming, of its loop", "cdist hamming, f32", _POINTS, share, "%", 90, _TILE),
-    *(
-        Aim(f"{metric} nearest 32, beside {name}", f"knn {metric}, k = 32", _NEAR, beside(name),
-            "×", least, held)
-        for name, least in (("PyTorch", 10), ("KeOps", 3))
-        for metric, held in (
-            ("l2", "the screening product, whose result is tested entry by entry"),
-            ("l1", "the sums themselves, at the rate of their loop"),
-        )
-    ),
+    Aim("l2 nearest 32, beside PyTorch's cdist and topk", "knn l2, k = 32", _MANY,
+        beside("PyTorch"), "×", 10, _SCREEN),
+    Aim("l1 nearest 32, beside PyTorch's cdist and topk", "knn l1, k = 32", _FEW,
+        beside("PyTorch"), "×", 10, _SUMS),
+    Aim("l2 nearest 32, beside KeOps", "knn l2, k = 32", _FEW + _MANY, beside("KeOps"), "×", 3,
+        _SCREEN),
+    Aim("l1 nearest 32, beside KeOps", "knn l1, k = 32", _FEW + _MANY, beside("KeOps"), "×", 3,
+        _SUMS),
     Aim("CPU: min-plus, of its loop", "min-plus f32", _sizes(512, 1024, 2048, 4096), share, "%",
         88, "packing, waking the threads and the last blocks", kind="cpu"),
     Aim("CPU: min-plus with argmin, of its loop", "min-plus f32 with argmin",
@@ -203,6 +204,20 @@ AIMS: list[Aim] = [
 ]  # fmt: skip
 
 
+def error_row(result: dict[str, Any]) -> str:
+    """The row of the errors of emulated float32, from the results of ``bench.precision``."""
+    worst = max(
+        ours / cublas
+        for line in result["lines"]
+        for ours, cublas in zip(
+            line["errors"]["emulated"], line["errors"]["cuBLAS float32"], strict=True
+        )
+    )
+    value = FORMS["×"](worst)
+    cells = ["emulated float32, errors times those of cuBLAS in float32", "≤ × 1.00"]
+    return f"| {' | '.join(cells)} | at most {value if worst <= 1 else f'**{value}**'} | |"
+
+
 def table() -> str:
     """The aims as Markdown."""
     results = {kind: newest(kind)[1] for kind in dict.fromkeys(aim.kind for aim in AIMS)}
@@ -211,4 +226,6 @@ def table() -> str:
         result = results[aim.kind]
         if result is not None and (row := aim.row(result)):
             rows.append(row)
+        if aim.case == "gemm f32, emulated" and (errors := newest("precision")[1]) is not None:
+            rows.append(error_row(errors))
     return "\n".join(rows)

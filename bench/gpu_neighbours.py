@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +14,7 @@ import semiring_mm as sm
 
 from . import gpu
 from .cases import OURS, Case, Options, rival
+from .machine import ROOT
 from .measure import Contender, Line, Skip
 
 __all__ = ["CASES"]
@@ -101,20 +105,38 @@ def _torch_nearest(torch: Any, metric: str, x: Any, y: Any, count: int) -> Any:
 def _keops(metric: str, x: Any, y: Any, count: int) -> Callable[[Any], Callable[[], Any]]:
     def make(pykeops: Any) -> Callable[[], Any]:
         import torch
-        from pykeops.torch import LazyTensor
 
+        if not _keops_works(metric, x.shape[1], count):
+            raise Skip("fails here")
         a, b = torch.from_dlpack(x), torch.from_dlpack(y)
-
-        def call(rows: int | None = None) -> Any:
-            gap = LazyTensor(a[:rows, None, :]) - LazyTensor(b[None, :, :])
-            d = gap.abs().sum(-1) if metric == "l1" else (gap**2).sum(-1)
-            value, index = d.Kmin_argKmin(count, dim=1)
-            return (value if metric == "l1" else value.sqrt()), index
-
-        call(8)  # compiles, which takes half a minute
-        return call
+        _keops_nearest(metric, a[:8], b, count)  # compiles
+        return lambda: _keops_nearest(metric, a, b, count)
 
     return make
+
+
+def _keops_nearest(metric: str, a: Any, b: Any, count: int) -> Any:
+    from pykeops.torch import LazyTensor
+
+    gap = LazyTensor(a[:, None, :]) - LazyTensor(b[None, :, :])
+    d = gap.abs().sum(-1) if metric == "l1" else (gap**2).sum(-1)
+    value, index = d.Kmin_argKmin(count, dim=1)
+    return (value if metric == "l1" else value.sqrt()), index
+
+
+@functools.cache
+def _keops_works(metric: str, columns: int, count: int) -> bool:
+    """Whether a small call succeeds in a process of its own, which some versions of CUDA end."""
+    code = f"""if True:
+        import torch
+        from bench.gpu_neighbours import _keops_nearest
+        _keops_nearest({metric!r}, *torch.rand(2, 99, {columns}, device="cuda"), {count})
+        torch.cuda.synchronize()
+    """
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return not subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, **quiet
+    ).returncode
 
 
 def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:
@@ -129,11 +151,10 @@ def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:
                 "PyTorch, cdist and topk", work,
                 lambda torch, a, b: _torch_nearest(torch, metric, a, b, count), x, y,
             ))  # fmt: skip
-        if m <= 1 << 15:
-            try:
-                contenders.append(rival("KeOps", "pykeops", _keops(metric, x, y, count), work))
-            except (Skip, ImportError, RuntimeError, OSError) as reason:
-                contenders.append(Contender("KeOps", None, skipped=str(reason)[:80]))
+        try:
+            contenders.append(rival("KeOps", "pykeops", _keops(metric, x, y, count), work))
+        except (Skip, ImportError, RuntimeError, OSError) as reason:
+            contenders.append(Contender("KeOps", None, skipped=str(reason)[:80]))
         index = [0, m // 2, m - 1]
         rows, right = gpu.rows_of(x, index), y.get()
 

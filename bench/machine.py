@@ -15,6 +15,8 @@ from semiring_mm.gpu import about
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "numpy llvmlite scipy networkx igraph networkit tropical-gemm numba matplotlib".split()
+#: On a CUDA device, beside what stands above it there.
+RIVALS = ("pytorch-crf", "torch-struct", "pykeops")
 
 
 def cores() -> int:
@@ -40,8 +42,9 @@ def describe_device() -> dict[str, Any]:
 
 
 def device_versions() -> dict[str, str]:
-    """Versions of the CUDA stack."""
-    return about.versions()
+    """Versions of the CUDA stack, and of rivals that are installed."""
+    rivals = {name: x for name, x in _installed(RIVALS).items() if x != "absent"}
+    return about.versions() | rivals
 
 
 def _cpu() -> str:

@@ -20,6 +20,7 @@ class Wall:
     """The host's clock, for synchronous calls."""
 
     seconds, long, span = SECONDS, LONG, SAMPLE
+    compiles = False  # whether a first call of ours may compile, however long it takes
 
     def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
         """The first call: its seconds and its result."""
@@ -125,12 +126,16 @@ def sample(line: Line, *, quick: bool = False, clock: Wall | None = None) -> Non
                     f"{line.case} {line.size}: {contender.name}: {error}"
                 ) from None
         del result
-        if contender.own_clock or first >= WARM:
-            contender.samples.append(_six(first))
         repeats[contender.name] = 1
-        if first < WARM and not contender.own_clock:  # the 2nd and the 3rd may still compile
-            again = min(_timed(contender, 1, clock) for _ in range(3))
-            repeats[contender.name] = max(1, int(clock.span / max(again, 1e-7)))
+        own = contender is line.ours or contender.ours
+        unknown = clock.compiles and own and line.most > 1
+        if contender.own_clock or (first >= WARM and not unknown):
+            contender.samples.append(_six(first))
+            continue
+        again = _timed(contender, 1, clock)
+        if again < WARM:  # the 2nd and the 3rd may still compile
+            again = min(again, *(_timed(contender, 1, clock) for _ in range(2)))
+        repeats[contender.name] = max(1, int(clock.span / max(again, 1e-7)))
     while todo := [c for c in todo if _wants_more(c, repeats[c.name], line, quick, clock)]:
         for contender in todo:
             contender.samples.append(_six(_timed(contender, repeats[contender.name], clock)))

@@ -172,13 +172,15 @@ def keep(
 # Tables and figures of the pages
 
 
-#: Tables of the lines of a GPU run, and the page and first column of each.
+#: Tables of the lines of a GPU run, and the page and second column of each.
 GPU_TABLES = {
     "gpu": ("docs/performance.md", "n"),
     "sequences-gpu": ("docs/sequences.md", "sequences"),
     "neighbours-gpu": ("docs/neighbours.md", "rows of X, columns, rows of Y"),
     "sparse-gpu": ("docs/sparse.md", "n"),
 }
+#: Packages whose versions matter to the tables of a device.
+_STACK = ("cupy", "torch", "jax", "NVRTC", "cuBLAS", *machine.RIVALS)
 
 
 def renew() -> int:
@@ -334,8 +336,7 @@ def provenance(
     m, v = result["machine"], result["versions"]
     if "gpu" in m:
         what = m["gpu"] + (f", driver {m['driver']}" if "driver" in m else "")
-        used = ("cupy", "torch", "jax", "NVRTC", "cuBLAS")
-        packages = packages or [name for name in v if name.startswith(used)]
+        packages = packages or [name for name in v if name.startswith(_STACK)]
     else:
         what = f"{m['cpu']}, {result['threads']} threads"
         packages = packages or ("numpy", "LLVM")

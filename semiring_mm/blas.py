@@ -151,6 +151,10 @@ def matmul(
                     return c
             except _UNKNOWN:
                 pass
+            if type(b) is np.ndarray:
+                c = served_again(semiring, a, b, out)
+                if c is not None:
+                    return c
     s = as_semiring(semiring)
     if isinstance(a, BitMatrix) or isinstance(b, BitMatrix):
         given = (out, devices, memory_limit, progress)

@@ -288,6 +288,8 @@ def flat(xp: Any, v: Array, batch: Shape, shape: Shape) -> Array:
     if v.strides[-1] != v.itemsize or (xp is np and not v.flags.aligned):
         v = xp.ascontiguousarray(v)
     wanted = (math.prod(batch), *shape)
+    if v.shape == shape and wanted[0] == 1:
+        return v[np.newaxis]
     return v if v.shape == wanted else xp.broadcast_to(v, (*batch, *shape)).reshape(wanted)
 
 

@@ -464,6 +464,14 @@ def test_aims_are_compared_with_results(device_results):
     assert not aims.Aim("none", "sgemm", ("5",), aims.rate, "T/s", 1).row(device_results)
 
 
+def test_errors_are_an_aim():
+    both = {"emulated": [2.0, 3.0], "cuBLAS float32": [4.0, 4.0]}
+    row = aims.error_row({"lines": [{"errors": both}]})
+    assert row.endswith("| ≤ × 1.00 | at most × 0.75 | |")
+    worse = both | {"emulated": [2.0, 5.0]}
+    assert "at most **× 1.25**" in aims.error_row({"lines": [{"errors": x} for x in (both, worse)]})
+
+
 def test_aims_are_of_lines_that_are_measured():
     names = {case.name for case in DEVICE_CASES}
     for aim in aims.AIMS:

@@ -586,7 +586,7 @@ def test_plus_times_by_either_way(dtype, wins, monkeypatch):
         served.clear()
         assert_array_equal(sm.gemv(None, matrix, x), matrix.astype("f8") @ x.astype("f8"))
         assert served == [wins]
-    a, b = np.full((2, 120, 120), np.inf, dtype)
+    a, b = np.full((2, 160, 160), np.inf, dtype)
     a[:, 3] = 0
     b[5] = -np.inf
     assert np.isnan(sm.matmul(a, b)).all()  # and no warning, as in every other semiring
@@ -603,7 +603,7 @@ def test_a_blas_serves_again_without_a_second_look(monkeypatch):
     sm.set_num_threads(threads.default_threads())
     monkeypatch.setattr(product, "blas_wins", lambda *_: True)
     monkeypatch.setattr(product, "_served", {})
-    a = np.random.default_rng(3).integers(-8, 9, (120, 130)).astype("f4")
+    a = np.random.default_rng(3).integers(-8, 9, (160, 170)).astype("f4")
     b = a.T.copy()
     expected = a.astype("f8") @ b.astype("f8")
     assert_array_equal(sm.matmul(a, b), expected)
@@ -613,6 +613,22 @@ def test_a_blas_serves_again_without_a_second_look(monkeypatch):
         assert_array_equal(sm.matmul(a, b), expected)
         assert_array_equal(sm.sgemm(1.0, a, b), expected)
         assert_array_equal(sm.sgemm(None, b.T.copy(), b), expected)
+        out = np.empty((160, 160), "f4")
+        assert sm.matmul(a, b, out=out) is out
+        assert_array_equal(out, expected)
+        assert_array_equal(sm.matmul(a, b, "plus-times"), expected)
+    for out in (np.empty((160, 160)).T, np.empty((320, 160), "f4")[::2]):  # the general way
+        if out.dtype == "f4":
+            assert sm.matmul(a, b, out=out) is out
+            assert_array_equal(out, expected)
+        else:
+            with pytest.raises(ValueError, match="out has shape"):
+                sm.matmul(a, b, out=out)
+    with pytest.raises(ValueError, match="out is read-only"):
+        sm.matmul(a, b, out=np.broadcast_to(np.float32(0), (160, 160)))
+    room = np.zeros((170, 170), "f4")
+    room[:160] = a
+    assert_array_equal(sm.matmul(room[:160], b, out=room[10:, :160]), expected)
     assert_array_equal(sm.matmul(a, b, "min_plus"), smallest)
     before = sm.get_num_threads()
     sm.set_num_threads(before + 1)

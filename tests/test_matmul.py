@@ -258,13 +258,15 @@ def outs(shape, dtype):
     yield "C", np.full(shape, 99, dtype)
     yield "F", np.full(shape, 99, dtype, order="F")
     yield "strided", np.full((2 * m, 3 * n), 99, dtype)[::2, 1::3]
+    yield "part", np.full((m, n + 9), 99, dtype)[:, 4:-5]
     yield "reversed", np.full(shape, 99, dtype)[::-1, ::-1]
     raw = np.zeros(m * n * dtype.itemsize + 1, np.uint8)
     yield "unaligned", raw[1:].view(dtype).reshape(shape)
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("min_plus", "f4"), ("lor_land", "?"), ("plus_times", "i2")]
+    ("name", "dtype"),
+    [("min_plus", "f4"), ("max_plus", "i8"), ("lor_land", "?"), ("plus_times", "i2")],
 )
 def test_out_of_every_layout(name, dtype):
     rng = np.random.default_rng(14)
@@ -272,11 +274,12 @@ def test_out_of_every_layout(name, dtype):
     a, b = (reference.small(rng, name, s, dtype) for s in ((26, 30), (30, 35)))
     expected = reference.product(name, a, b)
     for how, out in outs((26, 35), dtype):
-        around = out.base.copy() if how == "strided" else None
+        here = {"strided": np.s_[::2, 1::3], "part": np.s_[:, 4:-5]}.get(how)
+        around = None if here is None else out.base.copy()
         assert sm.matmul(a, b, name, out=out) is out
         assert_array_equal(out, expected, err_msg=how)
         if around is not None:  # nothing is written between the entries
-            around[::2, 1::3] = expected
+            around[here] = expected
             assert_array_equal(out.base, around)
 
 

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from .blocks import Items, block, load_block
+from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import F64, I1, I8, I32, I64, PTR, Function, Type, Value
 
@@ -43,7 +43,7 @@ def levels(fields: Mapping[str, Any], *, labels: int = 0) -> None:
     for each node) receives the distances themselves; what is farther than ``mark`` is left out.
     """
     values = block(_FIELDS, fields)
-    _compiled(labels)(values.ctypes.data)
+    _compiled(labels)(address(values))
 
 
 @functools.cache

@@ -5,6 +5,7 @@ A layout names the fields: numbers, then after colons int64 arrays, int32 arrays
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .ir import I32, I64, PTR, Function, Type, Value
+from .views import HEAD, check_array_layout
 
-__all__ = ["Items", "block", "load_block", "load_item"]
+__all__ = ["Items", "address", "block", "load_block", "load_item"]
 
 
 class Items:
@@ -39,14 +41,22 @@ def block(layout: str, fields: Mapping[str, Any]) -> NDArray[np.int64]:
     return np.array([_word(fields.get(name)) for name in _names(layout)], np.int64)
 
 
+_pointer_at = ctypes.c_void_p.from_address
+
+
 @functools.cache
 def _names(layout: str) -> list[str]:
+    check_array_layout()
     return [name for name in layout.split() if name != ":"]
 
 
 def _word(x: Any) -> int:
-    # a third of the time of x.ctypes.data, and there may be a dozen before a search of 0.1 ms
-    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x or 0
+    return address(x) if isinstance(x, np.ndarray) else x or 0
+
+
+def address(x: NDArray[Any]) -> int:
+    """Where an array's entries begin: ``x.ctypes.data``, which takes five times as long."""
+    return _pointer_at(id(x) + HEAD).value or 0
 
 
 def load_block(f: Function, layout: str) -> dict[str, Any]:

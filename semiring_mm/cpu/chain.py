@@ -16,9 +16,9 @@ from ..expressions import may_be_nan
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import threads
-from .blocks import block
+from .blocks import address, block
 from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
-from .compiler import host_target
+from .compiler import KEPT, host_target
 from .facts import facts
 from .memory import scratch
 from .product import product
@@ -89,7 +89,7 @@ def carry(
             "powers": powers_, "tops": tops, "now": now, "next": then, "weights": weights,
             "y": y[:, :, r0:], "x": None if x is None else x[:, r0:],
         })  # fmt: skip
-        code(values.ctypes.data)
+        code(address(values))
         if flags[0]:
             raise overflow(semiring, y.dtype)
 
@@ -104,9 +104,13 @@ def _split(
     batch, steps = len(lengths), int(lengths.sum())
     work = steps * pairs
     workers = _workers(work)
-    by_rows = batch < 2 * workers and rows >= workers > 1
+    if workers == 1:
+        if batch:
+            part(0, batch, 0, rows)
+        return
+    by_rows = batch < 2 * workers and rows >= workers
     several = max(1, min(4, work // (_PIECE * workers)))
-    pieces = min(rows, workers) if by_rows else several * workers if workers > 1 else 1
+    pieces = min(rows, workers) if by_rows else several * workers
     if by_rows:
         cuts = np.linspace(0, rows, pieces + 1).astype(int).tolist()
     else:
@@ -133,7 +137,12 @@ def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:
             return make_plan(semiring, dtype, anything, facts(semiring, a), n)
         except OverflowError:
             return None
-    plan = make_plan(semiring, dtype, None, None, n if dtype.kind in "iu" else 1)
+    return _fixed_plan(semiring, dtype, n if dtype.kind in "iu" else 1)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _fixed_plan(semiring: Semiring, dtype: np.dtype[Any], n: int) -> Plan:
+    plan = make_plan(semiring, dtype, None, None, n)
     if plan.codec == "bits":
         return bytewise(plan)
     return replace(plan, keep_nan=plan.compute[0] == "f")
@@ -143,9 +152,16 @@ def _needs_no_care(semiring: Semiring, plan: Plan, a: Array) -> tuple[bool, floa
     """Whether rows of finite numbers and infinite zeros meet no NaN, and which infinity that is."""
     if plan.compute[0] != "f" or not semiring.selective:
         return False, 0.0
+    return _meets_no_nan(
+        semiring, facts(semiring, a[:1, 0] if a.strides[0] == 0 else a[:, 0]).kinds()
+    )
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _meets_no_nan(semiring: Semiring, kinds: frozenset[str]) -> tuple[bool, float]:
+    """The same for a matrix with entries of these kinds."""
     far = semiring.zero if math.isinf(semiring.zero) else 0.0
     usual = {"-", "0", "+"} | ({"-inf" if far < 0 else "+inf"} if far else set())
-    kinds = facts(semiring, a[:1, 0] if a.strides[0] == 0 else a[:, 0]).kinds()
     rows = frozenset(usual)
     care = "nan" in kinds or may_be_nan(semiring.mul_expr, rows, kinds)
     return not care and not may_be_nan(semiring.mul_expr, kinds, rows), far
@@ -285,11 +301,14 @@ def posterior(
         np.copyto(total, found, where=lengths > 0)
         return
     if a.dtype != np.float64:  # probabilities are of differences of scores, which grow with steps
-        given = (a, e, x, end, total, out) if pairs is None else (a, e, x, end, total, out, pairs)
-        wide = [_doubles(v) for v in given]
-        posterior(*wide[:6], None if pairs is None else wide[6], lengths)
-        for v, found in zip(given[4:], wide[4:], strict=True):
-            v[_once(v)] = found[_once(v)]
+        sums, found = _doubles(total), _doubles(out)
+        both = None if pairs is None else _doubles(pairs)
+        a, e, x, end = map(_doubles, (a, e, x, end))
+        posterior(a, e, x, end, sums, found, both, lengths)
+        total[...], out[...] = sums, found
+        if pairs is not None:
+            assert both is not None
+            pairs[_once(pairs)] = both[_once(pairs)]
         return
     plan = _plan(log_plus, a, n)
     assert plan is not None
@@ -320,7 +339,7 @@ def posterior(
             "backward": behind, "end": end, "total": total, "out": out, "pairs": pairs,
             "column": column,
         })  # fmt: skip
-        code(values.ctypes.data)
+        code(address(values))
 
     batch = len(lengths)
     if batch < _workers(int(lengths.sum()) * n * n):  # one way on a thread, one on another
@@ -403,4 +422,4 @@ def _back(
             "uniform_step": uniform.strides[1],
         }  # fmt: skip
     values = block(PATH, fields)
-    path_code(plan)(values.ctypes.data)
+    path_code(plan)(address(values))

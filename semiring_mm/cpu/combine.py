@@ -14,7 +14,7 @@ from ..plan import Plan
 from . import threads
 from .algebra import Algebra, storage_type
 from .compiler import KEPT, host_target
-from .ir import I64, PTR, Function, Type, Value, Var
+from .ir import PTR, Function, Type, Value, Var
 from .views import ArrayView, array_function
 
 __all__ = ["apply", "combine", "unit_rows"]
@@ -72,17 +72,12 @@ def _compiled(expr: Expr, dtype: np.dtype[Any], alone: bool) -> Any:
         row = x.data.at(r * x.stride(-2))
         second = other.data if alone else other.data.at(r * other.stride(-2))
         with f.loop(0, columns, lanes) as c:
-            inside = _inside(f, c, columns, lanes)
+            inside = f.below(columns - c, lanes)
             place = row.at(c * t.size)
             b = one or f.load_masked(second.at(c * t.size), vector, inside, t.size)
             a = f.load_masked(place, vector, inside, t.size)
             f.store_masked(algebra.mul(a, b), place, inside, t.size)
     return array_function([f], 2)
-
-
-def _inside(f: Function, c: Value, columns: Value, lanes: int) -> Value:
-    """Which lanes of a vector from column c on are columns."""
-    return f.iota(I64.vector(lanes)).cmp("<", (columns - c).splat(lanes))
 
 
 def unit_rows(x: Array) -> Array:
@@ -114,7 +109,7 @@ def _unit_code(dtype: np.dtype[Any]) -> Any:
     def each(source: Value, body: Callable[[Value], None]) -> None:
         """Visit the vectors of a row; behind its end they are zero."""
         with f.loop(0, columns, lanes) as c:
-            inside = _inside(f, c, columns, lanes)
+            inside = f.below(columns - c, lanes)
             body(f.load_masked(source.at(c * t.size), vector, inside, t.size))
 
     def fold(name: str, v: Value, *start: Value) -> Value:
@@ -147,7 +142,7 @@ def _unit_code(dtype: np.dtype[Any]) -> Any:
         total = fold("fadd", squares.get(), f.const(0.0, t))
         norm = f.intrinsic("sqrt", total).splat(lanes)
         with f.loop(0, columns, lanes) as c:
-            inside = _inside(f, c, columns, lanes)
+            inside = f.below(columns - c, lanes)
             v = f.load_masked(source.at(c * t.size), vector, inside, t.size)
             f.store_masked(v * factor / norm, to.at(c * t.size), inside, t.size)
     return array_function([f], 2)

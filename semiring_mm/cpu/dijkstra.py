@@ -9,7 +9,7 @@ from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
-from .blocks import Items, block, load_block, load_item
+from .blocks import Items, address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Value, Var
 
@@ -32,7 +32,7 @@ def search(
     ``key``, one more than there are arcs each, are scratch.
     """
     values = block(_BLOCKS["search"], fields)
-    _compiled(plan, zero, one, trees)["search"](values.ctypes.data)
+    _compiled(plan, zero, one, trees)["search"](address(values))
 
 
 def lists(
@@ -43,7 +43,7 @@ def lists(
     ``both``: edges lead in both directions. ``first``, n + 1, holds zeros.
     """
     values = block(_BLOCKS["lists"], fields)
-    _compiled(plan, zero, one, trees)["lists"](values.ctypes.data)
+    _compiled(plan, zero, one, trees)["lists"](address(values))
 
 
 @functools.lru_cache(maxsize=KEPT)

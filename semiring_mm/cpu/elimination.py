@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .blocks import Items, block
+from .blocks import Items, address, block
 from .compiler import compile_functions, host_target
 from .ir import I8, I32, I64, PTR, Function, Value
 
@@ -106,7 +106,7 @@ def climb(fields: Mapping[str, Any]) -> None:
 
 def _call(name: str, fields: Mapping[str, Any]) -> None:
     values = block(_BLOCKS[name], fields)
-    _compiled()[name](values.ctypes.data)
+    _compiled()[name](address(values))
 
 
 @functools.cache

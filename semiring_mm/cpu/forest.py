@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .blocks import Items, block, load_block
+from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Value
 
@@ -56,7 +56,7 @@ def preorder(fields: Mapping[str, Any]) -> None:
 
 def _call(name: str, fields: Mapping[str, Any]) -> None:
     values = block(_BLOCKS[name], fields)
-    _compiled()[name](values.ctypes.data)
+    _compiled()[name](address(values))
 
 
 @functools.cache

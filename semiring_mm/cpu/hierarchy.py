@@ -16,7 +16,7 @@ from typing import Any
 
 from ..plan import Plan
 from .algebra import Algebra
-from .blocks import block, load_block, load_item
+from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
 from .product_code import transposed
@@ -101,7 +101,7 @@ class Code:
         else:
             functions = _sweeping(self._plan, *self._identities, self._trees)
         values = block(_BLOCKS[name], fields)
-        functions[name](values.ctypes.data)
+        functions[name](address(values))
 
 
 @functools.lru_cache(maxsize=KEPT)

@@ -275,6 +275,12 @@ class Function:
         variable.set(init)
         return variable
 
+    def below(self, count: Value, lanes: int) -> Value:
+        """A mask of the first `count` (int64) of so many lanes."""
+        index = I32.vector(lanes)
+        some = self.low(count, lanes).to(I32).splat(lanes)
+        return self.iota(index).cmp("<", some)
+
     # --- memory; nothing is assumed of alignment beyond the element's, unless said
 
     def load(self, pointer: Value, type_: Type, align: int = 1) -> Value:

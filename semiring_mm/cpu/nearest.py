@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from .blocks import Items, block, load_block
+from .blocks import Items, address, block, load_block
 from .compiler import compile_functions, host_target
 from .ir import I64, PTR, Function, Type, Value
 
@@ -29,7 +29,7 @@ def rise_and_fall(dtype: str, far: float | int, fields: Mapping[str, Any]) -> No
     none; ``own`` and ``own_place`` are room for those of the core.
     """
     values = block(_FIELDS, fields)
-    _compiled(dtype, far)(values.ctypes.data)
+    _compiled(dtype, far)(address(values))
 
 
 @functools.lru_cache(maxsize=16)

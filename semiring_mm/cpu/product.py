@@ -87,7 +87,7 @@ def product(
             np.matmul(a, b, out=c)
         if len(_served) >= KEPT:
             _served.clear()
-        _served[_repeat(semiring, a, b)] = threads.get_num_threads()
+        _served[_repeat(a, b)] = threads.get_num_threads()
         return
     depth = a.shape[-1]
     if whole and _shifting_pays(semiring, a, c, scaling.alpha):
@@ -469,8 +469,10 @@ def _learn(
             return None
 
     most = 2 * _SHARE  # from there on a second thread helps
-    if _is_plus_times(semiring) and dtype.char in "fd" and (pairs < _SMALL or blas_wins(pairs)):
-        most = min(most, _SMALL)  # larger products are left to a BLAS, or are not measured yet
+    if _is_plus_times(semiring) and dtype.char in "fd":
+        small = _SMALL[dtype.itemsize]
+        if pairs < small or blas_wins(pairs):
+            most = min(most, small)  # larger products are left to a BLAS, or are not measured yet
     elif _is_log_plus(semiring):
         most = min(most, _SHIFTED)
     quick.learn_product(semiring, dtype, classes, scaling, most, chosen)
@@ -478,7 +480,9 @@ def _learn(
 
 # --- NumPy's BLAS -------------------------------------------------------------------------------
 
-_SMALL = 96**3  # pairs below which the way to a BLAS costs more than it brings
+#: Pairs, by the bytes of a number, below which the way to a BLAS costs more than it brings.
+_SMALL = {4: 152**3, 8: 96**3}
+_VECTOR = 96**3  # the same of a matrix and a vector
 
 
 def blas_serves(semiring: Semiring, *operands: Array) -> bool:
@@ -490,7 +494,7 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     if c.dtype.char not in "fd" or not _is_plus_times(semiring):
         return False
     pairs = c.size * a.shape[-1]
-    if pairs < _SMALL:
+    if pairs < (_VECTOR if c.ndim == 1 else _SMALL[c.itemsize]):
         return False
     for x in operands:
         if not (_lies_well(x.shape, x.strides, x.itemsize) and x.flags.aligned):
@@ -500,20 +504,30 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     return blas_wins() if c.ndim == 1 else blas_wins(pairs)
 
 
-#: Products that a BLAS served, and the number of threads at the time.
+#: Products over plus_times that a BLAS served, and the number of threads at the time.
 _served: dict[tuple[Any, ...], int] = {}
+_PLUS_TIMES = semirings["plus_times"]
 
 
-def _repeat(semiring: Semiring, a: Array, b: Array) -> tuple[Any, ...]:
-    return semiring, a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides
+def _repeat(a: Array, b: Array) -> tuple[Any, ...]:
+    return a.dtype, a.shape, a.strides, b.dtype, b.shape, b.strides
 
 
-def served_again(semiring: Semiring, a: Array, b: Array) -> Array | None:
+def served_again(
+    semiring: str | Semiring, a: Array, b: Array, out: Array | None = None
+) -> Array | None:
     """A plain product that NumPy's BLAS served before, of operands that lay like these."""
-    if _served.get(_repeat(semiring, a, b)) != threads.get_num_threads():
+    if semiring is not _PLUS_TIMES and not (type(semiring) is str and semiring == "plus_times"):
+        return None
+    if _served.get(_repeat(a, b)) != threads.get_num_threads():
+        return None
+    if out is not None and not (
+        type(out) is np.ndarray and out.dtype is a.dtype and out.ndim == a.ndim == 2
+        and out.shape == (len(a), b.shape[-1]) and out.flags.c_contiguous and out.flags.writeable
+    ):  # fmt: skip
         return None
     with np.errstate(all="ignore"):
-        c: Array = np.matmul(a, b)
+        c: Array = np.matmul(a, b, out=out)
     return c
 
 

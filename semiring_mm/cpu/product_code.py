@@ -16,8 +16,8 @@ that comes late finds less to do.
 
 Packed operands are K-block-major: ``[k block][panel][k][MR or NR]``, so that the panels a K block
 needs are contiguous. Edges live in packing, which repeats the last row or column, and in the
-write-back, which drops what lies outside; the K loop runs exactly as far as K, so no padding value
-ever enters a result.
+write-back, which drops what lies outside, both as masked vectors of numbers of 32 bits and more;
+the K loop runs exactly as far as K, so no padding value ever enters a result.
 """
 
 from __future__ import annotations
@@ -358,9 +358,20 @@ def _pack(
             for at, lanes in _pieces(width, shape.lanes):
                 x = f.load(row.at(at * s.size), s.vector(lanes))
                 f.store(decode(x), to.at(at * size), size)
+    begin = f.var(straight)
+    if s.size >= 4:  # the last one, which repeats the last column
+        begin.set(f.select(along.cmp("==", s.size), panels, straight))
+        with f.loop(straight, begin.get()) as p, f.loop(0, depth) as k:
+            to, row = dst.at((p * depth + k) * (width * size)), src.at(k * down)
+            last = f.load(row.at((extent - 1) * s.size), s)
+            for at, lanes in _pieces(width, shape.lanes):
+                first = p * width + at
+                inside = f.below(extent - first, lanes)
+                x = f.load_masked(row.at(first * s.size), s.vector(lanes), inside)
+                f.store(decode(f.select(inside, x, last.splat(lanes))), to.at(at * size), size)
     run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
     runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
-    with f.loop(straight, panels) as p:
+    with f.loop(begin.get(), panels) as p:
         base = src.at(p * along * width)
         out = dst.at(p * depth * (width * size))
         last = extent - p * width - 1  # rows beyond the edge repeat the last one
@@ -466,16 +477,25 @@ def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
         _move_bits(f, shape, way, c, rs, cs, rows, columns, local)
         return f
 
-    def element(place: Value, near: Value, lanes: int, factor: Value | None) -> None:
+    def element(
+        place: Value, near: Value, lanes: int, factor: Value | None, inside: Value | None = None
+    ) -> None:
+        """Move a vector; of one that C's edge cuts those lanes that are inside."""
         if way == "load":
-            x = algebra.decode(f.load(place, s.vector(lanes)))
+            vector = s.vector(lanes)
+            x = f.load(place, vector) if inside is None else f.load_masked(place, vector, inside)
+            x = algebra.decode(x)
             if factor is not None:
                 x = algebra.scale(factor.splat(lanes), x)
             f.store(x, near, t.size)
             return
         value, overflow = algebra.encode(f.load(near, t.vector(lanes), t.size))
-        f.store(value, place)
+        if inside is None:
+            f.store(value, place)
+        else:
+            f.store_masked(value, place, inside)
         if overflow is not None:
+            overflow = overflow if inside is None else overflow & inside
             one = Type("i", 8).vector(lanes)
             seen = f.select(overflow, f.const(1, one), f.const(0, one))
             any_ = (
@@ -485,16 +505,26 @@ def _move_c(plan: Plan, shape: Shape, way: str) -> Function:
             )
             f.store(f.load(flags, Type("i", 8)) | any_, flags)
 
+    def line(row: Value, near: Value, factor: Value | None, *, whole: bool) -> None:
+        """A row of the tile, contiguous in C."""
+        for v in range(0, shape.nr, shape.lanes):
+            inside = None if whole else f.below(columns - v, shape.lanes)
+            element(row.at(v * s.size), near.at(v * t.size), shape.lanes, factor, inside)
+
     def walk(factor: Value | None) -> None:
-        fast = cs.cmp("==", s.size) & columns.cmp(">=", shape.nr)
+        straight, whole = cs.cmp("==", s.size), columns.cmp(">=", shape.nr)
         with f.loop(0, f.low(rows, shape.mr)) as r:
             row, near = c.at(r * rs), local.at(r * (shape.nr * t.size))
-            with f.if_else(fast) as otherwise:
-                for v in range(shape.vectors):
-                    element(row.at(v * shape.lanes * s.size),
-                            near.at(v * shape.lanes * t.size), shape.lanes, factor)  # fmt: skip
-                with otherwise(), f.loop(0, f.low(columns, shape.nr)) as j:
-                    element(row.at(j * cs), near.at(j * t.size), 1, factor)
+            with f.if_else(straight & whole) as otherwise:
+                line(row, near, factor, whole=True)
+                with otherwise():
+                    apart = f.var(f.const(0, I64))
+                    if s.size >= 4:  # as vectors of short numbers are masked one by one
+                        with f.if_(straight):
+                            line(row, near, factor, whole=False)
+                            apart.set(columns)
+                    with f.loop(apart.get(), f.low(columns, shape.nr)) as j:
+                        element(row.at(j * cs), near.at(j * t.size), 1, factor)
 
     if way == "load":
         with f.if_else(beta.cmp("==", f.emit("inttoptr i64 0 to ptr", PTR))) as otherwise:

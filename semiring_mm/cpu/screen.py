@@ -21,7 +21,7 @@ from ..metrics import Origin
 from ..semirings import Semiring
 from . import threads
 from .algebra import storage_type
-from .blocks import Items, block, load_block, load_item
+from .blocks import Items, address, block, load_block, load_item
 from .compiler import compile_functions, host_target
 from .ir import F32, F64, I64, PTR, Function, Type, Value, Var
 from .product import product
@@ -99,7 +99,7 @@ class Screen:
             "found": found, "value": value, "tile": tile, "left": self.x[rows],
             "right": self.y[columns], "offset": offset, "growth": self.growth,
         })  # fmt: skip
-        _compiled(value.dtype.name)(values.ctypes.data)
+        _compiled(value.dtype.name)(address(values))
         return int(found[0])
 
 

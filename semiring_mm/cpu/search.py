@@ -17,7 +17,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .blocks import block
+from .blocks import address, block
 from .compiler import compile_functions, host_target
 from .ir import F64, I32, I64, PTR, Function, Value
 
@@ -58,7 +58,7 @@ def dependencies(fields: Mapping[str, Any]) -> None:
 def _call(name: str, fields: Mapping[str, Any]) -> None:
     code = _compiled()[name]
     values: NDArray[Any] = block(" ".join(_FIELDS), fields)
-    code(values.ctypes.data)
+    code(address(values))
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import threads
 from .algebra import Algebra
-from .blocks import block, load_block
+from .blocks import address, block, load_block
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
 from .memory import scratch
@@ -82,7 +82,7 @@ def best_outside(
     def some(lo: int, hi: int) -> None:
         part = {"rows": rows[lo:hi], "at": at[lo:hi], "value": value[lo:hi], "count": hi - lo}
         values = block(_BLOCKS["best_outside"], fixed | part)
-        code(values.ctypes.data)
+        code(address(values))
 
     _spread(len(rows), max(1, _ENTRIES // max(1, n)), some)
 
@@ -104,7 +104,7 @@ def between(semiring: Semiring, gaps: Array, place: Index, rows: Index, out: Arr
             part = slice(first, min(first + _ROWS, hi))
             own = {"spots": spots[part], "lines": lines[part], "count": part.stop - first}
             values = block(_BLOCKS["between"], fixed | own | {"out": out, "near": near})
-            code(values.ctypes.data)
+            code(address(values))
 
     _spread(len(rows), _ROWS * max(1, _ENTRIES // (_ROWS * max(1, n))), some)
 
@@ -122,7 +122,7 @@ def towards(forest: Forest, rows: Index, out: Index) -> None:
         own = {"spots": spots[lo:hi], "lines": lines[lo:hi], "count": hi - lo}
         row = scratch(4 * n)[0]
         values = block(_BLOCKS["towards"], fixed | own | {"row": row})
-        code(values.ctypes.data)
+        code(address(values))
 
     _spread(len(rows), max(_ROWS, _ENTRIES // max(1, n)), some)
 

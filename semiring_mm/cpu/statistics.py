@@ -13,7 +13,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from .blocks import block, load_block
+from .blocks import address, block, load_block
 from .compiler import KEPT, Target, compile_functions, host_target
 from .ir import F32, F64, I32, I64, PTR, Function, Type, Value
 
@@ -56,7 +56,7 @@ def vectors() -> int:
 def depths(fields: Mapping[str, Any]) -> None:
     """``depth`` of each of `n` positions whose parents have higher numbers; of roots it is 0."""
     values = block(_BLOCKS["depths"], fields)
-    _compiled_depths()(values.ctypes.data)
+    _compiled_depths()(address(values))
 
 
 @functools.cache
@@ -102,7 +102,7 @@ class Code:
         ``fall``: from rows of the core in ``label``, and the ancestors, to all vertices.
         """
         values = block(_BLOCKS[name], fields)
-        self._functions[name](values.ctypes.data)
+        self._functions[name](address(values))
 
 
 @functools.lru_cache(maxsize=KEPT)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..plan import Plan
 from .algebra import Algebra
-from .blocks import block, load_block, load_item
+from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Type, Value, Var
 from .memory import scratch
@@ -139,13 +139,13 @@ def viterbi(
         own = scratch(deep * padded * size, n * padded * size, min(whole, _KEPT))
         if whole > _KEPT:  # of a long chain: not kept after the call
             own[2] = np.empty(whole + 64, np.uint8)
-            own[2] = own[2][-own[2].ctypes.data % 64 :]
+            own[2] = own[2][-address(own[2]) % 64 :]
         for packed in own[:2]:  # what pads is never the best
             packed.view(a.dtype)[:] = plan.start
         values = fixed.copy()
         values[:2] = first, last
-        values[-3:] = [memory.ctypes.data for memory in own]
-        code(values.ctypes.data)
+        values[-3:] = [address(memory) for memory in own]
+        code(address(values))
 
     return part, shape.together
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..engine import AlignmentRule
 from . import threads
-from .blocks import block, load_block, load_item
+from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I32, I64, PTR, Function, Type, Value
 
@@ -67,7 +67,7 @@ def align(
     def part(begin: int, end: int) -> None:
         room = np.full((lines, width), np.inf, dtype) if kept is None else kept
         values = block(_FIELDS, fields | {"first": begin, "last": end, "room": room})
-        function(values.ctypes.data)
+        function(address(values))
 
     work = int((rows * columns).sum())
     pieces = min(pairs, 4 * threads.get_num_threads()) if work > 1 << 16 else 1
