@@ -90,6 +90,11 @@ SR_FN void block_arrive() {
   asm volatile("bar.arrive 0, %0;" ::"n"(THREADS) : "memory");
 }
 
+// Where a launch may begin before the one before it has ended (Kernel.launch in
+// semiring_mm/gpu/device.py): wait until the results of that are in memory; let the next one begin.
+SR_FN void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+SR_FN void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 // --- copies ------------------------------------------------------------------------------------
 
 // Start to load the box at (x, y, z) of an array, into this block or into all BLOCKS of its

@@ -165,6 +165,8 @@ struct TensorProduct {
     if constexpr (CLUSTER > 1) cluster_sync();
     else if (int(threadIdx.x) >= Tile::THREADS) block_arrive<THREADS>();
     else block_sync<THREADS>();
+    wait_for_launch();
+    launch_dependents();
     if (!is_selected(t.p)) return;
     // --- specialisation: the last warps produce, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {

@@ -57,7 +57,7 @@ compiled = functools.cache(device.compile_source)
 class Recorder:
     """A device that runs nothing and keeps the sources of what it was asked for."""
 
-    xp, name, sms, shared_limit = np, "recorder", 132, 232448
+    xp, name, sms, shared_limit, early = np, "recorder", 132, 232448, True
     indices = itertools.count(-2, -1)
 
     def __init__(self, arch):
@@ -427,7 +427,7 @@ HIDDEN = {
         [*IN_ORDER, r"USETMAXREG\.DEALLOC\.CTAPOOL 0x28",
          r"USETMAXREG\.TRY_ALLOC\.CTAPOOL UP\d, 0xe8", r"0x40000040", r"LOP3.* 0x10000,",
          r"LOP3.* 0x2000000,", r"gdesc\[UR\d+\]\.tnspB, .*gsb0", r"SHFL\.BFLY .* 0x1, ",
-         r"SHFL\.BFLY .* 0x2, "],
+         r"SHFL\.BFLY .* 0x2, ", r"ACQBULK(?:.*\n)*.*PREEXIT"],
         [],
     ),
     "tensor cores, in two parts": (

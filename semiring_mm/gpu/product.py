@@ -302,6 +302,7 @@ class _Launch:
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
     certificate: _Launch | None = None  # that comes before
     samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
+    early: bool = False  # whether it may begin while the launch before it ends
 
 
 _NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
@@ -366,7 +367,9 @@ def _send(
         params += pack(tuple(map(address, sizes[:2])), ())
         params += bytes(-len(params) % 64)
     maps = tuple((text, place) for text, place, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, pointers, maps)
+    launch.kernel.launch(
+        launch.blocks, launch.threads, launch.shared, params, pointers, maps, launch.early
+    )
 
 
 def _certify(
@@ -489,6 +492,8 @@ def _prepare_tensors(
         split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
+        # repays where all blocks run at once
+        early=here.early and kind.size in (2, 4) and kind.parts == 1 and tiles <= here.sms,
     )  # fmt: skip
 
 
