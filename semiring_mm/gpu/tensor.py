@@ -236,7 +236,7 @@ using Shape = sr::{shape};
 
 #: Rows of the largest tile; threads of ReduceSplits.
 ROWS, REDUCING = 128, 256
-_SHARED, _STAGES = 232448, 4  # bytes that a block may have, stages at most
+_SHARED, _STAGES = 232448, 8  # bytes that a block may have, stages at most
 _LINE = 128  # bytes of a row of a tile in shared memory
 # sr::Convert's threads and tiles, steps of k of a block of sr::Measure
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
