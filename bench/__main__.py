@@ -145,8 +145,8 @@ def _gpu(args: argparse.Namespace) -> int:
     if why := device.why_not():
         print(f"bench: {why}", file=sys.stderr)
         return 1
-    table = [*gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu.REST]
-    table += [*gpu_neighbours.CASES, gpu.LONGEST]
+    table = [*gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True)]
+    table += [*gpu_neighbours.CASES, *gpu.REST, gpu.LONGEST]
     options = cases.Options(0, full=args.full, quick=args.quick)
     if args.share:
         i, n = map(int, args.share.split("/"))

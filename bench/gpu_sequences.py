@@ -224,7 +224,7 @@ def warping(size: tuple[int, int], options: Options) -> Line:
     torch = _torch()
     pairs, length = size
     x, y = (gpu.random((pairs, length), "f4", "normal", seed) for seed in (1, 2))
-    own = list(x), list(y)
+    own = x[..., None], y[..., None]
     given = torch.from_dlpack(x), torch.from_dlpack(y)
 
     def loop(count: int | None = None) -> Any:
@@ -243,7 +243,7 @@ def edits(size: tuple[int, int], options: Options) -> Line:
     pairs, length = size
     x, y = (gpu.random((pairs, length), "f4", "uniform", seed) * 4 for seed in (1, 2))
     x, y = x.astype("i4"), y.astype("i4")
-    own = list(x), list(y)
+    own = x, y
     given = torch.from_dlpack(x), torch.from_dlpack(y)
 
     def loop(count: int | None = None) -> Any:

@@ -31,7 +31,7 @@ ROWS = 1_000_000
 # Matrices
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def matrix(kind: str, m: int) -> Any:
     """A square matrix of float32 in (0, 1]: a band of 32 diagonals, or about 16 entries a row."""
     rng = np.random.default_rng(m)
@@ -51,7 +51,7 @@ def matrix(kind: str, m: int) -> Any:
     return made
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def in_rows(kind: str, m: int) -> Any:
     """The same matrix in CSR."""
     return matrix(kind, m).tocsr()

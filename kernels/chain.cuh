@@ -431,6 +431,103 @@ struct BestPath {
   }
 };
 
+// Kernel: the `rows` best sequences of states and their scores, over max_plus, best first. Each state
+// keeps as many ways to it, and joins those to the states before until one is too bad.
+template <class A>
+struct BestPaths {
+  using T = typename A::Compute;
+  using Storage = typename A::Storage;
+
+  // Ways, best first; NaN is better than any number, and what is -inf is none.
+  struct Ways {
+    T* score;   // [count], `pitch` apart
+    u32* from;  // the state before, and which of its ways, in 16 bits each
+    int count, pitch;
+
+    SR_FN static bool better(T x, T y) { return x > y || (x != x && y == y); }
+    SR_FN void clear() {
+      for (int r = 0; r < count; ++r) score[r * pitch] = -infinity<T>();
+    }
+    // Whether it is one of the best so far.
+    SR_FN bool put(T value, u32 way) {
+      int r = count - 1;
+      if (!better(value, score[r * pitch])) return false;
+      for (; r && better(value, score[(r - 1) * pitch]); --r) {
+        score[r * pitch] = score[(r - 1) * pitch];
+        from[r * pitch] = from[(r - 1) * pitch];
+      }
+      score[r * pitch] = value;
+      from[r * pitch] = way;
+      return true;
+    }
+    // The ways through a state, whose ways have these scores, that go on by `own`.
+    SR_FN void join(const T* scores, int apart, int state, T own) {
+      for (int r = 0; r < count; ++r) {
+        const T before = scores[r * apart];
+        if (before == -infinity<T>() || !put(A::mul(before, own), u32(state) << 16 | u32(r))) break;
+      }
+    }
+    SR_FN void times(T own) {
+      for (int r = 0; r < count; ++r)
+        if (score[r * pitch] != -infinity<T>()) score[r * pitch] = A::mul(score[r * pitch], own);
+    }
+  };
+
+  SR_FN static void run(const ChainParams& p) {
+    const i64 chain = blockIdx.x;
+    const int states = p.states, count = p.rows, threads = int(blockDim.x);
+    const int j = int(threadIdx.x), length = chain_length(p, chain);
+    const bool there = j < states;
+    if (length <= 0) return;
+    T* now = shared_memory<T>();          // [count][threads]
+    T* next = now + count * threads;      // [count][threads]
+    u32* from = reinterpret_cast<u32*>(next + count * threads);  // [count][threads]
+    u32* pointers = reinterpret_cast<u32*>(p.pointers) + chain * p.steps * count * states;
+    const Storage* e = static_cast<const Storage*>(p.e) + chain * p.e_batch + j;
+    if (there) {
+      Ways{now + j, from + j, count, threads}.clear();
+      now[j] = A::decode(static_cast<const Storage*>(p.x)[chain * p.x_batch + j]);
+    }
+    for (int step = 1; step < length; ++step) {
+      __syncthreads();  // between storing the scores and reading them, and the other way round
+      if (there) {
+        const ChainMatrix<A, false> matrix(p, chain, j);
+        Ways ways{next + j, from + j, count, threads};
+        ways.clear();
+        for (int i = 0; i < states; ++i) ways.join(now + i, threads, i, matrix(step - 1, i));
+        ways.times(A::decode(e[step * p.e_step]));
+        for (int r = 0; r < count; ++r)
+          pointers[(i64(step) * count + r) * states + j] = from[r * threads + j];
+      }
+      T* const last = now;
+      now = next;
+      next = last;
+    }
+    if (there)
+      Ways{now + j, from + j, count, threads}.times(
+          A::decode(static_cast<const Storage*>(p.end)[chain * p.end_batch + j]));
+    __syncthreads();  // between storing scores (and pointers) and reading them
+    if (j == 0) {
+      Ways best{next, from, count, 1};
+      best.clear();
+      for (int i = 0; i < states; ++i) best.join(now + i, threads, i, T(0));
+    }
+    __syncthreads();  // between finding the best and following them
+    for (int r = j; r < count; r += threads) {
+      const T score = next[r];
+      static_cast<Storage*>(p.total)[chain * count + r] = A::encode(score);
+      if (score == -infinity<T>()) continue;
+      i32* path = p.path + (chain * count + r) * p.steps;
+      u32 at = from[r];
+      for (int step = length - 1; step > 0; --step) {
+        path[step] = i32(at >> 16);
+        at = pointers[(i64(step) * count + (at & 0xffffu)) * states + (at >> 16)];
+      }
+      path[0] = i32(at >> 16);
+    }
+  }
+};
+
 // Kernel: sequences of states drawn by their probabilities, from what was carried over log_plus. A
 // warp draws one, from the last state back: the first at which the running sum of shares exceeds a
 // uniform number's part of the whole.

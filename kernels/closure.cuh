@@ -27,24 +27,35 @@ struct Matrix {
   using Compute = typename A::Compute;
   const Storage* from;
   Storage* a;
-  int* preds;
-  i64 from_m, from_n, a_m, a_n, pred_m, pred_n;
+  i64 from_m, from_n, a_m, a_n;
   Compute zero, one;
 
   template <class Params>  // of any kernel that has these fields
   SR_FN Matrix(const Params& p, int index)
       : from(static_cast<const Storage*>(p.from) + index * p.from_batch),
         a(static_cast<Storage*>(p.a) + index * p.a_batch),
-        preds(p.preds ? p.preds + index * p.pred_batch : nullptr),
         from_m(p.from_m), from_n(p.from_n), a_m(p.a_m), a_n(p.a_n),
-        pred_m(p.pred_m), pred_n(p.pred_n),
         zero(A::decode(*reinterpret_cast<const Storage*>(&p.zero))),
         one(A::decode(*reinterpret_cast<const Storage*>(&p.one))) {}
   SR_FN const Storage& given(int i, int j) const { return from[i * from_m + j * from_n]; }
   SR_FN Storage& at(int i, int j) const { return a[i * a_m + j * a_n]; }
-  SR_FN int& pred(int i, int j) const { return preds[i * pred_m + j * pred_n]; }
   SR_FN Compute with_one(int i, int j, Compute x) const { return i == j ? A::add(x, one) : x; }
-  SR_FN int initial_pred(int i, int j, Compute x) const { return i == j || x == zero ? NONE : i; }
+};
+
+// The same with predecessors, if there are any.
+template <class A>
+struct MarkedMatrix : Matrix<A> {
+  int* preds;
+  i64 pred_m, pred_n;
+
+  SR_FN MarkedMatrix(const ClosureParams& p, int index)
+      : Matrix<A>(p, index),
+        preds(p.preds ? p.preds + index * p.pred_batch : nullptr),
+        pred_m(p.pred_m), pred_n(p.pred_n) {}
+  SR_FN int& pred(int i, int j) const { return preds[i * pred_m + j * pred_n]; }
+  SR_FN int initial_pred(int i, int j, typename A::Compute x) const {
+    return i == j || x == this->zero ? NONE : i;
+  }
 };
 
 // Whether an entry improves. NANS: a NaN may appear; it is better than any number, as minima and
@@ -81,7 +92,7 @@ struct ClosureTile {
   int pred[PREDECESSORS ? T : 1][PREDECESSORS ? T : 1]; // [T][T]
 
   SR_FN static void run(const ClosureParams& p) {
-    const Matrix<A> matrix(p, int(blockIdx.x));
+    const MarkedMatrix<A> matrix(p, int(blockIdx.x));
     ClosureTile tile;
     tile.load(matrix, p.n);
 #pragma unroll
@@ -159,7 +170,7 @@ struct ClosureTile {
   }
 
   // Entries outside the matrix start from any value: no entry inside depends on them.
-  SR_FN void load(const Matrix<A>& from, int n) {
+  SR_FN void load(const MarkedMatrix<A>& from, int n) {
 #pragma unroll
     for (int r = 0; r < T; ++r) {
       const int i = position(down(), r);
@@ -189,7 +200,7 @@ struct ClosureTile {
       }
     }
   }
-  SR_FN void store(const Matrix<A>& to, int n) const {
+  SR_FN void store(const MarkedMatrix<A>& to, int n) const {
 #pragma unroll
     for (int r = 0; r < T; ++r) {
       const int i = position(down(), r);

@@ -25,11 +25,9 @@ namespace sr {
 struct EliminationParams {
   const void* from;   // [batch][n][n]
   void* a;            // [batch][n][n]: the closure; may be `from`
-  int* preds;         // [batch][n][n]: predecessors, or none
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
-  int* pred_panels;   // [batch][RING][tiles][SIDE][SIDE]: predecessors of rows
   u32* progress;      // [1 + batch * (1 + tiles + tiles²)], all 0 at first: Progress
-  i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
+  i64 from_batch, from_m, from_n, a_batch, a_m, a_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
   int ahead;          // updates of a round before the panels of the next one
@@ -108,9 +106,8 @@ struct Task {
 // Pivot: an Algebra as Step's, whose products may be repeated without a conversion between them.
 // STOPS: integers, which a cycle that improves itself would soon carry out of their range: the
 // elimination stops there, and an entry of the diagonal is better than one.
-// VECTOR, FRESH, PREDECESSORS, NANS: as for ClosureTile.
-template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool PREDECESSORS,
-          bool NANS, bool STOPS>
+// VECTOR, FRESH: as for ClosureTile.
+template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool STOPS>
 struct Elimination : Multiplier<Step, Tile> {
   using Multiplier<Step, Tile>::acc;  // [TM][TN]: entries of the tile
   using A = typename Step::Algebra;
@@ -118,31 +115,20 @@ struct Elimination : Multiplier<Step, Tile> {
   using Storage = typename A::Storage;
   static constexpr int SIDE = Tile::BM, TM = Tile::TM, TN = Tile::TN, LD = SIDE + Tile::PAD;
   static constexpr int RING = 3;          // rounds whose panels are kept
-  static constexpr int GROUP = 16;        // steps of k among which a predecessor is searched
   static constexpr int TILE = SIDE * SIDE;  // words of a tile
-  static constexpr int PM = PREDECESSORS ? TM : 1, PN = PREDECESSORS ? TN : 1;
-  // Bytes of a tile in shared memory, of two of predecessors, and of two buffers of a pivot's row
-  // and column.
+  // Bytes of a tile in shared memory, and of two buffers of a pivot's row and column.
   static constexpr int OPERAND = SIDE * LD * int(sizeof(Word));
-  static constexpr int PREDS = PREDECESSORS ? 2 * SIDE * LD * 4 : 0;
-  static constexpr int LINES = 2 * SIDE * int(sizeof(Word)) + (PREDECESSORS ? SIDE * 4 : 0);
-  static constexpr int BYTES = 2 * OPERAND + PREDS + 2 * LINES + 16;
+  static constexpr int LINES = 2 * SIDE * int(sizeof(Word));
+  static constexpr int BYTES = 2 * OPERAND + 2 * LINES + 16;
   static_assert(Tile::BM == Tile::BN, "tiles on the diagonal are square");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "rows and columns come in groups of four");
   static_assert(Step::COLUMNS == 1 && sizeof(Word) == sizeof(typename A::Compute),
                 "a word is an entry");
-  static_assert(SIDE % GROUP == 0 && GROUP % (2 * Step::DEPTH) == 0, "groups fill a tile");
-
-  // [TM][TN]: predecessors of the entries; from `multiply` to `find` the group of k that improved an
-  // entry last, or -1
-  int pred[PM][PN];
 
   SR_FN static Word* left() { return shared_memory<Word>(); }  // [SIDE][LD], k-major
   SR_FN static Word* right() { return left() + SIDE * LD; }    // [SIDE][LD]
-  SR_FN static int* right_preds() { return reinterpret_cast<int*>(right() + SIDE * LD); }
-  SR_FN static int* own_preds() { return right_preds() + SIDE * LD; }  // both [SIDE][LD]
   SR_FN static unsigned char* lines(int which) {
-    return shared_memory<unsigned char>() + 2 * OPERAND + PREDS + which * LINES;
+    return shared_memory<unsigned char>() + 2 * OPERAND + which * LINES;
   }
   SR_FN static u32* slot() { return reinterpret_cast<u32*>(lines(2)); }  // [2]: ticket; stopped
 
@@ -181,10 +167,7 @@ struct Elimination : Multiplier<Step, Tile> {
     const Matrix<A> memory(p, matrix);
     load(memory, task, p.n, round <= 0);
     if (task.kind == Task::COLUMN) put_columns(left(), LD, acc);
-    if (task.kind == Task::ROW) {
-      put_rows(right(), LD, acc);
-      if constexpr (PREDECESSORS) copy_preds(right_preds(), memory, task, p.n, round <= 0);
-    }
+    if (task.kind == Task::ROW) put_rows(right(), LD, acc);
 
     // --- the panels, by a thread for each condition
     const bool update = task.kind == Task::PIVOT || task.kind == Task::UPDATE;
@@ -198,56 +181,33 @@ struct Elimination : Multiplier<Step, Tile> {
     __syncthreads();  // between other blocks' work and reading it
     const bool skip = STOPS && slot()[1];
     Word* panels = static_cast<Word*>(p.panels) + i64(matrix) * (RING * 2) * tiles * TILE;
-    int* preds = PREDECESSORS ? p.pred_panels + i64(matrix) * RING * tiles * TILE : nullptr;
     const int rest = p.n - round * SIDE, depth = rest < SIDE ? rest : SIDE;  // steps of k
     if (round >= 0) {
       const int at = round % RING * tiles;
       const Word* columns = panels + i64(2 * at) * TILE;
       const Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::COLUMN) fetch(left(), columns + i64(task.i) * TILE);
-      if (task.kind != Task::ROW) {
-        fetch(right(), rows + i64(task.j) * TILE);
-        if constexpr (PREDECESSORS) fetch(right_preds(), preds + i64(at + task.j) * TILE);
-      }
+      if (task.kind != Task::ROW) fetch(right(), rows + i64(task.j) * TILE);
       copy_commit();
       copy_wait<0>();
     }
     __syncthreads();  // between storing the operands and reading them
 
     // --- arithmetic
-    if constexpr (PREDECESSORS) unchanged();
     if (round >= 0 && !skip) multiply(depth, p.unit);
-    // whether others read the predecessors of the whole tile, or they are not yet in the matrix
-    const bool whole = task.kind == Task::PIVOT || task.kind == Task::ROW || (FRESH && round <= 0);
-    if constexpr (PREDECESSORS) {
-      if (whole) {
-        copy_preds(own_preds(), memory, task, p.n, round <= 0);
-        find(depth, [](int i, int j, int found) { own_preds()[i * LD + j] = found; });
-        get_preds();
-      } else {
-        find(depth, [&](int i, int j, int found) {
-          i += task.i * SIDE;
-          j += task.j * SIDE;
-          if (i < p.n && j < p.n) memory.pred(i, j) = found;
-        });
-      }
-    }
     if (task.kind == Task::PIVOT && !skip) {
       const int own = p.n - task.k * SIDE;
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
     }
 
     // --- results
-    store(memory, task, p.n, whole);
+    store(memory, task, p.n);
     if (panel) {
       const int at = task.k % RING * tiles;
       Word* columns = panels + i64(2 * at) * TILE;
       Word* rows = columns + i64(tiles) * TILE;
       if (task.kind != Task::ROW) put_columns(columns + i64(task.i) * TILE, SIDE, acc);
-      if (task.kind != Task::COLUMN) {
-        put_rows(rows + i64(task.j) * TILE, SIDE, acc);
-        if constexpr (PREDECESSORS) put_rows(preds + i64(at + task.j) * TILE, SIDE, pred);
-      }
+      if (task.kind != Task::COLUMN) put_rows(rows + i64(task.j) * TILE, SIDE, acc);
     }
     __syncthreads();  // between this block's stores and telling others
     if (thread == 0) {
@@ -329,154 +289,35 @@ struct Elimination : Multiplier<Step, Tile> {
       }
   }
 
-  SR_FN void unchanged() {
-#pragma unroll
-    for (int r = 0; r < TM; ++r)
-#pragma unroll
-      for (int c = 0; c < TN; ++c) pred[r][c] = -1;
-  }
-  // The predecessors of this thread's entries to shared memory, [SIDE][LD], as they were.
-  SR_FN static void copy_preds(int* to, const Matrix<A>& from, const Task& task, int n,
-                               bool given) {
-#pragma unroll 1
-    for (int r = 0; r < TM; ++r)
-#pragma unroll
-      for (int c = 0; c < TN; c += 4) {
-        const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
-        const bool row = i < n, initial = FRESH && given;
-        const Storage* at = &from.given(i, j);
-        Pack<Storage, 4> four{};
-        Pack<int, 4> preds{};
-        if (VECTOR && row && j < n) {
-          if (initial) four = *reinterpret_cast<const Pack<Storage, 4>*>(at);
-          else preds = *reinterpret_cast<const Pack<int, 4>*>(&from.pred(i, j));
-        }
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          if (!VECTOR && row && j + q < n) {
-            if (initial) four.x[q] = at[q * from.from_n];
-            else preds.x[q] = from.pred(i, j + q);
-          }
-          if (initial) preds.x[q] = from.initial_pred(i, j + q, A::decode(four.x[q]));
-        }
-        *reinterpret_cast<Pack<int, 4>*>(to + Tile::row(r) * LD + Tile::column(c)) = preds;
-      }
-  }
-  SR_FN void get_preds() {
-#pragma unroll
-    for (int r = 0; r < TM; ++r)
-#pragma unroll
-      for (int c = 0; c < TN; c += 4) {
-        const int* at = own_preds() + Tile::row(r) * LD + Tile::column(c);
-        const auto four = *reinterpret_cast<const Pack<int, 4>*>(at);
-#pragma unroll
-        for (int q = 0; q < 4; ++q) pred[r][c + q] = four.x[q];
-      }
-  }
-
-  // Where an entry improved: the predecessor in row k of `right`. Few entries of a thread did, and
-  // not the same as of its neighbours: each thread takes its own, one after the other.
-  template <class Store>
-  SR_FN void find(int depth, Store store) const {
-    static_assert(TM * TN <= 32, "a bit for each entry");
-    u32 mine = 0;
-#pragma unroll
-    for (int e = 0; e < TM * TN; ++e)
-      if (pred[e / TN][e % TN] >= 0) mine |= 1u << e;
-#pragma unroll 1
-    for (; mine; mine &= mine - 1) {
-      const int e = bit_length(mine & (0u - mine)) - 1;
-      const int row = Tile::row(e / TN), column = Tile::column(e % TN);
-      const int k = first_best(pick(acc, e), pick(pred, e), depth, row, column);
-      store(row, column, right_preds()[k * LD + column]);
-    }
-  }
   // To the matrix. What is kept in registers is what was stored, as if it was read again.
-  SR_FN void store(const Matrix<A>& to, const Task& task, int n, bool whole) {
+  SR_FN void store(const Matrix<A>& to, const Task& task, int n) {
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
       for (int c = 0; c < TN; c += 4) {
         const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
         Pack<Storage, 4> four;
-        Pack<int, 4> preds;
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           four.x[q] = A::encode(acc[r][c + q]);
           if constexpr (!A::PLAIN) acc[r][c + q] = A::decode(four.x[q]);
-          if constexpr (PREDECESSORS) preds.x[q] = pred[r][c + q];
           if (VECTOR || i >= n || j + q >= n) continue;
           to.at(i, j + q) = four.x[q];
-          if (PREDECESSORS && whole) to.pred(i, j + q) = preds.x[q];
         }
         if (!VECTOR || i >= n || j >= n) continue;
         *reinterpret_cast<Pack<Storage, 4>*>(&to.at(i, j)) = four;
-        if (PREDECESSORS && whole) *reinterpret_cast<Pack<int, 4>*>(&to.pred(i, j)) = preds;
       }
-  }
-
-  // Element e of an array in registers.
-  template <class W, int M, int N>
-  SR_FN static W pick(const W (&from)[M][N], int e) {
-    W line[M * N];  // [M * N]
-#pragma unroll
-    for (int q = 0; q < M * N; ++q) line[q] = from[q / N][q % N];
-    return pick(line, e);
-  }
-  template <class W, int N>
-  SR_FN static W pick(const W (&from)[N], int e) {
-    static_assert(N % 2 == 0, "elements are halved");
-    W half[N / 2];  // [N / 2]
-#pragma unroll
-    for (int q = 0; q < N / 2; ++q) half[q] = e & (N / 2) ? from[q + N / 2] : from[q];
-    if constexpr (N == 2) return half[0];
-    else return pick(half, e);
   }
 
   // --- arithmetic
 
   // acc ⊕= left ⊗ right over `depth` steps of k.
   SR_FN void multiply(int depth, int unit) {
-    if constexpr (!PREDECESSORS) {
-      steps(0, depth, unit);
-    } else {
-      Word old[TM][TN];  // [TM][TN]: entries before a group of k
-#pragma unroll 1
-      for (int k = 0; k < depth; k += GROUP) {
-#pragma unroll
-        for (int i = 0; i < TM; ++i)
-#pragma unroll
-          for (int j = 0; j < TN; ++j) old[i][j] = acc[i][j];
-        steps(k, depth - k < GROUP ? depth - k : GROUP, unit);
-#pragma unroll
-        for (int i = 0; i < TM; ++i)
-#pragma unroll
-          for (int j = 0; j < TN; ++j)
-            if (improves<A, NANS>(acc[i][j], old[i][j])) pred[i][j] = k;
-      }
-    }
-  }
-
-  // The first step of k from `k` on that gives this value; one within GROUP does.
-  SR_FN static int first_best(Word value, int k, int depth, int row, int column) {
-    const Word* as = left() + k * LD + row;
-    const Word* bs = right() + k * LD + column;
-    int found = 0;
-#pragma unroll
-    for (int q = GROUP - 1; q >= 0; --q) {  // all terms at once, whatever stands behind `depth`
-      const Word term = A::mul(as[q * LD], bs[q * LD]);
-      const bool same = term == value || (NANS && term != term && value != value);
-      if (same && k + q < depth) found = q;
-    }
-    return k + found;
-  }
-
-  // `count` steps from `first` on; both are multiples of GROUP, but the last count of the matrix.
-  SR_FN void steps(int first, int count, int unit) {
-    constexpr int DEPTH = Step::DEPTH, UNROLL = GROUP / DEPTH / 2;
-    const Word* as = left() + first * LD + Tile::row(0);
-    const Word* bs = right() + first * LD + Tile::column(0);
-    const int whole = count / (UNROLL * DEPTH) * (UNROLL * DEPTH);
+    constexpr int DEPTH = Step::DEPTH, UNROLL = 16 / DEPTH / 2;
+    static_assert(SIDE % (UNROLL * DEPTH) == 0, "whole loops fill a tile");
+    const Word* as = left() + Tile::row(0);
+    const Word* bs = right() + Tile::column(0);
+    const int whole = depth / (UNROLL * DEPTH) * (UNROLL * DEPTH);
     if (whole) {
       Fragment<Step, Tile, DEPTH> fragment[2];  // [2]: of this step and of the next
       fragment[0].template load<LD, LD>(as, bs, 0);
@@ -494,7 +335,7 @@ struct Elimination : Multiplier<Step, Tile> {
       }
     }
 #pragma unroll 1
-    for (int k = 0; k < count - whole; ++k) {
+    for (int k = 0; k < depth - whole; ++k) {
       Fragment<Step, Tile, 1> fragment;
       fragment.template load<LD, LD>(as, bs, k);
       this->take(fragment, unit);
@@ -511,26 +352,17 @@ struct Elimination : Multiplier<Step, Tile> {
 #pragma unroll
       for (int q = 0; q < 4; ++q) {  // k = g + q
         if (g + q >= depth) break;
-        const Word* row = line(q % 2);  // [SIDE]: row k, then column k, and predecessors of row k
-        const int* preds = reinterpret_cast<const int*>(row + 2 * SIDE);
+        const Word* row = line(q % 2);  // [SIDE]: row k, then column k
         // between storing row and column k and reading them; the other buffer was read before the
         // last one
         __syncthreads();
         if (STOPS && Pivot::better(row[g + q], one)) return true;
         Fragment<Step, Tile, 1> cross;  // of column k, and of row k
         cross.template load<0, 0>(row + SIDE + Tile::row(0), row + Tile::column(0), 0);
-        int news[PN];  // [TN]
-        if constexpr (PREDECESSORS)
-#pragma unroll
-          for (int j = 0; j < TN; j += 4) {
-            const auto four = *reinterpret_cast<const Pack<int, 4>*>(preds + Tile::column(j));
-#pragma unroll
-            for (int e = 0; e < 4; ++e) news[j + e] = four.x[e];
-          }
         const int next = (q + 1) % 4;
-        through<true>(next, cross, news);
+        through<true>(next, cross);
         publish(q == 3 ? g + 4 : g, next, (q + 1) % 2);
-        through<false>(next, cross, news);
+        through<false>(next, cross);
       }
     return false;
   }
@@ -542,10 +374,7 @@ struct Elimination : Multiplier<Step, Tile> {
     Word* column = row + SIDE;
 #pragma unroll
     for (int i = 0; i < TM; i += 4)
-      if (Tile::row(i) == g) {
-        put_line(row, acc[i + q]);
-        if constexpr (PREDECESSORS) put_line(reinterpret_cast<int*>(column + SIDE), pred[i + q]);
-      }
+      if (Tile::row(i) == g) put_line(row, acc[i + q]);
 #pragma unroll
     for (int j = 0; j < TN; j += 4)
       if (Tile::column(j) == g) {
@@ -561,20 +390,13 @@ struct Elimination : Multiplier<Step, Tile> {
   // The entries of rows and columns `next` of each group of four, or the others, take the paths
   // through k.
   template <bool NEXT>
-  SR_FN void through(int next, const Fragment<Step, Tile, 1>& cross, const int (&news)[PN]) {
+  SR_FN void through(int next, const Fragment<Step, Tile, 1>& cross) {
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int j = 0; j < TN; ++j) {
         if ((i % 4 == next || j % 4 == next) != NEXT) continue;
-        const Word path = Pivot::mul(cross.a[i][0], cross.b[j][0]);
-        if constexpr (PREDECESSORS) {
-          const bool wins = improves<Pivot, NANS>(path, acc[i][j]);
-          acc[i][j] = wins ? path : acc[i][j];
-          pred[i][j] = wins ? news[j] : pred[i][j];
-        } else {
-          acc[i][j] = Pivot::add(acc[i][j], path);
-        }
+        acc[i][j] = Pivot::add(acc[i][j], Pivot::mul(cross.a[i][0], cross.b[j][0]));
       }
   }
 };

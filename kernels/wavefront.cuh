@@ -5,7 +5,8 @@
 // to a lane, and its lanes go along the columns one behind the other: at each step lane l is one
 // column behind lane l - 1, which hands over its last row. The warps of a block have strips below
 // each other and follow at a distance of two chunks of 32 steps; between them lies a line of memory
-// that is always the last row of the lowest strip that has come by.
+// that is always the last row of the lowest strip that has come by. Of few pairs, several blocks
+// share one: each has the strips below those of the block before, and waits for it chunk by chunk.
 #pragma once
 #include "base.cuh"
 
@@ -13,19 +14,23 @@ namespace sr {
 
 // The parameters of a launch; the same fields in the same order in semiring_mm/gpu/wavefront.py.
 struct AlignParams {
-  const void* x;           // entries of all first sequences, one after the other: [all][features]
+  const void* x;           // entries of all first sequences: [all][features]
   const void* y;           // of all second ones
-  const i64* x_starts;     // [pairs + 1]
+  const i64* x_starts;     // [pairs]: the first entry of each, and how many it has
   const i64* y_starts;
+  const i64* x_lengths;
+  const i64* y_lengths;
   const void* table;       // [letters][letters]: costs of codes
-  void* lines;             // [blocks][2][width]: costs and, with AFFINE, costs that end in a gap
+  void* lines;             // [lines][2][width]: costs and, with AFFINE, costs that end in a gap
   void* out;               // [pairs]
   u16* moves;              // [ceil(rows / ROWS)][width]: two bits a row, of the only pair
   i32* path;               // [2][rows + columns], from the last cells back
   i32* steps;              // of the path
+  u32* progress;           // [1 + pairs * parts], of zeros: blocks that have begun, chunks that
+                           // are done in each part; not used where a pair has one part
   i64 opening, gap, equal, other;  // costs, as doubles: of a gap and of its entries, of codes
   i64 pairs, width;        // pairs of sequences, columns of a line
-  int features, letters, band;
+  int features, letters, band, parts;  // parts of a pair: the blocks that share it
 };
 
 enum { COST_ABSOLUTE, COST_SQUARED, COST_EQUAL, COST_TABLE };
@@ -39,6 +44,8 @@ template <class T, int COST, int ROWS, bool MANY, bool WARP, bool AFFINE, bool L
 struct Alignment {
   static constexpr bool NUMBERS = COST == COST_ABSOLUTE || COST == COST_SQUARED;
   static constexpr int STRIP = 32 * ROWS, CHUNK = 32, LAG = 2;
+  static constexpr u32 DONE = 0x7fffffff;  // chunks: all
+  static constexpr int GROUPS = 32, SPAN = 256;  // of a tile of moves: groups of ROWS, columns
   using Entry = typename Choose<NUMBERS, T, i32>::Type;
 
   const AlignParams& p;
@@ -48,12 +55,12 @@ struct Alignment {
   int rows, columns;
   T open, gap, equal, other;
 
-  SR_FN Alignment(const AlignParams& p, i64 pair) : p(p) {
+  SR_FN Alignment(const AlignParams& p, i64 pair, i64 place) : p(p) {
     x = static_cast<const Entry*>(p.x) + p.x_starts[pair] * p.features;
     y = static_cast<const Entry*>(p.y) + p.y_starts[pair] * p.features;
-    rows = int(p.x_starts[pair + 1] - p.x_starts[pair]);
-    columns = int(p.y_starts[pair + 1] - p.y_starts[pair]);
-    line = static_cast<T*>(p.lines) + blockIdx.x * (AFFINE ? 2 : 1) * p.width;
+    rows = int(p.x_lengths[pair]);
+    columns = int(p.y_lengths[pair]);
+    line = static_cast<T*>(p.lines) + place * (AFFINE ? 2 : 1) * p.width;
     open = T(bits_as<double>(p.opening));
     gap = T(bits_as<double>(p.gap));
     equal = T(bits_as<double>(p.equal));
@@ -128,7 +135,7 @@ struct Alignment {
       const T left = lane.left[r];
       T value, left_gap = far();
       if constexpr (WARP) {
-        value = step + min(min(up, left), corner);
+        value = step + min(up, min(left, corner));  // only one minimum waits for the row above
         if constexpr (KEEP)
           moves |= (corner <= up && corner <= left ? 0u : up <= left ? 1u : 2u) << 2 * r;
       } else {
@@ -139,7 +146,7 @@ struct Alignment {
           up_gap = down;
           left_gap = along;
         }
-        value = min(min(down, along), corner + step);
+        value = min(down, min(along, corner + step));
       }
       if constexpr (LOCAL) value = min(value, T(0));
       if (!inside(i, j)) value = up_gap = left_gap = far();
@@ -158,6 +165,8 @@ struct Alignment {
   }
 
   // One chunk of steps: lane l is at column `from` + step - l. All lanes of a warp take part.
+  // WHOLE: all of them are inside at all steps, and one column more.
+  template <bool WHOLE>
   SR_FN void chunk(Lane& lane, int strip, int from, int first, int end, int number) const {
     const int ahead = from + number;  // the line's entries come together, and go round
     const bool there = ahead >= first && ahead <= end && inside(strip, ahead);
@@ -165,15 +174,18 @@ struct Alignment {
     const T above_gap = AFFINE && there ? line[p.width + ahead] : far();
     const int before = number ? number - 1 : 0;
     const int start = from - number;
-    const auto entry_at = [&](int j) {
-      return MANY || j < 1 || j > columns ? Entry(0) : y[j - 1];
+    const Entry* entries = y + (start - 1);
+    T* below = line + start;
+    const auto entry_at = [&](int step) {
+      const int j = start + step;
+      return MANY || (!WHOLE && (j < 1 || j > columns)) ? Entry(0) : entries[step];
     };
-    Entry next = entry_at(start);
-#pragma unroll 1
+    Entry next = entry_at(0);
+#pragma unroll (WHOLE ? 4 : 1)
     for (int step = 0; step < CHUNK; ++step) {
       const int j = start + step;
       const Entry entry = next;
-      next = entry_at(j + 1);  // on its way meanwhile
+      next = entry_at(step + 1);  // on its way meanwhile
       T up = shuffle(lane.last, before), up_gap = far();
       const T own = shuffle(above, step);
       if constexpr (AFFINE) {
@@ -181,30 +193,35 @@ struct Alignment {
         up_gap = number ? theirs : mine;
       }
       up = number ? up : own;
-      if (j < first || j > end) continue;
+      if (!WHOLE && (j < first || j > end)) continue;
       column(lane, j, entry, up, up_gap);
       if (number == 31) {
-        line[j] = lane.last;
-        if constexpr (AFFINE) line[p.width + j] = lane.last_gap;
+        below[step] = lane.last;
+        if constexpr (AFFINE) below[p.width + step] = lane.last_gap;
       }
     }
   }
 
-  // The pair's cost, by thread 0 of the block.
-  SR_FN void align(T* result) {
+  // A part of the pair: the strips of one block, or all of them where there is one part. The cost
+  // goes to `result`; `done` has the chunks that each part has done.
+  SR_FN void align(T* result, int part, u32* done) {
     const int number = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int warps = int(blockDim.x) / 32;
+    const bool shared = p.parts > 1;
+    const int begin_row = part * warps * STRIP;
+    const int end_row = shared ? min(rows, begin_row + warps * STRIP) : rows;
+    if (part && begin_row >= rows) return;
     T* found = shared_memory<T>();  // [warps]
     if (threadIdx.x == 0)
       *found = rows == 0 || columns == 0 ? (LOCAL ? T(0) : border(rows + columns)) : far();
-    for (int j = int(threadIdx.x); j <= columns; j += int(blockDim.x)) {
+    for (int j = int(threadIdx.x); part == 0 && j <= columns; j += int(blockDim.x)) {
       line[j] = border(j);
       if constexpr (AFFINE) line[p.width + j] = far();
     }
     __syncthreads();  // between the row of borders and what reads it
     Lane lane;
     lane.best = 0;
-    for (int base = 0; columns && base < rows; base += warps * STRIP) {
+    for (int base = begin_row; columns && base < end_row; base += warps * STRIP) {
       const int strip = base + warp * STRIP;
       const int first = BANDED ? max(int(1), strip + 1 - p.band) : int(1);
       const int end = BANDED ? min(columns, strip + STRIP + p.band) : columns;
@@ -212,12 +229,20 @@ struct Alignment {
       // of the first and the last warp
       const int lowest = BANDED ? max(int(1), base + 1 - p.band) : int(1);
       const int highest = BANDED ? min(columns, base + warps * STRIP + p.band) : columns;
-      const int chunks = (highest + 31) / CHUNK + 1 + LAG * (warps - 1);
+      const int behind = LAG * (warps - 1), chunks = (highest + 31) / CHUNK + 1 + behind;
       for (int k = lowest / CHUNK; k < chunks; ++k) {
+        if (shared) {
+          if (part && threadIdx.x == 0) wait_for(done + part - 1, u32(k + LAG));
+          if (threadIdx.x == blockDim.x - 1 && k > behind) tell(done + part, u32(k - behind));
+          __syncthreads();  // between the wait and what reads the line of the part above
+        }
         const int own = k - LAG * warp;
         if (any && own == first / CHUNK) begin(lane, strip, first, number);
-        if (any && own >= first / CHUNK && own <= (end + 31) / CHUNK)
-          chunk(lane, strip, own * CHUNK, first, end, number);
+        const int from = own * CHUNK;
+        if (any && from - 31 >= first && from + 31 < end)
+          chunk<true>(lane, strip, from, first, end, number);
+        else if (any && own >= first / CHUNK && own <= (end + 31) / CHUNK)
+          chunk<false>(lane, strip, from, first, end, number);
         __syncthreads();  // what a strip has put into the line is read two chunks later
       }
       if (!LOCAL && any && lane.top < rows && rows <= lane.top + ROWS && inside(rows, columns)) {
@@ -230,32 +255,79 @@ struct Alignment {
       for (int mask = 16; mask; mask /= 2) lane.best = min(lane.best, shuffle_xor(lane.best, mask));
       if (number == 0) found[warp] = rows && columns ? lane.best : T(0);
     }
+    if (part && threadIdx.x == 0) wait_for(done + part - 1, DONE);  // whose result or moves we read
     __syncthreads();  // the result is in shared memory, the moves are in the device's
-    if (threadIdx.x) return;
-    if constexpr (LOCAL)
-      for (int w = 1; w < warps; ++w) *found = min(*found, found[w]);
-    *result = *found;
-    if constexpr (KEEP) walk();
+    if (threadIdx.x == 0) {
+      if constexpr (LOCAL) {
+        for (int w = 1; w < warps; ++w) *found = min(*found, found[w]);
+        *result = part ? min(*found, *result) : *found;
+      } else if (end_row == rows) {
+        *result = *found;
+      }
+      if (shared) tell(done + part, DONE);
+    }
+    if constexpr (KEEP) {
+      if (end_row == rows) walk();
+    }
   }
 
-  // From the last cell back.
+  // What the block stored before its last barrier is there for a block that waits for the word.
+  SR_FN static void tell(u32* word, u32 chunks) {
+    memory_fence();
+    store_current(word, chunks);
+  }
+
+  // From the last cell back, by all threads: a tile of moves at a time is in shared memory, where
+  // thread 0 goes through it.
   SR_FN void walk() const {
-    int i = rows, j = columns;
-    int count = 0;
+    i32* at = shared_memory<i32>() + 16;         // [2]: row and column
+    u16* near = reinterpret_cast<u16*>(at + 2);  // [GROUPS][SPAN]
+    i32* path = p.path;  // [2][most]
+    const int most = rows + columns;
+    int i = rows, j = columns, count = 0;
     while (i && j) {
-      p.path[count] = i - 1;
-      p.path[rows + columns + count] = j - 1;
-      count += 1;
-      const int move = p.moves[i64((i - 1) / ROWS) * p.width + j] >> 2 * int((i - 1) % ROWS) & 3;
-      i -= move < 2;
-      j -= move != 1;
+      const int group = max(0, (i - 1) / ROWS - (GROUPS - 1)), first = max(1, j - (SPAN - 1));
+      __syncthreads();  // between reading the place and the last tile, and overwriting them
+#pragma unroll 8
+      for (int k = int(threadIdx.x); k < GROUPS * SPAN; k += int(blockDim.x)) {
+        const int row = group + k / SPAN, column = first + k % SPAN;
+        near[k] = row <= (i - 1) / ROWS && column <= j ? p.moves[i64(row) * p.width + column] : u16(0);
+      }
+      __syncthreads();  // between storing the tile and reading it
+      if (threadIdx.x == 0) {
+        int row = i - 1 - group * ROWS, column = j - first;
+        for (; row >= 0 && column >= 0; ++count) {
+          path[count] = group * ROWS + row;
+          path[most + count] = first - 1 + column;
+          const int move = near[row / ROWS * SPAN + column] >> 2 * (row % ROWS) & 3;
+          row -= move < 2;
+          column -= move != 1;
+        }
+        at[0] = group * ROWS + row + 1;
+        at[1] = first + column;
+      }
+      __syncthreads();  // between storing the place and reading it
+      i = at[0];
+      j = at[1];
     }
-    *p.steps = count;
+    if (threadIdx.x == 0) *p.steps = count;
   }
 
   SR_FN static void run(const AlignParams& p) {
-    for (i64 pair = blockIdx.x; pair < p.pairs; pair += gridDim.x) {
-      Alignment(p, pair).align(static_cast<T*>(p.out) + pair);
+    i64 pair = blockIdx.x, step = gridDim.x, place = blockIdx.x;
+    int part = 0;
+    if (p.parts > 1) {  // in the order in which blocks begin, so that what is waited for has begun
+      u32* turn = shared_memory<u32>();
+      if (threadIdx.x == 0) *turn = fetch_add(p.progress, 1u);
+      __syncthreads();  // between storing the turn and reading it
+      place = pair = *turn / u32(p.parts);
+      part = int(*turn % u32(p.parts));
+      step = p.pairs;
+      __syncthreads();  // between reading the turn and overwriting it
+    }
+    for (; pair < p.pairs; pair += step) {
+      T* result = static_cast<T*>(p.out) + pair;
+      Alignment(p, pair, place).align(result, part, p.progress + 1 + pair * p.parts);
       __syncthreads();  // before the line and shared memory are the next pair's
     }
   }

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import Call, where
-from .engine import AlignmentRule
+from .arrays import Call, joined
+from .chains import as_lengths
+from .engine import AlignmentRule, Ragged
 
 __all__ = ["dtw", "edit_distance", "needleman_wunsch", "smith_waterman"]
 
@@ -33,15 +34,17 @@ def dtw(
     cost: str = "absolute",
     band: int | None = None,
     return_path: bool = False,
+    lengths: Any = None,
     device: str | None = None,
 ) -> Any:
     """Dynamic time warping: the least cost of aligning two series, each point with one or more.
 
     Parameters
     ----------
-    x, y : array_like, shape (n,) or (n, d), or a list of such arrays
-        Two series, of d features at each time; or two lists of as many, which are paired. Their
-        lengths may differ.
+    x, y : array_like, shape (n,) or (n, d), or (pairs, n, d), or a list of the former
+        Two series, of d features at each time; or as many first as second ones, which are paired:
+        lists of series of any lengths, or a stack of one length each, which takes no work for each
+        pair. A stack of one feature is ``x[..., np.newaxis]``.
     cost : {"absolute", "squared"}
         Of two points: the sum over features of ``abs(x - y)`` or of ``(x - y)**2``. The square root
         of the latter's total is what dtaidistance and tslearn return.
@@ -49,6 +52,9 @@ def dtw(
         Only points with ``|i - j| <= band`` are aligned (Sakoe and Chiba, 1978).
     return_path : bool, default False
         Also return an alignment of that cost; of two series.
+    lengths : pair of array_like of int, shape (pairs,), optional
+        How many points each series has of the stack x, and of the stack y; None: all. What lies
+        behind them has no effect.
     device : {None, "cpu", "cuda", "cuda:N"}
         Where to run. None: where the series live.
 
@@ -80,33 +86,38 @@ def dtw(
     (np.float64(1.0), [[0, 0], [0, 1], [1, 2], [2, 3]])
     >>> alignment.dtw([[1, 2, 3], [5]], [[1, 2], [7, 7]], cost="squared")
     array([1., 8.])
+    >>> stacks = np.arange(24.0).reshape(2, 3, 4, 1)  # three series of four points, and three more
+    >>> alignment.dtw(*stacks, lengths=([4, 3, 2], None))
+    array([48., 49., 51.])
     """
     if cost not in ("absolute", "squared"):
         raise ValueError(f'dtw: cost is "absolute" or "squared", got {cost!r}')
-    with _pairs("dtw", x, y, _series, device) as pairs:
+    with _pairs("dtw", x, y, _series, device, lengths) as pairs:
         if return_path and pairs.many:
-            raise ValueError("dtw: return_path is for two series, not for lists of them")
-        features = {s.shape[1] for s in pairs.all}
+            raise ValueError("dtw: return_path is for two series, not for several")
+        features = {s.entries.shape[1] for s in pairs.both if len(s.entries)}
         if len(features) > 1:
             raise ValueError(f"dtw: all series have as many features, got {sorted(features)}")
-        narrow = all(s.dtype == np.float32 for s in pairs.all)
+        narrow = all(s.entries.dtype == np.float32 for s in pairs.both)
         rule = AlignmentRule("f4" if narrow else "f8", cost, warp=True)
         found, path = pairs.align(rule, band, [0.0] * 4, keep=return_path)
         distance = pairs.give(found)
     return (distance, path) if return_path else distance
 
 
-def edit_distance(x: Any, y: Any, *, band: int | None = None, device: str | None = None) -> Any:
+def edit_distance(
+    x: Any, y: Any, *, band: int | None = None, lengths: Any = None, device: str | None = None
+) -> Any:
     """The least number of insertions, deletions and substitutions from one sequence to another.
 
     Parameters
     ----------
-    x, y : str, bytes or array_like of int, or a list of such
-        Two sequences, or two lists of as many, which are paired.
+    x, y : str, bytes or array_like of int, or a list of such, or a stack (pairs, n) of int
+        Two sequences, or as many first as second ones, which are paired.
     band : int, optional
         Only alignments within ``|i - j| <= band``: distances of at most `band` are right, others
         are not less than they are.
-    device : {None, "cpu", "cuda", "cuda:N"}
+    lengths, device
         As for :func:`dtw`.
 
     Returns
@@ -129,7 +140,7 @@ def edit_distance(x: Any, y: Any, *, band: int | None = None, device: str | None
     >>> alignment.edit_distance(["night", "GATTACA"], ["nacht", "GCATGCU"])
     array([2, 4])
     """
-    with _pairs("edit_distance", x, y, _code, device) as pairs:
+    with _pairs("edit_distance", x, y, _code, device, lengths) as pairs:
         found, _ = pairs.align(AlignmentRule("f4", "equal"), band, [0, 1, 0, 1])
         whole = pairs.xp.where(pairs.xp.isinf(found), -1, found).astype(np.int64)
         return pairs.give(whole) if pairs.many else int(whole[0])
@@ -145,14 +156,15 @@ def needleman_wunsch(
     gap_open: float = 0,
     matrix: ArrayLike | None = None,
     band: int | None = None,
+    lengths: Any = None,
     device: str | None = None,
 ) -> Any:
     """The best score of a global alignment (Needleman and Wunsch, 1970).
 
     Parameters
     ----------
-    x, y : str, bytes or array_like of int, or a list of such
-        Two sequences, or two lists of as many, which are paired.
+    x, y : str, bytes or array_like of int, or a list of such, or a stack (pairs, n) of int
+        Two sequences, or as many first as second ones, which are paired.
     match, mismatch : float, default 1 and -1
         What two equal entries score, and two different ones.
     gap, gap_open : float, default -1 and 0
@@ -162,7 +174,7 @@ def needleman_wunsch(
         `mismatch`.
     band : int, optional
         Only alignments within ``|i - j| <= band``.
-    device : {None, "cpu", "cuda", "cuda:N"}
+    lengths, device
         As for :func:`dtw`.
 
     Returns
@@ -188,8 +200,9 @@ def needleman_wunsch(
     np.float64(-2.0)
     """
     return _scores(
-        "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, device, local=False
-    )
+        "needleman_wunsch", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
+        local=False,
+    )  # fmt: skip
 
 
 def smith_waterman(
@@ -202,13 +215,14 @@ def smith_waterman(
     gap_open: float = 0,
     matrix: ArrayLike | None = None,
     band: int | None = None,
+    lengths: Any = None,
     device: str | None = None,
 ) -> Any:
     """The best score of a local alignment: of any part of one and of the other sequence.
 
     Parameters
     ----------
-    x, y, match, mismatch, gap, gap_open, matrix, band, device
+    x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device
         As for :func:`needleman_wunsch`, which has the errors too.
 
     Returns
@@ -227,13 +241,14 @@ def smith_waterman(
     np.float64(13.0)
     """
     return _scores(
-        "smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, device, local=True
-    )
+        "smith_waterman", x, y, match, mismatch, gap, gap_open, matrix, band, lengths, device,
+        local=True,
+    )  # fmt: skip
 
 
 def _scores(
     verb: str, x: Any, y: Any, match: float, mismatch: float, gap: float, gap_open: float,
-    matrix: Any, band: int | None, device: str | None, *, local: bool,
+    matrix: Any, band: int | None, lengths: Any, device: str | None, *, local: bool,
 ) -> Any:  # fmt: skip
     numbers: dict[str, Any] = {
         "match": match, "mismatch": mismatch, "gap": gap, "gap_open": gap_open,
@@ -250,10 +265,10 @@ def _scores(
             raise ValueError(f"{verb}: matrix is square and finite, got shape {table.shape}")
     kind = "equal" if table is None else "table"
     rule = AlignmentRule("f8", kind, affine=gap_open != 0, local=local)
-    with _pairs(verb, x, y, _code, device) as pairs:
+    with _pairs(verb, x, y, _code, device, lengths) as pairs:
         if table is not None:
-            for s in pairs.all:
-                if s.size and not (s.min() >= 0 and s.max() < len(table)):
+            for s, _, _ in pairs.both:
+                if bool(((s < 0) | (s >= len(table))).any()):
                     raise ValueError(
                         f"{verb}: entries are from 0 to {len(table) - 1}, where the matrix has "
                         f"scores"
@@ -267,17 +282,12 @@ def _scores(
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Two sequences, or two lists of as many, as checked arrays."""
+    """As many first as second sequences, checked."""
 
     verb: str
     call: Call
-    first: list[Array]
-    second: list[Array]
+    both: tuple[Ragged, Ragged]
     many: bool
-
-    @property
-    def all(self) -> list[Array]:
-        return [*self.first, *self.second]
 
     @property
     def xp(self) -> Any:
@@ -293,28 +303,20 @@ class _Pairs:
         if band is not None and band < 0:
             raise ValueError(f"{self.verb}: band must be at least 0, got {band}")
         dtype = np.dtype(rule.dtype)
-        if not self.first:
-            return self.xp.zeros(0, dtype), None
-        rows, columns = (
-            np.array([len(s) for s in part], np.int64) for part in (self.first, self.second)
-        )
         kind = dtype if rule.warp else np.dtype(np.int32)
-        x, y = (self._flat(part, kind) for part in (self.first, self.second))
+        x, y = (
+            s._replace(entries=self.xp.ascontiguousarray(s.entries.astype(kind, copy=False)))
+            for s in self.both
+        )
+        if not len(x.starts):
+            return self.xp.zeros(0, dtype), None
         if table is not None:
             table = self.call.engine.from_host(np.ascontiguousarray(table, dtype))
         limit = None if band is None else int(band)
-        found, path = self.call.engine.align(
-            rule, x, y, rows, columns, limit, gaps, table, keep=keep
-        )
-        if keep and limit is not None and abs(rows[0] - columns[0]) > limit:
+        found, path = self.call.engine.align(rule, x, y, limit, gaps, table, keep=keep)
+        if keep and limit is not None and abs(x.lengths[0] - y.lengths[0]) > limit:
             path = np.empty((0, 2), np.int64)  # there is none
         return found, path
-
-    def _flat(self, part: list[Array], dtype: np.dtype[Any]) -> Array:
-        """All sequences one after the other, where they are aligned."""
-        if not self.call.moved:
-            return self.xp.concatenate(part).astype(dtype, copy=False)
-        return self.call.engine.from_host(np.concatenate(part).astype(dtype, copy=False))
 
     def give(self, found: Array) -> Any:
         return self.call.give(found if self.many else found[0])
@@ -322,69 +324,147 @@ class _Pairs:
 
 @contextlib.contextmanager
 def _pairs(
-    verb: str, x: Any, y: Any, read: Callable[[str, str, Array], Array], device: str | None
-) -> Iterator[_Pairs]:
-    many = [_several(s) for s in (x, y)]
-    if many[0] != many[1]:
-        raise ValueError(f"{verb} takes two sequences, or two lists of them: one of each came")
-    groups = {
-        name: s if several else [s] for name, s, several in zip("xy", (x, y), many, strict=True)
-    }
-    count, other = map(len, groups.values())
-    if count != other:
-        raise ValueError(f"{verb} takes two lists of as many sequences, got {count} and {other}")
-    given = {
-        f"{name}[{i}]" if many[0] else name: _codes_of(v) if read is _code else v
-        for name, group in groups.items()
-        for i, v in enumerate(group)
-    }
-    there = any(where(v, name) is not None for name, v in given.items())
-    # sequences of the host move to a device together
-    with Call(device, **(given if there else {})) as call:
-        found = [
-            read(verb, name, call[name] if there else np.asarray(v)) for name, v in given.items()
-        ]
-        yield _Pairs(verb, call, found[:count], found[count:], many[0])
+    verb: str, x: Any, y: Any, read: Callable[[str, str, Array, bool], Array], device: str | None,
+    lengths: Any,
+) -> Iterator[_Pairs]:  # fmt: skip
+    if lengths is not None and not (isinstance(lengths, (tuple, list)) and len(lengths) == 2):
+        raise ValueError(f"{verb}: lengths are two arrays, of x and of y, or None, got {lengths!r}")
+    sides = [
+        _Side(verb, name, s, read, own)
+        for name, s, own in zip("xy", (x, y), lengths or (None, None), strict=True)
+    ]
+    if sides[0].many != sides[1].many:
+        raise ValueError(f"{verb} takes two sequences, or several of each: one and several came")
+    with Call(device, **sides[0].given, **sides[1].given) as call:
+        first, second = (side.sequences(call) for side in sides)
+        if len(first.starts) != len(second.starts):
+            raise ValueError(
+                f"{verb} takes as many sequences of each, got {len(first.starts)} and "
+                f"{len(second.starts)}"
+            )
+        yield _Pairs(verb, call, (first, second), sides[0].many)
 
 
-def _several(x: Any) -> bool:
-    """Whether x is a list of sequences: a list or tuple whose entries have a length."""
-    return isinstance(x, (list, tuple)) and any(
-        isinstance(v, (str, bytes)) or getattr(v, "ndim", None) or np.ndim(v) > 0 for v in x
-    )
+class _Side:
+    """The first sequences, or the second ones: a single one, a list of them, or a stack.
+
+    Attributes
+    ----------
+    given : dict
+        The operands by their names in messages: all sequences in one array where that can be
+        made at once, else each.
+    many : bool
+        Whether they are more than a single one.
+    """
+
+    def __init__(
+        self, verb: str, name: str, x: Any, read: Callable[[str, str, Array, bool], Array],
+        lengths: Any,
+    ) -> None:  # fmt: skip
+        self._verb, self._name, self._read, self._given_lengths = verb, name, read, lengths
+        self._lengths: Array | None = None  # of a list in one array
+        letters = read is _code
+        listed = isinstance(x, (list, tuple)) and any(map(_long, x))
+        self._stack = getattr(x, "ndim", 0) == (2 if letters else 3)
+        self.many = listed or self._stack
+        if lengths is not None and not self._stack:
+            raise ValueError(f"{verb}: lengths are for stacks, and {name} is none")
+        self.given = {name: _codes_of(x) if letters else x}
+        if listed:
+            whole, self._lengths = _joined(x, letters)
+            if whole is not None:
+                self.given = {name: whole}
+            else:
+                own = map(_codes_of, x) if letters else x
+                self.given = {f"{name}[{i}]": v for i, v in enumerate(own)}
+
+    def sequences(self, call: Call) -> Ragged:
+        """The sequences where they are aligned."""
+        xp = call.engine.xp
+        if self._stack:
+            return self._of_stack(xp, call[self._name])
+        found = [self._read(self._verb, name, call[name], False) for name in self.given]
+        lengths = self._lengths
+        if lengths is None:
+            lengths = np.fromiter(map(len, found), np.int64, len(found))
+        starts = np.cumsum(lengths) - lengths
+        if len(found) == 1:
+            return Ragged(found[0], starts, lengths)
+        features = {s.shape[1:] for s in found if len(s)}
+        if len(features) > 1:
+            raise ValueError(
+                f"{self._verb}: all series have as many features, got "
+                f"{sorted(n for (n,) in features)}"
+            )
+        some = [s for s in found if len(s)] or found[:1]
+        return Ragged(xp.concatenate(some), starts, lengths)
+
+    def _of_stack(self, xp: Any, stack: Array) -> Ragged:
+        pairs, most = stack.shape[:2]
+        lengths = as_lengths(self._given_lengths, (pairs,), most, self._verb)
+        if self._given_lengths is not None:  # zeros behind the ends are entries like others
+            inside = xp.arange(most) < xp.asarray(lengths)[:, np.newaxis]
+            inside = inside.reshape(inside.shape + (1,) * (stack.ndim - 2))
+            stack = xp.where(inside, stack, stack.dtype.type(0))
+        entries = self._read(self._verb, self._name, stack, True)
+        starts = np.arange(pairs, dtype=np.int64) * most
+        return Ragged(entries.reshape(pairs * most, *entries.shape[2:]), starts, lengths)
+
+
+def _long(x: Any) -> bool:
+    """Whether an entry of a list is a sequence."""
+    return isinstance(x, (str, bytes)) or bool(getattr(x, "ndim", None) or np.ndim(x) > 0)
+
+
+def _joined(x: Sequence[Any], letters: bool) -> tuple[Array | None, Array | None]:
+    """Sequences one after the other and their lengths, where they are of one kind."""
+    kinds = set(map(type, x))
+    whole: Any = None
+    try:
+        lengths = np.fromiter(map(len, x), np.int64, len(x))
+        if letters and kinds == {str}:
+            whole = _codes_of("".join(x))
+        elif letters and kinds <= {bytes, bytearray}:
+            whole = _codes_of(b"".join(x))
+        else:
+            some = x if lengths.all() else [s for s in x if len(s)] or x[:1]
+            whole = joined(list(map(np.asarray, some)) if kinds <= {list, tuple} else some)
+    except (TypeError, ValueError):  # of no length, or lists that are no arrays
+        pass
+    return whole, None if whole is None else lengths
 
 
 def _codes_of(x: Any) -> Any:
     """Letters as whole numbers; other sequences as they are."""
     if isinstance(x, str):
-        return np.frombuffer(x.encode("utf-32-le"), np.int32)
+        return np.frombuffer(x.encode("utf-32-le", "surrogatepass"), np.int32)
     if isinstance(x, (bytes, bytearray)):
-        return np.frombuffer(x, np.uint8).astype(np.int32)
+        return np.frombuffer(x, np.uint8)
     return x
 
 
-def _series(verb: str, name: str, x: Array) -> Array:
+def _series(verb: str, name: str, x: Array, stack: bool) -> Array:
     if x.size == 0 and x.ndim == 1:
         return x.reshape(0, 1).astype(np.float32 if x.dtype == np.float32 else np.float64)
-    if x.dtype.kind not in "fiub" or x.ndim not in (1, 2):
+    if x.dtype.kind not in "fiub" or x.ndim not in ((3,) if stack else (1, 2)):
         raise TypeError(
-            f"{verb}: a series is of real numbers, shape (n,) or (n, d); got {name} of {x.dtype}, "
-            f"shape {x.shape}"
+            f"{verb}: a series is of real numbers, shape (n,) or (n, d), and a stack of them "
+            f"(pairs, n, d); got {name} of {x.dtype}, shape {x.shape}"
         )
     if x.dtype != np.float32:
         x = x.astype(np.float64)
     return x[:, np.newaxis] if x.ndim == 1 else x
 
 
-def _code(verb: str, name: str, x: Array) -> Array:
+def _code(verb: str, name: str, x: Array, stack: bool) -> Array:
     if x.size == 0 and x.ndim == 1:
         return x.astype(np.int32)
-    info = np.iinfo(np.int32)
-    if x.dtype.kind not in "iu" or x.ndim != 1:
+    if x.dtype.kind not in "iu" or x.ndim != 1 + stack:
         raise TypeError(
-            f"{verb}: a sequence is a string, bytes or whole numbers; got {name} of {x.dtype}, "
-            f"shape {x.shape}"
+            f"{verb}: a sequence is a string, bytes or whole numbers, and a stack of them "
+            f"(pairs, n); got {name} of {x.dtype}, shape {x.shape}"
         )
-    if x.min() < info.min or x.max() > info.max:
+    narrow = x.astype(np.int32, copy=False)
+    if (x.dtype.itemsize > 4 or x.dtype == np.uint32) and bool((narrow != x).any()):
         raise ValueError(f"{verb}: entries are numbers of 32 bits, and some of {name} are not")
-    return x.astype(np.int32)
+    return narrow

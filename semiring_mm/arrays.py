@@ -12,6 +12,7 @@ import functools
 import importlib
 import re
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +24,7 @@ from .gpu.calls import learn
 from .gpu.device import recorded
 from .naming import named
 
-__all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "where"]
+__all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "joined", "where"]
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
@@ -386,6 +387,29 @@ def _writable(out: Any) -> Array:
     if _library(out, None) == "api":
         return np.from_dlpack(out)
     raise TypeError(f"out must be a NumPy array, got {type(out).__name__}")
+
+
+def joined(arrays: Sequence[Any]) -> Any:
+    """Arrays one after the other, by their own library; None where that cannot be done at once.
+
+    It can for arrays of NumPy, CuPy or PyTorch of one type, on one device, that have the same shape
+    but for the first axis.
+    """
+    kind, *others = set(map(type, arrays))
+    library = kind.__module__.partition(".")[0]
+    try:
+        if others:
+            return None
+        if kind is np.ndarray:
+            return np.concatenate(arrays)
+        if library == "torch":
+            return sys.modules["torch"].cat(tuple(arrays))
+        if library == "cupy" and len({x.device.id for x in arrays}) == 1:
+            with arrays[0].device:
+                return sys.modules["cupy"].concatenate(arrays)
+    except (TypeError, ValueError, RuntimeError):  # shapes or dtypes that do not match
+        pass
+    return None
 
 
 # --- out ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,12 @@ from .plan import ALPHA, BETA, READ_C, Facts
 from .semirings import Semiring
 
 __all__ = [
-    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Scalar", "Scaling",
-    "Screen", "Select", "Sums",
+    "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Ragged", "Scalar",
+    "Scaling", "Screen", "Select", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
+T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
 Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
@@ -79,6 +80,24 @@ class Forest(NamedTuple):
     last: Array
 
 
+class Trees(Protocol):
+    """What an engine may offer for predecessors."""
+
+    def predecessors(
+        self, semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None
+    ) -> Array:
+        """Predecessors P (int32) in a matrix, or each of a stack, from its closure.
+
+        P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
+        diagonal.
+
+        Returns
+        -------
+        open : array of uint8, shape (..., n)
+            0 for the rows that are known to be trees.
+        """
+
+
 @dataclass(frozen=True)
 class AlignmentRule:
     """What a cell of an alignment's table is made of; costs are minimised.
@@ -103,6 +122,22 @@ class AlignmentRule:
     warp: bool = False
     affine: bool = False
     local: bool = False
+
+
+class Ragged(NamedTuple):
+    """Sequences of any lengths, as parts of one array of an engine.
+
+    Attributes
+    ----------
+    entries : array, contiguous
+        (entries, features) of a rule's dtype, or codes (entries,) of int32.
+    starts, lengths : array (count,) of int64, of NumPy
+        The first entry of each sequence, and how many it has.
+    """
+
+    entries: Array
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
 
 
 class Chains(Protocol):
@@ -154,6 +189,16 @@ class Chains(Protocol):
             Both are left as they are where a length is 0. Of equals the lowest state.
         """
 
+    def best_paths(
+        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array,
+        scores: Array, lengths: Array,
+    ) -> None:  # fmt: skip
+        """The k best sequences of states, best first, and their scores over max_plus.
+
+        `paths` are (batch, k, steps) and `scores` (batch, k); the others as in :meth:`best_path`.
+        Scores where fewer are possible, and their paths, are left as they are, or -inf.
+        """
+
     def draw(
         self, a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: Array,
         lengths: Array,
@@ -179,7 +224,8 @@ class Chains(Protocol):
         out : array (batch, steps, n), contiguous; None where only the total is wanted
             Up to each chain's length; NaN where the total is infinite or NaN.
         pairs : array (batch, steps - 1, n, n), optional
-            They are added to it; matrices are contiguous. A stride of 0 sums over the steps.
+            They are added to it; matrices are contiguous. With one matrix for each chain,
+            (batch, 1, n, n), all steps are.
         """
 
 
@@ -271,6 +317,8 @@ class Engine(Protocol):
         Whether graphs of few edges may be solved by sparse elimination on this engine's memory.
     chains : Chains, optional
         The verbs for chains of products; None on an engine that has none.
+    trees : Trees, optional
+        Predecessors from distances; None on an engine that is faster at carrying them along.
     """
 
     xp: Any
@@ -285,18 +333,15 @@ class Engine(Protocol):
     SPARSE: bool
 
     def align(
-        self, rule: AlignmentRule, x: Array, y: Array, rows: Array, columns: Array,
-        band: int | None, gaps: Sequence[float], table: Array | None, *, keep: bool,
+        self, rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None,
+        gaps: Sequence[float], table: Array | None, *, keep: bool,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """The least costs of aligning pairs of sequences.
 
         Parameters
         ----------
-        x, y : array
-            The sequences one after the other: (entries, features) of the rule's dtype, or codes
-            (entries,) of int32, contiguous.
-        rows, columns : array of int64, of NumPy
-            Their lengths, for each pair; at least one pair.
+        x, y : Ragged
+            As many first as second sequences, at least one.
         band : int, optional
             Only cells with ``|i - j| <= band``.
         gaps : four numbers
@@ -314,6 +359,8 @@ class Engine(Protocol):
     @property
     def chains(self) -> Chains | None: ...
     @property
+    def trees(self) -> Trees | None: ...
+    @property
     def select(self) -> Select: ...
 
     def Screen(self, x: Array, y: Array, range_: float) -> Screen:
@@ -325,8 +372,10 @@ class Engine(Protocol):
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
-    def facts_later(self, semiring: Semiring, x: Array) -> Callable[[], Facts]:
-        """The same, begun now; the call that is returned waits for it, and for no later work."""
+    def facts_beside(
+        self, semiring: Semiring, x: Array, launch: Callable[[], T]
+    ) -> tuple[T, Callable[[], Facts]]:
+        """What `launch` returns, and a call that waits for the facts, not for what was launched."""
 
     def product(
         self,
@@ -460,8 +509,11 @@ class Engine(Protocol):
     def closure_batch(
         self, semiring: Semiring, a: Array, known: Known | None, out: Array,
         predecessors: Array | None = None,
-    ) -> bool:  # fmt: skip
-        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot."""
+    ) -> Array | bool:  # fmt: skip
+        """Out ← (I ⊕ A)* for a stack of matrices at once; False, and nothing done, if it cannot.
+
+        Predecessors may come with what :meth:`Trees.predecessors` returns, in place of True.
+        """
 
     def doubtful(self, semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
         """Rows of predecessors in which one is not strictly nearer than its node.

@@ -458,9 +458,13 @@ Kinds = frozenset[str]
 
 def kinds_between(lo: float, hi: float, nan: bool) -> Kinds:
     """The kinds of value that an array with minimum `lo` and maximum `hi` may hold."""
-    present = {"nan": nan, "-inf": lo == -math.inf, "+inf": hi == math.inf}
-    present |= {"-": lo < 0, "0": lo <= 0 <= hi, "+": hi > 0}
-    return frozenset(kind for kind, there in present.items() if there)
+    return _present(nan, lo == -math.inf, hi == math.inf, lo < 0, lo <= 0 <= hi, hi > 0)
+
+
+@lru_cache
+def _present(*there: bool) -> Kinds:
+    kinds = "nan", "-inf", "+inf", "-", "0", "+"
+    return frozenset(kind for kind, is_there in zip(kinds, there, strict=True) if is_there)
 
 
 def _kinds_of(values: Any) -> Kinds:

@@ -250,6 +250,6 @@ def _arg_array(xp: Any, s: Semiring, wanted: bool, shape: Sequence[int], k: int)
         )
     if k == 0:
         raise ValueError("return_arg: over an empty k no index attains the result")
-    if k > np.iinfo(np.int32).max:
+    if k >= 1 << 31:
         raise ValueError(f"return_arg: k = {k} exceeds the int32 range of the indices")
     return xp.empty(shape, np.int32)

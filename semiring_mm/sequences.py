@@ -18,8 +18,6 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +85,7 @@ def viterbi(
     lengths : array_like of int, shape (...), optional
         The steps of each sequence, at most T. What lies behind them is not read.
     k : int, optional
-        Return so many sequences, best first, on the host.
+        Return so many sequences, best first.
     device : {None, "cpu", "cuda", "cuda:N"}
         As for :func:`semiring_mm.matmul`.
 
@@ -105,7 +103,8 @@ def viterbi(
     ValueError, TypeError
         For shapes that do not match, no states, and numbers that are not real.
     NotImplementedError
-        For more than 1,024 states, and `k`, on a CUDA device.
+        On a CUDA device for more than 1,024 states, and for so many sequences that k S scores do
+        not fit into a block's shared memory: 605 of up to 32 states in float32 on Hopper.
 
     Notes
     -----
@@ -113,10 +112,13 @@ def viterbi(
     kept: a sequence's scores stay in the cache, and the state before a state is found again in O(S)
     on the way back. float32 and float64 are computed with as they are, 16-bit floats in float32,
     whole numbers in float64. A NaN counts as better than any number, so it is seen in the score.
+    On a CUDA device few long sequences are cut in parts, so that scores are rounded in another
+    order, and of equally good paths any is found.
 
     The k best take O(k T S) more: a sequence parts from a better one at some step, in some state,
-    and the best way there is known (Hoffman and Pavley, 1959). Sequences of one score come in no
-    particular order.
+    and the best way there is known (Hoffman and Pavley, 1959). On a CUDA device each state keeps
+    its k best beginnings (the parallel list Viterbi algorithm: Seshadri and Sundberg, 1994).
+    Sequences of one score come in no particular order.
 
     Examples
     --------
@@ -647,58 +649,12 @@ def _total(m: _Model) -> Array:
 
 
 def _best(m: _Model, k: int) -> tuple[Array, Array]:
-    """The k best sequences and their scores.
-
-    All sequences not yet found are in disjoint sets: sequences that end in a state at a step and go
-    on as a known one does. The best of a set is a best beginning and that rest.
-    """
-    if m.xp is not np:
-        raise NotImplementedError(
-            "viterbi finds k sequences on the host, and the operands are on the device: copy them "
-            "(x.get() in CuPy, x.cpu() in PyTorch) and leave device out"
-        )
-    paths = np.full((m.chains, k, m.steps), -1, np.int32)
-    scores = np.full((m.chains, k), -np.inf, m.e.dtype)
-    scores[m.counts == 0, 0] = 0
-    rows = _rows(m, _MAX)
-    #: of each sequence: (-score, number of the set, step, state, place of the rest)
-    sets: list[list[tuple[float, int, int, int, int]]] = [[] for _ in range(m.chains)]
-    number = itertools.count()
-
-    def add(b: int, step: int, values: Array, rest: int) -> None:
-        """The most promising of some sets, (steps, states); only k can be of use."""
-        order = np.where(np.isnan(values), np.inf, values).ravel()
-        some = np.argpartition(-order, k - 1)[:k] if order.size > k else np.arange(order.size)
-        for i in some[order[some] > -np.inf].tolist():
-            at, state = divmod(i, m.states)
-            heapq.heappush(sets[b], (-float(order[i]), next(number), step + at, state, rest))
-
-    for b in np.flatnonzero(m.counts).tolist():
-        n = int(m.counts[b])
-        add(b, n - 1, rows[b, n - 1 : n] + m.end[b], 0)
-    for found in range(k):
-        ends = np.full((m.chains, m.states), -np.inf, m.e.dtype)
-        counts, chosen = np.zeros(m.chains, np.int64), {}
-        for b in range(m.chains):
-            if sets[b]:
-                _, _, step, state, rest = chosen[b] = heapq.heappop(sets[b])
-                ends[b, state], counts[b] = 0, step + 1
-                paths[b, found, step:] = paths[b, rest, step:]
-        path, unused = np.full((m.chains, m.steps), -1, np.int32), np.empty(m.chains, m.e.dtype)
-        if chosen:
-            m.verbs.best_path(_MAX, m.a, m.e, m.x, ends, path, unused, counts)
-        for b, (_, _, step, state, _) in chosen.items():
-            n = int(m.counts[b])
-            paths[b, found, :step], paths[b, found, step] = path[b, :step], state
-            y, t = paths[b, found, :n], np.arange(n - 1)
-            moves, own = m.a[b, t, y[:-1], y[1:]], m.e[b, t + 1, y[1:]]
-            # one after the other, as the scores of the best are
-            terms = [m.x[b, y[:1]], np.stack([moves, own], 1).ravel(), m.end[b, y[-1:]]]
-            scores[b, found] = np.cumsum(np.concatenate(terms))[-1]
-            rest = np.cumsum((moves + own)[::-1])[::-1] - moves + m.end[b, y[-1]]
-            values = rows[b, :step] + m.a[b, t[:step], :, y[1 : step + 1]] + rest[:step, np.newaxis]
-            values[t[:step], y[:step]] = -np.inf  # the one that was found
-            add(b, 0, values, found)
+    """The k best sequences and their scores."""
+    paths = m.xp.full((m.chains, k, m.steps), -1, np.int32)
+    scores = m.xp.full((m.chains, k), -np.inf, m.e.dtype)
+    scores[m.xp.asarray(m.counts == 0), 0] = 0
+    if paths.size:
+        m.verbs.best_paths(_MAX, m.a, m.e, m.x, m.end, paths, scores, m.counts)
     return paths, scores
 
 
@@ -724,15 +680,12 @@ def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
     xp = m.xp
     states = xp.zeros((m.chains, m.steps, m.states), m.e.dtype)
     total = xp.zeros(m.chains, m.e.dtype)
-    found = both = None
+    found = None
     if pairs:
         kept = 1 if m.shared else max(0, m.steps - 1)
         found = xp.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
-        chain, step, *entry = found.strides
-        steps = (chain, 0 if m.shared else step, *entry)  # summed where they share a matrix
-        both = xp.lib.stride_tricks.as_strided(found, m.a.shape, steps)
     if states.size:
-        m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, both, m.counts)
+        m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, found, m.counts)
     return states, found, total
 
 

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from optional import Optional
 
 from semiring_mm import alignment
+from semiring_mm.cpu import edits
 
 theirs = Optional("dtaidistance.dtw")
 inf = np.inf
@@ -68,6 +69,62 @@ def test_dtw(cost, features, band):
         assert band is None or (abs(path[:, 0] - path[:, 1]) <= band).all()
 
 
+def stacked(pairs, fill):
+    """Sequences of each side as a stack, what lies behind them being `fill`."""
+    for k in (0, 1):
+        group = [pair[k] for pair in pairs]
+        shape = len(group), max(map(len, group)) + 1, *group[0].shape[1:]
+        stack = np.full(shape, fill, group[0].dtype)
+        for row, one in zip(stack, group, strict=True):
+            row[: len(one)] = one
+        yield stack
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_stacks_of_series(dtype):
+    """As lists of the same, whatever lies behind the ends; also of rows that are not contiguous."""
+    pairs = [[RNG.integers(-9, 9, (n, 2)).astype(dtype) for n in pair] for pair in LENGTHS]
+    counts = np.transpose(LENGTHS)
+    x, y = stacked(pairs, 99 if dtype == "i2" else np.nan)
+    found = alignment.dtw(x, y, lengths=counts.tolist())
+    assert_array_equal(found, alignment.dtw(*map(list, zip(*pairs, strict=True))))
+    assert found.dtype == ("f4" if dtype == "f4" else "f8")
+    x, y = x[:, :1], y[:, :1]
+    every = alignment.dtw(np.asfortranarray(x[:5]), list(y[:5]))
+    assert_array_equal(
+        every, [warped(*pair, "absolute") for pair in zip(x[:5], y[:5], strict=True)]
+    )
+    assert alignment.dtw(x[:0], y[:0]).shape == (0,)
+
+
+def test_stacks_of_codes():
+    pairs = [[RNG.integers(0, 4, n) for n in pair] for pair in LENGTHS]
+    counts = tuple(np.transpose(LENGTHS))
+    lists = [*map(list, zip(*pairs, strict=True))]
+    for call, options in (
+        (alignment.edit_distance, {}),
+        (alignment.smith_waterman, {"gap_open": -2}),
+        (alignment.needleman_wunsch, {"matrix": np.diag([1, 2, 3, 4])}),
+    ):
+        found = call(*stacked(pairs, 2**40), lengths=counts, **options)
+        assert_array_equal(found, call(*lists, **options))
+    x, y = np.array([[[1, 2], [3, 4]], [[1, 3], [2, 4]]])
+    assert alignment.edit_distance(x, y).tolist() == [1, 1]
+
+
+def test_kinds_of_lists():
+    """Of strings, bytes, lists and arrays together, and of one library."""
+    words = ["ab", b"ac", [97, 98], np.array([97, 99], "u1"), np.array([])]
+    assert alignment.edit_distance(words, ["ab"] * 5).tolist() == [0, 1, 0, 1, 2]
+    assert alignment.edit_distance([b"ab", bytearray(b"b")], ["", "b"]).tolist() == [2, 0]
+    assert alignment.edit_distance(["\udcff", "a"], ["a", "a"]).tolist() == [1, 0]
+    assert alignment.dtw([[], [1.0, 2.0]], [[], [[1.0], [3.0]]]).tolist() == [0, 1]
+    torch = pytest.importorskip("torch")
+    found = alignment.dtw([torch.ones(3), torch.zeros(2)], [torch.ones(2), torch.ones(5)])
+    assert isinstance(found, torch.Tensor)
+    assert found.tolist() == [0, 5]
+
+
 def test_rules_of_dtw():
     assert alignment.dtw([], []) == 0
     assert alignment.dtw([], []).dtype == "f8"
@@ -113,6 +170,24 @@ def test_scores(band):
     assert_array_equal(distances, np.where(np.isinf(expected), -1, expected))
 
 
+def test_edit_distances_by_bits(monkeypatch):
+    """Of whole words and of parts of one, alone and in groups, by one thread and by several."""
+    ends = [0, 1, 63, 64, 65, 128, 200]
+    x, y = ([RNG.integers(-2, 2, n) for n in RNG.permutation(ends * 8)] for _ in "xy")
+    groups = [
+        (x, y),
+        (x[:3], y[:3]),
+        ([RNG.integers(0, 9, 2000)] * 9, [RNG.integers(0, 9, 99)] * 9),
+    ]
+    found = [alignment.edit_distance(*group) for group in groups]
+    alone = [alignment.edit_distance(*pair) for pair in zip(x, y, strict=True)]
+    assert_array_equal(found[0], alone)
+    monkeypatch.setattr(edits, "_MOST", 0)  # no table: by antidiagonals
+    for group, distances in zip(groups, found, strict=True):
+        assert_array_equal(alignment.edit_distance(*group), distances)
+    assert alignment.edit_distance([-(2**31), 2**31 - 1], [2**31 - 1]) == 1
+
+
 def test_strings():
     assert alignment.edit_distance("", "") == 0
     assert alignment.edit_distance("Grüße", "Gruße") == 1
@@ -126,16 +201,43 @@ def test_strings():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: alignment.dtw([1, 2], [[1, 2], [3]]), ValueError, "one of each came"),
+        (lambda: alignment.dtw([1, 2], [[1, 2], [3]]), ValueError, "one and several came"),
         (lambda: alignment.dtw([[1], [2]], [[1, 2]]), ValueError, "got 2 and 1"),
         (lambda: alignment.dtw([1], [2], cost="cubed"), ValueError, "absolute"),
         (lambda: alignment.dtw([1], [2], band=-1), ValueError, "at least 0"),
         (lambda: alignment.dtw([1], [2], band=1.5), TypeError, "whole number"),
         (lambda: alignment.dtw(np.ones((3, 2)), np.ones((3, 1))), ValueError, r"features, got \[1"),
-        (lambda: alignment.dtw(["a"], ["b"]), TypeError, "real numbers"),
+        (lambda: alignment.dtw(["a"], ["b"]), TypeError, "numbers are accepted"),
+        (lambda: alignment.dtw([1j], [1]), TypeError, "real numbers"),
+        (lambda: alignment.dtw([[[1, 2]], [[1]]], [[1], [1]]), ValueError, r"features, got \[1, 2"),
+        (lambda: alignment.dtw(np.ones((2, 3, 1)), [[1]]), ValueError, "got 2 and 1"),
+        (lambda: alignment.dtw(np.ones((2, 3, 1)), np.ones(3)), ValueError, "one and several"),
+        (
+            lambda: alignment.edit_distance(np.ones((2, 3)), ["a", "b"]),
+            TypeError,
+            "a stack of them",
+        ),
+        (
+            lambda: alignment.edit_distance([1], [2], lengths=3),
+            ValueError,
+            "two arrays, of x and of",
+        ),
+        (
+            lambda: alignment.edit_distance([1], [2], lengths=(1, 1)),
+            ValueError,
+            "for stacks, and x",
+        ),
+        (lambda: alignment.edit_distance([2**40], [2]), ValueError, "of 32 bits, and some of x"),
+        (
+            lambda: alignment.edit_distance(
+                np.ones((2, 3), int), np.ones((2, 3), int), lengths=(None, [3, 4])
+            ),
+            ValueError,
+            "from 0 to the 3",
+        ),
         (lambda: alignment.dtw([[1]], [[2]], return_path=True), ValueError, "for two series"),
         (lambda: alignment.edit_distance([1.5], [2]), TypeError, "whole numbers"),
-        (lambda: alignment.edit_distance("ab", ["ab"]), ValueError, "one of each"),
+        (lambda: alignment.edit_distance("ab", ["ab"]), ValueError, "one and several"),
         (lambda: alignment.needleman_wunsch("a", "b", gap=1), ValueError, "at most 0"),
         (lambda: alignment.needleman_wunsch("a", "b", match=inf), ValueError, "finite"),
         (lambda: alignment.smith_waterman("a", "b", gap=None), ValueError, "gap is a finite"),

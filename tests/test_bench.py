@@ -33,8 +33,8 @@ from bench.measure import UNITS, Contender, Line, sample  # noqa: E402
 
 BEGIN, END = report.markers("cpu")
 DEVICE_CASES = [
-    *gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu.REST,
-    *gpu_neighbours.CASES, gpu.LONGEST,
+    *gpu.CASES, *gpu_sequences.CASES, *sparse_products.cases(True), *gpu_neighbours.CASES,
+    *gpu.REST, gpu.LONGEST,
 ]  # fmt: skip
 
 

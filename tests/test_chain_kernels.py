@@ -113,11 +113,11 @@ def test_long_chains_are_cut_in_parts(name, dtype, n, shared, factored, parts, m
 def test_chains_that_are_cut(monkeypatch):
     """Few and long ones, of not too many states, over semirings whose parts cannot overflow."""
     monkeypatch.setattr(HOST, "sms", 132)
-    a, y, one = np.empty((1, 1, 32, 32), "f4"), np.empty((1, 1, 1, 32)), np.array([10_000])
-    assert chain._parts(a, y, one) == 66
-    assert chain._parts(a, y, np.array([1000])) == 1
-    assert chain._parts(a, y, np.full(256, 1000)) == 1
-    assert chain._parts(np.empty((1, 1, 1024, 1024)), y, one) == 1
+    one = np.array([10_000])
+    assert chain._parts(32, 1, one) == 66
+    assert chain._parts(32, 1, np.array([1000])) == 1
+    assert chain._parts(32, 1, np.full(256, 1000)) == 1
+    assert chain._parts(1024, 1, one) == 1
     for name, expected in (("log_plus", True), ("max_plus", True), ("plus_times", False)):
         assert chain._associates(sm.semirings[name], np.dtype("f4")) == expected
     assert not chain._associates(sm.semirings["max_plus"], np.dtype("f2"))
@@ -169,8 +169,7 @@ def test_probabilities(held, n, dtype, shared, each, far):
     for verbs in (chain, cpu):
         total, out = np.zeros(BATCH, dtype), np.zeros((BATCH, STEPS, n), dtype)
         pairs = np.zeros((BATCH, STEPS - 1 if each else 1, n, n), dtype)
-        whole = pairs if each else np.broadcast_to(pairs, (BATCH, STEPS - 1, n, n))
-        verbs.posterior(a, e, x, end, total, out, whole, LENGTHS)
+        verbs.posterior(a, e, x, end, total, out, pairs, LENGTHS)
         alone = np.zeros_like(out)
         verbs.posterior(a, e, x, end, np.zeros(BATCH, dtype), alone, None, LENGTHS)
         assert_allclose(alone, out, atol=1e-6)
@@ -181,6 +180,74 @@ def test_probabilities(held, n, dtype, shared, each, far):
     for found, expected in zip(*results, strict=True):
         eps = 2e-4 if dtype == "f4" and far else 1e-5 if dtype == "f4" else 1e-12
         assert_allclose(found, expected, rtol=eps, atol=eps)
+
+
+@pytest.mark.parametrize(("n", "dtype", "k"), [(5, "f4", 4), (2, "f8", 9), (40, "f4", 3)])
+def test_the_best_paths(n, dtype, k):
+    """Of two states and up to three steps there are fewer than nine."""
+    a, e, x, end = model(n, dtype, n == 5)
+    results = []
+    for verbs in (chain, cpu):
+        paths, scores = np.full((BATCH, k, STEPS), -1, np.int32), np.full((BATCH, k), -inf, dtype)
+        verbs.best_paths(sm.semirings["max_plus"], a, e, x, end, paths, scores, LENGTHS)
+        results.append((paths, scores))
+    for found, expected in zip(*results, strict=True):
+        assert_array_equal(found, expected)
+    path, score = np.full((BATCH, STEPS), -1, np.int32), np.full(BATCH, -inf, dtype)
+    chain.best_path(sm.semirings["max_plus"], a, e, x, end, path, score, LENGTHS)
+    assert_array_equal(results[0][0][:, 0], path)
+    assert_array_equal(results[0][1][:, 0], score)
+
+
+def test_the_best_paths_of_what_is_no_number():
+    """NaN is better than any number; what is -inf is no path, also where +inf is met later."""
+    a, e, x, end = model(3, "f4", True)
+    a = np.where(np.arange(3) == 1, -inf, np.zeros_like(a))  # nothing leads to state 1
+    e[0, 4, 1], e[1, 1, 2] = inf, nan
+    paths, scores = np.full((BATCH, 2, STEPS), -1, np.int32), np.full((BATCH, 2), -inf, "f4")
+    chain.best_paths(sm.semirings["max_plus"], a, e, x, end, paths, scores, LENGTHS)
+    assert (paths[0, :, 1:] != 1).all()
+    assert np.isfinite(scores[0]).all()
+    assert np.isnan(scores[1]).all()
+    assert (paths[1, :, 1] == 2).all()
+
+
+def test_the_most_paths(monkeypatch):
+    a, e, x, end = model(40, "f4", True)
+    paths, scores = np.empty((BATCH, 400, STEPS), np.int32), np.empty((BATCH, 400), "f4")
+    with pytest.raises(NotImplementedError, match="40 states the 302 best sequences are found"):
+        chain.best_paths(sm.semirings["max_plus"], a, e, x, end, paths, scores, LENGTHS)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_long_models_are_cut_in_parts(parts, monkeypatch):
+    """Each part as a chain of its own, from what comes before it and what is behind it."""
+    monkeypatch.setattr(chain, "_parts", lambda *_: parts)
+    for shared in (True, False):
+        a, e, x, end = (np.round(2 * v) for v in model(5, "f4", shared))  # no sum is rounded
+        found, expected = (
+            (np.full((BATCH, STEPS), -1, np.int32), np.zeros(BATCH, "f4")) for _ in "xy"
+        )
+        for verbs, results in ((chain, found), (cpu, expected)):
+            verbs.best_path(sm.semirings["max_plus"], a, e, x, end, *results, LENGTHS)
+        assert_array_equal(found[1], expected[1])
+        for b, (path, length) in enumerate(zip(found[0], LENGTHS, strict=True)):
+            own, rest = path[:length], np.arange(length)
+            total = x[b, own[:1]].sum() + e[b, rest[1:], own[1:]].sum() + end[b, own[-1:]].sum()
+            assert total + a[b, rest[:-1], own[:-1], own[1:]].sum() == expected[1][b]
+            assert (path[length:] == -1).all()
+    for far in (False, True):
+        a, e, x, end = model(5, "f4", True, far)
+        end[0] = -inf if far else end[0]
+        results = []
+        for verbs in (chain, cpu):
+            given = (np.zeros(s, "f4") for s in (BATCH, (BATCH, STEPS, 5), (BATCH, 1, 5, 5)))
+            results.append([*given])
+            verbs.posterior(a, e, x, end, *results[-1], LENGTHS)
+            results[-1].append(np.zeros(BATCH, "f4"))
+            verbs.posterior(a, e, x, end, results[-1][-1], None, None, LENGTHS)
+        for one, other in zip(*results, strict=True):
+            assert_allclose(one, other, rtol=2e-4, atol=2e-4 if far else 1e-5)
 
 
 @pytest.mark.parametrize(("n", "shared"), [(5, True), (3, False), (70, True)])

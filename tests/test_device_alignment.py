@@ -6,22 +6,16 @@ from numpy.testing import assert_array_equal
 from test_alignment import aligned, warped
 from test_device import moves, there  # noqa: F401
 
-from semiring_mm import alignment, arrays
+from semiring_mm import alignment
 
 RNG = np.random.default_rng(5)
 LENGTHS = [(70, 40), (9, 100), (0, 5), (33, 33)]
-
-
-@pytest.fixture
-def _looked_at(there, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(alignment, "where", arrays.where)  # which the host's stand-in replaces
 
 
 def both(there, pairs):  # noqa: F811
     return [[there.put(pair[k]) for pair in pairs] for k in (0, 1)]
 
 
-@pytest.mark.usefixtures("_looked_at")
 @pytest.mark.parametrize("band", [None, 95])
 @pytest.mark.parametrize("dtype", ["f4", "i8"])
 def test_series(dtype, band, there):  # noqa: F811
@@ -36,7 +30,6 @@ def test_series(dtype, band, there):  # noqa: F811
     assert {*map(tuple, np.diff(path, axis=0).tolist())} <= {(0, 1), (1, 0), (1, 1)}
 
 
-@pytest.mark.usefixtures("_looked_at")
 def test_codes(there):  # noqa: F811
     pairs = [[RNG.integers(0, 4, n) for n in pair] for pair in LENGTHS]
     found = there.get(alignment.edit_distance(*both(there, pairs)))
@@ -53,6 +46,34 @@ def test_codes(there):  # noqa: F811
             assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="entries are from 0 to 2"):
         alignment.needleman_wunsch(*both(there, pairs), matrix=np.eye(3))
+
+
+def test_stacks(there):  # noqa: F811
+    x, y = (RNG.integers(-9, 9, (4, n, 1)).astype("f4") for n in (50, 40))
+    counts = [50, 9, 0, 33], [40, 40, 7, 1]
+    x[1, 9:] = np.nan
+    found = alignment.dtw(there.put(x), there.put(y), lengths=(there.put(counts[0]), counts[1]))
+    expected = [warped(p[:n], q[:m], "absolute") for p, q, n, m in zip(x, y, *counts, strict=True)]
+    assert_array_equal(there.get(found), expected)
+    x, y = RNG.integers(0, 4, (2, 5, 30))
+    found = alignment.edit_distance(there.put(x), there.put(y))
+    assert_array_equal(there.get(found), alignment.edit_distance(x.tolist(), y.tolist()))
+    found = alignment.edit_distance([*map(there.put, x)], [*map(there.put, y)])
+    assert_array_equal(there.get(found), alignment.edit_distance(x.tolist(), y.tolist()))
+
+
+def test_long_pairs(there):  # noqa: F811
+    """Few of them are shared by several blocks."""
+    pairs = [[RNG.normal(size=n).astype("f4") for n in pair] for pair in [(3000, 70), (2100, 33)]]
+    lists = [*map(list, zip(*pairs, strict=True))]
+    found = there.get(alignment.dtw(*both(there, pairs)))
+    assert_array_equal(found, alignment.dtw(*lists))
+    x, y = pairs[0]
+    path = alignment.dtw(there.put(x), there.put(y), return_path=True)[1]
+    assert_array_equal(path, alignment.dtw(x, y, return_path=True)[1])
+    codes = [[RNG.integers(0, 3, len(s)) for s in pair] for pair in pairs]
+    found = there.get(alignment.smith_waterman(*both(there, codes)))
+    assert_array_equal(found, alignment.smith_waterman(*map(list, zip(*codes, strict=True))))
 
 
 @pytest.mark.usefixtures("moves")

@@ -101,7 +101,24 @@ def test_samples():
     assert_allclose(share, sequences.marginals(*model), atol=0.05)
 
 
-def test_what_is_left_to_the_host():
-    e, a = there(np.zeros((3, 4, 2)), np.zeros((2, 2)))
-    with pytest.raises(NotImplementedError, match="on the host"):
-        sequences.viterbi(e, a, k=2)
+def test_the_best_paths():
+    rng = np.random.default_rng(5)
+    model = rng.normal(size=(3, 50, 20)), rng.normal(size=(20, 20))
+    found = sequences.viterbi(*there(*model), k=7, lengths=[50, 0, 9])
+    expected = sequences.viterbi(*model, k=7, lengths=[50, 0, 9])
+    for one, other in zip(found, expected, strict=True):
+        assert_array_equal(one.get(), other)
+
+
+def test_long_sequences():
+    """In parts, side by side."""
+    rng = np.random.default_rng(6)
+    model = rng.normal(size=(12000, 8)), rng.normal(size=(8, 8))
+    path, score = sequences.viterbi(*there(*model))
+    expected = sequences.viterbi(*model)
+    assert_array_equal(path.get(), expected[0])
+    assert_allclose(score.get(), expected[1])
+    assert_allclose(sequences.log_partition(*there(*model)).get(), sequences.log_partition(*model))
+    found = sequences.marginals(*there(*model), pairs=True)
+    for one, other in zip(found, sequences.marginals(*model, pairs=True), strict=True):
+        assert_allclose(one.get(), other, atol=1e-6, rtol=1e-6)

@@ -4,8 +4,6 @@ The device is :class:`host_device.HostDevice`, which compiles ``kernels/*.cuh`` 
 what a device would refuse. Operands lie within poison, so that a read beyond one shows.
 """
 
-import functools
-import itertools
 import math
 import mmap
 import struct
@@ -20,10 +18,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from reference import ALGEBRAS, BFLOAT16, BOOL, EVERY, check
 
 import semiring_mm as sm
+from semiring_mm.closures import memory
+from semiring_mm.closures.solve import Problem
+from semiring_mm.closures.sources import ArraySource
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.engine import JOIN, Scaling
 from semiring_mm.gpu import closure as closing
-from semiring_mm.gpu import device, engine, packing, tensor, tiles
+from semiring_mm.gpu import device, engine, packing, tensor, tiles, trees
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu import product as products
 from semiring_mm.gpu import vector as vectors
@@ -1333,33 +1334,26 @@ def test_nan_is_better_than_a_number_in_closures(where):
         assert_array_equal(p, marks)
 
 
-def eliminated_by_tiles(name, a, marks, side):
-    """The same in blocks: each product takes the first of the best k, if that is an improvement."""
-    x, p = a.copy(), marks.copy()
-    parts = [slice(i, i + side) for i in range(0, len(a), side)]
+def check_predecessors(name, w, d, p, *, trees=True):
+    """Each is the last node of a best path before its end; rows are trees, unless ties closed one.
 
-    def update(i, k, j):
-        terms = reference.times(
-            name, reference.widen(name, x[i, k])[:, :, None],
-            reference.widen(name, x[k, j])[None], a.dtype,
-        )  # fmt: skip
-        old = reference.widen(name, x[i, j])
-        best = functools.reduce(ALGEBRAS[name].add, np.moveaxis(terms, 1, 0))
-        new = ALGEBRAS[name].add(old, best)
-        wins = (new != old) & (best == new)
-        first = (terms == best[:, None]).argmax(1)
-        p[i, j] = np.where(wins, np.take_along_axis(p[k, j], first, 0), p[i, j])
-        x[i, j] = reference.narrow(name, new, a.dtype)
-
-    for k in parts:
-        x[k, k], p[k, k] = eliminated(name, x[k, k], p[k, k])
-        others = [i for i in parts if i != k]
-        for j in others:
-            update(k, k, j)
-            update(j, k, k)
-        for i, j in itertools.product(others, others):
-            update(i, k, j)
-    return x, p
+    `w` has zero on its diagonal.
+    """
+    n = len(w)
+    there = d != sm.semirings[name].identities(d.dtype)[0]
+    np.fill_diagonal(there, False)
+    assert_array_equal(p[~there], -9999)
+    row, end = np.nonzero(there)
+    node = p[there]
+    assert ((node >= 0) & (node < n)).all()
+    far, last = (reference.widen(name, x) for x in (d[row, node], w[node, end]))
+    found = reference.narrow(name, reference.times(name, far, last, d.dtype), d.dtype)
+    found[node == row] = w[node, end][node == row]
+    assert_array_equal(found, d[there])
+    ends = np.where(p < 0, np.arange(n)[:, None], p)
+    for _ in range(n.bit_length() if trees else 0):
+        ends = np.take_along_axis(ends, ends, 1)
+    assert not trees or (ends == np.arange(n)[:, None]).all()
 
 
 #: Tiles of 32 x 32, by 64 threads: more of them in small matrices.
@@ -1374,7 +1368,10 @@ CLOSING = Tile(32, 32, 32, 4, 4, 8)
      ("min_plus", "i8", "General"), ("max_times", "f2", "General"), ("lor_land", "?", "General")],
 )  # fmt: skip
 def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
-    """In one launch: tasks in order, whatever comes ahead; alone, in stacks and in place."""
+    """In one launch: tasks in order, whatever comes ahead; alone, in stacks and in place.
+
+    Predecessors come from the closure, by kernels of their own.
+    """
     monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     monkeypatch.setattr(closing, "shape", lambda *_, **__: None)
     dtype, semiring = np.dtype(dtype), sm.semirings[name]
@@ -1395,8 +1392,7 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
         a[loops] = one
         marks = np.broadcast_to(np.arange(n, dtype=np.int32)[:, None], a.shape).copy()
         marks[given == zero] = -9999
-        pairs = [eliminated_by_tiles(name, a[i], marks[i], 32) for i in range(2)]
-        expected, trees = zip(*pairs, strict=True)
+        expected = [eliminated(name, a[i], marks[i])[0] for i in range(2)]
         known = None
         if dtype.kind in "iu":
             known = (Facts(-(1 << 28), 1 << 28, True),) * 3
@@ -1415,14 +1411,81 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
         for i in range(2):
             assert_array_equal(out[i], expected[i])
             if with_marks:
-                assert_array_equal(p[i], trees[i])
-        assert f"sr::{step}<Algebra>" in HOST.launched[-1]
+                check_predecessors(name, given[i], expected[i], p[i], trees=stacked or i == 0)
+        assert any(f"sr::{step}<Algebra>" in x for x in HOST.launched[-5:])
 
     cases = [(70, "odd", True, 0), (100, "C", False, 1)]
     if (name, dtype, step) == ("min_plus", np.dtype("f4"), "Nonnegative"):
         cases += [(30, "C", False, 5), (64, "strided", False, 1), (132, "C", False, 2)]
     for case in cases:
         run(*case)
+
+
+@pytest.mark.parametrize("kind", ["zeros", "ring", "metric", "layers", "large"])
+@pytest.mark.parametrize(("name", "dtype"), [("min_plus", "f4"), ("max_min", "f4")])
+def test_predecessors_among_ties(monkeypatch, name, dtype, kind):
+    """Equally good edges close cycles, which are broken; strips of rows give the same."""
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
+    n = 150
+    rng = np.random.default_rng(3)
+    w = np.full((n, n), sm.semirings[name].zero, dtype)
+    if kind == "zeros":  # many circles of weight zero
+        some = rng.random((n, n)) < 0.05
+        w[some] = rng.integers(0, 2, some.sum())
+    elif kind == "ring":  # a long way, both ways for nothing
+        order = rng.permutation(n)
+        w[order, np.roll(order, 1)] = w[np.roll(order, 1), order] = 0
+    elif kind == "metric":  # every edge is tight
+        x = rng.integers(0, 99, n)
+        w = np.abs(x[:, None] - x).astype(dtype)
+    elif kind == "large":  # integers that differ by less than rounding does elsewhere
+        w = rng.integers(1_000_000, 8_000_000, (n, n)).astype(dtype)
+        w[:9, 9:50] = 7_000_000
+        w[:9, :9], w[9:50, 9:50] = 1, 3
+        w[3, 9:50] = 6_999_996
+    else:  # many tight edges, of which few lead on
+        w[:50, 50:100] = w[50:100, 100:] = 1
+    np.fill_diagonal(w, sm.semirings[name].zero)
+    found = []
+    for strip in (1 << 28, 1):
+        monkeypatch.setattr(trees, "_STRIP", strip)
+        d, p = np.empty_like(w), np.full(w.shape, 77, np.int32)
+        engine.closure_batch(sm.semirings[name], w, None, d, p)
+        check_predecessors(name, w, d, p)
+        found.append(p)
+    assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_predecessors_where_sums_are_rounded(monkeypatch, dtype):
+    """Nodes in a plane: rounding finds ways around edges that are as short as any."""
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
+    n, s = 200, sm.semirings["min_plus"]
+    x = np.random.default_rng(5).random((n, 2))
+    w = np.abs(x[:, None] - x).sum(2).astype(dtype)
+    d, p = np.empty_like(w), np.full(w.shape, 77, np.int32)
+    unknown = engine.closure_batch(s, w, None, d, p)
+    assert not unknown.any()
+    row, end = np.nonzero(~np.eye(n, dtype=bool))
+    assert (d < w).sum() > 1000  # by rounding alone
+    assert (p[row, end] == row).mean() > 0.999
+    assert_allclose(d[row, p[row, end]] + w[p[row, end], end], d[row, end], rtol=8e-7)
+
+
+def test_predecessors_of_large_matrices(monkeypatch):
+    """In one memory they are found from the closure, whichever products have computed it."""
+    monkeypatch.setattr(engine, "LEAF", engine.BASE)
+    monkeypatch.setattr(engine, "free_memory", lambda: None)
+    n, s = 300, sm.semirings["min_plus"]
+    w = np.random.default_rng(4).integers(0, 9, (n, n)).astype("f4")
+    w[w < 7] = inf
+    np.fill_diagonal(w, inf)
+    expected = sm.apsp(w, directed=True, device="cpu")
+    for array, original in ((w.copy(), None), (w.copy(), w)):  # overwritten, or kept
+        problem = Problem.of(ArraySource(engine, s, array, original), None, True)
+        d, p = memory.close(problem)
+        assert_array_equal(d, expected)
+        check_predecessors("min_plus", w, d, p)
 
 
 @pytest.mark.parametrize("dtype", ["i4", "i8"])

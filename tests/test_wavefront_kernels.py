@@ -6,14 +6,14 @@ from host_device import HostDevice, fields_of
 from numpy.testing import assert_array_equal
 
 from semiring_mm.cpu import wavefront as cpu
-from semiring_mm.engine import AlignmentRule
+from semiring_mm.engine import AlignmentRule, Ragged
 from semiring_mm.gpu import device, wavefront
 
 pytestmark = pytest.mark.usefixtures("gxx")
 HOST = HostDevice()
 RNG = np.random.default_rng(7)
 #: Of pairs: within a strip of rows, of many strips, more columns than rows, empty.
-LENGTHS = [(5, 9), (70, 40), (33, 130), (150, 97), (0, 4), (3, 0), (0, 0), (96, 64), (1, 1)]
+LENGTHS = [(5, 9), (70, 40), (33, 130), (150, 97), (0, 4), (3, 0), (0, 0), (600, 64), (1, 1)]
 TABLE = np.add.outer([1, 2, 3, 1], [0, -1, -2, 1]) - 2.0  # not symmetric
 
 RULES = {
@@ -42,21 +42,23 @@ def sequences(rule, lengths, features=1):
 
 
 def both(rule, lengths, band, gaps, features=1, *, keep=False, operands=None):
-    rows, columns = np.array(lengths, np.int64).T.copy()
-    x, y = operands or sequences(rule, lengths, features)
+    x, y = (
+        Ragged(s, np.cumsum(n) - n, n)
+        for s, n in zip(operands or sequences(rule, lengths, features),
+                        np.array(lengths, np.int64).T.copy(), strict=True)
+    )  # fmt: skip
     table = TABLE.astype(rule.dtype) if rule.cost == "table" else None
-    return [
-        verbs.align(rule, x, y, rows, columns, band, gaps, table, keep=keep)
-        for verbs in (wavefront, cpu)
-    ]
+    return [verbs.align(rule, x, y, band, gaps, table, keep=keep) for verbs in (wavefront, cpu)]
 
 
-@pytest.mark.parametrize("warps", [1, 3])
+@pytest.mark.parametrize(("warps", "enough"), [(1, 1), (3, 16), (1, 16)])
 @pytest.mark.parametrize("name", RULES)
-def test_costs(name, warps, monkeypatch):
-    """Of all rules, in strips of one warp and of warps that follow each other, with and without a
-    band: the CPU engine's to the last bit."""
+def test_costs(name, warps, enough, monkeypatch):
+    """Of all rules, with and without a band: the CPU engine's to the last bit. By one warp that has
+    all strips, by warps that follow each other, and by blocks that do."""
     monkeypatch.setattr(wavefront, "_MOST_WARPS", warps)
+    monkeypatch.setattr(wavefront, "_ENOUGH", enough)  # of 4 multiprocessors, for 9 pairs
+    monkeypatch.setattr(wavefront, "_SHARED", 2)
     rule, features = RULES[name], 3 if name == "dtw of features" else 1
     for band in (None, 0, 7, 40):
         (found, _), (expected, _) = both(rule, LENGTHS, band, GAPS[rule.affine], features)
@@ -65,10 +67,14 @@ def test_costs(name, warps, monkeypatch):
         assert rule.local or np.isinf(found[~near]).all()
 
 
-def test_paths():
+@pytest.mark.parametrize("most", [8, 1])
+def test_paths(most, monkeypatch):
+    """Through some tiles of moves, of one block and of blocks that follow each other."""
+    monkeypatch.setattr(wavefront, "_MOST_WARPS", most)
+    monkeypatch.setattr(wavefront, "_SHARED", 1)
     for rule in (RULES["dtw"], RULES["dtw of features"]):
-        for lengths in ([(70, 150)], [(300, 20)], [(1, 1)], [(0, 0)]):
-            for band in (None, 300, 90)[: 3 if lengths[0][0] < 300 else 2]:
+        for lengths in ([(70, 300)], [(600, 20)], [(1, 1)], [(0, 0)]):
+            for band in (None, 600, 240)[: 3 if lengths[0][0] < 300 else 2]:
                 found, expected = both(rule, lengths, band, [0.0] * 4, keep=True)
                 for one, other in zip(found, expected, strict=True):
                     assert_array_equal(one, other)
@@ -96,7 +102,7 @@ def test_parameters_are_the_fields_of_the_struct():
 
 
 def test_what_is_too_long():
-    lengths = np.array([1 << 31]), np.array([1])
-    none = np.zeros(0, np.int32)
+    none = np.zeros(0, np.int32), np.array([0])
+    x, y = Ragged(*none, np.array([1 << 31])), Ragged(*none, np.array([1]))
     with pytest.raises(ValueError, match="more than 1073741824 entries are not aligned"):
-        wavefront.align(RULES["edits"], none, none, *lengths, None, GAPS[False], None, keep=False)
+        wavefront.align(RULES["edits"], x, y, None, GAPS[False], None, keep=False)

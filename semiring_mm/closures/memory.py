@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,15 +39,34 @@ def first_predecessors(problem: Problem, d: Array, nodes: Array | None = None) -
 def close(problem: Problem) -> tuple[Array, Array | None]:
     """The closure, in the memory of the source where types allow, and its predecessors."""
     source = source_of(problem)
-    tick = reporter(problem.progress, problem.pairs, "elimination in blocks")
-    d = begin(problem)
-    p = first_predecessors(problem, d) if problem.predecessors else None
-    problem.steps.close(source.engine, d, p, 0, tick)
+    engine, d = source.engine, begin(problem)
+    weights = _kept(problem, d) if problem.predecessors else None
+    # predecessors that are found from the closure need not be carried through it
+    carried = problem if weights is None else replace(problem, predecessors=False)
+    tick, found = reporter(problem.progress, carried.pairs, "elimination in blocks"), None
+    p = first_predecessors(problem, d) if carried.predecessors else None
+    carried.steps.close(engine, d, p, 0, tick)
+    if weights is not None:
+        assert engine.trees is not None
+        p = engine.xp.empty(d.shape, np.int32)
+        found = engine.trees.predecessors(source.s, weights, d, p, carried.steps.known)
     if tick is not None:
         tick(math.inf)
-    if p is not None:
+    if p is not None and (weights is None or engine.to_host(found).any()):
         repair(problem, d, p)
     return d, p
+
+
+def _kept(problem: Problem, d: Array) -> Array | None:
+    """The matrix before its closure `d`, where predecessors are found from the two, or None."""
+    source = source_of(problem)
+    if source.engine.trees is None:
+        return None
+    kept = source.original
+    if kept is not None and kept.dtype == d.dtype and source.margins is None:
+        return kept
+    free = source.engine.free_memory()
+    return None if free is not None and free < 2 * d.nbytes else d.copy()
 
 
 def repair(problem: Problem, d: Array, p: Array) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any
+T = TypeVar("T")
 _PIECE = 1 << 20  # entries read at a time: a whole matrix may not fit in memory
 
 
@@ -259,9 +260,10 @@ class ArraySource(_Readable):
     def facts(self) -> Facts:
         return self._facts() if self._facts else self.engine.facts(self.s, self.array)
 
-    def facts_later(self) -> None:
-        """Start the scan for the facts, whose result is read after other work."""
-        self._facts = self.engine.facts_later(self.s, self.array)
+    def facts_beside(self, launch: Callable[[], T]) -> T:
+        """What `launch` returns, beside whose work the facts are found, to be read afterwards."""
+        result, self._facts = self.engine.facts_beside(self.s, self.array, launch)
+        return result
 
     def take(self, weights: Weights, *, trees: bool) -> Array:
         """The matrix in the type to compute in, to be overwritten: in place where that is the same.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
 import math
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from .memory import scratch
 from .product import product
 from .viterbi import viterbi
 
-__all__ = ["best_path", "carry", "draw", "posterior"]
+__all__ = ["best_path", "best_paths", "carry", "draw", "posterior"]
 
 Array = NDArray[Any]
 Lengths = NDArray[np.int64]
@@ -264,6 +265,59 @@ def _carefully(
     _each_block(semiring, a, e, x, lengths, part)
 
 
+def best_paths(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array, scores: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The k best sequences of states; see :meth:`semiring_mm.engine.Chains.best_paths`.
+
+    All sequences not yet found are in disjoint sets: sequences that end in a state at a step and go
+    on as a known one does. The best of a set is a best beginning and that rest.
+    """
+    chains, k, steps = paths.shape
+    states = e.shape[2]
+    rows = np.empty(e.shape, e.dtype)
+    _rows(semiring, a, e, x, lengths, rows)
+    #: of each sequence: (-score, number of the set, step, state, place of the rest)
+    sets: list[list[tuple[float, int, int, int, int]]] = [[] for _ in range(chains)]
+    number = itertools.count()
+
+    def add(b: int, step: int, values: Array, rest: int) -> None:
+        """The most promising of some sets, (steps, states); only k can be of use."""
+        order = np.where(np.isnan(values), np.inf, values).ravel()
+        some = np.argpartition(-order, k - 1)[:k] if order.size > k else np.arange(order.size)
+        for i in some[order[some] > -np.inf].tolist():
+            at, state = divmod(i, states)
+            heapq.heappush(sets[b], (-float(order[i]), next(number), step + at, state, rest))
+
+    for b in np.flatnonzero(lengths).tolist():
+        n = int(lengths[b])
+        add(b, n - 1, rows[b, n - 1 : n] + end[b], 0)
+    for found in range(k):
+        ends = np.full((chains, states), -np.inf, e.dtype)
+        counts, chosen = np.zeros(chains, np.int64), {}
+        for b in range(chains):
+            if sets[b]:
+                _, _, step, state, rest = chosen[b] = heapq.heappop(sets[b])
+                ends[b, state], counts[b] = 0, step + 1
+                paths[b, found, step:] = paths[b, rest, step:]
+        path, unused = np.full((chains, steps), -1, np.int32), np.empty(chains, e.dtype)
+        if chosen:
+            best_path(semiring, a, e, x, ends, path, unused, counts)
+        for b, (_, _, step, state, _) in chosen.items():
+            n = int(lengths[b])
+            paths[b, found, :step], paths[b, found, step] = path[b, :step], state
+            y, t = paths[b, found, :n], np.arange(n - 1)
+            moves, own = a[b, t, y[:-1], y[1:]], e[b, t + 1, y[1:]]
+            # one after the other, as the scores of the best are
+            terms = [x[b, y[:1]], np.stack([moves, own], 1).ravel(), end[b, y[-1:]]]
+            scores[b, found] = np.cumsum(np.concatenate(terms))[-1]
+            rest = np.cumsum((moves + own)[::-1])[::-1] - moves + end[b, y[-1]]
+            values = rows[b, :step] + a[b, t[:step], :, y[1 : step + 1]] + rest[:step, np.newaxis]
+            values[t[:step], y[:step]] = -np.inf  # the one that was found
+            add(b, 0, values, found)
+
+
 def draw(
     a: Array, e: Array, x: Array, end: Array, uniforms: Array, paths: NDArray[np.int32],
     lengths: Lengths,
@@ -307,8 +361,7 @@ def posterior(
         posterior(a, e, x, end, sums, found, both, lengths)
         total[...], out[...] = sums, found
         if pairs is not None:
-            assert both is not None
-            pairs[_once(pairs)] = both[_once(pairs)]
+            pairs[...] = both
         return
     plan = _plan(log_plus, a, n)
     assert plan is not None
@@ -334,10 +387,10 @@ def posterior(
             "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
             "a_batch": a.strides[0], "a_step": a.strides[1], "a_row": a.strides[2],
             "paired": pairs is not None, "pair_batch": 0 if pairs is None else pairs.strides[0],
-            "pair_step": 0 if pairs is None else pairs.strides[1], "end_batch": end.strides[0],
-            "out_batch": out.strides[0], "lengths": lengths, "a": a, "e": e, "forward": rows,
-            "backward": behind, "end": end, "total": total, "out": out, "pairs": pairs,
-            "column": column,
+            "pair_step": 0 if pairs is None or pairs.shape[1] == 1 else pairs.strides[1],
+            "end_batch": end.strides[0], "out_batch": out.strides[0], "lengths": lengths, "a": a,
+            "e": e, "forward": rows, "backward": behind, "end": end, "total": total, "out": out,
+            "pairs": pairs, "column": column,
         })  # fmt: skip
         code(address(values))
 
@@ -353,14 +406,10 @@ def posterior(
     _each_block(log_plus, a, e, x, lengths, part)
 
 
-def _once(v: Array) -> tuple[slice, ...]:
-    """The part of an array that strides of 0 repeat."""
-    return tuple(slice(1) if step == 0 else slice(None) for step in v.strides)
-
-
 def _doubles(v: Array) -> Array:
     """A copy in float64, with the strides of 0 that an array has."""
-    one = v[_once(v)].astype(np.float64, order="C")
+    once = tuple(slice(1) if step == 0 else slice(None) for step in v.strides)
+    one = v[once].astype(np.float64, order="C")
     steps = [0 if was == 0 else step for was, step in zip(v.strides, one.strides, strict=True)]
     return np.lib.stride_tricks.as_strided(one, v.shape, steps)
 

@@ -11,7 +11,7 @@ from . import chain as chains
 from . import select
 from .closure import BASE, closure_batch, closure_block, doubtful
 from .combine import apply, combine, unit_rows
-from .facts import facts, facts_later
+from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
 from .memory import capturing, copy, free_memory, from_host, mirror, on, symmetric, to_host, wait
 from .product import pack_bits, product, product_bits
@@ -25,9 +25,9 @@ __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
     "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
-    "facts_later", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
-    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "unit_rows",
-    "wait", "xp",
+    "facts_beside", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
+    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
+    "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
 xp = np
@@ -37,3 +37,4 @@ LEAF = BASE
 LOOK = 1
 BATCH = 0
 SPARSE = True
+trees = None

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,24 @@ __all__ = [
     "class_function",
     "class_of",
     "facts",
-    "facts_later",
+    "facts_beside",
     "facts_of_class",
     "scan_function",
 ]
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 _UNROLL = 4
 _SHARE = 2 << 20  # bytes that pay for one more thread
 _NOTHING = Facts(math.inf, -math.inf, False)
 
 
-def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
-    """A function that returns :func:`facts`; on the host the scan is part of that call."""
-    return functools.partial(facts, semiring, x)
+def facts_beside(
+    semiring: Semiring, x: Array, launch: Callable[[], T]
+) -> tuple[T, Callable[[], Facts]]:
+    """What `launch` returns, and a call that returns :func:`facts`."""
+    return launch(), functools.partial(facts, semiring, x)
 
 
 def facts(semiring: Semiring, x: Array) -> Facts:
@@ -52,7 +55,7 @@ def facts(semiring: Semiring, x: Array) -> Facts:
         x = x.reshape(-1, x.shape[-1])
     if x.size == 0:
         return _NOTHING
-    code = _scan_code(x.dtype.name, infinite_zero(semiring, x.dtype))
+    code = _scan_of(semiring, x.dtype)
     workers = min(threads.get_num_threads(), x.nbytes // _SHARE)
     if workers < 2:
         return _scan(code, x)
@@ -76,6 +79,11 @@ def _scan(code: Any, x: Array) -> Facts:
         lo, hi = int(whole[0]), int(whole[1])
         return Facts(lo, hi, bool(whole[2])) if lo <= hi else Facts(np.inf, -np.inf, True)
     return Facts(float(out[0]), float(out[1]), bool(out.view(np.int64)[2]))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _scan_of(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
+    return _scan_code(dtype.name, infinite_zero(semiring, dtype))
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -155,6 +163,7 @@ def class_of(x: Facts, dtype: np.dtype[Any]) -> int:
     return 2 * number + x.special
 
 
+@functools.lru_cache(maxsize=KEPT)
 def facts_of_class(number: int, dtype: np.dtype[Any]) -> Facts:
     """The widest range of a class."""
     if dtype.kind in "iu":

@@ -242,10 +242,10 @@ def _run(
     k_array, p_array = (c if arg is None else arg), (c if gather is None else gather)
     if (
         batch == 1 and team == 1 and scaling == PLAIN
-        and not (arg is not None or triangle or overlap) and on_done is None
+        and not (gather is not None or triangle or overlap) and on_done is None
     ):  # fmt: skip
         buffer = workspace(size)
-        code.call(a, b, c, buffer, code.params(*slabs), c, c)
+        code.call(a, b, c, buffer, code.params(*slabs), k_array, c)
         if buffer[0]:
             _does_not_fit(semiring, buffer, c)
         return

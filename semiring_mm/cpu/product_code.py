@@ -57,9 +57,9 @@ def params_of(plan: Plan, m_slab: int, k_slab: int, n_slab: int, **fields: int) 
     one = scalar_bits(plan, 1.0) if plan.compute[0] == "f" else 0
     values = {
         "i1": -1, "j1": -1, "batch": 1, "m_slab": m_slab, "k_slab": k_slab, "n_slab": n_slab,
-        "one": one,
+        "one": one, **fields,
     }  # fmt: skip
-    return _pack_params(*((values | fields).get(name, 0) for name in PARAMS))
+    return _pack_params(*[values.get(name, 0) for name in PARAMS])
 
 
 #: A bit of ``mode`` beside those of every engine: K receives rows of P.

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import AlignmentRule
+from ..engine import AlignmentRule, Ragged
 from . import threads
 from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
+from .edits import edit_distances
 from .ir import I32, I64, PTR, Function, Type, Value
 
 __all__ = ["align"]
@@ -30,37 +31,36 @@ Array = NDArray[Any]
 #: for each antidiagonal, which stay. Where lengths differ by more than the band the result has no
 #: meaning.
 _FIELDS = (
-    "first last width band features letters keep x_batch x_line y_batch y_line"
-    " : rows columns : x_codes y_codes : x y table room out gaps"
+    "first last width band features letters keep x_line y_line"
+    " : rows columns x_starts y_starts : x_codes y_codes : x y table room out gaps"
 )
 
 
 def align(
-    rule: AlignmentRule, x: Array, y: Array, rows: Array, columns: Array, band: int | None,
-    gaps: Sequence[float], table: Array | None, *, keep: bool,
+    rule: AlignmentRule, x: Ragged, y: Ragged, band: int | None, gaps: Sequence[float],
+    table: Array | None, *, keep: bool,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """Costs of pairs of sequences, and a path; see :meth:`semiring_mm.engine.Engine.align`."""
-    dtype, pairs = np.dtype(rule.dtype), len(rows)
+    if rule == AlignmentRule("f4", "equal") and band is None and list(gaps) == [0, 1, 0, 1]:
+        distances = edit_distances(x, y)
+        if distances is not None:
+            return distances, None
+    dtype, pairs = np.dtype(rule.dtype), len(x.starts)
+    rows, columns = x.lengths, y.lengths
     more = host_target().vector_bytes // dtype.itemsize + 2  # is read behind sequences and lines
     longest = int(max(rows.max(), columns.max()))
     width = longest + 2 * more
     out = np.empty(pairs, dtype)
-    # sequences lie along the last axis, those of y backwards: entry j - 1 at width - j
-    shape = (pairs, x.shape[1] if x.ndim == 2 else 1, width + more)
-    first, second = (np.zeros(shape, x.dtype) for _ in "xy")
-    flat = (v.reshape(-1, shape[1]).T for v in (x, y))
-    for i, (p, q) in enumerate(zip(*map(_parted, flat, (rows, columns)), strict=True)):
-        first[i, :, : p.shape[1]] = p
-        second[i, :, width - q.shape[1] : width] = q[:, ::-1]
+    first, second = _lines(x.entries, more), _lines(y.entries[::-1], more)
     lines = longest * 2 + 4 if keep else 7
     kept = np.full((lines, width), np.inf, dtype) if keep else None
     fields = {
         "width": width, "band": 2 * width if band is None else min(band, 2 * width),
-        "features": shape[1], "letters": 0 if table is None else len(table), "keep": keep,
-        "x_batch": first.strides[0], "x_line": first.strides[1], "y_batch": second.strides[0],
-        "y_line": second.strides[1], "rows": rows, "columns": columns, "x_codes": first,
-        "y_codes": second, "x": first, "y": second, "out": out, "gaps": np.array(gaps, dtype),
-        "table": table,
+        "features": len(first), "letters": 0 if table is None else len(table), "keep": keep,
+        "x_line": first.strides[0], "y_line": second.strides[0], "rows": rows, "columns": columns,
+        "x_starts": x.starts + more, "y_starts": more + len(y.entries) - y.starts,
+        "x_codes": first, "y_codes": second, "x": first, "y": second, "out": out,
+        "gaps": np.array(gaps, dtype), "table": table,
     }  # fmt: skip
     function = _compiled(rule)
 
@@ -78,8 +78,12 @@ def align(
     return out, None if kept is None else _path(kept[2:], int(rows[0]), int(columns[0]))
 
 
-def _parted(x: Array, lengths: Array) -> list[Array]:
-    return np.split(x, np.cumsum(lengths)[:-1], 1)
+def _lines(entries: Array, more: int) -> Array:
+    """Sequences along the last axis, a line for each feature, with zeros at both ends."""
+    flat = (entries if entries.ndim == 2 else entries[:, np.newaxis]).T
+    lines = np.zeros((len(flat), flat.shape[1] + 2 * more), entries.dtype)
+    lines[:, more : more + flat.shape[1]] = flat
+    return lines
 
 
 def _path(kept: Array, n: int, m: int) -> Array:
@@ -123,18 +127,18 @@ def _function(rule: AlignmentRule) -> Function:
     def own(line: Value, i: Value) -> Value:
         return f.load(line.at(i * t.size), vec, t.size)
 
-    def cost(b: Value, i: Value, at: Value) -> Value:
-        """Of entries i - 1 of x, and of those of y that lie at a place of it reversed."""
+    def cost(x_start: Value, i: Value, at: Value) -> Value:
+        """Of entries i - 1 of a sequence of x, and those at a place among all of y, reversed."""
         if rule.cost in ("absolute", "squared"):
             total = f.var(f.const(0.0, vec))
             with f.loop(0, z["features"]) as k:
-                x = own(z["x"].at(b * z["x_batch"] + k * z["x_line"]), i - 1)
-                gap = x - own(z["y"].at(b * z["y_batch"] + k * z["y_line"]), at)
+                x = own(z["x"].at(k * z["x_line"]), x_start + i - 1)
+                gap = x - own(z["y"].at(k * z["y_line"]), at)
                 gap = gap * gap if rule.cost == "squared" else f.intrinsic("fabs", gap)
                 total.set(total.get() + gap)
             return total.get()
-        xs = z["x_codes"].base.at(b * z["x_batch"] + (i - 1) * 4)
-        ys = z["y_codes"].base.at(b * z["y_batch"] + at * 4)
+        xs = z["x_codes"].base.at((x_start + i - 1) * 4)
+        ys = z["y_codes"].base.at(at * 4)
         if rule.cost == "equal":
             same = f.load(xs, codes, 4).cmp("==", f.load(ys, codes, 4))
             return f.select(same, equal.splat(lanes), other.splat(lanes))
@@ -156,6 +160,7 @@ def _function(rule: AlignmentRule) -> Function:
 
     with f.loop(z["first"], z["last"]) as b:
         n, m = z["rows"][b], z["columns"][b]
+        x_start, y_end = z["x_starts"][b], z["y_starts"][b]
         # the antidiagonal two before, the last and the new one; of gaps the last and the new one
         lines = [f.var(z["room"].at(width * (g * t.size))) for g in range(3)]
         gaps = [[f.var(z["room"].at(0)) for _ in range(2)] for _ in range(2)]
@@ -171,8 +176,7 @@ def _function(rule: AlignmentRule) -> Function:
             first = f.select(edge.cmp(">", first), edge, first)
             final = f.low(f.low(n, k - 1), (k + z["band"]) >> 1)
             with f.loop(first, final + 1, lanes) as i:
-                at = width - k + i
-                step = cost(b, i, at)
+                step = cost(x_start, i, y_end - k + i)  # of entry k - i - 1 of y
                 both, up, left = own(before, i - 1), own(last, i - 1), own(last, i)
                 if rule.warp:
                     value = step + low(low(up, left), both)

@@ -20,8 +20,10 @@ from .facts import facts
 from .source import algebra, flags, pack, word_size
 from .views import address
 
-__all__ = ["FIELDS", "best_path", "carry", "carry_source", "draw", "path_source", "posterior",
-           "posterior_source"]  # fmt: skip
+__all__ = [
+    "FIELDS", "best_path", "best_paths", "carry", "carry_source", "draw", "path_source",
+    "posterior", "posterior_source",
+]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
@@ -54,7 +56,8 @@ def carry(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
-    parts = 1 if reverse or not _associates(semiring, a.dtype) else _parts(a, y, lengths)
+    whole = reverse or not _associates(semiring, a.dtype)
+    parts = 1 if whole else _parts(y.shape[-1], y.shape[-2], lengths)
     if parts == 1:
         _walk(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
         return
@@ -80,13 +83,13 @@ def _associates(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
     return (known or logarithms) and dtype.name in ("float32", "float64", "bool")
 
 
-def _parts(a: Array, y: Array, lengths: Lengths) -> int:
-    """In how many parts the steps of each chain are to be cut.
+def _parts(n: int, rows: int, lengths: Lengths) -> int:
+    """In how many parts the steps of each chain of n states are to be cut.
 
     A part's product has a row for each state: that is as many times the work of a vector, for
     multiprocessors that have none otherwise.
     """
-    n, rows, most = a.shape[-1], y.shape[-2], int(lengths.max(initial=0))
+    most = int(lengths.max(initial=0))
     room = device.current().sms * max(1, min(_WALKS, 32 * _WALKS // (-(-n // 32) * 32)))
     parts = min(room // n, math.isqrt(3 * most))
     if parts < 2:
@@ -110,13 +113,7 @@ def _carry_in_parts(
         return
 
     def cut(v: Array | None, first: int) -> Array | None:
-        """Of one chain's steps, from part `first` on; the last may be shorter than it looks."""
-        if v is None:
-            return None
-        shape, step = (parts - first, size, *v.shape[2:]), v.strides[1]
-        return xp.lib.stride_tricks.as_strided(
-            v[0, first * size :], shape, (size * step, *v.strides[1:])
-        )
+        return None if v is None else _pieces(v[:, first * size :], parts - first, size, size)
 
     sizes = np.full(parts, size)
     sizes[-1] = length - (parts - 1) * size
@@ -133,6 +130,76 @@ def _carry_in_parts(
     walk(cut(a, 1), cut(e, 1), starts, cut(y, 1), sizes[1:], every=True, exclusive=exclusive)
     if exclusive:
         y[0, size:length:size] = starts
+
+
+def _pieces(v: Array, parts: int, size: int, steps: int) -> Array:
+    """So many steps from each multiple of `size`; the last part may be shorter than it looks."""
+    strided = device.current().xp.lib.stride_tricks.as_strided
+    return strided(v[0], (parts, steps, *v.shape[2:]), (size * v.strides[1], *v.strides[1:]))
+
+
+class _Long:
+    """A long chain, (1, steps, ...), in parts whose first step is the last one of the part before.
+
+    What comes before a part and after it, for each state there, is found in float64: a part is a
+    chain of its own then.
+    """
+
+    def __init__(
+        self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, length: int, parts: int
+    ) -> None:
+        xp, n = device.current().xp, a.shape[-1]
+        self._semiring, self._n, self.length = semiring, n, length
+        self.size = -(-(length - 1) // parts)
+        self.parts = -(-(length - 1) // self.size)
+        self.counts = np.full(self.parts, self.size + 1)
+        self.counts[-1] = length - (self.parts - 1) * self.size
+        self.a, self.e = self._cut(a, e)
+        wide = np.float64
+        if a.strides[1]:
+            a = a.astype(wide, copy=False)
+        else:
+            a = xp.broadcast_to(a[:, :1].astype(wide, copy=False), a.shape)
+        a, e = self._cut(a, e.astype(wide, copy=False))
+        products = xp.empty((self.parts, 1, n, n), wide)
+        _walk(semiring, a, e[:, 1:], None, products, self.counts - 1, every=False, reverse=False,
+              exclusive=False)  # fmt: skip
+        self.products = products.reshape(1, self.parts, n, n)
+        self.x, self.end = (v.astype(wide, copy=False) for v in (x, end))
+
+    def _cut(self, a: Array, e: Array) -> tuple[Array, Array]:
+        """Matrices between the steps of each part, and the emissions of these."""
+        return (
+            _pieces(a, self.parts, self.size, self.size),
+            _pieces(e, self.parts, self.size, self.size + 1),
+        )
+
+    def ways(self, *, reverse: bool = False) -> Array:
+        """What leads to the end of each part, or (reversed) from the start of each to the end."""
+        found = device.current().xp.empty((1, self.parts, 1, self._n))
+        x = self.end if reverse else self.x
+        _walk(
+            self._semiring, self.products, None, x[:, np.newaxis], found,
+            np.array([self.parts]), every=True, reverse=reverse, exclusive=False,
+        )  # fmt: skip
+        return found[0, :, 0]
+
+    def put(self, out: Array, found: Array) -> None:
+        """Put the results of the parts (parts, size + 1, ...) together."""
+        last = int(self.counts[-1])
+        each = found[:, :-1].reshape(-1, *found.shape[2:])
+        out[0, : self.length - 1] = each[: self.length - 1]
+        out[0, self.length - 1] = found[-1, last - 1]
+
+
+def _long_parts(semiring: Semiring, a: Array, lengths: Lengths) -> int:
+    """In how many parts the chains of a model are to be cut."""
+    n, logarithms = a.shape[-1], joins_logarithms(semiring.add_expr)
+    if not _associates(semiring, a.dtype):
+        return 1
+    if logarithms and (a.strides[1] or 8 * n > 4 * _HELD):  # each sum would be term by term
+        return 1
+    return _parts(n, 1, lengths)
 
 
 def _walk(
@@ -170,7 +237,40 @@ def best_path(
     score: Array,
     lengths: Lengths,
 ) -> None:
-    """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
+    """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`.
+
+    Of few long chains it is found in parts: first the states at their ends.
+    """
+    parts = _long_parts(semiring, a, lengths)
+    if parts == 1:
+        _best_path(semiring, a, e, x, end, path, score, lengths)
+        return
+    xp, n = device.current().xp, a.shape[-1]
+    for i, length in enumerate(lengths.tolist()):
+        one = slice(i, i + 1)
+        model = a[one], e[one], x[one], end[one]
+        if length <= parts:
+            _best_path(semiring, *model, path[one], score[one], lengths[one])
+            continue
+        cut = _Long(semiring, *model, length, parts)
+        ends, value = xp.empty((1, cut.parts + 1), np.int32), xp.empty(1)
+        _best_path(
+            semiring, cut.products, xp.zeros((1, cut.parts + 1, n)), cut.x, cut.end, ends, value,
+            np.array([cut.parts + 1]),
+        )  # fmt: skip
+        only = xp.where(ends[0, :, np.newaxis] == xp.arange(n), 0, -np.inf).astype(a.dtype)
+        found = xp.empty((cut.parts, cut.size + 1), np.int32)
+        unused = xp.empty(cut.parts, a.dtype)
+        _best_path(semiring, cut.a, cut.e, only[:-1], only[1:], found, unused, cut.counts)
+        cut.put(path[one], found)
+        score[one] = value
+
+
+def _best_path(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array, score: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The same, each chain by a block of its own."""
     here, n = device.current(), a.shape[-1]
     plan = _plan(semiring, a, n)
     batch, steps = path.shape
@@ -185,16 +285,95 @@ def best_path(
     _launch(here, source, lengths, 1, room, fields)
 
 
+def best_paths(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, paths: Array, scores: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The k best sequences of states; see :meth:`semiring_mm.engine.Chains.best_paths`."""
+    here, n = device.current(), a.shape[-1]
+    plan = _plan(semiring, a, n)
+    batch, k, steps = paths.shape
+    room = k * -(-n // 32) * 32 * (2 * word_size(plan) + 4)
+    if room > here.shared_limit:
+        most = here.shared_limit * k // room
+        raise NotImplementedError(
+            f"of chains of {n} states the {most} best sequences are found on a device, got k = "
+            f"{k}: copy the arrays (x.get() in CuPy, x.cpu() in PyTorch) to find more on the host"
+        )
+    pointers = here.xp.empty((batch, steps, k, n), np.uint32)
+    fields = _fields(a, e) | {
+        "x": address(x), "end": address(end), "total": address(scores), "path": address(paths),
+        "pointers": address(pointers), "steps": steps, "rows": k,
+        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
+    }  # fmt: skip
+    _launch(here, _source(plan, 0, "BestPaths<Algebra>"), lengths, 1, room, fields)
+
+
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
     pairs: Array | None, lengths: Lengths,
 ) -> None:  # fmt: skip
-    """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
+    """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
+
+    Those of few long chains are found in parts: first what leads to these and away from them.
+    """
+    log_plus = semirings["log_plus"]
+    each = pairs is not None and pairs.shape[1] > 1
+    parts = 1 if each else _long_parts(log_plus, a, lengths)
+    if parts == 1:
+        _posterior(a, e, x, end, total, out, pairs, lengths)
+        return
+    for i, length in enumerate(lengths.tolist()):
+        one = slice(i, i + 1)
+        model = a[one], e[one], x[one], end[one]
+        found = total[one], None if out is None else out[one], None if pairs is None else pairs[one]
+        if length <= parts:
+            _posterior(*model, *found, lengths[one])
+        else:
+            _posterior_in_parts(_Long(log_plus, *model, length, parts), *found)
+
+
+def _posterior_in_parts(cut: _Long, total: Array, out: Array | None, pairs: Array | None) -> None:
+    xp, dtype, n = device.current().xp, total.dtype, cut.a.shape[-1]
+    before = cut.ways()
+    total[:] = _sum_of(before[-1:] + cut.end)
+    if out is None:
+        return
+    behind = cut.ways(reverse=True)
+    # of states before and behind a part only the differences count
+    starts = _less_the_largest(xp.concatenate([cut.x, before[:-1]])).astype(dtype)
+    ends = _less_the_largest(xp.concatenate([behind[1:], cut.end])).astype(dtype)
+    found = xp.empty((cut.parts, cut.size + 1, n), dtype)
+    own: Any = None if pairs is None else xp.zeros((cut.parts, 1, n, n), dtype)
+    _posterior(cut.a, cut.e, starts, ends, xp.empty(cut.parts, dtype), found, own, cut.counts)
+    cut.put(out, found)
+    if pairs is not None:
+        pairs += own.sum(0)
+
+
+def _less_the_largest(rows: Array) -> Array:
+    high = rows.max(1, keepdims=True)
+    return rows - device.current().xp.where(abs(high) < np.inf, high, 0)
+
+
+def _sum_of(rows: Array) -> Array:
+    """The logarithm of the sum of exponentials of each row; of what is not finite the largest."""
+    xp, high = device.current().xp, rows.max(1)
+    with np.errstate(invalid="ignore"):
+        found = high + xp.log(xp.exp(rows - high[:, np.newaxis]).sum(1))
+    return xp.where(abs(high) < np.inf, found, high)
+
+
+def _posterior(
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
+    pairs: Array | None, lengths: Lengths,
+) -> None:  # fmt: skip
+    """The same, each chain by a block of its own."""
     here, n = device.current(), a.shape[-1]
     plan = _plan(semirings["log_plus"], a, n)
     offsets = None if out is None else here.xp.empty(out.shape[:2], np.float64)
     # one matrix for all steps, and one sum of pairs: both stay in registers
-    shared = a.strides[1] == 0 and (pairs is None or pairs.strides[1] == 0)
+    shared = a.strides[1] == 0 and (pairs is None or pairs.shape[1] == 1)
     fields = _fields(a, e) | {
         "x": address(x), "end": address(end), "total": address(total), "y": address(out),
         "offsets": address(offsets), "pairs": address(pairs), "steps": e.shape[1],
@@ -204,6 +383,7 @@ def posterior(
         fields |= _steps("y", out, "batch step")
     if pairs is not None:
         fields |= _steps("pairs", pairs, "batch step row")
+        fields["pairs_step"] *= pairs.shape[1] > 1
     wanted = 0 if out is None else 1 if pairs is None else 2
     source = posterior_source(plan, _known(plan, n), shared, wanted)
     room = 4 * _line(n) * word_size(plan) + _ring(n, 2 * a.itemsize + 8)

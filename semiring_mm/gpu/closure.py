@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..expressions import joins
 from ..plan import Facts, Plan, bytewise, can_use_keys, make_plan, with_keys
 from ..semirings import Semiring
-from . import device
+from . import device, trees
 from .source import KINDS, algebra, flags, pack, steps, word_size
 from .tiles import Tile
-from .views import address, layouts, prepared, strides, to_host, wide_along
+from .trees import bits_of, closed_plan
+from .views import address, layouts, prepared, strides, wide_along
 
 __all__ = [
-    "BASE", "LEAF", "closure_batch", "closure_block", "closure_source", "doubtful",
-    "doubtful_source", "elimination_source", "shape",
+    "BASE", "LEAF", "closure_batch", "closure_block", "closure_source", "elimination_source",
+    "shape",
 ]  # fmt: skip
 
 Array = Any
@@ -66,27 +66,6 @@ kernel(const __grid_constant__ sr::ClosureParams p) {{
 """
 
 
-@functools.lru_cache(maxsize=1024)
-def _plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
-    fa, fb, fc = known or (None, None, None)
-    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
-    if plan.codec == "bits":
-        plan = bytewise(plan)
-    # what is closed stays within the ranges that are known
-    return replace(plan, check=False, annihilate=plan.annihilate or _drifts(plan, known))
-
-
-def _drifts(plan: Plan, known: Known | None) -> bool:
-    """Whether sums with infinity could become better than infinity, step by step."""
-    if plan.codec != "sentinel":
-        return False
-    if known is None or joins(plan.mul) != "+":
-        return True
-    if plan.infinite > 0:
-        return any(x.lo < 0 for x in known if x.lo <= x.hi)
-    return any(x.hi > 0 for x in known if x.lo <= x.hi)
-
-
 def closure_block(
     semiring: Semiring, a: Array, known: Known | None, predecessors: Array | None = None
 ) -> None:
@@ -99,7 +78,7 @@ def closure_block(
 
 def closure_batch(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None = None
-) -> bool:
+) -> Array | bool:
     """Out ← (I ⊕ A)* for each of a stack of matrices (batch, n, n); `out` may be `a`.
 
     With predecessors (and a selective ⊕) P[i, j] becomes the node before j on a path from i, or
@@ -107,11 +86,11 @@ def closure_batch(
 
     Returns
     -------
-    bool
-        True.
+    open : device array of uint8, shape (..., n), or True
+        What :func:`.trees.predecessors` returns, if these were found from the closure.
     """
-    _close(semiring, a, known, out, predecessors, fresh=True)
-    return True
+    found = _close(semiring, a, known, out, predecessors, fresh=True)
+    return True if found is None else found
 
 
 @dataclass(frozen=True)
@@ -124,8 +103,7 @@ class _Launch:
     shared: int
     longs: tuple[int, ...]  # strides, zero and one
     ints: tuple[int, ...]
-    panels: int = 0  # bytes of panels, ...
-    trees: int = 0  # ... where those of predecessors begin
+    panels: int = 0  # bytes of panels
     progress: int = 0  # words
 
 
@@ -135,35 +113,39 @@ _launches: dict[Any, _Launch] = {}
 def _close(
     semiring: Semiring, a: Array, known: Known | None, out: Array, predecessors: Array | None, *,
     fresh: bool,
-) -> None:  # fmt: skip
+) -> Array | None:  # fmt: skip
     if a.size == 0:
-        return
+        return None
     here = device.current()
-    addresses: tuple[int, ...] = (address(a), address(out), address(predecessors))
-    key = (here.index, semiring, a.dtype, known, fresh, *layouts(a, out, predecessors))
+    arrays = (a, out, predecessors)
+    key = (here.index, semiring, a.dtype, known, fresh, *layouts(*arrays))
     launch = prepared(
         _launches, key, lambda: _prepare(here, semiring, a, known, out, predecessors, fresh)
     )
     if not launch.panels:
-        params = pack((*addresses, *launch.longs), launch.ints)
+        params = pack((*map(address, arrays), *launch.longs), launch.ints)
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
-        return
+        return None
+    weights = a
+    if predecessors is not None and address(a) == address(out):
+        weights = device.scratch(a.shape, a.dtype)
+        weights[...] = a
     panels = device.scratch(launch.panels)
     progress = device.scratch(launch.progress, np.uint32, zero=True)
     each = launch.ints[1]  # matrices of a launch
-    at = address(panels)
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
-            addresses = tuple(
-                0 if x is None else address(x[first:]) for x in (a, out, predecessors)
-            )
             progress[...] = 0
         count = min(each, len(a) - first) if a.ndim == 3 else 1
+        places = (address(x[first:] if first else x) for x in (a, out))
         params = pack(
-            (*addresses, at, at + launch.trees, address(progress), *launch.longs),
+            (*places, address(panels), address(progress), *launch.longs),
             (launch.ints[0], count, *launch.ints[2:]),
         )
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
+    if predecessors is None:
+        return None
+    return trees.predecessors(semiring, weights, out, predecessors, known, fresh=fresh)
 
 
 def _prepare(
@@ -172,31 +154,32 @@ def _prepare(
 ) -> _Launch:  # fmt: skip
     n, batch = a.shape[-1], a.shape[0] if a.ndim == 3 else 1
     depth = n if a.dtype.kind in "iu" else 1  # else it does not matter
-    plan = _plan(semiring, a.dtype, known, depth)
+    plan = closed_plan(semiring, a.dtype, known, depth)
     marks, word = predecessors is not None, word_size(plan)
-    arrays = (a, out, predecessors)
-    wide = all(x is None or wide_along(x, -1) for x in arrays)
-    steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
-    longs = (*sum(steps, ()), *(_bits(x, a.dtype) for x in semiring.identities(a.dtype)))
+    ends = tuple(bits_of(x, a.dtype) for x in semiring.identities(a.dtype))
     small = shape(n, word, marks, alone=batch <= here.sms)
     if small is not None:
+        arrays = (a, out, predecessors)
+        wide = all(x is None or wide_along(x, -1) for x in arrays)
+        steps = (strides(x) if x is not None else (0, 0, 0) for x in arrays)
         side = small.side * small.entries
         shared = 2 * side * (2 * word + 4 * marks)  # row k, column k, predecessors of row k; twice
         kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
-        return _Launch(kernel, batch, small.side**2, shared, longs, (n,))
-    tile = _TILES[word > 4 or marks]
-    if _shared(tile, word, marks) > here.shared_limit:
+        return _Launch(kernel, batch, small.side**2, shared, (*sum(steps, ()), *ends), (n,))
+    wide = wide_along(a, -1) and wide_along(out, -1)
+    tile = _TILES[word > 4]
+    if _shared(tile, word) > here.shared_limit:
         tile = _LEAST
     tiles = -(-n // tile.bm)
-    size = _RING * tiles * tile.bm**2  # entries of panels of one kind
-    each = min(batch, max(1, _PANELS // (size * (2 * word + 4 * marks))))
+    size = _RING * tiles * tile.bm**2 * 2 * word  # bytes of the panels of a matrix
+    each = min(batch, max(1, _PANELS // size))
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
     return _Launch(
-        here.kernel(elimination_source(way, tile, wide, fresh, marks)), min(blocks, tasks),
-        tile.threads, _shared(tile, word, marks), longs, (n, each, tiles, _AHEAD * here.sms, 1),
-        each * size * (2 * word + 4 * marks), each * size * 2 * word,
+        here.kernel(elimination_source(way, tile, wide, fresh)), min(blocks, tasks), tile.threads,
+        _shared(tile, word), (*strides(a), *strides(out), *ends),
+        (n, each, tiles, _AHEAD * here.sms, 1), each * size,
         1 + each * (1 + tiles + tiles * tiles),
     )  # fmt: skip
 
@@ -226,7 +209,7 @@ def _way(
     semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int, arch: int
 ) -> Way:
     """The fastest way that is right for all that is known of the entries."""
-    closed = _plan(semiring, dtype, known, depth)
+    closed = closed_plan(semiring, dtype, known, depth)
     fa, fb, fc = known or (None, None, None)
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
     plan = replace(bytewise(plan) if plan.codec == "bits" else plan, check=False)
@@ -242,12 +225,12 @@ def _way(
 
 
 @functools.lru_cache(maxsize=1024)
-def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, marks: bool) -> str:
+def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool) -> str:
     """The text of the kernel; see sr::Elimination."""
-    pivot, shared = way.pivot, _shared(tile, word_size(way.plan), marks)
+    pivot, shared = way.pivot, _shared(tile, word_size(way.plan))
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
     stops = stops and joins(pivot.add) in ("min", "max")
-    given = flags(wide, fresh, marks, marks and way.plan.keep_nan, stops)
+    given = flags(wide, fresh, stops)
     return f"""#include "elimination.cuh"
 {algebra(way.plan)}
 namespace pivot {{
@@ -264,43 +247,7 @@ kernel(const __grid_constant__ sr::EliminationParams p) {{
 """
 
 
-def _shared(tile: Tile, word: int, marks: bool) -> int:
-    """Bytes of shared memory: operands, predecessors, the lines of a pivot, the ticket."""
+def _shared(tile: Tile, word: int) -> int:
+    """Bytes of shared memory: operands, the lines of a pivot, the ticket."""
     side = tile.bm
-    lines = 2 * side * (2 * word + 4 * marks)
-    return side * (side + 4) * (2 * word + 8 * marks) + lines + 16
-
-
-# --- trees --------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1024)
-def doubtful_source(plan: Plan) -> str:
-    """The text of the kernel; see sr::Doubtful."""
-    return f"""#include "trees.cuh"
-{algebra(plan)}
-extern "C" __global__ void __launch_bounds__({_THREADS})
-kernel(const __grid_constant__ sr::DoubtfulParams p) {{
-  sr::Doubtful<Algebra>::run(p);
-}}
-"""
-
-
-_THREADS = 256  # sr::Doubtful's
-
-
-def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
-    """Rows of predecessors in which one is not strictly nearer than its node; waits for them."""
-    (rows, n), here = p.shape, device.current()
-    if not p.size:
-        return np.empty(0, np.int64)
-    whole = Facts(-1, 1, True)  # entries are only compared
-    plan = _plan(semiring, d.dtype, (whole,) * 3, 1)
-    found = here.xp.zeros(rows, np.uint8)
-    params = pack((*map(address, (d, p, found)), *strides(d)[1:], *strides(p)[1:]), (n,))
-    here.kernel(doubtful_source(plan)).launch(rows, _THREADS, 0, params)
-    return np.flatnonzero(to_host(found))
-
-
-def _bits(x: Any, dtype: np.dtype[Any]) -> int:
-    return int.from_bytes(np.array(x, dtype).tobytes().ljust(8, b"\0"), "little", signed=True)
+    return side * (side + 4) * 2 * word + 4 * side * word + 16

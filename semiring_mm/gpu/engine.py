@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from . import chain as chains
-from . import device, select
-from .closure import BASE, LEAF, closure_batch, closure_block, doubtful
+from . import device, select, trees
+from .closure import BASE, LEAF, closure_batch, closure_block
 from .combine import apply, combine, unit_rows
 from .device import copy
-from .facts import facts, facts_later
+from .facts import facts, facts_beside
 from .gf2 import PANEL, ROWS, reduce_bits
 from .memory import capturing, free_memory, from_host, mirror, on, symmetric, to_host, wait
 from .packing import pack_bits
@@ -20,6 +20,7 @@ from .product import product, product_bits
 from .select import Screen
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
+from .trees import doubtful
 from .vector import gemv
 from .wavefront import align
 
@@ -27,9 +28,9 @@ __all__ = [
     "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
     "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
-    "facts_later", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
-    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "unit_rows",
-    "wait", "xp",
+    "facts_beside", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
+    "product_bits", "reduce_bits", "select", "symmetric", "to_host", "towards", "trees",
+    "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
 xp: Any  # of the current device: see __getattr__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from .device import refuse_capture
 from .source import STORAGE, pack
 from .views import address, aligned, ascending, to_host_later
 
-__all__ = ["facts", "facts_later", "flags_of", "kinds_source", "scan_source"]
+__all__ = ["facts", "facts_beside", "flags_of", "kinds_source", "scan_source"]
 
 Array = Any
+T = TypeVar("T")
 
 _THREADS, _ITEMS = 256, 8  # sr::Scan's
 _BLOCKS = 8  # for each multiprocessor, where ranges are wanted; else one for each operand
@@ -142,18 +143,48 @@ def facts(semiring: Semiring, x: Array) -> Facts:
 
     The findings come to the host: this waits for the device.
     """
-    return facts_later(semiring, x)()
+    return _facts_later(semiring, x)()
 
 
-def facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
-    """The same, begun now: the call that is returned waits for them, and for no later work."""
+def facts_beside(
+    semiring: Semiring, x: Array, launch: Callable[[], T]
+) -> tuple[T, Callable[[], Facts]]:
+    """What `launch` returns, and a call that waits for the facts, but not for what was launched.
+
+    The device finds them on a stream of their own, after what was on the current one before.
+    """
+    if isinstance(x, np.ndarray):
+        return launch(), _facts_later(semiring, x)
+    refuse_capture()
+    import cupy
+
+    before, side = cupy.cuda.get_current_stream().record(), _side(cupy.cuda.runtime.getDevice())
+    result = launch()
+    side.wait_event(before)
+    with side:
+        return result, _facts_later(semiring, x)
+
+
+@functools.cache
+def _side(index: int) -> Any:
+    """A stream of a device, for short work beside long."""
+    import cupy
+
+    with cupy.cuda.Device(index):
+        return cupy.cuda.Stream(non_blocking=True)
+
+
+def _facts_later(semiring: Semiring, x: Array) -> Callable[[], Facts]:
+    """The facts, whose search begins now: the call that is returned waits for them."""
     if x.size == 0:
         return lambda: _NOTHING
     refuse_capture()  # before memory is taken
-    arrive = to_host_later(_ranges(x, infinite_zero(semiring, x.dtype)))
+    ranges = _ranges(x, infinite_zero(semiring, x.dtype))
+    arrive = to_host_later(ranges)
 
     def wait() -> Facts:
         found = arrive()
+        assert ranges.size  # held until now: another stream's memory may be taken at once
         lo, hi, odd = found[:, 0].min(), found[:, 1].max(), bool(found[:, 2].any())
         if lo > hi:
             return Facts(math.inf, -math.inf, odd)

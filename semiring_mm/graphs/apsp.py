@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Call, check_memory
+from ..arrays import Call, check_memory, where
 from ..bits import BitMatrix, closure_bits
 from ..closures.edges import EdgeList, edge_dtype, symmetrize
 from ..closures.labelled import Labels, labelled
@@ -302,6 +302,10 @@ def _solve(
         )
     if isinstance(graph, np.ma.MaskedArray):
         raise TypeError(f"the graph is a masked array: use graph.filled({s.zero:g})")
+    if weight == "weight" and sources is max_hops is None and not options:
+        solved = _small(s, graph, asked, directed, options.device, progress)
+        if solved is not None:
+            return solved
     graph, nodes = as_graph(graph, weight=weight, directed=directed)
     edges = graph if isinstance(graph, EdgeList) else None
     if edges is not None and not options:  # before any work
@@ -410,6 +414,29 @@ def _solve(
         labels = nodes if edges is None else edges.nodes
         task = Dense(request, directed, rows, max_hops, labels, progress)
         return _named(s, _give(call, task.solve(source, choice), rows), nodes, rows)
+
+
+def _small(
+    s: Semiring, graph: Any, asked: Request, directed: bool | None, device: str | None,
+    progress: Progress,
+) -> Any:  # fmt: skip
+    """A matrix of few rows on a device, which is closed before all else is looked at, or None."""
+    if isinstance(graph, np.ndarray) or asked.method not in ("auto", "floyd_warshall"):
+        return None
+    if not hasattr(graph, "__dlpack__") or len(getattr(graph, "shape", ())) != 2:
+        return None
+    if where(graph, "graph") is None:
+        return None
+    with Call(device, graph if asked.overwrite else None, graph=graph) as call:
+        x = call["graph"]
+        if x.shape[0] > call.engine.BATCH:
+            return None
+        _check_graph(x)
+        if spans(s, x.dtype):
+            return None
+        asked = replace(asked, host=False, device=device)
+        solved = _at_once(call, s, Dense(asked, directed, progress=progress))
+        return None if solved is None else _give(call, solved)
 
 
 def _named(s: Semiring, found: Any, nodes: Sequence[Any] | None, rows: Index | None) -> Any:

@@ -41,8 +41,9 @@ _DEVICE_FROM, _PROBES, _LEVELS = 8192, 8, 2
 _BYTES = 9  # of an entry of a matrix full of edges: whether it is one, and lists of both its ends
 Array = Any  # of the engine's library
 Index = NDArray[np.int64]
-#: Nodes from which ranges of the weights are known before a closure in one launch.
-_FACTS_FROM = 1500
+#: Nodes from which ranges of the weights are known before a closure in one launch: it leaves no
+#: room for a scan beside it.
+_FACTS_FROM = 1200
 #: Blocks of rows from which a spanning forest takes less time than an elimination.
 _FOREST = 4
 Solved = tuple[Array, Array | None]
@@ -179,16 +180,19 @@ class Dense:
         closed = xp.empty(d.shape, d.dtype) if keep else d
         # the device computes while the host reads facts; they make much arithmetic faster
         early = keep and d.dtype.kind not in "biu" and d.shape[-1] < _FACTS_FROM
+        done: Array | bool = False
         if early:
-            source.facts_later()
-            if not engine.closure_batch(s, d, None, closed, p):
+            done = source.facts_beside(lambda: engine.closure_batch(s, d, None, closed, p))
+            if done is False:
                 return None
         weights = problem.weights
         wide = source.take(weights, trees=problem.predecessors)
         if wide is not d:
             closed = wide
-        if not early and not engine.closure_batch(s, wide, weights.known(), closed, p):
-            return None
+        if not early:
+            done = engine.closure_batch(s, wide, weights.known(), closed, p)
+            if done is False:
+                return None
         each, trees, originals = map(_stacked, (closed, p, source.original))
         for i in _improving(problem, each):
             if originals is None:  # there is no cycle to name
@@ -200,7 +204,7 @@ class Dense:
             if trees is not None:
                 trees[i] = tree
         if trees is not None:
-            for i in _cyclic(problem, each, trees):
+            for i in _cyclic(problem, each, trees, None if done is True else done):
                 part = ArraySource(engine, s, each[i], None if originals is None else originals[i])
                 memory.repair(replace(problem, source=part), each[i], trees[i])
         if wide is not d:
@@ -225,17 +229,21 @@ def _improving(problem: Problem, closed: Array) -> list[int]:
     return found
 
 
-def _cyclic(problem: Problem, closed: Array, p: Array) -> list[int]:
+def _cyclic(problem: Problem, closed: Array, p: Array, open_rows: Array | None) -> list[int]:
     """The matrices of a stack with a cycle among the predecessors of a row.
 
     One k after the other with strict improvements gives trees, but for rounding; in blocks, ties
-    close cycles, too.
+    close cycles, too. `open_rows`, if they are known, are not 0 for the rows that may have some.
     """
     engine, (count, n) = memory.source_of(problem).engine, closed.shape[:2]
     if not problem.weights.look(1) and n <= engine.BASE:
         return []
     flat = (count * n, n)
-    if not len(engine.doubtful(problem.source.s, closed.reshape(flat), p.reshape(flat))):
+    if open_rows is not None and not engine.to_host(open_rows).any():
+        return []
+    if open_rows is None and not len(
+        engine.doubtful(problem.source.s, closed.reshape(flat), p.reshape(flat))
+    ):
         return []
     roots = np.tile(np.arange(n), count)
     found: set[int] = set()

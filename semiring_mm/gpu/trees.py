@@ -1,0 +1,161 @@
+"""Predecessors on the device: found from distances, and rows of them that may not be trees."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..expressions import joins
+from ..plan import Facts, Plan, bytewise, make_plan
+from ..semirings import Semiring
+from . import device
+from .source import algebra, flags, pack, word_size
+from .views import address, strides, to_host
+
+__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "trees_source"]
+
+Array = Any
+Known = tuple[Facts, Facts, Facts]
+
+_THREADS = 256  # of the kernels of trees.cuh
+_SIDE, _WARPS = 32, 8  # sr::Trees'
+_STRIP = 1 << 28  # bytes of distances by columns, but for a few rows
+#: The distance from 1 to the next number, and how many of it equally good paths may differ by.
+_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+_UNITS = 16
+
+
+@functools.lru_cache(maxsize=1024)
+def closed_plan(semiring: Semiring, dtype: np.dtype[Any], known: Known | None, depth: int) -> Plan:
+    """The plan of a closure whose entries, at all times, are in the ranges that are known."""
+    fa, fb, fc = known or (None, None, None)
+    plan = make_plan(semiring, dtype, fa, fb, depth, c=fc)
+    if plan.codec == "bits":
+        plan = bytewise(plan)
+    # what is closed stays within the ranges that are known
+    return replace(plan, check=False, annihilate=plan.annihilate or _drifts(plan, known))
+
+
+def _drifts(plan: Plan, known: Known | None) -> bool:
+    """Whether sums with infinity could become better than infinity, step by step."""
+    if plan.codec != "sentinel":
+        return False
+    if known is None or joins(plan.mul) != "+":
+        return True
+    if plan.infinite > 0:
+        return any(x.lo < 0 for x in known if x.lo <= x.hi)
+    return any(x.hi > 0 for x in known if x.lo <= x.hi)
+
+
+@functools.lru_cache(maxsize=1024)
+def trees_source(plan: Plan, kernel: str, fresh: bool) -> str:
+    """The text of a kernel of sr::Trees: "find", "choose" or "attach"."""
+    return f"""#include "trees.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({_THREADS}, 2)
+kernel(const __grid_constant__ sr::TreesParams p) {{
+  sr::Trees<Algebra, {flags(fresh)}>::{kernel}(p);
+}}
+"""
+
+
+def predecessors(
+    semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
+    fresh: bool = True,
+) -> Array:  # fmt: skip
+    """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
+
+    P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
+    diagonal. Unless it is `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j]
+    for the last node k of the matrix before j.
+
+    Returns
+    -------
+    open : device array of uint8, shape (..., n)
+        0 for the rows of fresh predecessors that are known to be trees.
+
+    Notes
+    -----
+    O(n² t) pairs if t tight edges (whose weight is the distance of their ends) lead to a node.
+    """
+    here, n = device.current(), p.shape[-1]
+    plan = closed_plan(semiring, closed.dtype, known, n if closed.dtype.kind in "iu" else 1)
+    size, words, across = closed.dtype.itemsize, -(-n // 32), -(-n // _SIDE)
+    height = 1024 // word_size(plan)  # rows that a block takes
+    rows = min(n, max(height, _STRIP // (n * size) // height * height))  # of a strip
+    strips = [(first, min(rows, n - first)) for first in range(0, n, rows)]
+    pitch = -(-rows // height) * height
+    batch = p.shape[0] if p.ndim == 3 else 1
+    each = max(1, min(batch, _STRIP // (n * rows * size)))
+    turned = device.scratch((each, n, pitch), closed.dtype)
+    tight = device.scratch((each, 2, n, words), np.uint32)
+    found = device.scratch(p.shape[:-1], np.uint8)
+    unit = 0.0 if semiring.order_only else _UNITS * _EPSILON.get(plan.storage, 0.0)
+    longs = (
+        *strides(weights), *strides(closed), *strides(p),
+        bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
+    )  # fmt: skip
+    kernels = {
+        name: here.kernel(trees_source(plan, name, fresh))
+        for name in ("find", "choose", "attach")[: 2 + fresh]
+    }
+
+    def run(places: tuple[int, ...], count: int) -> None:
+        def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
+            params = pack((*places, *longs), (n, count, words, first, rows, pitch))
+            kernels[name].launch(blocks, _THREADS, shared, params)
+
+        def find(first: int, rows: int) -> None:
+            squares = count * across * -(-rows // _SIDE)  # each by a warp
+            launch("find", -(-squares * 32 // _THREADS), _THREADS * (_SIDE + 1) * size, first, rows)
+
+        for strip in strips:  # all tight edges first
+            find(*strip)
+        for strip in strips:
+            if len(strips) > 1:  # the distances of the strip again
+                find(*strip)
+            blocks = count * -(-n // _WARPS) * (pitch // height)
+            launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
+        shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
+        if fresh and shared <= here.shared_limit:
+            launch("attach", count * n, shared, 0, n)
+
+    for first in range(0, batch, each):
+        w, d, q, o = (x[first:] if first else x for x in (weights, closed, p, found))
+        places = tuple(map(address, (w, d, q, turned, tight, o)))
+        run(places, min(each, batch - first))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def doubtful_source(plan: Plan) -> str:
+    """The text of the kernel; see sr::Doubtful."""
+    return f"""#include "trees.cuh"
+{algebra(plan)}
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::DoubtfulParams p) {{
+  sr::Doubtful<Algebra>::run(p);
+}}
+"""
+
+
+def doubtful(semiring: Semiring, d: Array, p: Array) -> NDArray[np.int64]:
+    """Rows of predecessors in which one is not strictly nearer than its node; waits for them."""
+    (rows, n), here = p.shape, device.current()
+    if not p.size:
+        return np.empty(0, np.int64)
+    whole = Facts(-1, 1, True)  # entries are only compared
+    plan = closed_plan(semiring, d.dtype, (whole,) * 3, 1)
+    found = here.xp.zeros(rows, np.uint8)
+    params = pack((*map(address, (d, p, found)), *strides(d)[1:], *strides(p)[1:]), (n,))
+    here.kernel(doubtful_source(plan)).launch(rows, _THREADS, 0, params)
+    return np.flatnonzero(to_host(found))
+
+
+def bits_of(x: Any, dtype: np.dtype[Any]) -> int:
+    """The bytes of a number in a dtype, as an integer of 8 bytes."""
+    return int.from_bytes(np.array(x, dtype).tobytes().ljust(8, b"\0"), "little", signed=True)
