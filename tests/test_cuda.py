@@ -326,7 +326,7 @@ def nearest_of(x, k=3):
     (False, "HGMMA.64x256x16.F32"), (True, "HGMMA.64x256x8.F32.TF32"),
 ])  # fmt: skip
 def test_instructions_of_screened_products(spread, product, sources_of, tmp_path, nvdisasm):
-    """An addition and a comparison for each entry, and nothing is stored but candidates."""
+    """Two additions and a comparison for each entry, and nothing is stored but candidates."""
     x = np.full((400, 16), 1e-4 if spread else 1.0, "f4")
     x[: 1 if spread else 200] = -1
     recorder = sources_of(lambda: nearest_of(x))
@@ -335,10 +335,10 @@ def test_instructions_of_screened_products(spread, product, sources_of, tmp_path
     found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
     entries = 64 * 256 // 128  # of a thread
     assert found[product] > 0
-    assert found["FADD"] == entries
-    assert found["FSETP.LE.OR"] + found["FSETP.LE.AND"] <= 2 * entries
-    assert found["STG.E"] <= 8
-    assert found["ATOMG.E.ADD.STRONG.GPU"] == 2
+    assert found["FADD"] + found["FSEL"] <= 2 * entries
+    assert found["FSETP.GTU.AND"] + found["FSETP.LE.AND"] == entries
+    assert found["STG.E"] <= 16  # of the tile before, and of the last one
+    assert found["ATOMG.E.ADD.STRONG.GPU"] == 4
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
     assert not re.search("C75(10|14|17)", report)  # products wait for each other
 
