@@ -229,6 +229,8 @@ def _run(
             assert line.unit in UNITS
             line.check = line.prepare = None
             line.contenders.clear()  # their data may fill the memory
+            if clock is not None:
+                clock.tidy()
             if time.perf_counter() - kept > _KEPT_EVERY:  # a rival may end the process
                 keep(result | {"lines": lines, "ceilings": ceilings.raw()}, quiet=True)
                 kept = time.perf_counter()

@@ -53,6 +53,12 @@ class Events(Wall):
     seconds, long, span = 0.2, 1.5, 3e-3
     compiles = True
 
+    def tidy(self) -> None:
+        """Give back what the pools of CuPy and PyTorch keep: one cannot use the other's."""
+        cupy.get_default_memory_pool().free_all_blocks()
+        if "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()
+
     def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
         result = []
         took = elapsed(lambda: result.append(call()))
@@ -863,5 +869,5 @@ def compile_share(i: int, n: int, chosen: Sequence[Case], options: Options) -> N
             cupy.cuda.Device().synchronize()
         except Exception as error:  # the line will say so when it is measured
             note = f"  {type(error).__name__}: {error}".splitlines()[0]
-        cupy.get_default_memory_pool().free_all_blocks()
+        Events().tidy()
         print(f"{time.perf_counter() - start:.1f} s  {case.name} {size}{note}", flush=True)

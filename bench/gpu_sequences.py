@@ -253,7 +253,7 @@ def edits(size: tuple[int, int], options: Options) -> Line:
     few = sm.alignment.edit_distance(own[0][:_FEW], own[1][:_FEW])
     _close(torch.from_dlpack(few), loop(_FEW))
     calls: dict[str, tuple[str, Call]] = {"PyTorch, a loop": ("torch", loop)}
-    return _line(f"{pairs:,} pairs of {length:,}", lambda: sm.alignment.edit_distance(*own), calls)
+    return _line(f"{pairs:,} pairs of {length:,}", lambda: sm.alignment.edit_distance(x, y), calls)
 
 
 CASES = [

@@ -22,6 +22,9 @@ class Wall:
     seconds, long, span = SECONDS, LONG, SAMPLE
     compiles = False  # whether a first call of ours may compile, however long it takes
 
+    def tidy(self) -> None:
+        """Release the memory that a line has left."""
+
     def first(self, call: Callable[[], Any]) -> tuple[float, Any]:
         """The first call: its seconds and its result."""
         start = time.perf_counter()

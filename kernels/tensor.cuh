@@ -215,6 +215,7 @@ struct TensorProduct {
   // A consumer warpgroup: the products of its 64 rows.
   SR_FN void consume(const TensorParams& t) {
     const ProductParams& p = t.p;
+    [[maybe_unused]] Hits hits{};  // of the tile before: they are appended while this one is multiplied
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       [[maybe_unused]] Limits limits;
@@ -242,6 +243,7 @@ struct TensorProduct {
         k_steps(d, 0, 0, false);  // apart, so that the compiler needs no copies of d
         warpgroup_commit();
         next_stage();
+        if constexpr (Step::SCREENS) append(t, hits);
 #pragma unroll 1
         for (int i = 1; i < tiles; ++i) {
           take();
@@ -253,7 +255,7 @@ struct TensorProduct {
         }
         warpgroup_wait<0>();
         release();
-        if constexpr (Step::SCREENS) screen(t, d, work, limits);
+        if constexpr (Step::SCREENS) screen(hits, t, d, work, limits);
         else store(t, d, work, at);
       } else {
         // Tensor cores truncate when they add to a large sum: so the products of the large parts are
@@ -282,6 +284,7 @@ struct TensorProduct {
         store(t, sum, work, at);
       }
     }
+    if constexpr (Step::SCREENS) append(t, hits);
     if constexpr (STORE_BOXES > 0) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
@@ -562,12 +565,16 @@ struct TensorProduct {
     return own;
   }
 
-  // Append the columns of entries that are at most the bound of their row to its candidates.
-  SR_FN void screen(const TensorParams& t, const Word (&d)[Tile::BN / 2], const WorkTile& work,
-                    const Limits& limits) {
-    constexpr int GROUP = 8;  // columns of a thread that are tested at once
+  // Entries of a tile that are at most the bound of their row.
+  struct Hits {
+    u32 columns[2][(Tile::TN + 31) / 32];  // [2 rows]: bit j % 32 of column j
+    int row, column;                // the tile's first
+  };
+  // Whether a value is at most a bound is added up as a bit of a float's 23: the additions do not go
+  // where comparisons go.
+  SR_FN void screen(Hits& hits, const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                    const WorkTile& work, const Limits& limits) {
     const TileCoord<Step, Tile> at(t.p, work.tile);
-    const int lane = int(threadIdx.x) % 32, q = lane % 4;
     // of the two copies, other threads may still read the one of the tile before
     const int warpgroup = int(threadIdx.x) / WARPGROUP, thread = int(threadIdx.x) % WARPGROUP;
     float* columns = reinterpret_cast<float*>(outgoing) + (warpgroup * 2 + screened) * Tile::BN;
@@ -575,51 +582,69 @@ struct TensorProduct {
     columns[2 * thread] = limits.column[0];
     columns[2 * thread + 1] = limits.column[1];
     warpgroup_sync(warpgroup);  // between writing the numbers and reading them
-    u64 hits[2] = {};  // [2 rows], bit j
+    hits.row = at.row;
+    hits.column = at.column;
 #pragma unroll
-    for (int first = 0; first < Tile::TN; first += GROUP) {
-      Pack<float, 2> add[GROUP / 2];  // [GROUP]
+    for (int i = 0; i < 2 * (Tile::TN / 32); ++i) hits.columns[i % 2][i / 2] = 0;
+    // of this thread's columns, how many are inside of the matrix
+    static_assert(Tile::VN == 2, "as warpgroup_mma leaves them: two of every eight");
+    const int left = t.p.n - at.column - int(threadIdx.x) % 4 * 2;
+    const int inside = left <= 0 ? 0 : left / 8 * 2 + (left % 8 < 2 ? left % 8 : 2);
 #pragma unroll
-      for (int j = 0; j < GROUP; j += 2)
-        add[j / 2] = *reinterpret_cast<const Pack<float, 2>*>(columns + Tile::column(first + j));
-      bool any = false;
+    for (int first = 0; first < Tile::TN; first += 16) {
+      float bits[2] = {0x1p23f, 0x1p23f};  // [2 rows]
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j)
+      for (int j = 0; j < 16; j += 2) {
+        const auto add = *reinterpret_cast<const Pack<float, 2>*>(columns + Tile::column(first + j));
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          any |= d[Tile::at(i, first + j)] + add[j / 2].x[j % 2] <= limits.bound[i];
-      if (!ballot(any)) continue;
+        for (int v = 0; v < 2; ++v)
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j) {
-        const bool inside = at.column + Tile::column(first + j) < t.p.n;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const bool hit = d[Tile::at(i, first + j)] + add[j / 2].x[j % 2] <= limits.bound[i];
-          hits[i] |= u64(hit && inside) << (first + j);
-        }
+          for (int i = 0; i < 2; ++i)
+            if (d[Tile::at(i, first + j + v)] + add.x[v] <= limits.bound[i])
+              bits[i] += float(1 << (j + v));
       }
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        hits.columns[i][first / 32] |= (bits_as<u32>(bits[i]) & 0xffffu) << first % 32;
     }
-    if (!ballot((hits[0] | hits[1]) != 0)) return;
+#pragma unroll
+    for (int w = 0; w < Tile::TN / 32; ++w)
+      if (inside < 32 * w + 32) {
+        const u32 mask = inside <= 32 * w ? 0 : (1u << (inside - 32 * w)) - 1;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) hits.columns[i][w] &= mask;
+      }
+  }
+  // Append their columns to the candidates of their rows.
+  SR_FN static void append(const TensorParams& t, const Hits& hits) {
+    constexpr int WORDS = Tile::TN / 32;
+    u32 every = 0;
+#pragma unroll
+    for (int i = 0; i < 2 * WORDS; ++i) every |= hits.columns[i / WORDS][i % WORDS];
+    if (!ballot(every != 0)) return;
+    const int lane = int(threadIdx.x) % 32, q = lane % 4;
     u32 place[2], before[2];  // [2 rows]: of this thread's first; four lanes have a row
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const u32 own = u32(popcount(u32(hits[i])) + popcount(u32(hits[i] >> 32)));
+      u32 own = 0;
+#pragma unroll
+      for (int w = 0; w < WORDS; ++w) own += u32(popcount(hits.columns[i][w]));
       const u32 beside = shuffle_xor(own, 1), across = shuffle_xor(own + beside, 2);
       before[i] = (q & 1 ? beside : 0) + (q & 2 ? across : 0);
       place[i] = 0;
       if (q == 0 && own + beside + across > 0)
-        place[i] = fetch_add(t.count + at.row + Tile::row(i), own + beside + across);
+        place[i] = fetch_add(t.count + hits.row + Tile::row(i), own + beside + across);
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) place[i] = shuffle(place[i], lane - q) + before[i];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      u32* to = t.candidates + i64(at.row + Tile::row(i)) * t.capacity;
+      u32* to = t.candidates + i64(hits.row + Tile::row(i)) * t.capacity;
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        for (u32 rest = u32(hits[i] >> 32 * half); rest; rest &= rest - 1) {
-          const int j = 32 * half + bit_length(rest & (0u - rest)) - 1;
-          if (place[i] < t.capacity) to[place[i]] = u32(at.column + Tile::column(j));
+      for (int w = 0; w < WORDS; ++w)
+        for (u32 rest = hits.columns[i][w]; rest; rest &= rest - 1) {
+          const int j = 32 * w + bit_length(rest & (0u - rest)) - 1;
+          if (place[i] < t.capacity) to[place[i]] = u32(hits.column + Tile::column(j));
           ++place[i];
         }
     }

@@ -191,7 +191,7 @@ def as_lengths(lengths: Any, batch: tuple[int, ...], steps: int, verb: str) -> A
         found = np.broadcast_to(found, batch)
     except ValueError:
         raise ValueError(
-            f"{verb}: lengths of shape {found.shape} for chains of shape {batch}: one for each"
+            f"{verb}: lengths of shape {found.shape} for a batch of shape {batch}: one for each"
         ) from None
     if found.size and not (found.min() >= 0 and found.max() <= steps):
         raise ValueError(

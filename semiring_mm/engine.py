@@ -391,6 +391,7 @@ class Engine(Protocol):
         overlap: str = "",
         triangle: bool = False,
         precision: str | None = None,
+        final: tuple[Expr, float] | None = None,
         on_done: Callable[[float], None] | None = None,
     ) -> None:
         """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C), one matrix or a stack of them.
@@ -411,6 +412,9 @@ class Engine(Protocol):
             Compute only blocks that touch the upper triangle (C is symmetric).
         precision : {None, "ieee", "tf32", "float32_emulated"}
             The least precise arithmetic that will do, as of :func:`semiring_mm.gemm`.
+        final : (Expr, float), optional
+            A function of the entries of C, and a number: see :meth:`apply`, without another pass
+            over memory. Only of floats, and of A ⊗ B alone.
         on_done : callable, optional
             Called with the fraction done, from the calling thread.
         """

@@ -39,9 +39,12 @@ _CANDIDATES = 1 / 16  # the share of a tile up to which that pays
 _ORDER = semirings["min_max"]
 _WITHIN = ex.parse("a <= b")
 _ROOT = ex.parse("sqrt(a)")
+# 1 - x·y of unit vectors is |x - y|² / 2, by which neighbours are screened on a device
+_CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2, unit=True)
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
+_MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
@@ -116,7 +119,7 @@ def cdist(
     """
     metric = as_metric(metric, p)
     if device is w is None:
-        found = _again(metric, X, Y, out)
+        found = _again(metric, _operands(metric, X, Y), out)
         if found is not None:
             return found
     with Call(device, out, X=X, Y=Y, w=w) as call:
@@ -139,6 +142,7 @@ def cdist(
             size, width = pairs.tiles(1)
             _run(pairs, block, size)
         else:
+            pairs.lay_by_coordinates()
             pairs.distances(slice(0, m), slice(0, n), target)
         if call.out is not None and target is not call.out:
             call.out[...] = target
@@ -194,7 +198,7 @@ def knn(
     bound, and the squared distances of the rest are summed up directly. That takes two copies of
     the operands in float32, and changes no bit of the result on the CPU; on a device the product
     is one of tensor cores in float16 or TF32, with its own bound, and sums may differ in the
-    last bit.
+    last bit. There ``"cosine"`` is half of the squared distance of unit vectors, and screened, too.
 
     Examples
     --------
@@ -207,7 +211,7 @@ def knn(
     """
     metric = as_metric(metric, p)
     if device is w is None:
-        found = _nearest_again(metric, X, Y, k)
+        found = _nearest_again(metric, _operands(metric, X, Y), k)
         if found is not None:
             return found
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -245,7 +249,7 @@ def argbest(
     """
     metric = as_metric(metric, p)
     if device is w is None:
-        found = _nearest_again(metric, X, Y, 1)
+        found = _nearest_again(metric, _operands(metric, X, Y), 1)
         if found is not None:
             return found[0][:, 0], found[1][:, 0]
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -287,15 +291,14 @@ def radius_count(
     limit, metric = check_radius("radius_count", r), as_metric(metric, p)
     if device is w is None:
         squares = metric.final_expr == _ROOT
-        found = _again(metric, X, Y, joined=squares)
+        found = _again(metric, _operands(metric, X, Y), joined=squares)
         if found is not None:
             return _count(found, limit_of(limit, found.dtype, squares))
     with Call(device, None, X=X, Y=Y, w=w) as call:
         engine, xp = call.engine, call.engine.xp
         pairs = _Pairs("radius_count", call, metric)
-        squares = engine is cpu and pairs.final == _ROOT and pairs.joined == pairs.dtype
-        fill = pairs.join if squares else pairs.distances
-        most = limit_of(limit, pairs.dtype, squares)
+        direct = pairs.final in (ex.A, _ROOT) and pairs.joined == pairs.dtype
+        within = (_WITHIN, limit_of(limit, pairs.dtype, direct and pairs.final == _ROOT))
         counts: list[tuple[slice, Array]] = []
         size, width = pairs.tiles(1)
 
@@ -304,8 +307,13 @@ def radius_count(
             found = xp.zeros(j - i, np.int64)
             for first, last in _cut(end - start, width, start):
                 d = tile[:, : last - first]
-                fill(slice(i, j), slice(first, last), d)
-                found += _count(d, most) if engine is cpu else xp.count_nonzero(d <= most, axis=1)
+                if direct:
+                    pairs.join(slice(i, j), slice(first, last), d, within)
+                else:
+                    pairs.distances(slice(i, j), slice(first, last), d)
+                    engine.apply(within[0], d, within[1])
+                # a sum of floats takes a fraction of the time that one of booleans does
+                found += d.sum(axis=1).astype(np.int64)
             counts.append((slice(i, j), found))
 
         _run(pairs, block, size)
@@ -364,54 +372,62 @@ def _small(m: int, n: int, columns: int) -> bool:
     return m * n * (columns + _ENTRY) < _ALONE
 
 
+def _operands(metric: Metric, x: Any, y: Any) -> tuple[Array, Array] | None:
+    """Two small NumPy matrices of one floating dtype, whole numbers as float64; None for others."""
+    if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
+        return None
+    (m, columns), n = x.shape, len(y)
+    if not _small(m, n, columns):
+        return None
+    if x.dtype.char in "fd" and x.dtype is y.dtype:
+        return x, y
+    counts = isinstance(metric, BuiltIn) and metric.counts
+    if counts or x.dtype.kind not in "iub" or y.dtype.kind not in "iub":
+        return None
+    return x.astype(np.float64), y.astype(np.float64)
+
+
 def _again(
-    metric: Metric, x: Any, y: Any, out: Any = None, *, joined: bool = False
+    metric: Metric, given: tuple[Array, Array] | None, out: Any = None, *, joined: bool = False
 ) -> Array | None:
     """The distances of a small call like earlier ones; None where the general way is to be taken.
 
-    `joined`: what is joined over the coordinates instead.
+    `given`: operands that are fit for it; `joined`: what is joined over the coordinates instead.
     """
-    if type(x) is not np.ndarray or x.dtype.char not in "fd":
+    if given is None:
         return None
+    x, y = given
+    known = metric if isinstance(metric, BuiltIn) else None
     try:
         way = _WAYS[metric.algebra]
-        (m, columns), n = x.shape, len(y)
-        if not _small(m, n, columns):
-            return None
-        known = metric if isinstance(metric, BuiltIn) else None
         if known is not None and known.unit:
-            if type(y) is not np.ndarray or y.dtype is not x.dtype or y.ndim != 2:
-                return None
             x, y = cpu.unit_rows(x), cpu.unit_rows(y)
         d: Array | None = way(local.buffer, None, x, y, None, None, False, True, out)
         if d is None or joined or metric.final_expr == ex.A:
             return d
-        total: Any = float(columns)
+        total: Any = float(x.shape[1])
         if known is not None and known.over:
             second = _WAYS[known.over_algebra]
             total = second(local.buffer, None, x, y, None, None, False, True, None)
             if total is None:
                 return None
-    except (KeyError, AttributeError, TypeError, ValueError):  # not known, or other operands
+    except (KeyError, AttributeError):  # a metric, or a thread, that is new
         return None
     cpu.apply(metric.final_expr, d, total)
     return d
 
 
-def _nearest_again(metric: Metric, x: Any, y: Any, k: Any) -> tuple[Array, Array] | None:
+def _nearest_again(
+    metric: Metric, given: tuple[Array, Array] | None, k: Any
+) -> tuple[Array, Array] | None:
     """The nearest rows of a small call like earlier ones, or None as of :func:`_again`."""
-    if type(x) is not np.ndarray:
+    if given is None or type(k) is not int or not 1 <= k <= len(given[1]):
         return None
-    try:
-        (m, columns), n = x.shape, len(y)
-        if type(k) is not int or not 1 <= k <= n or not _small(m, n, columns):
-            return None
-        room = np.empty(m * n * x.itemsize + cpu.select.BEHIND, np.uint8)
-        tile = np.ndarray((m, n), x.dtype, room)
-    except (TypeError, ValueError):  # operands of other shapes or types
-        return None
+    (m, columns), n = given[0].shape, len(given[1])
+    room = np.empty(m * n * given[0].itemsize + cpu.select.BEHIND, np.uint8)
+    tile = np.ndarray((m, n), given[0].dtype, room)
     rising = metric.final_expr == ex.A or (isinstance(metric, BuiltIn) and metric.rising)
-    if _again(metric, x, y, tile, joined=rising) is None:
+    if _again(metric, given, tile, joined=rising) is None:
         return None
     value, index = cpu.select.empty(m, k, tile.dtype)
     cpu.select.put(value, index, tile, 0)
@@ -500,14 +516,31 @@ class _Pairs:
         parts = get_num_threads() if self.few and not self.small else 1
         return _cut(n, max(1, -(-n // parts))) if k * parts * _SHORT <= n else [(0, n)]
 
-    def join(self, rows: slice, columns: slice, out: Array) -> None:
-        """What is joined over the coordinates, of dtype `joined`."""
-        self._join(self.algebra, rows, columns, out)
+    def lay_by_coordinates(self) -> None:
+        """Let points be adjacent, not their coordinates, where a device then adds up faster."""
+        if self.algebra.add_kind == "+" and self.precision is None and min(self.shape) >= _MANY:
+            self.parts = [
+                (weight, *(_by_coordinates(self.engine.xp, v) for v in (x, y)))
+                for weight, x, y in self.parts
+            ]
+
+    def join(
+        self, rows: slice, columns: slice, out: Array, final: tuple[ex.Expr, float] | None = None
+    ) -> None:
+        """What is joined over the coordinates, of dtype `joined`, or a function of floats of it."""
+        simple = final is None or (len(self.parts) == 1 and self.parts[0][0] is None)
+        self._join(self.algebra, rows, columns, out, final if simple else None)
+        if final is not None and not simple:
+            self.engine.apply(final[0], out, final[1])
 
     def distances(self, rows: slice, columns: slice, out: Array) -> None:
         """Distances, of dtype `dtype`."""
         xp = self.engine.xp
         joined = out if self.joined == self.dtype else xp.empty(out.shape, self.joined)
+        if joined is out and self.over is None:
+            final = None if self.final == ex.A else (self.final, self.total)
+            self.join(rows, columns, out, final)
+            return
         self._join(self.algebra, rows, columns, joined)
         total: Any = self.total
         if self.over is not None:  # of floats, then
@@ -525,16 +558,22 @@ class _Pairs:
             self.engine.apply(self.final, joined, self.total)
         return joined
 
-    def _join(self, algebra: Semiring, rows: slice, columns: slice, out: Array) -> None:
+    def _join(
+        self, algebra: Semiring, rows: slice, columns: slice, out: Array,
+        final: tuple[ex.Expr, float] | None = None,
+    ) -> None:  # fmt: skip
         if not self.parts or not self.parts[0][1].shape[1]:
             out[...] = self.empty
+            if final is not None:
+                self.engine.apply(final[0], out, final[1])
             return
         for number, ((weight, x, y), known) in enumerate(zip(self.parts, self.ranges, strict=True)):
             part = out if weight is None else self.engine.xp.empty(out.shape, x.dtype)
             # not as matmul, which takes a single row another way: equal rows are to tie exactly
             self.engine.product(
-                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision
-            )
+                algebra, x[rows], y[columns].T, part, known=known, precision=self.precision,
+                final=final,
+            )  # fmt: skip
             if weight is not None:
                 with np.errstate(all="ignore"):
                     part = part * out.dtype.type(weight)
@@ -609,6 +648,16 @@ def _weighted(
         return [(None, x * scale, y * scale)]
 
 
+def _by_coordinates(xp: Any, points: Array) -> Array:
+    """A copy whose columns are contiguous, at multiples of 16 bytes; or what is laid out so."""
+    m, columns = points.shape
+    if points.strides[0] == points.itemsize and points.strides[1] % 16 == 0:
+        return points
+    room = xp.empty((columns, -(-m // 4) * 4), points.dtype)[:, :m]
+    room[...] = points.T
+    return room.T
+
+
 # --- tiles --------------------------------------------------------------------------------------
 
 
@@ -621,6 +670,8 @@ def _cut(extent: int, size: int, start: int = 0) -> list[tuple[int, int]]:
 
 def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Array]:
     select, xp = call.engine.select, call.engine.xp
+    if call.engine is not cpu and isinstance(metric, BuiltIn) and metric.unit:
+        metric = _CHORDS
     pairs = _Pairs(verb, call, metric)
     m, n = pairs.shape
     try:

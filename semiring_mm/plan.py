@@ -82,6 +82,9 @@ class Plan:
         Whether a result can leave the range of the dtype.
     fma : bool
         Whether ``a + b`` is computed as ``fma(b, 1, a)``.
+    final : Expr, optional
+        What is stored for a result ``a``, and ``b``, which is `total`; of floats.
+    total : float
     """
 
     add: ex.Expr
@@ -96,6 +99,8 @@ class Plan:
     annihilate: bool = False
     check: bool = False
     fma: bool = False
+    final: ex.Expr | None = None
+    total: float = 0.0
 
 
 Kinds = frozenset[str]

@@ -8,7 +8,8 @@ from test_neighbours import by_sorting
 
 import semiring_mm as sm
 from semiring_mm import neighbours
-from semiring_mm.gpu import select
+from semiring_mm.gpu import engine, select
+from semiring_mm.gpu.views import address
 
 nan, inf = np.nan, np.inf
 RNG = np.random.default_rng(0)
@@ -118,6 +119,29 @@ def test_a_screen_excludes_no_neighbour(case, dtype, k, fused, there, monkeypatc
 
 
 @pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("dtype", "w"), [("f4", None), ("f2", None), ("f8", np.arange(9) / 9)])
+def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
+    """1 - x·y of unit vectors is half of a squared distance; float16 is computed in float32."""
+    x, y = points("normal", dtype, 12, 200)
+    y[7], y[8] = 4 * x[2], -x[3]
+    searches, search = [], select.Screen._search
+    monkeypatch.setattr(
+        select.Screen, "_search", lambda *args: searches.append(search(*args)) or searches[-1]
+    )
+    d, i = map(there.get, sm.knn(*both(there, x, y), 5, "cosine", w=w))
+    assert searches
+    root = np.sqrt(np.ones(9) if w is None else w)
+    u, v = (z * root / np.linalg.norm(z * root, axis=1)[:, np.newaxis] for z in (x, y))
+    u, v = (z.astype("f8") for z in (u, v))
+    expected, order = by_sorting(1 - u @ v.T, 5)
+    assert_array_equal(i, order)
+    assert_allclose(d, expected, atol=1e-6 if dtype != "f8" else 1e-15)
+    assert d.dtype == ("f8" if dtype == "f8" else "f4")
+    opposite = there.get(sm.knn(*both(there, x[3:4], y), 200, "cosine")[0])[0, -1]
+    assert opposite == pytest.approx(2)
+
+
+@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("pays", [1, 0.2, 0])
 def test_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
     """With room for all of them; or directly, where they are too many."""
@@ -158,3 +182,48 @@ def test_lists_have_a_limit(there):  # noqa: F811
         sm.knn(*both(there, y[:2], y), 1025)
     _, i = sm.knn(*both(there, y[:2], y), 1024)
     assert_array_equal(there.get(i), [np.arange(1024)] * 2)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "hamming", "cosine", "own", "keys"])
+@pytest.mark.parametrize("k", [0, 35])
+def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
+    """What is done with a sum is done before it is stored."""
+    if k:
+        monkeypatch.setattr(engine, "apply", None)
+    rng = np.random.default_rng(6)
+    x, y = (rng.integers(1, 9, (m, k)).astype("f4") for m in (20, 37))
+    own = {
+        "own": sm.Metric("own", "abs(a - b)", final="a / (b + 1)"),
+        "keys": sm.Metric("keys", "min(a, b)", "max(a, b)", final="a + b"),
+    }
+    metric = own.get(metric, metric)
+    with np.errstate(all="ignore"):
+        found, expected = sm.cdist(*both(there, x, y), metric), sm.cdist(x, y, metric)
+    assert_allclose(there.get(found), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("metric", "order", "w"), [
+    ("cityblock", "C", None), ("hamming", "C", [1, 2, 1, 2, 1]), ("cityblock", "F", None),
+    ("chebyshev", "C", None),
+])  # fmt: skip
+def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatch):  # noqa: F811
+    """Copies whose columns are contiguous and aligned; those that are so already are not copied."""
+    monkeypatch.setattr(neighbours, "_MANY", 1)
+    rng = np.random.default_rng(7)
+    rows = (8, 12) if order == "F" else (9, 14)
+    x, y = (np.asarray(rng.integers(0, 4, (m, 5)).astype("f4"), order=order) for m in rows)
+    seen, product = [], engine.product
+
+    def spy(semiring, a, b, *args, **options):
+        seen.append((a, b.T))
+        product(semiring, a, b, *args, **options)
+
+    monkeypatch.setattr(engine, "product", spy)
+    given = both(there, x, y)
+    found = there.get(sm.cdist(*given, metric, w=w))
+    assert_allclose(found, sm.cdist(x, y, metric, w=w), rtol=1e-6)
+    for v in (points for pair in seen for points in pair):
+        assert (v.strides[0] == 4) == (metric != "chebyshev")
+        assert v.strides[1] % 16 == 0 or metric == "chebyshev"
+    if order == "F":
+        assert [*map(address, seen[0])] == [*map(address, given)]

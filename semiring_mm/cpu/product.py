@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import JOIN, PLAIN, Known, Scalar, Scaling
-from ..expressions import joins, joins_logarithms
+from ..expressions import Expr, joins, joins_logarithms
 from ..plan import (
     Facts,
     Plan,
@@ -33,6 +33,7 @@ from ..plan import (
 from ..semirings import Semiring, semirings
 from . import logsum, quick, threads
 from .closure import BASE
+from .combine import apply
 from .compiler import KEPT, host_target
 from .facts import class_of, facts, facts_of_class
 from .memory import workspace
@@ -75,12 +76,17 @@ def product(
     overlap: str = "",
     triangle: bool = False,
     precision: str | None = None,
+    final: tuple[Expr, float] | None = None,
     on_done: Callable[[float], None] | None = None,
 ) -> None:
     """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C); see :meth:`semiring_mm.engine.Engine.product`.
 
     Of the precisions there is one: float32 is always computed with as such.
     """
+    if final is not None:
+        product(semiring, a, b, c, known=known, on_done=on_done)
+        apply(final[0], c, final[1])
+        return
     whole = arg is None and not overlap and not triangle
     if scaling == PLAIN and whole and on_done is None and blas_serves(semiring, a, b, c):
         with np.errstate(all="ignore"):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import PLAIN, Known, Scaling
-from ..expressions import evaluate
+from ..expressions import Expr, evaluate
 from ..plan import (
     READ_C,
     Facts,
@@ -92,7 +92,7 @@ Array = Any
 def _plans(
     semiring: Semiring, dtype: np.dtype[Any], fa: Facts | None, fb: Facts | None,
     fc: Facts | None, depth: int, scaling: Scaling, arg: bool, arch: int,
-    precision: str | None = None,
+    precision: str | None = None, final: tuple[Expr, float] | None = None,
 ) -> tuple[_Way, ...]:  # fmt: skip
     """The ways to compute a product, best first; the last one is right for all operands.
 
@@ -100,6 +100,8 @@ def _plans(
     """
     alpha, beta = scaling.alpha, scaling.beta
     plan = make_plan(semiring, dtype, fa, fb, depth, c=fc, alpha=alpha, beta=beta)
+    if final is not None:
+        plan = replace(plan, final=final[0], total=final[1])
     seen = [x for x in (fa, fb, fc) if x is not None]
     if plan.codec == "sentinel" and not any(x.special for x in seen) and plan.missing not in (
         alpha, beta,
@@ -110,7 +112,7 @@ def _plans(
         plan = bytewise(plan)
     keys = None
     ordered = replace(plan, keep_nan=False)  # the operand scan excludes NaN
-    if alpha is None and beta is None and can_use_keys(ordered):
+    if alpha is None and beta is None and final is None and can_use_keys(ordered):
         keys = with_keys(ordered)
     found = steps(plan, keys, arch, arg=arg, scaled=alpha is not None, precision=precision)
     ways = [_Way(*way) for way in found]
@@ -133,6 +135,7 @@ def product(
     overlap: str = "",
     triangle: bool = False,
     precision: str | None = None,
+    final: tuple[Expr, float] | None = None,
     on_done: Callable[[float], None] | None = None,
 ) -> None:
     """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C); see :meth:`semiring_mm.engine.Engine.product`."""
@@ -170,7 +173,7 @@ def product(
             fc = facts(semiring, c) if scaling.accumulate else None
     ways = _plans(
         semiring, a.dtype, fa, fb, fc if scaling.accumulate else None, a.shape[-1] if whole else 1,
-        scaling, arg is not None, here.arch, precision,
+        scaling, arg is not None, here.arch, precision, final,
     )  # fmt: skip
     kind = ways[0].kind
     if kind is not None:

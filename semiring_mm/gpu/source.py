@@ -301,6 +301,12 @@ def _encode(plan: Plan, storage: str) -> str:
     if plan.codec in ("bits", "mask"):
         return "return Storage(x & 1);"
     value = "x"
+    if plan.final is not None:
+        final = _number(to_cuda(plan.final, "Compute"), plan.final)
+        return (
+            f"[[maybe_unused]] const Compute a = x, b = {_literal(plan.total, plan)}; "
+            f"return Storage({final});"
+        )
     if plan.codec == "key":
         if plan.compute == "i64":
             return "return sr::bits_as<double>(x ^ ((x >> 63) & 0x7fffffffffffffffll));"
