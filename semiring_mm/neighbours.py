@@ -119,7 +119,7 @@ def cdist(
     """
     metric = as_metric(metric, p)
     if device is w is None:
-        found = _again(metric, X, Y, out)
+        found = _again(metric, _operands(metric, X, Y), out)
         if found is not None:
             return found
     with Call(device, out, X=X, Y=Y, w=w) as call:
@@ -211,7 +211,7 @@ def knn(
     """
     metric = as_metric(metric, p)
     if device is w is None:
-        found = _nearest_again(metric, X, Y, k)
+        found = _nearest_again(metric, _operands(metric, X, Y), k)
         if found is not None:
             return found
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -249,7 +249,7 @@ def argbest(
     """
     metric = as_metric(metric, p)
     if device is w is None:
-        found = _nearest_again(metric, X, Y, 1)
+        found = _nearest_again(metric, _operands(metric, X, Y), 1)
         if found is not None:
             return found[0][:, 0], found[1][:, 0]
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -291,7 +291,7 @@ def radius_count(
     limit, metric = check_radius("radius_count", r), as_metric(metric, p)
     if device is w is None:
         squares = metric.final_expr == _ROOT
-        found = _again(metric, X, Y, joined=squares)
+        found = _again(metric, _operands(metric, X, Y), joined=squares)
         if found is not None:
             return _count(found, limit_of(limit, found.dtype, squares))
     with Call(device, None, X=X, Y=Y, w=w) as call:
@@ -372,54 +372,62 @@ def _small(m: int, n: int, columns: int) -> bool:
     return m * n * (columns + _ENTRY) < _ALONE
 
 
+def _operands(metric: Metric, x: Any, y: Any) -> tuple[Array, Array] | None:
+    """Two small NumPy matrices of one floating dtype, whole numbers as float64; None for others."""
+    if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
+        return None
+    (m, columns), n = x.shape, len(y)
+    if not _small(m, n, columns):
+        return None
+    if x.dtype.char in "fd" and x.dtype is y.dtype:
+        return x, y
+    counts = isinstance(metric, BuiltIn) and metric.counts
+    if counts or x.dtype.kind not in "iub" or y.dtype.kind not in "iub":
+        return None
+    return x.astype(np.float64), y.astype(np.float64)
+
+
 def _again(
-    metric: Metric, x: Any, y: Any, out: Any = None, *, joined: bool = False
+    metric: Metric, given: tuple[Array, Array] | None, out: Any = None, *, joined: bool = False
 ) -> Array | None:
     """The distances of a small call like earlier ones; None where the general way is to be taken.
 
-    `joined`: what is joined over the coordinates instead.
+    `given`: operands that are fit for it; `joined`: what is joined over the coordinates instead.
     """
-    if type(x) is not np.ndarray or x.dtype.char not in "fd":
+    if given is None:
         return None
+    x, y = given
+    known = metric if isinstance(metric, BuiltIn) else None
     try:
         way = _WAYS[metric.algebra]
-        (m, columns), n = x.shape, len(y)
-        if not _small(m, n, columns):
-            return None
-        known = metric if isinstance(metric, BuiltIn) else None
         if known is not None and known.unit:
-            if type(y) is not np.ndarray or y.dtype is not x.dtype or y.ndim != 2:
-                return None
             x, y = cpu.unit_rows(x), cpu.unit_rows(y)
         d: Array | None = way(local.buffer, None, x, y, None, None, False, True, out)
         if d is None or joined or metric.final_expr == ex.A:
             return d
-        total: Any = float(columns)
+        total: Any = float(x.shape[1])
         if known is not None and known.over:
             second = _WAYS[known.over_algebra]
             total = second(local.buffer, None, x, y, None, None, False, True, None)
             if total is None:
                 return None
-    except (KeyError, AttributeError, TypeError, ValueError):  # not known, or other operands
+    except (KeyError, AttributeError):  # a metric, or a thread, that is new
         return None
     cpu.apply(metric.final_expr, d, total)
     return d
 
 
-def _nearest_again(metric: Metric, x: Any, y: Any, k: Any) -> tuple[Array, Array] | None:
+def _nearest_again(
+    metric: Metric, given: tuple[Array, Array] | None, k: Any
+) -> tuple[Array, Array] | None:
     """The nearest rows of a small call like earlier ones, or None as of :func:`_again`."""
-    if type(x) is not np.ndarray:
+    if given is None or type(k) is not int or not 1 <= k <= len(given[1]):
         return None
-    try:
-        (m, columns), n = x.shape, len(y)
-        if type(k) is not int or not 1 <= k <= n or not _small(m, n, columns):
-            return None
-        room = np.empty(m * n * x.itemsize + cpu.select.BEHIND, np.uint8)
-        tile = np.ndarray((m, n), x.dtype, room)
-    except (TypeError, ValueError):  # operands of other shapes or types
-        return None
+    (m, columns), n = given[0].shape, len(given[1])
+    room = np.empty(m * n * given[0].itemsize + cpu.select.BEHIND, np.uint8)
+    tile = np.ndarray((m, n), given[0].dtype, room)
     rising = metric.final_expr == ex.A or (isinstance(metric, BuiltIn) and metric.rising)
-    if _again(metric, x, y, tile, joined=rising) is None:
+    if _again(metric, given, tile, joined=rising) is None:
         return None
     value, index = cpu.select.empty(m, k, tile.dtype)
     cpu.select.put(value, index, tile, 0)

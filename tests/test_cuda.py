@@ -18,7 +18,7 @@ from metrics import grid, metric_of
 from reference import BFLOAT16
 
 import semiring_mm as sm
-from bench.banks import conflicts
+from bench.banks import conflicts, crowded_loads
 from semiring_mm.closures.edges import EdgeList
 from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import EdgeSource
@@ -170,7 +170,9 @@ SPILLS = {
 
 def disassembled(cubin, path, nvdisasm):
     path.write_bytes(cubin)
-    done = subprocess.run([nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [nvdisasm, "-c", "-hex", str(path)], capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -252,6 +254,7 @@ def test_few_register_bank_conflicts_in_sgemm(sources_of, tmp_path, nvdisasm):
     waits, count = conflicts(code)
     assert count >= 1024
     assert waits < 0.15 * count
+    assert crowded_loads(code) < 20  # 28 with some other orders
 
 
 @needs_nvrtc
@@ -289,6 +292,19 @@ def test_conflicts_are_counted():
 """
     assert conflicts(code) == (3, 3)
     assert conflicts(code, "LDS") == (0, 1)
+
+
+def test_crowded_loads_are_counted():
+    code = """
+        /*2bb0*/       LDS.128 R52, [R17] ;              /* 0x0000000011347984 */
+                                                         /* 0x0002a80000000c00 */
+        /*2bc0*/       LDS.128 R56, [R17+0x80] ;         /* 0x0000800011387984 */
+                                                         /* 0x0003280000000c00 */
+        /*2bd0*/       LDS R60, [R19] ;                  /* 0x00000000133c7984 */
+                                                         /* 0x0003280000000c00 */
+"""
+    assert crowded_loads(code) == 2
+    assert crowded_loads(code.replace("0x0002a8", "0x0002a2")) == 1
 
 
 @needs_nvrtc

@@ -453,6 +453,22 @@ def test_repeated_small_calls_take_the_quick_way_and_change_no_bit(points, dtype
                 assert_array_equal(one, other, f"{metric} {name}")
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u1", "?"])
+def test_repeated_small_calls_of_whole_numbers(dtype, general):
+    x, y = (RNG.integers(0, 5, (n, 4)).astype(dtype) for n in (8, 13))
+    for metric in ("cityblock", "euclidean", "cosine", "hamming"):
+        calls = [functools.partial(f, x, y, metric=metric) for f in (sm.cdist, sm.argbest)]
+        for call in calls:
+            for _ in range(3):
+                call()
+            general.clear()
+            got = call()
+            assert bool(general) == (metric == "hamming")  # which compares them as they are
+            for one, other in zip(got, call(device="cpu"), strict=True):
+                assert one.dtype == other.dtype
+                assert_array_equal(one, other)
+
+
 def test_other_calls_than_the_quick_ones(general):
     """Errors, and operands that the quick way has no code for, after it was learned."""
     x, y = SMALL["rows"]
