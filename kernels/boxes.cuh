@@ -23,10 +23,10 @@ SR_FN u32 swizzled(u32 address) { return address ^ (address >> 7 & 7) << 4; }
 // line holds 64 rows (of 2 bytes each) of one k, and a box 64 k.
 template <bool K_MAJOR>
 struct Operand {
-  // The first byte of matrix instruction `s`, which covers k from s * Kind::K on.
+  // Bytes from the boxes' first to that of matrix instruction `s`, which covers k from s * Kind::K on.
   template <class Kind>
-  SR_FN static const u8* k_step(const u8* boxes, int s) {
-    return boxes + s * (K_MAJOR ? 32 : Kind::K * LINE);
+  SR_FN static constexpr int k_step(int s) {
+    return s * (K_MAJOR ? 32 : Kind::K * LINE);
   }
 };
 

@@ -25,6 +25,12 @@ static_assert(sizeof(Barrier) == 16, "as TensorProduct::BYTES counts them");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL  // elsewhere only the conversions of tensor.cuh are compiled
 
 SR_FN u32 shared_address(const void* x) { return u32(__cvta_generic_to_shared(x)); }
+// An address in shared memory that is kept: the compiler would compute it anew at each use.
+SR_FN u8* kept(u8* x) {
+  u32 address = shared_address(x);
+  asm volatile("" : "+r"(address));
+  return static_cast<u8*>(__cvta_shared_to_generic(address));
+}
 
 SR_FN void Barrier::init(u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
@@ -84,6 +90,11 @@ SR_FN void block_arrive() {
   asm volatile("bar.arrive 0, %0;" ::"n"(THREADS) : "memory");
 }
 
+// Where a launch may begin before the one before it has ended (Kernel.launch in
+// semiring_mm/gpu/device.py): wait until the results of that are in memory; let the next one begin.
+SR_FN void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+SR_FN void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 // --- copies ------------------------------------------------------------------------------------
 
 // Start to load the box at (x, y, z) of an array, into this block or into all BLOCKS of its
@@ -126,10 +137,17 @@ SR_FN void store_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "me
 
 // Store four matrices of 8 x 8 16-bit elements: thread t of a warp has the elements 2 (t % 4) (+ 1)
 // of row t / 4 of each, and the address of row t % 8 of matrix t / 8.
+// ACROSS: these are columns.
+template <bool ACROSS = false>
 SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-               ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-               : "memory");
+  if constexpr (ACROSS)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared_address(row)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
 }
 
 // Two floats as 16-bit ones in a word, rounded to nearest even.
@@ -143,29 +161,42 @@ SR_FN u32 pack_x2(float low, float high) {
 
 // --- products ----------------------------------------------------------------------------------
 
-// The matrix descriptor of boxes: address, leading and stride byte offset in units of 16 bytes, and
-// the 128-byte swizzle in bits 62 and 63.
-template <bool K_MAJOR>
-SR_FN u64 matrix_descriptor(const u8* boxes) {
-  constexpr u64 EIGHT_LINES = 8 * LINE >> 4, NEXT = BOX >> 4, SWIZZLE_128 = 1;
-  return u64(shared_address(boxes) >> 4 & 0x3fff) | (K_MAJOR ? 1 : NEXT) << 16 |
-         EIGHT_LINES << 32 | SWIZZLE_128 << 62;
-}
+// Boxes of an operand. The matrix descriptor has their address, leading and stride byte offset in
+// units of 16 bytes, and the 128-byte swizzle in bits 62 and 63; here is its first half.
+struct Matrix {
+  u32 word;
+
+  template <bool K_MAJOR>
+  SR_FN static Matrix of(const u8* boxes) {
+    constexpr u32 NEXT = BOX >> 4;
+    return {(shared_address(boxes) >> 4 & 0x3fff) | (K_MAJOR ? 1 : NEXT) << 16};
+  }
+  SR_FN Matrix operator+(int bytes) const { return {word + u32(bytes >> 4)}; }
+  SR_FN u64 descriptor() const {
+    constexpr u32 EIGHT_LINES = 8 * LINE >> 4, SWIZZLE_128 = 1;
+    return u64(SWIZZLE_128 << 30 | EIGHT_LINES) << 32 | word;
+  }
+};
 
 // The compiler counts operands, so they are written out.
 #define SR_8(C, i) C(d[i]), C(d[i + 1]), C(d[i + 2]), C(d[i + 3]), C(d[i + 4]), C(d[i + 5]), \
     C(d[i + 6]), C(d[i + 7])
 #define SR_32(C, i) SR_8(C, i), SR_8(C, i + 8), SR_8(C, i + 16), SR_8(C, i + 24)
+#define SR_ALL_16(C) SR_8(C, 0), SR_8(C, 8)
 #define SR_ALL_32(C) SR_32(C, 0)
+#define SR_ALL_48(C) SR_32(C, 0), SR_8(C, 32), SR_8(C, 40)
 #define SR_ALL_64(C) SR_32(C, 0), SR_32(C, 32)
 #define SR_ALL_96(C) SR_ALL_64(C), SR_32(C, 64)
 #define SR_ALL_128(C) SR_ALL_96(C), SR_32(C, 96)
+#define SR_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SR_NAMES_32 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  SR_NAMES_16 ", " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define SR_NAMES_64 \
+#define SR_NAMES_48 \
   SR_NAMES_32 ", " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define SR_NAMES_64 \
+  SR_NAMES_48 ", " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SR_NAMES_96 \
   SR_NAMES_64 ", " \
@@ -191,10 +222,9 @@ SR_FN u64 matrix_descriptor(const u8* boxes) {
 // `accumulate`. Asynchronous: see warpgroup_wait. Thread t holds of rows t / 32 * 16 + t % 32 / 4
 // (+ 8) the columns t % 4 * 2 (+ 1) of every eight: d is [N / 8][2 rows][2 columns].
 template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
-SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
+SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix left, Matrix right,
                          bool accumulate) {
-  const u64 a = matrix_descriptor<A_K_MAJOR>(a_boxes), b = matrix_descriptor<B_K_MAJOR>(b_boxes);
-  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "multiples of 64 columns");
+  const u64 a = left.descriptor(), b = right.descriptor();
   static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
                 "the instruction transposes 16-bit operands only");
   if constexpr (Is<typename Kind::Element>::half) {
@@ -205,6 +235,10 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
       SR_FLOATS("m64n192k16.f32.f16.f16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
     else if constexpr (N == 128)
       SR_FLOATS("m64n128k16.f32.f16.f16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
+    else if constexpr (N == 96)
+      SR_FLOATS("m64n96k16.f32.f16.f16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
+    else if constexpr (N == 32)
+      SR_FLOATS("m64n32k16.f32.f16.f16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
     else
       SR_FLOATS("m64n64k16.f32.f16.f16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 16) {
@@ -215,6 +249,10 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
       SR_FLOATS("m64n192k16.f32.bf16.bf16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
     else if constexpr (N == 128)
       SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
+    else if constexpr (N == 96)
+      SR_FLOATS("m64n96k16.f32.bf16.bf16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
+    else if constexpr (N == 32)
+      SR_FLOATS("m64n32k16.f32.bf16.bf16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
     else
       SR_FLOATS("m64n64k16.f32.bf16.bf16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
   } else if constexpr (Kind::K == 8) {
@@ -239,9 +277,8 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
 // The same of a left operand in registers: rows t / 32 * 16 + t % 32 / 4 (+ 8) of the steps t % 4
 // and t % 4 + 4 of k, [2 of k][2 rows].
 template <class Kind, int N>
-SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
-                         bool accumulate) {
-  const u64 b = matrix_descriptor<true>(b_boxes);
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix right, bool accumulate) {
+  const u64 b = right.descriptor();
   static_assert(Kind::K == 8, "of tf32");
 #define SR_FOUR "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
   if constexpr (N == 256)
@@ -265,11 +302,15 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes
 #undef SR_NAMES_128
 #undef SR_NAMES_96
 #undef SR_NAMES_64
+#undef SR_NAMES_48
 #undef SR_NAMES_32
+#undef SR_NAMES_16
 #undef SR_ALL_128
 #undef SR_ALL_96
 #undef SR_ALL_64
+#undef SR_ALL_48
 #undef SR_ALL_32
+#undef SR_ALL_16
 #undef SR_32
 #undef SR_8
 

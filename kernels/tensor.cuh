@@ -106,7 +106,7 @@ struct TensorTile {
 // empty[s]), being filled (the producer announced its bytes to full[s]), full (they have landed),
 // being read.
 template <class Step, class Tile, int STAGES, int CLUSTER, bool A_K_MAJOR, bool B_K_MAJOR,
-          bool VECTOR, int STORE_BOXES>
+          bool VECTOR, int STORE_BOXES, bool ACROSS>
 struct TensorProduct {
   using Kind = typename Step::Kind;
   using Word = typename Step::Word;
@@ -118,17 +118,20 @@ struct TensorProduct {
   static constexpr int STAGE = PARTS * (A_BYTES + B_BYTES);
   static_assert(STAGES >= 2, "a stage is filled while another one is read");
   static_assert(PARTS == 1 || PARTS == 2, "an operand is one matrix or the sum of two");
-  static_assert(B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
+  static_assert(B_K_MAJOR || B_LINES % 64 == 0, "blocks of a cluster load whole boxes");
   // Whether registers are handed from the producer to the consumers, which have many accumulators:
   // then it is a warpgroup, else a warp.
-  static constexpr bool HANDS = PARTS == 2 || Tile::BN > 128 || sizeof(Word) == 8;
+  static constexpr bool HANDS =
+      PARTS == 2 || Tile::BN > 128 || Tile::BM > 128 || sizeof(Word) == 8;
+  static constexpr int HELD = Tile::BM > 128 ? 152 : 232;  // registers of a consumer then
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
   static constexpr bool FROM_REGISTERS = !A_K_MAJOR && sizeof(Element) == 4;
   static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
-      Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4 : STORE_BOXES * BOX);
+      Tile::BM / 64 * (Step::SCREENS ? 2 * Tile::BN * 4
+                       : ACROSS ? Tile::BN * LINE : STORE_BOXES * BOX);
   static constexpr int BYTES = 1024 + OUTGOING + STAGES * (STAGE + 2 * int(sizeof(Barrier)));
   u8* stages;      // [STAGES] of [PARTS][BM] and [PARTS][BN] lines
   u8* outgoing;    // [BM / 64][STORE_BOXES] boxes of C; of a screen [BM / 64][2][BN] floats
@@ -136,6 +139,7 @@ struct TensorProduct {
   Barrier* empty;  // [STAGES]: all consumers, of all blocks of the cluster, have read a stage
   int stage = 0;   // of this thread's next tile of k
   u32 parity = 0;  // of that stage's phase: it flips when stages wrap around
+  int warpgroup = 0;  // this thread's, the same number in all lanes for the compiler, too
   int screened = 0;  // which copy of columns' numbers is next
 
   SR_FN static void run(const TensorParams& t) {
@@ -143,13 +147,14 @@ struct TensorProduct {
     u8* shared = shared_memory<u8>();
     TensorProduct own;
     own.stages = shared + (1024 - (reinterpret_cast<u64>(shared) & 1023)) % 1024;
+    if constexpr (sizeof(Word) < 8) own.stages = kept(own.stages);
     own.outgoing = own.stages + STAGES * STAGE;
     own.full = reinterpret_cast<Barrier*>(own.outgoing + OUTGOING);
     own.empty = own.full + STAGES;
     if (int(threadIdx.x) == Tile::THREADS) {
       prefetch_map(t.a);
       prefetch_map(t.b);
-      if constexpr (STORE_BOXES > 0) prefetch_map(t.c);
+      if constexpr (STORE_BOXES > 0 || ACROSS) prefetch_map(t.c);
       for (int s = 0; s < STAGES; ++s) {
         own.full[s].init(1);
         own.empty[s].init(CLUSTER * Tile::THREADS / 32);
@@ -160,13 +165,16 @@ struct TensorProduct {
     if constexpr (CLUSTER > 1) cluster_sync();
     else if (int(threadIdx.x) >= Tile::THREADS) block_arrive<THREADS>();
     else block_sync<THREADS>();
+    wait_for_launch();
+    launch_dependents();
     if (!is_selected(t.p)) return;
     // --- specialisation: the last warps produce, with few registers, the others consume
     if (int(threadIdx.x) >= Tile::THREADS) {
       if constexpr (HANDS) warpgroup_reg_dealloc<40>();
       if (int(threadIdx.x) == Tile::THREADS) own.produce(t);
     } else {
-      if constexpr (HANDS) warpgroup_reg_alloc<232>();
+      if constexpr (HANDS) warpgroup_reg_alloc<HELD>();
+      own.warpgroup = int(shuffle(threadIdx.x / WARPGROUP, 0));
       own.consume(t);
     }
     if constexpr (CLUSTER > 1) cluster_sync();  // no block leaves while others use its barriers
@@ -285,7 +293,7 @@ struct TensorProduct {
       }
     }
     if constexpr (Step::SCREENS) append(t, hits);
-    if constexpr (STORE_BOXES > 0) {
+    if constexpr (STORE_BOXES > 0 || ACROSS) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
   }
@@ -325,13 +333,14 @@ struct TensorProduct {
   }
   // The products of one tile of k, of parts that begin at these bytes.
   SR_FN void k_steps(Word (&d)[Tile::BN / 2], int a_part, int b_part, bool accumulate) {
-    const u8* as = stages + stage * STAGE + a_part + int(threadIdx.x) / WARPGROUP * BOX;
-    const u8* bs = stages + stage * STAGE + PARTS * A_BYTES + b_part;
+    const u8* of_stage = stages + stage * STAGE;
+    const Matrix a = Matrix::of<A_K_MAJOR>(of_stage + a_part + warpgroup * BOX);
+    const Matrix b = Matrix::of<B_K_MAJOR>(of_stage + PARTS * A_BYTES + b_part);
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
       warpgroup_mma<Kind, A_K_MAJOR, B_K_MAJOR, Tile::BN>(
-          d, Operand<A_K_MAJOR>::template k_step<Kind>(as, s),
-          Operand<B_K_MAJOR>::template k_step<Kind>(bs, s), accumulate || s > 0);
+          d, a + Operand<A_K_MAJOR>::template k_step<Kind>(s),
+          b + Operand<B_K_MAJOR>::template k_step<Kind>(s), accumulate || s > 0);
   }
 
   // One tile of k, whose left operand lies across k. The tile before is released, if there is one.
@@ -339,7 +348,7 @@ struct TensorProduct {
     const int lane = int(threadIdx.x) % 32, q = lane % 4, odd = q % 2;
     const int row = int(threadIdx.x) / 32 * 16 + lane / 4;  // and row + 8, of k q and q + 4
     const u8* as = stages + stage * STAGE + row / BK * (BK * LINE);
-    const u8* bs = stages + stage * STAGE + A_BYTES;
+    const Matrix b = Matrix::of<true>(stages + stage * STAGE + A_BYTES);
     full[stage].wait(parity);
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
@@ -356,7 +365,7 @@ struct TensorProduct {
     warpgroup_arrive();
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
-      warpgroup_mma<Kind, Tile::BN>(d, a[s], Operand<true>::template k_step<Kind>(bs, s),
+      warpgroup_mma<Kind, Tile::BN>(d, a[s], b + Operand<true>::template k_step<Kind>(s),
                                     accumulate || s > 0);
     warpgroup_commit();
     if (accumulate) {
@@ -368,7 +377,7 @@ struct TensorProduct {
 
   // The stage before this one may be filled again: one arrival for each warp and block.
   SR_FN void release() {
-    Barrier& before = empty[(stage + STAGES - 1) % STAGES];
+    Barrier& before = empty[stage == 0 ? STAGES - 1 : stage - 1];
     const u32 lane = threadIdx.x % 32;
     if constexpr (CLUSTER > 1) {
       if (lane < CLUSTER) before.arrive_at(lane);
@@ -382,7 +391,9 @@ struct TensorProduct {
     const ProductParams& p = t.p;
     if constexpr (Step::CERTIFIES) return certify(t, d, at);
     if constexpr (Step::SCALED) unscale(t, d, at);
-    if constexpr (STORE_BOXES > 0) {
+    if constexpr (ACROSS) {
+      return p.mode ? store_across<true>(t, d, at) : store_across<false>(t, d, at);
+    } else if constexpr (STORE_BOXES > 0) {
       if (work.split < 0)
         return p.mode ? store_boxes<true>(t, d, at) : store_boxes<false>(t, d, at);
     }
@@ -484,7 +495,7 @@ struct TensorProduct {
   // The pieces of the eight rows of a warp, as bytes that lie anywhere: a row at a time, so that
   // lanes write neighbours.
   SR_FN static void store_bytes(const ProductParams& p, const TileCoord<Step, Tile>& at, int row0,
-                                const u32 (&pieces)[Tile::BN / 64]) {
+                                const u32 (&pieces)[(Tile::BN + 63) / 64]) {
     const LinearCombination<typename Step::Algebra> combine(p);
     const int lane = int(threadIdx.x) % 32;
     for (int t = 0; t < 8 && row0 + t < p.m; ++t) {
@@ -686,7 +697,37 @@ struct TensorProduct {
       }
     }
   }
-  // Two adjacent elements of C.
+  // The same of a C whose rows are contiguous: a box of 64 rows and all columns for a warpgroup.
+  template <bool COMBINE>
+  SR_FN void store_across(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                          const TileCoord<Step, Tile>& at) {
+    const LinearCombination<typename Step::Algebra> combine(t.p);
+    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    // the column of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 columns]
+    const int line = thread % 32 / 16 * 8 + thread % 8, piece = thread / 32 * 2 + thread / 8 % 2;
+    u8* box = outgoing + warpgroup * Tile::BN * LINE;
+    if (thread == 0) store_wait<0>();
+    warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
+#pragma unroll
+    for (int j = 0; j < Tile::BN / 8; j += 2) {  // 16 columns
+      u32 x[4];                                  // [2 of 8 columns][2 rows]
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int group = j + e / 2;
+        x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch,
+                             at.row + Tile::row(e % 2), at.column + group * 8 + thread % 4 * 2);
+      }
+      store_matrices<true>(box + swizzled((j * 8 + line) * LINE + piece * 16), x);
+    }
+    store_fence();
+    warpgroup_sync(warpgroup);  // between writing the box and reading it
+    if (thread == 0) {
+      const int first = at.row + warpgroup * 64;
+      if (first < t.p.m) store_box(t.c, box, first, at.column, int(at.batch));
+      store_commit();
+    }
+  }
+  // Two elements of C, of adjacent columns.
   template <bool COMBINE, class Combine>
   SR_FN static u32 pair(const ProductParams& p, const Combine& combine, const Word* x, i64 batch,
                         int row, int column) {
@@ -698,7 +739,8 @@ struct TensorProduct {
     for (int e = 0; e < 2; ++e) {
       Storage old{};
       if ((p.mode & READ_C) && row < p.m && column + e < p.n)
-        old = static_cast<const Storage*>(p.c)[batch * p.c_batch + row * p.c_m + column + e];
+        old = static_cast<const Storage*>(
+            p.c)[batch * p.c_batch + row * p.c_m + (column + e) * p.c_n];
       both |= u32(combine(x[e], old).bits) << 16 * e;
     }
     return both;

@@ -84,8 +84,10 @@ class Kernel:
         return start
 
     def launch(
-        self, blocks: int, threads: int, shared: int, params: bytes, pointers=None, maps=()
-    ) -> None:
+        self, blocks: int, threads: int, shared: int, params: bytes, pointers=None, maps=(),
+        early=False,
+    ) -> None:  # fmt: skip
+        assert not early or "sr::TensorProduct<" in self.source, "a kernel that does not wait"
         assert 0 < blocks < 2**31
         assert 0 < threads <= 1024
         assert 0 <= shared <= self.on.shared_limit
@@ -107,6 +109,7 @@ class HostDevice:
     arch = 90
     sms = 4
     shared_limit = 232448
+    early = True
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}

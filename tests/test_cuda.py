@@ -57,7 +57,7 @@ compiled = functools.cache(device.compile_source)
 class Recorder:
     """A device that runs nothing and keeps the sources of what it was asked for."""
 
-    xp, name, sms, shared_limit = np, "recorder", 132, 232448
+    xp, name, sms, shared_limit, early = np, "recorder", 132, 232448, True
     indices = itertools.count(-2, -1)
 
     def __init__(self, arch):
@@ -449,11 +449,11 @@ HIDDEN = {
     # 1024 bytes apart; the swizzle of 128 bytes; across k, boxes 8192 bytes apart), lanes that
     # exchange columns
     "tensor cores": (
-        lambda: product_of("plus_times", "f2", n=4104), "sr::TensorProduct<",
+        lambda: product_of("plus_times", "f2", n=4096), "sr::TensorProduct<",
         [*IN_ORDER, r"USETMAXREG\.DEALLOC\.CTAPOOL 0x28",
          r"USETMAXREG\.TRY_ALLOC\.CTAPOOL UP\d, 0xe8", r"0x40000040", r"LOP3.* 0x10000,",
          r"LOP3.* 0x2000000,", r"gdesc\[UR\d+\]\.tnspB, .*gsb0", r"SHFL\.BFLY .* 0x1, ",
-         r"SHFL\.BFLY .* 0x2, "],
+         r"SHFL\.BFLY .* 0x2, ", r"ACQBULK(?:.*\n)*.*PREEXIT"],
         [],
     ),
     "tensor cores, in two parts": (

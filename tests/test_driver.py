@@ -5,6 +5,7 @@ shows.
 """
 
 import ctypes
+import struct
 import sys
 from types import SimpleNamespace
 
@@ -143,6 +144,29 @@ def test_a_launch_is_on_the_current_stream_with_the_shared_memory_that_it_needs(
         ("attribute", 99, 8, 60_000),
         ("launch", 99, 3, 1, 1, 64, 1, 1, 60_000, own, b"after", 0),
     ]
+
+
+def test_an_early_launch_says_so(calls, monkeypatch):
+    """By the driver's structures: CUlaunchConfig of 56 bytes, CUlaunchAttribute of 72."""
+
+    def launch(config, *values):
+        text = ctypes.string_at(ctypes.addressof(config._obj), 56)
+        *shape, stream, attributes, count = struct.unpack("7I4xQQI4x", text)
+        attribute, (function, arguments, extra) = ctypes.string_at(attributes, 72), values
+        place = ctypes.c_void_p.from_address(arguments.value).value
+        calls.append((*shape, stream, count, attribute, function.value, extra))
+        calls.append(ctypes.string_at(place, 5))
+        return status
+
+    status = 0
+    monkeypatch.setattr(device, "_driver", lambda: SimpleNamespace(cuLaunchKernelEx=launch))
+    kernel, own = device.Kernel(b"cubin"), Stream.entered[0].ptr
+    kernel.launch(3, 64, 1000, b"first", early=True)
+    attribute = struct.pack("iiii56x", 6, 0, 1, 0)
+    assert calls == [(3, 1, 1, 64, 1, 1, 1000, own, 1, attribute, 99, None), b"first"]
+    status = 801
+    with pytest.raises(RuntimeError, match="cuLaunchKernelEx: error 801"):
+        kernel.launch(3, 64, 1000, b"first", early=True)
 
 
 @pytest.mark.usefixtures("calls")

@@ -912,10 +912,13 @@ def test_tiles_of_tensor_cores_by_size():
 
     def tiles(dtype, precision, *sizes):
         (kind,) = tensor._KINDS[dtype, precision]
-        return [tensor.choose(kind, n, n, n, 1, 132, split=True).shape[:2] for n in sizes]
+        fine = dtype == "float16"
+        return [
+            tensor.choose(kind, n, n, n, 1, 132, split=True, fine=fine).shape[:2] for n in sizes
+        ]
 
-    assert tiles("float16", None, 256, 384, 512, 768, 1024, 1536, 2048, 4096) == [
-        *[(64, 64)] * 3, *[(64, 128)] * 2, (128, 192), *[(128, 256)] * 2,
+    assert tiles("float16", None, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192) == [
+        *[(64, 32)] * 3, *[(64, 128)] * 2, (192, 96), *[(128, 256)] * 3,
     ]  # fmt: skip
     assert tiles("float32", "tf32", 256, 512, 1024, 1536, 2048, 4096) == [
         *[(64, 64)] * 2, (64, 128), (128, 192), *[(128, 256)] * 2,
@@ -1598,3 +1601,22 @@ def test_other_verbs_over_more_elements_than_32_bits_count():
     for (x,) in each_far(square):
         engine.mirror(x)
         assert_array_equal(x, square + np.triu(square, 1).T)
+
+
+@pytest.mark.parametrize("shape", tensor.FINE, ids=lambda x: f"{x.rows} x {x.columns}")
+@pytest.mark.usefixtures("tensor_cores")
+def test_fine_tiles_of_tensor_cores(shape, monkeypatch):
+    """Of a right operand along k: α and β, edges, stacks; C by rows and by columns."""
+    monkeypatch.setattr(HOST, "sms", 2)
+    monkeypatch.setattr(products, "choose_shape", lambda *_, **__: tensor.Choice(shape, 1, 88))
+    monkeypatch.setattr(tensor, "choose", lambda *_, **__: tensor.Choice(shape, 1, 88))
+    rng = np.random.default_rng(27)
+    a, b = whole(rng, (2, 136, 88), "f2", None), whole(rng, (88, 200), "f2", None, right=True)
+    c = whole(rng, (136, 200), "f2", None)
+    for how in ("CCC", "FFF"):
+        result = multiply("plus_times", a[0], b, c, how=how, known=None, alpha=2.0, beta=-1.0)
+        check("plus_times", result, reference.general("plus_times", 2.0, a[0], b, -1.0, c))
+        assert f"sr::TensorTile<{shape.rows}, {shape.columns}, 2>" in HOST.launched[-1]
+    stack = np.empty((2, 136, 200), "f2")
+    engine.product(sm.semirings["plus_times"], a, b[None], stack)
+    check("plus_times", stack, np.stack([reference.product("plus_times", x, b) for x in a]))

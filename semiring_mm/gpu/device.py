@@ -236,21 +236,23 @@ class Kernel:
         count = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
         return int(count(self._function.ptr, threads, shared))
 
-    def prepared(self, blocks: int, threads: int, shared: int) -> Start:
+    def prepared(self, blocks: int, threads: int, shared: int, early: bool = False) -> Start:
         """A launch without its parameters: ``start(stream, address of their address, 0)``."""
         if shared > self._shared:
             self._driver.funcSetAttribute(self._function.ptr, _MAX_SHARED, shared)
             self._shared = shared
-        start = functools.partial(
-            self._driver.launchKernel, self._function.ptr, blocks, 1, 1, threads, 1, 1, shared
-        )
+        at = self._function.ptr
+        start = functools.partial(_start_early, at, blocks, threads, shared)
+        if not early:
+            launch = self._driver.launchKernel
+            start = functools.partial(launch, at, blocks, 1, 1, threads, 1, 1, shared)
         vars(start)["kernel"] = self  # whose code stays loaded as long as it may be launched
         return start
 
     def launch(
         self, blocks: int, threads: int, shared: int, params: bytes,
         pointers: int | tuple[int, ...] | None = None,
-        maps: tuple[tuple[bytes, int], ...] = (),
+        maps: tuple[tuple[bytes, int], ...] = (), early: bool = False,
     ) -> None:  # fmt: skip
         """Run on the current device and stream; returns at once.
 
@@ -264,14 +266,48 @@ class Kernel:
             (:mod:`.calls`).
         maps : tuple of (bytes, int)
             Tensor maps, which come before `params`, and the addresses that they describe.
+        early : bool
+            Whether it may begin while the launch before it on the stream ends (programmatic
+            dependent launch): the kernel waits for that one by itself (``wait_for_launch``).
         """
         import cupy
 
-        start, block = self.prepared(blocks, threads, shared), parameters(params, maps)
+        start, block = self.prepared(blocks, threads, shared, early), parameters(params, maps)
         buffer = ctypes.create_string_buffer(block, len(block))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         start(cupy.cuda.get_current_stream().ptr, ctypes.addressof(arguments), 0)
         note(Launched(start, block, pointers, tuple(place for _, place in maps)))
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute; its `value` has 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("value", ctypes.c_int * 17))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("blocks", ctypes.c_uint * 3), ("threads", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint),
+    )  # fmt: skip
+
+
+_EARLY = _Attribute(6, (0, 1))  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
+def _start_early(
+    function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int, _: int
+) -> None:
+    config = _Config(
+        (blocks, 1, 1), (threads, 1, 1), shared, stream, ctypes.addressof(_EARLY), 1
+    )  # of this call: others may launch at the same time
+    status = _driver().cuLaunchKernelEx(
+        ctypes.byref(config), ctypes.c_void_p(function), ctypes.c_void_p(arguments), None
+    )
+    if status:
+        raise RuntimeError(f"cuLaunchKernelEx: error {status}")
 
 
 class Device:
@@ -287,6 +323,8 @@ class Device:
         self.arch = 10 * int(properties["major"]) + int(properties["minor"])
         self.sms = int(properties["multiProcessorCount"])
         self.shared_limit = int(properties["sharedMemPerBlockOptin"])
+        # graphs hold early launches from CUDA 12.3 on
+        self.early = self.arch >= 90 and cupy.cuda.runtime.driverGetVersion() >= 12030
         self._kernels: dict[str, Kernel] = {}
 
     def kernel(self, source: str, own: str = "") -> Kernel:

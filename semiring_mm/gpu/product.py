@@ -60,6 +60,7 @@ from .source import (
 from .tensor import (
     BINARY,
     CERTIFICATE,
+    FINE,
     REDUCING,
     ROWS,
     Kind,
@@ -304,6 +305,7 @@ class _Launch:
     operands: tuple[Operand | None, ...] = ()  # that tensor cores read and write
     certificate: _Launch | None = None  # that comes before
     samples_at: tuple[int, ...] = ()  # its operands' bytes behind copies of A and B
+    early: bool = False  # whether it may begin while the launch before it ends
 
 
 _NO_MAP = (bytes(device.TENSOR_MAP), 0, None)
@@ -315,7 +317,7 @@ def _run(
     scaling: Scaling = PLAIN, triangle: bool = False, flags: Array | None = None,
     forbidden: int = 0, unless: int = 0,
 ) -> None:  # fmt: skip
-    if way.kind is not None and turns(way.kind, a, b):
+    if way.kind is not None and turns(way.kind, a, b, c, here.sms):
         a, b, c = (x.swapaxes(-1, -2) for x in (b, a, c))
     addresses = [address(x) for x in (a, b, c)]
     launch = prepared(
@@ -368,7 +370,9 @@ def _send(
         params += pack(tuple(map(address, sizes[:2])), ())
         params += bytes(-len(params) % 64)
     maps = tuple((text, place) for text, place, _ in loaded)
-    launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params, pointers, maps)
+    launch.kernel.launch(
+        launch.blocks, launch.threads, launch.shared, params, pointers, maps, launch.early
+    )
 
 
 def _certify(
@@ -455,7 +459,11 @@ def _prepare_tensors(
         k = -(-k // 8)
     batch = c.shape[0] if c.ndim == 3 else 1
     c_at = strides(c)
-    shape, splits, k_split, whole = choose_shape(kind, m, n, k, batch, here.sms, split=not packed)
+    fine = not packed and kind.size == 2 and kind.parts == 1 and _fine(kind, plan, a, b, c)
+    shape, splits, k_split, whole = choose_shape(
+        kind, m, n, k, batch, here.sms, split=not packed, fine=fine
+    )
+    across = fine and shape in FINE
     tiles_m = -(-m // (shape.rows * shape.cluster)) * shape.cluster
     tiles_n = -(-n // shape.columns)
     tiles = tiles_m * tiles_n * batch
@@ -470,10 +478,10 @@ def _prepare_tensors(
             here, kind, b.swapaxes(-1, -2), shape.columns // shape.cluster, CERTIFICATE.bn
         )
         group = 16 if kind is BINARY else min(together(plan, right.rows), 16 // c.itemsize)
-    result = result_operand(plan, c)
+    result = result_operand(plan, c, shape.columns if across else 0)
     kernel = TensorKernel(
-        plan, kind, left.rows, right.rows, wide_along(c, -1, group), result is not None, shape,
-        packed,
+        plan, kind, left.rows, right.rows, wide_along(c, -1, group),
+        result is not None and not across, shape, packed, across=across,
     )  # fmt: skip
     blocks = tiles - split + split * splits
     if kind.size < 8:  # of doubles, the next tile is for the multiprocessor that is free first
@@ -487,7 +495,16 @@ def _prepare_tensors(
         split * (shape.columns // 2 // kernel.together),  # sr::ReduceSplits's
         REDUCING, operands=(left, right, result),
         certificate=_certificate(here, plan, left, right, m, n, batch) if kind.scaled else None,
+        # repays where all blocks run at once
+        early=here.early and kind.size in (2, 4) and kind.parts == 1 and tiles <= here.sms,
     )  # fmt: skip
+
+
+def _fine(kind: Kind, plan: Plan, a: Array, b: Array, c: Array) -> bool:
+    """Whether only the right operand of 16 bits lies along k, and C along its columns."""
+    left, right = (in_place(kind.element, 2, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
+    across = left is not None and not left.rows and right is not None and right.rows
+    return across and result_operand(plan, c, ROWS) is not None
 
 
 def _certificate(

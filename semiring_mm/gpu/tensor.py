@@ -20,8 +20,8 @@ from .tiles import Tile, divide
 from .views import address, strides
 
 __all__ = [
-    "BINARY", "CERTIFICATE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape", "Split",
-    "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
+    "BINARY", "CERTIFICATE", "FINE", "REDUCING", "ROWS", "SCREENS", "Kind", "Operand", "Shape",
+    "Split", "TensorKernel", "choose", "convert_source", "in_place", "kinds_of", "parts_source",
     "prepare_operand", "readable", "reads", "repays", "result_operand", "tensor_source",
     "together", "transposed_operand", "turns",
 ]  # fmt: skip
@@ -158,6 +158,8 @@ class TensorKernel:
         Whether C is packed bits.
     certifies : bool
         Whether it multiplies samples (``sr::Certificate``) instead of operands.
+    across : bool
+        Whether the copy engine stores a C whose rows are contiguous.
     screens : bool
         Whether it screens the product (``sr::Screened``) instead of storing it.
     """
@@ -172,18 +174,19 @@ class TensorKernel:
     packed: bool = False
     certifies: bool = False
     screens: bool = False
+    across: bool = False
 
     @property
     def threads(self) -> int:
         """Threads of a block, of which the last ones copy."""
-        wide = self.shape.columns > 128 or self.kind.size == 8
-        hands = wide or self.kind.parts == 2  # sr::TensorProduct::HANDS
+        large = self.shape.columns > 128 or self.shape.rows > 128
+        hands = large or self.kind.size == 8 or self.kind.parts == 2  # TensorProduct::HANDS
         return 2 * self.shape.rows + (128 if hands else 32)
 
     @property
     def stages(self) -> int:
         """Tiles of k in the pipeline, loading or in use: as many as fit in shared memory."""
-        room = _SHARED - 1024 - self.boxes * self.shape.rows * _LINE
+        room = _SHARED - 1024 - self._boxes
         return min(6 if self.kind.size == 8 else _STAGES, room // self._stage)
 
     @property
@@ -197,16 +200,22 @@ class TensorKernel:
         return 2 if self.c_boxes else 0
 
     @property
+    def _boxes(self) -> int:
+        """Bytes of all boxes of C."""
+        if self.across:
+            return self.shape.rows // 64 * self.shape.columns * _LINE
+        return self.boxes * self.shape.rows * _LINE
+
+    @property
     def shared(self) -> int:
         """Bytes of shared memory."""
         numbers = 16 * self.shape.columns if self.screens else 0
-        boxes = self.boxes * self.shape.rows * _LINE
-        return 1024 + self.stages * self._stage + boxes + numbers
+        return 1024 + self.stages * self._stage + self._boxes + numbers
 
     @property
     def together(self) -> int:
         """Neighbouring columns of a thread."""
-        return together(self.plan, self.b_rows)
+        return 2 if self.across else together(self.plan, self.b_rows)
 
     def types(self) -> str:
         """The first lines of a source: its types."""
@@ -227,7 +236,7 @@ using Shape = sr::{shape};
 
 #: Rows of the largest tile; threads of ReduceSplits.
 ROWS, REDUCING = 128, 256
-_SHARED, _STAGES = 232448, 4  # bytes that a block may have, stages at most
+_SHARED, _STAGES = 232448, 8  # bytes that a block may have, stages at most
 _LINE = 128  # bytes of a row of a tile in shared memory
 # sr::Convert's threads and tiles, steps of k of a block of sr::Measure
 _CONVERT, _SIDE, _LOOK = 256, 64, 512
@@ -256,7 +265,8 @@ def tensor_source(kernel: TensorKernel) -> str:
     cluster = f"__cluster_dims__({shape.cluster}) " if shape.cluster > 1 else ""
     return f"""{kernel.types()}
 using Product =
-    sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes}>;
+    sr::TensorProduct<Step, Shape, {kernel.stages}, {shape.cluster}, {given}, {kernel.boxes},
+                      {flags(kernel.across)}>;
 static_assert(Product::BYTES == {kernel.shared} && Product::THREADS == {kernel.threads});
 extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}, 1)
 kernel(const __grid_constant__ sr::TensorParams p) {{
@@ -397,12 +407,22 @@ def in_place(element: str, size: int, x: Array, lines: int) -> Operand | None:
     return None
 
 
-def turns(kind: Kind, a: Array, b: Array) -> bool:
-    """Whether Cᵀ = Bᵀ Aᵀ spares a copy: only the left operand of tf32 may lie across k."""
-    if kind.size != 4 or kind.parts == 2:
+def turns(kind: Kind, a: Array, b: Array, c: Array, sms: int) -> bool:
+    """Whether Cᵀ = Bᵀ Aᵀ is computed instead.
+
+    That spares a copy, since only the left operand of tf32 may lie across k; tiles of 16-bit
+    operands may have any number of columns if the right one lies along k.
+    """
+    if kind.size not in (2, 4) or kind.parts == 2:
         return False
-    left, right = (in_place("tfloat32", 4, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
-    return left is not None and left.rows and right is not None and not right.rows
+    name = "tfloat32" if kind.size == 4 else kind.element
+    left, right = (in_place(name, kind.size, x, ROWS) for x in (a, b.swapaxes(-1, -2)))
+    if left is None or not left.rows or right is None or right.rows:
+        return False
+    if kind.size == 4:
+        return True
+    batch, shape = c.shape[0] if c.ndim == 3 else 1, (c.shape[-1], c.shape[-2], a.shape[-1])
+    return choose(kind, *shape, batch, sms, split=True, fine=True).shape in FINE
 
 
 def prepare_operand(
@@ -487,11 +507,14 @@ def readable(bits: Array) -> Array:
     return room
 
 
-def result_operand(plan: Plan, c: Array) -> Operand | None:
-    """C as the copy engine writes it, or None if other stores must."""
+def result_operand(plan: Plan, c: Array, across: int = 0) -> Operand | None:
+    """C as the copy engine writes it, or None if other stores must.
+
+    `across`: columns of a tile, where not these but the rows of C are contiguous.
+    """
     if plan.storage not in ("float16", "bfloat16"):
         return None
-    found = in_place(plan.storage, 2, c, 64)
+    found = in_place(plan.storage, 2, c.swapaxes(-1, -2) if across else c, across or 64)
     return found if found is not None and found.rows else None
 
 
@@ -515,28 +538,34 @@ class Choice(NamedTuple):
 
 _CLUSTER, _MANY = 2, 16  # rows of tiles, of which one that is empty does not count
 _LEAST_DEPTH = 8  # tiles of k that repay a partial result in memory
+_MANY_WAVES = 4  # of the largest tiles, whose last one, however empty, hardly counts
 #: Nanoseconds of a tile of k and of all else of a tile of C of operands of one part, on an H200
 #: (the nearest to what products of 256 to 2048 rows took).
 _TIMES = {
-    Shape(64, 64): (220, 400), Shape(64, 128): (250, 500), Shape(128, 128): (375, 1000),
-    Shape(128, 192): (500, 1400),
-    Shape(128, 256): (650, 2000),
+    Shape(64, 64): (232, 330), Shape(64, 128): (248, 810), Shape(128, 128): (375, 600),
+    Shape(128, 192): (500, 700), Shape(128, 256): (680, 1300),
 }  # fmt: skip
+#: The same of tiles of 16-bit operands of which the right one lies along k.
+FINE = {Shape(64, 32): (252, 40), Shape(192, 96): (400, 800)}
 _REDUCED = 3000  # of a second launch, which joins parts of k
 
 
-def choose(kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: bool) -> Choice:
+@functools.lru_cache(maxsize=1024)
+def choose(
+    kind: Kind, m: int, n: int, k: int, batch: int, sms: int, *, split: bool, fine: bool = False
+) -> Choice:
     """The fastest tile by what each takes, where the largest ones are few.
 
-    `split`: whether k may be split.
+    `split`: whether k may be split; `fine`: whether tiles may have any number of columns.
     """
     if kind.size == 8:
         return _doubles(m, n, k, batch, sms)
     large = _large(kind, m, n, k, batch, sms, split)
-    if kind.parts == 2 or kind is BINARY or not split:
+    tiles = -(-m // ROWS) * -(-n // kind.bn) * batch
+    if kind.parts == 2 or kind is BINARY or not split or tiles >= _MANY_WAVES * sms:
         return large
     choices = {}
-    for shape, (step, last) in _TIMES.items():
+    for shape, (step, last) in (*_TIMES.items(), *(FINE.items() if fine else ())):
         one = large if shape[:2] == large.shape[:2] else Choice(shape, 1, k)
         tiles = -(-m // shape.rows) * -(-n // shape.columns) * batch
         rounds = -(-tiles * one.splits // sms)

@@ -5,6 +5,8 @@
 
 namespace sr {
 
+SR_FN u8* kept(u8* x) { return x; }
+
 struct alignas(16) Barrier {
   u64 word;  // a Phase
 
@@ -77,6 +79,10 @@ SR_FN void block_arrive() {
   __syncthreads();
 }
 
+
+SR_FN void wait_for_launch() {}
+SR_FN void launch_dependents() {}
+
 struct HostMap {  // the contents of a TensorMap here; sizes in elements, strides in bytes
   u8* base;
   i64 size[3], stride[3];
@@ -121,6 +127,7 @@ SR_FN void store_commit() {}
 template <int PENDING>
 SR_FN void store_wait() {}
 SR_FN void store_fence() {}
+template <bool ACROSS = false>
 SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
   static u8* rows[host::THREADS];
   const unsigned own = host::current, first = own / 32 * 32, lane = own % 32;
@@ -128,7 +135,12 @@ SR_FN void store_matrices(void* row, const u32 (&x)[4]) {
   rows[own] = static_cast<u8*>(row);
   __syncwarp();  // between writing the addresses and reading them
   for (unsigned i = 0; i < 4; ++i)
-    *reinterpret_cast<u32*>(rows[first + 8 * i + lane / 4] + lane % 4 * 4) = x[i];
+    if (ACROSS)
+      for (unsigned e = 0; e < 2; ++e)
+        reinterpret_cast<u16*>(rows[first + 8 * i + lane % 4 * 2 + e])[lane / 4] =
+            u16(x[i] >> 16 * e);
+    else
+      *reinterpret_cast<u32*>(rows[first + 8 * i + lane / 4] + lane % 4 * 4) = x[i];
   __syncwarp();  // between reading the addresses and writing the next
 }
 template <class T>
@@ -151,9 +163,17 @@ SR_FN Element read_box(const u8* boxes, int row, int k) {
                     (K_MAJOR ? row * LINE + k * SIZE : row / 64 * BOX + k * LINE + row % 64 * SIZE);
   return *reinterpret_cast<const Element*>(place ^ (place >> 7 & 7) << 4);
 }
+struct Matrix {
+  const u8* boxes;
+
+  template <bool K_MAJOR>
+  SR_FN static Matrix of(const u8* boxes) {
+    return {boxes};
+  }
+  SR_FN Matrix operator+(int bytes) const { return {boxes + bytes}; }
+};
 template <class Kind, bool A_K_MAJOR, bool B_K_MAJOR, int N>
-SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, const u8* b_boxes,
-                         bool accumulate) {
+SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix a, Matrix b, bool accumulate) {
   using Element = typename Kind::Element;
   const int t = int(threadIdx.x) % WARPGROUP;
   for (int i = 0; i < N / 2; ++i) {
@@ -161,14 +181,13 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], const u8* a_boxes, cons
     const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
     typename Kind::Sum sum = accumulate ? d[i] : 0;
     for (int k = 0; k < Kind::K; ++k)
-      sum += tensor_term(read_box<A_K_MAJOR, Element>(a_boxes, row, k),
-                         read_box<B_K_MAJOR, Element>(b_boxes, column, k));
+      sum += tensor_term(read_box<A_K_MAJOR, Element>(a.boxes, row, k),
+                         read_box<B_K_MAJOR, Element>(b.boxes, column, k));
     d[i] = sum;
   }
 }
 template <class Kind, int N>
-SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes,
-                         bool accumulate) {
+SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix b, bool accumulate) {
   static u32 all[host::THREADS][4];
   const unsigned own = host::current;
   for (int i = 0; i < 4; ++i) all[own][i] = a[i];
@@ -178,7 +197,7 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], const u8* b_boxes
     float sum = accumulate ? d[i] : 0;
     for (int k = 0; k < Kind::K; ++k)
       sum += tensor_term(bits_as<float>(all[own / 4 * 4 + k % 4][k / 4 * 2 + i / 2 % 2]),
-                         read_box<true, float>(b_boxes, column, k));
+                         read_box<true, float>(b.boxes, column, k));
     d[i] = sum;
   }
   __syncwarp();  // between reading the left operand and writing the next
