@@ -458,6 +458,8 @@ class _Pairs:
 
     def __init__(self, verb: str, call: Call, metric: Metric) -> None:
         x, y, w, engine = call["X"], call["Y"], call["w"], call.engine
+        if x is None or y is None:
+            raise TypeError(f"{verb}: X and Y are matrices with a point in each row, got None")
         if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
             raise ValueError(
                 f"{verb}: X and Y have a point in each row and the same number of columns, got "

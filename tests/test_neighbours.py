@@ -158,6 +158,7 @@ def test_metrics_of_ones_own():
     (ValueError, "the radius is a number", lambda: sm.radius_count(*X, "a")),
     (ValueError, "beyond the range of float64; use inf", lambda: sm.radius_count(*X, 10**400)),
     (TypeError, "k must be an integer", lambda: sm.knn(*X, 1.5)),
+    (TypeError, "knn: X and Y are matrices .* got None", lambda: sm.knn(X[0], None, 1)),
 ])  # fmt: skip
 def test_what_is_refused(error, message, call):
     with pytest.raises(error, match=message):
