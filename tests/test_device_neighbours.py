@@ -219,7 +219,7 @@ def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatc
         product(semiring, a, b, *args, **options)
 
     monkeypatch.setattr(engine, "product", spy)
-    given = both(there, x, y)
+    given = [there.put(v.T).T for v in (x, y)] if order == "F" else both(there, x, y)
     found = there.get(sm.cdist(*given, metric, w=w))
     assert_allclose(found, sm.cdist(x, y, metric, w=w), rtol=1e-6)
     for v in (points for pair in seen for points in pair):

@@ -175,6 +175,41 @@ def test_tensor_cores(name, dtype, precision):
         assert any("sr::TensorProduct<" in text for text in device.current()._kernels)
 
 
+@pytest.mark.parametrize(("dtype", "precision"), [("f2", None), ("f4", "tf32")])
+def test_launches_that_begin_early_wait_for_the_one_before(dtype, precision):
+    """Each product permutes the columns of the last one; between other kernels, and in a graph."""
+    import cupy
+
+    random = np.random.default_rng(8)
+    for n in (256, 520, 768, 1024):
+        order = random.permutation(n)
+        b = cupy.asarray(np.eye(n, dtype=dtype)[order])
+        x = random.integers(-9, 10, (n, n)).astype(dtype)
+        steps = [cupy.asarray(x), cupy.empty((n, n), dtype)]
+        stream = cupy.cuda.Stream(non_blocking=True)
+
+        def walk(count, steps=steps, b=b):
+            for i in range(count):
+                sm.gemm(None, steps[i % 2], b, precision=precision, out=steps[1 - i % 2])
+                if i % 5 == 2:
+                    steps[1 - i % 2] += 1
+                    steps[1 - i % 2] -= 1
+
+        with stream:
+            stream.wait_event(cupy.cuda.Stream.null.record())
+            walk(40)
+            stream.begin_capture()
+            walk(10)
+            graph = stream.end_capture()
+            for _ in range(6):
+                graph.launch(stream)
+            found = steps[0].get()
+        back = np.arange(n)
+        for _ in range(100):  # column i moves to order[i]
+            back = back[np.argsort(order)]
+        assert_array_equal(found, x[:, back])
+
+
 @pytest.mark.parametrize("data", ["normal", "positive", "wide", "graded", "along k"])
 def test_emulated_float32_errs_no_more_than_float32(data):
     """Whichever floats the operands call for; and again, as a repeated call."""
