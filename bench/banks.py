@@ -5,9 +5,9 @@ operand a cycle; an operand that the instruction before marked `.reuse`, in the 
 nothing. A load from shared memory holds its warp for four cycles where the compiler puts it beside
 another one. Nineteen loops of SGEMM on an H200 (1,111 to 1,170 instructions for eight steps of k)
 took 1.05 cycles for each instruction, half a cycle for each conflict and 6.6 for each such load:
-1.2 % off (root mean square), 3.6 % at most. So the counts, which need no device, tell a bad order of
-the outer product (kernels/multiplier.cuh) from a good one; which of two good ones is faster is to
-be measured.
+1.2 % off (root mean square), 3.6 % at most. So the counts, which need no device, tell a bad order
+of the outer product (kernels/multiplier.cuh) from a good one; which of two good ones is faster is
+to be measured.
 """
 
 from __future__ import annotations
