@@ -486,7 +486,7 @@ HIDDEN = {
     # a block tells others what it has stored, past the first cache
     "blocks that wait for others": (
         lambda: closed("min_plus", "f4", POSITIVE), "sr::Elimination<",
-        [r"ATOMG\.E\.ADD\.STRONG\.GPU", r"LDG\.E\.STRONG\.GPU.*\n.*CCTL\.IVALL",
+        [r"ATOMG\.E\.ADD\.STRONG\.GPU", r"LDG\.E\.STRONG\.GPU.*\n(?:.*0x\w+ \*/\n)?.*CCTL\.IVALL",
          r"MEMBAR\.ALL\.GPU(?:.*\n)*?.*STG\.E\.STRONG\.GPU"],
         [],
     ),

@@ -1477,8 +1477,9 @@ def test_predecessors_of_large_matrices(monkeypatch):
     monkeypatch.setattr(engine, "LEAF", engine.BASE)
     monkeypatch.setattr(engine, "free_memory", lambda: None)
     n, s = 300, sm.semirings["min_plus"]
-    w = np.random.default_rng(4).integers(0, 9, (n, n)).astype("f4")
-    w[w < 7] = inf
+    rng = np.random.default_rng(4)
+    w = rng.integers(0, 9, (n, n)).astype("f4")
+    w[rng.random(w.shape) > 0.05] = inf
     np.fill_diagonal(w, inf)
     expected = sm.apsp(w, directed=True, device="cpu")
     for array, original in ((w.copy(), None), (w.copy(), w)):  # overwritten, or kept
@@ -1486,6 +1487,24 @@ def test_predecessors_of_large_matrices(monkeypatch):
         d, p = memory.close(problem)
         assert_array_equal(d, expected)
         check_predecessors("min_plus", w, d, p)
+        assert any("::attach(p)" in x for x in HOST.launched)
+        HOST.launched.clear()
+
+
+def test_predecessors_are_carried_along_where_many_edges_are_tight(monkeypatch):
+    monkeypatch.setattr(engine, "LEAF", engine.BASE)
+    monkeypatch.setattr(engine, "free_memory", lambda: None)
+    n, s = 300, sm.semirings["min_plus"]
+    x = np.random.default_rng(6).random((n, 2))
+    w = np.abs(x[:, None] - x).sum(2).astype("f4")
+    for carried in (False, True):
+        edges = np.where(w < 0.4, w, inf) if carried else w * w  # which makes ways around better
+        d, p = memory.close(Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True))
+        assert any("::attach(p)" in x for x in HOST.launched) != carried
+        row, end = np.nonzero(p >= 0)
+        assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
+        assert (p >= 0).sum() == n * n - n
+        HOST.launched.clear()
 
 
 @pytest.mark.parametrize("dtype", ["i4", "i8"])

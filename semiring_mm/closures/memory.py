@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .paths import NO_PREDECESSOR
+from ..engine import JOIN
+from .paths import NO_PREDECESSOR, epsilon
 from .progress import reporter
 from .solve import Problem
 from .sources import ArraySource, best_edges
@@ -17,6 +18,9 @@ from .trees import Edges, repair_trees
 __all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
 
 Array = Any  # of the engine's library
+#: Rows that are looked at, and the share of tight edges in them above which it takes longer to find
+#: predecessors from the closure.
+_SAMPLE, _TIGHT = 32, 0.1
 
 
 def begin(problem: Problem) -> Array:
@@ -62,11 +66,32 @@ def _kept(problem: Problem, d: Array) -> Array | None:
     source = source_of(problem)
     if source.engine.trees is None:
         return None
+    if source.n > source.engine.LEAF and _many_tight(problem, d):
+        return None
     kept = source.original
     if kept is not None and kept.dtype == d.dtype and source.margins is None:
         return kept
     free = source.engine.free_memory()
     return None if free is not None and free < 2 * d.nbytes else d.copy()
+
+
+def _many_tight(problem: Problem, d: Array) -> bool:
+    """Whether many edges seem to be best paths themselves, beside paths of two edges.
+
+    Then it takes less time to carry predecessors along than to search all these edges.
+    """
+    source = source_of(problem)
+    engine, xp = source.engine, source.engine.xp
+    edges = d[xp.arange(0, source.n, -(-source.n // _SAMPLE))]
+    best = edges.copy()
+    engine.product(source.s, edges, d, best, JOIN, known=problem.steps.known)
+    same, unit = best == edges, epsilon(d.dtype)
+    if unit and not source.s.order_only:
+        with np.errstate(invalid="ignore"):  # no edge: infinity less infinity
+            same |= xp.abs(best - edges) <= 16 * unit * xp.abs(edges)
+    same &= edges != source.s.identities(d.dtype)[0]
+    count = int(xp.count_nonzero(same))
+    return count > _TIGHT * float(same.size)
 
 
 def repair(problem: Problem, d: Array, p: Array) -> None:
