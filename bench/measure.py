@@ -39,6 +39,12 @@ class Wall:
         return (time.perf_counter() - start) / repeats
 
 
+class Brief(Wall):
+    """The host's clock, for lines of which many take seconds."""
+
+    seconds, long = 0.3, 2.0
+
+
 class Skip(Exception):
     """Raised for a line or rival that is not available here; the text is the reason."""
 

@@ -21,7 +21,7 @@ import numpy as np
 from semiring_mm import alignment, sequences
 
 from . import machine, report
-from .measure import Contender, Line, sample
+from .measure import Brief, Contender, Line, sample
 
 TARGET = machine.ROOT / "docs" / "sequences.md"
 #: Distributions by the name of their module.
@@ -56,7 +56,7 @@ def main(words: list[str] | None = None) -> int:
         PACKAGES[name]: version(PACKAGES[name]) for name in PACKAGES if has(name)
     }
     for line in _lines(args.quick, result["threads"]):
-        sample(line, quick=args.quick)
+        sample(line, quick=args.quick, clock=Brief())
         result["lines"].append(line.raw())
         print(report.pair_row(line, named=True), flush=True)
     report.keep(result, "sequences-cpu", args.out, scratch=args.quick)

@@ -18,16 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from . import machine, report
-from .measure import Contender, Line, Wall, sample
+from .measure import Brief, Contender, Line, sample
 
 TARGET = machine.ROOT / "docs" / "torch.md"
 Step = Callable[[], Any]  # forward, and backward too where the line says so
-
-
-class Brief(Wall):
-    """The host's clock, for steps of which some take seconds."""
-
-    seconds, long, span = 0.3, 2.0, 0.01
 
 
 def main(words: list[str] | None = None) -> int:
