@@ -128,7 +128,8 @@ def test_angles_are_screened(dtype, w, there, monkeypatch):  # noqa: F811
     monkeypatch.setattr(
         select.Screen, "_search", lambda *args: searches.append(search(*args)) or searches[-1]
     )
-    d, i = map(there.get, sm.knn(*both(there, x, y), 5, "cosine", w=w))
+    given = w if w is None else there.put(w)
+    d, i = map(there.get, sm.knn(*both(there, x, y), 5, "cosine", w=given))
     assert searches
     root = np.sqrt(np.ones(9) if w is None else w)
     u, v = (z * root / np.linalg.norm(z * root, axis=1)[:, np.newaxis] for z in (x, y))
@@ -220,8 +221,8 @@ def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatc
 
     monkeypatch.setattr(engine, "product", spy)
     given = [there.put(v.T).T for v in (x, y)] if order == "F" else both(there, x, y)
-    found = there.get(sm.cdist(*given, metric, w=w))
-    assert_allclose(found, sm.cdist(x, y, metric, w=w), rtol=1e-6)
+    found = sm.cdist(*given, metric, w=w if w is None else there.put(np.array(w)))
+    assert_allclose(there.get(found), sm.cdist(x, y, metric, w=w), rtol=1e-6)
     for v in (points for pair in seen for points in pair):
         assert (v.strides[0] == 4) == (metric != "chebyshev")
         assert v.strides[1] % 16 == 0 or metric == "chebyshev"
