@@ -128,7 +128,8 @@ def _keops_nearest(metric: str, a: Any, b: Any, count: int) -> Any:
 def _keops_works(metric: str, columns: int, count: int) -> bool:
     """Whether a small call succeeds in a process of its own, which some versions of CUDA end."""
     code = f"""if True:
-        import torch
+        import cupy, torch
+        cupy.arange(9) + 1  # compiled by NVRTC, which is loaded before KeOps then
         from bench.gpu_neighbours import _keops_nearest
         _keops_nearest({metric!r}, *torch.rand(2, 99, {columns}, device="cuda"), {count})
         torch.cuda.synchronize()
