@@ -505,7 +505,7 @@ def _solve(graph: _Graph, rows: Any, predecessors: bool) -> Any:
             first, col = (np.asarray(x, np.int64) for x in (g.indptr, g.indices))
             edges = EdgeList.by_rows(first, col, g.data)
             if not directed:
-                edges = replace(edges, directed=False)
+                edges = replace(edges, directed=False, first=None)
             solved = solve_edges(semirings["min_plus"], edges, choice, rows, predecessors, None)
             if solved is not None:
                 return solved if predecessors else solved[0]

@@ -86,7 +86,7 @@ def facts(semiring, x):
 
 def product(
     semiring, a, b, c, scaling=PLAIN, *, arg=None, gather=None, known=None, overlap="",
-    triangle=False, precision=None, on_done=None,
+    triangle=False, precision=None, final=None, on_done=None,
 ):  # fmt: skip
     algebra = Algebra(semiring, a.dtype)
     x, y = algebra.scale(scaling.alpha, algebra.decode(a)), algebra.decode(b)
@@ -101,6 +101,8 @@ def product(
             arg[wins] = k if keys is None else np.broadcast_to(keys[k], c.shape)[wins]
         total = algebra.plus(total, term)
     algebra.join(total, c, PLAIN if gather is not None else scaling)
+    if final is not None:
+        apply(final[0], c, final[1])
     if on_done is not None:
         on_done(1.0)
 

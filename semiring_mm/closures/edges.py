@@ -45,6 +45,8 @@ class EdgeList:
     first: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if self.first is not None and not self.directed:
+            raise ValueError("edges by rows are directed: undirected ones have first=None")
         row: Any = self.row
         if row is None:
             object.__delattr__(self, "row")
