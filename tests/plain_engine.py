@@ -101,8 +101,7 @@ def product(
             arg[wins] = k if keys is None else np.broadcast_to(keys[k], c.shape)[wins]
         total = algebra.plus(total, term)
     algebra.join(total, c, PLAIN if gather is not None else scaling)
-    if final is not None:
-        apply(final[0], c, final[1])
+    assert final is None  # as there is no `apply`
     if on_done is not None:
         on_done(1.0)
 
