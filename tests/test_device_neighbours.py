@@ -208,7 +208,7 @@ def test_distances_are_one_pass(metric, k, there, monkeypatch):  # noqa: F811
     ("chebyshev", "C", None),
 ])  # fmt: skip
 def test_many_points_are_laid_by_coordinates(metric, order, w, there, monkeypatch):  # noqa: F811
-    """Copies whose columns are contiguous and aligned; those that are so already are not copied."""
+    """Columns become contiguous and aligned; points laid out so already are not copied."""
     monkeypatch.setattr(neighbours, "_MANY", 1)
     rng = np.random.default_rng(7)
     rows = (8, 12) if order == "F" else (9, 14)

@@ -908,7 +908,7 @@ def test_tf32_is_copied_only_where_both_operands_lie_across_k():
 
 
 def test_tiles_of_tensor_cores_by_size():
-    """On an H200 the fastest of those that were measured, for each size."""
+    """The tile that was measured to be the fastest on an H200, for each size."""
 
     def tiles(dtype, precision, *sizes):
         (kind,) = tensor._KINDS[dtype, precision]

@@ -41,7 +41,7 @@ _OPERANDS, _RESULT, _STEP = 2.0**-10, 2.0**-11, 2.0**-22
 _NORM = 2.0**5  # of the farthest point: products of two fit float16
 _SPREAD = 2.0**7  # times the norm of most points, to which those of float16 keep their digits
 _FIRST = 512  # points whose distances are all summed up, if lists are short
-_GROWTH = 2  # times the points so far: those that are screened by the same bounds
+_GROWTH = 2  # each pass screens this many times the points before it, by the same bounds
 _CANDIDATES = 128 << 20  # bytes of their lists
 _PAYS = 1 / 16  # the share of all points up to which it does to sum up those of candidates
 _WIDTH = SCREENS["float16"].bn  # columns of a tile that is screened
@@ -214,8 +214,8 @@ class Screen:
         Points are taken in an order in which any first ones are spread evenly over all: the golden
         ratio's, of Kronecker. Distances to the first ones are all summed up, for a first bound of
         each row. Then the product's entries of these and as many more points (``_GROWTH``) are
-        compared with the bounds, those that pass go to the lists, and so on. About k of a row pass
-        each time; where more do than there is room for, all that did are counted, and the row is
+        compared with the bounds, entries within them go to the lists, and so on. About k of a row
+        do each time; where more do than there is room for, all that did are counted, and the row is
         searched again with that much room.
         """
         if not self.fused:
