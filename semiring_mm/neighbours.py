@@ -695,9 +695,7 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
     screen = _screen(pairs, k, width)
     rest = None if screen is None else screen.search(value, index, fill)
 
-    def find(
-        chosen: slice | Array, start: int, end: int, value: Array, index: Array
-    ) -> None:  # fmt: skip
+    def find(chosen: slice | Array, start: int, end: int, value: Array, index: Array) -> None:
         def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
             pitch = -(-columns * dtype.itemsize // _ALIGNED) * _ALIGNED
             whole = room[: count * pitch].view(dtype).reshape(count, pitch // dtype.itemsize)
