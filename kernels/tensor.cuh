@@ -127,8 +127,6 @@ struct TensorProduct {
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
   static constexpr bool FROM_REGISTERS = !A_K_MAJOR && sizeof(Element) == 4;
-  // whether C is rounded first, and written while the next tile is multiplied
-  static constexpr bool DEFERS = STORE_BOXES > 0 || ACROSS;
   static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
@@ -225,10 +223,7 @@ struct TensorProduct {
   // A consumer warpgroup: the products of its 64 rows.
   SR_FN void consume(const TensorParams& t) {
     const ProductParams& p = t.p;
-    // of the tile before: they are appended, or written, while this one is multiplied
-    [[maybe_unused]] Hits hits{};
-    [[maybe_unused]] Rounded rounded;
-    if constexpr (DEFERS) rounded.row = -1;
+    [[maybe_unused]] Hits hits{};  // of the tile before: they are appended while this one is multiplied
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       [[maybe_unused]] Limits limits;
@@ -257,7 +252,6 @@ struct TensorProduct {
         warpgroup_commit();
         next_stage();
         if constexpr (Step::SCREENS) append(t, hits);
-        if constexpr (DEFERS) write(t, rounded);
 #pragma unroll 1
         for (int i = 1; i < tiles; ++i) {
           take();
@@ -270,8 +264,7 @@ struct TensorProduct {
         warpgroup_wait<0>();
         release();
         if constexpr (Step::SCREENS) screen(hits, t, d, work, limits);
-        else if constexpr (DEFERS) round(rounded, t, d, work, at);
-        if (!Step::SCREENS && (!DEFERS || work.split >= 0)) store(t, d, work, at);
+        else store(t, d, work, at);
       } else {
         // Tensor cores truncate when they add to a large sum: so the products of the large parts are
         // added in float32 here, tile by tile, while tensor cores multiply the small parts, whose sum
@@ -300,8 +293,7 @@ struct TensorProduct {
       }
     }
     if constexpr (Step::SCREENS) append(t, hits);
-    if constexpr (DEFERS) {
-      write(t, rounded);
+    if constexpr (STORE_BOXES > 0 || ACROSS) {
       if (threadIdx.x % WARPGROUP == 0) store_wait<0>();  // no block leaves while its boxes are read
     }
   }
@@ -399,6 +391,12 @@ struct TensorProduct {
     const ProductParams& p = t.p;
     if constexpr (Step::CERTIFIES) return certify(t, d, at);
     if constexpr (Step::SCALED) unscale(t, d, at);
+    if constexpr (ACROSS) {
+      return p.mode ? store_across<true>(t, d, at) : store_across<false>(t, d, at);
+    } else if constexpr (STORE_BOXES > 0) {
+      if (work.split < 0)
+        return p.mode ? store_boxes<true>(t, d, at) : store_boxes<false>(t, d, at);
+    }
     using Store = Epilogue<Step, Tile, VECTOR>;
     if constexpr (!Is<Word>::floating) {
       if (work.split < 0) return store_truths(p, d, at);
@@ -663,94 +661,79 @@ struct TensorProduct {
     }
   }
 
-  // A tile of C in its type, two columns to a word.
-  struct Rounded {
-    u32 words[Tile::BN / 4];  // [BN / 8][2 rows]
-    i64 batch;
-    int row, column;  // the tile's first; row -1: no tile
-  };
-  // Round a tile that is written later; with α or C it is written at once, piece by piece, since
-  // all that is read of C would not fit into registers.
-  SR_FN void round(Rounded& to, const TensorParams& t, const Word (&d)[Tile::BN / 2],
-                   const WorkTile& work, const TileCoord<Step, Tile>& at) {
+  // A warpgroup's 64 rows, in boxes of 64 columns: of STORE_BOXES, one is written while the others are
+  // read. COMBINE: there is an α or a C to be added.
+  template <bool COMBINE>
+  SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                         const TileCoord<Step, Tile>& at) {
     using Algebra = typename Step::Algebra;
-    if (t.p.mode && work.split < 0) {
-      const LinearCombination<Algebra> combine(t.p);
-      write(t, at, [&](u32 (&x)[4], int group) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          x[e] = pair(t.p, combine, d + (group * 2 + e) * 2, at.batch,
-                      at.row + Tile::row(e % 2),
-                      at.column + (group + e / 2) * 8 + int(threadIdx.x) % 4 * 2);
-      });
-    }
-#pragma unroll
-    for (int e = 0; e < Tile::BN / 4; ++e)
-      to.words[e] = pack_x2<typename Algebra::Storage>(d[2 * e], d[2 * e + 1]);
-    to.batch = at.batch;
-    to.row = t.p.mode || work.split >= 0 ? -1 : at.row;
-    to.column = at.column;
-  }
-  SR_FN void write(const TensorParams& t, Rounded& tile) {
-    if (tile.row < 0) return;
-    write(t, tile, [&](u32 (&x)[4], int group) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) x[e] = tile.words[group * 2 + e];
-    });
-    tile.row = -1;
-  }
-  // words(x, group): the words of 16 columns from 8 `group` on, [2 of 8 columns][2 rows].
-  template <class At, class Words>
-  SR_FN void write(const TensorParams& t, const At& at, Words words) {
+    const LinearCombination<Algebra> combine(t.p);
     const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
-    const int row = at.row + warpgroup * 64;
-    if constexpr (ACROSS) {  // rows are contiguous: a box of 64 rows and all columns
-      // the column of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 columns]
-      const int line = thread % 32 / 16 * 8 + thread % 8, piece = thread / 32 * 2 + thread / 8 % 2;
-      u8* box = outgoing + warpgroup * Tile::BN * LINE;
-      if (thread == 0) store_wait<0>();
+    // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
+    const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
+#pragma unroll
+    for (int i = 0; i < Tile::BN / 64; ++i) {
+      u8* box = outgoing + (warpgroup * STORE_BOXES + i % STORE_BOXES) * BOX;
+      const int first = at.column + i * 64;
+      if (thread == 0) store_wait<STORE_BOXES - 1>();
       warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
 #pragma unroll
-      for (int j = 0; j < Tile::BN / 8; j += 2) {  // 16 columns
-        u32 x[4];
-        words(x, j);
-        store_matrices<true>(box + swizzled((j * 8 + line) * LINE + piece * 16), x);
+      for (int j = 0; j < 8; j += 2) {  // 16 columns
+        u32 x[4];                       // [2 of 8 columns][2 rows]
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int group = j + e / 2;
+          x[e] = pair<COMBINE>(t.p, combine, d + (i * 8 + group) * 4 + e % 2 * 2, at.batch,
+                               at.row + Tile::row(e % 2), first + group * 8 + thread % 4 * 2);
+        }
+        store_matrices(box + swizzled(line * LINE + (j + piece) * 16), x);
       }
       store_fence();
       warpgroup_sync(warpgroup);  // between writing the box and reading it
       if (thread == 0) {
-        if (row < t.p.m) store_box(t.c, box, row, at.column, int(at.batch));
+        if (first < t.p.n)
+          store_box(t.c, box, first, at.row + warpgroup * 64, int(at.batch));
         store_commit();
-      }
-    } else {  // boxes of 64 columns: of STORE_BOXES, one is written while the others are read
-      // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
-      const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
-#pragma unroll
-      for (int i = 0; i < Tile::BN / 64; ++i) {
-        u8* box = outgoing + (warpgroup * STORE_BOXES + i % STORE_BOXES) * BOX;
-        const int first = at.column + i * 64;
-        if (thread == 0) store_wait<STORE_BOXES - 1>();
-        warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {  // 16 columns
-          u32 x[4];
-          words(x, i * 8 + j);
-          store_matrices(box + swizzled(line * LINE + (j + piece) * 16), x);
-        }
-        store_fence();
-        warpgroup_sync(warpgroup);  // between writing the box and reading it
-        if (thread == 0) {
-          if (first < t.p.n) store_box(t.c, box, first, row, int(at.batch));
-          store_commit();
-        }
       }
     }
   }
-  // Two elements of C, of adjacent columns, to which α and C are joined.
-  template <class Combine>
+  // The same of a C whose rows are contiguous: a box of 64 rows and all columns for a warpgroup.
+  template <bool COMBINE>
+  SR_FN void store_across(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                          const TileCoord<Step, Tile>& at) {
+    const LinearCombination<typename Step::Algebra> combine(t.p);
+    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    // the column of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 columns]
+    const int line = thread % 32 / 16 * 8 + thread % 8, piece = thread / 32 * 2 + thread / 8 % 2;
+    u8* box = outgoing + warpgroup * Tile::BN * LINE;
+    if (thread == 0) store_wait<0>();
+    warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
+#pragma unroll
+    for (int j = 0; j < Tile::BN / 8; j += 2) {  // 16 columns
+      u32 x[4];                                  // [2 of 8 columns][2 rows]
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int group = j + e / 2;
+        x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch,
+                             at.row + Tile::row(e % 2), at.column + group * 8 + thread % 4 * 2);
+      }
+      store_matrices<true>(box + swizzled((j * 8 + line) * LINE + piece * 16), x);
+    }
+    store_fence();
+    warpgroup_sync(warpgroup);  // between writing the box and reading it
+    if (thread == 0) {
+      const int first = at.row + warpgroup * 64;
+      if (first < t.p.m) store_box(t.c, box, first, at.column, int(at.batch));
+      store_commit();
+    }
+  }
+  // Two elements of C, of adjacent columns.
+  template <bool COMBINE, class Combine>
   SR_FN static u32 pair(const ProductParams& p, const Combine& combine, const Word* x, i64 batch,
                         int row, int column) {
-    using Storage = typename Step::Algebra::Storage;
+    using Algebra = typename Step::Algebra;
+    using Storage = typename Algebra::Storage;
+    if constexpr (!COMBINE) return pack_x2<Storage>(x[0], x[1]);
     u32 both = 0;
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
