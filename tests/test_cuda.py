@@ -202,6 +202,14 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
         assert spilled <= SPILLS.get((name, dtype, step), 0), (name, dtype, step, report)
 
 
+@needs_nvrtc
+def test_minima_of_16_bits_with_b_along_k_spill_no_register(sources_of):
+    a, b, c = (np.empty((4096, 4096), "f2") for _ in range(3))
+    text = sources_of(lambda: engine.product(sm.semirings["min_plus"], a, b.T, c)).sources[-1]
+    assert "sr::FloatsJoined<Algebra>" in text
+    assert "0 bytes spill stores" in device.compile_source(text, 90)[1]
+
+
 TAKE = """#include "multiplier.cuh"
 {algebra}
 using Step = sr::{step}<Algebra>;

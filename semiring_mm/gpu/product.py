@@ -399,17 +399,18 @@ def _prepare(
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
-    kind = kind_of(plan, step, arg=arg is not None)
+    elements = 4 if step.columns == 32 else 4 * step.columns
+    b_reads = reading(b, -2, n, elements)
+    kind = kind_of(plan, step, arg=arg is not None, b_k=b_reads[0])
     chosen = choose(
         kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
-    elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
-        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
+        plan, step.name, tile, *reading(a, -1, m), *b_reads,
         wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
