@@ -279,8 +279,11 @@ struct TensorProduct {
         } else if constexpr (DEFERS) {
           const bool follows = index + int(gridDim.x) < work_tiles(p);
           const bool defers = follows && work.split < 0 && p.mode == 0;
-          rounded.round(d, at, defers);  // first, or the compiler puts products in sequence
-          if (!defers) store(t, d, work, at);
+          rounded.round(d, at);  // first, or the compiler puts products in sequence
+          if (!defers) {
+            store(t, d, work, at);
+            rounded.clear();
+          }
         } else {
           store(t, d, work, at);
         }
@@ -681,18 +684,23 @@ struct TensorProduct {
   // A tile of C in its type, two columns to a word.
   struct Rounded {
     u32 words[Tile::BN / 4];  // [BN / 8][2 rows]
-    i64 batch;
-    int row, column;  // the tile's first; row -1: no tile
+    int batch, row, column;  // the tile's, its first; row -1: no tile
 
-    SR_FN void round(const Word (&d)[Tile::BN / 2], const TileCoord<Step, Tile>& at, bool exists) {
+    SR_FN void round(const Word (&d)[Tile::BN / 2], const TileCoord<Step, Tile>& at) {
 #pragma unroll
       for (int e = 0; e < Tile::BN / 4; ++e) {
         words[e] = pack_x2<typename Step::Algebra::Storage>(d[2 * e], d[2 * e + 1]);
         pin(words[e]);
       }
-      batch = at.batch;
-      row = exists ? at.row : -1;
+      batch = int(at.batch);
+      row = at.row;
       column = at.column;
+    }
+    // No tile: until the next one, the words need no registers.
+    SR_FN void clear() {
+#pragma unroll
+      for (int e = 0; e < Tile::BN / 4; ++e) words[e] = 0;
+      row = -1;
     }
   };
   // COMBINE: there is an α or a C to be added.
