@@ -282,7 +282,7 @@ struct TensorProduct {
           rounded.round(d, at);  // first, or the compiler puts products in sequence
           if (!defers) {
             store(t, d, work, at);
-            rounded.clear();
+            rounded.row = -1;
           }
         } else {
           store(t, d, work, at);
@@ -696,12 +696,6 @@ struct TensorProduct {
       row = at.row;
       column = at.column;
     }
-    // No tile: until the next one, the words need no registers.
-    SR_FN void clear() {
-#pragma unroll
-      for (int e = 0; e < Tile::BN / 4; ++e) words[e] = 0;
-      row = -1;
-    }
   };
   // COMBINE: there is an α or a C to be added.
   template <bool COMBINE>
@@ -740,7 +734,9 @@ struct TensorProduct {
   }
   template <class At, class WordOf>
   SR_FN void write_boxes(const TensorParams& t, const At& at, WordOf word, int first) {
-    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    int thread = int(threadIdx.x) % WARPGROUP;
+    pin(thread);  // else addresses that follow from it are kept in registers all along
+    const int warpgroup = int(threadIdx.x) / WARPGROUP;
     // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
     const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
     u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
