@@ -60,6 +60,10 @@ struct Epilogue {
   SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], const WorkTile& work,
                           const TileCoord<Step, Tile>& at) {
     if (work.split >= 0) return store_partial(p, acc, work);
+    store_tile(p, acc, at);
+  }
+  SR_FN static void store_tile(const ProductParams& p, const Word (&acc)[TM][TN],
+                               const TileCoord<Step, Tile>& at) {
     const LinearCombination<A> combine(p);
 #pragma unroll
     for (int i = 0; i < TM; ++i)

@@ -258,6 +258,7 @@ def _product_in_float32(
     c[...] = result.astype(c.dtype)
 
 
+_TURNS, _LONG = 2, 1024
 _WORTH_A_SCAN = 960**3  # pairs
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
@@ -405,12 +406,17 @@ def _prepare(
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
+    room = here.sms * tile.blocks
+    persistent = (
+        arg is None and not triangle and chosen.whole == -(-m // tile.bm) * -(-words // tile.bn) * batch >= _TURNS * room
+        and k % tile.bk == 0 and k >= tile.bk * (tile.stages - 1) and k <= _LONG and not tile.matrix
+    )
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
-        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
+        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1, persistent,
     )  # fmt: skip
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
     split = tiles_m * tiles_n * batch - chosen.whole
@@ -435,7 +441,8 @@ def _prepare(
     gather_at = (0, 0, 0) if gather is None else strides(gather)
     every = (a_at, b_at, c_at, arg_at)
     return _Launch(
-        here.kernel(product_source(kernel)), blocks, tile.threads, kernel.shared,
+        here.kernel(product_source(kernel)), min(blocks, room) if persistent else blocks,
+        tile.threads, kernel.shared,
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,

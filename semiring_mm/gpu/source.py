@@ -375,6 +375,8 @@ class ProductKernel:
         Whether the k that won is kept.
     cluster : int
         Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
+    persistent : bool
+        Whether a block takes many tiles of C, all of k of each.
     """
 
     plan: Plan
@@ -387,6 +389,7 @@ class ProductKernel:
     c_wide: bool
     arg: bool = False
     cluster: int = 1
+    persistent: bool = False
 
     @property
     def shared(self) -> int:
@@ -402,8 +405,9 @@ def product_source(kernel: ProductKernel) -> str:
     tile = kernel.tile
     clusters = kernel.cluster > 1
     given = flags(
-        kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg, clusters
-    )
+        kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg, clusters,
+        kernel.persistent,
+    )  # fmt: skip
     together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
     return f"""#include "{header}"
