@@ -1,7 +1,7 @@
 // Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile. CLUSTER: the blocks
 // of a tile whose k is split are a cluster. PERSISTENT: a block takes many tiles of C, each of whole
 // tiles of k; the first ones of the next are on their way while the last of this one is multiplied
-// and C is stored. README.md draws the timeline of the main loop.
+// and C is stored. Store: what becomes of a tile of C. README.md draws the timeline of the main loop.
 //
 // Schedule, main loop and remainder stand in one function, and loaders and fragments are its local
 // variables: split into functions, the same instructions get other registers.
@@ -13,7 +13,7 @@
 namespace sr {
 
 template <class Step, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR,
-          bool C_VECTOR, bool ARG, bool CLUSTER = false, bool PERSISTENT = false>
+          class Store, bool ARG, bool CLUSTER = false, bool PERSISTENT = false>
 struct Product {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
@@ -36,9 +36,8 @@ struct Product {
   static constexpr bool AHEAD = Loads::AHEAD;  // without a branch
   static_assert(!AHEAD || K_STEPS == UNROLL, "nor is one around it");
   static_assert(!PERSISTENT || (!ARG && !CLUSTER), "a block has all of k, and keeps values alone");
-  using Store = Epilogue<Step, Tile, C_VECTOR>;
 
-  SR_FN static void run(const ProductParams& p) {
+  SR_FN static void run(const typename Store::Params& p) {
     // --- schedule
     if (!is_selected(p)) return;
     const WorkTile work(p, int(blockIdx.x), CLUSTER);

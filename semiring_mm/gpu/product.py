@@ -53,6 +53,7 @@ from .source import (
     join_source,
     kind_of,
     pack,
+    pack_fields,
     product_source,
     steps,
     word_size,
@@ -81,10 +82,10 @@ from .tensor import (
 )
 from .tensor import choose as choose_shape
 from .tensor import kinds_of as tensor_kinds
-from .tiles import choose
+from .tiles import Tile, choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
-__all__ = ["product", "product_bits"]
+__all__ = ["product", "product_bits", "sift"]
 
 Array = Any
 
@@ -258,7 +259,7 @@ def _product_in_float32(
     c[...] = result.astype(c.dtype)
 
 
-_TURNS, _LONG = 2, 1024
+_TURNS, _LONG = 2, 1024  # tiles of a block that takes several, and steps of k up to which it does
 _WORTH_A_SCAN = 960**3  # pairs
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
@@ -406,11 +407,10 @@ def _prepare(
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
-    room = here.sms * tile.blocks
-    persistent = (
-        arg is None and not triangle and chosen.whole == -(-m // tile.bm) * -(-words // tile.bn) * batch >= _TURNS * room
-        and k % tile.bk == 0 and k >= tile.bk * (tile.stages - 1) and k <= _LONG and not tile.matrix
-    )
+    tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
+    tiles, room = tiles_m * tiles_n * batch, here.sms * tile.blocks
+    split = tiles - chosen.whole
+    persistent = not (arg is not None or triangle or split) and _turns(tile, tiles, k, room)
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
@@ -418,8 +418,6 @@ def _prepare(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
         wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1, persistent,
     )  # fmt: skip
-    tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
-    split = tiles_m * tiles_n * batch - chosen.whole
     blocks = chosen.whole + split * chosen.splits
     if blocks > 0x7FFFFFFF:
         raise ValueError(
@@ -447,6 +445,48 @@ def _prepare(
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
+    )  # fmt: skip
+
+
+def _turns(tile: Tile, tiles: int, k: int, room: int) -> bool:
+    """Whether a product of so few steps of k repays blocks that take many tiles of C."""
+    ready = k % tile.bk == 0 and tile.bk * (tile.stages - 1) <= k
+    return ready and k <= _LONG and tiles >= _TURNS * room and not tile.matrix
+
+
+def sift(
+    semiring: Semiring, a: Array, b: Array, final: tuple[Expr, float] | None,
+    lists: tuple[int, ...], sizes: tuple[int, ...],
+) -> None:  # fmt: skip
+    """Compare a product of floats, or a function of it, with lists instead of storing it.
+
+    `lists` and `sizes` are the fields of ``sr::SieveParams``.
+    """
+    here, (m, k), n = device.current(), a.shape, b.shape[1]
+    ways = _plans(semiring, a.dtype, None, None, None, 1, PLAIN, False, here.arch, None, final)
+    plan, step = next(
+        (way.plan, way.step)
+        for way in ways
+        if way.kind is None and not way.step.forbidden and way.step.columns == 1
+    )
+    kind = kind_of(plan, step, arg=False)
+    tile = choose(kind, m, n, k, 1, here.sms, split=False, device=here.name).tile
+    tiles_m, tiles_n, room = -(-m // tile.bm), -(-n // tile.bn), here.sms * tile.blocks
+    tiles = tiles_m * tiles_n
+    persistent = _turns(tile, tiles, k, room)
+    kernel = ProductKernel(
+        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n), False,
+        persistent=persistent, sieve=True,
+    )  # fmt: skip
+    (_, a_m, a_k), (_, b_k, b_n) = strides(a), strides(b)
+    params = pack_fields({
+        "a": address(a), "b": address(b), "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n,
+        "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
+        "whole": tiles, "splits": 1, "k_split": k, "unit": 1,
+    })  # fmt: skip
+    here.kernel(product_source(kernel)).launch(
+        min(tiles, room) if persistent else tiles, tile.threads, kernel.shared,
+        params + pack(lists, sizes), None,
     )  # fmt: skip
 
 
