@@ -47,6 +47,7 @@ _ALONE, _ENTRY = 1 << 20, 16
 _SIEVED = 256, 4096  # rows and columns from which a sieve repays its copies
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
+_EXACT = 1 << 24  # integers below are exact in float32
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
@@ -481,6 +482,9 @@ class _Pairs:
         self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
+        exact = _EXACT > (x.size + y.size if self.joined.itemsize > 2 else columns)
+        if self.joined.kind == "i" and engine is not cpu and exact:
+            self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
         self.parts: list[_Part] = [(None, x, y)]
         if w is not None:
