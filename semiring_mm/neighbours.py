@@ -482,7 +482,7 @@ class _Pairs:
         self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
-        exact = _EXACT > (x.size + y.size if self.joined.itemsize > 2 else columns)
+        exact = (x.size + y.size if self.joined.itemsize > 2 else columns) < _EXACT
         if self.joined.kind == "i" and engine is not cpu and exact:
             self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))

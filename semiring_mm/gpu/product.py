@@ -416,7 +416,8 @@ def _prepare(
     group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
-        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1, persistent,
+        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
+        persistent,
     )  # fmt: skip
     blocks = chosen.whole + split * chosen.splits
     if blocks > 0x7FFFFFFF:

@@ -25,7 +25,10 @@ from .source import STORAGE, flags, pack, pack_fields
 from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
-__all__ = ["BEHIND", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run", "select_source"]
+__all__ = [
+    "BEHIND", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
+    "select_source",
+]  # fmt: skip
 
 Array = Any
 
