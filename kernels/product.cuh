@@ -1,7 +1,6 @@
 // Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile. CLUSTER: the blocks
-// of a tile whose k is split are a cluster. PERSISTENT: a block takes many tiles of C, each of whole
-// tiles of k; the first ones of the next are on their way while the last of this one is multiplied
-// and C is stored. Store: what becomes of a tile of C. README.md draws the timeline of the main loop.
+// of a tile whose k is split are a cluster. Store: what becomes of a tile of C (Epilogue, Sieve).
+// README.md draws the timeline of the main loop.
 //
 // Schedule, main loop and remainder stand in one function, and loaders and fragments are its local
 // variables: split into functions, the same instructions get other registers.
@@ -13,7 +12,7 @@
 namespace sr {
 
 template <class Step, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR,
-          class Store, bool ARG, bool CLUSTER = false, bool PERSISTENT = false>
+          class Store, bool ARG, bool CLUSTER = false>
 struct Product {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
@@ -35,13 +34,12 @@ struct Product {
   static constexpr bool FETCH_LATE = UNROLL > 2 && K_STEPS <= 2 * UNROLL;
   static constexpr bool AHEAD = Loads::AHEAD;  // without a branch
   static_assert(!AHEAD || K_STEPS == UNROLL, "nor is one around it");
-  static_assert(!PERSISTENT || (!ARG && !CLUSTER), "a block has all of k, and keeps values alone");
 
   SR_FN static void run(const typename Store::Params& p) {
     // --- schedule
     if (!is_selected(p)) return;
     const WorkTile work(p, int(blockIdx.x), CLUSTER);
-    TileCoord<Step, Tile> at(p, work.tile);
+    const TileCoord<Step, Tile> at(p, work.tile);
     if (p.triangle && at.below_diagonal(p.triangle)) return;
     Word* shared = shared_memory<Word>();  // [STAGES] of [BK][BM + PAD] and [BK][BN + PAD]
     Left left;
@@ -64,61 +62,44 @@ struct Product {
       __syncthreads();  // between stores of tile 0 and reads of it
       Fragment<Step, Tile, Step::DEPTH> fragment[2];  // [2]: of this k step and of the next
       Loads::load_fragment(fragment[0], as, bs, 0);
-      int index = work.tile, before = 0;  // tiles of k before those of this tile of C
-      bool another;                       // whether this block has one after it
-      do {
-        another = PERSISTENT && index + int(gridDim.x) < p.whole;
 #pragma unroll 1
-        for (int t = 0; t < tiles; ++t) {
-          // stages of tiles t, t + 1 and t + STAGES - 1
-          const int at_t = PERSISTENT ? before + t : t;
-          const int now = at_t % STAGES * WORDS, next = (at_t + 1) % STAGES * WORDS,
-                    last = (at_t + STAGES - 1) % STAGES * WORDS;
-          const bool follows = another || t + 1 < tiles, more = another || t + STAGES - 1 < tiles;
-          if (another && t + STAGES - 1 == tiles)
-            Loads::start(left, right, p, TileCoord<Step, Tile>(p, index + int(gridDim.x)), 0);
-          if (!FETCH_LATE) fetch(left, right, shared + last, more);
-          best.before_tile(block.acc);
-          const Word* a_now = as + now;  // of the next UNROLL k steps
-          const Word* b_now = bs + now;
+      for (int t = 0; t < tiles; ++t) {
+        // stages of tiles t, t + 1 and t + STAGES - 1
+        const int now = t % STAGES * WORDS, next = (t + 1) % STAGES * WORDS,
+                  last = (t + STAGES - 1) % STAGES * WORDS;
+        const bool follows = t + 1 < tiles, more = t + STAGES - 1 < tiles;
+        if (!FETCH_LATE) fetch(left, right, shared + last, more);
+        best.before_tile(block.acc);
+        const Word* a_now = as + now;  // of the next UNROLL k steps
+        const Word* b_now = bs + now;
 #pragma unroll 1
-          for (int part = 0; part < K_STEPS / UNROLL; ++part) {
+        for (int part = 0; part < K_STEPS / UNROLL; ++part) {
 #pragma unroll
-            for (int s = 0; s < UNROLL; ++s) {
-              if (FETCH_LATE && s == 1 && part == 0) fetch(left, right, shared + last, more);
-              if (s + 1 == UNROLL) {  // the next fragment is of the next part, or of the next tile
-                const bool ends = part + 1 == K_STEPS / UNROLL;
-                a_now += UNROLL * Step::DEPTH * Left::LD;
-                b_now += UNROLL * Step::DEPTH * Right::LD;
-                if (ends && (follows || AHEAD)) {  // hidden by the arithmetic of this k step
-                  Loads::store(left, right, shared + last);
-                  copy_wait<STAGES - 2>();
-                  __syncthreads();  // between reads of t and overwriting it; stores, reads of t + 1
-                }
-                if (ends) {  // last tile: prefetch any valid address
-                  a_now = as + (follows ? next : now);
-                  b_now = bs + (follows ? next : now);
-                }
+          for (int s = 0; s < UNROLL; ++s) {
+            if (FETCH_LATE && s == 1 && part == 0) fetch(left, right, shared + last, more);
+            if (s + 1 == UNROLL) {  // the next fragment is of the next part, or of the next tile
+              const bool ends = part + 1 == K_STEPS / UNROLL;
+              a_now += UNROLL * Step::DEPTH * Left::LD;
+              b_now += UNROLL * Step::DEPTH * Right::LD;
+              if (ends && (follows || AHEAD)) {  // hidden by the arithmetic of this k step
+                Loads::store(left, right, shared + last);
+                copy_wait<STAGES - 2>();
+                __syncthreads();  // between reads of t and overwriting it; stores, reads of t + 1
               }
-              const int ahead = (s + 1) % UNROLL * Step::DEPTH;
-              Loads::load_fragment(fragment[(s + 1) % 2], a_now, b_now, ahead);
-              block.take(fragment[s % 2], p.unit);
+              if (ends) {  // last tile: prefetch any valid address
+                a_now = as + (follows ? next : now);
+                b_now = bs + (follows ? next : now);
+              }
             }
+            const int ahead = (s + 1) % UNROLL * Step::DEPTH;
+            Loads::load_fragment(fragment[(s + 1) % 2], a_now, b_now, ahead);
+            block.take(fragment[s % 2], p.unit);
           }
-          best.after_tile(block.acc, t);
         }
-        if constexpr (PERSISTENT) {
-          block.finish(p.unit);
-          Store::store_tile(p, block.acc, at);
-          block.clear();
-          index += int(gridDim.x);
-          before += tiles;
-          at = TileCoord<Step, Tile>(p, index);
-        }
-      } while (another);
+        best.after_tile(block.acc, t);
+      }
       if constexpr (AHEAD) copy_wait<0>();  // zeros, before anything else is stored there
     }
-    if constexpr (PERSISTENT) return;
 
     // --- remainder: the last steps of k, one by one; they are few
     if (const int rest = work.depth - tiles * Tile::BK) {

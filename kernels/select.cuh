@@ -13,8 +13,8 @@ struct SelectParams {
   const float* column;   // [columns]: what is added to the entries of a column
   const double* offset;  // [rows]
   u32* found;            // += entries that were computed, if it is wanted
-  const u32* candidates; // [rows][capacity]: columns' numbers if KEPT; of CANDIDATES, places in ...
-  const u32* order;      // ... this, which has rows of `right`
+  const u32* candidates; // [rows][capacity]: places in `order`; this and what follows only of ...
+  const u32* order;      // ... CANDIDATES and KEPT: numbers of columns
   u32* count;            // [rows]: how many candidates there were; 0 afterwards
   u32* most;             // [rows]: the largest count
   float* bound;          // [rows]: what approximations of the next candidates must not exceed
@@ -83,7 +83,7 @@ struct Entries {
 };
 
 // Where entries come from: a tile of them; a tile of approximations, of half or float; lists of
-// columns that such a tile left (Screened in tensor.cuh); or of columns and values (Sieve). Of
+// columns that such a tile left (Screened in tensor.cuh); lists of columns and values (Sieve). Of
 // approximations, entries that may be among the least are computed when they are merged, as sums of
 // squared differences.
 enum Source { VALUES, APPROXIMATIONS, CANDIDATES, KEPT };
@@ -177,7 +177,8 @@ struct Select {
         Entry<Key> x{};
         bool hit = i < kept;
         if (hit) {
-          x = {Order::of(static_cast<const Value*>(p.kept)[row * p.capacity + i]), from[i]};
+          x = {Order::of(static_cast<const Value*>(p.kept)[row * p.capacity + i]),
+               p.order[from[i]]};
           hit = x.before(last);
         }
         const u32 all = ballot(hit);

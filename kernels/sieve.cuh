@@ -14,7 +14,7 @@ struct SieveParams : ProductParams {
   const i64* index;   // ... and the numbers of their columns
   const u32* order;   // [columns]: the number of each
   u32* count;         // [rows]: += the candidates
-  u32* candidates;    // [rows][capacity]: the numbers of the first `capacity` of these, ...
+  u32* candidates;    // [rows][capacity]: the columns of the first `capacity` of these, ...
   void* kept;         // ... and their values, of Storage
   i64 capacity;
   int rows, columns, list;
@@ -33,10 +33,6 @@ struct Sieve {
 
   SR_FN static void store(const SieveParams& p, const Word (&acc)[TM][TN], const WorkTile&,
                           const TileCoord<Step, Tile>& at) {
-    store_tile(p, acc, at);
-  }
-  SR_FN static void store_tile(const SieveParams& p, const Word (&acc)[TM][TN],
-                               const TileCoord<Step, Tile>& at) {
     Storage limit[TM];  // [TM]
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -49,27 +45,31 @@ struct Sieve {
       bool beyond = true;  // all; NaN is not, nor is anything beyond NaN
 #pragma unroll
       for (int j = 0; j < TN; ++j) beyond &= distance(acc[i][j]) > limit[i];
-      if (!beyond && row < p.rows) keep(p, acc[i], row, at.column);
+      if (!beyond && row < p.rows) keep(p, acc[i], limit[i], row, at.column);
     }
   }
 
   SR_FN static i64 end_of(const SieveParams& p, int row) { return i64(row) * p.list + p.list - 1; }
   SR_FN static Storage distance(Word x) { return A::encode(Step::out(x, 0)); }
 
-  SR_FN static void keep(const SieveParams& p, const Word (&acc)[TN], int row, int first) {
-    const i64 end = end_of(p, row);
-    const Entry<typename Order::Key> last = {
-        Order::of(static_cast<const Storage*>(p.value)[end]), u32(p.index[end])};
-    Storage found[TN];  // [TN], in local memory: a loop over registers would be unrolled
+  SR_FN static void keep(const SieveParams& p, const Word (&acc)[TN], Storage limit, int row,
+                         int first) {
+    const auto last = Order::of(limit);
+    Storage found[TN];   // [TN], in local memory: loops over registers would be unrolled
+    u32 hits = 0, even = 0;  // bit j: it is before the last entry; it has the same value
 #pragma unroll
-    for (int j = 0; j < TN; ++j) found[j] = distance(acc[j]);
-    u32 hits = 0;  // bit j
-#pragma unroll 1
     for (int j = 0; j < TN; ++j) {
-      const int column = first + Tile::column(j);
-      const typename Order::Key key = Order::of(found[j]);
-      if (column < p.columns && key <= last.key)
-        hits |= u32(Entry<typename Order::Key>{key, p.order[column]}.before(last)) << j;
+      found[j] = distance(acc[j]);
+      const auto key = Order::of(found[j]);
+      const u32 inside = first + Tile::column(j) < p.columns;
+      hits |= (inside & u32(key < last)) << j;
+      even |= (inside & u32(key == last)) << j;
+    }
+    if (even) {  // the lower number is before
+      const i64 number = p.index[end_of(p, row)];
+#pragma unroll 1
+      for (int j = 0; j < TN; ++j)
+        if (even >> j & 1) hits |= u32(i64(p.order[first + Tile::column(j)]) < number) << j;
     }
     if (!hits) return;
     i64 place = fetch_add(p.count + row, u32(popcount(hits)));
@@ -78,7 +78,7 @@ struct Sieve {
       if (!(hits >> j & 1)) continue;
       if (place < p.capacity) {
         const i64 to = row * p.capacity + place;
-        p.candidates[to] = p.order[first + Tile::column(j)];
+        p.candidates[to] = u32(first + Tile::column(j));
         static_cast<Storage*>(p.kept)[to] = found[j];
       }
       ++place;

@@ -40,6 +40,7 @@ from semiring_mm.gpu.facts import flags_of
 from semiring_mm.graphs.hops import Hops
 from semiring_mm.hierarchy.structure import eliminate
 from semiring_mm.hierarchy.sweeps import Arcs
+from semiring_mm.metrics import as_metric
 from semiring_mm.plan import Facts, make_plan
 
 HERE = Path(__file__).parent
@@ -323,8 +324,14 @@ def test_instructions_of_tensor_cores(
     assert found["MEMBAR.ALL.GPU"] == 2 * clusters
 
 
+def sieved(x, k=3):
+    """The launches of the nearest rows by sums of absolute differences."""
+    select.Sieve(as_metric("l1").algebra, x, x, None)._search(np.arange(len(x)), k, 64)
+
+
 def nearest_of(x, k=3):
     """The launches of neighbours: from values, from stored products and from candidates."""
+    sieved(x)
     m = len(x)
     lists, screen = select.empty(m, k, x.dtype), engine.Screen(x, x, 1.0)
     select.put(*lists, x, 0)
@@ -356,6 +363,19 @@ def test_instructions_of_screened_products(spread, product, sources_of, tmp_path
     assert found["ATOMG.E.ADD.STRONG.GPU"] == 4
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
     assert not re.search("C75(10|14|17)", report)  # products wait for each other
+
+
+@needs_nvrtc
+def test_instructions_of_sieves(sources_of, tmp_path, nvdisasm):
+    """A comparison for each distance, by which all of them are where they were summed up."""
+    recorder = sources_of(lambda: sieved(np.empty((20_000, 128), "f4")))
+    *_, text = (source for source in recorder.sources if "sr::Sieve" in source)
+    cubin, report = recorder.compile(text)
+    found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    assert sum(count for name, count in found.items() if name.startswith("FSETP.GT")) >= 8 * 16
+    assert found["STG.E.128"] == 0
+    assert found["STG.E"] <= 2 * 8  # of a candidate of each row
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
 
 
 #: Of a closure in one launch: the step of its updates, and what does their work on sm_90.

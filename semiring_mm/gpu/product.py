@@ -82,7 +82,7 @@ from .tensor import (
 )
 from .tensor import choose as choose_shape
 from .tensor import kinds_of as tensor_kinds
-from .tiles import Tile, choose
+from .tiles import choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits", "sift"]
@@ -259,7 +259,6 @@ def _product_in_float32(
     c[...] = result.astype(c.dtype)
 
 
-_TURNS, _LONG = 2, 1024  # tiles of a block that takes several, and steps of k up to which it does
 _WORTH_A_SCAN = 960**3  # pairs
 _WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
 
@@ -407,18 +406,15 @@ def _prepare(
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
-    tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
-    tiles, room = tiles_m * tiles_n * batch, here.sms * tile.blocks
-    split = tiles - chosen.whole
-    persistent = not (arg is not None or triangle or split) and _turns(tile, tiles, k, room)
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     elements = 4 if step.columns == 32 else 4 * step.columns
     group = min(tile.together * step.columns, 16 // c.itemsize)
     kernel = ProductKernel(
         plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
         wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
-        persistent,
     )  # fmt: skip
+    tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
+    split = tiles_m * tiles_n * batch - chosen.whole
     blocks = chosen.whole + split * chosen.splits
     if blocks > 0x7FFFFFFF:
         raise ValueError(
@@ -440,19 +436,12 @@ def _prepare(
     gather_at = (0, 0, 0) if gather is None else strides(gather)
     every = (a_at, b_at, c_at, arg_at)
     return _Launch(
-        here.kernel(product_source(kernel)), min(blocks, room) if persistent else blocks,
-        tile.threads, kernel.shared,
+        here.kernel(product_source(kernel)), blocks, tile.threads, kernel.shared,
         (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
     )  # fmt: skip
-
-
-def _turns(tile: Tile, tiles: int, k: int, room: int) -> bool:
-    """Whether a product of so few steps of k repays blocks that take many tiles of C."""
-    ready = k % tile.bk == 0 and tile.bk * (tile.stages - 1) <= k
-    return ready and k <= _LONG and tiles >= _TURNS * room and not tile.matrix
 
 
 def sift(
@@ -472,13 +461,11 @@ def sift(
     )
     kind = kind_of(plan, step, arg=False)
     tile = choose(kind, m, n, k, 1, here.sms, split=False, device=here.name).tile
-    tiles_m, tiles_n, room = -(-m // tile.bm), -(-n // tile.bn), here.sms * tile.blocks
+    tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
     tiles = tiles_m * tiles_n
-    persistent = _turns(tile, tiles, k, room)
     kernel = ProductKernel(
-        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n), False,
-        persistent=persistent, sieve=True,
-    )  # fmt: skip
+        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n), False, sieve=True
+    )
     (_, a_m, a_k), (_, b_k, b_n) = strides(a), strides(b)
     params = pack_fields({
         "a": address(a), "b": address(b), "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n,
@@ -486,9 +473,8 @@ def sift(
         "whole": tiles, "splits": 1, "k_split": k, "unit": 1,
     })  # fmt: skip
     here.kernel(product_source(kernel)).launch(
-        min(tiles, room) if persistent else tiles, tile.threads, kernel.shared,
-        params + pack(lists, sizes), None,
-    )  # fmt: skip
+        tiles, tile.threads, kernel.shared, params + pack(lists, sizes), None
+    )
 
 
 def _prepare_tensors(

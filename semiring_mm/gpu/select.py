@@ -303,12 +303,14 @@ def _search(
         for i in range(0, len(rest), size):
             rows = rest[i : i + size]
             value[rows], index[rows], most[i : i + size] = search(rows, capacity)
-        rest, most = rest[most > capacity], most[most > capacity]  # waits for the device
+        if int(most.max()) <= capacity:  # waits for the device
+            break
+        rest, most = rest[most > capacity], most[most > capacity]
         pays = most <= n * _PAYS
         hopeless.append(rest[~pays])
         rest, most = rest[pays], most[pays]
         capacity = int(most.max()) if len(rest) else 0
-    return xp.concatenate(hopeless) if hopeless else rest
+    return xp.concatenate(hopeless) if hopeless else rest[:0]
 
 
 class Sieve:
@@ -348,12 +350,14 @@ class Sieve:
         )  # fmt: skip
         start, end = 0, min(n, _first(k))
         while start < n:
-            lists = value, index, self.numbers[start:], count, candidates, kept
+            numbers = self.numbers[start:]
+            lists = value, index, numbers, count, candidates, kept
             right = self.right[start : -(-end // 4) * 4]
             sift(
                 self.algebra, left, right.T, self.final, (*map(address, lists), capacity),
                 (m, end - start, k),
             )  # fmt: skip
+            points = points._replace(order=address(numbers))
             _launch(value, index, None, 0, points, capacity=capacity)
             start, end = end, min(n, end * _GROWTH)
         return value, index, most

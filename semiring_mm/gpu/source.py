@@ -375,8 +375,6 @@ class ProductKernel:
         Whether the k that won is kept.
     cluster : int
         Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
-    persistent : bool
-        Whether a block takes many tiles of C, all of k of each.
     sieve : bool
         Whether only the best entries of each row are kept (``sr::Sieve``).
     """
@@ -391,7 +389,6 @@ class ProductKernel:
     c_wide: bool
     arg: bool = False
     cluster: int = 1
-    persistent: bool = False
     sieve: bool = False
 
     @property
@@ -408,7 +405,7 @@ def product_source(kernel: ProductKernel) -> str:
     tile = kernel.tile
     clusters = kernel.cluster > 1
     given = flags(kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide)
-    ways = flags(kernel.arg, clusters, kernel.persistent)
+    ways = flags(kernel.arg, clusters)
     together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
     store = f"Epilogue<Step, Shape, {flags(kernel.c_wide)}>"

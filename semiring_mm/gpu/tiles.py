@@ -116,6 +116,11 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
     },
     "sum": {
+        Tile(128, 128, 4, 8, 16, 8, 2, stages=4): 0.84,
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
+        **_SMALL,
+    },
+    "bits": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
         Tile(128, 128, 16, 8, 16, 8, 2): 0.79,
         **_SMALL,
@@ -155,7 +160,6 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
-TILES["bits"] = TILES["sum"]
 
 
 #: Blocks of a cluster, at most.
