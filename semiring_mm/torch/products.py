@@ -11,6 +11,7 @@ from .. import blas, gradients
 from ..gpu.calls import repeat
 from ..graphs import apsp as graphs
 from ..semirings import Semiring
+from .launches import is_plain
 from .operators import LIBRARY, aligned, register, row_of, semiring_of, unmapped
 
 __all__ = ["apsp", "closure", "matmul"]
@@ -75,7 +76,7 @@ def matmul(
     >>> log_a.grad  # the softmax
     tensor([[0.7311, 0.2689]])
     """
-    if not return_arg and _is_plain():
+    if not return_arg and is_plain():
         c = repeat(("matmul", semiring), (a, b))  # of tensors without gradients
         if c is not None:
             return c
@@ -201,15 +202,6 @@ def _best_paths(
     rows = None if sources is None else list(sources)
     distances, predecessors = torch.ops.semiring_mm.closure(a, row_of(semiring), rows, trees)
     return (distances, predecessors) if return_predecessors else distances
-
-
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
-
-
-def _is_plain() -> bool:
-    """Whether a call is only computed: not compiled or traced, and no mode wants to see it."""
-    compiled = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return not compiled and _modes is not None and not _modes()
 
 
 def _selects(row: str) -> bool:

@@ -23,6 +23,8 @@ import torch
 
 from .. import chain_gradients
 from .. import sequences as host
+from ..gradients import sum_to
+from . import launches
 from .chains import as_lengths, take
 from .operators import LIBRARY, batched, register
 
@@ -70,6 +72,10 @@ def viterbi(
     >>> path.tolist(), seen.grad.tolist()
     ([0, 1, 0], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     """
+    if not _wanted(emissions, transitions, start, end):
+        ready = launches.sequences(emissions, transitions, start, end, lengths)
+        if ready is not None and (found := ready.best_path()) is not None:
+            return found
     m = _model("viterbi", emissions, transitions, start, end, lengths)
     value, path = _OPS.best_path(*m)
     return path, value
@@ -116,6 +122,9 @@ def log_partition(
     >>> torch.autograd.grad(total, seen)[0][0]
     tensor([0.5000, 0.5000])
     """
+    found = _launched(emissions, transitions, start, end, lengths)
+    if found is not None:
+        return found
     m = _model("log_partition", emissions, transitions, start, end, lengths)
     total: Tensor = _OPS.posterior(*m, _wanted(emissions, transitions, start, end))[0]
     return total
@@ -317,6 +326,9 @@ def crf_loss(
     >>> sequences.crf_loss(torch.zeros(3, 2), torch.zeros(2, 2), torch.tensor([0, 1, 1]))
     tensor(2.0794)
     """
+    found = _launched(emissions, transitions, start, end, lengths, tags)
+    if found is not None:
+        return found
     m = _model("crf_loss", emissions, transitions, start, end, lengths)
     total = _OPS.posterior(*m, _wanted(emissions, transitions, start, end))[0]
     return total - _scored(m, tags)
@@ -364,8 +376,8 @@ def _wanted(emissions: Tensor, transitions: Tensor, *ends: Tensor | None) -> int
     """What :func:`_posterior` computes beside a log-partition, for its gradient."""
     if not torch.is_grad_enabled():
         return 0
-    some = any(x is not None and x.requires_grad for x in (emissions, *ends))
-    return 2 if transitions.requires_grad else int(some)
+    some = any(getattr(x, "requires_grad", False) for x in (emissions, *ends))
+    return 2 if getattr(transitions, "requires_grad", False) else int(some)
 
 
 def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
@@ -391,6 +403,59 @@ def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
 def _scored(m: _Model, tags: Any) -> Tensor:
     (tags,) = take("score", tags=tags)
     return _OPS.path_score(m.emissions, *m[1:4], tags.expand(m.emissions.shape[:-1]), m.lengths)
+
+
+# --- sums in one launch ---------------------------------------------------------------------------
+
+
+def _launched(
+    e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, lengths: Any,
+    tags: Tensor | None = None,
+) -> Tensor | None:  # fmt: skip
+    """The log-partition, less the score of tags, of what one launch is kept for."""
+    ready = launches.sequences(e, a, start, end, lengths, tags)
+    if ready is None:
+        return None
+    wanted = _wanted(e, a, start, end)
+    found = ready.posterior(wanted)
+    if found is None or not wanted:
+        return found and found[0]
+    return _Sums.apply(found, ready, e, a, start, end)
+
+
+class _Sums(torch.autograd.Function):
+    """Log-partitions less the scores of tags, whose derivatives were computed with them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, found: Any, ready: launches.Sequences, *operands: Tensor | None
+    ) -> Tensor:
+        total, states, pairs = found
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*operands, ready.lengths, ready.tags, states, pairs)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
+        *operands, lengths, tags, states, pairs = ctx.saved_tensors
+        needs = ctx.needs_input_grad[2:]
+        if g is None:
+            return (None,) * 6
+        if torch.is_grad_enabled():  # to be differentiated again: by the operators
+            wanted = [x for x, need in zip(operands, needs, strict=True) if need]
+            m = _model("log_partition", *operands, lengths)
+            total = _OPS.posterior(*m, 2)[0] - (0 if tags is None else _scored(m, tags))
+            came = iter(torch.autograd.grad(total, wanted, g, create_graph=True))
+            return None, None, *(next(came) if need else None for need in needs)
+        e, a, start, end = (x if need else None for x, need in zip(operands, needs, strict=True))
+        by_e = states * g[:, None, None]
+        by_a = None if a is None else (g @ pairs.flatten(1)).view_as(a)
+        by_start = None if start is None else sum_to(by_e[:, 0], start.shape)
+        by_end = None
+        if end is not None:
+            last = chain_gradients.ends(LIBRARY, by_e, lengths)[1]
+            by_end = sum_to(last, end.shape)
+        return None, None, None if e is None else by_e, by_a, by_start, by_end
 
 
 # --- log-partitions and posterior probabilities ---------------------------------------------------
