@@ -612,8 +612,8 @@ struct Draw {
 };
 
 // Kernel: the logarithm of the sum over all sequences of states (WANTED 0); also the probabilities
-// of states (1), and of pairs of states (2).
-template <class A, int N, bool SHARED, int WANTED>
+// of states (1), and of pairs of states (2). TAGGED: less the scores of given states.
+template <class A, int N, bool SHARED, int WANTED, bool TAGGED = false>
 struct Posterior {
   static constexpr bool STATES = WANTED > 0, PAIRS = WANTED > 1;
   using T = typename A::Compute;
@@ -658,7 +658,7 @@ struct Posterior {
       if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
     }
     if constexpr (STATES) backward(p, chain, total);
-    if (p.tags) less_tags(p, chain, length, total);
+    if constexpr (TAGGED) less_tags(p, chain, length, total);
   }
   // Zeros where nothing, or not all, is written.
   SR_FN static void prepare(const ChainParams& p, i64 chain, int length) {

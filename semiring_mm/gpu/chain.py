@@ -548,33 +548,37 @@ class Model:
         self._params = ctypes.create_string_buffer(params, len(params))
         self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
         self._lock = threading.Lock()
-        self._starts: dict[int, device.Start] = {}
+        self._starts: dict[tuple[int | None, bool], device.Start] = {}
 
-    def launch(self, wanted: int, stream: int, addresses: Sequence[int]) -> None:
-        """Launch sr::Posterior, or (-1) sr::BestPath over max_plus.
+    def launch(
+        self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
+    ) -> None:
+        """Launch sr::Posterior, or sr::BestPath over max_plus if nothing is wanted of the former.
 
         Parameters
         ----------
-        wanted : int
-            Also probabilities of the states (1) and of pairs of states (2).
         stream : int
         addresses : sequence of int
             Of the arrays of :data:`POINTERS`; 0 for none.
+        wanted : int, optional
+            The total (0), also probabilities of the states (1) and of pairs of states (2).
+        tagged : bool
+            Less the scores of tags.
         """
-        start = self._starts.get(wanted)
+        start = self._starts.get((wanted, tagged))
         if start is None:
-            start = self._starts[wanted] = self._prepared(wanted)
+            start = self._starts[wanted, tagged] = self._prepared(wanted, tagged)
         with self._lock:  # until the driver has read the parameters
             _ADDRESSES.pack_into(self._params, 0, *addresses)
             start(stream, ctypes.addressof(self._argument), 0)
 
-    def _prepared(self, wanted: int) -> device.Start:
-        n = self._states
-        plan = _usual_plan(semirings["max_plus" if wanted < 0 else "log_plus"], self._dtype, 1)
-        if wanted < 0:
+    def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
+        n, name = self._states, "max_plus" if wanted is None else "log_plus"
+        plan = _usual_plan(semirings[name], self._dtype, 1)
+        if wanted is None:
             source, room = path_source(plan, _known(plan, n), True), _path_room(plan, n)
         else:
-            source = posterior_source(plan, _known(plan, n), True, wanted)
+            source = posterior_source(plan, _known(plan, n), True, wanted, tagged)
             room = _posterior_room(plan, n)
         kernel = device.current().kernel(source)
         return kernel.prepared(self._batch, _threads(n), room)
@@ -603,9 +607,12 @@ def path_source(plan: Plan, states: int, shared: bool) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def posterior_source(plan: Plan, states: int, shared: bool, wanted: int) -> str:
+def posterior_source(
+    plan: Plan, states: int, shared: bool, wanted: int, tagged: bool = False
+) -> str:
     """The text of the kernel that finds probabilities; see sr::Posterior."""
-    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared)}, {wanted}>")
+    given = f"{states}, {flags(shared)}, {wanted}, {flags(tagged)}"
+    return _source(plan, states, f"Posterior<Algebra, {given}>")
 
 
 def _source(plan: Plan, states: int, body: str) -> str:

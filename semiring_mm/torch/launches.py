@@ -96,9 +96,9 @@ class Sequences(NamedTuple):
         e = self.e
         score, path = e.new_empty(e.shape[0]), e.new_empty(e.shape[:2], dtype=torch.int32)
         pointers = e.new_empty(e.shape, dtype=torch.int16)
-        return (path, score) if self._run(-1, total=score, path=path, pointers=pointers) else None
+        return (path, score) if self._run(None, total=score, path=path, pointers=pointers) else None
 
-    def _run(self, wanted: int, **results: Tensor | None) -> bool:
+    def _run(self, wanted: int | None, **results: Tensor | None) -> bool:
         tensors = results | {
             "a": self.a, "e": self.e, "x": self.start, "end": self.end, "lengths": self.lengths,
             "tags": self.tags,
@@ -108,7 +108,7 @@ class Sequences(NamedTuple):
             flag = tensors["errors"] = cuda.flag()
             flag.zero_()
         places = [0 if (x := tensors.get(name)) is None else x.data_ptr() for name in POINTERS]
-        self.model.launch(wanted, stream, places)
+        self.model.launch(stream, places, wanted, self.tags is not None)
         if not self.unknown:
             return True
         cuda.wait(stream)
