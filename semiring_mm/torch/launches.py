@@ -16,24 +16,16 @@ import torch
 
 from ..gpu import device
 from ..gpu.chain import POINTERS, Model
+from .operators import TENSORS, is_plain
 
-__all__ = ["Sequences", "is_plain", "sequences"]
+__all__ = ["Sequences", "sequences"]
 
 Tensor = Any
 
-_TENSORS = {torch.Tensor, torch.nn.Parameter}  # and no class that wants to see each function
 _DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 _WHOLE = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _KEPT = 1024  # models
 _models: dict[Any, Model | None] = {}
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
-_transforms = getattr(torch._C, "_are_functorch_transforms_active", None)
-
-
-def is_plain() -> bool:
-    """Whether a call is only computed: not compiled or traced, and no mode wants to see it."""
-    compiled = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return not compiled and _modes is not None and not _modes()
 
 
 class _Cuda(threading.local):
@@ -120,7 +112,7 @@ def sequences(
     tags: Tensor | None = None,
 ) -> Sequences | None:  # fmt: skip
     """Models that one launch is kept for; None for all others, and where there is an error."""
-    if _transforms is None or _transforms() or not is_plain() or type(e) not in _TENSORS:
+    if not is_plain() or type(e) not in TENSORS:
         return None
     if not cuda.has(e) or e.dim() != 3 or e.dtype not in _DTYPES or not e.numel():
         return None
@@ -151,7 +143,7 @@ def sequences(
 def _fits(e: Tensor, x: Tensor, shape: tuple[int, ...], dtype: Any = None) -> bool:
     """Whether a tensor lies where the emissions do, of a shape, and of their dtype or this one."""
     return (
-        type(x) in _TENSORS and x.shape == shape and x.dtype == (dtype or e.dtype)
+        type(x) in TENSORS and x.shape == shape and x.dtype == (dtype or e.dtype)
         and x.device == e.device and not x.is_neg()
     )  # fmt: skip
 

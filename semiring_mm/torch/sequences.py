@@ -26,14 +26,13 @@ from .. import sequences as host
 from ..gradients import sum_to
 from . import launches
 from .chains import as_lengths, take
-from .operators import LIBRARY, batched, register
+from .operators import LIBRARY, batched, operate, register
 
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
 
 Tensor = Any
-_OPS = torch.ops.semiring_mm
 
 
 def viterbi(
@@ -77,7 +76,7 @@ def viterbi(
         if ready is not None and (found := ready.best_path()) is not None:
             return found
     m = _model("viterbi", emissions, transitions, start, end, lengths)
-    value, path = _OPS.best_path(*m)
+    value, path = operate("best_path", *m)
     return path, value
 
 
@@ -126,7 +125,7 @@ def log_partition(
     if found is not None:
         return found
     m = _model("log_partition", emissions, transitions, start, end, lengths)
-    total: Tensor = _OPS.posterior(*m, _wanted(emissions, transitions, start, end))[0]
+    total: Tensor = operate("posterior", *m, _wanted(emissions, transitions, start, end))[0]
     return total
 
 
@@ -172,7 +171,7 @@ def marginals(
     tensor(0.0800)
     """
     m = _model("marginals", emissions, transitions, start, end, lengths)
-    _, states, both = _OPS.posterior(*m, 1 + pairs)
+    _, states, both = operate("posterior", *m, 1 + pairs)
     if not pairs:
         return states
     return states, both[..., 0, :, :] if transitions.ndim == 2 else both
@@ -330,7 +329,7 @@ def crf_loss(
     if found is not None:
         return found
     m = _model("crf_loss", emissions, transitions, start, end, lengths)
-    total = _OPS.posterior(*m, _wanted(emissions, transitions, start, end))[0]
+    total = operate("posterior", *m, _wanted(emissions, transitions, start, end))[0]
     return total - _scored(m, tags)
 
 
@@ -388,9 +387,9 @@ def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
     last = (length - 1)[..., None]
     whole = given[..., None, :]
     if m.steps > 1:
-        found = _OPS.chain(
-            m.transitions, m.emissions[..., 1:, :], given, last[..., 0].clamp(min=0), "log_plus",
-            reverse, True,
+        found = operate(
+            "chain", m.transitions, m.emissions[..., 1:, :], given, last[..., 0].clamp(min=0),
+            "log_plus", reverse, True,
         )  # fmt: skip
         parts = [found, torch.zeros_like(whole)]
         found = torch.cat(parts if reverse else parts[::-1], -2)
@@ -402,7 +401,9 @@ def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
 
 def _scored(m: _Model, tags: Any) -> Tensor:
     (tags,) = take("score", tags=tags)
-    return _OPS.path_score(m.emissions, *m[1:4], tags.expand(m.emissions.shape[:-1]), m.lengths)
+    return operate(
+        "path_score", m.emissions, *m[1:4], tags.expand(m.emissions.shape[:-1]), m.lengths
+    )
 
 
 # --- sums in one launch ---------------------------------------------------------------------------
@@ -444,7 +445,7 @@ class _Sums(torch.autograd.Function):
         if torch.is_grad_enabled():  # to be differentiated again: by the operators
             wanted = [x for x, need in zip(operands, needs, strict=True) if need]
             m = _model("log_partition", *operands, lengths)
-            total = _OPS.posterior(*m, 2)[0] - (0 if tags is None else _scored(m, tags))
+            total = operate("posterior", *m, 2)[0] - (0 if tags is None else _scored(m, tags))
             came = iter(torch.autograd.grad(total, wanted, g, create_graph=True))
             return None, None, *(next(came) if need else None for need in needs)
         e, a, start, end = (x if need else None for x, need in zip(operands, needs, strict=True))
@@ -500,7 +501,7 @@ def _posterior_backward(ctx: Any, *came: Tensor | None) -> tuple[Tensor | None, 
 
 
 def _posterior_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    found = _OPS.posterior(*batched(info, dims[:5], *args[:5]), args[5])
+    found = operate("posterior", *batched(info, dims[:5], *args[:5]), args[5])
     return found, tuple(0 if i <= args[5] else None for i in range(3))
 
 
@@ -539,7 +540,7 @@ def _best_backward(ctx: Any, g: Tensor, _: Any) -> tuple[Tensor | None, ...]:
 
 
 def _best_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    return _OPS.best_path(*batched(info, dims, *args)), (0, 0)
+    return operate("best_path", *batched(info, dims, *args)), (0, 0)
 
 
 register(
@@ -571,7 +572,7 @@ def _score_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _score_vmap(info: Any, dims: Any, *args: Any) -> tuple[Tensor, int]:
-    return _OPS.path_score(*batched(info, dims, *args)), 0
+    return operate("path_score", *batched(info, dims, *args)), 0
 
 
 register(
