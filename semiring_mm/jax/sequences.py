@@ -340,10 +340,9 @@ def _model(verb: str, e: Any, a: Any, start: Any, end: Any, lengths: Any) -> _Mo
         raise TypeError(f"{verb} takes real numbers, got dtype {dtype}: use float32")
     shapes = (None if v is None else v.shape for v in (e, a, start, end, lengths))
     batch = host.batch_of_model(verb, shapes)
-    return _broadcast(e, a, start, end, lengths, dtype=dtype, batch=batch)
+    return _Model(*_broadcast(e, a, start, end, lengths, dtype=dtype, batch=batch))
 
 
-# Each function of jax.numpy takes tens of microseconds where it is called alone.
 @functools.partial(jax.jit, static_argnames=("dtype", "batch"))
 def _broadcast(
     e: Array, a: Array, start: Array | None, end: Array | None, lengths: Array | None, *,
@@ -464,16 +463,20 @@ class _Functions(ChainFunctions):
 _JAX = _Functions()
 
 
-@jax.jit
-def _by_total(
+def _compute_by_total(
     g: Array, operands: tuple[Array, ...], lengths: Array | None, known: tuple[Array, ...]
 ) -> tuple[Array, ...]:
     return chain_gradients.of_posterior(_JAX, (g, None, None), operands, lengths, known)
 
 
-@jax.jit
-def _indicators(g: Array, path: Array, a: Array, lengths: Array | None) -> tuple[Array, ...]:
+def _compute_indicators(
+    g: Array, path: Array, a: Array, lengths: Array | None
+) -> tuple[Array, ...]:
     return chain_gradients.indicators(_JAX, g, path, a, lengths)
+
+
+# Each function of jax.numpy takes tens of microseconds where it is called alone.
+_by_total, _indicators = jax.jit(_compute_by_total), jax.jit(_compute_indicators)
 
 
 # --- scores of paths ------------------------------------------------------------------------------

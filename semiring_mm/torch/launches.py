@@ -22,7 +22,7 @@ __all__ = ["Sequences", "sequences"]
 
 Tensor = Any
 
-_DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_DTYPES: dict[Any, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 _WHOLE = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _KEPT = 1024  # models
 _models: dict[Any, Model | None] = {}
@@ -137,7 +137,7 @@ def sequences(
         lengths = given.to(e.device, torch.int64).contiguous()
     e, start, end, tags = map(_dense, (e, start, end, tags))
     model = _model(e, a, start, end, tags)
-    return model and Sequences(model, e, a, start, end, lengths, tags, unknown)
+    return None if model is None else Sequences(model, e, a, start, end, lengths, tags, unknown)
 
 
 def _fits(e: Tensor, x: Tensor, shape: tuple[int, ...], dtype: Any = None) -> bool:
@@ -155,7 +155,7 @@ def _dense(x: Tensor | None) -> Tensor | None:
 def _model(
     e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, tags: Tensor | None
 ) -> Model | None:
-    key = (
+    key: Any = (
         e.get_device(), e.dtype, e.shape, e.stride(), a.stride(),
         start is not None and start.stride(), end is not None and end.stride(),
         tags is not None and tags.stride(0),
@@ -171,7 +171,8 @@ def _model(
     if len(_models) >= _KEPT:
         _models.clear()
     try:
-        model = Model(_DTYPES[e.dtype], *e.shape, strides)
+        batch, steps, n = e.shape
+        model: Model | None = Model(_DTYPES[e.dtype], batch, steps, n, strides)
     except NotImplementedError:
         model = None
     _models[key] = model

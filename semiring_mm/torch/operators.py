@@ -11,7 +11,7 @@ import torch
 from ..semirings import Semiring, as_semiring, semirings
 
 __all__ = [
-    "LIBRARY", "TENSORS", "aligned", "batched", "is_plain", "operate", "register", "row_of",
+    "LIBRARY", "TENSORS", "aligned", "batched", "is_plain", "node", "operate", "register", "row_of",
     "semiring_of", "unmapped",
 ]  # fmt: skip
 
@@ -41,9 +41,9 @@ def semiring_of(row: str) -> Semiring:
 
 #: And no class of tensors that wants to see each function.
 TENSORS = {torch.Tensor, torch.nn.Parameter}
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
-_transforms = getattr(torch._C, "_are_functorch_transforms_active", None)
-_stacked = getattr(torch._C._functorch, "is_legacy_batchedtensor", None)  # of many gradients
+_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
+_transforms: Any = getattr(torch._C, "_are_functorch_transforms_active", None)
+_stacked: Any = getattr(torch._C._functorch, "is_legacy_batchedtensor", None)  # of many gradients
 
 
 def is_plain() -> bool:
@@ -155,21 +155,20 @@ def operate(name: str, *args: Any) -> Any:
     return computed(*args)
 
 
+def node(name: str, forward: Any, setup_context: Any, backward: Any) -> Any:
+    """A class of autograd's nodes."""
+    parts = {"forward": forward, "setup_context": setup_context, "backward": backward}
+    kind: Any = torch.autograd.Function
+    return type(kind)(name, (kind,), {key: staticmethod(x) for key, x in parts.items()})
+
+
 def register(
     name: str, schema: str, run: Any, fake: Any, vmap: Any, backward: Any = _once, setup: Any = None
 ) -> None:
     def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
         return run(*(x.detach() if isinstance(x, torch.Tensor) else x for x in args))
 
-    class Node(torch.autograd.Function):
-        forward = staticmethod(call)
-        setup_context = staticmethod(setup or _nothing)
-
-        @staticmethod
-        def backward(ctx: Any, *came: Any) -> Any:
-            return backward(ctx, *came)
-
-    _nodes[name] = call, Node
+    _nodes[name] = call, node(name, call, setup or _nothing, backward)
     op = torch.library.custom_op(f"semiring_mm::{name}", call, mutates_args=(), schema=schema)
     op.register_fake(fake)
     op.register_vmap(vmap)

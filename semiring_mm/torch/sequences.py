@@ -26,7 +26,7 @@ from .. import sequences as host
 from ..gradients import sum_to
 from . import launches
 from .chains import as_lengths, take
-from .operators import LIBRARY, batched, operate, register
+from .operators import LIBRARY, batched, node, operate, register
 
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
@@ -421,42 +421,40 @@ def _launched(
     found = ready.posterior(wanted)
     if found is None or not wanted:
         return found and found[0]
-    return _Sums.apply(found, ready, e, a, start, end)
+    return _sums.apply(found, ready, e, a, start, end)
 
 
-class _Sums(torch.autograd.Function):
-    """Log-partitions less the scores of tags, whose derivatives were computed with them."""
+def _sums_forward(found: Any, ready: launches.Sequences, *operands: Tensor | None) -> Tensor:
+    return found[0]
 
-    @staticmethod
-    def forward(
-        ctx: Any, found: Any, ready: launches.Sequences, *operands: Tensor | None
-    ) -> Tensor:
-        total, states, pairs = found
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*operands, ready.lengths, ready.tags, states, pairs)
-        return total
 
-    @staticmethod
-    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
-        *operands, lengths, tags, states, pairs = ctx.saved_tensors
-        needs = ctx.needs_input_grad[2:]
-        if g is None:
-            return (None,) * 6
-        if torch.is_grad_enabled():  # to be differentiated again: by the operators
-            wanted = [x for x, need in zip(operands, needs, strict=True) if need]
-            m = _model("log_partition", *operands, lengths)
-            total = operate("posterior", *m, 2)[0] - (0 if tags is None else _scored(m, tags))
-            came = iter(torch.autograd.grad(total, wanted, g, create_graph=True))
-            return None, None, *(next(came) if need else None for need in needs)
-        e, a, start, end = (x if need else None for x, need in zip(operands, needs, strict=True))
-        by_e = states * g[:, None, None]
-        by_a = None if a is None else (g @ pairs.flatten(1)).view_as(a)
-        by_start = None if start is None else sum_to(by_e[:, 0], start.shape)
-        by_end = None
-        if end is not None:
-            last = chain_gradients.ends(LIBRARY, by_e, lengths)[1]
-            by_end = sum_to(last, end.shape)
-        return None, None, None if e is None else by_e, by_a, by_start, by_end
+def _sums_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
+    (_, states, pairs), ready, *operands = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*operands, ready.lengths, ready.tags, states, pairs)
+
+
+def _sums_backward(ctx: Any, came: Tensor | None) -> tuple[Tensor | None, ...]:
+    e, a, start, end, lengths, tags, states, pairs = ctx.saved_tensors
+    needs = ctx.needs_input_grad[2:]
+    if came is None:
+        return (None,) * 6
+    if torch.is_grad_enabled():  # to be differentiated again: by the operators
+        m = _model("log_partition", e, a, start, end, lengths)
+        total = operate("posterior", *m, 2)[0] - (0 if tags is None else _scored(m, tags))
+        wanted = [x for x, need in zip((e, a, start, end), needs, strict=True) if need]
+        found = iter(torch.autograd.grad(total, wanted, came, create_graph=True))
+        return None, None, *(next(found) if need else None for need in needs)
+    by_e = states * came[:, None, None]
+    by_a = (came @ pairs.flatten(1)).view_as(a) if needs[1] else None
+    by_start = sum_to(by_e[:, 0], start.shape) if needs[2] else None
+    by_end = None
+    if needs[3]:
+        by_end = sum_to(chain_gradients.ends(LIBRARY, by_e, lengths)[1], end.shape)
+    return None, None, by_e if needs[0] else None, by_a, by_start, by_end
+
+
+_sums = node("sums", _sums_forward, _sums_setup, _sums_backward)
 
 
 # --- log-partitions and posterior probabilities ---------------------------------------------------
