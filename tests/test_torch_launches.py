@@ -146,6 +146,16 @@ def test_one_operand_alone_and_second_derivatives(cuda):
     def loss(e, a):
         return sequences.crf_loss(e, a, tags[:2, :3], lengths=[3, 2])
 
+    several = torch.autograd.grad(
+        sequences.log_partition(e, a),
+        (e, a),
+        torch.eye(BATCH, dtype=e.dtype),
+        is_grads_batched=True,
+    )
+    assert (several[0][0, 1:] == 0).all()
+    whole = torch.autograd.grad(sequences.log_partition(e, a).sum(), (e, a))
+    for x, y in zip(several, whole, strict=True):
+        torch.testing.assert_close(x.sum(0), y)
     assert torch.autograd.gradcheck(loss, few)
     assert torch.autograd.gradgradcheck(loss, few)
 

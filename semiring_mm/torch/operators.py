@@ -155,9 +155,19 @@ def operate(name: str, *args: Any) -> Any:
     return computed(*args)
 
 
-def node(name: str, forward: Any, setup_context: Any, backward: Any) -> Any:
-    """A class of autograd's nodes."""
-    parts = {"forward": forward, "setup_context": setup_context, "backward": backward}
+def node(name: str, run: Any, setup: Any, backward: Any) -> Any:
+    """A class of autograd's nodes.
+
+    They are set up in `forward`: where `setup_context` stands by itself, PyTorch looks at the
+    signature of `forward` in each call.
+    """
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = run(*args)
+        setup(ctx, args, output)
+        return output
+
+    parts = {"forward": forward, "backward": backward}
     kind: Any = torch.autograd.Function
     return type(kind)(name, (kind,), {key: staticmethod(x) for key, x in parts.items()})
 

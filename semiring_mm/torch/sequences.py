@@ -446,7 +446,7 @@ def _sums_backward(ctx: Any, came: Tensor | None) -> tuple[Tensor | None, ...]:
         found = iter(torch.autograd.grad(total, wanted, came, create_graph=True))
         return None, None, *(next(found) if need else None for need in needs)
     by_e = states * came[:, None, None]
-    by_a = (came @ pairs.flatten(1)).view_as(a) if needs[1] else None
+    by_a = torch.mv(pairs.flatten(1).T, came).view_as(a) if needs[1] else None
     by_start = sum_to(by_e[:, 0], start.shape) if needs[2] else None
     by_end = None
     if needs[3]:
