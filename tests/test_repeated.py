@@ -114,6 +114,10 @@ CALLS = {
     "min_plus": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, 9), (9, 20)),
     "a scan": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, N), (N, N)),
     "k in parts": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, 400), (400, N)),
+    "log_plus": (lambda a, b, **k: sm.matmul(a, b, "log_plus", **k), (N, 9), (9, 20)),
+    "log_plus, sums of exponentials": (
+        lambda a, b, **k: sm.matmul(a, b, "log_plus", **k), (3, 8, 2048), (2048, 5),
+    ),
     "a stack": (lambda a, b, **k: sm.matmul(a, b, "max_min", **k), (3, N, 5), (3, 5, 4)),
     "gemm": (
         lambda a, b, c, **k: sm.gemm(2.0, a, b, 0.5, c, trans_a=True, **k), (9, N), (9, 4), (N, 4),

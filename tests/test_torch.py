@@ -578,3 +578,23 @@ def test_gradients_without_the_operator():
     (g,) = torch.autograd.grad(found.sum(), a, create_graph=True)
     with pytest.raises(NotImplementedError, match="second derivatives of products"):
         g.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5))], ids=str
+)
+def test_shares_by_the_functions_of_pytorch(monkeypatch, dtype, shapes):
+    """As on a device, those of the engines."""
+    torch.manual_seed(3)
+    a, b = (torch.randn(s).to(dtype).requires_grad_() for s in shapes)
+    with torch.no_grad():
+        a[..., 1, :] = -torch.inf
+        a[..., 0, :1] = torch.inf if dtype == torch.float64 else 80
+    g = torch.randn(*shapes[0][:-1], shapes[1][-1]).to(dtype)
+    results = []
+    for there in (False, True):
+        monkeypatch.setattr(products, "_on_device", lambda x, there=there: there)
+        results.append(torch.autograd.grad(matmul(a, b, "log_plus"), (a, b), g))
+    for x, y in zip(*results, strict=True):
+        torch.testing.assert_close(y, x, equal_nan=True)
