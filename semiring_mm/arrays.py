@@ -153,9 +153,11 @@ class Call:
 
     def give(self, result: Any) -> Any:
         """Convert a result, or a tuple of them, to the library and device of the operands."""
+        given: Any
         if isinstance(result, tuple):
-            return tuple(map(self.give, result))
-        given = self._given_back(result)
+            given = tuple(map(self._given_back, result))
+        else:
+            given = self._given_back(result)
         if self._notes is not None:
             there = [name for name, x in self._given.items() if x is not None]
             learn(

@@ -218,12 +218,11 @@ def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def _product(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:
-    s = semiring_of(row)
+    s = semiring_of(row) if ";" in row else row  # by the name in a call, by which that is kept
     if arg:
         c, k = blas.matmul(a, b, s, return_arg=True)
         return c, k
-    # by the name that it has in the call, by which that is kept
-    return blas.matmul(a, b, s if ";" in row else row), a.new_empty(0, dtype=torch.int32)
+    return blas.matmul(a, b, s), a.new_empty(0, dtype=torch.int32)
 
 
 def _product_fake(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:
