@@ -598,3 +598,14 @@ def test_shares_by_the_functions_of_pytorch(monkeypatch, dtype, shapes):
         results.append(torch.autograd.grad(matmul(a, b, "log_plus"), (a, b), g))
     for x, y in zip(*results, strict=True):
         torch.testing.assert_close(y, x, equal_nan=True)
+
+
+def test_tensors_whose_memory_holds_the_negative_numbers():
+    x = torch.randn(3, 3, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    torch.testing.assert_close(sm.matmul(x, x), x @ x)
+    torch.testing.assert_close(matmul(x, x), x @ x)
+    np.testing.assert_array_equal(arrays._on_device(np, x, "a"), x.resolve_neg().numpy())
+    for refused in (arrays._writable, lambda out: arrays._on_device(np, out, "out")):
+        with pytest.raises(TypeError, match="imaginary part of a conjugate"):
+            refused(x)

@@ -89,7 +89,7 @@ class _Torch:
         self.stream = raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
     def look(self, x: Array) -> tuple[int, int, Any]:
-        if x.requires_grad:
+        if x.requires_grad or x.is_neg():
             raise TypeError("the general way refuses it")
         return x.data_ptr(), x.get_device(), (x.shape, x.stride(), x.dtype)
 
