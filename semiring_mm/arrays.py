@@ -373,7 +373,7 @@ def _refuse_grad(x: Any, name: str) -> None:
 
 
 def _resolved(x: Any, name: str) -> Any:
-    """An array whose memory holds its numbers: a conjugate of PyTorch may hold the negative ones."""
+    """An array whose memory holds its numbers; a conjugate's may hold the negative ones."""
     if not getattr(x, "is_neg", bool)():
         return x
     if name == "out":
