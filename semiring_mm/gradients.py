@@ -253,7 +253,7 @@ def log_shares(
     rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
     # contributions are unchanged by a common shift, and smaller numbers round less
     a, b, c = a - rows, b - cols, c - rows - cols
-    parts = {1: xp.where(g < 0, 0, g), -1: xp.where(g > 0, 0, -g)}  # NaN in both
+    parts = {1: xp.clip(g, 0, None), -1: xp.clip(-g, 0, None)}
     if xp is np:  # on a device the test would synchronise
         parts = {sign: part for sign, part in parts.items() if part.any()} or {1: parts[1]}
     # one batched product: for small matrices launches dominate
@@ -275,8 +275,7 @@ def _largest(xp: Any, x: Array, axis: int) -> Array:
     """The largest entry along an axis, 0 where that is infinite."""
     if 0 in x.shape:
         return 0
-    largest = xp.amax(x, axis, keepdims=True)
-    return xp.where(xp.isfinite(largest), largest, 0)
+    return xp.nan_to_num(xp.amax(x, axis, keepdims=True), nan=0, posinf=0, neginf=0)
 
 
 def _any_shares(

@@ -263,6 +263,7 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     else:
         if arg is None:
             arg = operate("product", a, b, ctx.row, True)[1]
+        arg = arg.long()  # once for both
         pair = gradients.selective(LIBRARY, s, g, arg, a, b, ctx.shapes, ctx.needs)
     return *(None if x is None else x.to(g.dtype) for x in pair), None, None
 
