@@ -90,8 +90,11 @@ def test_gradients():
         torch.testing.assert_close(y.cpu(), x)
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((64, 20, 8), "float32"), ((3, 30, 200), "float64"),
-                                              ((2, 1, 5), "float32"), ((9, 100, 33), "float64")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((64, 20, 8), "float32"), ((3, 30, 200), "float64"), ((2, 1, 5), "float32"),
+     ((9, 100, 33), "float64")],
+)  # fmt: skip
 def test_launches_of_tensors(shape, dtype, monkeypatch):
     """The same by one launch as by the operators."""
     torch = pytest.importorskip("torch")
