@@ -128,7 +128,7 @@ def viterbi(
     threads : int
         How many call the function.
     symbols : ndarray of int64, shape (batch, steps), contiguous, optional
-        The emissions are then e[0, symbol].
+        The emissions are then rows of `e`.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def viterbi(
     fixed = block(VITERBI, {
         "states": n, "panels": panels, "steps": steps,
         "a_batch": a.strides[0], "a_row": a.strides[2], "a_col": a.strides[3],
-        "e_batch": e.strides[0], "e_step": e.strides[1], "x_batch": x.strides[0],
+        "e_batch": e.strides[0], "e_step": e.strides[-2], "x_batch": x.strides[0],
         "end_batch": end.strides[0], "path_batch": path.shape[1], "lengths": lengths,
         "order": order, "symbols": symbols, "symbol_batch": path.shape[1], "path": path, "a": a, "e": e, "x": x, "end": end, "score": score,
         "odd": odd,
