@@ -195,7 +195,9 @@ def log_partition(
     >>> np.exp(sequences.log_partition(seen, rain, start=np.log([0.5, 0.5]))).round(4)
     np.float64(0.1114)
     """
-    with _model("log_partition", device, emissions, transitions, start, end, lengths, observations) as m:
+    with _model(
+        "log_partition", device, emissions, transitions, start, end, lengths, observations
+    ) as m:
         return m.give(_total(m))
 
 
@@ -315,7 +317,9 @@ def marginals(
     (array([0.965, 0.954, 0.965]), array([[1.885, 0.035],
            [0.035, 0.046]]))
     """
-    with _model("marginals", device, emissions, transitions, start, end, lengths, observations) as m:
+    with _model(
+        "marginals", device, emissions, transitions, start, end, lengths, observations
+    ) as m:
         states, found, _ = _posterior(m, pairs)
         result = m.give(states, m.steps, m.states)
         if found is None:

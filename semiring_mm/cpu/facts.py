@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..plan import Facts, Plan, infinite_zero
 from ..semirings import Semiring, semirings
-from . import team, threads
+from . import crew, threads
 from .algebra import Algebra
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 T = TypeVar("T")
 
 _UNROLL = 4
-_SHARE = 256 << 10  # bytes that pay for one more thread
+_SHARE = 512 << 10  # bytes that pay for one more thread
 _NOTHING = Facts(math.inf, -math.inf, False)
 
 
@@ -55,19 +55,25 @@ def facts_of(semiring: Semiring, *arrays: Array) -> list[Facts]:
     code = _scan_of(semiring, arrays[0].dtype)
     parts = [(i, x) for i, array in enumerate(arrays) for x in _matrices(array) if x.size]
     total = sum(x.nbytes for _, x in parts)
-    with team.helpers(min(threads.get_num_threads(), total // _SHARE) - 1) as found:
-        workers = len(found) + 1
-        if found:
+    workers = min(threads.get_num_threads(), total // _SHARE)
+    found = [_NOTHING] * len(arrays)
+    if workers < 2:
+        out = np.empty(3, np.float64)
+        for i, x in parts:
+            code(x, out)
+            found[i] = found[i].join(_facts_in(x, out))
+        return found
+    with crew.helpers(workers - 1) as helpers:
+        workers = len(helpers) + 1
+        if helpers:
             parts = [(i, y) for i, x in parts for y in _cut(x, workers * x.nbytes // total)]
-        ranges = [np.empty(3, np.float64) for _ in parts]
-        rows = [(x, out) for (_, x), out in zip(parts, ranges, strict=True)]
-        team.run(code, rows[:workers], found, every=True)
+        rows = [(x, np.empty(3, np.float64)) for _, x in parts]
+        crew.run(code, rows[:workers], helpers, every=True)
         for row in rows[workers:]:
             code(*row)
-    result = [_NOTHING] * len(arrays)
-    for (i, x), out in zip(parts, ranges, strict=True):
-        result[i] = result[i].join(_facts_in(x, out))
-    return result
+    for (i, _), row in zip(parts, rows, strict=True):
+        found[i] = found[i].join(_facts_in(*row))
+    return found
 
 
 def _matrices(x: Array) -> Iterable[Array]:
@@ -83,7 +89,9 @@ def _matrices(x: Array) -> Iterable[Array]:
 
 def _cut(x: Array, pieces: int) -> list[Array]:
     axis = 0 if x.shape[0] >= x.shape[1] else 1
-    cuts = np.linspace(0, x.shape[axis], max(1, min(pieces, x.shape[axis])) + 1).astype(int).tolist()
+    cuts = (
+        np.linspace(0, x.shape[axis], max(1, min(pieces, x.shape[axis])) + 1).astype(int).tolist()
+    )
     return [x[i:j] if axis == 0 else x[:, i:j] for i, j in itertools.pairwise(cuts)]
 
 

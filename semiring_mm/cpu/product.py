@@ -31,8 +31,7 @@ from ..plan import (
     words_of_bits,
 )
 from ..semirings import Semiring, semirings
-from . import logsum, quick, threads
-from . import team as crew
+from . import crew, logsum, quick, threads
 from .closure import BASE
 from .combine import apply
 from .compiler import KEPT, host_target

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ..forks import hold_at_fork
 
 __all__ = [
-    "busy", "configured", "default_threads", "get_num_threads", "limited", "run", "set_num_threads", "when_set",
+    "busy", "configured", "default_threads", "get_num_threads", "limited", "run",
+    "set_num_threads", "when_set",
 ]  # fmt: skip
 
 _lock = hold_at_fork(threading.Lock())

@@ -150,9 +150,9 @@ def viterbi(
         "states": n, "panels": panels, "steps": steps,
         "a_batch": a.strides[0], "a_row": a.strides[2], "a_col": a.strides[3],
         "e_batch": e.strides[0], "e_step": e.strides[-2], "x_batch": x.strides[0],
-        "end_batch": end.strides[0], "path_batch": path.shape[1], "lengths": lengths,
-        "order": order, "symbols": symbols, "symbol_batch": path.shape[1], "path": path, "a": a, "e": e, "x": x, "end": end, "score": score,
-        "odd": odd,
+        "end_batch": end.strides[0], "path_batch": path.shape[1], "symbol_batch": path.shape[1],
+        "lengths": lengths, "order": order, "symbols": symbols, "path": path, "a": a, "e": e,
+        "x": x, "end": end, "score": score, "odd": odd,
     })  # fmt: skip
 
     def part(first: int, last: int) -> None:
@@ -414,9 +414,9 @@ def lanes_function(plan: Plan, far: float, shape: Shape) -> Function:
         name = f"llvm.x86.avx512.permvar.{'sf' if t.bits == 32 else 'df'}.512"
         return f.call(name, vec, [v, lane])
 
-    with f.loop(0, n) as i, f.loop(0, n) as j:
-        entry = f.load(x["a"].at(i * x["a_row"] + j * x["a_col"]), t, t.size)
-        f.store(entry, x["across"].at(i * line + j * t.size), t.size)
+    with f.loop(0, n) as r, f.loop(0, n) as q:
+        entry = f.load(x["a"].at(r * x["a_row"] + q * x["a_col"]), t, t.size)
+        f.store(entry, x["across"].at(r * line + q * t.size), t.size)
     with f.loop(x["first"], x["last"], lanes) as b0:
         chains = [x["order"][f.low(b0 + lane, x["last"] - 1)] for lane in each]
         counts = [x["lengths"][b] for b in chains]
@@ -431,9 +431,8 @@ def lanes_function(plan: Plan, far: float, shape: Shape) -> Function:
             odd.set(odd.get() | _strange(v, far))
             f.store(v, place.at(j * line), t.size)
 
-        first = columns([x["x"].at(b * x["x_batch"]) for b in chains])
-        for j in states:
-            put(row(f.const(0, I64)), j, first[j])
+        for s, v in enumerate(columns([x["x"].at(b * x["x_batch"]) for b in chains])):
+            put(row(f.const(0, I64)), s, v)
 
         def forward(step: Value, some: bool) -> None:
             """One step; with `some`, chains that have ended stay as they are."""

@@ -30,7 +30,7 @@ from .compiler import Library, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Value
 from .memory import new_workspace
 
-__all__ = ["helpers", "run", "team_functions"]
+__all__ = ["Helper", "crew_functions", "helpers", "run"]
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 _SLEEP, _WAKE = 128, 129  # FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE
@@ -69,14 +69,16 @@ def run(
     slots = np.array([helper.slot for helper in found[: len(arguments) - 1]], np.int64)
     order = np.zeros(_SLOTS // 8 + 9, np.int64)
     order = order[-order.ctypes.data % 64 // 8 :]
-    order[_COUNT // 8 :][:4] = (
-        len(slots), ctypes.cast(call, ctypes.c_void_p).value, address(rows), address(slots)
-    )  # fmt: skip
+    function = ctypes.cast(call, ctypes.c_void_p).value or 0
+    order[_COUNT // 8 :][:4] = len(slots), function, address(rows), address(slots)
     _code().lead(address(order), every)
 
 
 def _word(x: Any) -> int:
-    return ctypes.cast(x, ctypes.c_void_p).value or 0 if type(x) is bytes else id(x)
+    """The address of an array object, or of bytes."""
+    if type(x) is not bytes:
+        return id(x)
+    return ctypes.cast(ctypes.c_char_p(x), ctypes.c_void_p).value or 0
 
 
 # --- helpers -------------------------------------------------------------------------------------
@@ -183,10 +185,10 @@ class _Code:
 
 @functools.cache
 def _code() -> _Code:
-    return _Code(compile_functions(team_functions(), host_target()))
+    return _Code(compile_functions(crew_functions(), host_target()))
 
 
-def team_functions() -> list[Function]:
+def crew_functions() -> list[Function]:
     """Generate ``lead(order, every)``, ``serve(slot)`` and ``end(slot)``."""
     return [_lead(), _serve(), _end()]
 
