@@ -74,8 +74,8 @@ struct Sieve {
     if (!hits) return;
     i64 place = fetch_add(p.count + row, u32(popcount(hits)));
 #pragma unroll 1
-    for (int j = 0; j < TN; ++j) {
-      if (!(hits >> j & 1)) continue;
+    for (; hits; hits &= hits - 1) {
+      const int j = popcount(~hits & (hits - 1));
       if (place < p.capacity) {
         const i64 to = row * p.capacity + place;
         p.candidates[to] = u32(first + Tile::column(j));
