@@ -44,7 +44,7 @@ _CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
-_SIEVED = 256, 4096  # rows and columns from which a sieve repays its copies
+_SIEVED = 1 << 30  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _EXACT = 1 << 24  # integers below are exact in float32
@@ -769,7 +769,7 @@ def _sieve(pairs: _Pairs, k: int) -> Sieve | None:
     plain = len(parts) == 1 and parts[0][0] is None and pairs.over is None
     if make is None or not plain or pairs.joined.kind != "f" or not parts[0][1].shape[1]:
         return None
-    if m < _SIEVED[0] or n < _SIEVED[1] + 16 * k:
+    if m * n < _SIEVED or n < 16 * k:
         return None
     final = None if pairs.rising or pairs.final == ex.A else (pairs.final, pairs.total)
     return make(pairs.algebra, *parts[0][1:], final)

@@ -56,7 +56,7 @@ def test_the_nearest(metric, dtype, there):  # noqa: F811
 
 def sieves(monkeypatch):
     """Sets of points of any size are sieved; the rooms for candidates are listed."""
-    monkeypatch.setattr(neighbours, "_SIEVED", (1, 1))
+    monkeypatch.setattr(neighbours, "_SIEVED", 1)
     monkeypatch.setattr(neighbours, "_screen", lambda *_: None)
     rooms, search = [], select.Sieve._search
 
