@@ -27,6 +27,7 @@ struct EliminationParams {
   void* a;            // [batch][n][n]: the closure; may be `from`
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
   u32* progress;      // [1 + batch * (1 + tiles + tiles²)], all 0 at first: Progress
+  u16* rounds;        // [batch][n][n], by columns: the last round in which an entry changed; or none
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
@@ -106,8 +107,8 @@ struct Task {
 // Pivot: an Algebra as Step's, whose products may be repeated without a conversion between them.
 // STOPS: integers, which a cycle that improves itself would soon carry out of their range: the
 // elimination stops there, and an entry of the diagonal is better than one.
-// VECTOR, FRESH: as for ClosureTile.
-template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool STOPS>
+// VECTOR, FRESH: as for ClosureTile. ROUNDS: see there; not those of entries that never change.
+template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool STOPS, bool ROUNDS>
 struct Elimination : Multiplier<Step, Tile> {
   using Multiplier<Step, Tile>::acc;  // [TM][TN]: entries of the tile
   using A = typename Step::Algebra;
@@ -201,6 +202,7 @@ struct Elimination : Multiplier<Step, Tile> {
     }
 
     // --- results
+    if (ROUNDS) note_changes(p.rounds + i64(matrix) * p.n * p.n, memory, task, p.n, round <= 0);
     store(memory, task, p.n);
     if (panel) {
       const int at = task.k % RING * tiles;
@@ -285,6 +287,30 @@ struct Elimination : Multiplier<Step, Tile> {
           Word& own = acc[r][c + q];
           own = inside ? A::decode(four.x[q]) : A::start();
           if (FRESH && given) own = from.with_one(i, j + q, own);
+        }
+      }
+  }
+
+  // Keep the number of the round for entries that are not those of the matrix any more. A pivot has
+  // been through the round before, too.
+  SR_FN void note_changes(u16* rounds, const Matrix<A>& before, const Task& task, int n,
+                          bool given) const {
+#pragma unroll
+    for (int r = 0; r < TM; ++r)
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
+        const Storage* at = FRESH && given ? &before.given(i, j) : &before.at(i, j);
+        const i64 step = FRESH && given ? before.from_n : before.a_n;
+        Pack<Storage, 4> four{};
+        if (VECTOR && i < n && j < n) four = *reinterpret_cast<const Pack<Storage, 4>*>(at);
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          if (i >= n || j + q >= n) continue;
+          if (!VECTOR) four.x[q] = at[q * step];
+          Word now = acc[r][c + q];
+          if constexpr (!A::PLAIN) now = A::decode(A::encode(now));
+          if (now != A::decode(four.x[q])) rounds[i64(j + q) * n + i] = u16(task.k);
         }
       }
   }

@@ -20,11 +20,13 @@ struct TreesParams {
   void* turned;      // [batch][n][pitch] of Storage: by columns, a strip of rows of the closure
   u32* tight;        // [batch][2][n][words]: a bit for each tight edge: by columns, by rows
   u8* open;          // [batch][n]: 1 for a row in which predecessors may close a cycle
+  const u16* rounds; // [batch][n][n]: see EliminationParams; or none
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
   i64 zero;          // the low bytes are a Storage
   double unit;       // relative difference within which rounded values are as good as each other
   int n, batch, words;
   int first, rows, pitch;  // the strip; `pitch` is `rows` rounded up to whole tiles of `choose`
+  int side, many;  // nodes of a round; tight edges into a node above which `split` takes less time
 };
 
 // Three kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
@@ -47,6 +49,7 @@ struct Trees {
   u32* tight;
   u8* open;
   int* preds;
+  const u16* rounds;
   Word zero;
 
   SR_FN Trees(const TreesParams& p_, i64 matrix)
@@ -57,6 +60,7 @@ struct Trees {
         tight(p_.tight + matrix * 2 * p_.n * p_.words),
         open(p_.open + matrix * p_.n),
         preds(p_.preds + matrix * p_.pred_batch),
+        rounds(p_.rounds ? p_.rounds + matrix * p_.n * p_.n : nullptr),
         zero(A::decode(*reinterpret_cast<const Storage*>(&p_.zero))) {}
 
   SR_FN static int lane() { return int(threadIdx.x) % 32; }
@@ -99,6 +103,17 @@ struct Trees {
     const int bit = bit_length(word & (0u - word)) - 1;
     word &= word - 1;
     return bit;
+  }
+
+  // Whether a search among all tight edges into j takes longer than `split`. All lanes of a warp ask
+  // for the same j.
+  SR_FN bool many(int j) const {
+    if (!rounds) return false;
+    const u32* edges = tight_into(j);
+    int count = 0;
+    for (int word = lane(); word < p.words; word += 32) count += popcount(edges[word]);
+    for (int mask = 16; mask; mask /= 2) count += shuffle_xor(count, mask);
+    return count > p.many;
   }
 
   // --- the tight edges that leave the nodes of the strip, and its distances by columns -----------
@@ -183,6 +198,11 @@ struct Trees {
   // Column j of the lane's rows, from row r of the strip on. All lanes of a warp have the same
   // column.
   SR_FN void choose(int r, int j, int* found) const {
+    if (many(j)) {
+#pragma unroll
+      for (int q = 0; q < EACH; ++q) found[q] = KEEP;
+      return;
+    }
     const int i0 = p.first + r, end = p.first + p.rows;
     const Line own(turned + i64(j) * p.pitch + r);
     const u32* edges = tight_into(j);
@@ -285,6 +305,152 @@ struct Trees {
         some = ballot(waiting);
       }
     }
+  }
+
+  // --- columns with many tight edges ------------------------------------------------------------
+  //
+  // An entry that is not a tight edge changed last in the round in which the last node m of its path
+  // was eliminated: the m for which d(i, m) ⊗ d(m, j) is the distance, of the `side` nodes of the
+  // round. Its predecessor is that of (m, j), and so on up to a tight edge (k, j), the last of the
+  // path.
+
+  // A block takes a column. Shared memory has a word and two short ones for each node, and three
+  // words.
+  SR_FN static void split(const TreesParams& p) {
+    static_assert(FRESH, "a predecessor is a node of the matrix");
+    const Trees trees(p, blockIdx.x / p.n);
+    const int j = int(blockIdx.x % p.n);
+    if (trees.many(j)) trees.split(j);
+  }
+  SR_FN void split(int j) const {
+    const int n = p.n, first = int(threadIdx.x);
+    Word* column = shared_memory<Word>();                 // [n]: distances to j
+    u16* next = reinterpret_cast<u16*>(column + n);       // [n]: a node on the way to j
+    u16* round = next + n;                                // [n]: 0 for a tight edge, or round + 1
+    u32* moved = reinterpret_cast<u32*>(round + n);  // [3]
+    const u32* edges = tight_into(j);
+#pragma unroll 4
+    for (int i = first; i < n; i += THREADS) {
+      column[i] = A::decode(closed[i * p.a_m + j * p.a_n]);
+      round[i] = edges[i / 32] >> i % 32 & 1 ? 0 : rounds[i64(j) * n + i] + 1;
+      next[i] = u16(i);
+    }
+    if (first == 0) moved[0] = 0;
+    __syncthreads();  // between storing the column and reading it
+    for (int i0 = warp() * 32; i0 < n; i0 += THREADS) {
+      const int i = i0 + lane();
+      u32 some = ballot(i < n && i != j && round[i] && column[i] != zero);
+      while (some) {  // half a warp takes an entry
+        int at[AHEAD];  // [AHEAD]; the last ones may repeat
+        int last = 0;
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) {
+          if (some) last = take_bit(some);
+          at[u] = i0 + last;
+          if (some) last = take_bit(some);
+          if (lane() >= HALF) at[u] = i0 + last;
+        }
+        middle(at, j, column, round, next);
+      }
+    }
+    __syncthreads();  // between storing nodes and following them
+    for (int span = 1, step = 0; span < n; span *= 2, step = (step + 1) % 3) {  // twice as far
+      bool any = false;
+      for (int i = first; i < n; i += THREADS) {
+        const u16 k = next[i], to = next[k];
+        any |= to != k;
+        round[i] = to;
+      }
+      if (any) atomic_or(moved + step, 1u);
+      if (first == 0) moved[(step + 1) % 3] = 0;
+      u16* const old = next;
+      next = round;
+      round = old;
+      __syncthreads();  // between the steps
+      if (!moved[step]) break;
+    }
+    for (int i = first; i < n; i += THREADS) {
+      int x = NONE;
+      if (i != j && column[i] != zero) {
+        const int k = next[i];
+        const bool there = edges[k / 32] >> k % 32 & 1;
+        x = there ? k : j;  // j: it has none; the host finds it on a cycle
+        if (!there || (k != i && !A::better(A::decode(closed[i * p.a_m + k * p.a_n]), column[i])))
+          open[i] = 1;
+      }
+      pred(i, j) = x;
+    }
+  }
+
+  static constexpr int HALF = 16, PARTS = 4;  // lanes of an entry; nodes of a lane at once
+
+  // Find next[i] for the entries (i, j) of half a warp.
+  SR_FN void middle(const int (&at)[AHEAD], int j, const Word* column, const u16* round,
+                    u16* next) const {
+    const int own = lane() % HALF, upper = lane() / HALF * HALF;
+    Word way[AHEAD][PARTS];  // [AHEAD][PARTS]: distances to the nodes
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u)
+#pragma unroll
+      for (int q = 0; q < PARTS; ++q) {
+        const int m = (round[at[u]] - 1) * p.side + q * HALF + own;
+        way[u][q] = zero;
+        if (q * HALF < p.side && m < p.n) way[u][q] = A::decode(closed[at[u] * p.a_m + m * p.a_n]);
+      }
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) {
+      const int i = at[u];
+      int found = -1;
+#pragma unroll
+      for (int q = PARTS - 1; q >= 0; --q) {
+        const int m = (round[i] - 1) * p.side + q * HALF + own;
+        if (way[u][q] == zero || m == i || m == j) continue;
+        const Word rest = column[m];
+        if (rest == zero || !A::better(rest, column[i])) continue;
+        if (!A::better(column[i], path(way[u][q], rest))) found = m;
+      }
+      const u32 exact = ballot(found >= 0) >> upper & 0xffff;
+      found = shuffle(found, upper + bit_length(exact & (0u - exact)) - 1 + !exact);
+      if (ballot(!exact)) {  // rounding, edges of weight zero or less, or more than one round
+        const int other = nearest(i, j, column, round);
+        if (!exact) found = other;
+      }
+      if (own == 0 && found >= 0) next[i] = u16(found);
+    }
+  }
+
+  // The best node for an entry (i, j) of half a warp, or -1.
+  SR_FN int nearest(int i, int j, const Word* column, const u16* round) const {
+    const int own = lane() % HALF, k = round[i] - 1;
+    Word limit = column[i], value = zero;
+    if constexpr (Is<Word>::floating)
+      if (p.unit != 0) limit += (A::LEAST ? 1 : -1) * Word(p.unit) * abs(limit);
+    int found = -1, rank = -1;
+    // a pivot has been through the round before, too
+    const int begin = (k > 0 && i / p.side == k && j / p.side == k ? k - 1 : k) * p.side;
+    const int end = (k + 1) * p.side < p.n ? (k + 1) * p.side : p.n;
+    for (int m = begin + own; m < end; m += HALF) {
+      const Word way = A::decode(closed[i * p.a_m + m * p.a_n]), rest = column[m];
+      if (m == i || m == j || way == zero || rest == zero) continue;
+      const Word x = path(way, rest);
+      int good = 0;
+      if (!A::better(limit, x))
+        good = A::better(rest, column[i]) ? 3 : round[m] < round[i] ? 2 : 1;
+      if (good < rank || (good == rank && !A::better(x, value))) continue;
+      found = m;
+      rank = good;
+      value = x;
+    }
+    for (int mask = HALF / 2; mask; mask /= 2) {
+      const int good = shuffle_xor(rank, mask), m = shuffle_xor(found, mask);
+      const Word x = shuffle_xor(value, mask);
+      const bool worse = A::better(value, x), better = A::better(x, value);
+      if (good < rank || (good == rank && (worse || (!better && m >= found)))) continue;
+      found = m;
+      rank = good;
+      value = x;
+    }
+    return found;
   }
 
   // --- open rows: nodes from which predecessors do not lead to the root -------------------------

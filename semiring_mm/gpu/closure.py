@@ -105,6 +105,8 @@ class _Launch:
     ints: tuple[int, ...]
     panels: int = 0  # bytes of panels
     progress: int = 0  # words
+    side: int = 0  # of tiles
+    rounds: bool = False  # whether they are noted: see sr::Elimination
 
 
 _launches: dict[Any, _Launch] = {}
@@ -131,21 +133,24 @@ def _close(
         weights = device.scratch(a.shape, a.dtype)
         weights[...] = a
     panels = device.scratch(launch.panels)
+    rounds = device.scratch(a.shape, np.uint16) if launch.rounds else None
     progress = device.scratch(launch.progress, np.uint32, zero=True)
     each = launch.ints[1]  # matrices of a launch
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
             progress[...] = 0
         count = min(each, len(a) - first) if a.ndim == 3 else 1
-        places = (address(x[first:] if first else x) for x in (a, out))
+        at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, rounds))
         params = pack(
-            (*places, address(panels), address(progress), *launch.longs),
+            (*map(address, (at, to, panels, progress, marks)), *launch.longs),
             (launch.ints[0], count, *launch.ints[2:]),
         )
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if predecessors is None:
         return None
-    return trees.predecessors(semiring, weights, out, predecessors, known, fresh=fresh)
+    return trees.predecessors(
+        semiring, weights, out, predecessors, known, fresh=fresh, rounds=rounds, side=launch.side
+    )
 
 
 def _prepare(
@@ -175,12 +180,14 @@ def _prepare(
     each = min(batch, max(1, _PANELS // size))
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
+    noted = marks and fresh and trees.splits(here, n, word)
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
     return _Launch(
-        here.kernel(elimination_source(way, tile, wide, fresh)), min(blocks, tasks), tile.threads,
+        here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),
+        tile.threads,
         _shared(tile, word), (*strides(a), *strides(out), *ends),
         (n, each, tiles, _AHEAD * here.sms, 1), each * size,
-        1 + each * (1 + tiles + tiles * tiles),
+        1 + each * (1 + tiles + tiles * tiles), tile.bm, noted,
     )  # fmt: skip
 
 
@@ -225,12 +232,14 @@ def _way(
 
 
 @functools.lru_cache(maxsize=1024)
-def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool) -> str:
+def elimination_source(
+    way: Way, tile: Tile, wide: bool, fresh: bool, rounds: bool = False
+) -> str:
     """The text of the kernel; see sr::Elimination."""
     pivot, shared = way.pivot, _shared(tile, word_size(way.plan))
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
     stops = stops and joins(pivot.add) in ("min", "max")
-    given = flags(wide, fresh, stops)
+    given = flags(wide, fresh, stops, rounds)
     return f"""#include "elimination.cuh"
 {algebra(way.plan)}
 namespace pivot {{

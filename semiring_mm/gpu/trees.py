@@ -16,13 +16,14 @@ from . import device
 from .source import algebra, flags, pack, word_size
 from .views import address, strides, to_host
 
-__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "trees_source"]
+__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits", "trees_source"]
 
 Array = Any
 Known = tuple[Facts, Facts, Facts]
 
 _THREADS = 256  # of the kernels of trees.cuh
 _SIDE, _WARPS = 32, 8  # sr::Trees'
+_MANY = 128  # tight edges into a node, above which the rounds of the elimination are used
 _STRIP = 1 << 28  # bytes of distances by columns, but for a few rows
 #: The distance from 1 to the next number, and how many of it equally good paths may differ by.
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -53,7 +54,7 @@ def _drifts(plan: Plan, known: Known | None) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def trees_source(plan: Plan, kernel: str, fresh: bool) -> str:
-    """The text of a kernel of sr::Trees: "find", "choose" or "attach"."""
+    """The text of a kernel of sr::Trees: "find", "choose", "split" or "attach"."""
     return f"""#include "trees.cuh"
 {algebra(plan)}
 extern "C" __global__ void __launch_bounds__({_THREADS}, 2)
@@ -65,13 +66,19 @@ kernel(const __grid_constant__ sr::TreesParams p) {{
 
 def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
-    fresh: bool = True,
+    fresh: bool = True, rounds: Array | None = None, side: int = 0,
 ) -> Array:  # fmt: skip
     """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
 
     P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
     diagonal. Unless it is `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j]
     for the last node k of the matrix before j.
+
+    Parameters
+    ----------
+    rounds : device array of uint16, shape (..., n, n), optional
+        For each column the last rounds of the elimination, of `side` nodes each, in which its
+        entries changed. With them nodes that many tight edges lead to take little time.
 
     Returns
     -------
@@ -99,14 +106,14 @@ def predecessors(
         *strides(weights), *strides(closed), *strides(p),
         bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
     )  # fmt: skip
-    kernels = {
-        name: here.kernel(trees_source(plan, name, fresh))
-        for name in ("find", "choose", "attach")[: 2 + fresh]
-    }
+    names = ("find", "choose", "attach", "split")[: 2 + fresh + (rounds is not None)]
+    kernels = {name: here.kernel(trees_source(plan, name, fresh)) for name in names}
 
     def run(places: tuple[int, ...], count: int) -> None:
         def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
-            params = pack((*places, *longs), (n, count, words, first, rows, pitch))
+            params = pack(
+                (*places, *longs), (n, count, words, first, rows, pitch, side, _MANY)
+            )
             kernels[name].launch(blocks, _THREADS, shared, params)
 
         def find(first: int, rows: int) -> None:
@@ -120,15 +127,28 @@ def predecessors(
                 find(*strip)
             blocks = count * -(-n // _WARPS) * (pitch // height)
             launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
+        if rounds is not None:
+            launch("split", count * n, _split_bytes(n, word_size(plan)), 0, n)
         shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
         if fresh and shared <= here.shared_limit:
             launch("attach", count * n, shared, 0, n)
 
     for first in range(0, batch, each):
-        w, d, q, o = (x[first:] if first else x for x in (weights, closed, p, found))
-        places = tuple(map(address, (w, d, q, turned, tight, o)))
+        w, d, q, o, r = (
+            x if x is None or not first else x[first:] for x in (weights, closed, p, found, rounds)
+        )
+        places = tuple(map(address, (w, d, q, turned, tight, o, r)))
         run(places, min(each, batch - first))
     return found
+
+
+def splits(here: device.Device, n: int, word: int) -> bool:
+    """Whether :func:`predecessors` can use the rounds of an elimination, of words of some bytes."""
+    return n < 1 << 16 and _split_bytes(n, word) <= here.shared_limit
+
+
+def _split_bytes(n: int, word: int) -> int:
+    return n * (word + 4) + 12  # see sr::Trees::split
 
 
 @functools.lru_cache(maxsize=1024)
