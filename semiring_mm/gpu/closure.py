@@ -180,7 +180,7 @@ def _prepare(
     each = min(batch, max(1, _PANELS // size))
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
-    noted = marks and fresh and trees.splits(here, n, word)
+    noted = marks and fresh and trees.splits(a.dtype, n)
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
     return _Launch(
         here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),

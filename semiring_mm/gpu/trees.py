@@ -142,9 +142,9 @@ def predecessors(
     return found
 
 
-def splits(here: device.Device, n: int, word: int) -> bool:
-    """Whether :func:`predecessors` can use the rounds of an elimination, of words of some bytes."""
-    return n < 1 << 16 and _split_bytes(n, word) <= here.shared_limit
+def splits(dtype: np.dtype[Any], n: int) -> bool:
+    """Whether :func:`predecessors` can use the rounds of an elimination of n rows."""
+    return n < 1 << 16 and _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
 
 
 def _split_bytes(n: int, word: int) -> int:
