@@ -295,23 +295,16 @@ struct Elimination : Multiplier<Step, Tile> {
   // been through the round before, too.
   SR_FN void note_changes(u16* rounds, const Matrix<A>& before, const Task& task, int n,
                           bool given) const {
+    Elimination old;
+    old.load(before, task, n, given);
 #pragma unroll
     for (int r = 0; r < TM; ++r)
 #pragma unroll
-      for (int c = 0; c < TN; c += 4) {
+      for (int c = 0; c < TN; ++c) {
         const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
-        const Storage* at = FRESH && given ? &before.given(i, j) : &before.at(i, j);
-        const i64 step = FRESH && given ? before.from_n : before.a_n;
-        Pack<Storage, 4> four{};
-        if (VECTOR && i < n && j < n) four = *reinterpret_cast<const Pack<Storage, 4>*>(at);
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          if (i >= n || j + q >= n) continue;
-          if (!VECTOR) four.x[q] = at[q * step];
-          Word now = acc[r][c + q];
-          if constexpr (!A::PLAIN) now = A::decode(A::encode(now));
-          if (now != A::decode(four.x[q])) rounds[i64(j + q) * n + i] = u16(task.k);
-        }
+        Word now = acc[r][c];
+        if constexpr (!A::PLAIN) now = A::decode(A::encode(now));
+        if (i < n && j < n && now != old.acc[r][c]) rounds[i64(j) * n + i] = u16(task.k);
       }
   }
 

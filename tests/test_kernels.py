@@ -1495,20 +1495,26 @@ def test_predecessors_of_large_matrices(monkeypatch):
         HOST.launched.clear()
 
 
-def test_predecessors_are_carried_along_where_many_edges_are_tight(monkeypatch):
+def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
     monkeypatch.setattr(engine, "LEAF", engine.BASE)
     monkeypatch.setattr(engine, "free_memory", lambda: None)
+    monkeypatch.setattr(trees, "_MANY", 20)
     n, s = 300, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")
-    for carried in (False, True):
-        edges = np.where(w < 0.4, w, inf) if carried else w * w  # which makes ways around better
-        d, p = memory.close(Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True))
-        assert any("::attach(p)" in x for x in HOST.launched) != carried
-        row, end = np.nonzero(p >= 0)
-        assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
-        assert (p >= 0).sum() == n * n - n
-        HOST.launched.clear()
+    for many in (False, True):
+        edges = np.where(w < 0.4, w, inf) if many else w * w  # which makes ways around better
+        for array, original in ((edges.copy(), None), (edges.copy(), edges)):
+            d, p = memory.close(Problem.of(ArraySource(engine, s, array, original), None, True))
+            assert any("::split(p)" in x for x in HOST.launched) == many
+            row, end = np.nonzero(p >= 0)
+            assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
+            assert (p >= 0).sum() == n * n - n
+            HOST.launched.clear()
+    edges[4, 5], edges[5, 4] = -1, 0.5
+    problem = Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True)
+    with pytest.raises(sm.NegativeCycleError):
+        problem.solve(memory.close)
 
 
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
