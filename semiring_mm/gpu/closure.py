@@ -232,9 +232,7 @@ def _way(
 
 
 @functools.lru_cache(maxsize=1024)
-def elimination_source(
-    way: Way, tile: Tile, wide: bool, fresh: bool, rounds: bool = False
-) -> str:
+def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, rounds: bool = False) -> str:
     """The text of the kernel; see sr::Elimination."""
     pivot, shared = way.pivot, _shared(tile, word_size(way.plan))
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")

@@ -16,7 +16,10 @@ from . import device
 from .source import algebra, flags, pack, word_size
 from .views import address, strides, to_host
 
-__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits", "trees_source"]
+__all__ = [
+    "bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits",
+    "trees_source",
+]  # fmt: skip
 
 Array = Any
 Known = tuple[Facts, Facts, Facts]
@@ -111,9 +114,7 @@ def predecessors(
 
     def run(places: tuple[int, ...], count: int) -> None:
         def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
-            params = pack(
-                (*places, *longs), (n, count, words, first, rows, pitch, side, _MANY)
-            )
+            params = pack((*places, *longs), (n, count, words, first, rows, pitch, side, _MANY))
             kernels[name].launch(blocks, _THREADS, shared, params)
 
         def find(first: int, rows: int) -> None:
