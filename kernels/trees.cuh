@@ -20,13 +20,15 @@ struct TreesParams {
   void* turned;      // [batch][n][pitch] of Storage: by columns, a strip of rows of the closure
   u32* tight;        // [batch][2][n][words]: a bit for each tight edge: by columns, by rows
   u8* open;          // [batch][n]: 1 for a row in which predecessors may close a cycle
-  const u16* rounds; // [batch][n][n]: see EliminationParams; or none
+  const u16* changes;  // [batch][n][change_pitch]: see EliminationParams; or none
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
   i64 zero;          // the low bytes are a Storage
   double unit;       // relative difference within which rounded values are as good as each other
   int n, batch, words;
   int first, rows, pitch;  // the strip; `pitch` is `rows` rounded up to whole tiles of `choose`
-  int side, many;  // nodes of a round; tight edges into a node above which `split` takes less time
+  int change_pitch, grain, side;  // of `changes`; nodes of a tile
+  int many;          // tight edges into a node above which `split` takes less time
+  int wide;          // whether four entries of a row of the closure can be read at once
 };
 
 // Three kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
@@ -49,7 +51,7 @@ struct Trees {
   u32* tight;
   u8* open;
   int* preds;
-  const u16* rounds;
+  const u16* changes;
   Word zero;
 
   SR_FN Trees(const TreesParams& p_, i64 matrix)
@@ -60,7 +62,7 @@ struct Trees {
         tight(p_.tight + matrix * 2 * p_.n * p_.words),
         open(p_.open + matrix * p_.n),
         preds(p_.preds + matrix * p_.pred_batch),
-        rounds(p_.rounds ? p_.rounds + matrix * p_.n * p_.n : nullptr),
+        changes(p_.changes ? p_.changes + matrix * p_.n * p_.change_pitch : nullptr),
         zero(A::decode(*reinterpret_cast<const Storage*>(&p_.zero))) {}
 
   SR_FN static int lane() { return int(threadIdx.x) % 32; }
@@ -108,7 +110,7 @@ struct Trees {
   // Whether a search among all tight edges into j takes longer than `split`. All lanes of a warp ask
   // for the same j.
   SR_FN bool many(int j) const {
-    if (!rounds) return false;
+    if (!changes) return false;
     const u32* edges = tight_into(j);
     int count = 0;
     for (int word = lane(); word < p.words; word += 32) count += popcount(edges[word]);
@@ -309,10 +311,12 @@ struct Trees {
 
   // --- columns with many tight edges ------------------------------------------------------------
   //
-  // An entry that is not a tight edge changed last in the round in which the last node m of its path
-  // was eliminated: the m for which d(i, m) ⊗ d(m, j) is the distance, of the `side` nodes of the
-  // round. Its predecessor is that of (m, j), and so on up to a tight edge (k, j), the last of the
-  // path.
+  // An entry that is not a tight edge changed last when the last node m of its path was eliminated: an
+  // m for which d(i, m) ⊗ d(m, j) is the distance, among the `grain` nodes that were noted. Its
+  // predecessor is that of (m, j), and so on up to a tight edge (k, j), the last one of the path.
+
+  static constexpr int HALF = 16, PARTS = 4;  // lanes of an entry; nodes of each
+  static constexpr int ENTRIES = 4;           // of half a warp, at once
 
   // A block takes a column. Shared memory has a word and two short ones for each node, and three
   // words.
@@ -324,33 +328,35 @@ struct Trees {
   }
   SR_FN void split(int j) const {
     const int n = p.n, first = int(threadIdx.x);
-    Word* column = shared_memory<Word>();                 // [n]: distances to j
-    u16* next = reinterpret_cast<u16*>(column + n);       // [n]: a node on the way to j
-    u16* round = next + n;                                // [n]: 0 for a tight edge, or round + 1
-    u32* moved = reinterpret_cast<u32*>(round + n);  // [3]
+    Word* column = shared_memory<Word>();            // [n]: distances to j
+    u16* next = reinterpret_cast<u16*>(column + n);  // [n]: a node on the way to j
+    u16* grain = next + n;                           // [n]: 0 for a tight edge, or 1 + a number
+    u32* moved = reinterpret_cast<u32*>(grain + n);  // [3]
     const u32* edges = tight_into(j);
 #pragma unroll 4
     for (int i = first; i < n; i += THREADS) {
-      column[i] = A::decode(closed[i * p.a_m + j * p.a_n]);
-      round[i] = edges[i / 32] >> i % 32 & 1 ? 0 : rounds[i64(j) * n + i] + 1;
+      const Storage own = closed[i * p.a_m + j * p.a_n];
+      const u16 change = changes[i64(j) * p.change_pitch + i];
+      column[i] = A::decode(own);
+      grain[i] = edges[i / 32] >> i % 32 & 1 ? 0 : change + 1;
       next[i] = u16(i);
     }
     if (first == 0) moved[0] = 0;
     __syncthreads();  // between storing the column and reading it
     for (int i0 = warp() * 32; i0 < n; i0 += THREADS) {
       const int i = i0 + lane();
-      u32 some = ballot(i < n && i != j && round[i] && column[i] != zero);
-      while (some) {  // half a warp takes an entry
-        int at[AHEAD];  // [AHEAD]; the last ones may repeat
+      u32 some = ballot(i < n && i != j && grain[i] && column[i] != zero);
+      while (some) {
+        int at[ENTRIES];  // [ENTRIES]; the last ones may repeat
         int last = 0;
 #pragma unroll
-        for (int u = 0; u < AHEAD; ++u) {
+        for (int u = 0; u < ENTRIES; ++u) {
           if (some) last = take_bit(some);
           at[u] = i0 + last;
           if (some) last = take_bit(some);
           if (lane() >= HALF) at[u] = i0 + last;
         }
-        middle(at, j, column, round, next);
+        middle(at, j, column, grain, next);
       }
     }
     __syncthreads();  // between storing nodes and following them
@@ -359,60 +365,72 @@ struct Trees {
       for (int i = first; i < n; i += THREADS) {
         const u16 k = next[i], to = next[k];
         any |= to != k;
-        round[i] = to;
+        grain[i] = to;
       }
       if (any) atomic_or(moved + step, 1u);
       if (first == 0) moved[(step + 1) % 3] = 0;
       u16* const old = next;
-      next = round;
-      round = old;
+      next = grain;
+      grain = old;
       __syncthreads();  // between the steps
       if (!moved[step]) break;
     }
-    for (int i = first; i < n; i += THREADS) {
-      int x = NONE;
-      if (i != j && column[i] != zero) {
-        const int k = next[i];
-        const bool there = edges[k / 32] >> k % 32 & 1;
-        x = there ? k : j;  // j: it has none; the host finds it on a cycle
-        if (!there || (k != i && !A::better(A::decode(closed[i * p.a_m + k * p.a_n]), column[i])))
-          open[i] = 1;
+    for (int i0 = first; i0 < n; i0 += ENTRIES * THREADS) {
+      int k[ENTRIES];      // [ENTRIES]: the last nodes, or -1
+      Storage d[ENTRIES];  // [ENTRIES]: distances to them
+#pragma unroll
+      for (int u = 0; u < ENTRIES; ++u) {
+        const int i = i0 + u * THREADS;
+        const bool there = i < n && i != j && column[i] != zero;
+        k[u] = there ? next[i] : -1;
+        if (there) d[u] = closed[i * p.a_m + k[u] * p.a_n];
       }
-      pred(i, j) = x;
+#pragma unroll
+      for (int u = 0; u < ENTRIES; ++u) {
+        const int i = i0 + u * THREADS, x = k[u];
+        if (i >= n) break;
+        const bool found = x >= 0 && (edges[x / 32] >> x % 32 & 1);
+        pred(i, j) = x < 0 ? int(NONE) : found ? x : j;  // j: the host finds it on a cycle
+        if (x >= 0 && (!found || (x != i && !A::better(A::decode(d[u]), column[i])))) open[i] = 1;
+      }
     }
   }
 
-  static constexpr int HALF = 16, PARTS = 4;  // lanes of an entry; nodes of a lane at once
-
   // Find next[i] for the entries (i, j) of half a warp.
-  SR_FN void middle(const int (&at)[AHEAD], int j, const Word* column, const u16* round,
+  SR_FN void middle(const int (&at)[ENTRIES], int j, const Word* column, const u16* grain,
                     u16* next) const {
     const int own = lane() % HALF, upper = lane() / HALF * HALF;
-    Word way[AHEAD][PARTS];  // [AHEAD][PARTS]: distances to the nodes
+    Pack<Storage, PARTS> way[ENTRIES];  // [ENTRIES][PARTS]: distances to the nodes
 #pragma unroll
-    for (int u = 0; u < AHEAD; ++u)
-#pragma unroll
-      for (int q = 0; q < PARTS; ++q) {
-        const int m = (round[at[u]] - 1) * p.side + q * HALF + own;
-        way[u][q] = zero;
-        if (q * HALF < p.side && m < p.n) way[u][q] = A::decode(closed[at[u] * p.a_m + m * p.a_n]);
+    for (int u = 0; u < ENTRIES; ++u) {
+      const int m = (grain[at[u]] - 1) * p.grain + own * PARTS;
+      const Storage* from = closed + at[u] * p.a_m + m * p.a_n;
+      if (own * PARTS >= p.grain || m >= p.n) continue;
+      if (p.wide) {
+        way[u] = *reinterpret_cast<const Pack<Storage, PARTS>*>(from);
+        continue;
       }
 #pragma unroll
-    for (int u = 0; u < AHEAD; ++u) {
-      const int i = at[u];
+      for (int q = 0; q < PARTS; ++q)
+        if (m + q < p.n) way[u].x[q] = from[q * p.a_n];
+    }
+#pragma unroll
+    for (int u = 0; u < ENTRIES; ++u) {
+      const int i = at[u], m0 = (grain[i] - 1) * p.grain + own * PARTS;
+      const bool inside = own * PARTS < p.grain;
+      const Word d = column[i];
       int found = -1;
 #pragma unroll
       for (int q = PARTS - 1; q >= 0; --q) {
-        const int m = (round[i] - 1) * p.side + q * HALF + own;
-        if (way[u][q] == zero || m == i || m == j) continue;
-        const Word rest = column[m];
-        if (rest == zero || !A::better(rest, column[i])) continue;
-        if (!A::better(column[i], path(way[u][q], rest))) found = m;
+        const int m = m0 + q;
+        if (!inside || m >= p.n || m == i || m == j) continue;
+        const Word x = A::decode(way[u].x[q]), rest = column[m];
+        if (x != zero && rest != zero && A::better(rest, d) && !A::better(d, path(x, rest))) found = m;
       }
       const u32 exact = ballot(found >= 0) >> upper & 0xffff;
       found = shuffle(found, upper + bit_length(exact & (0u - exact)) - 1 + !exact);
-      if (ballot(!exact)) {  // rounding, edges of weight zero or less, or more than one round
-        const int other = nearest(i, j, column, round);
+      if (ballot(!exact)) {  // rounding, edges of weight zero or less, or ties
+        const int other = nearest(i, j, column, grain);
         if (!exact) found = other;
       }
       if (own == 0 && found >= 0) next[i] = u16(found);
@@ -420,22 +438,25 @@ struct Trees {
   }
 
   // The best node for an entry (i, j) of half a warp, or -1.
-  SR_FN int nearest(int i, int j, const Word* column, const u16* round) const {
-    const int own = lane() % HALF, k = round[i] - 1;
+  SR_FN int nearest(int i, int j, const Word* column, const u16* grain) const {
+    const int own = lane() % HALF;
     Word limit = column[i], value = zero;
     if constexpr (Is<Word>::floating)
       if (p.unit != 0) limit += (A::LEAST ? 1 : -1) * Word(p.unit) * abs(limit);
     int found = -1, rank = -1;
-    // a pivot has been through the round before, too
-    const int begin = (k > 0 && i / p.side == k && j / p.side == k ? k - 1 : k) * p.side;
-    const int end = (k + 1) * p.side < p.n ? (k + 1) * p.side : p.n;
+    int begin = (grain[i] - 1) * p.grain, end = begin + p.grain;
+    if (i / p.side == j / p.side && begin / p.side == i / p.side) {  // by any node of a pivot
+      begin = i / p.side * p.side;
+      end = begin + p.side;
+    }
+    if (end > p.n) end = p.n;
     for (int m = begin + own; m < end; m += HALF) {
       const Word way = A::decode(closed[i * p.a_m + m * p.a_n]), rest = column[m];
       if (m == i || m == j || way == zero || rest == zero) continue;
       const Word x = path(way, rest);
       int good = 0;
       if (!A::better(limit, x))
-        good = A::better(rest, column[i]) ? 3 : round[m] < round[i] ? 2 : 1;
+        good = A::better(rest, column[i]) ? 3 : grain[m] < grain[i] ? 2 : 1;
       if (good < rank || (good == rank && !A::better(x, value))) continue;
       found = m;
       rank = good;
@@ -497,7 +518,8 @@ struct Trees {
     __syncthreads();  // between storing nodes and searching from them
     for (int begin = 0;;) {
       const int end = int(*last);
-      for (int at = begin + warp(); at < end; at += WARPS) reach(i, ends[at], astray, reached);
+      for (int at = begin + warp(); at < end; at += ENTRIES * WARPS)
+        reach(i, ends, at, end, astray, reached);
       __syncthreads();  // between reaching nodes and adding them; all have read `last`
       for (int word = warp(); word < p.words; word += WARPS) {
         const int j = word * 32 + lane();
@@ -517,17 +539,29 @@ struct Trees {
     if (first == 0) open[i] = *last < u32(p.n);
   }
 
-  // Search from node k, by a warp.
-  SR_FN void reach(int i, int k, const u32* astray, u32* reached) const {
-    const Word d = A::decode(closed[i * p.a_m + k * p.a_n]);
-    if (d == zero) return;
-    const u32* edges = tight_from(k);
-    for (int word = lane(); word < p.words; word += 32)
-      for (u32 some = edges[word] & astray[word]; some;) {
-        const int j = word * 32 + take_bit(some);
-        const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
-        if (as_good(path(d, weight(k, j)), own, 4 * p.unit)) atomic_max(reached + j, u32(p.n - k));
-      }
+  // Search from the nodes at some places, by a warp.
+  SR_FN void reach(int i, const int* nodes, int at, int end, const u32* astray,
+                   u32* reached) const {
+    int k[ENTRIES];   // [ENTRIES]; the last ones may repeat
+    Word d[ENTRIES];  // [ENTRIES]: their distances
+#pragma unroll
+    for (int u = 0; u < ENTRIES; ++u) {
+      k[u] = nodes[at + u * WARPS < end ? at + u * WARPS : at];
+      d[u] = A::decode(closed[i * p.a_m + k[u] * p.a_n]);
+    }
+    for (int word = lane(); word < p.words; word += 32) {
+      u32 edges[ENTRIES];  // [ENTRIES]: to astray nodes
+#pragma unroll
+      for (int u = 0; u < ENTRIES; ++u) edges[u] = tight_from(k[u])[word];
+#pragma unroll
+      for (int u = 0; u < ENTRIES; ++u)
+        for (u32 some = d[u] == zero ? 0 : edges[u] & astray[word]; some;) {
+          const int j = word * 32 + take_bit(some);
+          const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
+          if (as_good(path(d[u], weight(k[u], j)), own, 4 * p.unit))
+            atomic_max(reached + j, u32(p.n - k[u]));
+        }
+    }
   }
 };
 

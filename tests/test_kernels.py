@@ -1497,9 +1497,10 @@ def test_predecessors_of_large_matrices(monkeypatch):
 
 def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
     monkeypatch.setattr(engine, "LEAF", engine.BASE)
+    monkeypatch.setattr(closing, "LEAF", engine.BASE)
     monkeypatch.setattr(engine, "free_memory", lambda: None)
     monkeypatch.setattr(trees, "_MANY", 20)
-    n, s = 300, sm.semirings["min_plus"]
+    n, s = 210, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")
     for many in (False, True):

@@ -106,7 +106,7 @@ class _Launch:
     panels: int = 0  # bytes of panels
     progress: int = 0  # words
     side: int = 0  # of tiles
-    rounds: bool = False  # whether they are noted: see sr::Elimination
+    grain: int = 0  # nodes whose changes are noted together, or 0: see sr::Elimination
 
 
 _launches: dict[Any, _Launch] = {}
@@ -133,14 +133,14 @@ def _close(
         weights = device.scratch(a.shape, a.dtype)
         weights[...] = a
     panels = device.scratch(launch.panels)
-    rounds = device.scratch(a.shape, np.uint16) if launch.rounds else None
+    changes = device.scratch((*a.shape[:-1], launch.ints[-1]), np.uint16) if launch.grain else None
     progress = device.scratch(launch.progress, np.uint32, zero=True)
     each = launch.ints[1]  # matrices of a launch
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
             progress[...] = 0
         count = min(each, len(a) - first) if a.ndim == 3 else 1
-        at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, rounds))
+        at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, changes))
         params = pack(
             (*map(address, (at, to, panels, progress, marks)), *launch.longs),
             (launch.ints[0], count, *launch.ints[2:]),
@@ -149,7 +149,15 @@ def _close(
     if predecessors is None:
         return None
     return trees.predecessors(
-        semiring, weights, out, predecessors, known, fresh=fresh, rounds=rounds, side=launch.side
+        semiring,
+        weights,
+        out,
+        predecessors,
+        known,
+        fresh=fresh,
+        changes=changes,
+        grain=launch.grain,
+        side=launch.side,
     )
 
 
@@ -172,22 +180,24 @@ def _prepare(
         kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
         return _Launch(kernel, batch, small.side**2, shared, (*sum(steps, ()), *ends), (n,))
     wide = wide_along(a, -1) and wide_along(out, -1)
+    noted = marks and fresh and trees.splits(a.dtype, n)
     tile = _TILES[word > 4]
-    if _shared(tile, word) > here.shared_limit:
+    if noted and n > LEAF and _shared(_LARGE, word, noted) <= here.shared_limit:
+        tile = _LARGE
+    elif _shared(tile, word, noted) > here.shared_limit:
         tile = _LEAST
     tiles = -(-n // tile.bm)
     size = _RING * tiles * tile.bm**2 * 2 * word  # bytes of the panels of a matrix
     each = min(batch, max(1, _PANELS // size))
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
-    noted = marks and fresh and trees.splits(a.dtype, n)
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
+    ahead = (_AHEAD if tile.blocks > 1 else 2) * here.sms
     return _Launch(
         here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),
-        tile.threads,
-        _shared(tile, word), (*strides(a), *strides(out), *ends),
-        (n, each, tiles, _AHEAD * here.sms, 1), each * size,
-        1 + each * (1 + tiles + tiles * tiles), tile.bm, noted,
+        tile.threads, _shared(tile, word, noted), (*strides(a), *strides(out), *ends),
+        (n, each, tiles, ahead, 1, -(-n // 4) * 4), each * size,
+        1 + each * (1 + tiles + tiles * tiles), tile.bm, min(tile.bm, _GRAIN) * noted,
     )  # fmt: skip
 
 
@@ -197,6 +207,8 @@ def _prepare(
 #: shared memory.
 _TILES = (Tile(64, 64, 64, 4, 4, 8, 3), Tile(64, 64, 64, 4, 4, 8, 2))
 _LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
+_LARGE = Tile(128, 128, 128, 8, 8, 8, 1)  # where changes are noted in more than LEAF rows
+_GRAIN = 64  # nodes, at most, whose changes are noted together
 _RING = 3  # rounds whose panels are kept
 _AHEAD = 5  # updates before the panels of the next round, for each multiprocessor
 _PANELS = 1 << 28  # bytes of the panels of a launch, but for a single matrix
@@ -232,12 +244,12 @@ def _way(
 
 
 @functools.lru_cache(maxsize=1024)
-def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, rounds: bool = False) -> str:
+def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, changes: bool = False) -> str:
     """The text of the kernel; see sr::Elimination."""
-    pivot, shared = way.pivot, _shared(tile, word_size(way.plan))
+    pivot, shared = way.pivot, _shared(tile, word_size(way.plan), changes)
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
     stops = stops and joins(pivot.add) in ("min", "max")
-    given = flags(wide, fresh, stops, rounds)
+    given = flags(wide, fresh, stops, changes)
     return f"""#include "elimination.cuh"
 {algebra(way.plan)}
 namespace pivot {{
@@ -247,6 +259,7 @@ using Step = sr::{way.step}<Algebra>;
 using Closure = sr::Elimination<Step, pivot::Algebra, sr::{tile.struct()}, {given}>;
 static_assert(Closure::BYTES == {shared}, "as the launch has it");
 static_assert(Closure::RING == {_RING}, "as the launch has it");
+static_assert(Closure::GRAIN == {min(tile.bm, _GRAIN)}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
 kernel(const __grid_constant__ sr::EliminationParams p) {{
   Closure::run(p);
@@ -254,7 +267,7 @@ kernel(const __grid_constant__ sr::EliminationParams p) {{
 """
 
 
-def _shared(tile: Tile, word: int) -> int:
-    """Bytes of shared memory: operands, the lines of a pivot, the ticket."""
+def _shared(tile: Tile, word: int, changes: bool) -> int:
+    """Bytes of shared memory: operands, the lines of a pivot, the ticket, entries as they were."""
     side = tile.bm
-    return side * (side + 4) * 2 * word + 4 * side * word + 16
+    return side * (side + 4) * 2 * word + 4 * side * word + 16 + side * side * word * changes

@@ -14,7 +14,7 @@ from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
 from .source import algebra, flags, pack, word_size
-from .views import address, strides, to_host
+from .views import address, strides, to_host, wide_along
 
 __all__ = [
     "bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits",
@@ -26,7 +26,7 @@ Known = tuple[Facts, Facts, Facts]
 
 _THREADS = 256  # of the kernels of trees.cuh
 _SIDE, _WARPS = 32, 8  # sr::Trees'
-_MANY = 128  # tight edges into a node, above which the rounds of the elimination are used
+_MANY = 128  # tight edges into a node, above which the changes of an elimination are used
 _STRIP = 1 << 28  # bytes of distances by columns, but for a few rows
 #: The distance from 1 to the next number, and how many of it equally good paths may differ by.
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -69,7 +69,7 @@ kernel(const __grid_constant__ sr::TreesParams p) {{
 
 def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
-    fresh: bool = True, rounds: Array | None = None, side: int = 0,
+    fresh: bool = True, changes: Array | None = None, grain: int = 0, side: int = 0,
 ) -> Array:  # fmt: skip
     """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
 
@@ -79,9 +79,9 @@ def predecessors(
 
     Parameters
     ----------
-    rounds : device array of uint16, shape (..., n, n), optional
-        For each column the last rounds of the elimination, of `side` nodes each, in which its
-        entries changed. With them nodes that many tight edges lead to take little time.
+    changes : device array of uint16, shape (..., n, pitch), optional
+        For each column, which `grain` nodes changed its entries last in an elimination by tiles of
+        `side` rows. With them nodes that many tight edges lead to take little time.
 
     Returns
     -------
@@ -109,12 +109,14 @@ def predecessors(
         *strides(weights), *strides(closed), *strides(p),
         bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
     )  # fmt: skip
-    names = ("find", "choose", "attach", "split")[: 2 + fresh + (rounds is not None)]
+    line = 0 if changes is None else changes.shape[-1]
+    given = (line, grain, side, _MANY, wide_along(closed, -1))
+    names = ("find", "choose", "attach", "split")[: 2 + fresh + (changes is not None)]
     kernels = {name: here.kernel(trees_source(plan, name, fresh)) for name in names}
 
     def run(places: tuple[int, ...], count: int) -> None:
         def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
-            params = pack((*places, *longs), (n, count, words, first, rows, pitch, side, _MANY))
+            params = pack((*places, *longs), (n, count, words, first, rows, pitch, *given))
             kernels[name].launch(blocks, _THREADS, shared, params)
 
         def find(first: int, rows: int) -> None:
@@ -128,7 +130,7 @@ def predecessors(
                 find(*strip)
             blocks = count * -(-n // _WARPS) * (pitch // height)
             launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
-        if rounds is not None:
+        if changes is not None:
             launch("split", count * n, _split_bytes(n, word_size(plan)), 0, n)
         shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
         if fresh and shared <= here.shared_limit:
@@ -136,7 +138,7 @@ def predecessors(
 
     for first in range(0, batch, each):
         w, d, q, o, r = (
-            x if x is None or not first else x[first:] for x in (weights, closed, p, found, rounds)
+            x if x is None or not first else x[first:] for x in (weights, closed, p, found, changes)
         )
         places = tuple(map(address, (w, d, q, turned, tight, o, r)))
         run(places, min(each, batch - first))
@@ -144,7 +146,7 @@ def predecessors(
 
 
 def splits(dtype: np.dtype[Any], n: int) -> bool:
-    """Whether :func:`predecessors` can use the rounds of an elimination of n rows."""
+    """Whether :func:`predecessors` can use the changes of an elimination of n rows."""
     return n < 1 << 16 and _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
 
 
