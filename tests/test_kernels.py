@@ -1496,22 +1496,24 @@ def test_predecessors_of_large_matrices(monkeypatch):
 
 
 def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     monkeypatch.setattr(engine, "LEAF", engine.BASE)
-    monkeypatch.setattr(closing, "LEAF", engine.BASE)
     monkeypatch.setattr(engine, "free_memory", lambda: None)
     monkeypatch.setattr(trees, "_MANY", 20)
-    n, s = 210, sm.semirings["min_plus"]
+    n, s = 140, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")
-    for many in (False, True):
-        edges = np.where(w < 0.4, w, inf) if many else w * w  # which makes ways around better
-        for array, original in ((edges.copy(), None), (edges.copy(), edges)):
-            d, p = memory.close(Problem.of(ArraySource(engine, s, array, original), None, True))
-            assert any("::split(p)" in x for x in HOST.launched) == many
-            row, end = np.nonzero(p >= 0)
-            assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
-            assert (p >= 0).sum() == n * n - n
-            HOST.launched.clear()
+    for many, leaf in ((False, engine.BASE), (True, 2048), (True, engine.BASE)):  # tiles of 128
+        monkeypatch.setattr(closing, "LEAF", leaf)
+        edges = np.where(w < 0.4, w, inf) if many else w**4  # which makes ways around better
+        array, original = edges.copy(), None if leaf == 2048 else edges
+        d, p = memory.close(Problem.of(ArraySource(engine, s, array, original), None, True))
+        assert any("::split(p)" in x for x in HOST.launched) == many
+        row, end = np.nonzero(p >= 0)
+        assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
+        assert (p >= 0).sum() == n * n - n
+        HOST.launched.clear()
+    monkeypatch.setattr(closing, "LEAF", 2048)
     edges[4, 5], edges[5, 4] = -1, 0.5
     problem = Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True)
     with pytest.raises(sm.NegativeCycleError):
