@@ -19,6 +19,7 @@ struct TreesParams {
   int* preds;        // [batch][n][n]
   void* turned;      // [batch][n][pitch] of Storage: by columns, a strip of rows of the closure
   u32* tight;        // [batch][2][n][words]: a bit for each tight edge: by columns, by rows
+  u32* lines;        // [batch][n][ceil(words / 32)]: a bit for each word by rows that is not 0
   u8* open;          // [batch][n]: 1 for a row in which predecessors may close a cycle
   const u16* changes;  // [batch][n][change_pitch]: see EliminationParams; or none
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
@@ -29,6 +30,7 @@ struct TreesParams {
   int change_pitch, grain, side;  // of `changes`; nodes of a tile
   int many;          // tight edges into a node above which `split` takes less time
   int wide;          // whether four entries of a row of the closure can be read at once
+  int later;         // 1: `attach` makes predecessors that are not the start of a single edge
 };
 
 // Three kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
@@ -49,6 +51,7 @@ struct Trees {
   const Storage* closed;
   Storage* turned;
   u32* tight;
+  u32* lines;
   u8* open;
   int* preds;
   const u16* changes;
@@ -60,6 +63,7 @@ struct Trees {
         closed(static_cast<const Storage*>(p_.a) + matrix * p_.a_batch),
         turned(static_cast<Storage*>(p_.turned) + matrix * p_.n * p_.pitch),
         tight(p_.tight + matrix * 2 * p_.n * p_.words),
+        lines(p_.lines + matrix * p_.n * ((p_.words + 31) / 32)),
         open(p_.open + matrix * p_.n),
         preds(p_.preds + matrix * p_.pred_batch),
         changes(p_.changes ? p_.changes + matrix * p_.n * p_.change_pitch : nullptr),
@@ -71,6 +75,8 @@ struct Trees {
   SR_FN int& pred(int i, int j) const { return preds[i * p.pred_m + j * p.pred_n]; }
   SR_FN u32* tight_into(int j) const { return tight + i64(j) * p.words; }  // [words]
   SR_FN u32* tight_from(int i) const { return tight + (i64(p.n) + i) * p.words; }  // [words]
+
+  SR_FN u32* lines_from(int i) const { return lines + i64(i) * ((p.words + 31) / 32); }
 
   // d ⊗ w as a closure stores it.
   SR_FN static Word path(Word d, Word w) {
@@ -154,6 +160,7 @@ struct Trees {
     if (j < p.n) tight_into(j)[i0 / 32] = into;
     if (i0 + lane() < end) {
       tight_from(i0 + lane())[j0 / 32] = out;
+      if (out) atomic_or(lines_from(i0 + lane()) + j0 / 1024, 1u << j0 / 32 % 32);
       if (j0 == 0) open[i0 + lane()] = 0;
     }
 #pragma unroll 8
@@ -218,12 +225,12 @@ struct Trees {
       if (edges[i / 32] >> i % 32 & 1) direct |= 1u << q;
       else searched |= 1u << q;
     }
-    search(r, j, p.unit, searched, k, sure);
+    search(r, j, p.unit, p.later ? 0 : searched, k, sure);
     u32 none = 0;
 #pragma unroll
     for (int q = 0; q < EACH; ++q)
       if (k[q] < 0) none |= 1u << q;
-    search(r, j, 64 * p.unit, searched & none, k, sure);  // sums of many edges are rounded so much
+    search(r, j, 64 * p.unit, p.later ? 0 : searched & none, k, sure);  // sums of many edges are rounded so much
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
@@ -518,8 +525,9 @@ struct Trees {
     __syncthreads();  // between storing nodes and searching from them
     for (int begin = 0;;) {
       const int end = int(*last);
-      for (int at = begin + warp(); at < end; at += ENTRIES * WARPS)
-        reach(i, ends, at, end, astray, reached);
+      if (end == p.n) break;
+      for (int at = begin + warp() * 32; at < end; at += THREADS)
+        reach(i, at + lane() < end ? ends[at + lane()] : -1, astray, reached);
       __syncthreads();  // between reaching nodes and adding them; all have read `last`
       for (int word = warp(); word < p.words; word += WARPS) {
         const int j = word * 32 + lane();
@@ -539,28 +547,32 @@ struct Trees {
     if (first == 0) open[i] = *last < u32(p.n);
   }
 
-  // Search from the nodes at some places, by a warp.
-  SR_FN void reach(int i, const int* nodes, int at, int end, const u32* astray,
-                   u32* reached) const {
-    int k[ENTRIES];   // [ENTRIES]; the last ones may repeat
-    Word d[ENTRIES];  // [ENTRIES]: their distances
-#pragma unroll
-    for (int u = 0; u < ENTRIES; ++u) {
-      k[u] = nodes[at + u * WARPS < end ? at + u * WARPS : at];
-      d[u] = A::decode(closed[i * p.a_m + k[u] * p.a_n]);
+  static constexpr int FEW = 16;  // words of edges that a lane looks through alone
+
+  // Search from a node k for each lane of a warp, or none (-1).
+  SR_FN void reach(int i, int k, const u32* astray, u32* reached) const {
+    const int parts = (p.words + 31) / 32;
+    const Word d = k < 0 ? zero : A::decode(closed[i * p.a_m + k * p.a_n]);
+    int count = 0;
+    if (d != zero)
+      for (int part = 0; part < parts; ++part) count += popcount(lines_from(k)[part]);
+    if (count <= FEW)
+      for (int part = 0; part < parts && count; ++part)
+        for (u32 some = lines_from(k)[part]; some; --count)
+          reach(i, k, d, part * 32 + take_bit(some), astray, reached);
+    for (u32 rest = ballot(count > FEW); rest;) {
+      const int at = take_bit(rest), other = shuffle(k, at);
+      const Word far = shuffle(d, at);
+      for (int word = lane(); word < p.words; word += 32)
+        reach(i, other, far, word, astray, reached);
     }
-    for (int word = lane(); word < p.words; word += 32) {
-      u32 edges[ENTRIES];  // [ENTRIES]: to astray nodes
-#pragma unroll
-      for (int u = 0; u < ENTRIES; ++u) edges[u] = tight_from(k[u])[word];
-#pragma unroll
-      for (int u = 0; u < ENTRIES; ++u)
-        for (u32 some = d[u] == zero ? 0 : edges[u] & astray[word]; some;) {
-          const int j = word * 32 + take_bit(some);
-          const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
-          if (as_good(path(d[u], weight(k[u], j)), own, 4 * p.unit))
-            atomic_max(reached + j, u32(p.n - k[u]));
-        }
+  }
+  // Search among 32 ends of edges from node k, whose distance is d.
+  SR_FN void reach(int i, int k, Word d, int word, const u32* astray, u32* reached) const {
+    for (u32 some = tight_from(k)[word] & astray[word]; some;) {
+      const int j = word * 32 + take_bit(some);
+      const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
+      if (as_good(path(d, weight(k, j)), own, 4 * p.unit)) atomic_max(reached + j, u32(p.n - k));
     }
   }
 };

@@ -87,7 +87,7 @@ def _in_one_launch(problem: Problem, d: Array) -> bool:
     free = source.engine.free_memory()
     if free is not None and free < 3 * d.nbytes + 4 * d.size:
         return False
-    return source.engine.trees.splits(d.dtype, source.n) and _many_tight(problem, d)
+    return source.engine.trees.splits(source.s, d.dtype, source.n) and _many_tight(problem, d)
 
 
 def _close_at_once(problem: Problem, d: Array) -> tuple[Array, Array]:

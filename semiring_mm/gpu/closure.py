@@ -180,7 +180,7 @@ def _prepare(
         kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
         return _Launch(kernel, batch, small.side**2, shared, (*sum(steps, ()), *ends), (n,))
     wide = wide_along(a, -1) and wide_along(out, -1)
-    noted = marks and fresh and trees.splits(a.dtype, n)
+    noted = marks and fresh and trees.splits(semiring, a.dtype, n)
     tile = _TILES[word > 4]
     if noted and n > LEAF and _shared(_BROAD, word, noted) <= here.shared_limit:
         tile = _BROAD

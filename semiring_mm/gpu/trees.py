@@ -103,6 +103,7 @@ def predecessors(
     each = max(1, min(batch, _STRIP // (n * rows * size)))
     turned = device.scratch((each, n, pitch), closed.dtype)
     tight = device.scratch((each, 2, n, words), np.uint32)
+    lines = device.scratch((batch, n, -(-words // 32)), np.uint32, zero=True)
     found = device.scratch(p.shape[:-1], np.uint8)
     unit = 0.0 if semiring.order_only else _UNITS * _EPSILON.get(plan.storage, 0.0)
     longs = (
@@ -110,7 +111,10 @@ def predecessors(
         bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
     )  # fmt: skip
     line = 0 if changes is None else changes.shape[-1]
-    given = (line, grain, side, _MANY, wide_along(closed, -1))
+    attached = 8 * n + 4 * words + 4  # bytes of shared memory: see sr::Trees::attach
+    attaches = fresh and attached <= here.shared_limit
+    later = attaches and semiring.order_only  # of many that are as good, most would close cycles
+    given = (line, grain, side, _MANY, wide_along(closed, -1), later)
     names = ("find", "choose", "attach", "split")[: 2 + fresh + (changes is not None)]
     kernels = {name: here.kernel(trees_source(plan, name, fresh)) for name in names}
 
@@ -132,22 +136,26 @@ def predecessors(
             launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
         if changes is not None:
             launch("split", count * n, _split_bytes(n, word_size(plan)), 0, n)
-        shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
-        if fresh and shared <= here.shared_limit:
-            launch("attach", count * n, shared, 0, n)
+        if attaches:
+            launch("attach", count * n, attached, 0, n)
 
     for first in range(0, batch, each):
-        w, d, q, o, r = (
-            x if x is None or not first else x[first:] for x in (weights, closed, p, found, changes)
+        arrays = (weights, closed, p, turned, tight, lines, found, changes)
+        places = tuple(
+            address(x if not first or x is None or x is turned or x is tight else x[first:])
+            for x in arrays
         )
-        places = tuple(map(address, (w, d, q, turned, tight, o, r)))
         run(places, min(each, batch - first))
     return found
 
 
-def splits(dtype: np.dtype[Any], n: int) -> bool:
+def splits(semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
     """Whether :func:`predecessors` can use the changes of an elimination of n rows."""
-    return n < 1 << 16 and _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
+    return (
+        not semiring.order_only
+        and n < 1 << 16
+        and _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
+    )
 
 
 def _split_bytes(n: int, word: int) -> int:
