@@ -192,11 +192,10 @@ def _prepare(
     way = _way(semiring, a.dtype, known, depth, here.arch)
     tasks = each * tiles * tiles  # at once, at most
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
-    ahead = (_AHEAD if tile.blocks > 1 else 2) * here.sms
     return _Launch(
         here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),
         tile.threads, _shared(tile, word, noted), (*strides(a), *strides(out), *ends),
-        (n, each, tiles, ahead, 1, -(-n // 4) * 4), each * size,
+        (n, each, tiles, _AHEAD * here.sms, 1, -(-n // 4) * 4), each * size,
         1 + each * (1 + tiles + tiles * tiles), tile.bm, min(tile.bm, _GRAIN) * noted,
     )  # fmt: skip
 
@@ -207,7 +206,7 @@ def _prepare(
 #: shared memory.
 _TILES = (Tile(64, 64, 64, 4, 4, 8, 3), Tile(64, 64, 64, 4, 4, 8, 2))
 _LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
-_BROAD = Tile(128, 128, 128, 8, 8, 8, 1)  # where changes are noted in more than LEAF rows
+_BROAD = Tile(64, 64, 64, 8, 4, 8, 4)  # where changes are noted in more than LEAF rows
 _GRAIN = 64  # nodes, at most, whose changes are noted together
 _RING = 3  # rounds whose panels are kept
 _AHEAD = 5  # updates before the panels of the next round, for each multiprocessor

@@ -102,8 +102,7 @@ def to_host(x: Array) -> NDArray[Any]:
 # The driver copies between the device and memory that is not pinned at a fraction of the bus's
 # speed, and so does a single thread: in large copies several threads move pieces between the array
 # and pinned memory, from and to which the device copies meanwhile. Each has two places for pieces.
-_PIECE, _TEAM = 1 << 20, 8
-_LEAST = 1 << 20  # bytes from which this gains
+_PIECE, _LEAST, _TEAM = 4 << 20, 2 << 20, 8  # bytes of a piece, at most and at least; threads
 
 
 class _Ring:
@@ -122,7 +121,8 @@ class _Ring:
 
     def copy(self, host: NDArray[np.uint8], there: int, *, up: bool) -> None:
         """Copy bytes on the host to the device (`up`), or fill them from there."""
-        piece, size, stream = self._piece, len(host), self._stream().ptr
+        size, stream = len(host), self._stream().ptr
+        piece = min(self._piece, max(_LEAST, -(-size // _TEAM), 1))
         count = -(-size // piece)
         team = min(threads.get_num_threads(), _TEAM, count)
 
@@ -145,10 +145,10 @@ class _Ring:
                 place, part = i % (2 * team), host[i * piece : (i + 1) * piece]
                 self._events[place].synchronize()
                 if up:
-                    np.copyto(self._places[place, : len(part)], part)
+                    np.copyto(self._places[place][: len(part)], part)
                     move(i)
                 else:
-                    np.copyto(part, self._places[place, : len(part)])
+                    np.copyto(part, self._places[place][: len(part)])
                     if i + 2 * team < count:
                         move(i + 2 * team)
 
@@ -169,7 +169,7 @@ def _ring_for(x: Array) -> Iterator[_Ring | None]:
     """The pinned memory by which a large copy goes; None if it is in use, or would be no gain."""
     here = device.current()
     ring = None
-    if x.nbytes >= _LEAST and x.flags.c_contiguous and here.xp is not np:
+    if x.nbytes >= 2 * _LEAST and x.flags.c_contiguous and here.xp is not np:
         stream = here.xp.cuda.get_current_stream().ptr
         if stream != _PER_THREAD and not here.capturing():
             ring = _ring(here.index, _PIECE)
