@@ -4,10 +4,12 @@
 // edges: where an edge is not, there is a better way around it. So the predecessor of j on the way
 // from i is i itself if that edge is tight, or else the k of a tight edge for which
 // d(i, k) ⊗ w(k, j) is the best. Few edges of a dense graph are tight, so this takes far less time
-// than to carry predecessors through the closure.
+// than to carry predecessors through the closure. Where many edges into j are tight (as among points
+// of a plane), `split` finds nodes on the way by the last changes of entries during the closure.
 //
 // If each predecessor is strictly nearer than its node, there is no cycle. Else it may be one of
-// several that are equally good, and close a cycle with others: `attach` chooses again.
+// several that are equally good, and close a cycle with others: `attach` chooses again. Over orders,
+// as max_min, most are, and `attach` makes all but those on single edges (`later`).
 #pragma once
 #include "closure.cuh"
 
@@ -33,7 +35,7 @@ struct TreesParams {
   int later;         // 1: `attach` makes predecessors that are not the start of a single edge
 };
 
-// Three kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
+// Up to four kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
 // of an edge (i, j) being i; else they are those of the weights, and P[i, j] takes P[k, j].
 template <class A, bool FRESH>
 struct Trees {

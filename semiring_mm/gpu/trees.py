@@ -151,11 +151,9 @@ def predecessors(
 
 def splits(semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
     """Whether :func:`predecessors` can use the changes of an elimination of n rows."""
-    return (
-        not semiring.order_only
-        and n < 1 << 16
-        and _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
-    )
+    if semiring.order_only or n >= 1 << 16:
+        return False
+    return _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
 
 
 def _split_bytes(n: int, word: int) -> int:
