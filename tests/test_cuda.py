@@ -394,7 +394,7 @@ def test_kernels_of_predecessors_spill_no_register(dtype, sources_of):
     facts = WHOLE if dtype[0] == "i" else None
     recorder = sources_of(lambda: closed("min_plus", dtype, facts, marks=True))
     found = [x for x in recorder.sources if "sr::Trees<" in x]
-    assert len(found) == 3
+    assert len(found) == 4
     for text in found:
         assert "0 bytes spill stores" in recorder.compile(text)[1]
 
