@@ -200,13 +200,14 @@ struct Elimination : Multiplier<Step, Tile> {
     __syncthreads();  // between storing the operands and reading them
 
     // --- arithmetic
-    constexpr int EACH = CHANGES ? GRAIN : SIDE, GRAINS = SIDE / EACH;
+    constexpr int GRAINS = SIDE / GRAIN;
     u16* changes = CHANGES ? p.changes + i64(matrix) * p.n * p.pitch : nullptr;
-    if (round >= 0 && !skip)
+    if (round >= 0 && !skip && !CHANGES) multiply(0, depth, p.unit);
+    if (round >= 0 && !skip && CHANGES)
 #pragma unroll 1
-      for (int k = 0; k < depth; k += EACH) {
-        multiply(k, depth - k < EACH ? depth - k : EACH, p.unit);
-        if (CHANGES) note(changes, task, p, round * GRAINS + k / EACH);
+      for (int k = 0; k < depth; k += GRAIN) {
+        multiply(k, depth - k < GRAIN ? depth - k : GRAIN, p.unit);
+        note(changes, task, p, round * GRAINS + k / GRAIN);
       }
     if (task.kind == Task::PIVOT && !skip) {
       const int own = p.n - task.k * SIDE;
