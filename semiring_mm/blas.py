@@ -413,7 +413,11 @@ def _scaled_head(
 ) -> tuple[Any, ...] | None:
     """The key of a repeated call, without its arrays; None for scalars of other types."""
     if type(alpha) in _REAL and type(beta) in _REAL:
-        return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
+        if not alpha and alpha is not None:  # 0.0 is not -0.0
+            alpha = repr(alpha)
+        if not beta and beta is not None:
+            beta = repr(beta)
+        return verb, semiring, alpha, beta, *flags
     return None
 
 
@@ -560,14 +564,8 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
 
     def repeated(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
         """The result of a repeated call on a device, or None where no such call came before."""
-        try:
-            fits = a.dtype in accepted and b.dtype in accepted
-            if not fits or not (c is None or c.dtype in accepted):
-                return None
-        except (AttributeError, TypeError):
-            return None
         head = _scaled_head(verb, "plus_times", alpha, beta, *flags)
-        return head and repeat(head, (a, b) if c is None else (a, b, c), out)
+        return head and repeat(head, (a, b) if c is None else (a, b, c), out, dtype)
 
     def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
         if "semiring" in kwargs:

@@ -37,7 +37,7 @@ class Space:
         return getattr(np, name)
 
 
-class Library:
+class Library(calls._Library):
     """What :mod:`semiring_mm.gpu.calls` asks of a library."""
 
     pooled, captured = True, False
