@@ -280,9 +280,7 @@ def choose(
     return best[1]
 
 
-def divide(
-    tile: Tile, tiles: int, k: int, sms: int, speed: float = 1.0
-) -> tuple[float, Launch]:
+def divide(tile: Tile, tiles: int, k: int, sms: int, speed: float = 1.0) -> tuple[float, Launch]:
     """How `tiles` tiles of C are best divided among blocks, and the time that takes.
 
     By the model of :func:`choose`; `speed` is the tile's share of peak.
