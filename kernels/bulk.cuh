@@ -3,8 +3,8 @@
 // One thread copies such tiles to stages, 256 others multiply; none of their instructions are copies,
 // addresses or barriers of the block. Multiplier, schedule and epilogue are those of product.cuh.
 //
-// What lies outside of an operand is loaded as 0, also behind the last step of k: ⊕ must not notice
-// the ⊗ of two zeros.
+// What lies outside of an operand is loaded as 0. Only if ⊕ does not notice the ⊗ of two zeros may k
+// be other than a multiple of BK.
 #pragma once
 #include "epilogue.cuh"
 #include "multiplier.cuh"
@@ -32,8 +32,7 @@ struct BulkProduct {
   static constexpr int BYTES = ALIGNED + END;
   static constexpr int THREADS = Tile::THREADS + WARPGROUP;  // which hands registers on
   static constexpr int K_STEPS = Tile::BK / Step::DEPTH;     // of a tile
-  static constexpr int UNROLL = 8;  // k steps in the body of the inner loop (product.cuh)
-  static_assert(Algebra::FUSED, "zeros add nothing to a sum of products");
+  static constexpr int UNROLL = Step::SHORT ? 8 : 4;  // k steps in the body of the inner loop
   static_assert(sizeof(Word) == sizeof(typename Algebra::Storage), "words are copied as they are");
   static_assert(STAGE % ALIGNED == 0 && A_BYTES % ALIGNED == 0, "boxes are aligned");
   static_assert(2 * sizeof(Barrier) <= ALIGNED, "two barriers lie behind a stage");

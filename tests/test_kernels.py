@@ -816,7 +816,7 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
 
 def test_bulk_products(monkeypatch):
     """Operands that lie along k are transposed first; k ends within a tile, and is shared."""
-    monkeypatch.setattr(bulk, "_GAINS", dict.fromkeys(bulk._GAINS, 1e9))
+    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
     monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
     monkeypatch.setattr(tiles, "_PART", 0)
     monkeypatch.setattr(tiles, "_JOIN", 0)

@@ -28,9 +28,11 @@ _FLOATS = Kind("Floats", "float32")
 _COPYING = 128  # threads besides those that multiply
 _ALIGNED = 128  # bytes, of a box
 
-# What is gained by layout, as a part of the time of the kernel of product.cuh: where k is the
-# contiguous direction of A, and of B (measured on an H200 at 4096 and 8192).
-_GAINS = {(False, False): 0.015, (True, False): 0.024, (False, True): 0.035, (True, True): 0.085}
+# What is gained by kind of product and layout, as a part of the time of the kernel of product.cuh:
+# where k is the contiguous direction of A, and of B (measured on an H200 at 4096 and 8192).
+_GAINS = {
+    "fma": {(False, False): 0.015, (True, False): 0.024, (False, True): 0.035, (True, True): 0.085},
+}
 # Pairs in whose time a word is copied, and in which a copy is launched.
 _COPIED, _LAUNCHED = 80, 1e8
 _MEMORY = 1 << 30  # bytes of copies, at most
@@ -40,8 +42,10 @@ def operands(
     here: device.Device, plan: Plan, step: Step, a: Array, b: Array, c: Array
 ) -> tuple[Operand, Operand] | None:
     """A as rows along m and B as rows along n, or None where the kernel of `step` is faster."""
-    plain = plan.storage == "float32" and kind_of(plan, step, arg=False) == "fma"
-    if not (plain and step.name == "General" and has(here.arch, "HGMMA")):
+    kind = kind_of(plan, step, arg=False)
+    whole = kind == "fma" or a.shape[-1] % TILE.bk == 0
+    plain = plan.storage == "float32" and step.name == "General" and kind in _GAINS
+    if not (plain and whole and has(here.arch, "HGMMA")):
         return None
     lines = (a.swapaxes(-1, -2), TILE.bm), (b, TILE.bn)  # (..., k, m) and (..., k, n)
     found = [in_place("float32", 4, x, TILE.bk) for x, _ in lines]
@@ -50,7 +54,7 @@ def operands(
         return None
     copied = sum(math.prod(x.sizes) for x in (one, two) if not x.rows)
     spent = _COPIED * copied + _LAUNCHED * ((not one.rows) + (not two.rows))
-    gained = _GAINS[not one.rows, not two.rows] * c.size * a.shape[-1]
+    gained = _GAINS[kind][not one.rows, not two.rows] * c.size * a.shape[-1]
     if 4 * copied > _MEMORY or spent > gained:
         return None
     left, right = (
