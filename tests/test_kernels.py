@@ -823,10 +823,15 @@ def test_bulk_products(monkeypatch):
     tiles.choose.cache_clear()
     rng = np.random.default_rng(31)
     a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
-    for how, copied in (("CCC", 1), ("FCC", 0), ("CFC", 2), ("FFC", 1)):
+    monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
+    monkeypatch.setattr(bulk, "_LEAST", 1)
+    for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
+        monkeypatch.setattr(bulk, "_SHORT", short)
         HOST.launched.clear()
         check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
-        for kernel, count in (("Convert", copied), ("BulkProduct", 1)):
+        for kernel, count in (
+            ("Convert", copied), ("BulkProduct", 1), ("ReduceSplits", int(not short)),
+        ):  # fmt: skip
             assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == count
     # a stack, α and β, one B for all, columns of C that are not aligned
     a, b = whole(rng, (2, 40, 36), "f4", None), whole(rng, (36, 72), "f4", None)[:, :70]

@@ -16,9 +16,9 @@ from . import device
 from .chips import has
 from .source import ProductKernel, Step, algebra, flags, kind_of, word_size
 from .tensor import Kind, Operand, in_place, prepare_operand
-from .tiles import Tile
+from .tiles import Launch, Tile, divide
 
-__all__ = ["TILE", "bulk_source", "operands", "shape"]
+__all__ = ["TILE", "bulk_source", "launch", "operands", "shape"]
 
 Array = Any
 
@@ -31,11 +31,13 @@ _ALIGNED = 128  # bytes, of a box
 # What is gained by kind of product and layout, as a part of the time of the kernel of product.cuh:
 # where k is the contiguous direction of A, and of B (measured on an H200 at 4096 and 8192).
 _GAINS = {
-    "fma": {(False, False): 0.015, (True, False): 0.024, (False, True): 0.035, (True, True): 0.085},
+    "fma": {(False, False): 0.02, (True, False): 0.03, (False, True): 0.04, (True, True): 0.09},
+    "sum": {(False, False): 0.04, (True, False): 0.06, (False, True): 0.04, (True, True): 0.06},
 }
 # Pairs in whose time a word is copied, and in which a copy is launched.
 _COPIED, _LAUNCHED = 80, 1e8
 _MEMORY = 1 << 30  # bytes of copies, at most
+_SHORT, _LEAST = 512, 513  # steps of k
 
 
 def operands(
@@ -45,7 +47,7 @@ def operands(
     kind = kind_of(plan, step, arg=False)
     whole = kind == "fma" or a.shape[-1] % TILE.bk == 0
     plain = plan.storage == "float32" and step.name == "General" and kind in _GAINS
-    if not (plain and whole and has(here.arch, "HGMMA")):
+    if not (plain and whole and has(here.arch, "HGMMA")) or a.shape[-1] < _LEAST:
         return None
     lines = (a.swapaxes(-1, -2), TILE.bm), (b, TILE.bn)  # (..., k, m) and (..., k, n)
     found = [in_place("float32", 4, x, TILE.bk) for x, _ in lines]
@@ -61,6 +63,17 @@ def operands(
         replace(prepare_operand(here, _FLOATS, x, TILE.bk), width=width) for x, width in lines
     )
     return left, right
+
+
+def launch(tiles: int, k: int, sms: int) -> tuple[Launch, int]:
+    """How so many tiles of C are divided among blocks, and how many of these go from tile to tile.
+
+    Where k is short, the operands of the next tile are on their way while a tile is stored; else
+    each tile has its block, and 0 is returned.
+    """
+    if k <= _SHORT:
+        return Launch(TILE, tiles), min(tiles, sms)
+    return divide(TILE, tiles, k, sms)[1], 0
 
 
 def shape(plan: Plan) -> tuple[int, int]:

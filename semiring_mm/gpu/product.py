@@ -81,7 +81,7 @@ from .tensor import (
 )
 from .tensor import choose as choose_shape
 from .tensor import kinds_of as tensor_kinds
-from .tiles import choose, divide
+from .tiles import choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
 __all__ = ["product", "product_bits"]
@@ -408,11 +408,12 @@ def _prepare(
     every = tuple(strides(x) for x in (a, b, c))
     large = (tile.bm, tile.bn) == (bulk.TILE.bm, bulk.TILE.bn) and not triangle and arg is None
     operands = bulk.operands(here, plan, step, a, b, c) if large else None
+    resident = 0  # blocks that go from tile to tile
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
     wide = wide_along(c, -1, min(tile.together * step.columns, 16 // c.itemsize))
     if operands is not None:
         tile = bulk.TILE
-        _, chosen = divide(tile, tiles_m * tiles_n * batch, k, here.sms)
+        chosen, resident = bulk.launch(tiles_m * tiles_n * batch, k, here.sms)
         kernel = ProductKernel(plan, step.name, tile, False, True, False, True, wide)
         main = here.kernel(bulk.bulk_source(kernel), "a")
         threads, shared = bulk.shape(plan)
@@ -445,7 +446,7 @@ def _prepare(
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)
     return _Launch(
-        main, blocks, threads, shared,
+        main, resident or blocks, threads, shared,
         (*(x for at in (*every, arg_at) for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
