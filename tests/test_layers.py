@@ -16,7 +16,7 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings metrics plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
-    cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
+    cpu.blocks cpu.crew cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2 cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.chain

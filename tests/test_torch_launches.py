@@ -22,13 +22,16 @@ class Cuda:
 
     def __init__(self):
         self.number = torch.zeros(1, dtype=torch.int32)
-        self.waits = 0
+        self.waits, self.graph = 0, False
 
     def has(self, x):
         return True
 
     def stream(self, index):
         return 0
+
+    def captures(self):
+        return self.graph
 
     def flag(self):
         return self.number
@@ -216,3 +219,20 @@ def test_a_launch_is_kept_by_shapes_and_strides(cuda):
         patch.setattr(launches, "_KEPT", 4)
         sequences.log_partition(e[:3], a)
     assert len(launches._models) == 1
+
+
+def test_in_a_graph_what_is_out_of_range_is_no_number(cuda):
+    """Nothing can be waited for there."""
+    cuda.graph = True
+    e, a, start, end = model()
+    tags = torch.zeros(BATCH, STEPS, dtype=torch.int64)
+    tags[1, 2] = STATES
+    wrong = torch.tensor([6, 7, 0, -1])
+    losses = sequences.crf_loss(e, a, tags, start, end)
+    assert losses.isnan().tolist() == [False, True, False, False]
+    totals = sequences.log_partition(e, a, lengths=wrong)
+    assert totals.isnan().tolist() == [False, True, False, True]
+    path, score = sequences.viterbi(e.detach(), a.detach(), lengths=wrong)
+    assert score.isnan().tolist() == [False, True, False, True]
+    assert (path[1:] == -1).all()
+    assert cuda.waits == 0

@@ -241,11 +241,14 @@ def best_path(
     path: Array,
     score: Array,
     lengths: Lengths,
+    *,
+    symbols: Array | None = None,
 ) -> None:
     """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`.
 
     Of few long chains it is found in parts: first the states at their ends.
     """
+    e = e if symbols is None else e[symbols]
     parts = _long_parts(semiring, a, lengths)
     if parts == 1:
         _best_path(semiring, a, e, x, end, path, score, lengths)

@@ -43,6 +43,9 @@ class _Cuda(threading.local):
             return int(self._stream(index))
         return int(torch.cuda.current_stream(index).cuda_stream)
 
+    def captures(self) -> bool:
+        return bool(torch.cuda.is_current_stream_capturing())
+
     def flag(self) -> Tensor:
         """A number of the host that kernels can write to."""
         if self._flag is None:
@@ -96,12 +99,15 @@ class Sequences(NamedTuple):
             "tags": self.tags,
         }  # fmt: skip
         stream = cuda.stream(self.e.get_device())
-        if self.unknown:
+        waits = self.unknown
+        if waits and cuda.captures():  # a graph waits for nothing: such sums are NaN
+            tensors["errors"], waits = self.e.new_empty(1, dtype=torch.int32), False
+        elif waits:
             flag = tensors["errors"] = cuda.flag()
             flag.zero_()
         places = [0 if (x := tensors.get(name)) is None else x.data_ptr() for name in POINTERS]
         self.model.launch(stream, places, wanted, self.tags is not None)
-        if not self.unknown:
+        if not waits:
             return True
         cuda.wait(stream)
         return not flag.item()
