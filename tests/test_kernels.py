@@ -23,8 +23,8 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import ArraySource
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.engine import JOIN, Scaling
+from semiring_mm.gpu import bulk, device, engine, packing, tensor, tiles, trees
 from semiring_mm.gpu import closure as closing
-from semiring_mm.gpu import device, engine, packing, tensor, tiles, trees
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu import product as products
 from semiring_mm.gpu import vector as vectors
@@ -812,6 +812,35 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     plan = sm.plan.make_plan(sm.semirings[name], dtype, None, None, 1)
     each = len(tensor.kinds_of(plan, precision, arch)) or 1  # of which one runs
     assert sum(used in text for text in products) == each * len(layouts)
+
+
+def test_bulk_products(monkeypatch):
+    """Operands that lie along k are transposed first; k ends within a tile, and is shared."""
+    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
+    monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
+    monkeypatch.setattr(tiles, "_PART", 0)
+    monkeypatch.setattr(tiles, "_JOIN", 0)
+    tiles.choose.cache_clear()
+    rng = np.random.default_rng(31)
+    a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
+    monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
+    monkeypatch.setattr(bulk, "_LEAST", 1)
+    for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
+        monkeypatch.setattr(bulk, "_SHORT", short)
+        HOST.launched.clear()
+        check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
+        for kernel, count in (
+            ("Convert", copied), ("BulkProduct", 1), ("ReduceSplits", int(not short)),
+        ):  # fmt: skip
+            assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == count
+    # a stack, α and β, one B for all, columns of C that are not aligned
+    a, b = whole(rng, (2, 40, 36), "f4", None), whole(rng, (36, 72), "f4", None)[:, :70]
+    c = whole(rng, (2, 40, 70), "f4", None)
+    wanted, every = 2 * (a @ b) - c, np.broadcast_to(b, (2, *b.shape))
+    engine.product(sm.semirings["plus_times"], a, every, c, Scaling(True, 2.0, -1.0))
+    check("plus_times", c, wanted)
+    assert any("sr::BulkProduct<" in text for text in HOST.launched[-2:])
+    tiles.choose.cache_clear()
 
 
 @pytest.mark.usefixtures("tensor_cores")

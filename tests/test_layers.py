@@ -22,7 +22,7 @@ ROOMS = """
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
-    gpu.vector gpu.trees
+    gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
     gpu.gf2 gpu.select gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config
