@@ -203,11 +203,12 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
 
 
 @needs_nvrtc
-def test_minima_of_16_bits_with_b_along_k_spill_no_register(sources_of):
+def test_minima_of_16_bits_with_b_along_k_fit_into_registers(sources_of):
     a, b, c = (np.empty((4096, 4096), "f2") for _ in range(3))
     text = sources_of(lambda: engine.product(sm.semirings["min_plus"], a, b.T, c)).sources[-1]
     assert "sr::FloatsJoined<Algebra>" in text
-    assert "0 bytes spill stores" in device.compile_source(text, 90)[1]
+    spilled = int(re.search(r"(\d+) bytes spill", device.compile_source(text, 90)[1])[1])
+    assert spilled <= 36, "0 by NVRTC 13.5, 36 by 13.0"
 
 
 TAKE = """#include "multiplier.cuh"

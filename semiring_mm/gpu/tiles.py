@@ -141,10 +141,9 @@ TILES: dict[str, dict[Tile, float]] = {
     # or of fewer blocks, where the others spill.
     "joined halves, B along k": {
         Tile(128, 256, 8, 8, 16, 8, pairs=True): 0.82,
-        Tile(128, 128, 8, 8, 16, 8, 2): 0.78,
-        Tile(64, 128, 16, 8, 8, 8, 3): 0.74,
+        Tile(128, 128, 8, 8, 16, 8, 2, pairs=True): 0.805,
+        Tile(64, 128, 16, 8, 8, 8, 3): 0.75,
         **{tile: share for tile, share in _SMALL.items() if tile.tm * tile.tn < 64},
-        Tile(64, 256, 8, 8, 16, 8, 2): 0.77,
         Tile(256, 32, 32, 8, 8, 8, 2): 0.69,
         Tile(256, 64, 8, 8, 16, 8, 2): 0.77,
     },
