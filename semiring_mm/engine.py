@@ -97,6 +97,9 @@ class Trees(Protocol):
             0 for the rows that are known to be trees.
         """
 
+    def splits(self, semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
+        """Whether ``closure_batch`` of n rows gives predecessors soon, whatever edges are tight."""
+
 
 @dataclass(frozen=True)
 class AlignmentRule:
@@ -173,7 +176,7 @@ class Chains(Protocol):
 
     def best_path(
         self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array,
-        score: Array, lengths: Array,
+        score: Array, lengths: Array, *, symbols: Array | None = None,
     ) -> None:  # fmt: skip
         """The best sequence of states, and its score; ⊕ is min or max, arrays are of floats.
 
@@ -187,6 +190,8 @@ class Chains(Protocol):
         path : array (batch, steps) of int32, contiguous
         score : array (batch,), contiguous
             Both are left as they are where a length is 0. Of equals the lowest state.
+        symbols : array (batch, steps) of int64, contiguous, optional
+            `e` is then a table (symbols, n), contiguous, of which each step has a row.
         """
 
     def best_paths(

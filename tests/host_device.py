@@ -71,8 +71,8 @@ class Kernel:
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
 
-    def prepared(self, blocks: int, threads: int, shared: int, size: int) -> device.Start:
-        """A launch with parameters of so many bytes."""
+    def prepared(self, blocks: int, threads: int, shared: int, size: int = 0) -> device.Start:
+        """A launch with parameters of so many bytes, if that is known."""
 
         def start(stream: int, at: int, extra: int) -> None:
             assert (stream, extra) == (0, 0)
@@ -127,15 +127,17 @@ class HostDevice:
     def capturing(self) -> bool:
         return False
 
-    def tensor_map(self, place, element, sizes, pitch, lines=64) -> bytes:
+    def tensor_map(self, place, element, sizes, pitch, lines=64, width=0) -> bytes:
         """What the driver would refuse is refused; the rest as host.h's ``HostMap``."""
         size = np.dtype(BITS.get(element, element)).itemsize
         assert place % 16 == 0
         assert all(0 < x < 2**32 for x in sizes)
         assert all(x % 16 == 0 and 0 < x < 2**40 for x in pitch)
         assert 0 < lines <= 256
+        assert 0 <= width <= 256
+        assert width * size % 16 == 0
         return struct.pack(
-            "10q48x", place, *sizes, size, *pitch, size, lines, element == "tfloat32"
+            "11q40x", place, *sizes, size, *pitch, size, lines, element == "tfloat32", width
         )
 
 
