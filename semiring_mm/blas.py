@@ -138,8 +138,13 @@ def matmul(
            [2., 5., 0.]])
     """
     head = None
-    if device is devices is memory_limit is progress is None and not (return_arg or resume):
-        if type(a) is not np.ndarray:
+    if device is devices is memory_limit is progress is None and not resume:
+        if return_arg:
+            head = None if out is not None else ("matmul, arg", semiring)
+            c = head and repeat(head, (a, b))
+            if c is not None:
+                return c
+        elif type(a) is not np.ndarray:
             head = ("matmul", semiring)
             c = repeat(head, (a, b), out)
             if c is not None:

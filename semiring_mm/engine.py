@@ -173,7 +173,7 @@ class Chains(Protocol):
 
     def best_path(
         self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array,
-        score: Array, lengths: Array,
+        score: Array, lengths: Array, *, symbols: Array | None = None,
     ) -> None:  # fmt: skip
         """The best sequence of states, and its score; ⊕ is min or max, arrays are of floats.
 
@@ -187,6 +187,8 @@ class Chains(Protocol):
         path : array (batch, steps) of int32, contiguous
         score : array (batch,), contiguous
             Both are left as they are where a length is 0. Of equals the lowest state.
+        symbols : array (batch, steps) of int64, contiguous, optional
+            `e` is then a table (symbols, n), contiguous, of which each step has a row.
         """
 
     def best_paths(

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from . import device
 from .device import Copied, Launched, Scratch, address
@@ -47,7 +47,7 @@ class _Library(Protocol):
     def stream(self, index: int) -> int:
         """The current stream of a device."""
 
-    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+    def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         """An array for a result, and its address."""
 
     def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
@@ -70,7 +70,7 @@ class _Cupy:
     def stream(self, index: int) -> int:
         return int(self._stream().ptr)
 
-    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+    def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._array(call.shape, call.dtype)
         return c, c.data.ptr
 
@@ -89,17 +89,24 @@ class _Torch:
         self.stream = raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
     def look(self, x: Array) -> tuple[int, int, Any]:
-        if x.requires_grad:
+        if x.requires_grad or x.is_neg():
             raise TypeError("the general way refuses it")
         return x.data_ptr(), x.get_device(), (x.shape, x.stride(), x.dtype)
 
-    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+    def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._empty(call.shape, dtype=call.dtype, device=like.device)
         return c, c.data_ptr()
 
     def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
         memory = self._empty(size, dtype=self._byte, device=index)
         return memory, memory.data_ptr()
+
+
+class _Like(NamedTuple):
+    """How a result is made."""
+
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 @dataclass(eq=False)
@@ -128,6 +135,8 @@ class _Call:
         Bytes of the last operand that are copied to the result first.
     shape, dtype
         Of the result.
+    second : _Like, optional
+        Of a second result.
     """
 
     starts: list[tuple[device.Start, int]]
@@ -141,6 +150,7 @@ class _Call:
     copied: int
     shape: tuple[int, ...]
     dtype: Any
+    second: _Like | None
 
     def __post_init__(self) -> None:
         self._last: list[int] = []
@@ -211,6 +221,10 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     else:
         result, place = library.empty(call, operands[0])
     bases.append(place)
+    other = None
+    if call.second is not None:
+        other, place = library.empty(call.second, operands[0])
+        bases.append(place)
     memory = None  # until all is launched
     if call.room:
         memory, at = library.room(call.room, index, captured)
@@ -221,7 +235,7 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
         library.runtime.memcpyAsync(place, bases[2], call.copied, _BETWEEN, stream)
     call.run(bases, stream)
     del memory
-    return result
+    return result if other is None else (result, other)
 
 
 def _joins(head: tuple[Any, ...], operands: Sequence[Any]) -> bool:
@@ -278,28 +292,30 @@ def learn(
         What was recorded of it.
     head, operands, out
         As of :func:`repeat`.
-    given : array
+    given : array, or two
         What the call returned.
     arrays, result : arrays
-        Operands and the result as the engine had them.
+        Operands and the result, or two, as the engine had them.
     """
+    results, returned = (x if isinstance(x, tuple) else (x,) for x in (result, given))
+    result = results[0]
     library = _library_of(operands[0])
     launches = [x for x in notes if isinstance(x, Launched)]
     known = all(x.pointers is not None for x in launches)
     if library is None or not known or not 0 < len(launches) <= _LAUNCHES:
         return
-    if any(type(x) is not type(operands[0]) for x in (*operands, given)):
+    if any(type(x) is not type(operands[0]) for x in (*operands, *returned)):
         return
-    spans = [_span(x) for x in (*arrays, result)]
+    spans = [_span(x) for x in (*arrays, *results)]
     joins = _joins(head, arrays)
-    if not result.size or not all(x.size for x in arrays):
+    if not all(x.size for x in (*arrays, *results)):
         return
-    if not _apart(arrays, result, spans, joins):
+    if not _apart([*arrays, *results], result, spans, joins):
         return
     made = sorted((x for x in notes if isinstance(x, Scratch)), key=lambda x: not x.zero)
     zeroed = 0
     room, places = 0, []  # array, where it begins, its memory
-    for i, (x, (low, high)) in enumerate(zip((*arrays, result), spans, strict=True)):
+    for i, (x, (low, high)) in enumerate(zip((*arrays, *results), spans, strict=True)):
         places.append((i, address(x), address(x) + low, address(x) + high))
     for x, zero in made:  # zeros first
         places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
@@ -310,13 +326,16 @@ def learn(
         wanted = [(address(result), address(arrays[2]))] if joins else []
         if [(x.to, x.source) for x in copied] != wanted or notes[0] is not copied[0]:
             return
-    if out is None and not result.flags.c_contiguous:
+    if out is None and not all(x.flags.c_contiguous for x in results):
+        return
+    if out is not None and len(results) > 1:
         return
     found = _laid_out(launches, places)
     if found is None:
         return
     if len(_calls) >= _KEPT:
         forget()
+    like = [_Like(tuple(x.shape), x.dtype) for x in returned]
     try:
         key = _key(library, head, operands, out)[0]
         _calls[key] = _Call(
@@ -325,8 +344,8 @@ def learn(
             room,
             zeroed,
             copied[0].size if copied else 0,
-            tuple(given.shape),
-            given.dtype,
+            *like[0],
+            like[1] if len(like) > 1 else None,
         )
     except (AttributeError, TypeError, RuntimeError):
         return
@@ -339,10 +358,9 @@ def _span(x: Array) -> tuple[int, int]:
 
 
 def _apart(
-    arrays: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]], joins: bool
+    every: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]], joins: bool
 ) -> bool:
     """Whether each address tells to which array it belongs, or the key says which are the same."""
-    every = [*arrays, result]
     for j, y in enumerate(every):
         for i, x in enumerate(every[:j]):
             at, to = address(x), address(y)

@@ -259,7 +259,7 @@ def _product_in_float32(
 
 
 _WORTH_A_SCAN = 960**3  # pairs
-_WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
+_WORTH_A_TRANSPOSE = 64, 512**3  # rows of C that look through each column of B, and pairs
 
 
 def _kinds(x: Facts) -> int:
@@ -427,7 +427,8 @@ def _prepare(
         last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
-        transposed = not kernel.b_k and m >= _WORTH_A_TRANSPOSE
+        rows, pairs = _WORTH_A_TRANSPOSE
+        transposed = not kernel.b_k and m >= rows and float(m) * n * k * batch >= pairs
         wide = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
         last = here.kernel(find_source(kernel, wide))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST

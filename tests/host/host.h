@@ -57,8 +57,8 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
                    const void* params, unsigned size, unsigned blocks_of_cluster) {
   static Params given;
   static void (*entry)(Params);
-  if (size != sizeof(Params)) return refuse(size, sizeof(Params));
-  memcpy(&given, params, size);
+  if (size && size != sizeof(Params)) return refuse(size, sizeof(Params));
+  memcpy(&given, params, sizeof(Params));
   entry = kernel;
   return run([] { entry(given); }, blocks, threads, bytes, blocks_of_cluster);
 }
