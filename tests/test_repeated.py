@@ -37,7 +37,7 @@ class Space:
         return getattr(np, name)
 
 
-class Library:
+class Library(calls._Library):
     """What :mod:`semiring_mm.gpu.calls` asks of a library."""
 
     pooled, captured = True, False
@@ -272,6 +272,18 @@ def test_errors_are_those_of_the_general_way():
                 wrong()
             messages.append(str(error.value))
         assert messages[0] == messages[1]
+
+
+def test_a_blas_name_takes_its_own_dtype_only(general):
+    """Though the general verb's repeated call is the same but for that."""
+    a = normal(4, 4, dtype="f8")
+    for _ in range(2):
+        sm.gemm(1.0, a, a)
+    seen = len(general)
+    with pytest.raises(TypeError, match="sgemm works on float32, got a of dtype float64"):
+        sm.sgemm(1.0, a, a)
+    sm.dgemm(1.0, a, a)
+    assert len(general) == seen
 
 
 def test_another_device_and_another_alignment(general):

@@ -39,13 +39,17 @@ class _Library(Protocol):
 
     runtime: Any
     device: Callable[[], int]  # the current one
+    stream: Callable[[int], int]  # the current one of a device
     pooled: bool  # whether a captured graph would not own a new array's memory
 
     def look(self, x: Array) -> tuple[int, int, Any]:
         """Address, device, and all else that a launch depends on, of an array."""
 
-    def stream(self, index: int) -> int:
-        """The current stream of a device."""
+    def two(self, head: Any, a: Array, b: Array) -> tuple[Any, list[int], int]:
+        """The key of a call of two arrays, their addresses and their device."""
+        (p, index, first), (q, at, second) = self.look(a), self.look(b)
+        key = head, first, second, p % _ALIGNED, q % _ALIGNED, p == q, index, at
+        return key, [p, q], index
 
     def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         """An array for a result, and its address."""
@@ -54,21 +58,28 @@ class _Library(Protocol):
         """Memory for intermediate results, and its address."""
 
 
-class _Cupy:
+class _Cupy(_Library):
     pooled = True
 
     def __init__(self, cupy: Any) -> None:
         self._array, self.runtime = cupy.ndarray, cupy.cuda.runtime
         self.device = self.runtime.getDevice
-        self._stream, self._alloc = cupy.cuda.get_current_stream, cupy.cuda.alloc
+        current, self._alloc = cupy.cuda.get_current_stream, cupy.cuda.alloc
+        self.stream = lambda index: current().ptr
         self._alloc_async = cupy.cuda.malloc_async
 
     def look(self, x: Array) -> tuple[int, int, Any]:
         data = x.data
         return data.ptr, data.device_id, (x.shape, x.strides, x.dtype)
 
-    def stream(self, index: int) -> int:
-        return int(self._stream().ptr)
+    def two(self, head: Any, a: Array, b: Array) -> tuple[Any, list[int], int]:  # for speed
+        x, y = a.data, b.data
+        p, q, index = x.ptr, y.ptr, x.device_id
+        key = (
+            head, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, p % _ALIGNED,
+            q % _ALIGNED, p == q, index, y.device_id,
+        )  # fmt: skip
+        return key, [p, q], index
 
     def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._array(call.shape, call.dtype)
@@ -79,7 +90,7 @@ class _Cupy:
         return memory, memory.ptr
 
 
-class _Torch:
+class _Torch(_Library):
     pooled = False
 
     def __init__(self, torch: Any, cupy: Any) -> None:
@@ -133,6 +144,8 @@ class _Call:
         Bytes of intermediate results, and how many of them, the first, are to be zeros.
     copied : int
         Bytes of the last operand that are copied to the result first.
+    given : str
+        The name of the operands' dtype; empty if they differ.
     shape, dtype
         Of the result.
     second : _Like, optional
@@ -148,6 +161,7 @@ class _Call:
     room: int
     zeroed: int
     copied: int
+    given: str
     shape: tuple[int, ...]
     dtype: Any
     second: _Like | None
@@ -180,7 +194,9 @@ def forget() -> None:
     _calls.clear()
 
 
-def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) -> Any:
+def repeat(
+    head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+) -> Any:
     """The result of a call that was made before, or None where the general way is to be taken.
 
     Parameters
@@ -191,22 +207,21 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
         Arrays. With three of them, the last is joined to the product, and may be `out` itself; not
         where `head` begins with "sparse".
     out : array, optional
+    dtype : str, optional
+        That of all operands, where the verb accepts no other.
     """
     library = _libraries.get(type(operands[0]))
     if library is None:
         return None
     try:
         if out is None and len(operands) == 2:  # as in _key, written out for speed
-            a, index, a_kind = library.look(operands[0])
-            b, at, b_kind = library.look(operands[1])
-            bases, place = [a, b], 0
-            call = _calls.get((head, a_kind, b_kind, a % _ALIGNED, b % _ALIGNED, index, at, a == b))
+            key, bases, index = library.two(head, *operands)
         else:
             key, bases, index, place = _key(library, head, operands, out)
-            call = _calls.get(key)
+        call = _calls.get(key)
     except (AttributeError, TypeError, RuntimeError):  # another library's, no memory, unhashable
         return None
-    if call is None or library.device() != index:
+    if call is None or (dtype and call.given != dtype) or library.device() != index:
         return None
     stream = library.stream(index)
     captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
@@ -246,11 +261,9 @@ def _key(
     library: _Library, head: tuple[Any, ...], operands: Sequence[Any], out: Any
 ) -> tuple[Any, list[int], int, int]:
     """What a call is kept by; addresses of operands, their device, and the address of `out`."""
-    look, index = library.look, -1
     if out is None and len(operands) == 2:
-        (a, index, a_kind), (b, at, b_kind) = look(operands[0]), look(operands[1])
-        near = a % _ALIGNED, b % _ALIGNED, index, at, a == b
-        return (head, a_kind, b_kind, *near), [a, b], index, 0
+        return *library.two(head, *operands), 0
+    look, index = library.look, -1
     key: list[Any] = [head]
     bases = []
     for x in operands:
@@ -335,6 +348,7 @@ def learn(
         return
     if len(_calls) >= _KEPT:
         forget()
+    names = {str(x.dtype).rpartition(".")[2] for x in operands}
     like = [_Like(tuple(x.shape), x.dtype) for x in returned]
     try:
         key = _key(library, head, operands, out)[0]
@@ -344,6 +358,7 @@ def learn(
             room,
             zeroed,
             copied[0].size if copied else 0,
+            names.pop() if len(names) == 1 else "",
             *like[0],
             like[1] if len(like) > 1 else None,
         )
