@@ -400,7 +400,9 @@ def _prepare(
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
-    kind = kind_of(plan, step, arg=arg is not None)
+    elements = 4 if step.columns == 32 else 4 * step.columns
+    b_reads = reading(b, -2, n, elements)
+    kind = kind_of(plan, step, arg=arg is not None, b_k=b_reads[0])
     chosen = choose(
         kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
@@ -420,9 +422,8 @@ def _prepare(
         threads, shared = bulk.shape(plan)
         every = (*((int(x.batched), 0, 0) for x in operands), every[2])
     else:
-        elements = 4 if step.columns == 32 else 4 * step.columns
         kernel = ProductKernel(
-            plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements), wide,
+            plan, step.name, tile, *reading(a, -1, m), *b_reads, wide,
             arg is not None, chosen.splits if chosen.cluster else 1,
         )  # fmt: skip
         main, threads, shared = here.kernel(product_source(kernel)), tile.threads, kernel.shared

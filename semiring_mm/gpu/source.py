@@ -131,8 +131,8 @@ def matrix_step(plan: Plan, precision: str | None, arch: int) -> str:
     return "" if precision == "ieee" else kinds.get(plan.storage, "")
 
 
-def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
-    """The kind of product, a key of the table of tiles."""
+def kind_of(plan: Plan, step: Step, *, arg: bool, b_k: bool = False) -> str:
+    """The kind of product, a key of the table of tiles. `b_k`: whether B lies along k."""
     if step.name.startswith("Matrix"):
         return "matrix wide" if word_size(plan) == 8 else "matrix"
     if word_size(plan) == 8:
@@ -141,7 +141,7 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
         return "arg"
     if step.columns > 1:
         kinds = {"Bits": "bits", "SumsPaired": "pair", "FloatsPaired": "halves"}
-        return kinds.get(step.name, "joined halves")
+        return kinds.get(step.name, "joined halves, B along k" if b_k else "joined halves")
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
     if not _plain(plan):
