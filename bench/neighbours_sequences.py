@@ -112,23 +112,25 @@ def _hidden_markov(batch: int, steps: int, states: int) -> Iterator[tuple[str, s
     seen, lengths = rng.integers(SYMBOLS, size=(batch, steps)), [steps] * batch
     column = seen.reshape(-1, 1)
 
-    def model() -> tuple[Any, ...]:
-        emissions = np.log(theirs.emissionprob_.T).take(seen, axis=0)
-        return emissions, np.log(theirs.transmat_), np.log(theirs.startprob_)
+    def model() -> dict[str, Any]:
+        tables = theirs.emissionprob_, theirs.transmat_, theirs.startprob_
+        names = "emissions", "transitions", "start"
+        scores = {name: np.log(table) for name, table in zip(names, tables, strict=True)}
+        return scores | {"observations": seen}
 
     size = f"{batch} × {steps}, {states} states"
     # of equally likely paths they may choose different ones: scores are compared
     yield (
         "Viterbi with path", size,
-        lambda: sequences.viterbi(*model())[1].sum(), lambda: theirs.decode(column, lengths)[0],
+        lambda: sequences.viterbi(**model())[1].sum(), lambda: theirs.decode(column, lengths)[0],
     )  # fmt: skip
     yield (
         "log-likelihood", size,
-        lambda: sequences.log_partition(*model()).sum(), lambda: theirs.score(column, lengths),
+        lambda: sequences.log_partition(**model()).sum(), lambda: theirs.score(column, lengths),
     )  # fmt: skip
     yield (
         "posterior probabilities", size,
-        lambda: sequences.marginals(*model()).reshape(-1, states),
+        lambda: sequences.marginals(**model()).reshape(-1, states),
         lambda: theirs.predict_proba(column, lengths),
     )  # fmt: skip
 

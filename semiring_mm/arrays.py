@@ -28,6 +28,7 @@ __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "joi
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
+_ANYWHERE = (list, tuple)  # types of operands that go where the arrays are
 #: Bytes that are there: to ask what is free takes as long as a search of a small graph.
 _UNASKED = 1 << 20
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
@@ -50,7 +51,7 @@ class Call:
         again: its launches are kept (:mod:`semiring_mm.gpu.calls`). The operands are then those of
         :func:`~semiring_mm.gpu.calls.repeat`, in the same order.
     **operands : array_like
-        Operands by their names in messages; None stays None.
+        Operands by their names in messages; None stays None. Lists go where the arrays are.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ class Call:
     def _find(self, device: str | None) -> None:
         places: dict[str, int | None] = {}
         for name, x in {**self._given, "out": self._out}.items():
-            if x is not None:
+            if x is not None and not isinstance(x, _ANYWHERE):
                 places[name] = where(x, name)
                 if self._library == "numpy" and type(x) is not np.ndarray:
                     self._library = _library(x, places[name])
@@ -127,7 +128,8 @@ class Call:
                         "a CUDA graph is being captured, and would not keep the memory of this "
                         "call's result: say by out= where it goes, or use a call that has out="
                     )
-                if self._head is not None and not self.moved:
+                lists = any(isinstance(x, _ANYWHERE) for x in self._given.values())
+                if self._head is not None and not self.moved and not lists:
                     self._notes = context.enter_context(recorded())
                 if self._library == "jax":
                     # JAX may give the operands' memory to other work, on its own stream, once they
@@ -153,9 +155,11 @@ class Call:
 
     def give(self, result: Any) -> Any:
         """Convert a result, or a tuple of them, to the library and device of the operands."""
+        given: Any
         if isinstance(result, tuple):
-            return tuple(map(self.give, result))
-        given = self._given_back(result)
+            given = tuple(map(self._given_back, result))
+        else:
+            given = self._given_back(result)
         if self._notes is not None:
             there = [name for name, x in self._given.items() if x is not None]
             learn(
@@ -179,7 +183,7 @@ class Call:
     def _take(self, x: Any, name: str) -> Array:
         if self._index is None:
             return x if type(x) is np.ndarray else _on_host(x, name)
-        if self.moved:
+        if self.moved or isinstance(x, _ANYWHERE):
             array = _on_host(x, name)
             return self.engine.from_host(array.astype(array.dtype.newbyteorder("="), copy=False))
         return _on_device(self.engine.xp, x, name)
@@ -348,6 +352,7 @@ def _on_host(x: Any, name: str) -> Array:
 
 def _of_torch(x: Any, name: str) -> Array:
     _refuse_grad(x, name)
+    x = _resolved(x, name)
     torch = sys.modules["torch"]
     if x.dtype == torch.bfloat16:
         try:
@@ -369,10 +374,23 @@ def _refuse_grad(x: Any, name: str) -> None:
         )
 
 
+def _resolved(x: Any, name: str) -> Any:
+    """An array whose memory holds its numbers; a conjugate's may hold the negative ones."""
+    if not getattr(x, "is_neg", bool)():
+        return x
+    if name == "out":
+        raise TypeError(
+            "out is the imaginary part of a conjugate, whose memory holds the negative numbers: "
+            "use out.resolve_neg()"
+        )
+    return x.resolve_neg()
+
+
 def _on_device(xp: Any, x: Any, name: str) -> Array:
     if isinstance(x, xp.ndarray):
         return x
     _refuse_grad(x, name)
+    x = _resolved(x, name)
     if hasattr(x, "__dlpack__"):
         return xp.from_dlpack(x)
     return xp.asarray(x)

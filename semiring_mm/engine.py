@@ -22,13 +22,14 @@ from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Ragged", "Scalar",
-    "Scaling", "Screen", "Select", "Sums",
+    "Scaling", "Screen", "Select", "Sieve", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
 Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
 
 
@@ -96,6 +97,9 @@ class Trees(Protocol):
         open : array of uint8, shape (..., n)
             0 for the rows that are known to be trees.
         """
+
+    def splits(self, semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
+        """Whether ``closure_batch`` of n rows gives predecessors soon, whatever edges are tight."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +177,7 @@ class Chains(Protocol):
 
     def best_path(
         self, semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array,
-        score: Array, lengths: Array,
+        score: Array, lengths: Array, *, symbols: Array | None = None,
     ) -> None:  # fmt: skip
         """The best sequence of states, and its score; ⊕ is min or max, arrays are of floats.
 
@@ -187,6 +191,8 @@ class Chains(Protocol):
         path : array (batch, steps) of int32, contiguous
         score : array (batch,), contiguous
             Both are left as they are where a length is 0. Of equals the lowest state.
+        symbols : array (batch, steps) of int64, contiguous, optional
+            `e` is then a table (symbols, n), contiguous, of which each step has a row.
         """
 
     def best_paths(
@@ -291,6 +297,13 @@ class Screen(Protocol):
         """
 
 
+class Sieve(Protocol):
+    """Distances of two sets of points that are compared with the best before they are stored."""
+
+    def search(self, value: Array, index: Array) -> Array:
+        """Find the nearest of all rows of X, for empty lists; returns the rows that it did not."""
+
+
 class Engine(Protocol):
     """The members of an engine.
 
@@ -369,6 +382,13 @@ class Engine(Protocol):
         `range_` is their greatest less their least, from 1e-150 to 1e150.
         """
 
+    @property
+    def Sieve(self) -> Callable[[Semiring, Array, Array, Final | None], Sieve] | None:
+        """For an algebra, rows (m, width) and (n, width) of floats, and what becomes of a sum.
+
+        None on an engine that is faster by tiles.
+        """
+
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
@@ -391,7 +411,7 @@ class Engine(Protocol):
         overlap: str = "",
         triangle: bool = False,
         precision: str | None = None,
-        final: tuple[Expr, float] | None = None,
+        final: Final | None = None,
         on_done: Callable[[float], None] | None = None,
     ) -> None:
         """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C), one matrix or a stack of them.

@@ -18,6 +18,7 @@ array([0.17, 0.33, 0.42, 0.85, 0.87])
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,7 @@ def viterbi(
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
     *,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     k: int | None = None,
     device: str | None = None,
@@ -74,14 +76,17 @@ def viterbi(
 
     Parameters
     ----------
-    emissions : array_like, shape (..., T, S)
+    emissions : array_like, shape (..., T, S), or (S, V) with `observations`
         The score of each state at each step: the log-probability of what is seen there. Batches
-        of sequences have leading dimensions.
+        of sequences have leading dimensions. With `observations`, the score of each symbol in each
+        state.
     transitions : array_like, shape (S, S) or (..., T - 1, S, S)
         The score of state j after state i at [i, j]: of all steps, or of each of them;
         (..., 1, S, S) is a matrix for each sequence. -inf forbids it.
     start, end : array_like, shape (..., S), optional
         The scores of the first state and of the last; 0 by default.
+    observations : array_like of int, shape (..., T), optional
+        The symbol, below V, that is seen at each step of a model with discrete emissions.
     lengths : array_like of int, shape (...), optional
         The steps of each sequence, at most T. What lies behind them is not read.
     k : int, optional
@@ -140,14 +145,16 @@ def viterbi(
     whole = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
     if k is not None and not (whole and k > 0):
         raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k!r}")
-    with _model("viterbi", device, emissions, transitions, start, end, lengths) as m:
+    with _model("viterbi", device, emissions, transitions, start, end, lengths, observations) as m:
         if k is not None:
             path, value = _best(m, int(k))
             return m.give(path, int(k), m.steps), m.give(value, int(k))
         path = m.xp.full((m.chains, m.steps), -1, np.int32)
-        value = m.xp.zeros(m.chains, m.e.dtype)
+        value = m.xp.zeros(m.chains, m.dtype)
         if path.size:
-            m.verbs.best_path(_MAX, m.a, m.e, m.x, m.end, path, value, m.counts)
+            m.verbs.best_path(
+                _MAX, m.a, m.given, m.x, m.end, path, value, m.counts, symbols=m.symbols
+            )
         return m.give(path, m.steps), m.give(value)
 
 
@@ -157,6 +164,7 @@ def log_partition(
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
     *,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     device: str | None = None,
 ) -> Any:
@@ -166,7 +174,7 @@ def log_partition(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths, device
+    emissions, transitions, start, end, observations, lengths, device
         As for :func:`viterbi`, which has the errors too.
 
     Returns
@@ -187,7 +195,9 @@ def log_partition(
     >>> np.exp(sequences.log_partition(seen, rain, start=np.log([0.5, 0.5]))).round(4)
     np.float64(0.1114)
     """
-    with _model("log_partition", device, emissions, transitions, start, end, lengths) as m:
+    with _model(
+        "log_partition", device, emissions, transitions, start, end, lengths, observations
+    ) as m:
         return m.give(_total(m))
 
 
@@ -196,6 +206,7 @@ def forward(
     transitions: ArrayLike,
     start: ArrayLike | None = None,
     *,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     device: str | None = None,
 ) -> Any:
@@ -203,7 +214,7 @@ def forward(
 
     Parameters
     ----------
-    emissions, transitions, start, lengths, device
+    emissions, transitions, start, observations, lengths, device
         As for :func:`viterbi`, which has the errors too.
 
     Returns
@@ -221,7 +232,7 @@ def forward(
            [0.375, 0.625],
            [0.344, 0.656]])
     """
-    with _model("forward", device, emissions, transitions, start, None, lengths) as m:
+    with _model("forward", device, emissions, transitions, start, None, lengths, observations) as m:
         return m.give(_rows(m), m.steps, m.states)
 
 
@@ -230,6 +241,7 @@ def backward(
     transitions: ArrayLike,
     end: ArrayLike | None = None,
     *,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     device: str | None = None,
 ) -> Any:
@@ -237,7 +249,7 @@ def backward(
 
     Parameters
     ----------
-    emissions, transitions, end, lengths, device
+    emissions, transitions, end, observations, lengths, device
         As for :func:`viterbi`, which has the errors too.
 
     Returns
@@ -256,7 +268,7 @@ def backward(
            [0.5   , 0.25  ],
            [1.    , 0.    ]])
     """
-    with _model("backward", device, emissions, transitions, None, end, lengths) as m:
+    with _model("backward", device, emissions, transitions, None, end, lengths, observations) as m:
         return m.give(_rows(m, reverse=True), m.steps, m.states)
 
 
@@ -266,6 +278,7 @@ def marginals(
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
     *,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     pairs: bool = False,
     device: str | None = None,
@@ -274,7 +287,7 @@ def marginals(
 
     Parameters
     ----------
-    emissions, transitions, start, end, lengths
+    emissions, transitions, start, end, observations, lengths
         As for :func:`viterbi`, which has the errors too.
     pairs : bool, default False
         Also return how often state j follows state i, expected.
@@ -304,7 +317,9 @@ def marginals(
     (array([0.965, 0.954, 0.965]), array([[1.885, 0.035],
            [0.035, 0.046]]))
     """
-    with _model("marginals", device, emissions, transitions, start, end, lengths) as m:
+    with _model(
+        "marginals", device, emissions, transitions, start, end, lengths, observations
+    ) as m:
         states, found, _ = _posterior(m, pairs)
         result = m.give(states, m.steps, m.states)
         if found is None:
@@ -320,6 +335,7 @@ def sample(
     end: ArrayLike | None = None,
     *,
     size: int | None = None,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     rng: np.random.Generator | int | None = None,
     device: str | None = None,
@@ -332,7 +348,8 @@ def sample(
         As for :func:`viterbi`, which has the errors too.
     size : int, optional
         How many of each; None: one, without an axis of its own.
-    lengths : array_like of int, shape (...), optional
+    observations, lengths
+        As for :func:`viterbi`.
     rng : numpy.random.Generator or int, optional
         What draws, or its seed; the same one draws the same sequences (on a device, but for
         rounding).
@@ -361,9 +378,9 @@ def sample(
         raise TypeError(f"sample: size is a whole number or None, got {size!r}")
     if size is not None and size < 0:
         raise ValueError(f"sample: size must be at least 0, got {size}")
-    with _model("sample", device, emissions, transitions, start, end, lengths) as m:
+    with _model("sample", device, emissions, transitions, start, end, lengths, observations) as m:
         count = 1 if size is None else int(size)
-        uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.e.dtype)
+        uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.dtype)
         paths = m.xp.full(uniforms.shape, -1, np.int32)
         if paths.size:
             drawn = m.call.engine.from_host(uniforms)
@@ -379,6 +396,7 @@ def score(
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
     *,
+    observations: ArrayLike | None = None,
     lengths: ArrayLike | None = None,
     device: str | None = None,
 ) -> Any:
@@ -390,7 +408,7 @@ def score(
         As for :func:`viterbi`, which has the errors too.
     tags : array_like of int, shape (..., T)
         The states. What lies behind a sequence's end is not read.
-    start, end, lengths, device
+    start, end, observations, lengths, device
         As for :func:`viterbi`.
 
     Returns
@@ -404,7 +422,7 @@ def score(
     >>> sequences.score([[1, 2], [3, 4]], [[10, 20], [30, 40]], [1, 0], start=[0, 100])
     np.float64(135.0)
     """
-    with _model("score", device, emissions, transitions, start, end, lengths) as m:
+    with _model("score", device, emissions, transitions, start, end, lengths, observations) as m:
         return m.give(_scored(m, _tags(m, "score", tags)))
 
 
@@ -460,7 +478,7 @@ def crf_loss(
         gradient[b, t, at[b, t]] -= 1
         b, t = m.xp.nonzero(m.inside[:, 1:])
         m.xp.add.at(pairs, (b, 0 * t if m.shared else t, at[b, t], at[b, t + 1]), -1)
-        ends = m.xp.zeros((2, m.chains, m.states), m.e.dtype)
+        ends = m.xp.zeros((2, m.chains, m.states), m.dtype)
         if m.steps:
             full, last = m.full
             ends[0, full] = gradient[full, 0]
@@ -496,7 +514,8 @@ class _Model:
     xp: Any
     verbs: Chains
     a: Array  # (chains, steps - 1, S, S)
-    e: Array  # (chains, steps, S)
+    given: Array  # (chains, steps, S): the emissions; (V, S) with symbols
+    symbols: Array | None  # (chains, steps)
     x: Array  # (chains, S): the first row, with its emissions
     start: Array
     end: Array
@@ -511,11 +530,20 @@ class _Model:
 
     @property
     def steps(self) -> int:
-        return int(self.e.shape[1])
+        return int((self.given if self.symbols is None else self.symbols).shape[1])
 
     @property
     def states(self) -> int:
-        return int(self.e.shape[2])
+        return int(self.given.shape[-1])
+
+    @property
+    def dtype(self) -> Any:
+        return self.given.dtype
+
+    @functools.cached_property
+    def e(self) -> Array:
+        """The emissions (chains, steps, S)."""
+        return self.given if self.symbols is None else self.given[self.symbols]
 
     @property
     def inside(self) -> Array:
@@ -536,24 +564,42 @@ class _Model:
 @contextlib.contextmanager
 def _model(
     verb: str, device: str | None, emissions: Any, transitions: Any, start: Any, end: Any,
-    lengths: Any,
+    lengths: Any, observations: Any = None,
 ) -> Iterator[_Model]:  # fmt: skip
     given = {"emissions": emissions, "transitions": transitions, "start": start, "end": end}
     with Call(device, **given) as call:
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
+        seen = None
+        if observations is not None:
+            seen = _whole(xp, verb, "observations are the numbers of symbols", observations)
+        if seen is not None and e is not None:
+            if e.ndim != 2 or not seen.ndim:
+                raise ValueError(
+                    f"{verb}: with observations (..., T), emissions are a table of scores (S, V), "
+                    f"one for each state and symbol; got shapes {seen.shape} and {e.shape}"
+                )
+            symbols, e = e.shape[1], xp.ascontiguousarray(e.T)
         shapes = [None if v is None else np.shape(v) for v in (e, a, *ends, lengths)]
+        if seen is not None and e is not None:
+            shapes[0] = (*seen.shape, e.shape[1])
         batch = batch_of_model(verb, shapes)
         dtype = np.result_type(*(v.dtype for v in (e, a, *ends) if v is not None))
         e, a, start, end = (None if v is None else v.astype(dtype, copy=False)
                             for v in (e, a, *ends))  # fmt: skip
         assert e is not None
         assert a is not None
-        steps, n = e.shape[-2:]
+        n, steps = e.shape[-1], (e.shape[-2] if seen is None else seen.shape[-1])
         matrix = a[np.newaxis] if a.ndim == 2 else a
         counts = as_lengths(lengths, batch, steps, verb)
-        e = flat(xp, e, batch, (steps, n))
+        if seen is None:
+            e = flat(xp, e, batch, (steps, n))
+        else:
+            seen = _below(
+                xp, xp.ascontiguousarray(flat(xp, seen, batch, (steps,))), symbols,
+                None if lengths is None else counts, f"{verb}: observations",
+            )  # fmt: skip
         one = xp.zeros(n, dtype)
         start, end = (flat(xp, one if v is None else v, batch, (n,)) for v in (start, end))
         plain = a.ndim == 2
@@ -561,8 +607,12 @@ def _model(
         matrix = flat(xp, matrix, batch, matrix.shape[-3:])
         if shared:
             matrix = xp.broadcast_to(matrix, (len(counts), max(0, steps - 1), n, n))
-        x = start + e[:, 0] if steps else start
-        yield _Model(call, xp, verbs, matrix, e, x, start, end, counts, batch, plain, shared)
+        x = start
+        if steps:
+            x = start + (e[:, 0] if seen is None else e[seen[:, 0]])
+        yield _Model(
+            call, xp, verbs, matrix, e, seen, x, start, end, counts, batch, plain, shared
+        )  # fmt: skip
 
 
 def batch_of_model(
@@ -603,38 +653,47 @@ def _real(verb: str, name: str, x: Array) -> Array:
     raise TypeError(f"{verb}: {name} are real numbers, got dtype {x.dtype}: use float32 or float64")
 
 
+def _whole(xp: Any, verb: str, name: str, given: Any) -> Array:
+    """Numbers of states or symbols as an array of int64."""
+    if xp is np:
+        x = np.asarray(on_host(given))
+    else:
+        x = xp.from_dlpack(given) if hasattr(given, "__dlpack__") else xp.asarray(given)
+    if x.dtype.kind not in "iu" and x.size:
+        raise TypeError(f"{verb}: {name}, got dtype {x.dtype}")
+    return x.astype(np.int64, copy=False)
+
+
+def _below(xp: Any, x: Array, count: int, lengths: Array | None, text: str) -> Array:
+    """Numbers (chains, steps) below `count`, 0 behind the ends of the chains."""
+    if lengths is not None:
+        x = xp.where(xp.arange(x.shape[1]) < xp.asarray(lengths)[:, np.newaxis], x, 0)
+    if x.size and not (x.min() >= 0 and x.max() < count):
+        raise ValueError(f"{text} must be from 0 to {count - 1}, got {x.min()} to {x.max()}")
+    return x
+
+
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
-    xp = m.xp
-    if xp is np:
-        at = np.asarray(on_host(tags))
-    else:
-        at = xp.from_dlpack(tags) if hasattr(tags, "__dlpack__") else xp.asarray(tags)
-    if at.dtype.kind not in "iu" and at.size:
-        raise TypeError(f"{verb}: tags are the numbers of states, got dtype {at.dtype}")
+    at = _whole(m.xp, verb, "tags are the numbers of states", tags)
     try:
-        at = xp.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
+        at = m.xp.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
     except ValueError:
         raise ValueError(
             f"{verb}: tags of shape {at.shape} for {m.steps} steps of sequences of shape {m.batch}"
         ) from None
-    at = xp.where(m.inside, at, 0).astype(np.int64)
-    if at.size and not (at.min() >= 0 and at.max() < m.states):
-        raise ValueError(
-            f"{verb}: tags must be from 0 to {m.states - 1}, got {at.min()} to {at.max()}"
-        )
-    return at
+    return _below(m.xp, at, m.states, m.counts, f"{verb}: tags")
 
 
 def _scored(m: _Model, at: Array) -> Array:
     xp, inside = m.xp, m.inside
     each = xp.arange(m.chains)
     own = xp.take_along_axis(m.e, at[..., np.newaxis], 2)[..., 0]
-    total = xp.where(inside, own, 0).sum(1, dtype=m.e.dtype)
+    total = xp.where(inside, own, 0).sum(1, dtype=m.dtype)
     if m.steps > 1:
         step = xp.zeros(m.steps - 1, np.int64) if m.shared else xp.arange(m.steps - 1)
         moves = m.a[each[:, np.newaxis], step, at[:, :-1], at[:, 1:]]
-        total += xp.where(inside[:, 1:], moves, 0).sum(1, dtype=m.e.dtype)
+        total += xp.where(inside[:, 1:], moves, 0).sum(1, dtype=m.dtype)
     if m.steps:
         full, last = m.full
         total[full] += m.start[full, at[full, 0]] + m.end[full, at[full, last]]
@@ -642,7 +701,7 @@ def _scored(m: _Model, at: Array) -> Array:
 
 
 def _total(m: _Model) -> Array:
-    total = m.xp.zeros(m.chains, m.e.dtype)
+    total = m.xp.zeros(m.chains, m.dtype)
     if m.e.size:
         m.verbs.posterior(m.a, m.e, m.x, m.end, total, None, None, m.counts)
     return total
@@ -651,7 +710,7 @@ def _total(m: _Model) -> Array:
 def _best(m: _Model, k: int) -> tuple[Array, Array]:
     """The k best sequences and their scores."""
     paths = m.xp.full((m.chains, k, m.steps), -1, np.int32)
-    scores = m.xp.full((m.chains, k), -np.inf, m.e.dtype)
+    scores = m.xp.full((m.chains, k), -np.inf, m.dtype)
     scores[m.xp.asarray(m.counts == 0), 0] = 0
     if paths.size:
         m.verbs.best_paths(_MAX, m.a, m.e, m.x, m.end, paths, scores, m.counts)
@@ -659,7 +718,7 @@ def _best(m: _Model, k: int) -> tuple[Array, Array]:
 
 
 def _rows(m: _Model, semiring: Semiring = _LOG, *, reverse: bool = False) -> Array:
-    out = m.xp.full((m.chains, m.steps, m.states), -np.inf, m.e.dtype)
+    out = m.xp.full((m.chains, m.steps, m.states), -np.inf, m.dtype)
     if not out.size:
         return out
     full, last = m.full
@@ -678,12 +737,12 @@ def _rows(m: _Model, semiring: Semiring = _LOG, *, reverse: bool = False) -> Arr
 def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
     """Of states, of pairs, and the log-partition."""
     xp = m.xp
-    states = xp.zeros((m.chains, m.steps, m.states), m.e.dtype)
-    total = xp.zeros(m.chains, m.e.dtype)
+    states = xp.zeros((m.chains, m.steps, m.states), m.dtype)
+    total = xp.zeros(m.chains, m.dtype)
     found = None
     if pairs:
         kept = 1 if m.shared else max(0, m.steps - 1)
-        found = xp.zeros((m.chains, kept, m.states, m.states), m.e.dtype)
+        found = xp.zeros((m.chains, kept, m.states, m.states), m.dtype)
     if states.size:
         m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, found, m.counts)
     return states, found, total

@@ -18,7 +18,16 @@ from reference import BFLOAT16
 
 import semiring_mm as sm
 from semiring_mm import plan
-from semiring_mm.cpu import compiler, engine, product, product_code, threads, tuning
+from semiring_mm.cpu import (
+    compiler,
+    crew,
+    engine,
+    facts,
+    product,
+    product_code,
+    threads,
+    tuning,
+)
 
 inf, nan = np.inf, np.nan
 HERE = Path(__file__).parent
@@ -292,6 +301,62 @@ def test_helpers_are_reused_and_need_not_come():
     while threads._made and time.monotonic() < deadline:
         time.sleep(0.001)
     assert threads._made == 0, "threads that are not wanted any more end"
+
+
+@pytest.mark.parametrize("futex", [True, False], ids=["compiled", "Python's"])
+def test_helpers_of_a_product(futex, monkeypatch):
+    """Orders one after the other and from several threads at once; each call is made once."""
+    if not futex:
+        monkeypatch.setattr(crew, "_FUTEX", None)
+    sm.set_num_threads(4)
+    x = np.random.default_rng(0).random((900, 4000), dtype=np.float32)
+    found = facts.facts_of(sm.semirings["min_plus"], x, -x[:7])
+    assert [(y.lo, y.hi, y.special) for y in found] == [
+        (x.min(), x.max(), False), (-x[:7].max(), -x[:7].min(), False),
+    ]  # fmt: skip
+    x[777, 3333] = np.nan
+    seen = []
+
+    def caller():
+        for _ in range(50):
+            seen.append(facts.facts_of(sm.semirings["min_plus"], x, x)[1].special)
+
+    callers = [threading.Thread(target=caller) for _ in range(3)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    assert seen == [True] * 150
+    assert len(crew._idle) == crew._made <= 3
+
+
+def test_helpers_of_products_end_when_they_are_not_wanted():
+    def alive():
+        return sum(thread.name == "semiring_mm" for thread in threading.enumerate())
+
+    sm.set_num_threads(1)
+    deadline = time.monotonic() + 10
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    sm.set_num_threads(3)
+    with crew.helpers(5) as found:
+        assert len(found) == alive() == 2
+        with crew.helpers(5) as more:
+            assert not more, "all are in use"
+        sm.set_num_threads(2)
+    assert len(crew._idle) == 1
+    seen = []
+
+    def note():
+        with crew.helpers(1) as found:
+            seen.append(len(found))
+
+    threads.run([note] * 4)
+    assert seen == [0] * 4, "none inside a task: others are busy, too"
+    sm.set_num_threads(1)
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert alive() == 0
 
 
 # --- other vector widths ------------------------------------------------------------------------

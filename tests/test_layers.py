@@ -16,18 +16,18 @@ PACKAGE = Path(semiring_mm.__file__).parent
 ROOMS = """
     version naming warn cache forks storage signs expressions laws semirings metrics plan engine
     cpu.ir cpu.compiler cpu.vmath cpu.algebra cpu.views cpu.threads cpu.memory cpu.product_code
-    cpu.blocks cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
+    cpu.blocks cpu.crew cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2 cpu.quick
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
-    gpu.vector gpu.trees
+    gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
     gpu.gf2 gpu.select gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config
-    closures.bits closures.edges closures.progress closures.paths closures.labelled closures.trees
-    closures.kleene closures.weights closures.schedule closures.steps closures.sources
+    closures.edges closures.progress closures.paths closures.labelled closures.trees
+    closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
     closures.solve closures.memory closures.spanning
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows
@@ -39,7 +39,8 @@ ROOMS = """
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
     graphs.prepared graphs.rows graphs.statistics graphs.nearest
-    gradients chain_gradients torch.operators torch.products torch.chains torch.sequences torch
+    gradients chain_gradients torch.operators torch.launches torch.products torch.chains
+    torch.sequences torch
     jax.operators jax.products jax.chains jax.sequences jax csgraph sklearn
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text

@@ -83,6 +83,84 @@ def test_all_sequences(states, steps, each):
             assert_allclose(often.mean(), both[0, 0, states - 1], atol=0.06)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("states", [1, 2, 3, 7, 8, 9, 15, 16, 17])
+def test_few_states_of_many_sequences(states, dtype):
+    """A sequence in each lane of a vector, or more states than lanes: ragged, with ties."""
+    rng = np.random.default_rng(states)
+    for batch, steps in [(40, 30), (5, 7), (9, 1), (33, 2)]:
+        e, a, x, end = (
+            rng.integers(-5, 6, shape).astype(dtype)
+            for shape in ((batch, steps, states), (states, states), (batch, states), (states,))
+        )
+        a[rng.random(a.shape) < 0.1 * (states > 2)] = -inf
+        lengths = rng.integers(0, steps + 1, batch)
+        paths, scores = sequences.viterbi(e, a, x, end, lengths=lengths)
+        for b, n in enumerate(lengths):
+            assert (paths[b, n:] == -1).all()
+            if not n:
+                assert scores[b] == 0
+                continue
+            row, before = x[b] + e[b, 0], []
+            for t in range(1, n):
+                sums = row[:, None] + a
+                before.append(sums.argmax(0))
+                row = sums.max(0) + e[b, t]
+            row = row + end
+            assert scores[b] == row.max()
+            path = [int(row.argmax())]
+            for places in reversed(before):
+                path.insert(0, int(places[path[0]]))
+            if scores[b] > -inf:
+                assert paths[b, :n].tolist() == path
+
+
+@pytest.mark.parametrize("states", [3, 8, 33])
+@pytest.mark.parametrize("batch", [(), (5,), (3, 7)], ids=str)
+def test_observations(batch, states):
+    """Of discrete emissions: a table of scores and the symbols seen."""
+    rng = np.random.default_rng(states)
+    table, a, x = (rng.normal(size=shape) for shape in ((states, 11), (states, states), states))
+    lengths = rng.integers(0, 31, batch)
+    inside = np.arange(30) < lengths[..., np.newaxis]
+    seen = np.where(inside, rng.integers(0, 11, (*batch, 30)), -7)  # which is not read
+    e, tags = table.T[seen], np.zeros(seen.shape, int)
+    for verb, more in (
+        (sequences.viterbi, [x]), (sequences.log_partition, [x]), (sequences.forward, [x]),
+        (sequences.backward, []), (sequences.marginals, [x]), (sequences.score, [tags]),
+        (lambda *m, **k: sequences.viterbi(*m, k=3, **k), []),
+        (lambda *m, **k: sequences.sample(*m, rng=1, **k), [x]),
+    ):  # fmt: skip
+        found = verb(table, a, *more, observations=seen, lengths=lengths)
+        expected = verb(e, a, *more, lengths=lengths)
+        for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, expected)),
+                              strict=True):  # fmt: skip
+            assert_array_equal(one, other)
+
+
+def test_observations_of_what_is_no_number():
+    seen = np.random.default_rng(0).integers(0, 4, (20, 9))
+    table = np.log([[0.2, 0.3, 0.4, 0.1], [0.1, 0.1, 0.1, 0.7]])
+    table[1, 2] = nan
+    path, score = sequences.viterbi(table, np.zeros((2, 2)), observations=seen)
+    assert_array_equal(np.isnan(score), (seen == 2).any(1))
+    assert_array_equal(path, sequences.viterbi(table.T[seen], np.zeros((2, 2)))[0])
+
+
+def test_observations_are_symbols_of_the_table():
+    table, a = np.zeros((2, 4)), np.zeros((2, 2))
+    for seen, error, text in (
+        ([0, 4], ValueError, "observations must be from 0 to 3, got 0 to 4"),
+        ([-1, 2], ValueError, "observations must be from 0 to 3, got -1 to 2"),
+        ([0.5], TypeError, "observations are the numbers of symbols, got dtype float64"),
+        (3, ValueError, r"a table of scores \(S, V\), one for each state and symbol"),
+    ):
+        with pytest.raises(error, match=text):
+            sequences.viterbi(table, a, observations=seen)
+    with pytest.raises(ValueError, match=r"got shapes \(1,\) and \(1, 2, 4\)"):
+        sequences.viterbi(table[None], a, observations=[0])
+
+
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("k", [1, 5, 90])
 def test_the_k_best(each, k):

@@ -551,3 +551,61 @@ def test_a_repeated_product_is_looked_up_where_nobody_needs_the_operator(monkeyp
     make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     assert "semiring_mm.product" in make_fx(lambda x: matmul(x, x, "min_plus"))(a).code
     assert asked == []
+
+
+def test_gradients_without_the_operator():
+    """Nodes of autograd; a mode sees the operator."""
+    python_dispatch = importlib.import_module("torch.utils._python_dispatch")
+    seen = []
+
+    class Mode(python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    a = torch.rand(3, 3, requires_grad=True)
+    found = matmul(a, a, "log_plus")
+    assert found.grad_fn.name() == "productBackward"
+    with Mode():
+        expected = matmul(a, a, "log_plus")
+    assert "semiring_mm.product.default" in seen
+    assert found.grad_fn.name() != expected.grad_fn.name()
+    for x, y in zip(
+        *(torch.autograd.grad(c.sum(), a, retain_graph=True) for c in (found, expected)),
+        strict=True,
+    ):
+        torch.testing.assert_close(x, y)
+    (g,) = torch.autograd.grad(found.sum(), a, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second derivatives of products"):
+        g.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5))], ids=str
+)
+def test_shares_by_the_functions_of_pytorch(monkeypatch, dtype, shapes):
+    """As on a device, those of the engines."""
+    torch.manual_seed(3)
+    a, b = (torch.randn(s).to(dtype).requires_grad_() for s in shapes)
+    with torch.no_grad():
+        a[..., 1, :] = -torch.inf
+        a[..., 0, :1] = torch.inf if dtype == torch.float64 else 80
+    g = torch.randn(*shapes[0][:-1], shapes[1][-1]).to(dtype)
+    results = []
+    for there in (False, True):
+        monkeypatch.setattr(products, "_on_device", lambda x, there=there: there)
+        results.append(torch.autograd.grad(matmul(a, b, "log_plus"), (a, b), g))
+    for x, y in zip(*results, strict=True):
+        torch.testing.assert_close(y, x, equal_nan=True)
+
+
+def test_tensors_whose_memory_holds_the_negative_numbers():
+    x = torch.randn(3, 3, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    torch.testing.assert_close(sm.matmul(x, x), x @ x)
+    torch.testing.assert_close(matmul(x, x), x @ x)
+    np.testing.assert_array_equal(arrays._on_device(np, x, "a"), x.resolve_neg().numpy())
+    for refused in (arrays._writable, lambda out: arrays._on_device(np, out, "out")):
+        with pytest.raises(TypeError, match="imaginary part of a conjugate"):
+            refused(x)

@@ -219,6 +219,8 @@ def best_path(
     path: NDArray[np.int32],
     score: Array,
     lengths: Lengths,
+    *,
+    symbols: NDArray[np.int64] | None = None,
 ) -> None:
     """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
     plan = _plan(semiring, a, a.shape[-1])
@@ -226,20 +228,22 @@ def best_path(
     if a.shape[1] and a.strides[1] == 0:
         quick, far = _needs_no_care(semiring, plan, a)
         if quick:
-            some = _quickly(plan, far, a, e, x, end, path, score, lengths)
+            some = _quickly(plan, far, a, e, x, end, path, score, lengths, symbols)
             if not some.size:
                 return
-            a, e, x, end, lengths = (v[some] for v in (a, e, x, end, lengths))
+            e = e[some] if symbols is None else e[symbols[some]]
+            a, x, end, lengths = (v[some] for v in (a, x, end, lengths))
             paths, scores = path[some], score[some]
             _carefully(plan, semiring, a, e, x, end, paths, scores, lengths)
             path[some], score[some] = paths, scores
             return
+    e = e if symbols is None else e[symbols]
     _carefully(plan, semiring, a, e, x, end, path, score, lengths)
 
 
 def _quickly(
     plan: Plan, far: float, a: Array, e: Array, x: Array, end: Array, path: NDArray[np.int32],
-    score: Array, lengths: Lengths,
+    score: Array, lengths: Lengths, symbols: NDArray[np.int64] | None,
 ) -> NDArray[np.intp]:  # fmt: skip
     """Compute best paths by :mod:`semiring_mm.cpu.viterbi`; the chains that need care."""
     pairs = a.shape[-1] ** 2
@@ -248,7 +252,9 @@ def _quickly(
         order = order[np.argsort(-lengths[order], kind="stable")]
     odd = np.zeros(len(lengths), np.uint8)
     workers = _workers(int(lengths.sum()) * pairs)
-    part, together = viterbi(plan, far, a, e, x, end, path, score, lengths, odd, order, workers)
+    part, together = viterbi(
+        plan, far, a, e, x, end, path, score, lengths, odd, order, workers, symbols
+    )  # fmt: skip
     _split(lambda i, j, *_: part(i, j), lengths[order], 1, pairs, together)
     return np.flatnonzero(odd)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..plan import Facts, Plan, infinite_zero
 from ..semirings import Semiring, semirings
-from . import threads
+from . import crew, threads
 from .algebra import Algebra
 from .compiler import KEPT, Library, Target, compile_functions, host_target
 from .ir import F64, I64, PTR, Function, Type, Value
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 T = TypeVar("T")
 
 _UNROLL = 4
-_SHARE = 2 << 20  # bytes that pay for one more thread
+_SHARE = 512 << 10  # bytes that pay for one more thread
 _NOTHING = Facts(math.inf, -math.inf, False)
 
 
@@ -47,33 +47,56 @@ def facts_beside(
 
 def facts(semiring: Semiring, x: Array) -> Facts:
     """Range of an array's entries (any shape), and whether it holds NaN or an integer "no edge"."""
-    if x.ndim < 2:
-        x = x.reshape(1, -1)
-    elif x.ndim > 2:
-        if not x.flags.c_contiguous:
-            return functools.reduce(Facts.join, (facts(semiring, part) for part in x), _NOTHING)
-        x = x.reshape(-1, x.shape[-1])
-    if x.size == 0:
-        return _NOTHING
-    code = _scan_of(semiring, x.dtype)
-    workers = min(threads.get_num_threads(), x.nbytes // _SHARE)
+    return facts_of(semiring, x)[0]
+
+
+def facts_of(semiring: Semiring, *arrays: Array) -> list[Facts]:
+    """The same of each of some arrays of one dtype, which threads look through together."""
+    code = _scan_of(semiring, arrays[0].dtype)
+    parts = [(i, x) for i, array in enumerate(arrays) for x in _matrices(array) if x.size]
+    total = sum(x.nbytes for _, x in parts)
+    workers = min(threads.get_num_threads(), total // _SHARE)
+    found = [_NOTHING] * len(arrays)
     if workers < 2:
-        return _scan(code, x)
+        out = np.empty(3, np.float64)
+        for i, x in parts:
+            code(x, out)
+            found[i] = found[i].join(_facts_in(x, out))
+        return found
+    with crew.helpers(workers - 1) as helpers:
+        workers = len(helpers) + 1
+        if helpers:
+            parts = [(i, y) for i, x in parts for y in _cut(x, workers * x.nbytes // total)]
+        rows = [(x, np.empty(3, np.float64)) for _, x in parts]
+        crew.run(code, rows[:workers], helpers, every=True)
+        for row in rows[workers:]:
+            code(*row)
+    for (i, _), row in zip(parts, rows, strict=True):
+        found[i] = found[i].join(_facts_in(*row))
+    return found
+
+
+def _matrices(x: Array) -> Iterable[Array]:
+    """An array of any shape as matrices."""
+    if x.ndim < 2:
+        return [x.reshape(1, -1)]
+    if x.ndim == 2:
+        return [x]
+    if x.flags.c_contiguous:
+        return [x.reshape(-1, x.shape[-1])]
+    return itertools.chain.from_iterable(_matrices(part) for part in x)
+
+
+def _cut(x: Array, pieces: int) -> list[Array]:
     axis = 0 if x.shape[0] >= x.shape[1] else 1
-    cuts = np.linspace(0, x.shape[axis], workers + 1).astype(int)
-    found: list[Facts] = []
-    parts = [x[a:b] if axis == 0 else x[:, a:b] for a, b in itertools.pairwise(cuts)]
-    threads.run([functools.partial(_scan_into, code, part, found) for part in parts])
-    return functools.reduce(Facts.join, found, _NOTHING)
+    cuts = (
+        np.linspace(0, x.shape[axis], max(1, min(pieces, x.shape[axis])) + 1).astype(int).tolist()
+    )
+    return [x[i:j] if axis == 0 else x[:, i:j] for i, j in itertools.pairwise(cuts)]
 
 
-def _scan_into(code: Any, x: Array, found: list[Facts]) -> None:
-    found.append(_scan(code, x))
-
-
-def _scan(code: Any, x: Array) -> Facts:
-    out = np.empty(3, np.float64)
-    code(x, out)
+def _facts_in(x: Array, out: Array) -> Facts:
+    """What a scan of an array found."""
     if x.dtype.kind in "iu":
         whole = out.view(np.int64 if x.dtype.kind == "i" else np.uint64)
         lo, hi = int(whole[0]), int(whole[1])

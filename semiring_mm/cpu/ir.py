@@ -13,6 +13,7 @@ and variables are stack slots that the optimiser turns into registers:
 from __future__ import annotations
 
 import os
+import platform
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -317,6 +318,14 @@ class Function:
             self.break_if(seen.cmp(">=", least), done)
             if hasattr(os, "sched_yield"):
                 self.call("sched_yield", I32, [])
+
+    def pause(self) -> None:
+        """Tell the core that this loop waits for memory."""
+        if platform.machine() in ("x86_64", "AMD64"):
+            self.declarations["pause"] = "declare void @llvm.x86.sse2.pause()"
+            self._lines.append("  call void @llvm.x86.sse2.pause()")
+        elif platform.machine() in ("aarch64", "arm64"):
+            self.call("llvm.aarch64.isb", None, [self.const(15, I32)])
 
     def load_masked(self, pointer: Value, type_: Type, mask: Value, align: int = 1) -> Value:
         """The lanes that `mask` has; zero in the others, whose memory is not touched."""

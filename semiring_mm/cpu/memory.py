@@ -22,6 +22,7 @@ __all__ = [
     "from_host",
     "local",
     "mirror",
+    "new_workspace",
     "on",
     "scratch",
     "symmetric",
@@ -155,10 +156,16 @@ def workspace(size: int) -> NDArray[np.uint8]:
     """This thread's buffer, kept between calls (fresh pages cost a tenth of a product)."""
     buffer: NDArray[np.uint8] | None = getattr(local, "buffer", None)
     if buffer is None or buffer.nbytes < size:
-        raw = np.empty(size + 4096, np.uint8)
-        first = -raw.ctypes.data % 4096
-        buffer = local.buffer = raw[first : first + size]
-        buffer[:64] = 0
+        buffer = local.buffer = new_workspace(size)
+    return buffer
+
+
+def new_workspace(size: int) -> NDArray[np.uint8]:
+    """A buffer that begins on a page, with flags (64 bytes) that are 0."""
+    raw = np.empty(size + 4096, np.uint8)
+    first = -raw.ctypes.data % 4096
+    buffer = raw[first : first + size]
+    buffer[:64] = 0
     return buffer
 
 

@@ -31,11 +31,11 @@ from ..plan import (
     words_of_bits,
 )
 from ..semirings import Semiring, semirings
-from . import logsum, quick, threads
+from . import crew, logsum, quick, threads
 from .closure import BASE
 from .combine import apply
 from .compiler import KEPT, host_target
-from .facts import class_of, facts, facts_of_class
+from .facts import class_of, facts_of, facts_of_class
 from .memory import workspace
 from .product_code import (
     COUNTERS,
@@ -106,8 +106,8 @@ def product(
         if known is not None:
             fa, fb, fc = known
         else:
-            fa, fb = facts(semiring, a), facts(semiring, b)
-            fc = facts(semiring, c) if scaling.accumulate else None
+            fa, fb, *rest = facts_of(semiring, a, b, *([c] if scaling.accumulate else []))
+            fc = rest[0] if rest else None
         if a.dtype.kind == "f":
             # as coarse as a plan needs them, so that few plans are looked up
             fa, fb, fc = (
@@ -253,7 +253,7 @@ def _run(
         buffer = workspace(size)
         code.call(a, b, c, buffer, code.params(*slabs), k_array, c)
         if buffer[0]:
-            _does_not_fit(semiring, buffer, c)
+            _does_not_fit(semiring, c, buffer)
         return
     mode = scaling.mode | (GATHER if gather is not None else 0)
     common = {
@@ -286,21 +286,21 @@ def _run(
         block_params = params_of(plan, *slabs, **fields)
         code.call(a_view, b, c, buffer, block_params, k_array, p_view)
         if buffer[0]:
-            _does_not_fit(semiring, buffer, c)
+            _does_not_fit(semiring, c, buffer)
 
     if team > 1:  # all threads at the same pieces, which this thread's workspace holds
         shared = workspace(size)[own:]
         shared[:COUNTERS] = 0
         common["team"] = shared.ctypes.data
         together = params_of(plan, *slabs, **common, i1=m, j1=n, batch=batch)
-
-        def take_part() -> None:
-            buffer = workspace(own)
-            code.call(a, b, c, buffer, together, k_array, p_array)
-            if buffer[0]:
-                _does_not_fit(semiring, buffer, c)
-
-        threads.run([take_part] * team)
+        with crew.helpers(team - 1) as found:
+            buffers = [workspace(own), *(helper.workspace(own) for helper in found)]
+            crew.run(
+                code.call, [(a, b, c, x, together, k_array, p_array) for x in buffers], found,
+                every=False,
+            )  # fmt: skip
+        if any(buffer[0] for buffer in buffers):
+            _does_not_fit(semiring, c, *buffers)
         return
     parts = _split(m, n, depth, batch, unit, code.shape, overlap, triangle, sizes.n_slab * unit)
     if triangle:
@@ -446,8 +446,9 @@ def _even(extent: int, block: int, unit: int) -> int:
     return -(-extent // (pieces * unit)) * unit
 
 
-def _does_not_fit(semiring: Semiring, buffer: Array, c: Array) -> None:
-    buffer[:64] = 0
+def _does_not_fit(semiring: Semiring, c: Array, *buffers: Array) -> None:
+    for buffer in buffers:
+        buffer[:64] = 0
     raise overflow(semiring, c.dtype)
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..forks import hold_at_fork
 
-__all__ = ["default_threads", "get_num_threads", "limited", "run", "set_num_threads"]
+__all__ = [
+    "busy", "configured", "default_threads", "get_num_threads", "limited", "run",
+    "set_num_threads", "when_set",
+]  # fmt: skip
 
 _lock = hold_at_fork(threading.Lock())
 _threads: int | None = None
@@ -29,10 +32,11 @@ def get_num_threads() -> int:
         this process may use.
     """
     most: int | None = getattr(_inside, "most", None)
-    return _configured() if most is None else min(most, _configured())
+    return configured() if most is None else min(most, configured())
 
 
-def _configured() -> int:
+def configured() -> int:
+    """The same whatever :func:`limited` says."""
     global _threads
     if _threads is None:
         text = os.environ.get("SEMIRING_MM_NUM_THREADS", "")
@@ -83,6 +87,8 @@ def set_num_threads(n: int) -> None:
         _threads = n
     while _idle:  # others are started when they are needed
         _idle.pop().order(None)
+    for end in _endings:
+        end()
 
 
 class _Helper:
@@ -113,7 +119,7 @@ class _Helper:
                 with contextlib.suppress(IndexError):
                     order[0].pop()()
             with _lock:
-                wanted = order is not None and _made < _configured()
+                wanted = order is not None and _made < configured()
                 if wanted:
                     _idle.append(self)
                 else:
@@ -131,7 +137,7 @@ def _helpers(count: int) -> list[_Helper]:
         while len(found) < count:
             if _idle:
                 found.append(_idle.pop())
-            elif _made < _configured() - 1:
+            elif _made < configured() - 1:
                 found.append(_Helper())
                 _made += 1
             else:
@@ -149,6 +155,18 @@ def _forget() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
+_endings: list[Callable[[], None]] = []
+
+
+def when_set(end: Callable[[], None]) -> None:
+    """Call a function whenever :func:`set_num_threads` is: other helpers end then, too."""
+    _endings.append(end)
+
+
+def busy() -> bool:
+    """Whether this is inside a task of :func:`run`, beside others."""
+    return getattr(_inside, "busy", False)
+
 
 def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | None = None) -> None:
     """Run the tasks on all threads, the calling one included; return when all are done.
@@ -158,7 +176,7 @@ def run(tasks: Sequence[Callable[[], None]], on_done: Callable[[int], None] | No
     since they write to the caller's memory, and the exception goes on.
     """
     helpers = min(get_num_threads(), len(tasks)) - 1
-    if helpers < 1 or getattr(_inside, "busy", False):
+    if helpers < 1 or busy():
         for count, task in enumerate(tasks, 1):
             task()
             if on_done:

@@ -5,6 +5,10 @@ last step while another could compute; an entry of the matrix is loaded once for
 scores of every step are kept, in rows padded to whole vectors that stay in the cache. On the way
 back the state before a state is the first that attains ⊕_i v[i] ⊗ A[i, j], found again in O(S).
 
+Few states leave lanes of a vector idle and the way back is a wait for single numbers. There, a
+vector is one state of as many sequences as it has lanes: nothing is broadcast, summed over lanes or
+looked for, and the way back takes A[i, j] of each lane's j by a permutation of a row in a register.
+
 A NaN, or an infinity that is not the semiring's zero, is not computed with here: sequences that
 meet one are marked, for :mod:`semiring_mm.cpu.chain` to compute with care.
 """
@@ -27,6 +31,7 @@ from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Type, Value, Var
 from .memory import scratch
+from .product_code import transposed
 
 __all__ = ["Shape", "shape_of", "viterbi", "viterbi_code", "viterbi_function"]
 
@@ -34,9 +39,10 @@ Array = NDArray[Any]
 
 VITERBI = (
     "first last states panels steps a_batch a_row a_col e_batch e_step x_batch end_batch path_batch"
-    " : lengths order : path : a e x end score odd down across rows"
+    " symbol_batch : lengths order symbols : path : a e x end score odd down across rows"
 )
 _SUMS = 8  # independent sums of vectors that hide how long one addition and comparison take
+_LANES = 1 << 24  # bytes of rows of which the states of a sequence may lie so far apart
 _KEPT = 1 << 21  # bytes of rows from which fewer sequences go on together
 
 
@@ -54,19 +60,30 @@ class Shape:
         Sums of one column, over rows that differ by less than this.
     one : bool
         Whether there is one panel.
+    states : int
+        Of sequences that are a lane each; 0 for sequences of which a vector holds several states.
+    table : bool
+        Whether the emissions are a row for each symbol, and the symbols are given.
     """
 
     width: int
     together: int
     split: int
     one: bool
+    states: int = 0
+    table: bool = False
 
 
-def shape_of(states: int, lanes: int, chains: int, row: int) -> tuple[Shape, int]:
+def shape_of(
+    states: int, lanes: int, chains: int, row: int, *, wide: bool = False
+) -> tuple[Shape, int]:
     """How so many chains are computed, and the number of panels.
 
-    `row` is the number of bytes of all rows of a chain, which is what limits how many are together.
+    `row` is the number of bytes of all rows of a chain, which is what limits how many are together;
+    `wide` says whether the processor permutes the lanes of a whole vector.
     """
+    if wide and states <= lanes <= 2 * chains and states * row <= _LANES:
+        return Shape(1, lanes, 1, True, states), 1
     vectors = -(-states // lanes)
     most = min(_SUMS, 64 // lanes)  # a panel's columns are bits of one word
     width = vectors if vectors <= most else min((4, 3), key=lambda w: -(-vectors // w) * w)
@@ -92,6 +109,7 @@ def viterbi(
     odd: NDArray[np.uint8],
     order: NDArray[np.int64],
     threads: int,
+    symbols: NDArray[np.int64] | None = None,
 ) -> tuple[Callable[[int, int], None], int]:
     """Return a function that computes the best paths of chains ``order[first:last]``.
 
@@ -109,6 +127,8 @@ def viterbi(
         Chains that have steps; neighbours, which go on together, are best of one length.
     threads : int
         How many call the function.
+    symbols : ndarray of int64, shape (batch, steps), contiguous, optional
+        The emissions are then rows of `e`.
 
     Returns
     -------
@@ -121,21 +141,22 @@ def viterbi(
     lanes = host_target().vector_bytes // size
     row = steps * -(-n // lanes) * lanes * size
     chains = -(-len(order) // threads) if a.strides[0] == 0 else 1
-    shape, panels = shape_of(n, lanes, chains, row)
+    shape, panels = shape_of(n, lanes, chains, row, wide=host_target().vector_bytes == 64)
+    shape = replace(shape, table=symbols is not None)
     padded = panels * shape.width * lanes
     deep = -(-n // shape.split) * shape.split
     code = viterbi_code(plan, far, shape)
     fixed = block(VITERBI, {
         "states": n, "panels": panels, "steps": steps,
         "a_batch": a.strides[0], "a_row": a.strides[2], "a_col": a.strides[3],
-        "e_batch": e.strides[0], "e_step": e.strides[1], "x_batch": x.strides[0],
-        "end_batch": end.strides[0], "path_batch": path.shape[1], "lengths": lengths,
-        "order": order, "path": path, "a": a, "e": e, "x": x, "end": end, "score": score,
-        "odd": odd,
+        "e_batch": e.strides[0], "e_step": e.strides[-2], "x_batch": x.strides[0],
+        "end_batch": end.strides[0], "path_batch": path.shape[1], "symbol_batch": path.shape[1],
+        "lengths": lengths, "order": order, "symbols": symbols, "path": path, "a": a, "e": e,
+        "x": x, "end": end, "score": score, "odd": odd,
     })  # fmt: skip
 
     def part(first: int, last: int) -> None:
-        whole = shape.together * steps * padded * size
+        whole = shape.together * steps * (n if shape.states else padded) * size
         own = scratch(deep * padded * size, n * padded * size, min(whole, _KEPT))
         if whole > _KEPT:  # of a long chain: not kept after the call
             own[2] = np.empty(whole + 64, np.uint8)
@@ -153,7 +174,7 @@ def viterbi(
 @functools.lru_cache(maxsize=KEPT)
 def viterbi_code(plan: Plan, far: float, shape: Shape) -> Any:
     """The compiled :func:`viterbi_function`."""
-    f = viterbi_function(plan, far, shape)
+    f = (lanes_function if shape.states else viterbi_function)(plan, far, shape)
     return compile_functions([f], host_target()).function(f.name, ctypes.c_void_p)
 
 
@@ -196,12 +217,6 @@ def viterbi_function(plan: Plan, far: float, shape: Shape) -> Function:
     def row(c: int, step: Value) -> Value:
         at: Value = x["rows"].at((steps * c + step) * (padded * t.size))
         return at
-
-    def strange(v: Value) -> Value:
-        """Lanes that are NaN, or an infinity that is not the semiring's zero."""
-        if not far:
-            return (v - v).cmp("uno", v)
-        return v.cmp("uge", math.inf) if far < 0 else v.cmp("ule", -math.inf)
 
     def pack(b: Value) -> None:
         """Columns of the matrix in panels, and its columns as rows."""
@@ -282,7 +297,7 @@ def viterbi_function(plan: Plan, far: float, shape: Shape) -> Function:
 
         def put(c: int, to: Value, j: Value, g: int, v: Value, inside: Value | None) -> None:
             v = v if inside is None else f.select(inside, v, start)
-            odd[c].set(odd[c].get() | strange(v))
+            odd[c].set(odd[c].get() | _strange(v, far))
             f.store(v, to.at((j + g * lanes) * t.size), t.size)
 
         def begin(p: Value, j: Value) -> None:
@@ -295,7 +310,7 @@ def viterbi_function(plan: Plan, far: float, shape: Shape) -> Function:
         with f.loop(1, longest) as step:
             # a chain that has ended repeats its last emissions, behind its own rows
             own = [
-                x["e"].at(b * x["e_batch"] + f.low(step, count - 1) * x["e_step"])
+                _emitted(x, b, f.low(step, count - 1), shape)
                 for b, count in zip(chains, counts, strict=True)
             ]
             sources, targets = ([row(c, at) for c in each] for at in (step - 1, step))
@@ -317,7 +332,7 @@ def viterbi_function(plan: Plan, far: float, shape: Shape) -> Function:
                 v, inside = operand(base, j, g)
                 v = algebra.mul(f.load(last.at((j + g * lanes) * t.size), vec, t.size), v)
                 v = v if inside is None else f.select(inside, v, start)
-                odd[c].set(odd[c].get() | strange(v))
+                odd[c].set(odd[c].get() | _strange(v, far))
                 return v
 
             state, top = choose(ended)
@@ -341,4 +356,138 @@ def viterbi_function(plan: Plan, far: float, shape: Shape) -> Function:
                 state, _ = choose(came)
                 states[c].set(f.select(there, state, states[c].get()))
                 x["path"][b * x["path_batch"] + at] = states[c].get()
+    return f
+
+
+def _strange(v: Value, far: float) -> Value:
+    """Lanes that are NaN, or an infinity that is not the semiring's zero."""
+    if not far:
+        return (v - v).cmp("uno", v)
+    return v.cmp("uge", math.inf) if far < 0 else v.cmp("ule", -math.inf)
+
+
+def _emitted(x: dict[str, Any], b: Value, step: Value, shape: Shape) -> Value:
+    """Where the emissions of a step of a chain lie."""
+    if shape.table:
+        place: Value = x["e"].at(x["symbols"][b * x["symbol_batch"] + step] * x["e_step"])
+    else:
+        place = x["e"].at(b * x["e_batch"] + step * x["e_step"])
+    return place
+
+
+def lanes_function(plan: Plan, far: float, shape: Shape) -> Function:
+    """Generate the same for few states: a vector is one state of a sequence in each lane."""
+    f = Function("viterbi", [PTR], opaque=False)
+    x = load_block(f, VITERBI)
+    algebra = Algebra(f, replace(plan, keep_nan=False))
+    t, n, lanes = algebra.compute, shape.states, shape.together
+    vec, line = t.vector(lanes), lanes * t.size
+    index = Type("i", t.bits)
+    states, each = range(n), range(lanes)
+    filled = f.const(n, I64)
+
+    def columns(bases: list[Value]) -> list[Value]:
+        """One state of all chains in a vector, from rows of states."""
+        mask = f.below(filled, lanes)
+        rows = [
+            f.load(base, vec, t.size) if n == lanes else f.load_masked(base, vec, mask, t.size)
+            for base in bases
+        ]
+        return transposed(f, rows)[:n]
+
+    def row(step: Value) -> Value:
+        place: Value = x["rows"].at(step * (n * line))
+        return place
+
+    def best(values: list[Value]) -> tuple[Value, Value]:
+        """The first state of the best value of each lane, and this."""
+        found = [(v, f.const(j, index.vector(lanes))) for j, v in enumerate(values)]
+        while len(found) > 1:
+            joined = []
+            for (u, i), (v, j) in zip(found[::2], found[1::2], strict=False):
+                wins = algebra.better(v, u)
+                joined.append((algebra.add(u, v), f.select(wins, j, i)))
+            found = joined + (found[-1:] if len(found) % 2 else [])
+        return found[0][1], found[0][0]
+
+    def permuted(v: Value, lane: Value) -> Value:
+        name = f"llvm.x86.avx512.permvar.{'sf' if t.bits == 32 else 'df'}.512"
+        return f.call(name, vec, [v, lane])
+
+    with f.loop(0, n) as r, f.loop(0, n) as q:
+        entry = f.load(x["a"].at(r * x["a_row"] + q * x["a_col"]), t, t.size)
+        f.store(entry, x["across"].at(r * line + q * t.size), t.size)
+    with f.loop(x["first"], x["last"], lanes) as b0:
+        chains = [x["order"][f.low(b0 + lane, x["last"] - 1)] for lane in each]
+        counts = [x["lengths"][b] for b in chains]
+        longest = shortest = counts[0]
+        for count in counts[1:]:
+            longest = f.select(count.cmp(">", longest), count, longest)
+            shortest = f.low(shortest, count)
+        ends = f.stack([count.to(index) for count in counts])
+        odd = f.var(f.const(0, I1.vector(lanes)))
+
+        def put(place: Value, j: int, v: Value) -> None:
+            odd.set(odd.get() | _strange(v, far))
+            f.store(v, place.at(j * line), t.size)
+
+        for s, v in enumerate(columns([x["x"].at(b * x["x_batch"]) for b in chains])):
+            put(row(f.const(0, I64)), s, v)
+
+        def forward(step: Value, some: bool) -> None:
+            """One step; with `some`, chains that have ended stay as they are."""
+            emitted = columns([
+                _emitted(x, b, f.low(step, count - 1) if some else step, shape)
+                for b, count in zip(chains, counts, strict=True)
+            ])  # fmt: skip
+            before = [f.load(row(step - 1).at(i * line), vec, t.size) for i in states]
+            inside = step.to(index).splat(lanes).cmp("<", ends)
+            for j in states:
+                total: Value | None = None
+                for i in states:
+                    own = f.load(x["across"].at(i * line + j * t.size), t, t.size).splat(lanes)
+                    term = algebra.mul(before[i], own)
+                    total = term if total is None else algebra.add(total, term)
+                assert total is not None
+                v = algebra.mul(total, emitted[j])
+                put(row(step), j, f.select(inside, v, before[j]) if some else v)
+
+        with f.loop(1, shortest) as step:
+            forward(step, False)
+        with f.loop(f.select(shortest.cmp("<", 1), f.const(1, I64), shortest), longest) as step:
+            forward(step, True)
+        ending = columns([x["end"].at(b * x["end_batch"]) for b in chains])
+        last = [f.load(row(longest - 1).at(j * line), vec, t.size) for j in states]
+        values = [algebra.mul(v, w) for v, w in zip(last, ending, strict=True)]
+        for v in values:
+            odd.set(odd.get() | _strange(v, far))
+        found, top = best(values)
+        seen = odd.get()
+        for lane, (b, count) in enumerate(zip(chains, counts, strict=True)):
+            f.store(top[lane], x["score"].at(b * t.size), t.size)
+            f.store(seen[lane].to(Type("u", 8)), x["odd"].at(b))
+            x["path"][b * x["path_batch"] + count - 1] = found[lane].to(I64)
+        state = f.var(found)
+
+        def back(step: Value, some: bool) -> None:
+            """The states of a step; with `some`, the last ones of chains that end before it."""
+            entries = [f.load(x["across"].at(i * line), vec, t.size) for i in states]
+            found, _ = best([
+                algebra.mul(
+                    f.load(row(step).at(i * line), vec, t.size), permuted(entries[i], state.get())
+                )
+                for i in states
+            ])  # fmt: skip
+            if some:
+                inside = (step + 1).to(index).splat(lanes).cmp("<", ends)
+                found = f.select(inside, found, state.get())
+            state.set(found)
+            for lane, (b, count) in enumerate(zip(chains, counts, strict=True)):
+                at = f.low(step, count - 1) if some else step
+                x["path"][b * x["path_batch"] + at] = found[lane].to(I64)
+
+        with f.loop(1, longest - shortest + 1) as k:
+            back(longest - 1 - k, True)
+        with f.loop(1, shortest) as k:
+            back(shortest - 1 - k, False)
     return f

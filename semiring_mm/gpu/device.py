@@ -46,10 +46,11 @@ def headers() -> dict[str, str]:
     raise FileNotFoundError(f"the CUDA sources are missing: there is no folder {here / 'kernels'}")
 
 
-def compile_source(source: str, arch: int, own: str = "") -> tuple[bytes, str]:
+def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[bytes, str]:
     """Compile for ``sm_arch`` with NVRTC, which needs neither a driver nor a device.
 
-    `own` is "a" for code with instructions that only this architecture has.
+    `own` is "a" for code with instructions that only this architecture has; `more` are further
+    options of the compiler.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def compile_source(source: str, arch: int, own: str = "") -> tuple[bytes, str]:
         # sums are contracted where the algebra says so, as on the CPU, and nowhere else
         options = ("-std=c++17", f"-arch=sm_{arch}{own}", "-fmad=false", "--ptxas-options=-v")
         try:
-            nvrtc.compileProgram(program, options)
+            nvrtc.compileProgram(program, (*options, *more))
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program)
             raise RuntimeError(f"NVRTC: {error}\n{log}\nin\n{source}") from None
@@ -350,7 +351,7 @@ class Device:
 
     def tensor_map(
         self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],
-        lines: int = 64,
+        lines: int = 64, width: int = 0,
     ) -> bytes:  # fmt: skip
         """An array as the copy engine takes it, in boxes of lines of 128 bytes (sr::TensorMap).
 
@@ -366,6 +367,9 @@ class Device:
             Bytes from one entry to the next along the second axis and the third; multiples of 16.
         lines : int
             Of a box; at most 256.
+        width : int
+            Elements of a line, at most 256, if its pieces are to lie in order; 0: 128 bytes of
+            which the pieces of 16 are swizzled.
         """
         kind, size = _ELEMENTS[element]
         room = ctypes.create_string_buffer(TENSOR_MAP + 63)
@@ -373,8 +377,8 @@ class Device:
         u64, u32 = ctypes.c_uint64, ctypes.c_uint32
         status = _driver().cuTensorMapEncodeTiled(
             ctypes.c_void_p(map_at), kind, u32(3), ctypes.c_void_p(place), (u64 * 3)(*sizes),
-            (u64 * 2)(*pitch), (u32 * 3)(128 // size, lines, 1), (u32 * 3)(1, 1, 1),
-            0, _SWIZZLE_128, _PROMOTE_256, 0,
+            (u64 * 2)(*pitch), (u32 * 3)(width or 128 // size, lines, 1), (u32 * 3)(1, 1, 1),
+            0, 0 if width else _SWIZZLE_128, _PROMOTE_256, 0,
         )  # fmt: skip
         if status:
             raise RuntimeError(f"cuTensorMapEncodeTiled: error {status}, {element} {sizes} {pitch}")

@@ -33,7 +33,7 @@ from ..plan import (
     with_keys,
 )
 from ..semirings import Semiring, semirings
-from . import device
+from . import bulk, device
 from .closure import BASE
 from .device import refuse_capture
 from .facts import facts, flags_of
@@ -53,6 +53,7 @@ from .source import (
     join_source,
     kind_of,
     pack,
+    pack_fields,
     product_source,
     steps,
     word_size,
@@ -84,7 +85,7 @@ from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
-__all__ = ["product", "product_bits"]
+__all__ = ["product", "product_bits", "sift"]
 
 Array = Any
 
@@ -259,7 +260,7 @@ def _product_in_float32(
 
 
 _WORTH_A_SCAN = 960**3  # pairs
-_WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
+_WORTH_A_TRANSPOSE = 64, 512**3  # rows of C that look through each column of B, and pairs
 
 
 def _kinds(x: Facts) -> int:
@@ -407,13 +408,25 @@ def _prepare(
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
-    a_at, b_at, c_at = (strides(x) for x in (a, b, c))
-    group = min(tile.together * step.columns, 16 // c.itemsize)
-    kernel = ProductKernel(
-        plan, step.name, tile, *reading(a, -1, m), *b_reads,
-        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
-    )  # fmt: skip
+    every = tuple(strides(x) for x in (a, b, c))
+    large = (tile.bm, tile.bn) == (bulk.TILE.bm, bulk.TILE.bn) and not triangle and arg is None
+    operands = bulk.operands(here, plan, step, a, b, c) if large else None
+    resident = 0  # blocks that go from tile to tile
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
+    wide = wide_along(c, -1, min(tile.together * step.columns, 16 // c.itemsize))
+    if operands is not None:
+        tile = bulk.TILE
+        chosen, resident = bulk.launch(tiles_m * tiles_n * batch, k, here.sms)
+        kernel = ProductKernel(plan, step.name, tile, False, True, False, True, wide)
+        main = here.kernel(bulk.bulk_source(kernel), "a")
+        threads, shared = bulk.shape(plan)
+        every = (*((int(x.batched), 0, 0) for x in operands), every[2])
+    else:
+        kernel = ProductKernel(
+            plan, step.name, tile, *reading(a, -1, m), *b_reads, wide,
+            arg is not None, chosen.splits if chosen.cluster else 1,
+        )  # fmt: skip
+        main, threads, shared = here.kernel(product_source(kernel)), tile.threads, kernel.shared
     split = tiles_m * tiles_n * batch - chosen.whole
     blocks = chosen.whole + split * chosen.splits
     if blocks > 0x7FFFFFFF:
@@ -428,20 +441,54 @@ def _prepare(
         last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
-        transposed = not kernel.b_k and m >= _WORTH_A_TRANSPOSE
-        wide = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
-        last = here.kernel(find_source(kernel, wide))
+        rows, pairs = _WORTH_A_TRANSPOSE
+        transposed = not kernel.b_k and m >= rows and float(m) * n * k * batch >= pairs
+        long = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
+        last = here.kernel(find_source(kernel, long))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)
-    every = (a_at, b_at, c_at, arg_at)
     return _Launch(
-        here.kernel(product_source(kernel)), blocks, tile.threads, kernel.shared,
-        (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
+        main, resident or blocks, threads, shared,
+        (*(x for at in (*every, arg_at) for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
+        operands=operands or (),
     )  # fmt: skip
+
+
+def sift(
+    semiring: Semiring, a: Array, b: Array, final: tuple[Expr, float] | None,
+    lists: tuple[int, ...], sizes: tuple[int, ...],
+) -> None:  # fmt: skip
+    """Compare a product of floats, or a function of it, with lists instead of storing it.
+
+    `lists` and `sizes` are the fields of ``sr::SieveParams``.
+    """
+    here, (m, k), n = device.current(), a.shape, b.shape[1]
+    ways = _plans(semiring, a.dtype, None, None, None, 1, PLAIN, False, here.arch, None, final)
+    plan, step = next(
+        (way.plan, way.step)
+        for way in ways
+        if way.kind is None and not way.step.forbidden and way.step.columns == 1
+    )
+    kind = kind_of(plan, step, arg=False)
+    tile = choose(kind, m, n, k, 1, here.sms, split=False, device=here.name).tile
+    tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
+    tiles = tiles_m * tiles_n
+    kernel = ProductKernel(
+        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n), False, sieve=True
+    )
+    (_, a_m, a_k), (_, b_k, b_n) = strides(a), strides(b)
+    params = pack_fields({
+        "a": address(a), "b": address(b), "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n,
+        "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
+        "whole": tiles, "splits": 1, "k_split": k, "unit": 1,
+    })  # fmt: skip
+    here.kernel(product_source(kernel)).launch(
+        tiles, tile.threads, kernel.shared, params + pack(lists, sizes), None
+    )
 
 
 def _prepare_tensors(

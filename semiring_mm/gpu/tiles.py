@@ -116,6 +116,11 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
     },
     "sum": {
+        Tile(128, 128, 4, 8, 16, 8, 2, stages=4): 0.84,
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
+        **_SMALL,
+    },
+    "bits": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
         Tile(128, 128, 16, 8, 16, 8, 2): 0.79,
         **_SMALL,
@@ -141,10 +146,9 @@ TILES: dict[str, dict[Tile, float]] = {
     # or of fewer blocks, where the others spill.
     "joined halves, B along k": {
         Tile(128, 256, 8, 8, 16, 8, pairs=True): 0.82,
-        Tile(128, 128, 8, 8, 16, 8, 2): 0.78,
-        Tile(64, 128, 16, 8, 8, 8, 3): 0.74,
+        Tile(128, 128, 8, 8, 16, 8, 2, pairs=True): 0.805,
+        Tile(64, 128, 16, 8, 8, 8, 3): 0.75,
         **{tile: share for tile, share in _SMALL.items() if tile.tm * tile.tn < 64},
-        Tile(64, 256, 8, 8, 16, 8, 2): 0.77,
         Tile(256, 32, 32, 8, 8, 8, 2): 0.69,
         Tile(256, 64, 8, 8, 16, 8, 2): 0.77,
     },
@@ -166,7 +170,6 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
-TILES["bits"] = TILES["sum"]
 
 
 #: Blocks of a cluster, at most.
@@ -291,10 +294,14 @@ def choose(
     return best[1]
 
 
-def divide(tile: Tile, tiles: int, k: int, sms: int) -> Launch:
-    """How `tiles` tiles of C are best divided among blocks, by the model of :func:`choose`."""
+def divide(tile: Tile, tiles: int, k: int, sms: int, speed: float = 1.0) -> tuple[float, Launch]:
+    """How `tiles` tiles of C are best divided among blocks, and the time that takes.
+
+    By the model of :func:`choose`; `speed` is the tile's share of peak.
+    """
     launches = _launches(tile, tiles, k, sms * tile.blocks, True, False)
-    return min(launches, key=lambda launch: _time(launch, tiles, k, sms, 1.0))
+    timed = [(_time(launch, tiles, k, sms, speed), launch) for launch in launches]
+    return min(timed, key=lambda one: one[0])
 
 
 def _time(launch: Launch, tiles: int, k: int, sms: int, speed: float) -> float:
