@@ -224,8 +224,9 @@ def product_functions(
     if arg:
         packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
     moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
-    driver = _Driver(plan, shape, micro, packs, moves, arg=arg)
-    return [micro, *packs, *moves, driver.function()]
+    small = _small_function(plan, shape) if shape.fused and not arg else None
+    driver = _Driver(plan, shape, micro, packs, moves, small, arg=arg)
+    return [micro, *packs, *moves, *([small] if small else []), driver.function()]
 
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
@@ -433,6 +434,72 @@ def transposed(f: Function, rows: list[Value]) -> list[Value]:
     return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
 
 
+#: Bytes of B up to which a small product is multiplied from where the operands lie.
+_SMALL = 160 << 10
+
+
+def _small_function(plan: Plan, shape: Shape) -> Function | None:
+    """Generate ``small``: C ← A B of few entries, unpacked; B and C have contiguous rows.
+
+    Arguments: A, its strides, B, its row stride, C, its row stride, m, n, k. A tile is as many rows
+    and vectors as remain, so that no row or vector of it is computed in vain.
+    """
+    algebra = Algebra(f := Function("small", [*[PTR, I64, I64, PTR, I64, PTR, I64], *[I64] * 3],
+                                    private=True, opaque=False), plan)  # fmt: skip
+    a, a_row, a_col, b, b_row, c, c_row, m, n, depth = f.args
+    t, lanes = algebra.compute, shape.lanes
+    if algebra.storage != t:
+        return None
+    vector, most = t.vector(lanes), 24 // shape.vectors if shape.mr > 6 else shape.mr
+
+    def tile(i: Value, rows: int, j: Value, vectors: int, left: Value | None) -> None:
+        """Some rows and vectors of C; of the last vector those lanes that are left."""
+        last = None if left is None else f.below(left - (vectors - 1) * lanes, lanes)
+
+        def mask(v: int) -> Value | None:
+            return last if v == vectors - 1 else None
+
+        starts = [a.at((i + r) * a_row) for r in range(rows)]
+        sums = [[f.var(algebra.start(lanes)) for _ in range(vectors)] for _ in starts]
+        with f.loop(0, depth) as k:
+            line = b.at(k * b_row + j * t.size)
+            right = [
+                f.load(line.at(v * vector.size), vector)
+                if mask(v) is None
+                else f.load_masked(line.at(v * vector.size), vector, last)
+                for v in range(vectors)
+            ]
+            for start, row in zip(starts, sums, strict=True):
+                x = f.load(start.at(k * a_col), t).splat(lanes)
+                for total, y in zip(row, right, strict=True):
+                    total.set(algebra.fold(total.get(), x, y))
+        for r, row in enumerate(sums):
+            for v, total in enumerate(row):
+                place = c.at((i + r) * c_row + (j + v * lanes) * t.size)
+                if mask(v) is None:
+                    f.store(total.get(), place)
+                else:
+                    f.store_masked(total.get(), place, last)
+
+    def across(i: Value, rows: int) -> None:
+        whole = n // shape.nr * shape.nr
+        with f.loop(0, whole, shape.nr) as j:
+            tile(i, rows, j, shape.vectors, None)
+        for vectors in range(shape.vectors, 0, -1):
+            least = (vectors - 1) * lanes
+            left = n - whole
+            with f.if_(left.cmp(">", least) & left.cmp("<=", least + lanes)):
+                tile(i, rows, whole, vectors, left)
+
+    first = f.const(0, I64)
+    for rows in (most, 4, 1):
+        end = first + (m - first) // rows * rows
+        with f.loop(first, end, rows) as i:
+            across(i, rows)
+        first = end
+    return f
+
+
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
     """Cut `width` into vectors of at most `lanes`, powers of two."""
     pieces, first = [], 0
@@ -586,7 +653,7 @@ class _Driver:
 
     def __init__(
         self, plan: Plan, shape: Shape, micro: Function, packs: list[Function],
-        moves: list[Function], *, arg: bool,
+        moves: list[Function], small: Function | None = None, *, arg: bool,
     ) -> None:  # fmt: skip
         f = self.f = Function("product", [PTR] * 7)
         A, B, C, workspace, params, K, P = f.args
@@ -594,7 +661,7 @@ class _Driver:
         p = self.p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
         self.field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
         self.plan, self.shape = plan, shape
-        self.micro, self.packs, self.moves = micro, packs, moves
+        self.micro, self.packs, self.moves, self.small = micro, packs, moves, small
         self.algebra = Algebra(f, plan)
         self.t = self.algebra.compute
         self.unit = 32 if plan.codec == "bits" else 1  # columns of C in an element computed with
@@ -631,14 +698,37 @@ class _Driver:
             )  # fmt: skip
 
     def function(self) -> Function:
+        if self.small is None:
+            self._by_slabs()
+            return self.f
+        f, p, size = self.f, self.p, self.t.size
+        whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
+        straight = self.b.stride(-1).cmp("==", size) & self.c.stride(-1).cmp("==", size)
+        few = (self.depth * self.c.dim(-1) * size).cmp("<=", _SMALL)
+        with f.if_else(whole.cmp("==", 0) & straight & few) as otherwise:
+            with f.loop(0, p["batch"]) as batch:
+                a, b, c = self._matrices(batch)
+                f.invoke(self.small, [
+                    a, self.a.stride(-2), self.a.stride(-1), b, self.b.stride(-2), c,
+                    self.c.stride(-2), self.c.dim(-2), self.c.dim(-1), self.depth,
+                ])  # fmt: skip
+            with otherwise():
+                self._by_slabs()
+        return f
+
+    def _matrices(self, batch: Value) -> tuple[Value, ...]:
+        """Where A, B and C of a stack begin."""
+        return tuple(
+            view.data.at(self.p[f"{name}_offset"] + batch * self.p[f"{name}_batch"])
+            for name, view in (("a", self.a), ("b", self.b), ("c", self.c))
+        )
+
+    def _by_slabs(self) -> None:
         f, p, shape, unit = self.f, self.p, self.shape, self.unit
         self.begun = f.var(f.const(0, I64))  # pieces of the stages that this thread has passed
         self.piece = f.var(f.claim(self.claimed))
         with f.loop(0, p["batch"]) as batch:
-            data_a, data_b, data_c = (
-                view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
-                for name, view in (("a", self.a), ("b", self.b), ("c", self.c))
-            )
+            data_a, data_b, data_c = self._matrices(batch)
             with f.loop(0, self.depth, p["k_slab"]) as ks:
                 kk = f.low(self.depth - ks, p["k_slab"])
                 with f.loop(p["j0"], self.j1, p["n_slab"] * unit) as jb:
@@ -656,7 +746,6 @@ class _Driver:
                         self._pack(starts, kk, (mm, panels_a), (nn, panels_b), new)
                         self._multiply(starts[2], ks, kk, (ib, mm, panels_a), (jb, nn, panels_b),
                                        batch)  # fmt: skip
-        return f
 
     @contextmanager
     def _stage(self, pieces: Value) -> Iterator[Value]:
