@@ -571,7 +571,9 @@ def _model(
         verbs, xp = chains_of(call.engine, verb), call.engine.xp
         e, a, *ends = (None if v is None else _real(verb, name, call[name]) for name, v in
                        given.items())  # fmt: skip
-        seen = None if observations is None else _whole(xp, verb, "observations", observations)
+        seen = None
+        if observations is not None:
+            seen = _whole(xp, verb, "observations are the numbers of symbols", observations)
         if seen is not None and e is not None:
             if e.ndim != 2 or not seen.ndim:
                 raise ValueError(
@@ -658,7 +660,7 @@ def _whole(xp: Any, verb: str, name: str, given: Any) -> Array:
     else:
         x = xp.from_dlpack(given) if hasattr(given, "__dlpack__") else xp.asarray(given)
     if x.dtype.kind not in "iu" and x.size:
-        raise TypeError(f"{verb}: {name} are whole numbers from 0 on, got dtype {x.dtype}")
+        raise TypeError(f"{verb}: {name}, got dtype {x.dtype}")
     return x.astype(np.int64, copy=False)
 
 
@@ -673,7 +675,7 @@ def _below(xp: Any, x: Array, count: int, lengths: Array | None, text: str) -> A
 
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
-    at = _whole(m.xp, verb, "tags", tags)
+    at = _whole(m.xp, verb, "tags are the numbers of states", tags)
     try:
         at = m.xp.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
     except ValueError:

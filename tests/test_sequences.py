@@ -152,7 +152,7 @@ def test_observations_are_symbols_of_the_table():
     for seen, error, text in (
         ([0, 4], ValueError, "observations must be from 0 to 3, got 0 to 4"),
         ([-1, 2], ValueError, "observations must be from 0 to 3, got -1 to 2"),
-        ([0.5], TypeError, "observations are whole numbers from 0 on, got dtype float64"),
+        ([0.5], TypeError, "observations are the numbers of symbols, got dtype float64"),
         (3, ValueError, r"a table of scores \(S, V\), one for each state and symbol"),
     ):
         with pytest.raises(error, match=text):
