@@ -39,8 +39,9 @@ from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
-    "GATHER", "PARAMS", "SLAB", "ProductCode", "Shape", "fewer_vectors", "micro_function",
-    "params_of", "product_code", "product_functions", "tile_shape", "transposed",
+    "COUNTERS", "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "ProductCode", "Shape",
+    "fewer_vectors", "micro_function", "params_of", "product_code", "product_functions",
+    "tile_shape", "transposed", "watches",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
@@ -72,8 +73,10 @@ _COLUMNS = 8192  # bytes of its width
 PREFETCH = 768
 AHEAD = True
 
-#: Bytes of the two counters that threads share, a cache line each.
-COUNTERS = 128
+#: Bytes of the two counters that threads share, a cache line each; behind the first, the ranges
+#: of A and of B that were seen.
+COUNTERS, SEEN = 128, 8
+NOTHING_SEEN = (math.inf, -math.inf, 0.0)
 
 #: k-steps between two looks at which accumulators improved (return_arg).
 ARG_STEP = 16
@@ -163,6 +166,11 @@ def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
     return Shape(mr, vectors, lanes, kc, mc, nc, fused=fused)
 
 
+def watches(plan: Plan) -> bool:
+    """Whether packing sees which numbers the operands hold."""
+    return plan.compute[0] == "f" and not (_multiply_add(plan) or joins_logarithms(plan.add))
+
+
 def _multiply_add(plan: Plan) -> bool:
     """Whether ⊕ and ⊗, on the operands as they are, are one fused multiply-add."""
     return (joins(plan.add), joins(plan.mul)) == ("+", "*") and plan.compute[0] == "f"
@@ -216,11 +224,12 @@ def product_functions(
     shape = shape or tile_shape(plan, target)
     micro = micro_function(plan, shape, arg=arg)
     micro.private = True
-    packs = [_pack("pack_a", plan, shape, shape.mr, spread=True)]
+    watched = watches(plan)
+    packs = [_pack("pack_a", plan, shape, shape.mr, spread=True, watched=watched)]
     if plan.codec == "bits":
         packs.append(_pack_bits("pack_b", shape.nr))
     else:
-        packs.append(_pack("pack_b", plan, shape, shape.nr))
+        packs.append(_pack("pack_b", plan, shape, shape.nr, watched=watched))
     if arg:
         packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
     moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
@@ -330,16 +339,18 @@ def _log_sum_function(plan: Plan, shape: Shape, name: str) -> Function:
 
 
 def _pack(
-    name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32, *, spread: bool = False
+    name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32, *,
+    spread: bool = False, watched: bool = False,
 ) -> Function:  # fmt: skip
     """Pack one K block: ``dst[panel][k][width]`` from ``src`` with any strides.
 
     Arguments: src, stride along the panel, stride along k, extent (rows of A or columns of B),
     k extent, dst. Without a plan, `src` holds values of the compute type `t` already. With
-    `spread`, short elements are repeated to 32 bits.
+    `spread`, short elements are repeated to 32 bits. If they are `watched`, a last argument is
+    where their range is kept (see :class:`_Range`).
     """
-    f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
-    src, along, down, extent, depth, dst = f.args
+    f = Function(name, [PTR, I64, I64, I64, I64, PTR, *([PTR] if watched else [])], private=True)
+    src, along, down, extent, depth, dst, *seen = f.args
     s = t
     if plan is not None:
         algebra = Algebra(f, plan)
@@ -347,8 +358,13 @@ def _pack(
 
     size = shape.a_size(t.size) if spread else t.size  # of an element of dst
 
+    pieces, run = _pieces(width, shape.lanes), min(64 // s.size, shape.lanes)
+    range_ = _Range(f, t, {1, run, *(lanes for _, lanes in pieces)}) if watched else None
+
     def decode(x: Value) -> Value:
         x = x if plan is None else algebra.decode(x)
+        if range_:
+            range_.note(x)
         if size == t.size:
             return x
         word = x.to(Type("u", t.bits)).to(Type("u", 32))
@@ -364,7 +380,7 @@ def _pack(
             to = dst.at(((p + panel) * depth + k) * (width * size))
             row = src.at(k * down + (p + panel) * (width * s.size))
             f.prefetch(row.at(down * 4))
-            for at, lanes in _pieces(width, shape.lanes):
+            for at, lanes in pieces:
                 x = f.load(row.at(at * s.size), s.vector(lanes))
                 f.store(decode(x), to.at(at * size), size)
     begin = f.var(straight)
@@ -373,12 +389,12 @@ def _pack(
         with f.loop(straight, begin.get()) as p, f.loop(0, depth) as k:
             to, row = dst.at((p * depth + k) * (width * size)), src.at(k * down)
             last = f.load(row.at((extent - 1) * s.size), s)
-            for at, lanes in _pieces(width, shape.lanes):
+            for at, lanes in pieces:
                 first = p * width + at
                 inside = f.below(extent - first, lanes)
                 x = f.load_masked(row.at(first * s.size), s.vector(lanes), inside)
                 f.store(decode(f.select(inside, x, last.splat(lanes))), to.at(at * size), size)
-    run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
+    # a cache line of each row, before it can be lost
     runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
     with f.loop(begin.get(), panels) as p:
         base = src.at(p * along * width)
@@ -408,7 +424,62 @@ def _pack(
         with f.loop(runs, depth) as k, f.loop(0, width) as w:
             x = f.load(base.at(f.low(w, last) * along + k * down), s)
             f.store(decode(x), out.at((k * width + w) * size), size)
+    if range_:
+        range_.join(seen[0])
     return f
+
+
+class _Range:
+    """The least and the greatest number that a function has seen, and whether one was NaN.
+
+    Kept as three numbers; a plan depends on them, so that packing under a plan for other numbers is
+    seen when it is done.
+    """
+
+    def __init__(self, f: Function, t: Type, widths: set[int]) -> None:
+        self.f, self.t = f, t
+        self.found = {
+            lanes: tuple(
+                f.var(f.const(x, t.vector(lanes) if i < 2 else Type("i", 1, lanes)))
+                for i, x in enumerate((math.inf, -math.inf, 0))
+            )
+            for lanes in sorted(widths)
+        }
+
+    def note(self, x: Value) -> None:
+        low, high, odd = self.found[x.type.lanes]
+        low.set(self.f.select(x.cmp("<", low.get()), x, low.get()))
+        high.set(self.f.select(x.cmp(">", high.get()), x, high.get()))
+        odd.set(odd.get() | x.cmp("uno", x))
+
+    def join(self, place: Value) -> None:
+        """Join to the numbers at an address."""
+        f, t = self.f, self.t
+        for lanes, (low, high, odd) in self.found.items():
+            ends, bad = [low.get(), high.get()], odd.get()
+            if lanes > 1:
+                suffix = t.vector(lanes).suffix()
+                ends = [f.call(f"llvm.vector.reduce.{name}.{suffix}", t, [x])
+                        for name, x in zip(("fmin", "fmax"), ends, strict=True)]  # fmt: skip
+                bad = bad.bits_as(Type("u", lanes)).cmp("!=", 0)
+            ends.append(f.select(bad, f.const(1.0, t), f.const(0.0, t)))
+            for i, (x, sign) in enumerate(zip(ends, "<>>", strict=True)):
+                at = place.at(i * t.size)
+                old = f.load(at, t, t.size)
+                f.store(f.select(x.cmp(sign, old), x, old), at, t.size)
+
+    @staticmethod
+    def begin(f: Function, t: Type, place: Value) -> None:
+        """Nothing seen."""
+        for i, x in enumerate(NOTHING_SEEN):
+            f.store(f.const(x, t), place.at(i * t.size), t.size)
+
+    @staticmethod
+    def publish(f: Function, t: Type, place: Value, shared: Value) -> None:
+        """Join to what other threads have seen."""
+        for i, way in enumerate(("fmin", "fmax", "fmax")):
+            x = f.load(place.at(i * t.size), t, t.size)
+            f.emit(f"atomicrmw {way} ptr {shared.at(i * t.size).name}, {t} {x.name} acq_rel", t)
 
 
 #: Panels packed side by side, and rows transposed at once.
@@ -679,9 +750,14 @@ class _Driver:
         shared = f.emit(f"inttoptr i64 {p['team'].name} to ptr", PTR)
         self.claimed = f.select(alone, mine, shared)
         self.finished = self.claimed.at(COUNTERS // 2)
+        self.seen = [f.alloca(self.t, 3) for _ in range(2)] if watches(plan) else []
+        for place in self.seen:
+            _Range.begin(f, self.t, place)
         with f.if_(alone):
             for counter in (self.claimed, self.finished):
                 f.store(f.const(0, I64), counter)
+            for i in range(len(self.seen)):
+                _Range.begin(f, self.t, self.claimed.at(SEEN + 3 * i * self.t.size))
         rows = f.ceil_div(p["m_slab"], shape.mr) * shape.mr
         columns = f.ceil_div(p["n_slab"], shape.nr) * shape.nr
         self.packed_a = self.claimed.at(COUNTERS)
@@ -700,6 +776,9 @@ class _Driver:
     def function(self) -> Function:
         if self.small is None:
             self._by_slabs()
+            for i, place in enumerate(self.seen):
+                shared = self.claimed.at(SEEN + 3 * i * self.t.size)
+                _Range.publish(self.f, self.t, place, shared)
             return self.f
         f, p, size = self.f, self.p, self.t.size
         whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
@@ -787,6 +866,7 @@ class _Driver:
             to = packed.at((kb * panels + panel * kc) * (width * size))
             f.invoke(self.packs[which], [
                 starts[which].at(kb * down + first * along), along, down, inside, kc, to,
+                *self.seen[which : which + 1],
             ])  # fmt: skip
             if which == 0 and self.plan.codec != "bits":
                 with f.if_((self.p["mode"] & ALPHA).cmp("!=", 0)):
