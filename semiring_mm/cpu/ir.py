@@ -336,10 +336,8 @@ class Function:
         name = f"llvm.masked.store.{value.type.suffix()}.p0"
         self.call(name, None, [value, pointer, self.const(align, I32), mask])
 
-    def prefetch(self, pointer: Value, *, write: bool = False, level: int = 1) -> None:
-        """Ask for a cache line, to be in the first-level cache or in the second."""
-        numbers = (self.const(x, I32) for x in (write, 4 - level, 1))
-        self.call("llvm.prefetch.p0", None, [pointer, *numbers])
+    def prefetch(self, pointer: Value, *, write: bool = False) -> None:
+        self.call("llvm.prefetch.p0", None, [pointer, *(self.const(x, I32) for x in (write, 3, 1))])
 
     # --- operations
 

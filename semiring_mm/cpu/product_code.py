@@ -71,7 +71,6 @@ _COLUMNS = 8192  # bytes of its width
 
 #: Bytes that the micro-kernel asks for ahead of its place in packed B.
 PREFETCH = 768
-AHEAD = True
 
 #: Bytes of the two counters that threads share, a cache line each; behind the first, the ranges
 #: of A and of B that were seen.
@@ -242,8 +241,8 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     """c[mr][nr] ⊕= a[k][mr] ⊗ b[k][nr], both packed; with `arg` also the step that won."""
     if joins_logarithms(plan.add):
         return _log_sum_function(plan, shape, name)
-    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64, PTR, I64], opaque=False)
-    kc, a, b, c, one_at, where, step0, later, pace = f.args
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
+    kc, a, b, c, one_at, where, step0 = f.args
     t = compute_type(plan)
     vec = t.vector(shape.lanes)
     one = f.load(one_at, t).splat(shape.lanes) if plan.fma else None
@@ -254,12 +253,8 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     def at(r: int, v: int, size: int) -> int:
         return (r * shape.nr + v * shape.lanes) * size
 
-    def steps(
-        acc: dict[tuple[int, int], Var], count: Value, a: Value, b: Value, later: Value
-    ) -> None:
+    def steps(acc: dict[tuple[int, int], Var], count: Value, a: Value, b: Value) -> None:
         with f.loop(0, count) as k:
-            if AHEAD:
-                f.prefetch(later.at(k * pace), level=2)
             row_a = a.at(k * (shape.mr * spread.size))
             row_b = b.at(k * (shape.nr * t.size))
             for ahead in range(0, shape.nr * t.size, 64):  # streams from the second-level cache
@@ -274,7 +269,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
 
     if not arg:
         acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}
-        steps(acc, kc, a, b, later)
+        steps(acc, kc, a, b)
         for rv in tile:
             f.store(acc[rv].get(), c.at(at(*rv, t.size)), vec.size)
         return f
@@ -284,10 +279,7 @@ def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") 
     acc = {rv: f.var(f.load(c.at(at(*rv, t.size)), vec, vec.size)) for rv in tile}
     with f.loop(0, kc, ARG_STEP) as k0:
         count = f.low(kc - k0, ARG_STEP)
-        steps(
-            acc, count, a.at(k0 * (shape.mr * spread.size)), b.at(k0 * (shape.nr * t.size)),
-            later.at(k0 * pace),
-        )  # fmt: skip
+        steps(acc, count, a.at(k0 * (shape.mr * spread.size)), b.at(k0 * (shape.nr * t.size)))
         step = (step0 + k0 // ARG_STEP).to(I32).splat(shape.lanes)
         for rv in tile:
             place, mark = c.at(at(*rv, t.size)), where.at(at(*rv, 4))
@@ -305,7 +297,7 @@ def _log_sum_function(plan: Plan, shape: Shape, name: str) -> Function:
     below it; ⊕ itself only joins the block of k to C. A third of the rows at a time, so that both
     stay in registers.
     """
-    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64, PTR, I64], opaque=False)
+    f = Function(name, [I64, PTR, PTR, PTR, PTR, PTR, I64], opaque=False)
     kc, a, b, c, *_ = f.args
     t = compute_type(plan)
     vec = t.vector(shape.lanes)
@@ -927,7 +919,6 @@ class _Driver:
         width = shape.nr * self.unit
         # along C's rows: its lines are written one after the other, where few steps of k leave no
         # time to wait for them; A's panel stays in the first-level cache
-        pace = f.const(shape.mr * self.a_size, I64) // panels_b
         with f.loop(0, panels_a) as ir, f.loop(0, panels_b) as jr:
             n = jr * panels_a + ir
             local, marks = (
@@ -942,11 +933,10 @@ class _Driver:
             with f.if_(last), f.loop(0, f.low(move[3], shape.mr)) as r:
                 for line in range(0, shape.nr * self.algebra.storage.size, 64):
                     f.prefetch(place.at(r * rs).at(line), write=True)
-            panel = kc * (shape.mr * self.a_size)
             f.invoke(self.micro, [
-                kc, at_a.at(ir * panel), at_b.at(jr * kc * (shape.nr * t.size)), local,
-                self.field["one"], marks, kb // ARG_STEP,
-                at_a.at((ir + 1) * panel + jr * kc * pace), pace,
+                kc, at_a.at(ir * kc * (shape.mr * self.a_size)),
+                at_b.at(jr * kc * (shape.nr * t.size)), local, self.field["one"], marks,
+                kb // ARG_STEP,
             ])  # fmt: skip
             with f.if_(last):
                 f.invoke(self.moves[1], [*move, self.null])

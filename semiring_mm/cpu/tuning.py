@@ -91,16 +91,11 @@ def _calibrate() -> tuple[dict[str, bool], bool]:
     for _ in range(7):
         for name, shape in shapes.items():
             call = library.function(
-                name,
-                ctypes.c_ssize_t,
-                *[ctypes.c_void_p] * 5,
-                ctypes.c_ssize_t,
-                ctypes.c_void_p,
-                ctypes.c_ssize_t,
+                name, ctypes.c_ssize_t, *[ctypes.c_void_p] * 5, ctypes.c_ssize_t
             )
             begin = time.perf_counter()
             for _ in range(4):
-                call(depth, start, start, start + 4 * depth * 48, start, start, 0, start, 0)
+                call(depth, start, start, start + 4 * depth * 48, start, start, 0)
             rates[name].append(shape.mr * shape.nr / (time.perf_counter() - begin))
     best = {name: max(rate) for name, rate in rates.items()}
     return {
