@@ -162,7 +162,7 @@ AIMS: list[Aim] = [
         _CHAINS, beside("PyTorch"), "×", 10, _WAITS),
     Aim("the same of the size of apps/crf.py", "log-partition with gradients",
         ("64 × 20, 8 states",), beside("PyTorch"), "×", 10,
-        "the host's part of a call and its gradients in PyTorch, as long as that of 256 × 1,000"),
+        "the host's part of a backward pass: PyTorch's of a bare sum takes a third of this line"),
     Aim("log-partition with gradients, beside torch-struct", "log-partition with gradients",
         _CHAINS, beside("torch-struct"), "×", 5, _WAITS),
     Aim("CRF loss with gradients, beside pytorch-crf", "CRF loss with gradients", _CHAINS,

@@ -26,12 +26,17 @@ struct ChainParams {
   double* offsets;  // [batch][steps]
   void* pairs;
   const i64* lengths;
-  u32* errors;      // set to 1 where a result does not fit its dtype
+  u32* errors;      // set to 1 where a result does not fit its dtype, or numbers are out of range
+  const i64* tags;  // [batch][steps], tags_batch apart: states whose score is taken off
   i64 a_batch, a_step, a_row, a_col, e_batch, e_step, x_batch, x_row, end_batch;
-  i64 y_batch, y_step, y_row, pairs_batch, pairs_step, pairs_row, draw;
+  i64 y_batch, y_step, y_row, pairs_batch, pairs_step, pairs_row, draw, tags_batch;
   int states, rows, steps, length, mode;
 };
-enum { CHAIN_EVERY = 1, CHAIN_EXCLUSIVE = 2 };  // of mode
+// Of mode. CHAIN_WHOLE, for posterior probabilities and best paths: a model as users give it. `x` is
+// what comes before the emissions of the first step, it and `end` may be missing, and the lengths
+// may be anything; all results are written, also behind the ends, where sums are 0 and states -1.
+// Probabilities are 0 where no sequence is possible, as the gradients of a total of -inf.
+enum { CHAIN_EVERY = 1, CHAIN_EXCLUSIVE = 2, CHAIN_WHOLE = 4 };
 
 // What the threads of a block share: their number is that of the states, in whole warps.
 template <int N>
@@ -44,7 +49,25 @@ SR_FN int chain_states(const ChainParams& p) { return N > 0 ? N : p.states; }
 template <int N>
 SR_FN int chain_line(const ChainParams& p) { return (chain_states<N>(p) + 3) / 4 * 4; }
 SR_FN int chain_length(const ChainParams& p, i64 chain) {
-  return p.lengths ? int(p.lengths[chain]) : p.length;
+  if (!p.lengths) return p.length;
+  const i64 length = p.lengths[chain];
+  if (!(p.mode & CHAIN_WHOLE) || (length >= 0 && length <= p.steps)) return int(length);
+  *p.errors = 1;
+  return 0;
+}
+// What the first step begins with: its row of emissions is `e`.
+template <class A>
+SR_FN typename A::Compute chain_start(const ChainParams& p, i64 chain, int j,
+                                      const typename A::Storage* e) {
+  const auto* x = static_cast<const typename A::Storage*>(p.x) + chain * p.x_batch;
+  if (!(p.mode & CHAIN_WHOLE)) return A::decode(x[j]);
+  return p.x ? A::mul(A::decode(x[j]), A::decode(e[j])) : A::decode(e[j]);
+}
+// What the last step ends with.
+template <class A>
+SR_FN typename A::Compute chain_end(const ChainParams& p, i64 chain, int j) {
+  return p.end ? A::decode(static_cast<const typename A::Storage*>(p.end)[chain * p.end_batch + j])
+               : typename A::Compute(0);
 }
 
 // Values that come from memory at each step, copied to shared memory AHEAD steps before they are
@@ -380,11 +403,17 @@ struct BestPath {
     const i64 chain = blockIdx.x;
     const bool there = int(threadIdx.x) < states;
     const int j = there ? int(threadIdx.x) : 0, length = chain_length(p, chain);
+    if (p.mode & CHAIN_WHOLE) {
+      for (int step = length + int(threadIdx.x); step < p.steps; step += int(blockDim.x))
+        p.path[chain * p.steps + step] = -1;
+      if (length == 0 && threadIdx.x == 0)
+        static_cast<Storage*>(p.total)[chain] = A::encode(Compute(0));
+    }
     if (length <= 0) return;
     Compute* room = shared_memory<Compute>();  // [2][line]
     const Storage* e = static_cast<const Storage*>(p.e) + chain * p.e_batch;
     u16* pointers = p.pointers + chain * p.steps * states;  // [steps][states]
-    Compute own = A::decode(static_cast<const Storage*>(p.x)[chain * p.x_batch + j]);
+    Compute own = chain_start<A>(p, chain, j, e);
     Fold<A, N, SHARED, false> fold(p, chain, j, 0, length > 1);
     Ahead<A> ahead(room + 2 * line, e + p.e_step + j, p.e_step, length - 1);
     ask_first(ahead);
@@ -400,7 +429,7 @@ struct BestPath {
       if (there) pointers[i64(step) * states + j] = u16(from);
     }
     __syncthreads();  // between reading the last scores and overwriting them
-    own = A::mul(own, A::decode(static_cast<const Storage*>(p.end)[chain * p.end_batch + j]));
+    own = A::mul(own, chain_end<A>(p, chain, j));
     if (there) room[j] = own;
     __syncthreads();  // between storing the scores (and pointers) and reading them
     Compute best = room[0];
@@ -583,8 +612,8 @@ struct Draw {
 };
 
 // Kernel: the logarithm of the sum over all sequences of states (WANTED 0); also the probabilities
-// of states (1), and of pairs of states (2).
-template <class A, int N, bool SHARED, int WANTED>
+// of states (1), and of pairs of states (2). TAGGED: less the scores of given states.
+template <class A, int N, bool SHARED, int WANTED, bool TAGGED = false>
 struct Posterior {
   static constexpr bool STATES = WANTED > 0, PAIRS = WANTED > 1;
   using T = typename A::Compute;
@@ -595,15 +624,16 @@ struct Posterior {
     const i64 chain = blockIdx.x;
     const bool there = thread < states;
     const int j = there ? thread : 0, length = chain_length(p, chain);
+    if (p.mode & CHAIN_WHOLE) prepare(p, chain, length);
     if (length <= 0) return;
     T* room = shared_memory<T>();  // [2][2][line]
     const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
     T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
     double* offsets = p.offsets + chain * p.steps;
-    const T last = static_cast<const T*>(p.end)[chain * p.end_batch + j];
+    const T last = chain_end<A>(p, chain, j);
     // forward: what each state adds to the offset of its step is kept where the probabilities will
     // be
-    T own = static_cast<const T*>(p.x)[chain * p.x_batch + j];
+    T own = chain_start<A>(p, chain, j, e - j);
     if (STATES && there) out[0] = own;
     if (STATES && thread == 0) offsets[0] = 0;
     double total;
@@ -628,6 +658,56 @@ struct Posterior {
       if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
     }
     if constexpr (STATES) backward(p, chain, total);
+    if constexpr (TAGGED) less_tags(p, chain, length, total);
+  }
+  // Zeros where nothing, or not all, is written.
+  SR_FN static void prepare(const ChainParams& p, i64 chain, int length) {
+    const int states = chain_states<N>(p), j = int(threadIdx.x);
+    if (length == 0 && j == 0) static_cast<T*>(p.total)[chain] = 0;
+    if (j >= states) return;
+    if constexpr (STATES) {
+      T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
+      for (int step = length; step < p.steps; ++step) out[step * p.y_step] = 0;
+    }
+    if constexpr (PAIRS) {  // the row that this thread adds to
+      T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
+      for (int step = 0; step < (p.pairs_step ? p.steps - 1 : 1); ++step)
+        for (int i = 0; i < states; ++i) pairs[step * p.pairs_step + i] = 0;
+    }
+  }
+  // Take off the total the score of given states, and off the probabilities what these have.
+  SR_FN static void less_tags(const ChainParams& p, i64 chain, int length, double total) {
+    const int states = chain_states<N>(p), threads = int(blockDim.x);
+    const T* e = static_cast<const T*>(p.e) + chain * p.e_batch;
+    const T* a = static_cast<const T*>(p.a) + chain * p.a_batch;
+    T* out = static_cast<T*>(p.y) + chain * p.y_batch;
+    T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch;
+    const i64* tags = p.tags + chain * p.tags_batch;
+    const auto known = [&](i64 tag) { return tag >= 0 && tag < states; };
+    double score = 0;
+    __syncthreads();  // between storing the probabilities and changing them
+    for (int step = int(threadIdx.x); step < length; step += threads) {
+      const bool last = step == length - 1;
+      const i64 tag = tags[step], next = last ? 0 : tags[step + 1];
+      if (!known(tag) || !known(next)) {
+        *p.errors = 1;
+        continue;
+      }
+      score += double(e[step * p.e_step + tag]);
+      if (step == 0 && p.x) score += double(static_cast<const T*>(p.x)[chain * p.x_batch + tag]);
+      score += double(last ? chain_end<A>(p, chain, int(tag))
+                           : a[step * p.a_step + tag * p.a_row + next * p.a_col]);
+      if constexpr (STATES) out[step * p.y_step + tag] -= 1;
+      if constexpr (PAIRS) {
+        if (!last) atomic_add(pairs + step * p.pairs_step + tag * p.pairs_row + next, T(-1));
+      }
+    }
+    double* parts = shared_memory<double>();  // [threads], where sums were
+    parts[threadIdx.x] = score;
+    __syncthreads();  // between storing the parts and reading them
+    if (threadIdx.x) return;
+    for (int i = 1; i < threads; ++i) score += parts[i];
+    static_cast<T*>(p.total)[chain] = T(total - score);
   }
   SR_FN static void backward(const ChainParams& p, i64 chain, double total) {
     const int states = chain_states<N>(p), line = chain_line<N>(p), thread = int(threadIdx.x);
@@ -637,10 +717,11 @@ struct Posterior {
     const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
     T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
     double* offsets = p.offsets + chain * p.steps;
-    T own = static_cast<const T*>(p.end)[chain * p.end_batch + j];
+    T own = chain_end<A>(p, chain, j);
     __syncthreads();  // between the forward pass and the backward pass
     const bool possible = total - total == 0;
-    const T nan = infinity<T>() - infinity<T>();
+    const bool none = p.mode & CHAIN_WHOLE && total == -infinity<double>();
+    const T nan = none ? T(0) : infinity<T>() - infinity<T>();  // where no sequence is possible
     LogFold<A, N, SHARED, true> fold(p, chain, thread, room, length > 1);
     using Kept = LogFold<A, N, SHARED, true>;
     T expected[Kept::HOLDS] = {};  // [N]: of pairs, but for the factor that all steps share

@@ -181,6 +181,7 @@ SR_FN void atomic_max(u32* word, u32 x) { atomicMax(word, x); }
 SR_FN void atomic_add(u32* word, u32 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(u64* word, u64 x) { atomicAdd(word, x); }
 SR_FN void atomic_add(float* word, float x) { atomicAdd(word, x); }
+SR_FN void atomic_add(double* word, double x) { atomicAdd(word, x); }
 
 // A word that other threads may write at the same time; and `*word = x` if it is still `seen`: what
 // it was.

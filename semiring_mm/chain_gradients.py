@@ -13,7 +13,7 @@ from .expressions import Expr
 from .gradients import factors, sum_to, value_of, way
 from .semirings import Semiring
 
-__all__ = ["Library", "Scans", "along_chain", "indicators", "of_posterior"]
+__all__ = ["Library", "Scans", "along_chain", "ends", "indicators", "of_posterior"]
 
 Array = Any  # of any array library
 
@@ -173,7 +173,7 @@ def indicators(
         moves = (ones[..., :-1, :].mT @ ones[..., 1:, :])[..., None, :, :] * _wide(g, 3)
     else:
         moves = xp.where(on[..., :-1, :, None], scaled[..., 1:, None, :], 0)
-    return scaled, moves, *_ends(library, scaled, lengths)
+    return scaled, moves, *ends(library, scaled, lengths)
 
 
 def of_posterior(
@@ -244,10 +244,10 @@ def of_posterior(
         through = begun[..., :-1, :, None] + u + (v + rest)[..., 1:, None, :]
         moves = pairs * (through - _wide(mean, 3))
         ga = ga + sum_to(moves, tuple(a.shape))
-    return ge, ga, *_ends(library, ge, lengths)
+    return ge, ga, *ends(library, ge, lengths)
 
 
-def _ends(library: Scans, x: Array, lengths: Array | None) -> tuple[Array, Array]:
+def ends(library: Scans, x: Array, lengths: Array | None) -> tuple[Array, Array]:
     """The rows of the first and the last step of each sequence; 0 if it is empty."""
     steps = x.shape[-2]
     if lengths is None and steps:

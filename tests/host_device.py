@@ -71,8 +71,8 @@ class Kernel:
         self._launch = ctypes.PyDLL(str(compiled(source))).launch  # keeps other threads waiting
         self._launch.restype = ctypes.c_char_p
 
-    def prepared(self, blocks: int, threads: int, shared: int, size: int) -> device.Start:
-        """A launch with parameters of so many bytes."""
+    def prepared(self, blocks: int, threads: int, shared: int, size: int = 0) -> device.Start:
+        """A launch with parameters of so many bytes, if that is known."""
 
         def start(stream: int, at: int, extra: int) -> None:
             assert (stream, extra) == (0, 0)

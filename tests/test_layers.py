@@ -39,7 +39,8 @@ ROOMS = """
     graphs.packages graphs.inputs graphs.choice graphs.dijkstra graphs.hops graphs.contraction
     graphs.spanning graphs.out_of_core graphs.rounds graphs.dense graphs.apsp graphs.search
     graphs.prepared graphs.rows graphs.statistics graphs.nearest
-    gradients chain_gradients torch.operators torch.products torch.chains torch.sequences torch
+    gradients chain_gradients torch.operators torch.launches torch.products torch.chains
+    torch.sequences torch
     jax.operators jax.products jax.chains jax.sequences jax csgraph sklearn
     dask.cluster dask.checkpoint dask.source dask.tasks dask.futures dask.product dask
     __init__ text

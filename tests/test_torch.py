@@ -551,3 +551,30 @@ def test_a_repeated_product_is_looked_up_where_nobody_needs_the_operator(monkeyp
     make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     assert "semiring_mm.product" in make_fx(lambda x: matmul(x, x, "min_plus"))(a).code
     assert asked == []
+
+
+def test_gradients_without_the_operator():
+    """Nodes of autograd; a mode sees the operator."""
+    python_dispatch = importlib.import_module("torch.utils._python_dispatch")
+    seen = []
+
+    class Mode(python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    a = torch.rand(3, 3, requires_grad=True)
+    found = matmul(a, a, "log_plus")
+    assert found.grad_fn.name() == "productBackward"
+    with Mode():
+        expected = matmul(a, a, "log_plus")
+    assert "semiring_mm.product.default" in seen
+    assert found.grad_fn.name() != expected.grad_fn.name()
+    for x, y in zip(
+        *(torch.autograd.grad(c.sum(), a, retain_graph=True) for c in (found, expected)),
+        strict=True,
+    ):
+        torch.testing.assert_close(x, y)
+    (g,) = torch.autograd.grad(found.sum(), a, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second derivatives of products"):
+        g.sum().backward()

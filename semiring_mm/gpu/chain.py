@@ -6,8 +6,12 @@ scan of matrices by parts, as Blelloch's (1990) of numbers: reduce, scan what is
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
+import struct
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,19 +25,20 @@ from .source import algebra, flags, pack, word_size
 from .views import address
 
 __all__ = [
-    "FIELDS", "best_path", "best_paths", "carry", "carry_source", "draw", "path_source",
-    "posterior", "posterior_source",
+    "FIELDS", "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
+    "path_source", "posterior", "posterior_source",
 ]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The fields of sr::ChainParams, in order: 8 bytes, then 4 bytes each.
-_LONGS = """a e x end y total path pointers offsets pairs lengths errors a_batch a_step a_row a_col
-    e_batch e_step x_batch x_row end_batch y_batch y_step y_row pairs_batch pairs_step
-    pairs_row draw""".split()
+POINTERS = tuple("a e x end y total path pointers offsets pairs lengths errors tags".split())
+_LONGS = (*POINTERS, *"""a_batch a_step a_row a_col e_batch e_step x_batch x_row end_batch y_batch
+    y_step y_row pairs_batch pairs_step pairs_row draw tags_batch""".split())  # fmt: skip
 _INTS = "states rows steps length mode".split()
 FIELDS = (*_LONGS, *_INTS)
+_EVERY, _EXCLUSIVE, _WHOLE = 1, 2, 4  # of mode
 
 _HELD = 128  # words up to which a thread has a column of the matrix in its registers
 _MOST = 1024  # states: the threads of a block
@@ -216,7 +221,7 @@ def _walk(
     source = carry_source(plan, _known(plan, n), shared, reverse, logarithms, e is not None,
                           x is not None)  # fmt: skip
     fields = _fields(a, e) | {
-        "y": address(y), "errors": address(errors), "mode": every + 2 * exclusive,
+        "y": address(y), "errors": address(errors), "mode": every * _EVERY + exclusive * _EXCLUSIVE,
         **_steps("y", y, "batch step row"),
     }  # fmt: skip
     if x is not None:
@@ -278,14 +283,25 @@ def _best_path(
     plan = _plan(semiring, a, n)
     batch, steps = path.shape
     pointers = here.xp.empty((batch, steps, n), np.uint16)
-    fields = _fields(a, e) | {
+    fields = _path_fields(a, e, x, end, path, score, pointers)
+    source = path_source(plan, _known(plan, n), a.strides[1] == 0)
+    _launch(here, source, lengths, 1, _path_room(plan, n), fields)
+
+
+def _path_room(plan: Plan, n: int) -> int:
+    """Bytes of shared memory of sr::BestPath."""
+    word = word_size(plan)
+    return 2 * _line(n) * word + max(_ring(n, word), 2 * max(_CHASED, n))
+
+
+def _path_fields(
+    a: Array, e: Array, x: Array, end: Array, path: Array, score: Array, pointers: Array
+) -> dict[str, int]:
+    return _fields(a, e) | {
         "x": address(x), "end": address(end), "total": address(score), "path": address(path),
-        "pointers": address(pointers), "steps": steps,
+        "pointers": address(pointers), "steps": path.shape[-1],
         **_steps("x", x, "batch"), **_steps("end", end, "batch"),
     }  # fmt: skip
-    source = path_source(plan, _known(plan, n), a.strides[1] == 0)
-    room = 2 * _line(n) * word_size(plan) + max(_ring(n, a.itemsize), 2 * max(_CHASED, n))
-    _launch(here, source, lengths, 1, room, fields)
 
 
 def best_paths(
@@ -304,11 +320,7 @@ def best_paths(
             f"{k}: copy the arrays (x.get() in CuPy, x.cpu() in PyTorch) to find more on the host"
         )
     pointers = here.xp.empty((batch, steps, k, n), np.uint32)
-    fields = _fields(a, e) | {
-        "x": address(x), "end": address(end), "total": address(scores), "path": address(paths),
-        "pointers": address(pointers), "steps": steps, "rows": k,
-        **_steps("x", x, "batch"), **_steps("end", end, "batch"),
-    }  # fmt: skip
+    fields = _path_fields(a, e, x, end, paths, scores, pointers) | {"rows": k}
     _launch(here, _source(plan, 0, "BestPaths<Algebra>"), lengths, 1, room, fields)
 
 
@@ -389,8 +401,13 @@ def _posterior(
         fields["pairs_step"] *= pairs.shape[1] > 1
     wanted = 0 if out is None else 1 if pairs is None else 2
     source = posterior_source(plan, _known(plan, n), shared, wanted)
-    room = 4 * _line(n) * word_size(plan) + _ring(n, 2 * a.itemsize + 8)
-    _launch(here, source, lengths, 1, room, fields)
+    _launch(here, source, lengths, 1, _posterior_room(plan, n), fields)
+
+
+def _posterior_room(plan: Plan, n: int) -> int:
+    """Bytes of shared memory of sr::Posterior."""
+    word = word_size(plan)
+    return 4 * _line(n) * word + _ring(n, 2 * word + 8)
 
 
 def draw(
@@ -483,10 +500,94 @@ def _launch(
         raise ValueError(f"{blocks} rows of chains are more than one launch takes: 2147483647")
     there = None if int(lengths.min()) == most else here.xp.asarray(lengths)
     given = {"rows": rows, "length": most, "lengths": address(there)} | fields
-    values = [given.get(name, 0) for name in FIELDS]
-    params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-    threads = threads or -(-fields["states"] // 32) * 32
-    here.kernel(source).launch(blocks, threads, room, params)
+    threads = threads or _threads(fields["states"])
+    here.kernel(source).launch(blocks, threads, room, _packed(given))
+
+
+def _threads(states: int) -> int:
+    return -(-states // 32) * 32
+
+
+def _packed(fields: dict[str, int]) -> bytes:
+    values = [fields.get(name, 0) for name in FIELDS]
+    return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+
+
+# --- launches that are kept -----------------------------------------------------------------------
+
+
+class Model:
+    """Launches for models of one shape, as users give them: nothing is converted before.
+
+    All steps share one matrix. Results, contiguous, are written whatever their memory holds (see
+    CHAIN_WHOLE of ``kernels/chain.cuh``).
+
+    Parameters
+    ----------
+    dtype : dtype
+        float32 or float64.
+    batch, steps, states : int
+    strides : dict
+        In elements: a_row, a_col, e_batch, e_step, and where there are such operands x_batch,
+        end_batch and tags_batch.
+
+    Raises
+    ------
+    NotImplementedError
+        Where one launch is not the best, or not possible: for few long chains, and many states.
+    """
+
+    def __init__(
+        self, dtype: np.dtype[Any], batch: int, steps: int, states: int, strides: dict[str, int]
+    ) -> None:
+        if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
+            raise NotImplementedError("these chains are cut in parts, or run on the host")
+        self._dtype, self._batch, self._states = dtype, batch, states
+        params = _packed(strides | {
+            "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
+            "y_batch": steps * states, "y_step": states, "pairs_batch": states * states,
+            "pairs_row": states,
+        })  # fmt: skip
+        self._params = ctypes.create_string_buffer(params, len(params))
+        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
+        self._lock = threading.Lock()
+        self._starts: dict[tuple[int | None, bool], device.Start] = {}
+
+    def launch(
+        self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
+    ) -> None:
+        """Launch sr::Posterior, or sr::BestPath over max_plus if nothing is wanted of the former.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the arrays of :data:`POINTERS`; 0 for none.
+        wanted : int, optional
+            The total (0), also probabilities of the states (1) and of pairs of states (2).
+        tagged : bool
+            Less the scores of tags.
+        """
+        start = self._starts.get((wanted, tagged))
+        if start is None:
+            start = self._starts[wanted, tagged] = self._prepared(wanted, tagged)
+        with self._lock:  # until the driver has read the parameters
+            _ADDRESSES.pack_into(self._params, 0, *addresses)
+            start(stream, ctypes.addressof(self._argument), 0)
+
+    def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
+        n, name = self._states, "max_plus" if wanted is None else "log_plus"
+        plan = _usual_plan(semirings[name], self._dtype, 1)
+        if wanted is None:
+            source, room = path_source(plan, _known(plan, n), True), _path_room(plan, n)
+        else:
+            source = posterior_source(plan, _known(plan, n), True, wanted, tagged)
+            room = _posterior_room(plan, n)
+        kernel = device.current().kernel(source)
+        return kernel.prepared(self._batch, _threads(n), room)
+
+
+_ADDRESSES = struct.Struct(f"{len(POINTERS)}q")
 
 
 # --- the text of the kernels --------------------------------------------------------------------
@@ -509,9 +610,12 @@ def path_source(plan: Plan, states: int, shared: bool) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def posterior_source(plan: Plan, states: int, shared: bool, wanted: int) -> str:
+def posterior_source(
+    plan: Plan, states: int, shared: bool, wanted: int, tagged: bool = False
+) -> str:
     """The text of the kernel that finds probabilities; see sr::Posterior."""
-    return _source(plan, states, f"Posterior<Algebra, {states}, {flags(shared)}, {wanted}>")
+    given = f"{states}, {flags(shared)}, {wanted}, {flags(tagged)}"
+    return _source(plan, states, f"Posterior<Algebra, {given}>")
 
 
 def _source(plan: Plan, states: int, body: str) -> str:

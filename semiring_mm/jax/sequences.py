@@ -12,6 +12,7 @@ The functions of ``semiring_mm.sequences``, on arrays of JAX. A model is trained
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -337,9 +338,17 @@ def _model(verb: str, e: Any, a: Any, start: Any, end: Any, lengths: Any) -> _Mo
     dtype = jnp.result_type(jnp.float32, *(v for v in (e, a, start, end) if v is not None))
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"{verb} takes real numbers, got dtype {dtype}: use float32")
-    e, a, start, end = (None if v is None else v.astype(dtype) for v in (e, a, start, end))
     shapes = (None if v is None else v.shape for v in (e, a, start, end, lengths))
     batch = host.batch_of_model(verb, shapes)
+    return _Model(*_broadcast(e, a, start, end, lengths, dtype=dtype, batch=batch))
+
+
+@functools.partial(jax.jit, static_argnames=("dtype", "batch"))
+def _broadcast(
+    e: Array, a: Array, start: Array | None, end: Array | None, lengths: Array | None, *,
+    dtype: Any, batch: tuple[int, ...],
+) -> _Model:  # fmt: skip
+    e, a, start, end = (None if v is None else v.astype(dtype) for v in (e, a, start, end))
     a = a[None] if a.ndim == 2 else a
     none = jnp.zeros(e.shape[-1], dtype)
     ends = (jnp.broadcast_to(none if v is None else v, (*batch, *none.shape)) for v in (start, end))
@@ -422,8 +431,7 @@ def _total_forward(*operands: Array | None) -> tuple[Any, Any]:
 
 def _total_backward(kept: Any, g: Array) -> tuple[Any, ...]:
     (*operands, lengths), known = kept
-    found = chain_gradients.of_posterior(_JAX, (g, None, None), tuple(operands), lengths, known)
-    return *found, None
+    return *_by_total(g, tuple(operands), lengths, known), None
 
 
 def _posterior_forward(*operands: Array | None) -> tuple[Any, Any]:
@@ -455,6 +463,22 @@ class _Functions(ChainFunctions):
 _JAX = _Functions()
 
 
+def _compute_by_total(
+    g: Array, operands: tuple[Array, ...], lengths: Array | None, known: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    return chain_gradients.of_posterior(_JAX, (g, None, None), operands, lengths, known)
+
+
+def _compute_indicators(
+    g: Array, path: Array, a: Array, lengths: Array | None
+) -> tuple[Array, ...]:
+    return chain_gradients.indicators(_JAX, g, path, a, lengths)
+
+
+# Each function of jax.numpy takes tens of microseconds where it is called alone.
+_by_total, _indicators = jax.jit(_compute_by_total), jax.jit(_compute_indicators)
+
+
 # --- scores of paths ------------------------------------------------------------------------------
 
 
@@ -478,7 +502,7 @@ def _best_forward(*operands: Array | None) -> tuple[Any, Any]:
 
 
 def _best_backward(kept: Any, came: Any) -> tuple[Any, ...]:
-    return *chain_gradients.indicators(_JAX, came[1], *kept), None
+    return *_indicators(came[1], *kept), None
 
 
 def _compute_score(
@@ -498,7 +522,7 @@ def _score_forward(*operands: Array | None) -> tuple[Any, Any]:
 
 
 def _score_backward(kept: Any, g: Array) -> tuple[Any, ...]:
-    return *chain_gradients.indicators(_JAX, g, *kept), None, None
+    return *_indicators(g, *kept), None, None
 
 
 _best = jax.custom_vjp(_compute_best)

@@ -8,7 +8,7 @@ import torch
 
 from .. import chain_gradients, chains
 from ..semirings import Semiring
-from .operators import LIBRARY, batched, register, row_of, semiring_of
+from .operators import LIBRARY, batched, operate, register, row_of, semiring_of
 
 __all__ = ["chain", "scan"]
 
@@ -120,8 +120,9 @@ def _call(
     lengths = as_lengths(lengths, a)
     shapes = (None if v is None else v.shape for v in (a, e, x, lengths))
     batch, _ = chains.batch_of_chain(verb, shapes, torch.broadcast_shapes)
-    found = torch.ops.semiring_mm.chain(
-        a.expand(*batch, *a.shape[-3:]), None if e is None else e.expand(*batch, *e.shape[-2:]),
+    found = operate(
+        "chain", a.expand(*batch, *a.shape[-3:]),
+        None if e is None else e.expand(*batch, *e.shape[-2:]),
         None if x is None else x.expand(*batch, x.shape[-1]),
         None if lengths is None else lengths.expand(batch), row_of(semiring), reverse, every,
     ).to(dtype)  # fmt: skip
@@ -182,7 +183,7 @@ def _backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
 
 
 def _vmap(info: Any, dims: Any, *args: Any) -> tuple[Tensor, int]:
-    return torch.ops.semiring_mm.chain(*batched(info, dims[:4], *args[:4]), *args[4:]), 0
+    return operate("chain", *batched(info, dims[:4], *args[:4]), *args[4:]), 0
 
 
 register(

@@ -10,7 +10,10 @@ import torch
 
 from ..semirings import Semiring, as_semiring, semirings
 
-__all__ = ["LIBRARY", "aligned", "batched", "register", "row_of", "semiring_of", "unmapped"]
+__all__ = [
+    "LIBRARY", "TENSORS", "aligned", "batched", "is_plain", "node", "operate", "register", "row_of",
+    "semiring_of", "unmapped",
+]  # fmt: skip
 
 Tensor = Any
 
@@ -34,6 +37,23 @@ def semiring_of(row: str) -> Semiring:
     return semirings[name] if semirings.get(name) == s else s
 
 
+# --- whether operators are needed -----------------------------------------------------------------
+
+#: And no class of tensors that wants to see each function.
+TENSORS = {torch.Tensor, torch.nn.Parameter}
+_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
+_transforms: Any = getattr(torch._C, "_are_functorch_transforms_active", None)
+_stacked: Any = getattr(torch._C._functorch, "is_legacy_batchedtensor", None)  # of many gradients
+
+
+def is_plain() -> bool:
+    """Whether a call is only computed: not compiled, traced or transformed, and seen by no mode."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    asked = None not in (_modes, _transforms, _stacked)
+    return asked and not _modes() and not _transforms()
+
+
 # --- PyTorch's functions for the formulas ---------------------------------------------------------
 
 
@@ -52,7 +72,7 @@ class _Functions:
 
     @staticmethod
     def product(a: Tensor, b: Tensor) -> Tensor:
-        return torch.ops.semiring_mm.product(a, b, "plus_times", False)[0]
+        return operate("product", a, b, "plus_times", False)[0]
 
     @staticmethod
     def count(n: int, like: Tensor) -> Tensor:
@@ -68,13 +88,13 @@ class _Functions:
         s: Semiring, a: Tensor, e: Tensor | None, x: Tensor | None, lengths: Tensor | None,
         reverse: bool,
     ) -> Tensor:  # fmt: skip
-        return torch.ops.semiring_mm.chain(a, e, x, lengths, row_of(s), reverse, True)
+        return operate("chain", a, e, x, lengths, row_of(s), reverse, True)
 
     @staticmethod
     def posterior(
         e: Tensor, a: Tensor, start: Tensor, end: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        total, states, pairs = torch.ops.semiring_mm.posterior(e, a, start, end, lengths, 2)
+        total, states, pairs = operate("posterior", e, a, start, end, lengths, 2)
         return total, states, pairs
 
 
@@ -113,12 +133,52 @@ def _once(ctx: Any, *_: Any) -> Any:
     )
 
 
+def _nothing(ctx: Any, inputs: Any, output: Any) -> None:
+    pass
+
+
+#: By the name of an operator, the function that it computes, and the same with its gradient.
+_nodes: dict[str, tuple[Any, Any]] = {}
+
+
+def operate(name: str, *args: Any) -> Any:
+    """The results of an operator; without its dispatch, which takes longer than small work.
+
+    Where tensors are only computed with, the operator is needed by nobody.
+    """
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    if not (is_plain() and TENSORS.issuperset(map(type, tensors))) or any(map(_stacked, tensors)):
+        return getattr(torch.ops.semiring_mm, name)(*args)
+    computed, node = _nodes[name]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return node.apply(*args)
+    return computed(*args)
+
+
+def node(name: str, run: Any, setup: Any, backward: Any) -> Any:
+    """A class of autograd's nodes.
+
+    They are set up in `forward`: where `setup_context` stands by itself, PyTorch looks at the
+    signature of `forward` in each call.
+    """
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = run(*args)
+        setup(ctx, args, output)
+        return output
+
+    parts = {"forward": forward, "backward": backward}
+    kind: Any = torch.autograd.Function
+    return type(kind)(name, (kind,), {key: staticmethod(x) for key, x in parts.items()})
+
+
 def register(
     name: str, schema: str, run: Any, fake: Any, vmap: Any, backward: Any = _once, setup: Any = None
 ) -> None:
     def call(*args: Any) -> Any:  # engines refuse tensors that require a gradient
         return run(*(x.detach() if isinstance(x, torch.Tensor) else x for x in args))
 
+    _nodes[name] = call, node(name, call, setup or _nothing, backward)
     op = torch.library.custom_op(f"semiring_mm::{name}", call, mutates_args=(), schema=schema)
     op.register_fake(fake)
     op.register_vmap(vmap)

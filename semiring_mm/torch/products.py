@@ -11,7 +11,7 @@ from .. import blas, gradients
 from ..gpu.calls import repeat
 from ..graphs import apsp as graphs
 from ..semirings import Semiring
-from .operators import LIBRARY, aligned, register, row_of, semiring_of, unmapped
+from .operators import LIBRARY, aligned, is_plain, operate, register, row_of, semiring_of, unmapped
 
 __all__ = ["apsp", "closure", "matmul"]
 
@@ -75,7 +75,7 @@ def matmul(
     >>> log_a.grad  # the softmax
     tensor([[0.7311, 0.2689]])
     """
-    if not return_arg and _is_plain():
+    if not return_arg and is_plain():
         c = repeat(("matmul", semiring), (a, b))  # of tensors without gradients
         if c is not None:
             return c
@@ -96,7 +96,7 @@ def matmul(
     right = right[:, None] if b.ndim == 1 else right
     differentiated = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     wanted = return_arg or (differentiated and a.shape[-1] > 0 and _selective(row))
-    results = torch.ops.semiring_mm.product(left, right, row, wanted)[: 1 + return_arg]
+    results = operate("product", left, right, row, wanted)[: 1 + return_arg]
     if b.ndim == 1:
         results = [x.squeeze(-1) for x in results]
     if a.ndim == 1:
@@ -199,17 +199,8 @@ def _best_paths(
     differentiated = torch.is_grad_enabled() and a.requires_grad
     trees = return_predecessors or differentiated
     rows = None if sources is None else list(sources)
-    distances, predecessors = torch.ops.semiring_mm.closure(a, row_of(semiring), rows, trees)
+    distances, predecessors = operate("closure", a, row_of(semiring), rows, trees)
     return (distances, predecessors) if return_predecessors else distances
-
-
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # absent: there may be some
-
-
-def _is_plain() -> bool:
-    """Whether a call is only computed: not compiled or traced, and no mode wants to see it."""
-    compiled = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return not compiled and _modes is not None and not _modes()
 
 
 def _selects(row: str) -> bool:
@@ -264,7 +255,7 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     kind = gradients.way(s)
     pair: tuple[Any, ...]
     if kind == "summed":
-        found = torch.ops.semiring_mm.product_shares(g, a, b, c, ctx.row, *ctx.needs)
+        found = operate("product_shares", g, a, b, c, ctx.row, *ctx.needs)
         pair = tuple(x if need else None for x, need in zip(found, ctx.needs, strict=True))
     elif kind == "bilinear":
         pair = gradients.bilinear(LIBRARY, g, a, b, ctx.shapes, ctx.needs)
@@ -272,7 +263,7 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
         pair = tuple(g.new_zeros(shape) for shape in ctx.shapes)
     else:
         if arg is None:
-            arg = torch.ops.semiring_mm.product(a, b, ctx.row, True)[1]
+            arg = operate("product", a, b, ctx.row, True)[1]
         pair = gradients.selective(LIBRARY, s, g, arg, a, b, ctx.shapes, ctx.needs)
     return *(None if x is None else x.to(g.dtype) for x in pair), None, None
 
@@ -281,7 +272,7 @@ def _product_vmap(
     info: Any, dims: Any, a: Tensor, b: Tensor, row: str, arg: bool
 ) -> tuple[Any, Any]:
     a, b = aligned(dims[:2], a, b)
-    return torch.ops.semiring_mm.product(a, b, row, arg), (0, 0 if arg else None)
+    return operate("product", a, b, row, arg), (0, 0 if arg else None)
 
 
 def _shares(
@@ -300,7 +291,7 @@ def _shares_fake(
 def _shares_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
     ranked = aligned(dims[:4], *args[:4])
     g, a, b, c = (x.expand(info.batch_size, *x.shape[1:]) for x in ranked)
-    pair = torch.ops.semiring_mm.product_shares(g, a, b, c, *args[4:])
+    pair = operate("product_shares", g, a, b, c, *args[4:])
     shapes = [unmapped(x, dim) for x, dim in zip(args[1:3], dims[1:3], strict=True)]
     return tuple(
         x.reshape(info.batch_size, *shape) if need else x
@@ -346,15 +337,15 @@ def _closure_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     gradients.way(semiring_of(ctx.row))
     d, a, p = ctx.saved_tensors
     if p is None:
-        p = torch.ops.semiring_mm.closure(a, ctx.row, ctx.sources, True)[1]
-    return torch.ops.semiring_mm.closure_trees(g, d, a, p, ctx.row), None, None, None
+        p = operate("closure", a, ctx.row, ctx.sources, True)[1]
+    return operate("closure_trees", g, d, a, p, ctx.row), None, None, None
 
 
 def _closure_vmap(
     info: Any, dims: Any, a: Tensor, row: str, sources: Sequence[int] | None, trees: bool
 ) -> tuple[Any, Any]:
     a = a.movedim(dims[0], 0)
-    d, p = torch.ops.semiring_mm.closure(_stacked(a), row, sources, trees)
+    d, p = operate("closure", _stacked(a), row, sources, trees)
     return (d.reshape(a.shape), p.reshape(a.shape) if trees else p), (0, 0 if trees else None)
 
 
@@ -374,7 +365,7 @@ def _trees_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
         return _stacked(front.expand(info.batch_size, *front.shape[1:]))
 
     stacks = map(stacked, args[:4], dims[:4])
-    found = torch.ops.semiring_mm.closure_trees(*stacks, args[4])
+    found = operate("closure_trees", *stacks, args[4])
     return found.reshape(info.batch_size, *unmapped(args[3], dims[3])[:-2], *found.shape[-2:]), 0
 
 

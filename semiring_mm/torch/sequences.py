@@ -23,15 +23,16 @@ import torch
 
 from .. import chain_gradients
 from .. import sequences as host
+from ..gradients import sum_to
+from . import launches
 from .chains import as_lengths, take
-from .operators import LIBRARY, batched, register
+from .operators import LIBRARY, batched, node, operate, register
 
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
 ]  # fmt: skip
 
 Tensor = Any
-_OPS = torch.ops.semiring_mm
 
 
 def viterbi(
@@ -70,8 +71,12 @@ def viterbi(
     >>> path.tolist(), seen.grad.tolist()
     ([0, 1, 0], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     """
+    if not _wanted(emissions, transitions, start, end):
+        ready = launches.sequences(emissions, transitions, start, end, lengths)
+        if ready is not None and (found := ready.best_path()) is not None:
+            return found
     m = _model("viterbi", emissions, transitions, start, end, lengths)
-    value, path = _OPS.best_path(*m)
+    value, path = operate("best_path", *m)
     return path, value
 
 
@@ -116,8 +121,11 @@ def log_partition(
     >>> torch.autograd.grad(total, seen)[0][0]
     tensor([0.5000, 0.5000])
     """
+    found = _launched(emissions, transitions, start, end, lengths)
+    if found is not None:
+        return found
     m = _model("log_partition", emissions, transitions, start, end, lengths)
-    total: Tensor = _OPS.posterior(*m, _wanted(emissions, transitions, start, end))[0]
+    total: Tensor = operate("posterior", *m, _wanted(emissions, transitions, start, end))[0]
     return total
 
 
@@ -163,7 +171,7 @@ def marginals(
     tensor(0.0800)
     """
     m = _model("marginals", emissions, transitions, start, end, lengths)
-    _, states, both = _OPS.posterior(*m, 1 + pairs)
+    _, states, both = operate("posterior", *m, 1 + pairs)
     if not pairs:
         return states
     return states, both[..., 0, :, :] if transitions.ndim == 2 else both
@@ -317,8 +325,11 @@ def crf_loss(
     >>> sequences.crf_loss(torch.zeros(3, 2), torch.zeros(2, 2), torch.tensor([0, 1, 1]))
     tensor(2.0794)
     """
+    found = _launched(emissions, transitions, start, end, lengths, tags)
+    if found is not None:
+        return found
     m = _model("crf_loss", emissions, transitions, start, end, lengths)
-    total = _OPS.posterior(*m, _wanted(emissions, transitions, start, end))[0]
+    total = operate("posterior", *m, _wanted(emissions, transitions, start, end))[0]
     return total - _scored(m, tags)
 
 
@@ -364,8 +375,8 @@ def _wanted(emissions: Tensor, transitions: Tensor, *ends: Tensor | None) -> int
     """What :func:`_posterior` computes beside a log-partition, for its gradient."""
     if not torch.is_grad_enabled():
         return 0
-    some = any(x is not None and x.requires_grad for x in (emissions, *ends))
-    return 2 if transitions.requires_grad else int(some)
+    some = any(getattr(x, "requires_grad", False) for x in (emissions, *ends))
+    return 2 if getattr(transitions, "requires_grad", False) else int(some)
 
 
 def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
@@ -376,9 +387,9 @@ def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
     last = (length - 1)[..., None]
     whole = given[..., None, :]
     if m.steps > 1:
-        found = _OPS.chain(
-            m.transitions, m.emissions[..., 1:, :], given, last[..., 0].clamp(min=0), "log_plus",
-            reverse, True,
+        found = operate(
+            "chain", m.transitions, m.emissions[..., 1:, :], given, last[..., 0].clamp(min=0),
+            "log_plus", reverse, True,
         )  # fmt: skip
         parts = [found, torch.zeros_like(whole)]
         found = torch.cat(parts if reverse else parts[::-1], -2)
@@ -390,7 +401,60 @@ def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
 
 def _scored(m: _Model, tags: Any) -> Tensor:
     (tags,) = take("score", tags=tags)
-    return _OPS.path_score(m.emissions, *m[1:4], tags.expand(m.emissions.shape[:-1]), m.lengths)
+    return operate(
+        "path_score", m.emissions, *m[1:4], tags.expand(m.emissions.shape[:-1]), m.lengths
+    )
+
+
+# --- sums in one launch ---------------------------------------------------------------------------
+
+
+def _launched(
+    e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, lengths: Any,
+    tags: Tensor | None = None,
+) -> Tensor | None:  # fmt: skip
+    """The log-partition, less the score of tags, of what one launch is kept for."""
+    ready = launches.sequences(e, a, start, end, lengths, tags)
+    if ready is None:
+        return None
+    wanted = _wanted(e, a, start, end)
+    found = ready.posterior(wanted)
+    if found is None or not wanted:
+        return found and found[0]
+    return _sums.apply(found, ready, e, a, start, end)
+
+
+def _sums_forward(found: Any, ready: launches.Sequences, *operands: Tensor | None) -> Tensor:
+    return found[0]
+
+
+def _sums_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
+    (_, states, pairs), ready, *operands = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*operands, ready.lengths, ready.tags, states, pairs)
+
+
+def _sums_backward(ctx: Any, came: Tensor | None) -> tuple[Tensor | None, ...]:
+    e, a, start, end, lengths, tags, states, pairs = ctx.saved_tensors
+    needs = ctx.needs_input_grad[2:]
+    if came is None:
+        return (None,) * 6
+    if torch.is_grad_enabled():  # to be differentiated again: by the operators
+        m = _model("log_partition", e, a, start, end, lengths)
+        total = operate("posterior", *m, 2)[0] - (0 if tags is None else _scored(m, tags))
+        wanted = [x for x, need in zip((e, a, start, end), needs, strict=True) if need]
+        found = iter(torch.autograd.grad(total, wanted, came, create_graph=True))
+        return None, None, *(next(found) if need else None for need in needs)
+    by_e = states * came[:, None, None]
+    by_a = torch.mv(pairs.flatten(1).T, came).view_as(a) if needs[1] else None
+    by_start = sum_to(by_e[:, 0], start.shape) if needs[2] else None
+    by_end = None
+    if needs[3]:
+        by_end = sum_to(chain_gradients.ends(LIBRARY, by_e, lengths)[1], end.shape)
+    return None, None, by_e if needs[0] else None, by_a, by_start, by_end
+
+
+_sums = node("sums", _sums_forward, _sums_setup, _sums_backward)
 
 
 # --- log-partitions and posterior probabilities ---------------------------------------------------
@@ -435,7 +499,7 @@ def _posterior_backward(ctx: Any, *came: Tensor | None) -> tuple[Tensor | None, 
 
 
 def _posterior_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    found = _OPS.posterior(*batched(info, dims[:5], *args[:5]), args[5])
+    found = operate("posterior", *batched(info, dims[:5], *args[:5]), args[5])
     return found, tuple(0 if i <= args[5] else None for i in range(3))
 
 
@@ -474,7 +538,7 @@ def _best_backward(ctx: Any, g: Tensor, _: Any) -> tuple[Tensor | None, ...]:
 
 
 def _best_vmap(info: Any, dims: Any, *args: Any) -> tuple[Any, Any]:
-    return _OPS.best_path(*batched(info, dims, *args)), (0, 0)
+    return operate("best_path", *batched(info, dims, *args)), (0, 0)
 
 
 register(
@@ -506,7 +570,7 @@ def _score_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _score_vmap(info: Any, dims: Any, *args: Any) -> tuple[Tensor, int]:
-    return _OPS.path_score(*batched(info, dims, *args)), 0
+    return operate("path_score", *batched(info, dims, *args)), 0
 
 
 register(

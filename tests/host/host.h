@@ -159,11 +159,11 @@ const char* launch(void (*kernel)(Params), unsigned blocks, unsigned threads, un
   static Params given;
   static void (*entry)(Params);
   trouble[0] = 0;
-  if (size != sizeof(Params)) {
+  if (size && size != sizeof(Params)) {
     report("a struct of %u bytes came, the kernel takes %u", size, unsigned(sizeof(Params)));
     return trouble;
   }
-  memcpy(&given, params, size);
+  memcpy(&given, params, sizeof(Params));
   entry = kernel;
   body = [] { entry(given); };
   cluster = blocks_of_cluster;

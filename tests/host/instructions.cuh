@@ -134,6 +134,7 @@ SR_FN void atomic_max(u32* word, u32 x) { if (*word < x) *word = x; }
 SR_FN void atomic_add(u32* word, u32 x) { *word += x; }
 SR_FN void atomic_add(u64* word, u64 x) { *word += x; }
 SR_FN void atomic_add(float* word, float x) { *word += x; }
+SR_FN void atomic_add(double* word, double x) { *word += x; }
 template <class Word>
 SR_FN Word load_current(const Word* word) { return *word; }
 template <class Word>

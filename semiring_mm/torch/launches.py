@@ -1,0 +1,179 @@
+"""Models of sequences on a CUDA device in one launch, from PyTorch's tensors as they are.
+
+An operator costs hundreds of microseconds of the host: its dispatch in Python, and conversions of
+each tensor. Of the usual models, a batch of sequences with one matrix of transitions, the launch
+is kept by shapes and strides, and gets the addresses of tensors. All others take the operators,
+and so do compilation, tracing, ``vmap`` and second derivatives.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..gpu import device
+from ..gpu.chain import POINTERS, Model
+from .operators import TENSORS, is_plain
+
+__all__ = ["Sequences", "sequences"]
+
+Tensor = Any
+
+_DTYPES: dict[Any, Any] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_WHOLE = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+_KEPT = 1024  # models
+_models: dict[Any, Model | None] = {}
+
+
+class _Cuda(threading.local):
+    """What is asked of PyTorch's current device; of each thread."""
+
+    def __init__(self) -> None:
+        self._flag: Tensor = None
+        self._stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+    def has(self, x: Tensor) -> bool:
+        return bool(x.is_cuda) and x.get_device() == torch.cuda.current_device()
+
+    def stream(self, index: int) -> int:
+        if self._stream is not None:  # PyTorch's own generated code takes it
+            return int(self._stream(index))
+        return int(torch.cuda.current_stream(index).cuda_stream)
+
+    def flag(self) -> Tensor:
+        """A number of the host that kernels can write to."""
+        if self._flag is None:
+            self._flag = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+        return self._flag
+
+    def wait(self, stream: int) -> None:
+        device.current().xp.cuda.runtime.streamSynchronize(stream)
+
+
+cuda = _Cuda()
+
+
+class Sequences(NamedTuple):
+    """A batch of sequences of a model, ready to be launched."""
+
+    model: Model
+    e: Tensor  # (batch, steps, states), the last axis contiguous, as in all others
+    a: Tensor  # (states, states), of any strides
+    start: Tensor | None  # (states) or (batch, states)
+    end: Tensor | None
+    lengths: Tensor | None  # (batch), int64
+    tags: Tensor | None  # (batch, steps), int64
+    unknown: bool  # whether lengths or tags may be out of range, which waits for the device
+
+    def posterior(self, wanted: int) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        """Log-partitions less the scores of tags, and derivatives; None if out of range.
+
+        With `wanted` 1 derivatives of the emissions are computed, with 2 of the transitions too,
+        those for each sequence.
+        """
+        e = self.e
+        batch, steps, n = e.shape
+        total = e.new_empty(batch)
+        states = e.new_empty(batch, steps, n) if wanted else None
+        pairs = e.new_empty(batch, n, n) if wanted > 1 else None
+        offsets = e.new_empty(batch, steps, dtype=torch.float64) if wanted else None
+        known = self._run(wanted, total=total, y=states, pairs=pairs, offsets=offsets)
+        return (total, states, pairs) if known else None
+
+    def best_path(self) -> tuple[Tensor, Tensor] | None:
+        """Best paths and their scores; None if lengths are out of range."""
+        e = self.e
+        score, path = e.new_empty(e.shape[0]), e.new_empty(e.shape[:2], dtype=torch.int32)
+        pointers = e.new_empty(e.shape, dtype=torch.int16)
+        return (path, score) if self._run(None, total=score, path=path, pointers=pointers) else None
+
+    def _run(self, wanted: int | None, **results: Tensor | None) -> bool:
+        tensors = results | {
+            "a": self.a, "e": self.e, "x": self.start, "end": self.end, "lengths": self.lengths,
+            "tags": self.tags,
+        }  # fmt: skip
+        stream = cuda.stream(self.e.get_device())
+        if self.unknown:
+            flag = tensors["errors"] = cuda.flag()
+            flag.zero_()
+        places = [0 if (x := tensors.get(name)) is None else x.data_ptr() for name in POINTERS]
+        self.model.launch(stream, places, wanted, self.tags is not None)
+        if not self.unknown:
+            return True
+        cuda.wait(stream)
+        return not flag.item()
+
+
+def sequences(
+    e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, lengths: Any,
+    tags: Tensor | None = None,
+) -> Sequences | None:  # fmt: skip
+    """Models that one launch is kept for; None for all others, and where there is an error."""
+    if not is_plain() or type(e) not in TENSORS:
+        return None
+    if not cuda.has(e) or e.dim() != 3 or e.dtype not in _DTYPES or not e.numel():
+        return None
+    batch, steps, n = e.shape
+    if not (_fits(e, e, e.shape) and _fits(e, a, (n, n))):
+        return None
+    for x in (start, end):
+        if x is not None and not (_fits(e, x, (n,)) or _fits(e, x, (batch, n))):
+            return None
+    if tags is not None and not _fits(e, tags, (batch, steps), torch.int64):
+        return None
+    unknown = tags is not None
+    if lengths is not None:
+        given = torch.as_tensor(lengths)
+        if given.shape != (batch,) or given.dtype not in _WHOLE or given.is_neg():
+            return None
+        if given.device != e.device:
+            if given.is_cuda or not 0 <= int(given.min()) <= int(given.max()) <= steps:
+                return None
+        else:
+            unknown = True
+        lengths = given.to(e.device, torch.int64).contiguous()
+    e, start, end, tags = map(_dense, (e, start, end, tags))
+    model = _model(e, a, start, end, tags)
+    return None if model is None else Sequences(model, e, a, start, end, lengths, tags, unknown)
+
+
+def _fits(e: Tensor, x: Tensor, shape: tuple[int, ...], dtype: Any = None) -> bool:
+    """Whether a tensor lies where the emissions do, of a shape, and of their dtype or this one."""
+    return (
+        type(x) in TENSORS and x.shape == shape and x.dtype == (dtype or e.dtype)
+        and x.device == e.device and not x.is_neg()
+    )  # fmt: skip
+
+
+def _dense(x: Tensor | None) -> Tensor | None:
+    return x if x is None or x.stride(-1) == 1 else x.detach().contiguous()
+
+
+def _model(
+    e: Tensor, a: Tensor, start: Tensor | None, end: Tensor | None, tags: Tensor | None
+) -> Model | None:
+    key: Any = (
+        e.get_device(), e.dtype, e.shape, e.stride(), a.stride(),
+        start is not None and start.stride(), end is not None and end.stride(),
+        tags is not None and tags.stride(0),
+    )  # fmt: skip
+    try:
+        return _models[key]
+    except KeyError:
+        pass
+    strides = {"a_row": a.stride(0), "a_col": a.stride(1), "tags_batch": int(key[-1])}
+    strides |= {"e_batch": e.stride(0), "e_step": e.stride(1)}
+    for name, x in (("x_batch", start), ("end_batch", end)):
+        strides[name] = x.stride(0) if x is not None and x.dim() > 1 else 0
+    if len(_models) >= _KEPT:
+        _models.clear()
+    try:
+        batch, steps, n = e.shape
+        model: Model | None = Model(_DTYPES[e.dtype], batch, steps, n, strides)
+    except NotImplementedError:
+        model = None
+    _models[key] = model
+    return model

@@ -1,0 +1,218 @@
+"""Models of PyTorch's tensors that take one launch on a device, against the operators.
+
+The kernels run on the host, on tensors of the host.
+"""
+
+import pytest
+from host_device import HostDevice
+
+torch = pytest.importorskip("torch")
+
+from semiring_mm.gpu import device  # noqa: E402
+from semiring_mm.torch import launches, sequences  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("gxx")
+HOST = HostDevice()
+BATCH, STEPS, STATES = 4, 6, 5
+LENGTHS = [6, 0, 3, 1]
+
+
+class Cuda:
+    """Tensors of the host count as those of a device."""
+
+    def __init__(self):
+        self.number = torch.zeros(1, dtype=torch.int32)
+        self.waits = 0
+
+    def has(self, x):
+        return True
+
+    def stream(self, index):
+        return 0
+
+    def flag(self):
+        return self.number
+
+    def wait(self, stream):
+        self.waits += 1
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    on = Cuda()
+    monkeypatch.setattr(device, "current", lambda: HOST)
+    monkeypatch.setattr(launches, "cuda", on)
+    monkeypatch.setattr(launches, "_models", {})
+    HOST.launched.clear()
+    return on
+
+
+def model(dtype=torch.float64, states=STATES, shapes=(None, "sequence")):
+    torch.manual_seed(states)
+    made = {None: (states,), "sequence": (BATCH, states)}
+    shapes = [(BATCH, STEPS, states), (states, states), *(made[s] for s in shapes)]
+    return [torch.randn(s, dtype=dtype, requires_grad=True) for s in shapes]
+
+
+def both(monkeypatch, call):
+    """What one launch makes, and what the operators make."""
+    HOST.launched.clear()
+    found = call()
+    assert len(HOST.launched) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(launches, "sequences", lambda *_: None)
+        patch.setattr(device, "current", lambda: None)
+        return found, call()
+
+
+def gradients(value, operands):
+    weights = torch.linspace(0.5, 2, value.numel(), dtype=value.dtype).view_as(value)
+    return torch.autograd.grad((value * weights).sum(), operands)
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS, torch.tensor(LENGTHS, dtype=torch.int32)])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_sums_and_gradients(cuda, monkeypatch, tagged, lengths):
+    operands = model()
+    with torch.no_grad():
+        operands[1][0, 1] = -torch.inf
+    e, a, start, end = operands
+    tags = torch.randint(STATES, (BATCH, STEPS))
+    tags[:, 1:][(tags[:, :-1] == 0) & (tags[:, 1:] == 1)] = 2  # possible ones
+
+    def call():
+        if tagged:
+            value = sequences.crf_loss(e, a, tags, start, end, lengths=lengths)
+        else:
+            value = sequences.log_partition(e, a, start, end, lengths=lengths)
+        return value, *gradients(value, operands)
+
+    found, expected = both(monkeypatch, call)
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("lengths", [None, torch.tensor(LENGTHS)], ids=["whole", "ragged"])
+def test_without_gradients(cuda, monkeypatch, lengths, dtype):
+    """Emissions in another order of axes, and rows that are not contiguous."""
+    e, a, start, end = (x.detach() for x in model(dtype))
+    a[2] = -torch.inf
+    tags = torch.randint(STATES, (BATCH, STEPS))
+    turned, apart = e.transpose(0, 1).contiguous().transpose(0, 1), torch.empty(*e.shape, 2)
+    apart = apart.to(dtype)[..., 0].copy_(e)
+    for call in (
+        lambda: sequences.viterbi(turned, a.T, start, end, lengths=lengths),
+        lambda: sequences.viterbi(apart, a, lengths=lengths),
+        lambda: (sequences.log_partition(turned, a, end=end, lengths=lengths),),
+        lambda: (sequences.crf_loss(apart, a.T, tags, start, lengths=lengths),),
+    ):
+        for x, y in zip(*both(monkeypatch, call), strict=True):
+            torch.testing.assert_close(x, y)
+    path, _ = sequences.viterbi(e, a, lengths=LENGTHS)
+    assert [(row >= 0).sum() for row in path] == LENGTHS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_where_no_sequence_is_possible(cuda, monkeypatch, dtype):
+    """Gradients of 0; and NaN where there is one among the numbers."""
+    e, a, start, end = model(dtype, shapes=("sequence", None))
+    with torch.no_grad():
+        e[0], start[1], e[2, 3, 1] = -torch.inf, -torch.inf, torch.nan
+    operands = e, a, start, end
+
+    def call():
+        value = sequences.log_partition(*operands)
+        return value, *gradients(value, (e, start, end))
+
+    found, expected = both(monkeypatch, call)
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y, equal_nan=True)
+    assert (found[1][:2] == 0).all()
+    assert found[1][2].isnan().all()
+
+
+def test_one_operand_alone_and_second_derivatives(cuda):
+    e, a, start, _ = model()
+    tags = torch.randint(STATES, (BATCH, STEPS))
+    for operand in (e, a, start):
+        given = [x if x is operand else x.detach() for x in (e, a, start)]
+        value = sequences.crf_loss(*given[:2], tags, given[2], lengths=LENGTHS)
+        (found,) = gradients(value, operand)
+        value = sequences.crf_loss(e, a, tags, start, lengths=LENGTHS)
+        torch.testing.assert_close(found, gradients(value, operand)[0])
+    few = [x[:2, :3].detach().requires_grad_() if x is e else x for x in (e, a)]
+
+    def loss(e, a):
+        return sequences.crf_loss(e, a, tags[:2, :3], lengths=[3, 2])
+
+    several = torch.autograd.grad(
+        sequences.log_partition(e, a),
+        (e, a),
+        torch.eye(BATCH, dtype=e.dtype),
+        is_grads_batched=True,
+    )
+    assert (several[0][0, 1:] == 0).all()
+    whole = torch.autograd.grad(sequences.log_partition(e, a).sum(), (e, a))
+    for x, y in zip(several, whole, strict=True):
+        torch.testing.assert_close(x.sum(0), y)
+    assert torch.autograd.gradcheck(loss, few)
+    assert torch.autograd.gradgradcheck(loss, few)
+
+
+def test_what_is_out_of_range_is_an_error(cuda):
+    """It is found by the launch, which reads and writes nothing that is out of range."""
+    e, a, _, _ = model()
+    tags = torch.zeros(BATCH, STEPS, dtype=torch.int64)
+    for far in (STATES, -1, 2**40):
+        wrong = tags.clone()
+        wrong[1, 2] = far
+        with pytest.raises(ValueError, match=f"tags must be from 0 to 4, got .*{far}"):
+            sequences.crf_loss(e, a, wrong)
+        sequences.crf_loss(e, a, wrong, lengths=[6, 2, 6, 6])  # behind the end
+    for far in (STEPS + 1, -1, 2**32):
+        with pytest.raises(ValueError, match="lengths must be from 0 to the 6 steps"):
+            sequences.log_partition(e, a, lengths=torch.tensor([1, 2, far, 3]))
+    assert cuda.waits > 0
+    before = cuda.waits
+    sequences.log_partition(e, a)
+    assert cuda.waits == before
+
+
+def test_what_takes_the_operators(cuda, monkeypatch):
+    """All that one launch is not kept for, and those who need to see an operator."""
+    e, a = (x.detach() for x in model()[:2])
+    wanted = sequences.log_partition(e, a)
+    HOST.launched.clear()
+    monkeypatch.setattr(device, "current", lambda: HOST)
+    long = torch.zeros(1, 4000, 2)
+    calls = [
+        lambda: sequences.log_partition(e[0], a),
+        lambda: sequences.log_partition(e, a.expand(STEPS - 1, STATES, STATES)),
+        lambda: sequences.log_partition(e, a.float()),
+        lambda: sequences.log_partition(e.half(), a.half()),
+        lambda: sequences.log_partition(long, torch.zeros(2, 2)),
+        lambda: sequences.viterbi(e.requires_grad_(), a),
+        lambda: torch.vmap(lambda x: sequences.log_partition(x[None], a)[0])(e),
+        lambda: torch.compile(sequences.log_partition, fullgraph=True, backend="eager")(e, a),
+    ]
+    for call in calls:
+        call()
+    assert not HOST.launched
+    torch.testing.assert_close(calls[-1](), wanted)
+    torch.testing.assert_close(calls[-2](), wanted)
+
+
+def test_a_launch_is_kept_by_shapes_and_strides(cuda):
+    e, a, start, _ = (x.detach() for x in model())
+    for x in (e, e.clone(), 2 * e):
+        sequences.log_partition(x, a)
+    assert len(launches._models) == 1
+    sequences.log_partition(e, a.T)
+    sequences.log_partition(e, a, start)
+    sequences.log_partition(e[:2], a)
+    assert len(launches._models) == 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launches, "_KEPT", 4)
+        sequences.log_partition(e[:3], a)
+    assert len(launches._models) == 1
