@@ -169,7 +169,7 @@ class _Guess:
         memory = _run(semiring, plan, code, a, b, c, arg=arg)
         assert memory is not None
         found = memory[SEEN : SEEN + 6 * code.size].view(f"f{code.size}").tolist()
-        x, y = (Facts(*found[i : i + 2], found[i + 2] > 0) for i in (0, 3))
+        x, y = (Facts(lo, hi, odd > 0) for lo, hi, odd in (found[:3], found[3:]))
         self.seen = class_of(x, a.dtype), class_of(y, a.dtype)
         return self.seen == guess
 
@@ -665,7 +665,7 @@ def _race_blas(n: int) -> tuple[dict[str, bool], bool]:
     return {"wins": theirs < (ours if alike else _ALIKE * ours)}, alike
 
 
-def _best(run: Callable[[], None], n: int) -> float:
+def _best(run: Callable[[], object], n: int) -> float:
     times = []
     for _ in range(max(1, min(25, 1500**3 // n**3))):
         begin = time.perf_counter()

@@ -518,31 +518,28 @@ def _small_function(plan: Plan, shape: Shape) -> Function | None:
     def tile(i: Value, rows: int, j: Value, vectors: int, left: Value | None) -> None:
         """Some rows and vectors of C; of the last vector those lanes that are left."""
         last = None if left is None else f.below(left - (vectors - 1) * lanes, lanes)
-
-        def mask(v: int) -> Value | None:
-            return last if v == vectors - 1 else None
-
+        masks = [*[None] * (vectors - 1), last]
         starts = [a.at((i + r) * a_row) for r in range(rows)]
         sums = [[f.var(algebra.start(lanes)) for _ in range(vectors)] for _ in starts]
         with f.loop(0, depth) as k:
             line = b.at(k * b_row + j * t.size)
             right = [
                 f.load(line.at(v * vector.size), vector)
-                if mask(v) is None
-                else f.load_masked(line.at(v * vector.size), vector, last)
-                for v in range(vectors)
+                if mask is None
+                else f.load_masked(line.at(v * vector.size), vector, mask)
+                for v, mask in enumerate(masks)
             ]
             for start, row in zip(starts, sums, strict=True):
                 x = f.load(start.at(k * a_col), t).splat(lanes)
                 for total, y in zip(row, right, strict=True):
                     total.set(algebra.fold(total.get(), x, y))
         for r, row in enumerate(sums):
-            for v, total in enumerate(row):
+            for v, (total, mask) in enumerate(zip(row, masks, strict=True)):
                 place = c.at((i + r) * c_row + (j + v * lanes) * t.size)
-                if mask(v) is None:
+                if mask is None:
                     f.store(total.get(), place)
                 else:
-                    f.store_masked(total.get(), place, last)
+                    f.store_masked(total.get(), place, mask)
 
     def across(i: Value, rows: int) -> None:
         whole = n // shape.nr * shape.nr
