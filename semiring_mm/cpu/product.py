@@ -548,7 +548,7 @@ def _learn(
 # --- NumPy's BLAS -------------------------------------------------------------------------------
 
 #: Pairs, by the bytes of a number, below which the way to a BLAS costs more than it brings.
-_SMALL = {4: 152**3, 8: 96**3}
+_SMALL = {4: 152**3, 8: 136**3}
 _VECTOR = 96**3  # the same of a matrix and a vector
 
 
