@@ -105,10 +105,11 @@ def product(
             on_done(1.0)
         return
     fa = fb = fc = None
+    small = whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE
     guess: _Guess | None = None
     if needs_facts(semiring, a.dtype):
         if scaling == PLAIN and known is None and c.ndim == 2 and not (
-            gather is not None or overlap or triangle or on_done
+            small or gather is not None or overlap or triangle or on_done
         ):  # fmt: skip
             guess = _Guess(semiring, a, b, c, arg)
             if guess.right():
@@ -134,7 +135,7 @@ def product(
     _run(semiring, plan, code, a, b, c, scaling, arg, gather, overlap, triangle, on_done)
     if guess and fa is not None and fb is not None:
         guess.keep(class_of(fa, a.dtype), class_of(fb, a.dtype))
-    if whole and known is None and depth <= quick.DEPTH and c.size * depth < 2 * _SHARE:
+    if small:
         _learn(semiring, a.dtype, fa, fb, scaling, plan, c.size * depth)
 
 
