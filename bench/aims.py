@@ -114,6 +114,7 @@ _WAITS = "a step waits for the one before"
 _TILE = "with 128 columns, the start of a tile and the writing of its result are not hidden"
 _SCREEN = "the screening product, whose result is tested entry by entry"
 _SUMS = "the sums themselves, at the rate of their loop"
+_NEAR = "the search for nodes on the way, one of 64 for each entry, and small launches at 512"
 _POWER = "the clock at the power limit, which differs from line to line for both"
 
 AIMS: list[Aim] = [
@@ -138,9 +139,12 @@ AIMS: list[Aim] = [
         16.5, "the arithmetic, at the ceiling of its inner loop", most=True),
     Aim("with predecessors, times as long", "apsp f32, predecessors",
         _sizes(1024, 2048, 4096, 8192, 16384), over("without predecessors"), "×", 1.6, most=True),
+    Aim("with predecessors, among points of a plane, times as long",
+        "apsp f32, predecessors, near points", _sizes(512, 1024, 2048, 4096, 8192),
+        over("without predecessors"), "×", 1.6, _NEAR, most=True),
     Aim("from the host and back, times the device's time and copies at 55 GB/s",
         "apsp f32, from the host", _sizes(1024, 2048, 4096, 16384), beyond_transfer, "×", 1.25,
-        "copies from and to memory that is not pinned", most=True),
+        "up to 2048 the start of the threads that copy; then the host's memory", most=True),
     Aim("or-and", "or-and bool", _sizes(8192, 32768), rate, "T/s", (3000, 4500)),
     Aim("xor-and", "xor-and bool", _sizes(8192, 32768), rate, "T/s", (3000, 4500)),
     Aim("min-plus of float16", "min-plus f16", _sizes(4096, 8192, 16384), rate, "T/s", 31),

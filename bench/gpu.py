@@ -585,6 +585,29 @@ def apsp(*, directed: bool = True, predecessors: bool = False) -> Build:
     return build
 
 
+def among_points(reach: float) -> Build:
+    """Predecessors among points of a square: every edge is a shortest path."""
+
+    def build(n: int, options: Options) -> Line:
+        x = random((n, 2), "f4", "uniform", n)
+        w = cupy.sqrt(sum((x[:, None, k] - x[None, :, k]) ** 2 for k in range(2)))
+        w[w > reach] = cupy.inf
+        work = float(n) ** 3
+        contenders = [
+            Contender(OURS, lambda: sm.apsp(w, directed=True, return_predecessors=True), work),
+            Contender("without predecessors", lambda: sm.apsp(w, directed=True), work, ours=True),
+        ]
+
+        def check(result: Any) -> None:
+            parts = result if isinstance(result, tuple) else (result,)
+            rows = [Rows(lambda i, x=x: cupy.asnumpy(x[int(i)])) for x in parts]
+            check_paths(w.get(), 2)(tuple(rows) if len(rows) > 1 else rows[0])
+
+        return Line("", words(n), "T/s", 0, contenders, "min-plus f32 ≥ 0", check=check, pairs=work)
+
+    return build
+
+
 def from_host(n: int, options: Options) -> Line:
     """A graph that lies on the host goes to the device, and its distances come back."""
     w = graph(n, True)
@@ -764,6 +787,7 @@ WAITED = (
 )  # fmt: skip
 MIDDLE = (4096, 8192)
 LARGE = (*MIDDLE, 16384)
+MIDDLE_GRAPHS = (512, 1024, 2048, *MIDDLE)
 
 #: A run that is interrupted keeps its lines: what is compared with most often comes first.
 CASES = [
@@ -789,6 +813,8 @@ CASES = [
     ),
     Case("apsp f32", apsp(), (512, 1024, 2048, 4096, 8192, 16384, 32768)),
     Case("apsp f32, predecessors", apsp(predecessors=True), (1024, 2048, 4096, 8192, 16384)),
+    Case("apsp f32, predecessors, all pairs of points", among_points(2), MIDDLE_GRAPHS),
+    Case("apsp f32, predecessors, near points", among_points(0.4), MIDDLE_GRAPHS),
     Case("apsp f32, from the host", from_host, (1024, 2048, 4096, 16384)),
     Case("apsp f32, undirected", apsp(directed=False), (16384,)),
     Case("apsp f32, batch", batch(False), ((1000, 240), (10_000, 64)), ((5, 20),)),

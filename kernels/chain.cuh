@@ -35,7 +35,8 @@ struct ChainParams {
 // Of mode. CHAIN_WHOLE, for posterior probabilities and best paths: a model as users give it. `x` is
 // what comes before the emissions of the first step, it and `end` may be missing, and the lengths
 // may be anything; all results are written, also behind the ends, where sums are 0 and states -1.
-// Probabilities are 0 where no sequence is possible, as the gradients of a total of -inf.
+// Probabilities are 0 where no sequence is possible, as the gradients of a total of -inf. Where
+// lengths or tags are out of range, the total is NaN.
 enum { CHAIN_EVERY = 1, CHAIN_EXCLUSIVE = 2, CHAIN_WHOLE = 4 };
 
 // What the threads of a block share: their number is that of the states, in whole warps.
@@ -53,8 +54,11 @@ SR_FN int chain_length(const ChainParams& p, i64 chain) {
   const i64 length = p.lengths[chain];
   if (!(p.mode & CHAIN_WHOLE) || (length >= 0 && length <= p.steps)) return int(length);
   *p.errors = 1;
-  return 0;
+  return -1;
 }
+// The total of a chain without steps.
+template <class T>
+SR_FN T chain_nothing(int length) { return length ? infinity<T>() - infinity<T>() : T(0); }
 // What the first step begins with: its row of emissions is `e`.
 template <class A>
 SR_FN typename A::Compute chain_start(const ChainParams& p, i64 chain, int j,
@@ -404,10 +408,10 @@ struct BestPath {
     const bool there = int(threadIdx.x) < states;
     const int j = there ? int(threadIdx.x) : 0, length = chain_length(p, chain);
     if (p.mode & CHAIN_WHOLE) {
-      for (int step = length + int(threadIdx.x); step < p.steps; step += int(blockDim.x))
+      for (int step = max(length, 0) + int(threadIdx.x); step < p.steps; step += int(blockDim.x))
         p.path[chain * p.steps + step] = -1;
-      if (length == 0 && threadIdx.x == 0)
-        static_cast<Storage*>(p.total)[chain] = A::encode(Compute(0));
+      if (length <= 0 && threadIdx.x == 0)
+        static_cast<Storage*>(p.total)[chain] = A::encode(chain_nothing<Compute>(length));
     }
     if (length <= 0) return;
     Compute* room = shared_memory<Compute>();  // [2][line]
@@ -663,11 +667,11 @@ struct Posterior {
   // Zeros where nothing, or not all, is written.
   SR_FN static void prepare(const ChainParams& p, i64 chain, int length) {
     const int states = chain_states<N>(p), j = int(threadIdx.x);
-    if (length == 0 && j == 0) static_cast<T*>(p.total)[chain] = 0;
+    if (length <= 0 && j == 0) static_cast<T*>(p.total)[chain] = chain_nothing<T>(length);
     if (j >= states) return;
     if constexpr (STATES) {
       T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
-      for (int step = length; step < p.steps; ++step) out[step * p.y_step] = 0;
+      for (int step = max(length, 0); step < p.steps; ++step) out[step * p.y_step] = 0;
     }
     if constexpr (PAIRS) {  // the row that this thread adds to
       T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
@@ -683,23 +687,33 @@ struct Posterior {
     T* out = static_cast<T*>(p.y) + chain * p.y_batch;
     T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch;
     const i64* tags = p.tags + chain * p.tags_batch;
-    const auto known = [&](i64 tag) { return tag >= 0 && tag < states; };
     double score = 0;
-    __syncthreads();  // between storing the probabilities and changing them
+    bool known = true;
+    // loads alone, so that some steps' are under way at once
+#pragma unroll 4
     for (int step = int(threadIdx.x); step < length; step += threads) {
       const bool last = step == length - 1;
-      const i64 tag = tags[step], next = last ? 0 : tags[step + 1];
-      if (!known(tag) || !known(next)) {
-        *p.errors = 1;
-        continue;
+      i64 tag = tags[step], next = last ? 0 : tags[step + 1];
+      if (!(tag >= 0 && tag < states && next >= 0 && next < states)) {
+        known = false;
+        tag = next = 0;
       }
       score += double(e[step * p.e_step + tag]);
       if (step == 0 && p.x) score += double(static_cast<const T*>(p.x)[chain * p.x_batch + tag]);
       score += double(last ? chain_end<A>(p, chain, int(tag))
                            : a[step * p.a_step + tag * p.a_row + next * p.a_col]);
-      if constexpr (STATES) out[step * p.y_step + tag] -= 1;
+    }
+    if (!known) {
+      *p.errors = 1;
+      score = infinity<double>() - infinity<double>();
+    }
+    __syncthreads();  // between storing the probabilities, and reading sums, and changing them
+    for (int step = int(threadIdx.x); STATES && known && step < length; step += threads) {
+      const i64 tag = tags[step];
+      atomic_add(out + step * p.y_step + tag, T(-1));
       if constexpr (PAIRS) {
-        if (!last) atomic_add(pairs + step * p.pairs_step + tag * p.pairs_row + next, T(-1));
+        if (step < length - 1)
+          atomic_add(pairs + step * p.pairs_step + tag * p.pairs_row + tags[step + 1], T(-1));
       }
     }
     double* parts = shared_memory<double>();  // [threads], where sums were

@@ -77,20 +77,22 @@ struct DoublesSlots {
   }
 };
 
-// 128 x 128 words by 4 x 2 warps of 32 x 64. An instruction multiplies two slots of one operand,
+// 128 x BN words by 4 x 2 warps of 32 x BN / 2. An instruction multiplies two slots of one operand,
 // the tall one, by one slot of the other, the flat one; a lane gets place g of the tall slots and
 // places 2 c and 2 c + 1 of the flat one. The tall one is B, unless only A has pieces of two rows.
-template <bool A_K_MAJOR, bool B_K_MAJOR>
+template <bool A_K_MAJOR, bool B_K_MAJOR, int BN_ = 128>
 struct DoublesTile {
   static constexpr bool TALL_B = A_K_MAJOR || !B_K_MAJOR;
   using Left = DoublesSlots<A_K_MAJOR, A_K_MAJOR == B_K_MAJOR>;
   using Right = DoublesSlots<B_K_MAJOR, A_K_MAJOR && B_K_MAJOR>;
-  static constexpr int BM = 128, BN = 128, TM = TALL_B ? 8 : 4, TN = 64 / TM;
+  static constexpr int BM = 128, BN = BN_;
+  static constexpr int SLOTS = BN / 16;  // of a warp's columns; it has 4 of rows
+  static constexpr int TM = TALL_B ? 8 : 4, TN = TALL_B ? SLOTS : 2 * SLOTS;
   static constexpr int VN = B_K_MAJOR ? 1 : 2;  // columns of a thread that are adjacent in C
   static constexpr int THREADS = 256;           // of the consumers
 
   SR_FN static int warp_row() { return int(threadIdx.x) / 64 * 32; }
-  SR_FN static int warp_column() { return int(threadIdx.x) / 32 % 2 * 64; }
+  SR_FN static int warp_column() { return int(threadIdx.x) / 32 % 2 * (BN / 2); }
   SR_FN static int tall() { return int(threadIdx.x) % 32 / 4; }
   SR_FN static int flat(int e) { return int(threadIdx.x) % 4 * 2 + e; }
   SR_FN static int row(int i) {
@@ -102,16 +104,18 @@ struct DoublesTile {
   // Accumulators as instructions have them: [pairs of tall slots][flat slots][2 tall][2 flat].
   SR_FN static constexpr int at(int i, int j) {
     return TALL_B ? ((j / 2 * 4 + i / 2) * 2 + j % 2) * 2 + i % 2
-                  : ((i / 2 * 8 + j / 2) * 2 + i % 2) * 2 + j % 2;
+                  : ((i / 2 * SLOTS + j / 2) * 2 + i % 2) * 2 + j % 2;
   }
 };
 
-// A warp's products of a tile of k, in four parts: eight steps of k by half of the columns. The
+// A warp's products of a tile of k, in parts: eight steps of k by four slots of columns. The
 // fragments of the next part are loaded before the instructions of this one.
-template <bool A_K_MAJOR, bool B_K_MAJOR>
+template <bool A_K_MAJOR, bool B_K_MAJOR, int BN>
 struct DoublesProduct {
-  using Tile = DoublesTile<A_K_MAJOR, B_K_MAJOR>;
-  static constexpr int PARTS = 4, COLUMNS = 4;  // slots of columns of a part
+  using Tile = DoublesTile<A_K_MAJOR, B_K_MAJOR, BN>;
+  static constexpr int COLUMNS = 4, GROUPS = Tile::SLOTS / COLUMNS;  // slots of columns of a part
+  static constexpr int PARTS = 2 * GROUPS;
+  static_assert(GROUPS * COLUMNS == Tile::SLOTS, "parts fill a warp's columns");
   typename Tile::Left left;
   typename Tile::Right right;
   double a[2][4][2];        // [2]: of eight steps of k; [4 slots][2 steps of k]
@@ -122,18 +126,18 @@ struct DoublesProduct {
     right.start(Tile::warp_column());
   }
   SR_FN void load(int part, const u8* as, const u8* bs) {
-    if (part % 2 == 0) left.load(a[part / 2], as, 0, part / 2);
-    right.load(b[part % 2], bs, part % 2 * COLUMNS, part / 2);
+    if (part % GROUPS == 0) left.load(a[part / GROUPS], as, 0, part / GROUPS);
+    right.load(b[part % 2], bs, part % GROUPS * COLUMNS, part / GROUPS);
   }
   SR_FN void multiply(double (&d)[Tile::BN / 2], int part) {
-    const int first = part % 2 * COLUMNS;  // slot of columns
-    const auto& tall = Tile::TALL_B ? b[part % 2] : a[part / 2];  // [4][2]
-    const auto& flat = Tile::TALL_B ? a[part / 2] : b[part % 2];  // [4][2]
+    const int first = part % GROUPS * COLUMNS;  // slot of columns
+    const auto& tall = Tile::TALL_B ? b[part % 2] : a[part / GROUPS];  // [4][2]
+    const auto& flat = Tile::TALL_B ? a[part / GROUPS] : b[part % 2];  // [4][2]
 #pragma unroll
     for (int t = 0; t < 4; t += 2)
 #pragma unroll
       for (int f = 0; f < 4; ++f) {
-        const int pair = Tile::TALL_B ? (first + t) / 2 * 4 + f : t / 2 * 8 + first + f;
+        const int pair = Tile::TALL_B ? (first + t) / 2 * 4 + f : t / 2 * Tile::SLOTS + first + f;
         mma(*reinterpret_cast<double(*)[4]>(d + pair * 4), tall[t], tall[t + 1], flat[f]);
       }
   }

@@ -27,11 +27,13 @@ struct EliminationParams {
   void* a;            // [batch][n][n]: the closure; may be `from`
   void* panels;       // [batch][RING][2][tiles][SIDE][SIDE] of Word: of columns, and of rows
   u32* progress;      // [1 + batch * (1 + tiles + tiles²)], all 0 at first: Progress
+  u16* changes;       // [batch][n][pitch], by columns: the last GRAIN nodes that changed an entry
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n;  // in elements
   i64 zero, one;      // the low bytes are a Storage
   int n, batch, tiles;
   int ahead;          // updates of a round before the panels of the next one
   int unit;           // 1: see Step::take_mixed
+  int pitch;          // a multiple of 4
 };
 
 // A task: tile (i, j) in round k.
@@ -106,8 +108,9 @@ struct Task {
 // Pivot: an Algebra as Step's, whose products may be repeated without a conversion between them.
 // STOPS: integers, which a cycle that improves itself would soon carry out of their range: the
 // elimination stops there, and an entry of the diagonal is better than one.
-// VECTOR, FRESH: as for ClosureTile.
-template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool STOPS>
+// VECTOR, FRESH: as for ClosureTile. CHANGES: note which nodes change an entry; nothing is written
+// for entries that stay as they are.
+template <class Step, class Pivot, class Tile, bool VECTOR, bool FRESH, bool STOPS, bool CHANGES>
 struct Elimination : Multiplier<Step, Tile> {
   using Multiplier<Step, Tile>::acc;  // [TM][TN]: entries of the tile
   using A = typename Step::Algebra;
@@ -119,7 +122,9 @@ struct Elimination : Multiplier<Step, Tile> {
   // Bytes of a tile in shared memory, and of two buffers of a pivot's row and column.
   static constexpr int OPERAND = SIDE * LD * int(sizeof(Word));
   static constexpr int LINES = 2 * SIDE * int(sizeof(Word));
-  static constexpr int BYTES = 2 * OPERAND + 2 * LINES + 16;
+  static constexpr int BYTES =
+      2 * OPERAND + 2 * LINES + 16 + (CHANGES ? TILE * int(sizeof(Word)) : 0);
+  static constexpr int GRAIN = SIDE < 64 ? SIDE : 64;  // nodes whose changes are noted together
   static_assert(Tile::BM == Tile::BN, "tiles on the diagonal are square");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "rows and columns come in groups of four");
   static_assert(Step::COLUMNS == 1 && sizeof(Word) == sizeof(typename A::Compute),
@@ -166,6 +171,7 @@ struct Elimination : Multiplier<Step, Tile> {
     if (thread == 0) next = fetch_add(p.progress, 1u);  // arrives during the work
     const Matrix<A> memory(p, matrix);
     load(memory, task, p.n, round <= 0);
+    if (CHANGES) remember();
     if (task.kind == Task::COLUMN) put_columns(left(), LD, acc);
     if (task.kind == Task::ROW) put_rows(right(), LD, acc);
 
@@ -194,10 +200,19 @@ struct Elimination : Multiplier<Step, Tile> {
     __syncthreads();  // between storing the operands and reading them
 
     // --- arithmetic
-    if (round >= 0 && !skip) multiply(depth, p.unit);
+    constexpr int GRAINS = SIDE / GRAIN;
+    u16* changes = CHANGES ? p.changes + i64(matrix) * p.n * p.pitch : nullptr;
+    if (round >= 0 && !skip && !CHANGES) multiply(0, depth, p.unit);
+    if (round >= 0 && !skip && CHANGES)
+#pragma unroll 1
+      for (int k = 0; k < depth; k += GRAIN) {
+        multiply(k, depth - k < GRAIN ? depth - k : GRAIN, p.unit);
+        note(changes, task, p, round * GRAINS + k / GRAIN);
+      }
     if (task.kind == Task::PIVOT && !skip) {
       const int own = p.n - task.k * SIDE;
       if (close(own < SIDE ? own : SIDE, memory.one) && thread == 0) store_current(stopped, 1u);
+      if (CHANGES) note(changes, task, p, task.k * GRAINS);
     }
 
     // --- results
@@ -309,14 +324,65 @@ struct Elimination : Multiplier<Step, Tile> {
       }
   }
 
+  // --- changes
+
+  // Where four entries of a row are kept, as they were when changes were noted last.
+  SR_FN static Word* kept(int r, int c) {
+    const int group = (r * TN + c) / 4 * Tile::THREADS + int(threadIdx.x);
+    return reinterpret_cast<Word*>(lines(2) + 16) + 4 * group;
+  }
+  SR_FN void remember() const {
+#pragma unroll
+    for (int r = 0; r < TM; ++r) remember(r, 0, TN);
+  }
+  SR_FN void remember(int r, int begin, int end) const {
+#pragma unroll
+    for (int c = begin; c < end; c += 4) {
+      const Word four[4] = {acc[r][c], acc[r][c + 1], acc[r][c + 2], acc[r][c + 3]};
+      put(kept(r, c), four);
+    }
+  }
+
+  // Write the number of a grain for all entries that have changed.
+  SR_FN void note(u16* changes, const Task& task, const EliminationParams& p, int grain) const {
+#pragma unroll
+    for (int r = 0; r < TM; r += 4)
+#pragma unroll
+      for (int c = 0; c < TN; c += 4) {
+        u32 changed = 0;  // a bit for each row, by columns
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const Word* old = kept(r + e, c);  // [4]
+#pragma unroll
+          for (int q = 0; q < 4; ++q) changed |= u32(acc[r + e][c + q] != old[q]) << (4 * q + e);
+        }
+        const int i = task.i * SIDE + Tile::row(r), j = task.j * SIDE + Tile::column(c);
+        if (!changed || i >= p.n) continue;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) remember(r + e, c, c + 4);
+        const Pack<u16, 4> all{u16(grain), u16(grain), u16(grain), u16(grain)};
+        u16* to = changes + i64(j) * p.pitch + i;
+#pragma unroll
+        for (int q = 0; q < 4; ++q, to += p.pitch) {
+          const u32 rows = changed >> 4 * q & 15;
+          if (j + q >= p.n || !rows) continue;
+          if (rows == 15) *reinterpret_cast<Pack<u16, 4>*>(to) = all;
+          else
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              if (rows >> e & 1) to[e] = u16(grain);
+        }
+      }
+  }
+
   // --- arithmetic
 
-  // acc ⊕= left ⊗ right over `depth` steps of k.
-  SR_FN void multiply(int depth, int unit) {
+  // acc ⊕= left ⊗ right over `depth` steps of k, from step `begin` on.
+  SR_FN void multiply(int begin, int depth, int unit) {
     constexpr int DEPTH = Step::DEPTH, UNROLL = 16 / DEPTH / 2;
     static_assert(SIDE % (UNROLL * DEPTH) == 0, "whole loops fill a tile");
-    const Word* as = left() + Tile::row(0);
-    const Word* bs = right() + Tile::column(0);
+    const Word* as = left() + begin * LD + Tile::row(0);
+    const Word* bs = right() + begin * LD + Tile::column(0);
     const int whole = depth / (UNROLL * DEPTH) * (UNROLL * DEPTH);
     if (whole) {
       Fragment<Step, Tile, DEPTH> fragment[2];  // [2]: of this step and of the next

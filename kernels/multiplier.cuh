@@ -73,7 +73,8 @@ struct Multiplier {
   static constexpr int TM = Tile::TM, TN = Tile::TN;
   // Multiply-adds read three registers, but two banks of registers give one each in a cycle: what
   // counts is which of them follow each other. This order has few conflicts in machine code, and no
-  // loads side by side (bench/banks.py); of seven orders measured it was the fastest.
+  // loads side by side (bench/banks.py); of seven orders measured it was the fastest, unless the loop
+  // has no copies (IN_ORDER).
   static constexpr bool BY_COLUMNS = Step::SHORT && !Step::MIXED && !Step::TWO &&
                                      Step::DEPTH == 1 && Step::COLUMNS == 1 &&
                                      sizeof(Word) == 4 && TN == 16;
@@ -99,7 +100,8 @@ struct Multiplier {
     for (int o = 0; o < LINES; ++o)
 #pragma unroll
       for (int s = 0; s < LENGTH; ++s) {
-        const int line = BY_COLUMNS ? o / 4 * 4 + o % 2 * 2 + o / 2 % 2 : o;  // 0, 2, 1, 3, 4, ...
+        const int line =  // 0, 2, 1, 3, 4, ...
+            BY_COLUMNS && !Tile::IN_ORDER ? o / 4 * 4 + o % 2 * 2 + o / 2 % 2 : o;
         const int along = o % 2 ? LENGTH - 1 - s : s;
         const int i = DOWN ? along : line, j = DOWN ? line : along;
         if constexpr (DEPTH == Step::DEPTH && Step::TWO) {

@@ -300,7 +300,7 @@ struct TensorProduct {
 
   // The products of all tiles of k by warps of their own.
   SR_FN void multiply_doubles(Word (&d)[Tile::BN / 2], int tiles) {
-    DoublesProduct<A_K_MAJOR, B_K_MAJOR> warp;
+    DoublesProduct<A_K_MAJOR, B_K_MAJOR, Tile::BN> warp;
     constexpr int LAST = warp.PARTS - 1;
 #pragma unroll
     for (int e = 0; e < Tile::BN / 2; ++e) d[e] = 0;

@@ -47,6 +47,7 @@ struct Tile {
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int PAD = 4;  // words between rows of shared memory: they stay 16-byte aligned
   static constexpr int SWIZZLED = 0;  // adjacent rows that change places in shared memory
+  static constexpr bool IN_ORDER = false;  // whether columns are multiplied one after the other
   static_assert(LM * LN == 32, "LM divides a warp");
   static_assert(STAGES >= 2, "a tile is loaded while another one is read");
   static_assert(WARPS_M * TM * LM == BM, "warps cover BM");

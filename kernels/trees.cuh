@@ -4,10 +4,12 @@
 // edges: where an edge is not, there is a better way around it. So the predecessor of j on the way
 // from i is i itself if that edge is tight, or else the k of a tight edge for which
 // d(i, k) ⊗ w(k, j) is the best. Few edges of a dense graph are tight, so this takes far less time
-// than to carry predecessors through the closure.
+// than to carry predecessors through the closure. Where many edges into j are tight (as among points
+// of a plane), `split` finds nodes on the way by the last changes of entries during the closure.
 //
 // If each predecessor is strictly nearer than its node, there is no cycle. Else it may be one of
-// several that are equally good, and close a cycle with others: `attach` chooses again.
+// several that are equally good, and close a cycle with others: `attach` chooses again. Over orders,
+// as max_min, most are, and `attach` makes all but those on single edges (`later`).
 #pragma once
 #include "closure.cuh"
 
@@ -19,15 +21,21 @@ struct TreesParams {
   int* preds;        // [batch][n][n]
   void* turned;      // [batch][n][pitch] of Storage: by columns, a strip of rows of the closure
   u32* tight;        // [batch][2][n][words]: a bit for each tight edge: by columns, by rows
+  u32* lines;        // [batch][n][ceil(words / 32)]: a bit for each word by rows that is not 0
   u8* open;          // [batch][n]: 1 for a row in which predecessors may close a cycle
+  const u16* changes;  // [batch][n][change_pitch]: see EliminationParams; or none
   i64 from_batch, from_m, from_n, a_batch, a_m, a_n, pred_batch, pred_m, pred_n;  // in elements
   i64 zero;          // the low bytes are a Storage
   double unit;       // relative difference within which rounded values are as good as each other
   int n, batch, words;
   int first, rows, pitch;  // the strip; `pitch` is `rows` rounded up to whole tiles of `choose`
+  int change_pitch, grain, side;  // of `changes`; nodes of a tile
+  int many;          // tight edges into a node above which `split` takes less time
+  int wide;          // whether four entries of a row of the closure can be read at once
+  int later;         // 1: `attach` makes predecessors that are not the start of a single edge
 };
 
-// Three kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
+// Up to four kernels, one after the other, for a matrix of the batch. FRESH: predecessors are made, that
 // of an edge (i, j) being i; else they are those of the weights, and P[i, j] takes P[k, j].
 template <class A, bool FRESH>
 struct Trees {
@@ -45,8 +53,10 @@ struct Trees {
   const Storage* closed;
   Storage* turned;
   u32* tight;
+  u32* lines;
   u8* open;
   int* preds;
+  const u16* changes;
   Word zero;
 
   SR_FN Trees(const TreesParams& p_, i64 matrix)
@@ -55,8 +65,10 @@ struct Trees {
         closed(static_cast<const Storage*>(p_.a) + matrix * p_.a_batch),
         turned(static_cast<Storage*>(p_.turned) + matrix * p_.n * p_.pitch),
         tight(p_.tight + matrix * 2 * p_.n * p_.words),
+        lines(p_.lines + matrix * p_.n * ((p_.words + 31) / 32)),
         open(p_.open + matrix * p_.n),
         preds(p_.preds + matrix * p_.pred_batch),
+        changes(p_.changes ? p_.changes + matrix * p_.n * p_.change_pitch : nullptr),
         zero(A::decode(*reinterpret_cast<const Storage*>(&p_.zero))) {}
 
   SR_FN static int lane() { return int(threadIdx.x) % 32; }
@@ -65,6 +77,8 @@ struct Trees {
   SR_FN int& pred(int i, int j) const { return preds[i * p.pred_m + j * p.pred_n]; }
   SR_FN u32* tight_into(int j) const { return tight + i64(j) * p.words; }  // [words]
   SR_FN u32* tight_from(int i) const { return tight + (i64(p.n) + i) * p.words; }  // [words]
+
+  SR_FN u32* lines_from(int i) const { return lines + i64(i) * ((p.words + 31) / 32); }
 
   // d ⊗ w as a closure stores it.
   SR_FN static Word path(Word d, Word w) {
@@ -99,6 +113,17 @@ struct Trees {
     const int bit = bit_length(word & (0u - word)) - 1;
     word &= word - 1;
     return bit;
+  }
+
+  // Whether a search among all tight edges into j takes longer than `split`. All lanes of a warp ask
+  // for the same j.
+  SR_FN bool many(int j) const {
+    if (!changes) return false;
+    const u32* edges = tight_into(j);
+    int count = 0;
+    for (int word = lane(); word < p.words; word += 32) count += popcount(edges[word]);
+    for (int mask = 16; mask; mask /= 2) count += shuffle_xor(count, mask);
+    return count > p.many;
   }
 
   // --- the tight edges that leave the nodes of the strip, and its distances by columns -----------
@@ -137,6 +162,7 @@ struct Trees {
     if (j < p.n) tight_into(j)[i0 / 32] = into;
     if (i0 + lane() < end) {
       tight_from(i0 + lane())[j0 / 32] = out;
+      if (out) atomic_or(lines_from(i0 + lane()) + j0 / 1024, 1u << j0 / 32 % 32);
       if (j0 == 0) open[i0 + lane()] = 0;
     }
 #pragma unroll 8
@@ -183,6 +209,11 @@ struct Trees {
   // Column j of the lane's rows, from row r of the strip on. All lanes of a warp have the same
   // column.
   SR_FN void choose(int r, int j, int* found) const {
+    if (many(j)) {
+#pragma unroll
+      for (int q = 0; q < EACH; ++q) found[q] = KEEP;
+      return;
+    }
     const int i0 = p.first + r, end = p.first + p.rows;
     const Line own(turned + i64(j) * p.pitch + r);
     const u32* edges = tight_into(j);
@@ -196,12 +227,12 @@ struct Trees {
       if (edges[i / 32] >> i % 32 & 1) direct |= 1u << q;
       else searched |= 1u << q;
     }
-    search(r, j, p.unit, searched, k, sure);
+    search(r, j, p.unit, p.later ? 0 : searched, k, sure);
     u32 none = 0;
 #pragma unroll
     for (int q = 0; q < EACH; ++q)
       if (k[q] < 0) none |= 1u << q;
-    search(r, j, 64 * p.unit, searched & none, k, sure);  // sums of many edges are rounded so much
+    search(r, j, 64 * p.unit, p.later ? 0 : searched & none, k, sure);  // sums of many edges are rounded so much
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
       const int i = i0 + q;
@@ -287,6 +318,171 @@ struct Trees {
     }
   }
 
+  // --- columns with many tight edges ------------------------------------------------------------
+  //
+  // An entry that is not a tight edge changed last when the last node m of its path was eliminated: an
+  // m for which d(i, m) ⊗ d(m, j) is the distance, among the `grain` nodes that were noted. Its
+  // predecessor is that of (m, j), and so on up to a tight edge (k, j), the last one of the path.
+
+  static constexpr int HALF = 16, PARTS = 4;  // lanes of an entry; nodes of each
+  static constexpr int ENTRIES = 4;           // of half a warp, at once
+
+  // A block takes a column. Shared memory has a word and two short ones for each node, and three
+  // words.
+  SR_FN static void split(const TreesParams& p) {
+    static_assert(FRESH, "a predecessor is a node of the matrix");
+    const Trees trees(p, blockIdx.x / p.n);
+    const int j = int(blockIdx.x % p.n);
+    if (trees.many(j)) trees.split(j);
+  }
+  SR_FN void split(int j) const {
+    const int n = p.n, first = int(threadIdx.x);
+    Word* column = shared_memory<Word>();            // [n]: distances to j
+    u16* next = reinterpret_cast<u16*>(column + n);  // [n]: a node on the way to j
+    u16* grain = next + n;                           // [n]: 0 for a tight edge, or 1 + a number
+    u32* moved = reinterpret_cast<u32*>(grain + n);  // [3]
+    const u32* edges = tight_into(j);
+#pragma unroll 4
+    for (int i = first; i < n; i += THREADS) {
+      const Storage own = closed[i * p.a_m + j * p.a_n];
+      const u16 change = changes[i64(j) * p.change_pitch + i];
+      column[i] = A::decode(own);
+      grain[i] = edges[i / 32] >> i % 32 & 1 ? 0 : change + 1;
+      next[i] = u16(i);
+    }
+    if (first == 0) moved[0] = 0;
+    __syncthreads();  // between storing the column and reading it
+    for (int i0 = warp() * 32; i0 < n; i0 += THREADS) {
+      const int i = i0 + lane();
+      u32 some = ballot(i < n && i != j && grain[i] && column[i] != zero);
+      while (some) {
+        int at[ENTRIES];  // [ENTRIES]; the last ones may repeat
+        int last = 0;
+#pragma unroll
+        for (int u = 0; u < ENTRIES; ++u) {
+          if (some) last = take_bit(some);
+          at[u] = i0 + last;
+          if (some) last = take_bit(some);
+          if (lane() >= HALF) at[u] = i0 + last;
+        }
+        middle(at, j, column, grain, next);
+      }
+    }
+    __syncthreads();  // between storing nodes and following them
+    for (int span = 1, step = 0; span < n; span *= 2, step = (step + 1) % 3) {  // twice as far
+      bool any = false;
+      for (int i = first; i < n; i += THREADS) {
+        const u16 k = next[i], to = next[k];
+        any |= to != k;
+        grain[i] = to;
+      }
+      if (any) atomic_or(moved + step, 1u);
+      if (first == 0) moved[(step + 1) % 3] = 0;
+      u16* const old = next;
+      next = grain;
+      grain = old;
+      __syncthreads();  // between the steps
+      if (!moved[step]) break;
+    }
+    for (int i0 = first; i0 < n; i0 += ENTRIES * THREADS) {
+      int k[ENTRIES];      // [ENTRIES]: the last nodes, or -1
+      Storage d[ENTRIES];  // [ENTRIES]: distances to them
+#pragma unroll
+      for (int u = 0; u < ENTRIES; ++u) {
+        const int i = i0 + u * THREADS;
+        const bool there = i < n && i != j && column[i] != zero;
+        k[u] = there ? next[i] : -1;
+        if (there) d[u] = closed[i * p.a_m + k[u] * p.a_n];
+      }
+#pragma unroll
+      for (int u = 0; u < ENTRIES; ++u) {
+        const int i = i0 + u * THREADS, x = k[u];
+        if (i >= n) break;
+        const bool found = x >= 0 && (edges[x / 32] >> x % 32 & 1);
+        pred(i, j) = x < 0 ? int(NONE) : found ? x : j;  // j: the host finds it on a cycle
+        if (x >= 0 && (!found || (x != i && !A::better(A::decode(d[u]), column[i])))) open[i] = 1;
+      }
+    }
+  }
+
+  // Find next[i] for the entries (i, j) of half a warp.
+  SR_FN void middle(const int (&at)[ENTRIES], int j, const Word* column, const u16* grain,
+                    u16* next) const {
+    const int own = lane() % HALF, upper = lane() / HALF * HALF;
+    Pack<Storage, PARTS> way[ENTRIES];  // [ENTRIES][PARTS]: distances to the nodes
+#pragma unroll
+    for (int u = 0; u < ENTRIES; ++u) {
+      const int m = (grain[at[u]] - 1) * p.grain + own * PARTS;
+      const Storage* from = closed + at[u] * p.a_m + m * p.a_n;
+      if (own * PARTS >= p.grain || m >= p.n) continue;
+      if (p.wide) {
+        way[u] = *reinterpret_cast<const Pack<Storage, PARTS>*>(from);
+        continue;
+      }
+#pragma unroll
+      for (int q = 0; q < PARTS; ++q)
+        if (m + q < p.n) way[u].x[q] = from[q * p.a_n];
+    }
+#pragma unroll
+    for (int u = 0; u < ENTRIES; ++u) {
+      const int i = at[u], m0 = (grain[i] - 1) * p.grain + own * PARTS;
+      const bool inside = own * PARTS < p.grain;
+      const Word d = column[i];
+      int found = -1;
+#pragma unroll
+      for (int q = PARTS - 1; q >= 0; --q) {
+        const int m = m0 + q;
+        if (!inside || m >= p.n || m == i || m == j) continue;
+        const Word x = A::decode(way[u].x[q]), rest = column[m];
+        if (x != zero && rest != zero && A::better(rest, d) && !A::better(d, path(x, rest))) found = m;
+      }
+      const u32 exact = ballot(found >= 0) >> upper & 0xffff;
+      found = shuffle(found, upper + bit_length(exact & (0u - exact)) - 1 + !exact);
+      if (ballot(!exact)) {  // rounding, edges of weight zero or less, or ties
+        const int other = nearest(i, j, column, grain);
+        if (!exact) found = other;
+      }
+      if (own == 0 && found >= 0) next[i] = u16(found);
+    }
+  }
+
+  // The best node for an entry (i, j) of half a warp, or -1.
+  SR_FN int nearest(int i, int j, const Word* column, const u16* grain) const {
+    const int own = lane() % HALF;
+    Word limit = column[i], value = zero;
+    if constexpr (Is<Word>::floating)
+      if (p.unit != 0) limit += (A::LEAST ? 1 : -1) * Word(p.unit) * abs(limit);
+    int found = -1, rank = -1;
+    int begin = (grain[i] - 1) * p.grain, end = begin + p.grain;
+    if (i / p.side == j / p.side && begin / p.side == i / p.side) {  // by any node of a pivot
+      begin = i / p.side * p.side;
+      end = begin + p.side;
+    }
+    if (end > p.n) end = p.n;
+    for (int m = begin + own; m < end; m += HALF) {
+      const Word way = A::decode(closed[i * p.a_m + m * p.a_n]), rest = column[m];
+      if (m == i || m == j || way == zero || rest == zero) continue;
+      const Word x = path(way, rest);
+      int good = 0;
+      if (!A::better(limit, x))
+        good = A::better(rest, column[i]) ? 3 : grain[m] < grain[i] ? 2 : 1;
+      if (good < rank || (good == rank && !A::better(x, value))) continue;
+      found = m;
+      rank = good;
+      value = x;
+    }
+    for (int mask = HALF / 2; mask; mask /= 2) {
+      const int good = shuffle_xor(rank, mask), m = shuffle_xor(found, mask);
+      const Word x = shuffle_xor(value, mask);
+      const bool worse = A::better(value, x), better = A::better(x, value);
+      if (good < rank || (good == rank && (worse || (!better && m >= found)))) continue;
+      found = m;
+      rank = good;
+      value = x;
+    }
+    return found;
+  }
+
   // --- open rows: nodes from which predecessors do not lead to the root -------------------------
 
   // A block takes a row. Nodes from which predecessors lead to the root keep them; breadth-first
@@ -331,7 +527,9 @@ struct Trees {
     __syncthreads();  // between storing nodes and searching from them
     for (int begin = 0;;) {
       const int end = int(*last);
-      for (int at = begin + warp(); at < end; at += WARPS) reach(i, ends[at], astray, reached);
+      if (end == p.n) break;
+      for (int at = begin + warp() * 32; at < end; at += THREADS)
+        reach(i, at + lane() < end ? ends[at + lane()] : -1, astray, reached);
       __syncthreads();  // between reaching nodes and adding them; all have read `last`
       for (int word = warp(); word < p.words; word += WARPS) {
         const int j = word * 32 + lane();
@@ -351,17 +549,33 @@ struct Trees {
     if (first == 0) open[i] = *last < u32(p.n);
   }
 
-  // Search from node k, by a warp.
+  static constexpr int FEW = 16;  // words of edges that a lane looks through alone
+
+  // Search from a node k for each lane of a warp, or none (-1).
   SR_FN void reach(int i, int k, const u32* astray, u32* reached) const {
-    const Word d = A::decode(closed[i * p.a_m + k * p.a_n]);
-    if (d == zero) return;
-    const u32* edges = tight_from(k);
-    for (int word = lane(); word < p.words; word += 32)
-      for (u32 some = edges[word] & astray[word]; some;) {
-        const int j = word * 32 + take_bit(some);
-        const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
-        if (as_good(path(d, weight(k, j)), own, 4 * p.unit)) atomic_max(reached + j, u32(p.n - k));
-      }
+    const int parts = (p.words + 31) / 32;
+    const Word d = k < 0 ? zero : A::decode(closed[i * p.a_m + k * p.a_n]);
+    int count = 0;
+    if (d != zero)
+      for (int part = 0; part < parts; ++part) count += popcount(lines_from(k)[part]);
+    if (count <= FEW)
+      for (int part = 0; part < parts && count; ++part)
+        for (u32 some = lines_from(k)[part]; some; --count)
+          reach(i, k, d, part * 32 + take_bit(some), astray, reached);
+    for (u32 rest = ballot(count > FEW); rest;) {
+      const int at = take_bit(rest), other = shuffle(k, at);
+      const Word far = shuffle(d, at);
+      for (int word = lane(); word < p.words; word += 32)
+        reach(i, other, far, word, astray, reached);
+    }
+  }
+  // Search among 32 ends of edges from node k, whose distance is d.
+  SR_FN void reach(int i, int k, Word d, int word, const u32* astray, u32* reached) const {
+    for (u32 some = tight_from(k)[word] & astray[word]; some;) {
+      const int j = word * 32 + take_bit(some);
+      const Word own = A::decode(closed[i * p.a_m + j * p.a_n]);
+      if (as_good(path(d, weight(k, j)), own, 4 * p.unit)) atomic_max(reached + j, u32(p.n - k));
+    }
   }
 };
 

@@ -57,6 +57,7 @@ SR_FN bfloat to_bfloat(float x) {  // round to nearest even; NaN stays NaN
 struct Halves { using Element = half; using Sum = float; static constexpr int K = 16; };
 struct Bfloats { using Element = bfloat; using Sum = float; static constexpr int K = 16; };
 struct Tf32 { using Element = float; using Sum = float; static constexpr int K = 8; };
+struct Floats { using Element = float; using Sum = float; static constexpr int K = 1; };  // no instruction
 struct Doubles { using Element = double; using Sum = double; static constexpr int K = 4; };
 struct Binary { using Element = u8; using Sum = i32; static constexpr int K = 32; };  // 8 a byte
 

@@ -153,9 +153,11 @@ class Call:
 
     def give(self, result: Any) -> Any:
         """Convert a result, or a tuple of them, to the library and device of the operands."""
+        given: Any
         if isinstance(result, tuple):
-            return tuple(map(self.give, result))
-        given = self._given_back(result)
+            given = tuple(map(self._given_back, result))
+        else:
+            given = self._given_back(result)
         if self._notes is not None:
             there = [name for name, x in self._given.items() if x is not None]
             learn(
@@ -348,6 +350,7 @@ def _on_host(x: Any, name: str) -> Array:
 
 def _of_torch(x: Any, name: str) -> Array:
     _refuse_grad(x, name)
+    x = _resolved(x, name)
     torch = sys.modules["torch"]
     if x.dtype == torch.bfloat16:
         try:
@@ -369,10 +372,23 @@ def _refuse_grad(x: Any, name: str) -> None:
         )
 
 
+def _resolved(x: Any, name: str) -> Any:
+    """An array whose memory holds its numbers; a conjugate's may hold the negative ones."""
+    if not getattr(x, "is_neg", bool)():
+        return x
+    if name == "out":
+        raise TypeError(
+            "out is the imaginary part of a conjugate, whose memory holds the negative numbers: "
+            "use out.resolve_neg()"
+        )
+    return x.resolve_neg()
+
+
 def _on_device(xp: Any, x: Any, name: str) -> Array:
     if isinstance(x, xp.ndarray):
         return x
     _refuse_grad(x, name)
+    x = _resolved(x, name)
     if hasattr(x, "__dlpack__"):
         return xp.from_dlpack(x)
     return xp.asarray(x)

@@ -120,7 +120,8 @@ def matmul(
     Of a sparse `a`, every stored entry counts, explicit zeros too; `b` has one or two axes then.
 
     O(m·n·k) pairs (⊗, ⊕), in blocks for the caches (Goto and van de Geijn, 2008); the memory used
-    is the result and a buffer of some tens of megabytes at most for each thread. 16-bit floats
+    is the result and a buffer of some tens of megabytes at most for each thread; on a Hopper GPU,
+    products of float32 may need copies of operands, of at most 1 GiB. 16-bit floats
     compute in float32 and are rounded once. NaN propagates as in :func:`numpy.minimum`.
     plus_times in float32 and float64 is handed to NumPy's BLAS where the operands lie as a BLAS
     wants them and where a timing, made once, found it the faster; else the order in which a sum is
@@ -138,8 +139,13 @@ def matmul(
            [2., 5., 0.]])
     """
     head = None
-    if device is devices is memory_limit is progress is None and not (return_arg or resume):
-        if type(a) is not np.ndarray:
+    if device is devices is memory_limit is progress is None and not resume:
+        if return_arg:
+            head = None if out is not None else ("matmul, arg", semiring)
+            c = head and repeat(head, (a, b))
+            if c is not None:
+                return c
+        elif type(a) is not np.ndarray:
             head = ("matmul", semiring)
             c = repeat(head, (a, b), out)
             if c is not None:
@@ -413,7 +419,11 @@ def _scaled_head(
 ) -> tuple[Any, ...] | None:
     """The key of a repeated call, without its arrays; None for scalars of other types."""
     if type(alpha) in _REAL and type(beta) in _REAL:
-        return verb, semiring, alpha or repr(alpha), beta or repr(beta), *flags  # 0.0 is not -0.0
+        if not alpha and alpha is not None:  # 0.0 is not -0.0
+            alpha = repr(alpha)
+        if not beta and beta is not None:
+            beta = repr(beta)
+        return verb, semiring, alpha, beta, *flags
     return None
 
 
@@ -558,17 +568,6 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
     flags = "trans_a, trans_b" if verb == "gemm" else "trans"
     name = f"{letter}{verb}"
 
-    def repeated(alpha: Any, a: Any, b: Any, beta: Any, c: Any, out: Any, *flags: Any) -> Any:
-        """The result of a repeated call on a device, or None where no such call came before."""
-        try:
-            fits = a.dtype in accepted and b.dtype in accepted
-            if not fits or not (c is None or c.dtype in accepted):
-                return None
-        except (AttributeError, TypeError):
-            return None
-        head = _scaled_head(verb, "plus_times", alpha, beta, *flags)
-        return head and repeat(head, (a, b) if c is None else (a, b, c), out)
-
     def checked(alpha: Scalar, a: Any, b: Any, beta: Scalar, c: Any, **kwargs: Any) -> Array:
         if "semiring" in kwargs:
             raise TypeError(f"{name} is plus-times; use {verb}(..., semiring=...)")
@@ -604,9 +603,11 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = repeated(alpha, a, b, beta, c, out, trans_a, trans_b, None)
-                if result is not None:
-                    return result
+                head = _scaled_head("gemm", "plus_times", alpha, beta, trans_a, trans_b, None)
+                if head is not None:
+                    result = repeat(head, (a, b) if c is None else (a, b, c), out, dtype)
+                    if result is not None:
+                        return result
             return checked(
                 alpha, a, b, beta, c, trans_a=trans_a, trans_b=trans_b, out=out, **kwargs
             )
@@ -628,9 +629,11 @@ def _blas_name(letter: str, dtype: str, verb: str) -> Any:
                 except _UNKNOWN:
                     pass
             elif not kwargs:
-                result = repeated(alpha, a, x, beta, y, out, trans)
-                if result is not None:
-                    return result
+                head = _scaled_head("gemv", "plus_times", alpha, beta, trans)
+                if head is not None:
+                    result = repeat(head, (a, x) if y is None else (a, x, y), out, dtype)
+                    if result is not None:
+                        return result
             return checked(alpha, a, x, beta, y, trans=trans, out=out, **kwargs)
 
     call.__name__ = call.__qualname__ = name

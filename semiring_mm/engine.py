@@ -97,6 +97,9 @@ class Trees(Protocol):
             0 for the rows that are known to be trees.
         """
 
+    def splits(self, semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
+        """Whether ``closure_batch`` of n rows gives predecessors soon, whatever edges are tight."""
+
 
 @dataclass(frozen=True)
 class AlignmentRule:

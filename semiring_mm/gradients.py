@@ -18,6 +18,7 @@ on the engines, where the arrays live.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -32,8 +33,8 @@ from .products import multiply
 from .semirings import Semiring, semirings
 
 __all__ = [
-    "Library", "along_trees", "bilinear", "factors", "reads", "selective", "sum_to", "summed",
-    "value_of", "way",
+    "Library", "along_trees", "bilinear", "factors", "is_log_plus", "log_shares", "reads",
+    "selective", "sum_to", "summed", "value_of", "way",
 ]  # fmt: skip
 
 Array = Any  # of any array library
@@ -223,9 +224,12 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
         if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
             came, left, right = (x.astype(np.float32) for x in (came, left, right))
             c = multiply(call.engine, s, left, right)
-        shares = _log_shares if (s.add, s.mul) == (_LOG.add, _LOG.mul) else _any_shares
         with np.errstate(all="ignore"):
-            results = shares(call.engine, s, came, left, right, c, needs)
+            if is_log_plus(s):
+                times = functools.partial(multiply, call.engine, s)
+                results = log_shares(call.engine.xp, times, came, left, right, c, needs)
+            else:
+                results = _any_shares(call.engine, s, came, left, right, c, needs)
         left, right = (
             call.give(sum_to(x, y.shape).astype(dtype)) if need else None
             for x, y, need in zip(results, (call["a"], call["b"]), needs, strict=True)
@@ -236,14 +240,20 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
 _LOG = semirings["log_plus"]
 
 
-def _log_shares(
-    engine: Engine, s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs
-) -> Pair:
-    xp = engine.xp
+def is_log_plus(s: Semiring) -> bool:
+    """Whether a semiring has the operations of log_plus."""
+    return (s.add, s.mul) == (_LOG.add, _LOG.mul)
+
+
+def log_shares(
+    xp: Any, times: Callable[[Array, Array], Array], g: Array, a: Array, b: Array, c: Array,
+    needs: Needs,
+) -> Pair:  # fmt: skip
+    """:func:`summed` over log_plus, by the functions `xp` of a library and its products."""
     rows, cols = _largest(xp, a, -1), _largest(xp, b, -2)
     # contributions are unchanged by a common shift, and smaller numbers round less
     a, b, c = a - rows, b - cols, c - rows - cols
-    parts = {1: xp.maximum(g, 0), -1: xp.maximum(-g, 0)}
+    parts = {1: xp.clip(g, 0, None), -1: xp.clip(-g, 0, None)}
     if xp is np:  # on a device the test would synchronise
         parts = {sign: part for sign, part in parts.items() if part.any()} or {1: parts[1]}
     # one batched product: for small matrices launches dominate
@@ -255,18 +265,17 @@ def _log_shares(
 
     left = right = None
     if needs[0]:
-        left = joined(xp.exp(a + multiply(engine, s, weight, b.swapaxes(-1, -2))))
+        left = joined(xp.exp(a + times(weight, b.swapaxes(-1, -2))))
     if needs[1]:
-        right = joined(xp.exp(b + multiply(engine, s, a.swapaxes(-1, -2), weight)))
+        right = joined(xp.exp(b + times(a.swapaxes(-1, -2), weight)))
     return left, right
 
 
 def _largest(xp: Any, x: Array, axis: int) -> Array:
     """The largest entry along an axis, 0 where that is infinite."""
-    if not x.size:
+    if 0 in x.shape:
         return 0
-    largest = xp.max(x, axis, keepdims=True)
-    return xp.where(xp.isfinite(largest), largest, 0)
+    return xp.nan_to_num(xp.amax(x, axis, keepdims=True), nan=0, posinf=0, neginf=0)
 
 
 def _any_shares(

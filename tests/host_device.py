@@ -127,15 +127,17 @@ class HostDevice:
     def capturing(self) -> bool:
         return False
 
-    def tensor_map(self, place, element, sizes, pitch, lines=64) -> bytes:
+    def tensor_map(self, place, element, sizes, pitch, lines=64, width=0) -> bytes:
         """What the driver would refuse is refused; the rest as host.h's ``HostMap``."""
         size = np.dtype(BITS.get(element, element)).itemsize
         assert place % 16 == 0
         assert all(0 < x < 2**32 for x in sizes)
         assert all(x % 16 == 0 and 0 < x < 2**40 for x in pitch)
         assert 0 < lines <= 256
+        assert 0 <= width <= 256
+        assert width * size % 16 == 0
         return struct.pack(
-            "10q48x", place, *sizes, size, *pitch, size, lines, element == "tfloat32"
+            "11q40x", place, *sizes, size, *pitch, size, lines, element == "tfloat32", width
         )
 
 

@@ -186,8 +186,10 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
     """Each inner step is the instructions that it is there for; 32-bit words spill no register."""
     texts = []
     for name, dtype, facts, step, _ in LARGE:
-        n = 800 if dtype == "f8" else 4096  # larger ones of doubles are read by the copy engine
-        text = sources_of(lambda: product_of(name, dtype, facts, n)).sources[-1]  # noqa: B023
+        # larger ones are read by the copy engine
+        n = {"f8": 800, "f4": 2048}[dtype] if name == "plus_times" else 4096
+        sources = sources_of(lambda: product_of(name, dtype, facts, n)).sources  # noqa: B023
+        text = next(text for text in reversed(sources) if "using Product =" in text)
         assert f"sr::{step}<Algebra>" in text
         texts.append(text)
     with ThreadPoolExecutor() as pool:
@@ -247,7 +249,7 @@ def test_instructions_of_steps(arch, add, mul, dtype, expected, tmp_path, nvdisa
 @needs_nvrtc
 def test_few_register_bank_conflicts_in_sgemm(sources_of, tmp_path, nvdisasm):
     """17 % without the order of ``kernels/multiplier.cuh``."""
-    text = sources_of(lambda: product_of("plus_times", "f4")).sources[-1]
+    text = sources_of(lambda: product_of("plus_times", "f4", n=2048)).sources[0]
     cubin, path = device.compile_source(text, 90)[0], tmp_path / "kernel.cubin"
     code = disassembled(cubin, path, nvdisasm, "-hex")  # crowded loads are told by control words
     waits, count = conflicts(code)
@@ -259,12 +261,27 @@ def test_few_register_bank_conflicts_in_sgemm(sources_of, tmp_path, nvdisasm):
 @needs_nvrtc
 def test_copies_of_sgemm_share_an_address(sources_of, tmp_path, nvdisasm):
     """Chunks of a tile that a thread copies to shared memory are constants apart."""
-    text = sources_of(lambda: product_of("plus_times", "f4")).sources[-1]
+    text = sources_of(lambda: product_of("plus_times", "f4", n=2048)).sources[0]
     code = disassembled(device.compile_source(text, 90)[0], tmp_path / "kernel.cubin", nvdisasm)
     loop = code[: code.rindex("FFMA")]  # without the tiles before it, which begin the same way
     copies = re.findall(r"LDGSTS\S* \[(R\d+)(\+0x\w+)?\]", loop)
     assert len(copies) >= 18
     assert sum(bool(distance) for _, distance in copies) >= len(copies) // 3
+
+
+@needs_nvrtc
+def test_bulk_products_do_little_else_than_multiply(sources_of, tmp_path, nvdisasm):
+    """The loop has no copies, no spills, and at most 80 instructions besides 1,024."""
+    sources = sources_of(lambda: product_of("plus_times", "f4")).sources
+    (text,) = (text for text in sources if "sr::BulkProduct<" in text)
+    cubin, report = device.compile_source(text, 90, "a")
+    assert " 0 bytes spill stores" in report
+    code = disassembled(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    lines = re.findall(r"^\s+/\*\w{4,}\*/ .*$", code, re.MULTILINE)
+    at = [i for i, line in enumerate(lines) if " FFMA " in line]
+    assert len(at) == 1024
+    assert at[-1] - at[0] <= 1104
+    assert "LDGSTS" not in code
 
 
 @needs_nvrtc
@@ -394,7 +411,7 @@ def test_kernels_of_predecessors_spill_no_register(dtype, sources_of):
     facts = WHOLE if dtype[0] == "i" else None
     recorder = sources_of(lambda: closed("min_plus", dtype, facts, marks=True))
     found = [x for x in recorder.sources if "sr::Trees<" in x]
-    assert len(found) == 3
+    assert len(found) == 4
     for text in found:
         assert "0 bytes spill stores" in recorder.compile(text)[1]
 

@@ -324,6 +324,7 @@ def test_large_copies_go_in_pieces(size, monkeypatch):
     import cupy
 
     monkeypatch.setattr(memory, "_PIECE", 10_000)
+    monkeypatch.setattr(memory, "_LEAST", 0)
     x = np.random.default_rng(size).integers(0, 255, (size, 3)).astype("u1")
     for host in (x, x[::-1], x.T, x.view("i1"), x.astype("f4")):
         clock.spin(1e-3)  # until the host has gone on

@@ -90,6 +90,75 @@ def test_gradients():
         torch.testing.assert_close(y.cpu(), x)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((64, 20, 8), "float32"), ((3, 30, 200), "float64"), ((2, 1, 5), "float32"),
+     ((9, 100, 33), "float64")],
+)  # fmt: skip
+def test_launches_of_tensors(shape, dtype, monkeypatch):
+    """The same by one launch as by the operators."""
+    torch = pytest.importorskip("torch")
+    from semiring_mm.torch import launches
+    from semiring_mm.torch import sequences as learn
+
+    (batch, steps, n), dtype = shape, getattr(torch, dtype)
+    torch.manual_seed(n)
+    shapes = (steps, batch, n), (n, n), (n,), (batch, n)
+    e, a, start, end = (torch.randn(s, device="cuda", dtype=dtype) for s in shapes)
+    e = e.transpose(0, 1)
+    e[0, -1] = -torch.inf
+    model = [x.requires_grad_() for x in (e, a, start, end)]
+    tags = torch.randint(n, (batch, steps), device="cuda")
+    lengths = torch.randint(steps + 1, (batch,), device="cuda")
+    quick, results = launches.sequences, []
+    for ready in (quick, lambda *_: None):
+        asked = []
+        monkeypatch.setattr(
+            launches, "sequences", lambda *x, ready=ready, a=asked: a.append(ready(*x)) or a[-1]
+        )
+        found = []
+        for counts in (None, lengths, lengths.tolist()):
+            values = (
+                learn.log_partition(*model, lengths=counts),
+                learn.crf_loss(e, a, tags, start, end, lengths=counts),
+            )
+            for value in values:
+                found += [value, *torch.autograd.grad(value[1:].square().sum(), model)]
+            with torch.no_grad():
+                found += learn.viterbi(*model, lengths=counts)
+        results.append(found)
+        assert [x is None for x in asked] == [ready is not quick] * 9
+    eps = {"rtol": 2e-4, "atol": 2e-3} if dtype == torch.float32 else {"rtol": 1e-8, "atol": 1e-8}
+    for x, y in zip(*results, strict=True):
+        torch.testing.assert_close(x, y, equal_nan=True, **eps)
+
+
+def test_graphs_of_training():
+    """A loss and its gradients, captured in a graph."""
+    torch = pytest.importorskip("torch")
+    from semiring_mm.torch import sequences as learn
+
+    e, a = (torch.randn(s, device="cuda", requires_grad=True) for s in ((5, 9, 4), (4, 4)))
+    tags = torch.randint(4, (5, 9), device="cuda")
+
+    def step():
+        return torch.autograd.grad(learn.crf_loss(e, a, tags).sum(), (e, a))
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    with torch.no_grad():
+        e.copy_(torch.randn_like(e))
+    tags.copy_(torch.randint_like(tags, 4))
+    graph.replay()
+    torch.testing.assert_close(found, step())
+
+
 def test_samples():
     rng = np.random.default_rng(4)
     model = rng.normal(size=(3, 20, 40)), rng.normal(size=(40, 40))

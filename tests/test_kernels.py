@@ -23,8 +23,8 @@ from semiring_mm.closures.solve import Problem
 from semiring_mm.closures.sources import ArraySource
 from semiring_mm.cpu import engine as cpu
 from semiring_mm.engine import JOIN, Scaling
+from semiring_mm.gpu import bulk, device, engine, packing, tensor, tiles, trees
 from semiring_mm.gpu import closure as closing
-from semiring_mm.gpu import device, engine, packing, tensor, tiles, trees
 from semiring_mm.gpu import facts as scan
 from semiring_mm.gpu import product as products
 from semiring_mm.gpu import vector as vectors
@@ -814,6 +814,35 @@ def test_tensor_cores(arch, name, dtype, precision, monkeypatch):
     assert sum(used in text for text in products) == each * len(layouts)
 
 
+def test_bulk_products(monkeypatch):
+    """Operands that lie along k are transposed first; k ends within a tile, and is shared."""
+    monkeypatch.setitem(bulk._GAINS, "fma", dict.fromkeys(bulk._GAINS["fma"], 1e9))
+    monkeypatch.setitem(tiles.TILES, "fma", {tiles.Tile(128, 256, 8, 8, 16, 8, stages=4): 1.0})
+    monkeypatch.setattr(tiles, "_PART", 0)
+    monkeypatch.setattr(tiles, "_JOIN", 0)
+    tiles.choose.cache_clear()
+    rng = np.random.default_rng(31)
+    a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
+    monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
+    monkeypatch.setattr(bulk, "_LEAST", 1)
+    for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
+        monkeypatch.setattr(bulk, "_SHORT", short)
+        HOST.launched.clear()
+        check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
+        for kernel, count in (
+            ("Convert", copied), ("BulkProduct", 1), ("ReduceSplits", int(not short)),
+        ):  # fmt: skip
+            assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == count
+    # a stack, α and β, one B for all, columns of C that are not aligned
+    a, b = whole(rng, (2, 40, 36), "f4", None), whole(rng, (36, 72), "f4", None)[:, :70]
+    c = whole(rng, (2, 40, 70), "f4", None)
+    wanted, every = 2 * (a @ b) - c, np.broadcast_to(b, (2, *b.shape))
+    engine.product(sm.semirings["plus_times"], a, every, c, Scaling(True, 2.0, -1.0))
+    check("plus_times", c, wanted)
+    assert any("sr::BulkProduct<" in text for text in HOST.launched[-2:])
+    tiles.choose.cache_clear()
+
+
 @pytest.mark.usefixtures("tensor_cores")
 def test_tiles_of_doubles_are_shared(monkeypatch):
     """The last wave's k is computed in parts."""
@@ -1377,6 +1406,7 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
     dtype, semiring = np.dtype(dtype), sm.semirings[name]
 
     def run(n, how, stacked, ahead):
+        monkeypatch.setattr(trees, "_MANY", -1 if how == "odd" else n)
         rng = np.random.default_rng(n)
         given = reference.small(rng, name, (2, n, n), dtype, 0, 99)
         if name == "max_times":
@@ -1424,7 +1454,10 @@ def test_closures_by_tiles(monkeypatch, name, dtype, step, with_marks):
 @pytest.mark.parametrize("kind", ["zeros", "ring", "metric", "layers", "large"])
 @pytest.mark.parametrize(("name", "dtype"), [("min_plus", "f4"), ("max_min", "f4")])
 def test_predecessors_among_ties(monkeypatch, name, dtype, kind):
-    """Equally good edges close cycles, which are broken; strips of rows give the same."""
+    """Equally good edges close cycles, which are broken; strips of rows give the same.
+
+    So do nodes on the way, which are found from the changes of the elimination.
+    """
     monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     n = 150
     rng = np.random.default_rng(3)
@@ -1447,13 +1480,15 @@ def test_predecessors_among_ties(monkeypatch, name, dtype, kind):
         w[:50, 50:100] = w[50:100, 100:] = 1
     np.fill_diagonal(w, sm.semirings[name].zero)
     found = []
-    for strip in (1 << 28, 1):
+    split = [(1, -1)] if name == "min_plus" and kind in ("zeros", "metric") else []
+    for strip, many in [(1 << 28, n), (1, n), *split]:
         monkeypatch.setattr(trees, "_STRIP", strip)
+        monkeypatch.setattr(trees, "_MANY", many)
         d, p = np.empty_like(w), np.full(w.shape, 77, np.int32)
         engine.closure_batch(sm.semirings[name], w, None, d, p)
         check_predecessors(name, w, d, p)
         found.append(p)
-    assert_array_equal(*found)
+    assert_array_equal(*found[:2])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -1463,13 +1498,15 @@ def test_predecessors_where_sums_are_rounded(monkeypatch, dtype):
     n, s = 200, sm.semirings["min_plus"]
     x = np.random.default_rng(5).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype(dtype)
-    d, p = np.empty_like(w), np.full(w.shape, 77, np.int32)
-    unknown = engine.closure_batch(s, w, None, d, p)
-    assert not unknown.any()
-    row, end = np.nonzero(~np.eye(n, dtype=bool))
-    assert (d < w).sum() > 1000  # by rounding alone
-    assert (p[row, end] == row).mean() > 0.999
-    assert_allclose(d[row, p[row, end]] + w[p[row, end], end], d[row, end], rtol=8e-7)
+    for many in (n, -1):
+        monkeypatch.setattr(trees, "_MANY", many)
+        d, p = np.empty_like(w), np.full(w.shape, 77, np.int32)
+        unknown = engine.closure_batch(s, w, None, d, p)
+        assert not unknown.any()
+        row, end = np.nonzero(~np.eye(n, dtype=bool))
+        assert (d < w).sum() > 1000  # by rounding alone
+        assert (p[row, end] == row).mean() > 0.999
+        assert_allclose(d[row, p[row, end]] + w[p[row, end], end], d[row, end], rtol=8e-7)
 
 
 def test_predecessors_of_large_matrices(monkeypatch):
@@ -1491,20 +1528,29 @@ def test_predecessors_of_large_matrices(monkeypatch):
         HOST.launched.clear()
 
 
-def test_predecessors_are_carried_along_where_many_edges_are_tight(monkeypatch):
+def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
+    monkeypatch.setattr(closing, "_TILES", (CLOSING, CLOSING))
     monkeypatch.setattr(engine, "LEAF", engine.BASE)
     monkeypatch.setattr(engine, "free_memory", lambda: None)
-    n, s = 300, sm.semirings["min_plus"]
+    monkeypatch.setattr(trees, "_MANY", 20)
+    n, s = 140, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")
-    for carried in (False, True):
-        edges = np.where(w < 0.4, w, inf) if carried else w * w  # which makes ways around better
-        d, p = memory.close(Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True))
-        assert any("::attach(p)" in x for x in HOST.launched) != carried
+    for many, leaf in ((False, engine.BASE), (True, 2048), (True, engine.BASE)):  # tiles of 128
+        monkeypatch.setattr(closing, "LEAF", leaf)
+        edges = np.where(w < 0.4, w, inf) if many else w**4  # which makes ways around better
+        array, original = edges.copy(), None if leaf == 2048 else edges
+        d, p = memory.close(Problem.of(ArraySource(engine, s, array, original), None, True))
+        assert any("::split(p)" in x for x in HOST.launched) == many
         row, end = np.nonzero(p >= 0)
         assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
         assert (p >= 0).sum() == n * n - n
         HOST.launched.clear()
+    monkeypatch.setattr(closing, "LEAF", 2048)
+    edges[4, 5], edges[5, 4] = -1, 0.5
+    problem = Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True)
+    with pytest.raises(sm.NegativeCycleError):
+        problem.solve(memory.close)
 
 
 @pytest.mark.parametrize("dtype", ["i4", "i8"])

@@ -22,12 +22,12 @@ ROOMS = """
     cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
-    gpu.vector gpu.trees
+    gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
     gpu.gf2 gpu.select gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
     arrays config
-    closures.bits closures.edges closures.progress closures.paths closures.labelled closures.trees
-    closures.kleene closures.weights closures.schedule closures.steps closures.sources
+    closures.edges closures.progress closures.paths closures.labelled closures.trees
+    closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
     closures.solve closures.memory closures.spanning
     tiled.sizes tiled.timeline tiled.devices tiled.blocks tiled.stores tiled.results
     tiled.checkpoint tiled.budget tiled.pipeline tiled.streamed tiled.run tiled.stored tiled.rows

@@ -37,7 +37,7 @@ class Space:
         return getattr(np, name)
 
 
-class Library:
+class Library(calls._Library):
     """What :mod:`semiring_mm.gpu.calls` asks of a library."""
 
     pooled, captured = True, False
@@ -114,6 +114,10 @@ CALLS = {
     "min_plus": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, 9), (9, 20)),
     "a scan": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, N), (N, N)),
     "k in parts": (lambda a, b, **k: sm.matmul(a, b, "min_plus", **k), (N, 400), (400, N)),
+    "log_plus": (lambda a, b, **k: sm.matmul(a, b, "log_plus", **k), (N, 9), (9, 20)),
+    "log_plus, sums of exponentials": (
+        lambda a, b, **k: sm.matmul(a, b, "log_plus", **k), (3, 8, 2048), (2048, 5),
+    ),
     "a stack": (lambda a, b, **k: sm.matmul(a, b, "max_min", **k), (3, N, 5), (3, 5, 4)),
     "gemm": (
         lambda a, b, c, **k: sm.gemm(2.0, a, b, 0.5, c, trans_a=True, **k), (9, N), (9, 4), (N, 4),
@@ -148,6 +152,21 @@ def test_a_repeated_call(name, maker, general):
         assert type(got) is On
         assert got.shape == first.shape
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((N, 9), (9, 20)), ((3, N, 5), (5, 4)), ((7,), (7, 5))], ids=str
+)
+def test_a_repeated_call_with_the_numbers_that_won(shapes, general):
+    for i in range(4):
+        a, b = (on(RNG.integers(0, 4, s).astype("f4")) for s in shapes)
+        seen = len(general)
+        c, k = sm.matmul(a, b, "min_plus", return_arg=True)
+        assert i == 0 or len(general) == seen, "the general way was taken"
+        terms = np.array(a)[..., np.newaxis] + np.array(b)[..., np.newaxis, :, :]
+        assert_array_equal(c, terms.min(-2).reshape(c.shape))
+        assert_array_equal(k, terms.argmin(-2).reshape(c.shape))
+        assert k.dtype == np.int32
 
 
 @pytest.mark.parametrize("name", [x for x in CALLS if "sum" not in x])
@@ -220,15 +239,15 @@ def test_the_scalars_and_flags_are_part_of_a_call():
         lambda: sm.matmul(normal(4, 4), normal(4, 4, dtype="f8")),
         lambda: sm.matmul(normal(4, 0), normal(0, 4)),
         lambda: sm.matmul(normal(4, 4), normal(4, 4), device="cuda:0"),
-        lambda: sm.matmul(normal(4, 4), normal(4, 4), "max_min", return_arg=True),
+        lambda: sm.matmul(normal(4, 4), normal(4, 4), "max_min", return_arg=True, out=normal(4, 4)),
         lambda: sm.gemm(np.float32(2), normal(4, 4), normal(4, 4)),
         lambda: sm.gemm(2.0, normal(4, 4), normal(4, 4), 1.0, normal(4, 8)[:, ::2]),
         lambda: sm.sgemv(1.0, normal(4, 8), normal(16)[::2]),
         lambda: sm.einsum("ij,j->j", normal(4, 4), normal(4)),
         lambda: sm.einsum("ij->ji", normal(4, 4)),
     ],
-    ids=["integers", "two dtypes", "no k", "a device", "arg", "a scalar of NumPy", "C with gaps",
-         "a vector with gaps", "entry by entry", "transposed"],
+    ids=["integers", "two dtypes", "no k", "a device", "arg and out", "a scalar of NumPy",
+         "C with gaps", "a vector with gaps", "entry by entry", "transposed"],
 )  # fmt: skip
 def test_other_calls_are_not_kept(call):
     call()
@@ -253,6 +272,18 @@ def test_errors_are_those_of_the_general_way():
                 wrong()
             messages.append(str(error.value))
         assert messages[0] == messages[1]
+
+
+def test_a_blas_name_takes_its_own_dtype_only(general):
+    """Though the general verb's repeated call is the same but for that."""
+    a = normal(4, 4, dtype="f8")
+    for _ in range(2):
+        sm.gemm(1.0, a, a)
+    seen = len(general)
+    with pytest.raises(TypeError, match="sgemm works on float32, got a of dtype float64"):
+        sm.sgemm(1.0, a, a)
+    sm.dgemm(1.0, a, a)
+    assert len(general) == seen
 
 
 def test_another_device_and_another_alignment(general):

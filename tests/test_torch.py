@@ -578,3 +578,34 @@ def test_gradients_without_the_operator():
     (g,) = torch.autograd.grad(found.sum(), a, create_graph=True)
     with pytest.raises(NotImplementedError, match="second derivatives of products"):
         g.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5))], ids=str
+)
+def test_shares_by_the_functions_of_pytorch(monkeypatch, dtype, shapes):
+    """As on a device, those of the engines."""
+    torch.manual_seed(3)
+    a, b = (torch.randn(s).to(dtype).requires_grad_() for s in shapes)
+    with torch.no_grad():
+        a[..., 1, :] = -torch.inf
+        a[..., 0, :1] = torch.inf if dtype == torch.float64 else 80
+    g = torch.randn(*shapes[0][:-1], shapes[1][-1]).to(dtype)
+    results = []
+    for there in (False, True):
+        monkeypatch.setattr(products, "_on_device", lambda x, there=there: there)
+        results.append(torch.autograd.grad(matmul(a, b, "log_plus"), (a, b), g))
+    for x, y in zip(*results, strict=True):
+        torch.testing.assert_close(y, x, equal_nan=True)
+
+
+def test_tensors_whose_memory_holds_the_negative_numbers():
+    x = torch.randn(3, 3, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    torch.testing.assert_close(sm.matmul(x, x), x @ x)
+    torch.testing.assert_close(matmul(x, x), x @ x)
+    np.testing.assert_array_equal(arrays._on_device(np, x, "a"), x.resolve_neg().numpy())
+    for refused in (arrays._writable, lambda out: arrays._on_device(np, out, "out")):
+        with pytest.raises(TypeError, match="imaginary part of a conjugate"):
+            refused(x)

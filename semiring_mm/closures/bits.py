@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from ..engine import Engine
+from ..plan import unpack_bits
 from ..semirings import semirings
+from .kleene import Closure
 
 __all__ = ["close_bits"]
 
@@ -17,18 +19,21 @@ _BLOCK = 1024
 def close_bits(engine: Engine, c: Array, n: int) -> None:
     """C ← C* over lor_land, in place, for packed C (n, bytes) with ones on its diagonal.
 
-    The nodes of a block are closed among themselves by squaring; then paths go through them
+    The nodes of a block are closed among themselves, as bytes; then paths go through them
     (Warshall, 1962).
     """
     s, xp = semirings["lor_land"], engine.xp
+    closure = Closure(engine, s, None, True, 0, _never)
     for k in range(0, n, _BLOCK):
         size = min(_BLOCK, n - k)
         panel = xp.ascontiguousarray(c[:, k // 8 : (k + size + 7) // 8])
-        block, steps = xp.ascontiguousarray(panel[k : k + size]), 1
-        while steps < size - 1:  # paths of so many edges inside of the block
-            longer = xp.empty_like(block)
-            engine.product_bits(s, block, block, longer, size)
-            block, steps = longer, 2 * steps
+        whole = unpack_bits(xp, panel[k : k + size], size)
+        closure.run(whole)
+        block = engine.pack_bits(whole)
         rows = xp.empty((size, c.shape[1]), c.dtype)
         engine.product_bits(s, block, c[k : k + size], rows, n)
         engine.product_bits(s, panel, rows, c, n, True)
+
+
+def _never(first: int, diagonal: Array) -> NoReturn:
+    raise AssertionError("no path is better than a true one")

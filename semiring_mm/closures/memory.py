@@ -13,6 +13,7 @@ from .paths import NO_PREDECESSOR, epsilon
 from .progress import reporter
 from .solve import Problem
 from .sources import ArraySource, best_edges
+from .steps import Improves
 from .trees import Edges, repair_trees
 
 __all__ = ["begin", "close", "finish", "first_predecessors", "repair", "source_of"]
@@ -44,6 +45,8 @@ def close(problem: Problem) -> tuple[Array, Array | None]:
     """The closure, in the memory of the source where types allow, and its predecessors."""
     source = source_of(problem)
     engine, d = source.engine, begin(problem)
+    if problem.predecessors and _in_one_launch(problem, d):
+        return _close_at_once(problem, d)
     weights = _kept(problem, d) if problem.predecessors else None
     # predecessors that are found from the closure need not be carried through it
     carried = problem if weights is None else replace(problem, predecessors=False)
@@ -66,8 +69,6 @@ def _kept(problem: Problem, d: Array) -> Array | None:
     source = source_of(problem)
     if source.engine.trees is None:
         return None
-    if source.n > source.engine.LEAF and _many_tight(problem, d):
-        return None
     kept = source.original
     if kept is not None and kept.dtype == d.dtype and source.margins is None:
         return kept
@@ -75,10 +76,36 @@ def _kept(problem: Problem, d: Array) -> Array | None:
     return None if free is not None and free < 2 * d.nbytes else d.copy()
 
 
+def _in_one_launch(problem: Problem, d: Array) -> bool:
+    """Whether predecessors take less time from the rounds of one launch: edges are tight, mostly.
+
+    Products of large blocks are faster, but do not know of rounds.
+    """
+    source = source_of(problem)
+    if source.engine.trees is None or source.n <= source.engine.LEAF:
+        return False
+    free = source.engine.free_memory()
+    if free is not None and free < 3 * d.nbytes + 4 * d.size:
+        return False
+    return source.engine.trees.splits(source.s, d.dtype, source.n) and _many_tight(problem, d)
+
+
+def _close_at_once(problem: Problem, d: Array) -> tuple[Array, Array]:
+    """The closure in one launch, in place, and predecessors."""
+    source, one = source_of(problem), problem.steps.identities[1]
+    engine, p = source.engine, source.engine.xp.empty(d.shape, np.int32)
+    found = engine.closure_batch(source.s, d, problem.steps.known, d, p)
+    if problem.steps.look and not (d.diagonal() == one).all():
+        raise Improves(0, engine.to_host(d.diagonal()))
+    if engine.to_host(found).any():
+        repair(problem, d, p)
+    return d, p
+
+
 def _many_tight(problem: Problem, d: Array) -> bool:
     """Whether many edges seem to be best paths themselves, beside paths of two edges.
 
-    Then it takes less time to carry predecessors along than to search all these edges.
+    Then it takes long to search all these edges.
     """
     source = source_of(problem)
     engine, xp = source.engine, source.engine.xp

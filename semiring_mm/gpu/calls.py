@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from . import device
 from .device import Copied, Launched, Scratch, address
@@ -39,38 +39,49 @@ class _Library(Protocol):
 
     runtime: Any
     device: Callable[[], int]  # the current one
+    stream: Callable[[int], int]  # the current one of a device
     pooled: bool  # whether a captured graph would not own a new array's memory
 
     def look(self, x: Array) -> tuple[int, int, Any]:
         """Address, device, and all else that a launch depends on, of an array."""
 
-    def stream(self, index: int) -> int:
-        """The current stream of a device."""
+    def two(self, head: Any, a: Array, b: Array) -> tuple[Any, list[int], int]:
+        """The key of a call of two arrays, their addresses and their device."""
+        (p, index, first), (q, at, second) = self.look(a), self.look(b)
+        key = head, first, second, p % _ALIGNED, q % _ALIGNED, p == q, index, at
+        return key, [p, q], index
 
-    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+    def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         """An array for a result, and its address."""
 
     def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
         """Memory for intermediate results, and its address."""
 
 
-class _Cupy:
+class _Cupy(_Library):
     pooled = True
 
     def __init__(self, cupy: Any) -> None:
         self._array, self.runtime = cupy.ndarray, cupy.cuda.runtime
         self.device = self.runtime.getDevice
-        self._stream, self._alloc = cupy.cuda.get_current_stream, cupy.cuda.alloc
+        current, self._alloc = cupy.cuda.get_current_stream, cupy.cuda.alloc
+        self.stream = lambda index: current().ptr
         self._alloc_async = cupy.cuda.malloc_async
 
     def look(self, x: Array) -> tuple[int, int, Any]:
         data = x.data
         return data.ptr, data.device_id, (x.shape, x.strides, x.dtype)
 
-    def stream(self, index: int) -> int:
-        return int(self._stream().ptr)
+    def two(self, head: Any, a: Array, b: Array) -> tuple[Any, list[int], int]:  # for speed
+        x, y = a.data, b.data
+        p, q, index = x.ptr, y.ptr, x.device_id
+        key = (
+            head, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype, p % _ALIGNED,
+            q % _ALIGNED, p == q, index, y.device_id,
+        )  # fmt: skip
+        return key, [p, q], index
 
-    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+    def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._array(call.shape, call.dtype)
         return c, c.data.ptr
 
@@ -79,7 +90,7 @@ class _Cupy:
         return memory, memory.ptr
 
 
-class _Torch:
+class _Torch(_Library):
     pooled = False
 
     def __init__(self, torch: Any, cupy: Any) -> None:
@@ -89,17 +100,24 @@ class _Torch:
         self.stream = raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
     def look(self, x: Array) -> tuple[int, int, Any]:
-        if x.requires_grad:
+        if x.requires_grad or x.is_neg():
             raise TypeError("the general way refuses it")
         return x.data_ptr(), x.get_device(), (x.shape, x.stride(), x.dtype)
 
-    def empty(self, call: _Call, like: Array) -> tuple[Array, int]:
+    def empty(self, call: _Call | _Like, like: Array) -> tuple[Array, int]:
         c = self._empty(call.shape, dtype=call.dtype, device=like.device)
         return c, c.data_ptr()
 
     def room(self, size: int, index: int, captured: bool) -> tuple[Any, int]:
         memory = self._empty(size, dtype=self._byte, device=index)
         return memory, memory.data_ptr()
+
+
+class _Like(NamedTuple):
+    """How a result is made."""
+
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 @dataclass(eq=False)
@@ -126,8 +144,12 @@ class _Call:
         Bytes of intermediate results, and how many of them, the first, are to be zeros.
     copied : int
         Bytes of the last operand that are copied to the result first.
+    given : str
+        The name of the operands' dtype; empty if they differ.
     shape, dtype
         Of the result.
+    second : _Like, optional
+        Of a second result.
     """
 
     starts: list[tuple[device.Start, int]]
@@ -139,8 +161,10 @@ class _Call:
     room: int
     zeroed: int
     copied: int
+    given: str
     shape: tuple[int, ...]
     dtype: Any
+    second: _Like | None
 
     def __post_init__(self) -> None:
         self._last: list[int] = []
@@ -170,7 +194,9 @@ def forget() -> None:
     _calls.clear()
 
 
-def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) -> Any:
+def repeat(
+    head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None, dtype: str = ""
+) -> Any:
     """The result of a call that was made before, or None where the general way is to be taken.
 
     Parameters
@@ -181,22 +207,21 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
         Arrays. With three of them, the last is joined to the product, and may be `out` itself; not
         where `head` begins with "sparse".
     out : array, optional
+    dtype : str, optional
+        That of all operands, where the verb accepts no other.
     """
     library = _libraries.get(type(operands[0]))
     if library is None:
         return None
     try:
         if out is None and len(operands) == 2:  # as in _key, written out for speed
-            a, index, a_kind = library.look(operands[0])
-            b, at, b_kind = library.look(operands[1])
-            bases, place = [a, b], 0
-            call = _calls.get((head, a_kind, b_kind, a % _ALIGNED, b % _ALIGNED, index, at, a == b))
+            key, bases, index = library.two(head, *operands)
         else:
             key, bases, index, place = _key(library, head, operands, out)
-            call = _calls.get(key)
+        call = _calls.get(key)
     except (AttributeError, TypeError, RuntimeError):  # another library's, no memory, unhashable
         return None
-    if call is None or library.device() != index:
+    if call is None or (dtype and call.given != dtype) or library.device() != index:
         return None
     stream = library.stream(index)
     captured = stream not in device.DEFAULT and bool(library.runtime.streamIsCapturing(stream))
@@ -211,6 +236,10 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
     else:
         result, place = library.empty(call, operands[0])
     bases.append(place)
+    other = None
+    if call.second is not None:
+        other, place = library.empty(call.second, operands[0])
+        bases.append(place)
     memory = None  # until all is launched
     if call.room:
         memory, at = library.room(call.room, index, captured)
@@ -221,7 +250,7 @@ def repeat(head: tuple[Any, ...], operands: tuple[Any, ...], out: Any = None) ->
         library.runtime.memcpyAsync(place, bases[2], call.copied, _BETWEEN, stream)
     call.run(bases, stream)
     del memory
-    return result
+    return result if other is None else (result, other)
 
 
 def _joins(head: tuple[Any, ...], operands: Sequence[Any]) -> bool:
@@ -232,11 +261,9 @@ def _key(
     library: _Library, head: tuple[Any, ...], operands: Sequence[Any], out: Any
 ) -> tuple[Any, list[int], int, int]:
     """What a call is kept by; addresses of operands, their device, and the address of `out`."""
-    look, index = library.look, -1
     if out is None and len(operands) == 2:
-        (a, index, a_kind), (b, at, b_kind) = look(operands[0]), look(operands[1])
-        near = a % _ALIGNED, b % _ALIGNED, index, at, a == b
-        return (head, a_kind, b_kind, *near), [a, b], index, 0
+        return *library.two(head, *operands), 0
+    look, index = library.look, -1
     key: list[Any] = [head]
     bases = []
     for x in operands:
@@ -278,28 +305,30 @@ def learn(
         What was recorded of it.
     head, operands, out
         As of :func:`repeat`.
-    given : array
+    given : array, or two
         What the call returned.
     arrays, result : arrays
-        Operands and the result as the engine had them.
+        Operands and the result, or two, as the engine had them.
     """
+    results, returned = (x if isinstance(x, tuple) else (x,) for x in (result, given))
+    result = results[0]
     library = _library_of(operands[0])
     launches = [x for x in notes if isinstance(x, Launched)]
     known = all(x.pointers is not None for x in launches)
     if library is None or not known or not 0 < len(launches) <= _LAUNCHES:
         return
-    if any(type(x) is not type(operands[0]) for x in (*operands, given)):
+    if any(type(x) is not type(operands[0]) for x in (*operands, *returned)):
         return
-    spans = [_span(x) for x in (*arrays, result)]
+    spans = [_span(x) for x in (*arrays, *results)]
     joins = _joins(head, arrays)
-    if not result.size or not all(x.size for x in arrays):
+    if not all(x.size for x in (*arrays, *results)):
         return
-    if not _apart(arrays, result, spans, joins):
+    if not _apart([*arrays, *results], result, spans, joins):
         return
     made = sorted((x for x in notes if isinstance(x, Scratch)), key=lambda x: not x.zero)
     zeroed = 0
     room, places = 0, []  # array, where it begins, its memory
-    for i, (x, (low, high)) in enumerate(zip((*arrays, result), spans, strict=True)):
+    for i, (x, (low, high)) in enumerate(zip((*arrays, *results), spans, strict=True)):
         places.append((i, address(x), address(x) + low, address(x) + high))
     for x, zero in made:  # zeros first
         places.append((len(spans), address(x) - room, address(x), address(x) + x.nbytes))
@@ -310,13 +339,17 @@ def learn(
         wanted = [(address(result), address(arrays[2]))] if joins else []
         if [(x.to, x.source) for x in copied] != wanted or notes[0] is not copied[0]:
             return
-    if out is None and not result.flags.c_contiguous:
+    if out is None and not all(x.flags.c_contiguous for x in results):
+        return
+    if out is not None and len(results) > 1:
         return
     found = _laid_out(launches, places)
     if found is None:
         return
     if len(_calls) >= _KEPT:
         forget()
+    names = {str(x.dtype).rpartition(".")[2] for x in operands}
+    like = [_Like(tuple(x.shape), x.dtype) for x in returned]
     try:
         key = _key(library, head, operands, out)[0]
         _calls[key] = _Call(
@@ -325,8 +358,9 @@ def learn(
             room,
             zeroed,
             copied[0].size if copied else 0,
-            tuple(given.shape),
-            given.dtype,
+            names.pop() if len(names) == 1 else "",
+            *like[0],
+            like[1] if len(like) > 1 else None,
         )
     except (AttributeError, TypeError, RuntimeError):
         return
@@ -339,10 +373,9 @@ def _span(x: Array) -> tuple[int, int]:
 
 
 def _apart(
-    arrays: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]], joins: bool
+    every: Sequence[Array], result: Array, spans: Sequence[tuple[int, int]], joins: bool
 ) -> bool:
     """Whether each address tells to which array it belongs, or the key says which are the same."""
-    every = [*arrays, result]
     for j, y in enumerate(every):
         for i, x in enumerate(every[:j]):
             at, to = address(x), address(y)

@@ -105,6 +105,8 @@ class _Launch:
     ints: tuple[int, ...]
     panels: int = 0  # bytes of panels
     progress: int = 0  # words
+    side: int = 0  # of tiles
+    grain: int = 0  # nodes whose changes are noted together, or 0: see sr::Elimination
 
 
 _launches: dict[Any, _Launch] = {}
@@ -131,21 +133,32 @@ def _close(
         weights = device.scratch(a.shape, a.dtype)
         weights[...] = a
     panels = device.scratch(launch.panels)
+    changes = device.scratch((*a.shape[:-1], launch.ints[-1]), np.uint16) if launch.grain else None
     progress = device.scratch(launch.progress, np.uint32, zero=True)
     each = launch.ints[1]  # matrices of a launch
     for first in range(0, len(a) if a.ndim == 3 else 1, each):
         if first:
             progress[...] = 0
         count = min(each, len(a) - first) if a.ndim == 3 else 1
-        places = (address(x[first:] if first else x) for x in (a, out))
+        at, to, marks = (x if x is None or not first else x[first:] for x in (a, out, changes))
         params = pack(
-            (*places, address(panels), address(progress), *launch.longs),
+            (*map(address, (at, to, panels, progress, marks)), *launch.longs),
             (launch.ints[0], count, *launch.ints[2:]),
         )
         launch.kernel.launch(launch.blocks, launch.threads, launch.shared, params)
     if predecessors is None:
         return None
-    return trees.predecessors(semiring, weights, out, predecessors, known, fresh=fresh)
+    return trees.predecessors(
+        semiring,
+        weights,
+        out,
+        predecessors,
+        known,
+        fresh=fresh,
+        changes=changes,
+        grain=launch.grain,
+        side=launch.side,
+    )
 
 
 def _prepare(
@@ -167,8 +180,11 @@ def _prepare(
         kernel = here.kernel(closure_source(plan, small, wide, fresh, marks))
         return _Launch(kernel, batch, small.side**2, shared, (*sum(steps, ()), *ends), (n,))
     wide = wide_along(a, -1) and wide_along(out, -1)
+    noted = marks and fresh and trees.splits(semiring, a.dtype, n)
     tile = _TILES[word > 4]
-    if _shared(tile, word) > here.shared_limit:
+    if noted and n > LEAF and _shared(_BROAD, word, noted) <= here.shared_limit:
+        tile = _BROAD
+    elif _shared(tile, word, noted) > here.shared_limit:
         tile = _LEAST
     tiles = -(-n // tile.bm)
     size = _RING * tiles * tile.bm**2 * 2 * word  # bytes of the panels of a matrix
@@ -177,10 +193,10 @@ def _prepare(
     tasks = each * tiles * tiles  # at once, at most
     blocks = min(tile.blocks if tasks > _FEW * here.sms else 1, tile.blocks) * here.sms
     return _Launch(
-        here.kernel(elimination_source(way, tile, wide, fresh)), min(blocks, tasks), tile.threads,
-        _shared(tile, word), (*strides(a), *strides(out), *ends),
-        (n, each, tiles, _AHEAD * here.sms, 1), each * size,
-        1 + each * (1 + tiles + tiles * tiles),
+        here.kernel(elimination_source(way, tile, wide, fresh, noted)), min(blocks, tasks),
+        tile.threads, _shared(tile, word, noted), (*strides(a), *strides(out), *ends),
+        (n, each, tiles, _AHEAD * here.sms, 1, -(-n // 4) * 4), each * size,
+        1 + each * (1 + tiles + tiles * tiles), tile.bm, min(tile.bm, _GRAIN) * noted,
     )  # fmt: skip
 
 
@@ -190,6 +206,8 @@ def _prepare(
 #: shared memory.
 _TILES = (Tile(64, 64, 64, 4, 4, 8, 3), Tile(64, 64, 64, 4, 4, 8, 2))
 _LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
+_BROAD = Tile(64, 64, 64, 8, 4, 8, 4)  # where changes are noted in more than LEAF rows
+_GRAIN = 64  # nodes, at most, whose changes are noted together
 _RING = 3  # rounds whose panels are kept
 _AHEAD = 5  # updates before the panels of the next round, for each multiprocessor
 _PANELS = 1 << 28  # bytes of the panels of a launch, but for a single matrix
@@ -225,12 +243,12 @@ def _way(
 
 
 @functools.lru_cache(maxsize=1024)
-def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool) -> str:
+def elimination_source(way: Way, tile: Tile, wide: bool, fresh: bool, changes: bool = False) -> str:
     """The text of the kernel; see sr::Elimination."""
-    pivot, shared = way.pivot, _shared(tile, word_size(way.plan))
+    pivot, shared = way.pivot, _shared(tile, word_size(way.plan), changes)
     stops = pivot.compute[0] == "i" and pivot.codec in ("plain", "sentinel")
     stops = stops and joins(pivot.add) in ("min", "max")
-    given = flags(wide, fresh, stops)
+    given = flags(wide, fresh, stops, changes)
     return f"""#include "elimination.cuh"
 {algebra(way.plan)}
 namespace pivot {{
@@ -240,6 +258,7 @@ using Step = sr::{way.step}<Algebra>;
 using Closure = sr::Elimination<Step, pivot::Algebra, sr::{tile.struct()}, {given}>;
 static_assert(Closure::BYTES == {shared}, "as the launch has it");
 static_assert(Closure::RING == {_RING}, "as the launch has it");
+static_assert(Closure::GRAIN == {min(tile.bm, _GRAIN)}, "as the launch has it");
 extern "C" __global__ void __launch_bounds__({tile.threads}, {tile.blocks})
 kernel(const __grid_constant__ sr::EliminationParams p) {{
   Closure::run(p);
@@ -247,7 +266,7 @@ kernel(const __grid_constant__ sr::EliminationParams p) {{
 """
 
 
-def _shared(tile: Tile, word: int) -> int:
-    """Bytes of shared memory: operands, the lines of a pivot, the ticket."""
+def _shared(tile: Tile, word: int, changes: bool) -> int:
+    """Bytes of shared memory: operands, the lines of a pivot, the ticket, entries as they were."""
     side = tile.bm
-    return side * (side + 4) * 2 * word + 4 * side * word + 16
+    return side * (side + 4) * 2 * word + 4 * side * word + 16 + side * side * word * changes

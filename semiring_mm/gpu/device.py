@@ -350,7 +350,7 @@ class Device:
 
     def tensor_map(
         self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],
-        lines: int = 64,
+        lines: int = 64, width: int = 0,
     ) -> bytes:  # fmt: skip
         """An array as the copy engine takes it, in boxes of lines of 128 bytes (sr::TensorMap).
 
@@ -366,6 +366,9 @@ class Device:
             Bytes from one entry to the next along the second axis and the third; multiples of 16.
         lines : int
             Of a box; at most 256.
+        width : int
+            Elements of a line, at most 256, if its pieces are to lie in order; 0: 128 bytes of
+            which the pieces of 16 are swizzled.
         """
         kind, size = _ELEMENTS[element]
         room = ctypes.create_string_buffer(TENSOR_MAP + 63)
@@ -373,8 +376,8 @@ class Device:
         u64, u32 = ctypes.c_uint64, ctypes.c_uint32
         status = _driver().cuTensorMapEncodeTiled(
             ctypes.c_void_p(map_at), kind, u32(3), ctypes.c_void_p(place), (u64 * 3)(*sizes),
-            (u64 * 2)(*pitch), (u32 * 3)(128 // size, lines, 1), (u32 * 3)(1, 1, 1),
-            0, _SWIZZLE_128, _PROMOTE_256, 0,
+            (u64 * 2)(*pitch), (u32 * 3)(width or 128 // size, lines, 1), (u32 * 3)(1, 1, 1),
+            0, 0 if width else _SWIZZLE_128, _PROMOTE_256, 0,
         )  # fmt: skip
         if status:
             raise RuntimeError(f"cuTensorMapEncodeTiled: error {status}, {element} {sizes} {pitch}")

@@ -9,6 +9,7 @@ where nothing is marked. So the host never waits. ``docs/log_plus.md`` has the e
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,6 +41,8 @@ _SMALL = Tile(32, 32, 32, 4, 2, 8, 4)
 _WORTH = 640**3  # pairs from which shifting takes less time, ...
 _SHALLOW, _DEEP = 16, 2048  # ... but for so few steps of k; and steps from which it always does
 _MOST = 1 << 30  # bytes of a temporary array
+_KEPT = 1 << 24  # the same, of calls that are kept
+_SHIFTED, _SUMMED = 3, 8  # addresses at the beginning of the parameters
 
 
 def serves(semiring: Semiring, dtype: np.dtype[Any]) -> bool:
@@ -83,7 +86,7 @@ def product(
             rows, columns = (
                 here.xp.broadcast_to(x, (len(part), *x.shape[-2:])) for x in (rows, columns)
             )
-        sums = here.xp.empty(part.shape, rows.dtype)
+        sums = _empty(part.shape, rows.dtype)
         plus_times(rows, columns.swapaxes(-1, -2), sums)
         settle(left, part_b, part, (sums, row_ends, column_ends))
 
@@ -116,11 +119,9 @@ def _shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
     *batch, rows, depth = x.shape
     dtype = np.dtype(f"f{word_size(plan)}")
     k_unit = abs(x.strides[-1]) <= abs(x.strides[-2])
-    if k_unit:
-        e = here.xp.empty(x.shape, dtype)
-    else:
-        e = here.xp.empty((*batch, depth, rows), dtype).swapaxes(-1, -2)
-    ends = here.xp.empty((*batch, 2, rows), dtype)
+    e = _empty(x.shape if k_unit else (*batch, depth, rows), dtype)
+    e = e if k_unit else e.swapaxes(-1, -2)
+    ends = _empty((*batch, 2, rows), dtype)
     (x_batch, x_row, x_k), (e_batch, e_row, e_k) = strides(x), strides(e)
     params = pack(
         (address(x), address(e), address(ends), x_row, x_k, x_batch, e_row, e_k, e_batch),
@@ -129,7 +130,7 @@ def _shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
     a_block, threads = (4, 512) if k_unit else (32, 1024)
     blocks = -(-rows // a_block) * (batch[0] if batch else 1)
     kernel = here.kernel(shift_source(plan, k_unit))
-    kernel.launch(blocks, threads, 2 * threads * dtype.itemsize, params)
+    kernel.launch(blocks, threads, 2 * threads * dtype.itemsize, params, _SHIFTED)
     return e, ends
 
 
@@ -147,7 +148,7 @@ def _settle(
             f"launch at most 2147483647; multiply parts of the batch"
         )
     sums, rows, columns = shifted or (None, None, None)
-    marks = here.xp.empty(blocks, np.uint32) if shifted else None
+    marks = _empty((blocks,), np.dtype(np.uint32)) if shifted else None
     a_at, b_at, c_at = (strides(x) for x in (a, b, c))
     params = pack(
         (
@@ -159,9 +160,17 @@ def _settle(
         (m, n, k, scaling.mode, tiles_m, tiles_n),
     )  # fmt: skip
     if shifted:
-        here.kernel(settle_source(plan, tile)).launch(blocks, tile.threads, 0, params)
+        here.kernel(settle_source(plan, tile)).launch(blocks, tile.threads, 0, params, _SUMMED)
     source = log_sum_source(plan, tile, *reading(a, -1, m), *reading(b, -2, n))
-    here.kernel(source).launch(blocks, tile.threads, tile.shared(word_size(plan)), params)
+    shared = tile.shared(word_size(plan))
+    here.kernel(source).launch(blocks, tile.threads, shared, params, _SUMMED)
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Of a call that is kept if it is small, since its intermediate results are there at once."""
+    if math.prod(shape) * dtype.itemsize <= _KEPT:
+        return device.scratch(shape, dtype)
+    return device.current().xp.empty(shape, dtype)
 
 
 # --- the text of the kernels --------------------------------------------------------------------

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cpu import threads
 from . import device, views
 from .source import STORAGE, pack
 from .views import address, strides
@@ -81,87 +81,105 @@ def wait() -> None:
 def from_host(x: Array) -> Array:
     """A copy on the device."""
     xp = device.current().xp
-    if x.nbytes <= 2 * _PIECE or not x.flags.c_contiguous:
-        return xp.array(x)
-    there = xp.empty(x.shape, x.dtype)
-    with _Pieces(x.nbytes) as pieces:
-        for at, size, buffer in pieces:
-            pieces.copy(buffer, _bytes(x)[at : at + size])
-            pieces.move(there.data.ptr + at, buffer.ctypes.data, size, up=True)
+    with _ring_for(x) as ring:
+        if ring is None:
+            return xp.array(x)
+        there = xp.empty(x.shape, x.dtype)
+        ring.copy(_bytes(x), there.data.ptr, up=True)
     return there
 
 
 def to_host(x: Array) -> NDArray[Any]:
     """A copy on the host; waits for it."""
-    if x.nbytes <= 2 * _PIECE or not hasattr(x, "get") or not x.flags.c_contiguous:
-        return views.to_host(x)
-    here = np.empty(x.shape, x.dtype)
-    started: list[tuple[int, int, Array]] = []
-    with _Pieces(x.nbytes) as pieces:
-        for at, size, buffer in pieces:
-            pieces.move(buffer.ctypes.data, x.data.ptr + at, size, up=False)
-            started.append((at, size, buffer))
-            if len(started) == _BUFFERS:
-                pieces.land(here, *started.pop(0))
-        for one in started:
-            pieces.land(here, *one)
+    with _ring_for(x) as ring:
+        if ring is None:
+            return views.to_host(x)
+        here = np.empty(x.shape, x.dtype)
+        ring.copy(_bytes(here), x.data.ptr, up=False)
     return here
 
 
-# Pieces of a large copy: while one travels between the device and pinned memory, the next is copied
-# between that and the array, by several threads, since one alone is slower than the bus.
-_PIECE, _BUFFERS, _COPIERS = 32 << 20, 3, 6
+# The driver copies between the device and memory that is not pinned at a fraction of the bus's
+# speed, and so does a single thread: in large copies several threads move pieces between the array
+# and pinned memory, from and to which the device copies meanwhile. Each has two places for pieces.
+_PIECE, _LEAST, _TEAM = 4 << 20, 2 << 20, 8  # bytes of a piece, at most and at least; threads
 
 
-class _Pieces:
-    """A copy in pieces: (first byte, bytes, pinned memory that is free) for each."""
+class _Ring:
+    """Pinned memory for the copies of a device, one at a time."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, index: int, piece: int) -> None:
         import cupy
 
-        self._cuda, self._size = cupy.cuda, size
-        self._pinned = [cupy.cuda.alloc_pinned_memory(_PIECE) for _ in range(_BUFFERS)]
-        self._events: dict[int, Any] = {}  # by the address of the buffer: when it is free, or full
-        self._pool = ThreadPoolExecutor(_COPIERS)
+        self._runtime, self._index, self._piece = cupy.cuda.runtime, index, piece
+        self._stream = cupy.cuda.get_current_stream
+        self.lock = threading.Lock()
+        memory = cupy.cuda.alloc_pinned_memory(2 * _TEAM * piece)
+        self._places = np.frombuffer(memory, np.uint8, 2 * _TEAM * piece).reshape(-1, piece)
+        # of each place: when what was to be copied from it, or to it, has been
+        self._events = [cupy.cuda.Event(disable_timing=True) for _ in self._places]
 
-    def __enter__(self) -> _Pieces:
-        return self
+    def copy(self, host: NDArray[np.uint8], there: int, *, up: bool) -> None:
+        """Copy bytes on the host to the device (`up`), or fill them from there."""
+        size, stream = len(host), self._stream().ptr
+        piece = min(self._piece, max(_LEAST, -(-size // _TEAM), 1))
+        count = -(-size // piece)
+        team = min(threads.get_num_threads(), _TEAM, count)
 
-    def __exit__(self, *_: object) -> None:
-        for event in self._events.values():  # before the buffers can go to others
-            event.synchronize()
-        self._pool.shutdown()
+        def move(i: int) -> None:  # piece i, by the device
+            place, length = i % (2 * team), min(piece, size - i * piece)
+            ends = [there + i * piece, self._places[place].ctypes.data]
+            kind = self._runtime.memcpyHostToDevice if up else self._runtime.memcpyDeviceToHost
+            self._runtime.memcpyAsync(*(ends if up else ends[::-1]), length, kind, stream)
+            self._runtime.eventRecord(self._events[place].ptr, stream)
 
-    def __iter__(self) -> Iterator[tuple[int, int, Array]]:
-        for i, at in enumerate(range(0, self._size, _PIECE)):
-            size = min(_PIECE, self._size - at)
-            buffer = np.frombuffer(self._pinned[i % _BUFFERS], np.uint8, size)
-            self._wait(buffer)
-            yield at, size, buffer
+        def work(first: int) -> None:
+            self._runtime.setDevice(self._index)  # of this thread
+            own = range(first, count, team)
+            if not up:
+                for i in own:  # memory that is new takes time, while the device is busy elsewhere
+                    if self._events[first].done:
+                        break
+                    host[i * piece : (i + 1) * piece : _PAGE] = 0
+            for i in own:
+                place, part = i % (2 * team), host[i * piece : (i + 1) * piece]
+                self._events[place].synchronize()
+                if up:
+                    np.copyto(self._places[place][: len(part)], part)
+                    move(i)
+                else:
+                    np.copyto(part, self._places[place][: len(part)])
+                    if i + 2 * team < count:
+                        move(i + 2 * team)
 
-    def _wait(self, buffer: Array) -> None:
-        if event := self._events.get(buffer.ctypes.data):
-            event.synchronize()
+        if not up:
+            for i in range(min(2 * team, count)):  # what an earlier call copies may be on the way
+                self._runtime.streamWaitEvent(stream, self._events[i].ptr)
+                move(i)
+        threads.run([functools.partial(work, first) for first in range(team)])
 
-    def move(self, to: int, source: int, size: int, *, up: bool) -> None:
-        """Begin to copy between a buffer and the device, on the current stream."""
-        runtime, stream = self._cuda.runtime, self._cuda.get_current_stream()
-        kind = runtime.memcpyHostToDevice if up else runtime.memcpyDeviceToHost
-        runtime.memcpyAsync(to, source, size, kind, stream.ptr)
-        event = self._cuda.Event(disable_timing=True)
-        event.record(stream)
-        self._events[source if up else to] = event
 
-    def land(self, here: Array, at: int, size: int, buffer: Array) -> None:
-        """Copy a piece that came from the device to its place in an array."""
-        self._wait(buffer)
-        self.copy(_bytes(here)[at : at + size], buffer)
+_PAGE = 4096
+_PER_THREAD = 2  # the stream that each thread has for itself
+_ring = functools.cache(_Ring)
 
-    def copy(self, to: Array, source: Array) -> None:
-        """Between two places on the host."""
-        ends = np.linspace(0, len(to), _COPIERS + 1).astype(int)
-        parts = [slice(*x) for x in itertools.pairwise(ends.tolist())]
-        list(self._pool.map(lambda part: np.copyto(to[part], source[part]), parts))
+
+@contextlib.contextmanager
+def _ring_for(x: Array) -> Iterator[_Ring | None]:
+    """The pinned memory by which a large copy goes; None if it is in use, or would be no gain."""
+    here = device.current()
+    ring = None
+    if x.nbytes >= 2 * _LEAST and x.flags.c_contiguous and here.xp is not np:
+        stream = here.xp.cuda.get_current_stream().ptr
+        if stream != _PER_THREAD and not here.capturing():
+            ring = _ring(here.index, _PIECE)
+    if ring is None or not ring.lock.acquire(blocking=False):
+        yield None
+        return
+    try:
+        yield ring
+    finally:
+        ring.lock.release()
 
 
 def _bytes(x: Array) -> Array:

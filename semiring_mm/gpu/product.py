@@ -33,7 +33,7 @@ from ..plan import (
     with_keys,
 )
 from ..semirings import Semiring, semirings
-from . import device
+from . import bulk, device
 from .closure import BASE
 from .device import refuse_capture
 from .facts import facts, flags_of
@@ -259,7 +259,7 @@ def _product_in_float32(
 
 
 _WORTH_A_SCAN = 960**3  # pairs
-_WORTH_A_TRANSPOSE = 64  # rows of C that look through each column of B
+_WORTH_A_TRANSPOSE = 64, 512**3  # rows of C that look through each column of B, and pairs
 
 
 def _kinds(x: Facts) -> int:
@@ -405,14 +405,26 @@ def _prepare(
         clusters=here.arch >= 90, device=here.name,
     )  # fmt: skip
     tile, size = chosen.tile, word_size(plan)
-    a_at, b_at, c_at = (strides(x) for x in (a, b, c))
-    elements = 4 if step.columns == 32 else 4 * step.columns
-    group = min(tile.together * step.columns, 16 // c.itemsize)
-    kernel = ProductKernel(
-        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements),
-        wide_along(c, -1, group), arg is not None, chosen.splits if chosen.cluster else 1,
-    )  # fmt: skip
+    every = tuple(strides(x) for x in (a, b, c))
+    large = (tile.bm, tile.bn) == (bulk.TILE.bm, bulk.TILE.bn) and not triangle and arg is None
+    operands = bulk.operands(here, plan, step, a, b, c) if large else None
+    resident = 0  # blocks that go from tile to tile
     tiles_m, tiles_n = -(-m // tile.bm), -(-words // tile.bn)
+    wide = wide_along(c, -1, min(tile.together * step.columns, 16 // c.itemsize))
+    if operands is not None:
+        tile = bulk.TILE
+        chosen, resident = bulk.launch(tiles_m * tiles_n * batch, k, here.sms)
+        kernel = ProductKernel(plan, step.name, tile, False, True, False, True, wide)
+        main = here.kernel(bulk.bulk_source(kernel), "a")
+        threads, shared = bulk.shape(plan)
+        every = (*((int(x.batched), 0, 0) for x in operands), every[2])
+    else:
+        elements = 4 if step.columns == 32 else 4 * step.columns
+        kernel = ProductKernel(
+            plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements), wide,
+            arg is not None, chosen.splits if chosen.cluster else 1,
+        )  # fmt: skip
+        main, threads, shared = here.kernel(product_source(kernel)), tile.threads, kernel.shared
     split = tiles_m * tiles_n * batch - chosen.whole
     blocks = chosen.whole + split * chosen.splits
     if blocks > 0x7FFFFFFF:
@@ -427,19 +439,20 @@ def _prepare(
         last_blocks = split * (tile.tm * tile.tn // tile.together)  # sr::ReduceSplits's
     if arg is not None:
         # neighbouring entries were won by different tiles of k: along columns each reads alone
-        transposed = not kernel.b_k and m >= _WORTH_A_TRANSPOSE
-        wide = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
-        last = here.kernel(find_source(kernel, wide))
+        rows, pairs = _WORTH_A_TRANSPOSE
+        transposed = not kernel.b_k and m >= rows and float(m) * n * k * batch >= pairs
+        long = k % 4 == 0 if transposed else kernel.b_k and kernel.b_wide
+        last = here.kernel(find_source(kernel, long))
         last_blocks, last_threads = -(-m // FIND_ROWS) * -(-n // FIND_COLUMNS) * batch, LAST
     arg_at = (0, 0, 0) if arg is None else strides(arg)
     gather_at = (0, 0, 0) if gather is None else strides(gather)
-    every = (a_at, b_at, c_at, arg_at)
     return _Launch(
-        here.kernel(product_source(kernel)), blocks, tile.threads, kernel.shared,
-        (*(x for at in every for x in (at[1], at[2], at[0])), *gather_at[1:]),
+        main, resident or blocks, threads, shared,
+        (*(x for at in (*every, arg_at) for x in (at[1], at[2], at[0])), *gather_at[1:]),
         (m, n, k, batch, tiles_m, tiles_n, chosen.whole, chosen.splits, chosen.k_split),
         split * chosen.splits * tile.bm * tile.bn * size if through_memory else 0,
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
+        operands=operands or (),
     )  # fmt: skip
 
 

@@ -280,10 +280,14 @@ def choose(
     return best[1]
 
 
-def divide(tile: Tile, tiles: int, k: int, sms: int) -> Launch:
-    """How `tiles` tiles of C are best divided among blocks, by the model of :func:`choose`."""
+def divide(tile: Tile, tiles: int, k: int, sms: int, speed: float = 1.0) -> tuple[float, Launch]:
+    """How `tiles` tiles of C are best divided among blocks, and the time that takes.
+
+    By the model of :func:`choose`; `speed` is the tile's share of peak.
+    """
     launches = _launches(tile, tiles, k, sms * tile.blocks, True, False)
-    return min(launches, key=lambda launch: _time(launch, tiles, k, sms, 1.0))
+    timed = [(_time(launch, tiles, k, sms, speed), launch) for launch in launches]
+    return min(timed, key=lambda one: one[0])
 
 
 def _time(launch: Launch, tiles: int, k: int, sms: int, speed: float) -> float:

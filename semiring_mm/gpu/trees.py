@@ -14,15 +14,19 @@ from ..plan import Facts, Plan, bytewise, make_plan
 from ..semirings import Semiring
 from . import device
 from .source import algebra, flags, pack, word_size
-from .views import address, strides, to_host
+from .views import address, strides, to_host, wide_along
 
-__all__ = ["bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "trees_source"]
+__all__ = [
+    "bits_of", "closed_plan", "doubtful", "doubtful_source", "predecessors", "splits",
+    "trees_source",
+]  # fmt: skip
 
 Array = Any
 Known = tuple[Facts, Facts, Facts]
 
 _THREADS = 256  # of the kernels of trees.cuh
 _SIDE, _WARPS = 32, 8  # sr::Trees'
+_MANY = 128  # tight edges into a node, above which the changes of an elimination are used
 _STRIP = 1 << 28  # bytes of distances by columns, but for a few rows
 #: The distance from 1 to the next number, and how many of it equally good paths may differ by.
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -53,7 +57,7 @@ def _drifts(plan: Plan, known: Known | None) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def trees_source(plan: Plan, kernel: str, fresh: bool) -> str:
-    """The text of a kernel of sr::Trees: "find", "choose" or "attach"."""
+    """The text of a kernel of sr::Trees: "find", "choose", "split" or "attach"."""
     return f"""#include "trees.cuh"
 {algebra(plan)}
 extern "C" __global__ void __launch_bounds__({_THREADS}, 2)
@@ -65,13 +69,19 @@ kernel(const __grid_constant__ sr::TreesParams p) {{
 
 def predecessors(
     semiring: Semiring, weights: Array, closed: Array, p: Array, known: Known | None, *,
-    fresh: bool = True,
+    fresh: bool = True, changes: Array | None = None, grain: int = 0, side: int = 0,
 ) -> Array:  # fmt: skip
     """Predecessors in a matrix, or each of a stack (batch, n, n), from its closure.
 
     P[i, j] becomes the node before j on a best path from i, -9999 if there is none and on the
     diagonal. Unless it is `fresh`: P has the predecessors of the weights, and P[i, j] takes P[k, j]
     for the last node k of the matrix before j.
+
+    Parameters
+    ----------
+    changes : device array of uint16, shape (..., n, pitch), optional
+        For each column, which `grain` nodes changed its entries last in an elimination by tiles of
+        `side` rows. With them nodes that many tight edges lead to take little time.
 
     Returns
     -------
@@ -93,20 +103,24 @@ def predecessors(
     each = max(1, min(batch, _STRIP // (n * rows * size)))
     turned = device.scratch((each, n, pitch), closed.dtype)
     tight = device.scratch((each, 2, n, words), np.uint32)
+    lines = device.scratch((batch, n, -(-words // 32)), np.uint32, zero=True)
     found = device.scratch(p.shape[:-1], np.uint8)
     unit = 0.0 if semiring.order_only else _UNITS * _EPSILON.get(plan.storage, 0.0)
     longs = (
         *strides(weights), *strides(closed), *strides(p),
         bits_of(semiring.identities(closed.dtype)[0], closed.dtype), bits_of(unit, np.dtype("f8")),
     )  # fmt: skip
-    kernels = {
-        name: here.kernel(trees_source(plan, name, fresh))
-        for name in ("find", "choose", "attach")[: 2 + fresh]
-    }
+    line = 0 if changes is None else changes.shape[-1]
+    attached = 8 * n + 4 * words + 4  # bytes of shared memory: see sr::Trees::attach
+    attaches = fresh and attached <= here.shared_limit
+    later = attaches and semiring.order_only  # of many that are as good, most would close cycles
+    given = (line, grain, side, _MANY, wide_along(closed, -1), later)
+    names = ("find", "choose", "attach", "split")[: 2 + fresh + (changes is not None)]
+    kernels = {name: here.kernel(trees_source(plan, name, fresh)) for name in names}
 
     def run(places: tuple[int, ...], count: int) -> None:
         def launch(name: str, blocks: int, shared: int, first: int, rows: int) -> None:
-            params = pack((*places, *longs), (n, count, words, first, rows, pitch))
+            params = pack((*places, *longs), (n, count, words, first, rows, pitch, *given))
             kernels[name].launch(blocks, _THREADS, shared, params)
 
         def find(first: int, rows: int) -> None:
@@ -120,15 +134,30 @@ def predecessors(
                 find(*strip)
             blocks = count * -(-n // _WARPS) * (pitch // height)
             launch("choose", blocks, _WARPS * (height + 4) * 4, *strip)
-        shared = 8 * n + 4 * words + 4  # see sr::Trees::attach
-        if fresh and shared <= here.shared_limit:
-            launch("attach", count * n, shared, 0, n)
+        if changes is not None:
+            launch("split", count * n, _split_bytes(n, word_size(plan)), 0, n)
+        if attaches:
+            launch("attach", count * n, attached, 0, n)
 
     for first in range(0, batch, each):
-        w, d, q, o = (x[first:] if first else x for x in (weights, closed, p, found))
-        places = tuple(map(address, (w, d, q, turned, tight, o)))
+        arrays = (weights, closed, p, turned, tight, lines, found, changes)
+        places = tuple(
+            address(x if not first or x is None or x is turned or x is tight else x[first:])
+            for x in arrays
+        )
         run(places, min(each, batch - first))
     return found
+
+
+def splits(semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
+    """Whether :func:`predecessors` can use the changes of an elimination of n rows."""
+    if semiring.order_only or n >= 1 << 16:
+        return False
+    return _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
+
+
+def _split_bytes(n: int, word: int) -> int:
+    return n * (word + 4) + 12  # see sr::Trees::split
 
 
 @functools.lru_cache(maxsize=1024)

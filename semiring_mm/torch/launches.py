@@ -43,6 +43,9 @@ class _Cuda(threading.local):
             return int(self._stream(index))
         return int(torch.cuda.current_stream(index).cuda_stream)
 
+    def captures(self) -> bool:
+        return bool(torch.cuda.is_current_stream_capturing())
+
     def flag(self) -> Tensor:
         """A number of the host that kernels can write to."""
         if self._flag is None:
@@ -96,12 +99,15 @@ class Sequences(NamedTuple):
             "tags": self.tags,
         }  # fmt: skip
         stream = cuda.stream(self.e.get_device())
-        if self.unknown:
+        waits = self.unknown
+        if waits and cuda.captures():  # a graph waits for nothing: such sums are NaN
+            tensors["errors"], waits = self.e.new_empty(1, dtype=torch.int32), False
+        elif waits:
             flag = tensors["errors"] = cuda.flag()
             flag.zero_()
         places = [0 if (x := tensors.get(name)) is None else x.data_ptr() for name in POINTERS]
         self.model.launch(stream, places, wanted, self.tags is not None)
-        if not self.unknown:
+        if not waits:
             return True
         cuda.wait(stream)
         return not flag.item()
@@ -122,11 +128,17 @@ def sequences(
     for x in (start, end):
         if x is not None and not (_fits(e, x, (n,)) or _fits(e, x, (batch, n))):
             return None
-    if tags is not None and not _fits(e, tags, (batch, steps), torch.int64):
-        return None
+    if tags is not None:
+        kind = getattr(tags, "dtype", None)
+        if kind not in _WHOLE or not _fits(e, tags, (batch, steps), kind):
+            return None
+        tags = tags.to(torch.int64)
     unknown = tags is not None
     if lengths is not None:
-        given = torch.as_tensor(lengths)
+        try:
+            given = torch.as_tensor(lengths)
+        except (TypeError, ValueError, RuntimeError):
+            return None
         if given.shape != (batch,) or given.dtype not in _WHOLE or given.is_neg():
             return None
         if given.device != e.device:

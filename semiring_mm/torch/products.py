@@ -218,12 +218,11 @@ def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def _product(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:
-    s = semiring_of(row)
+    s = semiring_of(row) if ";" in row else row  # by the name in a call, by which that is kept
     if arg:
         c, k = blas.matmul(a, b, s, return_arg=True)
         return c, k
-    # by the name that it has in the call, by which that is kept
-    return blas.matmul(a, b, s if ";" in row else row), a.new_empty(0, dtype=torch.int32)
+    return blas.matmul(a, b, s), a.new_empty(0, dtype=torch.int32)
 
 
 def _product_fake(a: Tensor, b: Tensor, row: str, arg: bool) -> tuple[Tensor, Tensor]:
@@ -264,6 +263,7 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     else:
         if arg is None:
             arg = operate("product", a, b, ctx.row, True)[1]
+        arg = arg.long()  # once for both
         pair = gradients.selective(LIBRARY, s, g, arg, a, b, ctx.shapes, ctx.needs)
     return *(None if x is None else x.to(g.dtype) for x in pair), None, None
 
@@ -278,8 +278,34 @@ def _product_vmap(
 def _shares(
     g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, need_a: bool, need_b: bool
 ) -> tuple[Tensor, Tensor]:
-    pair = gradients.summed(semiring_of(row), g, a, b, c, (need_a, need_b))
+    s, needs = semiring_of(row), (need_a, need_b)
+    if _on_device(g) and gradients.is_log_plus(s):
+        pair = _log_shares(g, a, b, c, row, needs)
+    else:
+        pair = gradients.summed(s, g, a, b, c, needs)
     return tuple(g.new_empty(0) if x is None else x for x in pair)
+
+
+def _log_shares(
+    g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, needs: tuple[bool, bool]
+) -> tuple[Any, Any]:
+    """On a device PyTorch's functions take less of the host than the conversion of tensors."""
+
+    def times(x: Tensor, y: Tensor) -> Tensor:
+        return operate("product", x, y, row, False)[0]
+
+    dtype, operands = a.dtype, (a, b)
+    if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
+        g, a, b = g.float(), a.float(), b.float()
+        c = times(a, b)
+    found = gradients.log_shares(torch, times, g, a, b, c, needs)
+    pairs = zip(found, operands, strict=True)
+    left, right = (None if x is None else gradients.sum_to(x, y.shape).to(dtype) for x, y in pairs)
+    return left, right
+
+
+def _on_device(x: Tensor) -> bool:
+    return bool(x.is_cuda)
 
 
 def _shares_fake(

@@ -88,19 +88,24 @@ struct HostMap {  // the contents of a TensorMap here; sizes in elements, stride
   i64 size[3], stride[3];
   i64 element, lines;
   i64 tf32;  // whether floats are rounded as they are loaded
+  i64 width;  // elements of a line; 0: 128 bytes, whose pieces are swizzled
+
+  int across() const { return int(width ? width : LINE / element); }
+  int bytes() const { return int(lines * across() * element); }
 };
 template <class F>  // of the places of an element in the box and in the array, or there null
 SR_FN void each_of_box(const TensorMap& array, u8* box, int x, int y, int z, F f) {
   const HostMap& map = reinterpret_cast<const HostMap&>(array);
-  const int width = LINE / int(map.element);
-  if (reinterpret_cast<u64>(box) % 1024) host::report("a box is not aligned to 1024 bytes");
+  const int width = map.across(), aligned = map.width ? 128 : 1024;
+  if (reinterpret_cast<u64>(box) % aligned) host::report("a box is not aligned to %d bytes", aligned);
   for (int line = 0; line < map.lines; ++line)
     for (int e = 0; e < width; ++e) {
       const bool inside = x + e < map.size[0] && y + line < map.size[1] && z < map.size[2];
       u8* there = map.base + (x + e) * map.stride[0] + (y + line) * map.stride[1] +
                   z * map.stride[2];
+      const u32 at = u32((line * width + e) * map.element);
       for (int byte = 0; byte < map.element; ++byte)
-        f(box + swizzled(u32(line * LINE + e * map.element)) + byte, inside ? there + byte : nullptr);
+        f(box + (map.width ? at : swizzled(at)) + byte, inside ? there + byte : nullptr);
     }
 }
 template <int BLOCKS>
@@ -111,9 +116,9 @@ SR_FN void load_box(void* to, const TensorMap& from, Barrier& at, int x, int y, 
                 [](u8* put, const u8* get) { *put = get ? *get : 0; });
     const HostMap& map = reinterpret_cast<const HostMap&>(from);
     auto* floats = reinterpret_cast<float*>(&in_block(*static_cast<u8*>(to), block));
-    for (int i = 0; map.tf32 && i < map.lines * LINE / 4; ++i) floats[i] = to_tf32(floats[i]);
+    for (int i = 0; map.tf32 && i < map.bytes() / 4; ++i) floats[i] = to_tf32(floats[i]);
     Phase& phase = phase_of(in_block(at, block));
-    phase.bytes -= i32(reinterpret_cast<const HostMap&>(from).lines * LINE);
+    phase.bytes -= map.bytes();
     end_phase_if_complete(phase);
   }
 }
