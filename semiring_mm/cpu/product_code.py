@@ -497,8 +497,9 @@ def transposed(f: Function, rows: list[Value]) -> list[Value]:
     return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
 
 
-#: Bytes of a row of B, and of B, up to which a product is multiplied from where the operands lie.
-_NARROW, _SMALL = 1280, 160 << 10
+#: Bytes of B, and from one of its rows to the next, up to which a product is multiplied from where
+#: the operands lie: rows further apart share few sets of a cache.
+_SMALL, _NEAR = 160 << 10, 2048
 
 
 def _small_function(plan: Plan, shape: Shape) -> Function | None:
@@ -772,8 +773,8 @@ class _Driver:
         f, p, size = self.f, self.p, self.t.size
         whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
         straight = self.b.stride(-1).cmp("==", size) & self.c.stride(-1).cmp("==", size)
-        width = self.c.dim(-1) * size
-        few = width.cmp("<=", _NARROW) & (width * self.depth).cmp("<=", _SMALL)
+        few = (self.depth * self.c.dim(-1) * size).cmp("<=", _SMALL)
+        few = few & self.b.stride(-2).cmp("<=", _NEAR)
         with f.if_else(whole.cmp("==", 0) & straight & few) as otherwise:
             with f.loop(0, p["batch"]) as batch:
                 a, b, c = self._matrices(batch)
