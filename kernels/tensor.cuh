@@ -235,6 +235,7 @@ struct TensorProduct {
       const WorkTile work(p, index);
       [[maybe_unused]] Limits limits;
       if constexpr (Step::SCREENS) limits = limits_of(t, work);
+      TileCoord<Step, Tile> at(p, work.tile);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (sizeof(Word) == 8) {
@@ -251,18 +252,22 @@ struct TensorProduct {
         }
         warpgroup_wait<0>();
         release();
-        store(t, d, work, TileCoord<Step, Tile>(p, work.tile));
+        store(t, d, work, at);
       } else if constexpr (PARTS == 1) {  // tile i - 1 is released while tile i is multiplied
         take();
         k_steps(d, 0, 0, false);  // apart, so that the compiler needs no copies of d
         warpgroup_commit();
         next_stage();
         if constexpr (Step::SCREENS) append(t, hits);
-        if constexpr (DEFERS) write_boxes(t, rounded, 0);
-        TileCoord<Step, Tile> at(p, work.tile);  // divisions, while the tensor cores are busy, ...
-        pin(at.row);
-        pin(at.column);
-        if constexpr (DEFERS) write_boxes(t, rounded, STORE_BOXES);  // ... and boxes are read
+        if constexpr (DEFERS) {
+          write_boxes(t, rounded, 0);
+          int tile = work.tile;  // its divisions here, while tensor cores multiply and boxes are read
+          pin(tile);
+          at = TileCoord<Step, Tile>(p, tile);
+          pin(at.row);
+          pin(at.column);
+          write_boxes(t, rounded, STORE_BOXES);
+        }
 #pragma unroll 1
         for (int i = 1; i < tiles; ++i) {
           take();
@@ -311,7 +316,7 @@ struct TensorProduct {
         release();
 #pragma unroll
         for (int e = 0; e < Tile::BN / 2; ++e) sum[e] += small[e] * Step::SMALL;
-        store(t, sum, work, TileCoord<Step, Tile>(p, work.tile));
+        store(t, sum, work, at);
       }
     }
     if constexpr (Step::SCREENS) append(t, hits);
