@@ -257,9 +257,9 @@ def edits(size: tuple[int, int], options: Options) -> Line:
 
 
 CASES = [
-    Case("Viterbi with path", viterbi, (LARGE, FITTING, (32, 500, 128)), _SMALL, table=TABLE),
+    Case("Viterbi with path", viterbi, (LARGE, FITTING, (32, 500, 128), APP), _SMALL, table=TABLE),
     Case("log-partition with gradients", log_partition, (LARGE, FITTING, APP), _SMALL, table=TABLE),
-    Case("CRF loss with gradients", crf_loss, (LARGE,), _SMALL, table=TABLE),
+    Case("CRF loss with gradients", crf_loss, (LARGE, APP), _SMALL, table=TABLE),
     Case("chain, max_plus", chain("max_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("chain, log_plus", chain("log_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("DTW", warping, ((1000, 1000), (64, 1000)), ((3, 9),), table=TABLE),

@@ -35,6 +35,9 @@ struct LinearCombination {
       if (mode & BETA) was = A::scale(beta, was);
       value = A::add(value, was);
     }
+    return stored(value);
+  }
+  SR_FN typename A::Storage stored(Compute value) const {
     if constexpr (A::CHECK) {
       if (!A::fits(value)) *errors = 1;
     }
@@ -45,6 +48,7 @@ struct LinearCombination {
 // VECTOR: columns of C are adjacent, and groups of GROUP elements aligned, wherever a tile lies.
 template <class Step, class Tile, bool VECTOR>
 struct Epilogue {
+  using Params = ProductParams;
   using A = typename Step::Algebra;
   using Word = typename Step::Word;
   using Storage = typename A::Storage;
@@ -60,31 +64,41 @@ struct Epilogue {
   SR_FN static void store(const ProductParams& p, const Word (&acc)[TM][TN], const WorkTile& work,
                           const TileCoord<Step, Tile>& at) {
     if (work.split >= 0) return store_partial(p, acc, work);
+    // Most tiles: without tests, which take as long as a sixteenth of 128 steps of k.
+    const bool inside = at.row + Tile::BM <= p.m && at.column + Tile::BN * Step::COLUMNS <= p.n;
+    if (inside && p.mode == 0) store_runs<true>(p, acc, at);
+    else store_runs<false>(p, acc, at);
+  }
+  template <bool PLAIN>
+  SR_FN static void store_runs(const ProductParams& p, const Word (&acc)[TM][TN],
+                               const TileCoord<Step, Tile>& at) {
     const LinearCombination<A> combine(p);
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
-      for (int j = 0; j < TN; j += VN) store_run(p, combine, acc[i] + j, at, i, j);
+      for (int j = 0; j < TN; j += VN) store_run<PLAIN>(p, combine, acc[i] + j, at, i, j);
   }
 
-  // The run of VN accumulators from [i][j] on.
+  // The run of VN accumulators from [i][j] on. PLAIN: all of it is inside of C, and `mode` is 0.
+  template <bool PLAIN = false>
   SR_FN static void store_run(const ProductParams& p, const LinearCombination<A>& combine,
                               const Word* acc, const TileCoord<Step, Tile>& at, int i, int j) {
     const int row = at.row + Tile::row(i);
     const int column = at.column + Tile::column(j) * Step::COLUMNS;
-    if (row >= p.m) return;
+    if (!PLAIN && row >= p.m) return;
     Storage* c = static_cast<Storage*>(p.c) + at.batch * p.c_batch + row * p.c_m;
 #pragma unroll
     for (int e = 0; e < RUN; e += GROUP) {
-      if (column + e >= p.n) continue;  // n is a multiple of GROUP if C is written in vectors
+      if (!PLAIN && column + e >= p.n) continue;  // n is a multiple of GROUP if C is written in vectors
       Storage* to = c + (column + e) * (VECTOR ? 1 : p.c_n);
       using Group = Pack<Storage, GROUP>;
       Group group{};  // [GROUP]
-      if (p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
+      if (!PLAIN && p.mode & READ_C) group = *reinterpret_cast<const Group*>(to);
 #pragma unroll
-      for (int g = 0; g < GROUP; ++g)
-        group.x[g] = combine(Step::out(acc[(e + g) / Step::COLUMNS], (e + g) % Step::COLUMNS),
-                             group.x[g]);
+      for (int g = 0; g < GROUP; ++g) {
+        const auto x = Step::out(acc[(e + g) / Step::COLUMNS], (e + g) % Step::COLUMNS);
+        group.x[g] = PLAIN ? combine.stored(x) : combine(x, group.x[g]);
+      }
       *reinterpret_cast<Group*>(to) = group;
     }
   }

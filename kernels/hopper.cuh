@@ -217,6 +217,16 @@ struct Matrix {
   SR_WGMMA(WHAT, COUNT, AB, PRED, END, "+f", __VA_ARGS__)
 // Transposed operands: those whose boxes are not K-major.
 #define SR_MAJOR , "n"(!A_K_MAJOR), "n"(!B_K_MAJOR)
+// Of 16-bit floats, of any width in use.
+#define SR_16(TYPE, N, COUNT, AB, PRED, MAJORS) \
+  SR_FLOATS("m64n" #N "k16.f32." TYPE "." TYPE, COUNT, AB, PRED, ", 1, 1, " MAJORS, SR_MAJOR)
+#define SR_OF_16(TYPE)                                                                         \
+  if constexpr (N == 256) SR_16(TYPE, 256, 128, "%128, %129", "%130", "%131, %132");           \
+  else if constexpr (N == 192) SR_16(TYPE, 192, 96, "%96, %97", "%98", "%99, %100");           \
+  else if constexpr (N == 128) SR_16(TYPE, 128, 64, "%64, %65", "%66", "%67, %68");            \
+  else if constexpr (N == 96) SR_16(TYPE, 96, 48, "%48, %49", "%50", "%51, %52");              \
+  else if constexpr (N == 32) SR_16(TYPE, 32, 16, "%16, %17", "%18", "%19, %20");              \
+  else SR_16(TYPE, 64, 32, "%32, %33", "%34", "%35, %36")
 
 // d += A B of 64 x K times K x N elements, by the 128 threads of a warpgroup; d = A B unless
 // `accumulate`. Asynchronous: see warpgroup_wait. Thread t holds of rows t / 32 * 16 + t % 32 / 4
@@ -227,34 +237,9 @@ SR_FN void warpgroup_mma(typename Kind::Sum (&d)[N / 2], Matrix left, Matrix rig
   const u64 a = left.descriptor(), b = right.descriptor();
   static_assert((A_K_MAJOR && B_K_MAJOR) || Kind::K == 16,
                 "the instruction transposes 16-bit operands only");
-  if constexpr (Is<typename Kind::Element>::half) {
-    if constexpr (N == 256)
-      SR_FLOATS("m64n256k16.f32.f16.f16", 128, "%128, %129", "%130",
-                ", 1, 1, %131, %132", SR_MAJOR);
-    else if constexpr (N == 192)
-      SR_FLOATS("m64n192k16.f32.f16.f16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
-    else if constexpr (N == 128)
-      SR_FLOATS("m64n128k16.f32.f16.f16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
-    else if constexpr (N == 96)
-      SR_FLOATS("m64n96k16.f32.f16.f16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
-    else if constexpr (N == 32)
-      SR_FLOATS("m64n32k16.f32.f16.f16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
-    else
-      SR_FLOATS("m64n64k16.f32.f16.f16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
-  } else if constexpr (Kind::K == 16) {
-    if constexpr (N == 256)
-      SR_FLOATS("m64n256k16.f32.bf16.bf16", 128, "%128, %129", "%130",
-                ", 1, 1, %131, %132", SR_MAJOR);
-    else if constexpr (N == 192)
-      SR_FLOATS("m64n192k16.f32.bf16.bf16", 96, "%96, %97", "%98", ", 1, 1, %99, %100", SR_MAJOR);
-    else if constexpr (N == 128)
-      SR_FLOATS("m64n128k16.f32.bf16.bf16", 64, "%64, %65", "%66", ", 1, 1, %67, %68", SR_MAJOR);
-    else if constexpr (N == 96)
-      SR_FLOATS("m64n96k16.f32.bf16.bf16", 48, "%48, %49", "%50", ", 1, 1, %51, %52", SR_MAJOR);
-    else if constexpr (N == 32)
-      SR_FLOATS("m64n32k16.f32.bf16.bf16", 16, "%16, %17", "%18", ", 1, 1, %19, %20", SR_MAJOR);
-    else
-      SR_FLOATS("m64n64k16.f32.bf16.bf16", 32, "%32, %33", "%34", ", 1, 1, %35, %36", SR_MAJOR);
+  if constexpr (Kind::K == 16) {
+    if constexpr (Is<typename Kind::Element>::half) SR_OF_16("f16");
+    else SR_OF_16("bf16");
   } else if constexpr (Kind::K == 8) {
     if constexpr (N == 256)
       SR_FLOATS("m64n256k8.f32.tf32.tf32", 128, "%128, %129", "%130", ", 1, 1");
@@ -295,6 +280,8 @@ SR_FN void warpgroup_mma(float (&d)[N / 2], const u32 (&a)[4], Matrix right, boo
                 ", 1, 1", "+f");
 #undef SR_FOUR
 }
+#undef SR_OF_16
+#undef SR_16
 #undef SR_MAJOR
 #undef SR_FLOATS
 #undef SR_WGMMA

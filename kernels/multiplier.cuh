@@ -122,9 +122,14 @@ struct Multiplier {
   }
 
   // Vectors of C are stored from adjacent registers, so acc[i][j] would lie in the bank of b[j]. An
-  // OR with zero, which `unit` - 1 is, moves them to others after the loop.
+  // Vectors of C are stored from adjacent registers, so acc[i][j] would lie in the bank of b[j]. An
+  // OR with zero, which `unit` - 1 is, moves them to others after the loop. Where ⊕ chooses, the
+  // compiler finds banks without conflicts by itself.
+  static constexpr bool MOVES =
+      BY_COLUMNS || (!Step::SHORT && !Step::Algebra::SELECTS && sizeof(Word) == 4 &&
+                     Step::COLUMNS == 1);
   SR_FN void finish(int unit) {
-    if constexpr (BY_COLUMNS) {
+    if constexpr (MOVES) {
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll

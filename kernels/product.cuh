@@ -1,5 +1,6 @@
 // Kernel: the product C <- (α ⊗ A ⊗ B) ⊕ (β ⊗ C). A block for each work tile. CLUSTER: the blocks
-// of a tile whose k is split are a cluster. README.md draws the timeline of the main loop.
+// of a tile whose k is split are a cluster. Store: what becomes of a tile of C (Epilogue, Sieve).
+// README.md draws the timeline of the main loop.
 //
 // Schedule, main loop and remainder stand in one function, and loaders and fragments are its local
 // variables: split into functions, the same instructions get other registers.
@@ -11,7 +12,7 @@
 namespace sr {
 
 template <class Step, class Tile, bool A_K_MAJOR, bool A_VECTOR, bool B_K_MAJOR, bool B_VECTOR,
-          bool C_VECTOR, bool ARG, bool CLUSTER = false>
+          class Store, bool ARG, bool CLUSTER = false>
 struct Product {
   using Word = typename Step::Word;
   using Loads = Stage<Step, Tile, A_K_MAJOR, A_VECTOR, B_K_MAJOR, B_VECTOR>;
@@ -34,7 +35,7 @@ struct Product {
   static constexpr bool AHEAD = Loads::AHEAD;  // without a branch
   static_assert(!AHEAD || K_STEPS == UNROLL, "nor is one around it");
 
-  SR_FN static void run(const ProductParams& p) {
+  SR_FN static void run(const typename Store::Params& p) {
     // --- schedule
     if (!is_selected(p)) return;
     const WorkTile work(p, int(blockIdx.x), CLUSTER);
@@ -120,7 +121,6 @@ struct Product {
     // --- epilogue
     block.finish(p.unit);
     best.store(p, block.acc, at);
-    using Store = Epilogue<Step, Tile, C_VECTOR>;
     if constexpr (CLUSTER) {
       __syncthreads();  // between reads of the last stages and overwriting them
       Store::store_cluster(p, block.acc, shared, at);

@@ -14,10 +14,11 @@ struct SelectParams {
   const double* offset;  // [rows]
   u32* found;            // += entries that were computed, if it is wanted
   const u32* candidates; // [rows][capacity]: places in `order`; this and what follows only of ...
-  const u32* order;      // ... CANDIDATES: rows of `right`
+  const u32* order;      // ... CANDIDATES and KEPT: numbers of columns
   u32* count;            // [rows]: how many candidates there were; 0 afterwards
   u32* most;             // [rows]: the largest count
   float* bound;          // [rows]: what approximations of the next candidates must not exceed
+  const void* kept;      // [rows][capacity] of Value: of KEPT candidates
   i64 step, capacity;    // in elements
   u64 growth;            // the bits of a double
   i64 base;              // the first column's number
@@ -81,10 +82,11 @@ struct Entries {
   }
 };
 
-// Where entries come from: a tile of them; a tile of approximations, of half or float; or lists of
-// columns that such a tile left (Screened in tensor.cuh). Entries that may be among the least are
-// computed when they are merged then, as sums of squared differences.
-enum Source { VALUES, APPROXIMATIONS, CANDIDATES };
+// Where entries come from: a tile of them; a tile of approximations, of half or float; lists of
+// columns that such a tile left (Screened in tensor.cuh); lists of columns and values (Sieve). Of
+// approximations, entries that may be among the least are computed when they are merged, as sums of
+// squared differences.
+enum Source { VALUES, APPROXIMATIONS, CANDIDATES, KEPT };
 
 // A warp has a row. Entries that are before the last of its list are collected, and merged into the
 // list when there is no room for another 32. VECTOR: 16 bytes of `left` and `right` can be read at
@@ -95,7 +97,8 @@ struct Select {
   using Key = typename Order::Key;
   using Piece = Chunk<Tile, true>;
   static constexpr int V = Piece::V, ROOM = 64, AHEAD = 4;  // pieces under way
-  static constexpr bool SCREEN = FROM != VALUES;
+  static constexpr bool SCREEN = FROM == APPROXIMATIONS || FROM == CANDIDATES;
+  static constexpr bool LISTED = FROM == CANDIDATES || FROM == KEPT;
   static constexpr u32 NONE = ~0u;
   static constexpr i64 NOTHING = 0x7fffffffffffffff;
 
@@ -122,7 +125,7 @@ struct Select {
     own.fresh = entries(2 * p.k);
     own.sorted = entries(2 * p.k + ROOM);
     own.load();
-    if constexpr (FROM == CANDIDATES) own.take();
+    if constexpr (LISTED) own.take();
     else own.look();
     if (own.count) own.merge();
     if (own.changed) own.store();
@@ -130,12 +133,12 @@ struct Select {
     if constexpr (FROM == APPROXIMATIONS) {
       if (p.found) atomic_add(p.found, u32(own.computed));
     }
-    if constexpr (FROM == CANDIDATES) {
+    if constexpr (LISTED) {
       const u32 were = p.count[row];
       if (p.most[row] < were) p.most[row] = were;
       p.count[row] = 0;
-      p.bound[row] = own.bound;
     }
+    if constexpr (FROM == CANDIDATES) p.bound[row] = own.bound;
   }
 
   SR_FN void load() {
@@ -170,8 +173,21 @@ struct Select {
     const int kept = int(were < p.capacity ? were : p.capacity);
     for (int first = 0; first < kept; first += 32) {
       const int i = first + lane;
-      if (i < kept) fresh.index[count + lane] = p.order[from[i]];
-      count += kept - first < 32 ? kept - first : 32;
+      if constexpr (FROM == KEPT) {
+        Entry<Key> x{};
+        bool hit = i < kept;
+        if (hit) {
+          x = {Order::of(static_cast<const Value*>(p.kept)[row * p.capacity + i]),
+               p.order[from[i]]};
+          hit = x.before(last);
+        }
+        const u32 all = ballot(hit);
+        if (hit) fresh.put(count + popcount(all & ((1u << lane) - 1)), x);
+        count += popcount(all);
+      } else {
+        if (i < kept) fresh.index[count + lane] = p.order[from[i]];
+        count += kept - first < 32 ? kept - first : 32;
+      }
       if (count > ROOM - 32) merge();
     }
   }

@@ -28,6 +28,7 @@ __all__ = ["Call", "check_memory", "device_index", "gpu_engine", "gpu_has", "joi
 
 Array = Any
 _PLAIN = {np.ndarray, type(None)}  # types that need no conversion
+_ANYWHERE = (list, tuple)  # types of operands that go where the arrays are
 #: Bytes that are there: to ask what is free takes as long as a search of a small graph.
 _UNASKED = 1 << 20
 _HOST, _CUDA = (1, 3), (2, 13)  # device types of DLPack: plain and pinned, plain and managed memory
@@ -50,7 +51,7 @@ class Call:
         again: its launches are kept (:mod:`semiring_mm.gpu.calls`). The operands are then those of
         :func:`~semiring_mm.gpu.calls.repeat`, in the same order.
     **operands : array_like
-        Operands by their names in messages; None stays None.
+        Operands by their names in messages; None stays None. Lists go where the arrays are.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ class Call:
     def _find(self, device: str | None) -> None:
         places: dict[str, int | None] = {}
         for name, x in {**self._given, "out": self._out}.items():
-            if x is not None:
+            if x is not None and not isinstance(x, _ANYWHERE):
                 places[name] = where(x, name)
                 if self._library == "numpy" and type(x) is not np.ndarray:
                     self._library = _library(x, places[name])
@@ -127,7 +128,8 @@ class Call:
                         "a CUDA graph is being captured, and would not keep the memory of this "
                         "call's result: say by out= where it goes, or use a call that has out="
                     )
-                if self._head is not None and not self.moved:
+                lists = any(isinstance(x, _ANYWHERE) for x in self._given.values())
+                if self._head is not None and not self.moved and not lists:
                     self._notes = context.enter_context(recorded())
                 if self._library == "jax":
                     # JAX may give the operands' memory to other work, on its own stream, once they
@@ -181,7 +183,7 @@ class Call:
     def _take(self, x: Any, name: str) -> Array:
         if self._index is None:
             return x if type(x) is np.ndarray else _on_host(x, name)
-        if self.moved:
+        if self.moved or isinstance(x, _ANYWHERE):
             array = _on_host(x, name)
             return self.engine.from_host(array.astype(array.dtype.newbyteorder("="), copy=False))
         return _on_device(self.engine.xp, x, name)

@@ -22,13 +22,14 @@ from .semirings import Semiring
 
 __all__ = [
     "JOIN", "PLAIN", "AlignmentRule", "Chains", "Engine", "Forest", "Known", "Ragged", "Scalar",
-    "Scaling", "Screen", "Select", "Sums",
+    "Scaling", "Screen", "Select", "Sieve", "Sums",
 ]  # fmt: skip
 
 Array = Any  # of the engine's namespace
 T = TypeVar("T")
 Scalar = float | int | None
 Known = tuple[Facts, Facts, Facts]  # ranges of A, B and C
+Final = tuple[Expr, float]  # in `a`, which is a result, and `b`, this number
 Sums = tuple[tuple[int, int, int, int], ...]  # (to, left, sign, right): see Engine.combine
 
 
@@ -296,6 +297,13 @@ class Screen(Protocol):
         """
 
 
+class Sieve(Protocol):
+    """Distances of two sets of points that are compared with the best before they are stored."""
+
+    def search(self, value: Array, index: Array) -> Array:
+        """Find the nearest of all rows of X, for empty lists; returns the rows that it did not."""
+
+
 class Engine(Protocol):
     """The members of an engine.
 
@@ -374,6 +382,13 @@ class Engine(Protocol):
         `range_` is their greatest less their least, from 1e-150 to 1e150.
         """
 
+    @property
+    def Sieve(self) -> Callable[[Semiring, Array, Array, Final | None], Sieve] | None:
+        """For an algebra, rows (m, width) and (n, width) of floats, and what becomes of a sum.
+
+        None on an engine that is faster by tiles.
+        """
+
     def facts(self, semiring: Semiring, x: Array) -> Facts:
         """Range of an array's entries, and whether it holds NaN or an integer "no edge"."""
 
@@ -396,7 +411,7 @@ class Engine(Protocol):
         overlap: str = "",
         triangle: bool = False,
         precision: str | None = None,
-        final: tuple[Expr, float] | None = None,
+        final: Final | None = None,
         on_done: Callable[[float], None] | None = None,
     ) -> None:
         """C ← ((α ⊗ A) ⊗ B) ⊕ (β ⊗ C), one matrix or a stack of them.

@@ -23,7 +23,7 @@ from .cpu import engine as cpu
 from .cpu.memory import local
 from .cpu.quick import Ways
 from .cpu.threads import get_num_threads
-from .engine import Known, Screen
+from .engine import Known, Screen, Sieve
 from .metrics import BuiltIn, Metric, as_metric
 from .plan import Facts, needs_facts
 from .products import check_out, overlaps
@@ -44,8 +44,10 @@ _CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
+_SIEVED = 1 << 30  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
+_EXACT = 1 << 24  # integers below are exact in float32
 _ALIGNED = 16  # bytes, of which each row of a tile begins at a multiple
 
 
@@ -480,6 +482,9 @@ class _Pairs:
         self.empty = math.nan if known.unit else _EMPTY[self.algebra.add_kind]
         if self.joined.kind == "i" and max(x.itemsize, y.itemsize) >= 4:
             x, y = _ranks(engine.xp, x, y)
+        exact = (x.size + y.size if self.joined.itemsize > 2 else columns) < _EXACT
+        if self.joined.kind == "i" and engine is not cpu and exact:
+            self.joined = np.dtype(np.float32)  # of which devices compare more in a time
         x, y = (v.astype(self.joined, copy=False) for v in (x, y))
         self.parts: list[_Part] = [(None, x, y)]
         if w is not None:
@@ -693,7 +698,10 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
     across = pairs.across(k)
     value, index = select.empty(len(across) * m, k, dtype)
     screen = _screen(pairs, k, width)
+    sieve = _sieve(pairs, k) if screen is None else None
     rest = None if screen is None else screen.search(value, index, fill)
+    if sieve is not None:
+        rest = sieve.search(value, index)
 
     def find(chosen: slice | Array, start: int, end: int, value: Array, index: Array) -> None:
         def tile_of(columns: int, dtype: np.dtype[Any]) -> Array:
@@ -753,6 +761,18 @@ def _screen(pairs: _Pairs, k: int, width: int) -> Screen | None:
     if seen.special or not 1 / _FAR <= seen.hi - seen.lo <= _FAR:
         return None
     return pairs.engine.Screen(x, y, seen.hi - seen.lo)
+
+
+def _sieve(pairs: _Pairs, k: int) -> Sieve | None:
+    """What keeps the best of any metric, on an engine that has such, of one product of floats."""
+    (m, n), make, parts = pairs.shape, pairs.engine.Sieve, pairs.parts
+    plain = len(parts) == 1 and parts[0][0] is None and pairs.over is None
+    if make is None or not plain or pairs.joined.kind != "f" or not parts[0][1].shape[1]:
+        return None
+    if m * n < _SIEVED or n < 16 * k:
+        return None
+    final = None if pairs.rising or pairs.final == ex.A else (pairs.final, pairs.total)
+    return make(pairs.algebra, *parts[0][1:], final)
 
 
 def _run(pairs: _Pairs, task: Callable[[int, int, int, int], None], size: int) -> None:

@@ -2,7 +2,7 @@
 
 The files ``kernels/*.cuh`` are compiled as they are, but for two: ``host/`` has an
 ``instructions.cuh`` and a ``hopper.cuh`` of its own, and comes first in the search path. Its
-``host.h`` provides threads, barriers and shared memory. What a device would refuse or get wrong is
+``host.cc`` provides threads, barriers and shared memory. What a device would refuse or get wrong is
 an error here: a misaligned or wild access, threads that wait for others in vain, a write behind
 shared memory, parameters of the wrong size.
 """
@@ -32,11 +32,15 @@ KERNELS = HERE.parent / "kernels"
 COMPILED = HERE.parent / ".pytest_cache" / "kernels"
 KEPT = 3 * 86400  # seconds: every change of a header leaves a set of libraries behind
 FLAGS = (
-    "-std=c++17", "-O0", "-ffp-contract=off", f"-I{HERE / 'host'}", f"-I{KERNELS}",
+    "-std=c++17", "-ffp-contract=off", f"-I{HERE / 'host'}", f"-I{KERNELS}",
     "-Wall", "-Werror", "-Wno-unknown-pragmas", "-fsanitize=alignment", "-fPIC",
 )  # fmt: skip
-#: host.h has what the sanitizer calls; its library and C++'s would only be searched in vain.
+#: host.cc has what the sanitizer calls; its library and C++'s would only be searched in vain.
 LINK = ("-shared", "-nodefaultlibs", "-lm", "-lc", "-lgcc")
+#: Of what runs the threads, for every kernel: worth some optimization.
+RUNNER = ("-x", "c++", "-O2", "-U_FORTIFY_SOURCE", "-fno-sanitize=alignment")
+#: Headers whose kernels run for longer than it takes to optimize them.
+LONG = ("tensor.cuh", "trees.cuh")
 BITS = {"bfloat16": "uint16", "tfloat32": "float32"}  # dtypes that NumPy has not
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
@@ -57,7 +61,7 @@ def need(missing: str) -> None:
 
 
 def need_compiler() -> None:
-    here = sys.platform == "linux" and shutil.which(compiler())  # whose contexts host.h uses
+    here = sys.platform == "linux" and shutil.which(compiler())  # whose contexts host.cc uses
     need("" if here else "no g++ to compile the kernels with")
 
 
@@ -143,25 +147,36 @@ class HostDevice:
 
 def compiled(source: str) -> Path:
     """The library of a kernel, from the cache of the test-suite where it is there."""
-    headers = parsed_headers()
+    level = "-O1" if any(f'"{x}"' in source for x in LONG) else "-O0"
+    headers = parsed_headers(level)
     path = headers.with_name(f"{digest(headers.name, source, LAUNCH, *LINK)}.so")
     if not path.exists():
-        make(path, source + LAUNCH, "-include", str(headers), "-x", "c++", "-", *LINK)
+        include = ("-include", str(headers), "-x", "c++", "-", "-x", "none", str(runner()))
+        make(path, source + LAUNCH, level, *include, *LINK)
     return path
 
 
 @functools.cache
-def parsed_headers() -> Path:
-    """What most kernels include, read by the compiler once for all of them."""
+def runner() -> Path:
+    """The library that runs threads; each kernel's names it by its path."""
+    path = parsed_headers("-O0").with_suffix(".so")
+    if not path.exists():
+        make(path, "", *RUNNER, str(HERE / "host" / "host.cc"), *LINK)
+    return path
+
+
+@functools.cache
+def parsed_headers(level: str) -> Path:
+    """What most kernels include, read by the compiler once for all of them at this level."""
     own = {f"host/{path.name}": path.read_text() for path in sorted((HERE / "host").iterdir())}
     headers = {**device.headers(), **own}
-    path = COMPILED / f"{digest(compiler(), *FLAGS, *headers, *headers.values())}.h"
+    path = COMPILED / f"{digest(compiler(), level, *FLAGS, *headers, *headers.values())}.h"
     parsed = path.with_name(f"{path.name}.gch")  # where the compiler looks for it
     if not parsed.exists():
         COMPILED.mkdir(parents=True, exist_ok=True)
         fresh(path).write_text('#include "host.h"\n#include "product.cuh"\n')
         fresh(path).replace(path)
-        make(parsed, "", "-x", "c++-header", str(path))
+        make(parsed, "", level, "-x", "c++-header", str(path))
     return path
 
 

@@ -442,6 +442,20 @@ def test_refusals(monkeypatch):
     assert_array_equal(sm.matmul(two, two, device="cpu"), two @ two)
 
 
+def test_lists_go_where_the_arrays_are(there, monkeypatch):
+    """Also in a call that is made again with another list."""
+    own = arrays.where
+    monkeypatch.setattr(
+        arrays, "where", lambda x, name: pytest.fail(name) if type(x) is list else own(x, name)
+    )
+    a = np.arange(6, dtype="f4").reshape(2, 3)
+    for b in ([[1], [2], [4]], [[0], [0], [1]]):
+        found = there.get(sm.matmul(there.put(a), b))
+        assert_array_equal(found, a @ np.array(b))
+    weighted = sm.cdist(there.put(a), [[0, 0, 0]], "l1", w=(1, 2, 0))
+    assert_array_equal(there.get(weighted), a @ [[1], [2], [0]])
+
+
 def test_without_a_device_show_config_says_why(monkeypatch, capsys):
     monkeypatch.setattr(device, "why_not", lambda: "CuPy is not installed")
     sm.show_config()

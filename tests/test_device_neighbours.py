@@ -54,6 +54,68 @@ def test_the_nearest(metric, dtype, there):  # noqa: F811
     assert_array_equal(there.get(counts), (sm.cdist(x, y, "l1") <= 2).sum(axis=1))
 
 
+def sieves(monkeypatch):
+    """Sets of points of any size are sieved; the rooms for candidates are listed."""
+    monkeypatch.setattr(neighbours, "_SIEVED", 1)
+    monkeypatch.setattr(neighbours, "_screen", lambda *_: None)
+    rooms, search = [], select.Sieve._search
+
+    def spy(sieve, rows, k, capacity):
+        found = search(sieve, rows, k, capacity)
+        rooms.append((capacity, int((found[2] > capacity).sum())))
+        return found
+
+    monkeypatch.setattr(select.Sieve, "_search", spy)
+    return rooms
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("metric", "dtype"), [
+    ("cityblock", "f4"), ("chebyshev", "f8"), ("hamming", "f4"), ("l2", "f4"), ("own", "f8"),
+])  # fmt: skip
+def test_sums_are_compared_before_they_are_stored(metric, dtype, there, monkeypatch):  # noqa: F811
+    """Of equal ones the lower numbers are kept, and what is no number comes last."""
+    rooms = sieves(monkeypatch)
+    metric = {"own": sm.Metric("own", "abs(a - b)", final="1 / (a + 1)")}.get(metric, metric)
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(0, 4, (m, 5)).astype(dtype) for m in (9, 700))
+    y[::7, 1], y[5, 2], x[3] = nan, inf, nan
+    with np.errstate(all="ignore"):
+        compared = sm.cdist(x, y, metric)
+    for k in (1, 6, 40):
+        check(there, sm.knn(*both(there, x, y), k, metric), compared, k)
+    assert rooms == [(room, 0) for room in (36, 56, 320)]
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("pays", [1, 0])
+def test_sieved_rows_with_many_candidates_are_searched_again(pays, there, monkeypatch):  # noqa: F811
+    """Points that come nearer and nearer in the order of a search."""
+    rooms = sieves(monkeypatch)
+    monkeypatch.setattr(select, "_PAYS", pays)
+    order = np.argsort(np.arange(400, dtype="u4") * np.uint32(select._GOLDEN))
+    x, y = np.zeros((3, 1), "f4"), np.empty((400, 1), "f4")
+    y[order, 0] = np.arange(400, 0, -1)
+    check(there, sm.knn(*both(there, x, y), 3, "l1"), abs(x - y.T), 3)
+    assert rooms == [(44, 3), (192, 0)][: 1 + pays]
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_sieves_are_for_one_product(there, monkeypatch):  # noqa: F811
+    rooms = sieves(monkeypatch)
+    rng = np.random.default_rng(1)
+    x, y = (rng.integers(1, 4, (m, 3)).astype("f4") for m in (5, 300))
+    weights = [0.5, 2.0, 1.0]
+    for metric in ("l1", "chebyshev", "hamming", "braycurtis"):
+        found = sm.knn(*both(there, x, y), 2, metric, w=weights)
+        check(there, found, sm.cdist(x, y, metric, w=weights), 2)
+    assert len(rooms) == 2
+    for dtype in ("?", "i1", "i8"):  # which are compared as float32
+        x, y = (v.astype(dtype) for v in (x, y))
+        check(there, sm.knn(*both(there, x, y), 2, "hamming"), sm.cdist(x, y, "hamming"), 2)
+    assert len(rooms) == 5
+
+
 @pytest.mark.usefixtures("small_tiles")
 def test_what_is_no_number_comes_last(there):  # noqa: F811
     y = RNG.normal(size=(90, 1)).astype("f4")

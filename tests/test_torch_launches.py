@@ -176,6 +176,9 @@ def test_what_is_out_of_range_is_an_error(cuda):
     for far in (STEPS + 1, -1, 2**32):
         with pytest.raises(ValueError, match="lengths must be from 0 to the 6 steps"):
             sequences.log_partition(e, a, lengths=torch.tensor([1, 2, far, 3]))
+    for wrong in ("all", [[1], [2, 3]], ["x"] * BATCH, [1.5] * BATCH):
+        with pytest.raises((TypeError, ValueError)):
+            sequences.log_partition(e, a, lengths=wrong)
     assert cuda.waits > 0
     before = cuda.waits
     sequences.log_partition(e, a)
@@ -192,8 +195,7 @@ def test_what_takes_the_operators(cuda, monkeypatch):
     calls = [
         lambda: sequences.log_partition(e[0], a),
         lambda: sequences.log_partition(e, a.expand(STEPS - 1, STATES, STATES)),
-        lambda: sequences.log_partition(e, a.float()),
-        lambda: sequences.log_partition(e.half(), a.half()),
+        lambda: sequences.log_partition(e.long(), a),
         lambda: sequences.log_partition(long, torch.zeros(2, 2)),
         lambda: sequences.viterbi(e.requires_grad_(), a),
         lambda: torch.vmap(lambda x: sequences.log_partition(x[None], a)[0])(e),
@@ -236,3 +238,23 @@ def test_in_a_graph_what_is_out_of_range_is_no_number(cuda):
     assert score.isnan().tolist() == [False, True, False, True]
     assert (path[1:] == -1).all()
     assert cuda.waits == 0
+
+
+@pytest.mark.parametrize("dtypes", [("float16", "float32"), ("float32", "float64"),
+                                    ("bfloat16", "bfloat16")], ids=str)  # fmt: skip
+def test_dtypes_are_promoted(cuda, monkeypatch, dtypes):
+    """As under autocast: emissions of 16 bits, and parameters of 32; tags of any whole dtype."""
+    first, second = (getattr(torch, name) for name in dtypes)
+    operands = [x.detach().to(d).requires_grad_() for x, d in
+                zip(model(), (first, *(second,) * 3), strict=True)]  # fmt: skip
+    e, a, start, end = operands
+    tags = torch.randint(STATES, (BATCH, STEPS), dtype=torch.int32)
+
+    def call():
+        value = sequences.crf_loss(e, a, tags, start, end)
+        return value, *gradients(value, operands)
+
+    found, expected = both(monkeypatch, call)
+    assert [x.dtype for x in found[1:]] == [first, *(second,) * 3]
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y)

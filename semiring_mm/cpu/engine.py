@@ -22,7 +22,7 @@ from .vector import gemv
 from .wavefront import align
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
     "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
     "facts_beside", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",
@@ -30,6 +30,7 @@ __all__ = [
     "unit_rows", "wait", "xp",
 ]  # fmt: skip
 
+Sieve = None
 xp = np
 WHERE = ""
 TILE = 256

@@ -46,10 +46,11 @@ def headers() -> dict[str, str]:
     raise FileNotFoundError(f"the CUDA sources are missing: there is no folder {here / 'kernels'}")
 
 
-def compile_source(source: str, arch: int, own: str = "") -> tuple[bytes, str]:
+def compile_source(source: str, arch: int, own: str = "", *more: str) -> tuple[bytes, str]:
     """Compile for ``sm_arch`` with NVRTC, which needs neither a driver nor a device.
 
-    `own` is "a" for code with instructions that only this architecture has.
+    `own` is "a" for code with instructions that only this architecture has; `more` are further
+    options of the compiler.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def compile_source(source: str, arch: int, own: str = "") -> tuple[bytes, str]:
         # sums are contracted where the algebra says so, as on the CPU, and nowhere else
         options = ("-std=c++17", f"-arch=sm_{arch}{own}", "-fmad=false", "--ptxas-options=-v")
         try:
-            nvrtc.compileProgram(program, options)
+            nvrtc.compileProgram(program, (*options, *more))
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program)
             raise RuntimeError(f"NVRTC: {error}\n{log}\nin\n{source}") from None

@@ -17,7 +17,7 @@ from .gf2 import PANEL, ROWS, reduce_bits
 from .memory import capturing, free_memory, from_host, mirror, on, symmetric, to_host, wait
 from .packing import pack_bits
 from .product import product, product_bits
-from .select import Screen
+from .select import Screen, Sieve
 from .spanning import best_outside, between, towards
 from .sparse import csr_product, dia_product
 from .trees import doubtful
@@ -25,7 +25,7 @@ from .vector import gemv
 from .wavefront import align
 
 __all__ = [
-    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen",
+    "BASE", "BATCH", "LEAF", "LOOK", "PANEL", "ROWS", "SPARSE", "TILE", "WHERE", "Screen", "Sieve",
     "align", "apply", "best_outside", "between", "capturing", "chains", "closure_batch",
     "closure_block", "combine", "copy", "csr_product", "dia_product", "doubtful", "facts",
     "facts_beside", "free_memory", "from_host", "gemv", "mirror", "on", "pack_bits", "product",

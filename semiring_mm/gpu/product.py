@@ -53,6 +53,7 @@ from .source import (
     join_source,
     kind_of,
     pack,
+    pack_fields,
     product_source,
     steps,
     word_size,
@@ -84,7 +85,7 @@ from .tensor import kinds_of as tensor_kinds
 from .tiles import choose
 from .views import address, layouts, prepared, reading, scaled, strides, to_host, wide_along
 
-__all__ = ["product", "product_bits"]
+__all__ = ["product", "product_bits", "sift"]
 
 Array = Any
 
@@ -399,7 +400,9 @@ def _prepare(
     (m, n), k = c.shape[-2:], a.shape[-1]
     batch = c.shape[0] if c.ndim == 3 else 1
     words = -(-n // step.columns)
-    kind = kind_of(plan, step, arg=arg is not None)
+    elements = 4 if step.columns == 32 else 4 * step.columns
+    b_reads = reading(b, -2, n, elements)
+    kind = kind_of(plan, step, arg=arg is not None, b_k=b_reads[0])
     chosen = choose(
         kind, m, words, k, batch, here.sms, split=arg is None and not triangle,
         clusters=here.arch >= 90, device=here.name,
@@ -419,9 +422,8 @@ def _prepare(
         threads, shared = bulk.shape(plan)
         every = (*((int(x.batched), 0, 0) for x in operands), every[2])
     else:
-        elements = 4 if step.columns == 32 else 4 * step.columns
         kernel = ProductKernel(
-            plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n, elements), wide,
+            plan, step.name, tile, *reading(a, -1, m), *b_reads, wide,
             arg is not None, chosen.splits if chosen.cluster else 1,
         )  # fmt: skip
         main, threads, shared = here.kernel(product_source(kernel)), tile.threads, kernel.shared
@@ -454,6 +456,39 @@ def _prepare(
         0 if arg is None else 4 * batch * m * n, last, last_blocks, last_threads, transposed,
         operands=operands or (),
     )  # fmt: skip
+
+
+def sift(
+    semiring: Semiring, a: Array, b: Array, final: tuple[Expr, float] | None,
+    lists: tuple[int, ...], sizes: tuple[int, ...],
+) -> None:  # fmt: skip
+    """Compare a product of floats, or a function of it, with lists instead of storing it.
+
+    `lists` and `sizes` are the fields of ``sr::SieveParams``.
+    """
+    here, (m, k), n = device.current(), a.shape, b.shape[1]
+    ways = _plans(semiring, a.dtype, None, None, None, 1, PLAIN, False, here.arch, None, final)
+    plan, step = next(
+        (way.plan, way.step)
+        for way in ways
+        if way.kind is None and not way.step.forbidden and way.step.columns == 1
+    )
+    kind = kind_of(plan, step, arg=False)
+    tile = choose(kind, m, n, k, 1, here.sms, split=False, device=here.name).tile
+    tiles_m, tiles_n = -(-m // tile.bm), -(-n // tile.bn)
+    tiles = tiles_m * tiles_n
+    kernel = ProductKernel(
+        plan, step.name, tile, *reading(a, -1, m), *reading(b, -2, n), False, sieve=True
+    )
+    (_, a_m, a_k), (_, b_k, b_n) = strides(a), strides(b)
+    params = pack_fields({
+        "a": address(a), "b": address(b), "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n,
+        "m": m, "n": n, "k": k, "batch": 1, "tiles_m": tiles_m, "tiles_n": tiles_n,
+        "whole": tiles, "splits": 1, "k_split": k, "unit": 1,
+    })  # fmt: skip
+    here.kernel(product_source(kernel)).launch(
+        tiles, tile.threads, kernel.shared, params + pack(lists, sizes), None
+    )
 
 
 def _prepare_tensors(

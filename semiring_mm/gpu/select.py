@@ -14,17 +14,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..expressions import Expr
 from ..metrics import Origin
 from ..plan import make_plan
-from ..semirings import semirings
+from ..semirings import Semiring, semirings
 from . import device
 from .chips import has
-from .product import product
+from .product import product, sift
 from .source import STORAGE, flags, pack, pack_fields
 from .tensor import ROWS, SCREENS, Shape, TensorKernel, in_place, tensor_source
 from .views import address, wide_along
 
-__all__ = ["BEHIND", "MOST", "Screen", "empty", "finish", "put", "room_of", "run", "select_source"]
+__all__ = [
+    "BEHIND", "MOST", "Screen", "Sieve", "empty", "finish", "put", "room_of", "run",
+    "select_source",
+]  # fmt: skip
 
 Array = Any
 
@@ -105,6 +109,7 @@ class _Points(NamedTuple):
     counts: int = 0
     most: int = 0
     bound: int = 0
+    kept: int = 0
 
 
 def _launch(
@@ -114,7 +119,10 @@ def _launch(
     """Merge the entries of a tile or, without one, candidates."""
     here = device.current()
     rows, k = value.shape
-    source = "CANDIDATES" if tile is None else "APPROXIMATIONS" if points.left else "VALUES"
+    if tile is None:
+        source = "KEPT" if points.kept else "CANDIDATES"
+    else:
+        source = "APPROXIMATIONS" if points.left else "VALUES"
     entry = 12 if value.itemsize == 8 else 8
     each = 2 * (k + _ROOM) * entry  # bytes of a warp
     warps = 1 << max(0, min(2, int(math.log2(here.shared_limit // each))))
@@ -220,24 +228,13 @@ class Screen:
         """
         if not self.fused:
             return None
-        xp, (m, k), n = device.current().xp, value.shape, len(self.y)
-        rest, capacity, hopeless = xp.arange(m), 2 * _GROWTH * k + 32, []
-        first = -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
-        points = _Ordered(self, min(n, first))
-        while len(rest):
-            size = max(1, min(_CANDIDATES // (4 * capacity), _BLOCK // self.x.shape[1]))
-            most = xp.empty(len(rest), np.uint32)
-            for i in range(0, len(rest), size):
-                rows = rest[i : i + size]
-                value[rows], index[rows], most[i : i + size] = self._search(
-                    points, rows, k, capacity, fill
-                )
-            rest, most = rest[most > capacity], most[most > capacity]  # waits for the device
-            pays = most <= n * _PAYS
-            hopeless.append(rest[~pays])
-            rest, most = rest[pays], most[pays]
-            capacity = int(most.max()) if len(rest) else 0
-        return xp.concatenate(hopeless) if hopeless else rest
+        k, n = value.shape[1], len(self.y)
+        points = _Ordered(self, min(n, _first(k)))
+
+        def search(rows: Array, capacity: int) -> tuple[Array, Array, Array]:
+            return self._search(points, rows, k, capacity, fill)
+
+        return _search(search, value, index, self.y, 2 * _GROWTH * k + 32, 4)
 
     def _search(
         self, points: _Ordered, rows: Array, k: int, capacity: int,
@@ -278,12 +275,108 @@ class Screen:
         return value, index, most
 
 
+def _first(k: int) -> int:
+    """How many points there are in the first pass."""
+    return -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
+
+
+def _order(n: int) -> Array:
+    """The order of a search, in which any first ones are spread evenly."""
+    xp = device.current().xp
+    return xp.argsort(xp.arange(n, dtype=np.uint32) * np.uint32(_GOLDEN))
+
+
+def _search(
+    search: Callable[[Array, int], tuple[Array, Array, Array]], value: Array, index: Array,
+    y: Array, capacity: int, entry: int,
+) -> Array:  # fmt: skip
+    """Search all rows, and those again that had too many candidates; returns the hopeless ones.
+
+    `search` returns lists of some rows, given room for so many candidates of each, and the most
+    that there were at once. `entry`: bytes of a candidate.
+    """
+    xp, (n, width) = device.current().xp, y.shape
+    rest, hopeless = xp.arange(len(value)), []
+    while len(rest):
+        size = max(1, min(_CANDIDATES // (entry * capacity), _BLOCK // width))
+        most = xp.empty(len(rest), np.uint32)
+        for i in range(0, len(rest), size):
+            rows = rest[i : i + size]
+            value[rows], index[rows], most[i : i + size] = search(rows, capacity)
+        if int(most.max()) <= capacity:  # waits for the device
+            break
+        rest, most = rest[most > capacity], most[most > capacity]
+        pays = most <= n * _PAYS
+        hopeless.append(rest[~pays])
+        rest, most = rest[pays], most[pays]
+        capacity = int(most.max()) if len(rest) else 0
+    return xp.concatenate(hopeless) if hopeless else rest[:0]
+
+
+class Sieve:
+    """Two sets of points, of whose distances by any metric the best are kept as they are summed up.
+
+    Points are taken in the order of :meth:`Screen.search`. Those of the first pass all go to the
+    lists of the rows, which each pass after it compares its distances with, in registers.
+    """
+
+    def __init__(
+        self, algebra: Semiring, x: Array, y: Array, final: tuple[Expr, float] | None
+    ) -> None:
+        self.algebra, self.x, self.y, self.final = algebra, x, y, final
+        order = _order(len(y))
+        self.right, self.numbers = _by_coordinates(y[order]), order.astype(np.uint32)
+
+    def search(self, value: Array, index: Array) -> Array:
+        """Find the nearest of all rows; see :class:`semiring_mm.engine.Sieve`."""
+        k = value.shape[1]
+
+        def search(rows: Array, capacity: int) -> tuple[Array, Array, Array]:
+            return self._search(rows, k, capacity)
+
+        capacity = max(_first(k), 2 * _GROWTH * k + 32)
+        return _search(search, value, index, self.y, capacity, 4 + value.itemsize)
+
+    def _search(self, rows: Array, k: int, capacity: int) -> tuple[Array, Array, Array]:
+        """Lists of some rows, and the most candidates that each has had at once."""
+        xp, m, n = device.current().xp, len(rows), len(self.y)
+        left = _by_coordinates(self.x[rows])
+        value, index = empty(m, k, self.x.dtype)
+        count, most = (xp.zeros(m, np.uint32) for _ in range(2))
+        candidates, kept = (xp.empty((m, capacity), x) for x in (np.uint32, value.dtype))
+        points = _Points(
+            candidates=address(candidates), counts=address(count), most=address(most),
+            kept=address(kept),
+        )  # fmt: skip
+        start, end = 0, min(n, _first(k))
+        while start < n:
+            numbers = self.numbers[start:]
+            lists = value, index, numbers, count, candidates, kept
+            right = self.right[start : -(-end // 4) * 4]
+            sift(
+                self.algebra, left, right.T, self.final, (*map(address, lists), capacity),
+                (m, end - start, k),
+            )  # fmt: skip
+            points = points._replace(order=address(numbers))
+            _launch(value, index, None, 0, points, capacity=capacity)
+            start, end = end, min(n, end * _GROWTH)
+        return value, index, most
+
+
+def _by_coordinates(points: Array) -> Array:
+    """A copy whose columns are contiguous, with zeros up to a multiple of four points."""
+    m, width = points.shape
+    room = device.current().xp.zeros((width, -(-m // 4) * 4), points.dtype)
+    room[:, :m] = points.T
+    return room.T
+
+
 class _Ordered:
     """The points of Y in the order of a search."""
 
     def __init__(self, screen: Screen, first: int) -> None:
         xp, n = device.current().xp, len(screen.y)
-        order = xp.argsort(xp.arange(n, dtype=np.uint32) * np.uint32(_GOLDEN))
+        order = _order(n)
         self.first, self.order, self.numbers = first, order, order.astype(np.uint32)
         self.right, self.kernel = screen.right[order], _sift_kernel(screen.dtype.name)
         self.column = xp.full(n + _WIDTH, np.inf, np.float32)  # tiles are read to their ends

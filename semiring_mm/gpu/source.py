@@ -131,8 +131,8 @@ def matrix_step(plan: Plan, precision: str | None, arch: int) -> str:
     return "" if precision == "ieee" else kinds.get(plan.storage, "")
 
 
-def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
-    """The kind of product, a key of the table of tiles."""
+def kind_of(plan: Plan, step: Step, *, arg: bool, b_k: bool = False) -> str:
+    """The kind of product, a key of the table of tiles. `b_k`: whether B lies along k."""
     if step.name.startswith("Matrix"):
         return "matrix wide" if word_size(plan) == 8 else "matrix"
     if word_size(plan) == 8:
@@ -141,7 +141,7 @@ def kind_of(plan: Plan, step: Step, *, arg: bool) -> str:
         return "arg"
     if step.columns > 1:
         kinds = {"Bits": "bits", "SumsPaired": "pair", "FloatsPaired": "halves"}
-        return kinds.get(step.name, "joined halves")
+        return kinds.get(step.name, "joined halves, B along k" if b_k else "joined halves")
     if _SLOW & (plan.add.ops() | plan.mul.ops()):
         return "slow"
     if not _plain(plan):
@@ -375,6 +375,8 @@ class ProductKernel:
         Whether the k that won is kept.
     cluster : int
         Blocks of a cluster, which share a tile of C; 1: none do, or through memory.
+    sieve : bool
+        Whether only the best entries of each row are kept (``sr::Sieve``).
     """
 
     plan: Plan
@@ -387,6 +389,7 @@ class ProductKernel:
     c_wide: bool
     arg: bool = False
     cluster: int = 1
+    sieve: bool = False
 
     @property
     def shared(self) -> int:
@@ -401,20 +404,24 @@ def product_source(kernel: ProductKernel) -> str:
     """The text of a product kernel."""
     tile = kernel.tile
     clusters = kernel.cluster > 1
-    given = flags(
-        kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide, kernel.c_wide, kernel.arg, clusters
-    )
+    given = flags(kernel.a_k, kernel.a_wide, kernel.b_k, kernel.b_wide)
+    ways = flags(kernel.arg, clusters)
     together = f"__cluster_dims__({kernel.cluster}) " if clusters else ""
     header = "matrix.cuh" if tile.matrix else "multiplier.cuh"
+    store = f"Epilogue<Step, Shape, {flags(kernel.c_wide)}>"
+    if kernel.sieve:
+        store = "Sieve<Step, Shape>"
+    sieve = '\n#include "sieve.cuh"' if kernel.sieve else ""
     return f"""#include "{header}"
-#include "product.cuh"
+#include "product.cuh"{sieve}
 {algebra(kernel.plan)}
 using Step = sr::{kernel.step}<Algebra>;
 using Shape = sr::{tile.struct()};
-using Product = sr::Product<Step, Shape, {given}>;
+using Store = sr::{store};
+using Product = sr::Product<Step, Shape, {given}, Store, {ways}>;
 static_assert(Product::BYTES == {kernel.shared}, "as the launch has it");
 extern "C" __global__ void {together}__launch_bounds__({tile.threads}, {tile.blocks})
-kernel(const __grid_constant__ sr::ProductParams p) {{
+kernel(const __grid_constant__ Store::Params p) {{
   Product::run(p);
 }}
 """

@@ -555,7 +555,7 @@ _TIMES = {
     Shape(128, 192): (500, 700), Shape(128, 256): (680, 1300),
 }  # fmt: skip
 #: The same of tiles of 16-bit operands of which the right one lies along k.
-FINE = {Shape(64, 32): (252, 40), Shape(192, 96): (400, 800)}
+FINE = {Shape(64, 32): (252, 40), Shape(64, 96): (242, 570), Shape(192, 96): (400, 800)}
 _REDUCED = 3000  # of a second launch, which joins parts of k
 
 

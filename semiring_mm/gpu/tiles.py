@@ -116,6 +116,11 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(64, 256, 16, 8, 16, 8, 2): 0.816,
     },
     "sum": {
+        Tile(128, 128, 4, 8, 16, 8, 2, stages=4): 0.84,
+        Tile(128, 256, 16, 8, 16, 8): 0.82,
+        **_SMALL,
+    },
+    "bits": {
         Tile(128, 256, 16, 8, 16, 8): 0.82,
         Tile(128, 128, 16, 8, 16, 8, 2): 0.79,
         **_SMALL,
@@ -137,6 +142,16 @@ TILES: dict[str, dict[Tile, float]] = {
         Tile(128, 128, 16, 8, 16, 8, 2): 0.81,
         **_SMALL,
     },
+    # A word of B is made of two columns, whose steps of k wait in registers: tiles of fewer steps,
+    # or of fewer blocks, where the others spill.
+    "joined halves, B along k": {
+        Tile(128, 256, 8, 8, 16, 8, pairs=True): 0.82,
+        Tile(128, 128, 8, 8, 16, 8, 2, pairs=True): 0.805,
+        Tile(64, 128, 16, 8, 8, 8, 3): 0.75,
+        **{tile: share for tile, share in _SMALL.items() if tile.tm * tile.tn < 64},
+        Tile(256, 32, 32, 8, 8, 8, 2): 0.69,
+        Tile(256, 64, 8, 8, 16, 8, 2): 0.77,
+    },
     "slow": {Tile(32, 32, 32, 4, 2, 8, 4): 0.80},
     "wide": {Tile(128, 64, 16, 8, 4, 8, 2): 0.80, Tile(32, 32, 32, 4, 2, 8, 4): 0.45},
     "arg": {
@@ -155,7 +170,6 @@ TILES: dict[str, dict[Tile, float]] = {
     },
     "arg wide": {Tile(32, 32, 32, 4, 2, 8, 4): 0.30},
 }
-TILES["bits"] = TILES["sum"]
 
 
 #: Blocks of a cluster, at most.

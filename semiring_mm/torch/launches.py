@@ -128,11 +128,17 @@ def sequences(
     for x in (start, end):
         if x is not None and not (_fits(e, x, (n,)) or _fits(e, x, (batch, n))):
             return None
-    if tags is not None and not _fits(e, tags, (batch, steps), torch.int64):
-        return None
+    if tags is not None:
+        kind = getattr(tags, "dtype", None)
+        if kind not in _WHOLE or not _fits(e, tags, (batch, steps), kind):
+            return None
+        tags = tags.to(torch.int64)
     unknown = tags is not None
     if lengths is not None:
-        given = torch.as_tensor(lengths)
+        try:
+            given = torch.as_tensor(lengths)
+        except (TypeError, ValueError, RuntimeError):
+            return None
         if given.shape != (batch,) or given.dtype not in _WHOLE or given.is_neg():
             return None
         if given.device != e.device:

@@ -72,7 +72,8 @@ def viterbi(
     ([0, 1, 0], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     """
     if not _wanted(emissions, transitions, start, end):
-        ready = launches.sequences(emissions, transitions, start, end, lengths)
+        e, a, first, last = _promoted(emissions, transitions, start, end)
+        ready = launches.sequences(e, a, first, last, lengths)
         if ready is not None and (found := ready.best_path()) is not None:
             return found
     m = _model("viterbi", emissions, transitions, start, end, lengths)
@@ -414,14 +415,26 @@ def _launched(
     tags: Tensor | None = None,
 ) -> Tensor | None:  # fmt: skip
     """The log-partition, less the score of tags, of what one launch is kept for."""
+    e, a, start, end = _promoted(e, a, start, end)
     ready = launches.sequences(e, a, start, end, lengths, tags)
     if ready is None:
         return None
     wanted = _wanted(e, a, start, end)
     found = ready.posterior(wanted)
     if found is None or not wanted:
-        return found and found[0]
+        return None if found is None else found[0]
     return _sums.apply(found, ready, e, a, start, end)
+
+
+def _promoted(*operands: Tensor | None) -> Any:
+    """Floats in the one dtype that they are computed with; all others as they are."""
+    present = [x for x in operands if x is not None]
+    if not all(isinstance(x, torch.Tensor) and x.is_floating_point() for x in present):
+        return operands
+    dtype = torch.float32
+    for x in present:
+        dtype = torch.promote_types(dtype, x.dtype)
+    return tuple(x if x is None or x.dtype == dtype else x.to(dtype) for x in operands)
 
 
 def _sums_forward(found: Any, ready: launches.Sequences, *operands: Tensor | None) -> Tensor:
