@@ -116,7 +116,7 @@ _SCREEN = "the screening product, whose result is tested entry by entry"
 _SUMS = "the sums themselves, at the rate of their loop"
 _NEAR = (
     "notes of changes, a seventh of the closure, and 0.1 ns for each entry to find the node on its "
-    "way; from 4096 on one launch (7.0 ms) where products take 5.8; at 8192 predecessors are carried through these"
+    "way; at 4096 one launch (7.0 ms) where products take 5.8; at 8192 products that carry them"
 )
 _POWER = "the clock at the power limit, which differs from line to line for both"
 
