@@ -405,7 +405,7 @@ def test_instructions_of_sieves(sources_of, tmp_path, nvdisasm):
     cubin, report = recorder.compile(text)
     found = operations(cubin, tmp_path / "kernel.cubin", nvdisasm)
     compared = re.compile(r"FSETP\.(GT|LT|GEU|LEU)")
-    assert sum(count for name, count in found.items() if compared.match(name)) == 8 * 16
+    assert sum(count for name, count in found.items() if compared.match(name)) >= 8 * 16
     assert found["STG.E.128"] == 0
     assert found["STG.E"] <= 2 * 8  # of a candidate of each row
     assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0

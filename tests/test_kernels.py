@@ -1543,17 +1543,17 @@ def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
     n, s = 140, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")
-    for many, leaf in ((False, engine.BASE), (True, 2048), (True, engine.BASE)):  # tiles of 128
-        monkeypatch.setattr(closing, "LEAF", leaf)
+    for many, most in ((False, n), (True, n - 1), (True, n)):
+        monkeypatch.setattr(trees, "_SPLITS", most)  # above, predecessors are carried
         edges = np.where(w < 0.4, w, inf) if many else w**4  # which makes ways around better
-        array, original = edges.copy(), None if leaf == 2048 else edges
+        array, original = edges.copy(), None if most == n else edges
         d, p = memory.close(Problem.of(ArraySource(engine, s, array, original), None, True))
-        assert any("::split(p)" in x for x in HOST.launched) == many
+        assert any("::split(p)" in x for x in HOST.launched) == (many and most == n)
+        assert any("::attach(p)" in x for x in HOST.launched) == (not many or most == n)
         row, end = np.nonzero(p >= 0)
         assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
         assert (p >= 0).sum() == n * n - n
         HOST.launched.clear()
-    monkeypatch.setattr(closing, "LEAF", 2048)
     edges[4, 5], edges[5, 4] = -1, 0.5
     problem = Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True)
     with pytest.raises(sm.NegativeCycleError):
