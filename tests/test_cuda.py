@@ -357,9 +357,7 @@ def test_instructions_of_tensor_cores(
 
 
 @needs_nvrtc
-def test_results_of_16_bits_are_written_while_tensor_cores_multiply(
-    sources_of, tmp_path, nvdisasm
-):
+def test_results_of_16_bits_are_written_while_tensor_cores_multiply(sources_of, tmp_path, nvdisasm):
     a, b, c = (np.empty((4096, 4096), "f2") for _ in range(3))
     run = lambda: engine.product(sm.semirings["plus_times"], a.T, b.T, c)  # noqa: E731
     recorder = sources_of(run)
