@@ -193,7 +193,7 @@ def test_instructions_of_large_products(sources_of, tmp_path, nvdisasm):
     texts = []
     for name, dtype, facts, step, _ in LARGE:
         # larger ones are read by the copy engine
-        n = {"f8": 800, "f4": 2048}[dtype] if name == "plus_times" else 4096
+        n = {"f8": 680, "f4": 2048}[dtype] if name == "plus_times" else 4096
         sources = sources_of(lambda: product_of(name, dtype, facts, n)).sources  # noqa: B023
         text = next(text for text in reversed(sources) if "using Product =" in text)
         assert f"sr::{step}<Algebra>" in text

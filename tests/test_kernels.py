@@ -825,7 +825,7 @@ def test_bulk_products(monkeypatch):
     rng = np.random.default_rng(31)
     a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
     monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
-    monkeypatch.setattr(bulk, "_LEAST", 1)
+    monkeypatch.setitem(bulk._LEAST, "fma", 1)
     for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
         monkeypatch.setattr(bulk, "_SHORT", short)
         HOST.launched.clear()
