@@ -31,6 +31,7 @@ from semiring_mm.gpu import (
     product,
     select,
     source,
+    tensor,
     tiles,
     wavefront,
 )  # fmt: skip
@@ -860,6 +861,16 @@ def test_large_products_take_large_tiles_and_deep_ones_split_k():
     assert tiles.choose("word", 64, 64, 65536, 1, 132).splits > 8
     small = tiles.choose("word", 100, 100, 100, 1, 132).tile
     assert small.bm * small.bn < 64 * 128
+
+
+def test_doubles_take_narrow_tiles_where_these_fill_the_chip():
+    (kind,) = tensor.kinds_of(
+        make_plan(sm.semirings["plus_times"], np.dtype("f8"), None, None, 1), None, 90
+    )
+    for n, columns in ((1024, 64), (2048, 128), (8192, 128)):
+        chosen = tensor.choose(kind, n, n, n, 1, 132, split=True)
+        assert chosen.shape == (128, columns, 1)
+    assert tensor.choose(kind, 1024, 1024, 1024, 1, 132, split=True).splits == 1
 
 
 def test_parameters_are_the_fields_of_the_struct():

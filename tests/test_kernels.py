@@ -844,19 +844,25 @@ def test_bulk_products(monkeypatch):
     tiles.choose.cache_clear()
 
 
+@pytest.mark.parametrize("columns", [128, 64])
 @pytest.mark.usefixtures("tensor_cores")
-def test_tiles_of_doubles_are_shared(monkeypatch):
+def test_tiles_of_doubles_are_shared(columns, monkeypatch):
     """The last wave's k is computed in parts."""
+    monkeypatch.setattr(tensor, "_DOUBLES", {columns: 1.0})
+    tensor.choose.cache_clear()
     monkeypatch.setattr(HOST, "sms", 4)
     monkeypatch.setattr(tiles, "_PART", 0)
     monkeypatch.setattr(tiles, "_JOIN", 0)
     rng = np.random.default_rng(29)
-    a, b = whole(rng, (250, 132), "f8", None), whole(rng, (132, 300), "f8", None)
-    for how in ("CCC", "CFC"):
+    m, k, n = (250, 132, 300) if columns == 128 else (130, 84, 140)
+    a, b = whole(rng, (m, k), "f8", None), whole(rng, (k, n), "f8", None)
+    for how in ("CCC", "CFC") if columns == 128 else ("CCC", "FCC", "CFC", "FFC"):
         HOST.launched.clear()
         check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
         for kernel in ("TensorProduct", "ReduceSplits"):
             assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == 1
+        assert any(f", {columns}>;" in text for text in HOST.launched)
+    tensor.choose.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
