@@ -356,6 +356,21 @@ def test_instructions_of_tensor_cores(
     assert found["MEMBAR.ALL.GPU"] == 2 * clusters
 
 
+@needs_nvrtc
+def test_results_of_16_bits_are_written_while_tensor_cores_multiply(sources_of, tmp_path, nvdisasm):
+    a, b, c = (np.empty((4096, 4096), "f2") for _ in range(3))
+    run = lambda: engine.product(sm.semirings["plus_times"], a.T, b.T, c)  # noqa: E731
+    recorder = sources_of(run)
+    cubin, report = recorder.compile(recorder.sources[-1])
+    text = disassembled(cubin, tmp_path / "kernel.cubin", nvdisasm)
+    found = re.findall(r"HGMMA|UTMASTG", text)
+    first = found.index("UTMASTG")
+    assert "HGMMA" in found[:first]
+    assert "HGMMA" in found[first:]
+    assert int(re.search(r"(\d+) bytes spill stores", report)[1]) == 0
+    assert not re.search("C75(10|14|17)", report)  # products wait for each other
+
+
 def sieved(x, k=3):
     """The launches of the nearest rows by sums of absolute differences."""
     select.Sieve(as_metric("l1").algebra, x, x, None)._search(np.arange(len(x)), k, 64)
@@ -871,6 +886,8 @@ def test_doubles_take_narrow_tiles_where_these_fill_the_chip():
         chosen = tensor.choose(kind, n, n, n, 1, 132, split=True)
         assert chosen.shape == (128, columns, 1)
     assert tensor.choose(kind, 1024, 1024, 1024, 1, 132, split=True).splits == 1
+    assert tensor.repays(kind, 768, 768, 768, 1)
+    assert not tensor.repays(kind, 64, 64, 64, 2000)
 
 
 def test_parameters_are_the_fields_of_the_struct():
