@@ -240,6 +240,62 @@ def test_tasks_stop_at_the_first_error():
     assert counts == sorted(counts)
 
 
+# --- operands that are looked at while they are packed -----------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(300, 260, 280), (257, 511, 200)], ids=str)
+def test_operands_that_hold_other_numbers_than_before(shape, dtype, count, monkeypatch):
+    """A product under the plan of the last one is computed once more where it is not its own."""
+    sm.set_num_threads(count)
+    scans = []
+    scan = product.facts_of
+    monkeypatch.setattr(product, "facts_of", lambda *x: (scans.append(x), scan(*x))[1])
+    monkeypatch.setattr(product._Guess, "_last", {})
+    rng = np.random.default_rng(0)
+    m, k, n = shape
+    rows = [0, m // 2, m - 1]
+    for change in ("", "", "inf", "", "negative", "nan", "", "both", "nan b", "turned", "inf b"):
+        a, b = (rng.integers(0, 9, x).astype(dtype) for x in ((m, k), (k, n)))
+        if change == "inf":
+            a[rng.random(a.shape) < 0.3] = np.inf
+        elif change == "negative":
+            a -= 5
+        elif change == "nan":
+            a[-1, -1] = np.nan
+        elif change == "nan b":
+            b[-1, -1] = np.nan
+        elif change == "both":
+            b[0, -1], a[0, 0] = -np.inf, np.inf
+        elif change == "inf b":
+            b[:, -1] = np.inf
+        elif change == "turned":
+            a, b = np.asfortranarray(a), np.asfortranarray(b)
+        expected = reference.product("min_plus", a[rows], b)
+        assert_array_equal(sm.matmul(a, b, "min_plus")[rows], expected)
+        found, arg = sm.matmul(a, b, "min_plus", return_arg=True)
+        assert_array_equal(found[rows], expected)
+        if change in ("", "inf", "negative"):
+            assert_array_equal(a[rows][np.arange(3)[:, None], arg[rows]] + b[arg[rows], range(n)],
+                               expected)  # fmt: skip
+    assert len(scans) == 1, "only the first time"
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_small_products_are_not_packed(dtype):
+    """Every rest of rows and of columns, from where the operands lie."""
+    rng = np.random.default_rng(1)
+    whole = rng.integers(-5, 6, (90, 90)).astype(dtype)
+    for m, n, k in itertools.product((1, 3, 4, 12, 13, 29), (2, 8, 15, 16, 17, 31, 33, 65), (1, 7)):
+        for a in (whole[:m, :k], whole[:k, :m].T, whole[: 2 * m : 2, :k]):
+            b, c = whole[5 : 5 + k, 3 : 3 + n], np.full((m + 2, n + 2), 7, dtype)
+            sm.matmul(a, b, out=c[1:-1, 1:-1])
+            assert_array_equal(c[1:-1, 1:-1], a.astype("f8") @ b)
+            c[1:-1, 1:-1] = 7
+            assert (c == 7).all(), "nothing beside C is written"
+
+
 # --- how a product is cut -----------------------------------------------------------------------
 
 TILE = product_code.Shape(24, 1, 16, 256, 288, 256)

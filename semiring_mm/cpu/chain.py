@@ -49,8 +49,12 @@ def carry(
     every: bool,
     reverse: bool,
     exclusive: bool,
+    levels: Array | None = None,
 ) -> None:
-    """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
+    """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`.
+
+    With `levels` (batch, steps), which receives it, the largest is taken from each row.
+    """
     n, rows = a.shape[-1], y.shape[-2]
     plan = _plan(semiring, a, n)
     if plan is None or (rows >= _ROWS and n >= _WIDE):
@@ -73,6 +77,8 @@ def carry(
         "y_batch": y.strides[0], "y_step": y.strides[1], "y_row": y.strides[2],
         "lengths": lengths, "a": a, "e": e,
     }  # fmt: skip
+    if levels is not None:
+        fixed |= {"levelled": True, "level_batch": levels.strides[0], "levels": levels}
     if e is not None:
         fixed |= {"e_batch": e.strides[0], "e_step": e.strides[1]}
     if x is not None:
@@ -360,18 +366,10 @@ def posterior(
             found = np.logaddexp.reduce(last[:, 0, 0] + end, axis=1)
         np.copyto(total, found, where=lengths > 0)
         return
-    if a.dtype != np.float64:  # probabilities are of differences of scores, which grow with steps
-        sums, found = _doubles(total), _doubles(out)
-        both = None if pairs is None else _doubles(pairs)
-        a, e, x, end = map(_doubles, (a, e, x, end))
-        posterior(a, e, x, end, sums, found, both, lengths)
-        total[...], out[...] = sums, found
-        if pairs is not None:
-            pairs[...] = both
-        return
     plan = _plan(log_plus, a, n)
     assert plan is not None
     code = posterior_code(plan)
+    levels, unused = np.zeros((2, *e.shape[:2]), e.dtype)
 
     def backward(first: int, last: int) -> Array:
         some = slice(first, last)
@@ -381,13 +379,14 @@ def posterior(
         if e.shape[1] > 1:
             carry(
                 log_plus, a[some], e[some, 1:], end[some, np.newaxis], behind[:, :, np.newaxis],
-                ends, every=True, reverse=True, exclusive=False,
+                ends, every=True, reverse=True, exclusive=False, levels=unused[some],
             )  # fmt: skip
         return behind
 
     def part(first: int, last: int, rows: Array, behind: Array | None = None) -> None:
         behind = backward(first, last) if behind is None else behind
-        (column,) = scratch((n + 64) * a.itemsize)
+        column, sums = scratch((n + 64) * a.itemsize, n * n * a.itemsize)
+        sums[:] = 0
         values = block(POSTERIOR, {
             "first": first, "last": last, "states": n, "v_batch": rows.strides[0],
             "v_step": rows.strides[1], "e_batch": e.strides[0], "e_step": e.strides[1],
@@ -396,7 +395,8 @@ def posterior(
             "pair_step": 0 if pairs is None or pairs.shape[1] == 1 else pairs.strides[1],
             "end_batch": end.strides[0], "out_batch": out.strides[0], "lengths": lengths, "a": a,
             "e": e, "forward": rows, "backward": behind, "end": end, "total": total, "out": out,
-            "pairs": pairs, "column": column,
+            "pairs": pairs, "column": column, "levels": levels, "sums": sums,
+            "level_batch": levels.strides[0],
         })  # fmt: skip
         code(address(values))
 
@@ -404,35 +404,32 @@ def posterior(
     if batch < _workers(int(lengths.sum()) * n * n):  # one way on a thread, one on another
         rows, behind = np.empty((batch, *e.shape[1:]), e.dtype), []
         threads.run([
-            lambda: _rows(log_plus, a, e, x, lengths, rows),
+            lambda: _rows(log_plus, a, e, x, lengths, rows, levels),
             lambda: behind.append(backward(0, batch)),
         ])  # fmt: skip
         part(0, batch, rows, behind[0])
-        return
-    _each_block(log_plus, a, e, x, lengths, part)
+    else:
+        _each_block(log_plus, a, e, x, lengths, part, levels)
+    total += levels.sum(axis=1, dtype=np.float64)
 
 
-def _doubles(v: Array) -> Array:
-    """A copy in float64, with the strides of 0 that an array has."""
-    once = tuple(slice(1) if step == 0 else slice(None) for step in v.strides)
-    one = v[once].astype(np.float64, order="C")
-    steps = [0 if was == 0 else step for was, step in zip(v.strides, one.strides, strict=True)]
-    return np.lib.stride_tricks.as_strided(one, v.shape, steps)
-
-
-def _rows(semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths, rows: Array) -> None:
+def _rows(
+    semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths, rows: Array,
+    levels: Array | None = None,
+) -> None:  # fmt: skip
     """What is carried, after each step, in `rows` (chains, steps, states)."""
     rows[:, 0] = x
     if e.shape[1] > 1:
         carry(
             semiring, a, e[:, 1:], x[:, np.newaxis], rows[:, 1:, np.newaxis],
             np.maximum(lengths - 1, 0), every=True, reverse=False, exclusive=False,
+            levels=None if levels is None else levels[:, 1:],
         )  # fmt: skip
 
 
 def _each_block(
     semiring: Semiring, a: Array, e: Array, x: Array, lengths: Lengths,
-    part: Callable[[int, int, Array], None],
+    part: Callable[[int, int, Array], None], levels: Array | None = None,
 ) -> None:  # fmt: skip
     """Call ``part(first, last, rows)`` for some chains at a time, with the rows of all steps."""
     _, steps, n = e.shape
@@ -447,7 +444,10 @@ def _each_block(
         for i in range(first, last, most):
             j = min(last, i + most)
             some, here = slice(i, j), rows[: j - i]
-            _rows(semiring, a[some], e[some], x[some], lengths[some], here)
+            _rows(
+                semiring, a[some], e[some], x[some], lengths[some], here,
+                None if levels is None else levels[some],
+            )  # fmt: skip
             part(i, j, here)
 
     _split(several, lengths, 1, n * n)

@@ -28,8 +28,8 @@ __all__ = ["CARRY", "PATH", "POSTERIOR", "carry_code", "path_code", "posterior_c
 
 CARRY = (
     "first last together row0 rows states padded steps skip reverse every shared shifted given"
-    " factored a_batch a_step a_row a_col e_batch e_step x_batch x_row y_batch y_step y_row"
-    " : lengths : : a e x y flags packed powers tops now next weights"
+    " factored levelled a_batch a_step a_row a_col e_batch e_step x_batch x_row y_batch y_step"
+    " y_row level_batch : lengths : : a e x y flags packed powers tops now next weights levels"
 )
 PATH = (
     "first last states padded draws a_batch a_step a_row a_col v_batch v_step end_batch"
@@ -38,9 +38,10 @@ PATH = (
 )
 POSTERIOR = (
     "first last states v_batch v_step e_batch e_step a_batch a_step a_row a_col"
-    " paired pair_batch pair_step end_batch out_batch : lengths"
-    " : : a e forward backward end total out pairs column"
+    " paired pair_batch pair_step end_batch out_batch level_batch : lengths"
+    " : : a e forward backward end total out pairs column levels sums"
 )
+_PAIRS = 64  # steps whose probabilities of pairs are added up before they join the others
 _GROUP, _UNROLL = 2, 4  # vectors of a row, and rows of the matrix, that are in registers at a time
 
 
@@ -151,6 +152,8 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
     needs no care for NaN: that is seen at each step in as many comparisons as it has entries.
     Sums of exponentials are shifted by the largest entry of the row and of each column
     (``shifted``), and computed again term by term where they are too small to be right.
+    Logarithms may be ``levelled``: from each row its largest is taken, which goes to ``levels``, so
+    that rows are as exact behind many steps as behind one.
     """
     f = Function("carry", [PTR], opaque=False)
     x = load_block(f, CARRY)
@@ -338,6 +341,21 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
 
         groups(take)
 
+    def level(y: Value, to: Value, place: Value) -> None:
+        """Take from the row that was computed its largest."""
+        assert low is not None
+        top = f.var(low.splat(lanes))
+        with f.loop(0, padded, lanes) as j:
+            top.set(v.larger(v.own(to, j), top.get()))
+        base = vmath.without_infinity(f, v.across(top.get(), v.larger))
+        with f.loop(0, padded, lanes) as j:
+            value = v.own(to, j) - base.splat(lanes)
+            v.put(value, to, j)
+            with f.if_(keep.get()):
+                stored, _ = algebra.encode(value)
+                f.store_masked(stored, y.at(j * v.s.size), v.mask(j), v.s.size)
+        f.store(base, place, t.size)
+
     def begin(r: Value, e: Value, y: Value, to: Value) -> None:
         """The first step where no rows are given: the matrix itself."""
         with f.loop(0, padded, lanes) as j:
@@ -392,6 +410,14 @@ def carry_function(plan: Plan, quick: bool, far: float, swapped: bool) -> Functi
                                     value = settled(value, mask)
                                     v.put(f.select(mask, value, algebra.start(lanes)), row, j)
                                 multiply(row, e, y, to)
+                                if shifting:
+                                    with f.if_(x["levelled"].cmp("!=", 0)):
+                                        level(
+                                            y, to,
+                                            x["levels"].at(
+                                                b * x["level_batch"] + place * t.size
+                                            ),
+                                        )  # fmt: skip
             was = now.get()
             now.set(then.get())
             then.set(was)
@@ -498,9 +524,10 @@ def path_function(plan: Plan) -> Function:
 def posterior_function(plan: Plan) -> Function:
     """Generate ``posterior(block)``: the probabilities of states, and of pairs of them in a row.
 
-    Given forward and backward rows of logarithms (the latter without the emissions of their step)
-    and the total of a chain. Each is one exponential of a number that is at most 0 but for
-    rounding. Where the total is -inf or NaN, all of them are NaN.
+    Given forward and backward rows of logarithms, levelled (the latter without the emissions of
+    their step), and how much was taken from the forward ones. Each is one exponential, divided by
+    their sum at its step, so that the rounding of many steps does not add up. ``total`` receives
+    the log-sum over the states at a chain's end; where it is -inf or NaN, all of them are NaN.
     """
     f = Function("posterior", [PTR], opaque=False)
     x = load_block(f, POSTERIOR)
@@ -508,6 +535,30 @@ def posterior_function(plan: Plan) -> Function:
     v = _Vectors(f, plan, n)
     algebra, t, lanes = v.algebra, v.t, v.lanes
     none = f.const(0.0, v.vec)
+
+    def add_pairs(b: Value, at: Value, row: Value, count: Value) -> None:
+        """Those of a step and the one before, whose row this is, to the sums of some steps."""
+        base = x["a"].at(b * x["a_batch"] + (at - 1) * x["a_step"])
+        with f.loop(0, n) as i:
+            own = load_item(f, row, i, t).splat(lanes)
+            with f.loop(0, n, lanes) as j:
+                mask = v.mask(j)
+                steps = v.stored(base.at(i * x["a_row"]), j, mask)
+                share = vmath.add_exp(f, none, (own + steps) + v.own(column, j))
+                line = x["sums"].at((i * n + j) * t.size)
+                before = v.stored(line, f.const(0, I64), mask)
+                f.store_masked(f.fma(share, count, before), line, mask, t.size)
+
+    def keep_pairs(b: Value, at: Value) -> None:
+        pairs = x["pairs"].at(b * x["pair_batch"] + (at - 1) * x["pair_step"])
+        with f.loop(0, n * n, lanes) as i:
+            mask = f.below(n * n - i, lanes)
+            place, own = pairs.at(i * t.size), x["sums"].at(i * t.size)
+            some = f.load_masked(own, v.vec, mask, t.size)
+            before = f.load_masked(place, v.vec, mask, t.size)
+            f.store_masked(before + some, place, mask, t.size)
+            f.store_masked(none, own, mask, t.size)
+
     with f.loop(x["first"], x["last"]) as b:
         length = x["lengths"][b]
         fore, back = (x[k].at((b - x["first"]) * x["v_batch"]) for k in ("forward", "backward"))
@@ -530,31 +581,40 @@ def posterior_function(plan: Plan) -> Function:
         total = v.across(whole.value(), algebra.add)
         f.store(f.select(length.cmp(">", 0), total, f.const(0.0, t)), x["total"].at(b * t.size))
         known = (total - total).cmp("==", 0.0)
-        total = f.select(known, total, f.const(math.nan, t)).splat(lanes)
         with f.loop(0, length) as at:
             row, behind = fore.at(at * x["v_step"]), back.at(at * x["v_step"])
+            line = out.at(at * x["v_step"])
+            top = f.var(algebra.start(lanes))
             with f.loop(0, n, lanes) as j:
                 mask = v.mask(j)
-                share = (v.stored(row, j, mask) - total) + v.stored(behind, j, mask)
-                line = out.at(at * x["v_step"] + j * t.size)
-                f.store_masked(vmath.add_exp(f, none, share), line, mask, t.size)
-        with f.if_(x["paired"].cmp("!=", 0)), f.loop(1, length) as at:
-            row = fore.at((at - 1) * x["v_step"])
-            behind = back.at(at * x["v_step"])
-            e = x["e"].at(b * x["e_batch"] + at * x["e_step"])
+                share = v.stored(row, j, mask) + v.stored(behind, j, mask)
+                share = f.select(mask, share, algebra.start(lanes))
+                top.set(v.larger(share, top.get()))
+                f.store_masked(share, line.at(j * t.size), mask, t.size)
+            base = vmath.without_infinity(f, v.across(top.get(), v.larger)).splat(lanes)
+            whole_step = f.var(none)
             with f.loop(0, n, lanes) as j:
-                mask = v.mask(j)
-                rest = (v.stored(behind, j, mask) - total) + v.stored(e, j, mask)
-                v.put(rest, column, j)
-            base = x["a"].at(b * x["a_batch"] + (at - 1) * x["a_step"])
-            pairs = x["pairs"].at(b * x["pair_batch"] + (at - 1) * x["pair_step"])
-            with f.loop(0, n) as i:
-                own = load_item(f, row, i, t).splat(lanes)
+                mask, place = v.mask(j), line.at(j * t.size)
+                power = vmath.add_exp(f, none, v.stored(place, f.const(0, I64), mask) - base)
+                power = f.select(mask, power, none)
+                whole_step.set(whole_step.get() + power)
+                f.store_masked(power, place, mask, t.size)
+            count = v.across(whole_step.get(), lambda p, q: p + q)
+            count = f.select(known, count, f.const(math.nan, t)).splat(lanes)
+            with f.loop(0, n, lanes) as j:
+                mask, place = v.mask(j), line.at(j * t.size)
+                share = v.stored(place, f.const(0, I64), mask) / count
+                f.store_masked(share, place, mask, t.size)
+            with f.if_(x["paired"].cmp("!=", 0) & at.cmp(">", 0)):
+                level = f.load(x["levels"].at(b * x["level_batch"] + at * t.size), t, t.size)
+                less = base + level.splat(lanes)
+                e = x["e"].at(b * x["e_batch"] + at * x["e_step"])
                 with f.loop(0, n, lanes) as j:
                     mask = v.mask(j)
-                    steps = v.stored(base.at(i * x["a_row"]), j, mask)
-                    share = (own + steps) + v.own(column, j)
-                    line = pairs.at((i * n + j) * t.size)
-                    before = v.stored(line, f.const(0, I64), mask)
-                    f.store_masked(vmath.add_exp(f, before, share), line, mask, t.size)
+                    rest = (v.stored(e, j, mask) - less) + v.stored(behind, j, mask)
+                    v.put(rest, column, j)
+                add_pairs(b, at, fore.at((at - 1) * x["v_step"]), f.const(1.0, v.vec) / count)
+                end_of_some = (at % _PAIRS).cmp("==", 0) | (at + 1).cmp("==", length)
+                with f.if_(end_of_some | x["pair_step"].cmp("!=", 0)):
+                    keep_pairs(b, at)
     return f

@@ -39,8 +39,9 @@ from .ir import F32, I32, I64, PTR, Function, Type, Value, Var
 from .views import HEAD, ArrayView, array_function
 
 __all__ = [
-    "GATHER", "PARAMS", "SLAB", "ProductCode", "Shape", "fewer_vectors", "micro_function",
-    "params_of", "product_code", "product_functions", "tile_shape", "transposed",
+    "COUNTERS", "GATHER", "NOTHING_SEEN", "PARAMS", "SEEN", "SLAB", "ProductCode", "Shape",
+    "fewer_vectors", "micro_function", "params_of", "product_code", "product_functions",
+    "tile_shape", "transposed", "watches",
 ]  # fmt: skip
 
 #: The fields of the parameter block, 64 bits each.
@@ -71,8 +72,10 @@ _COLUMNS = 8192  # bytes of its width
 #: Bytes that the micro-kernel asks for ahead of its place in packed B.
 PREFETCH = 768
 
-#: Bytes of the two counters that threads share, a cache line each.
-COUNTERS = 128
+#: Bytes of the two counters that threads share, a cache line each; behind the first, the ranges
+#: of A and of B that were seen.
+COUNTERS, SEEN = 128, 8
+NOTHING_SEEN = (math.inf, -math.inf, 0.0)
 
 #: k-steps between two looks at which accumulators improved (return_arg).
 ARG_STEP = 16
@@ -162,6 +165,11 @@ def tile_shape(plan: Plan, target: Target, columns: int = _WIDEST) -> Shape:
     return Shape(mr, vectors, lanes, kc, mc, nc, fused=fused)
 
 
+def watches(plan: Plan) -> bool:
+    """Whether packing sees which numbers the operands hold."""
+    return plan.compute[0] == "f" and not (_multiply_add(plan) or joins_logarithms(plan.add))
+
+
 def _multiply_add(plan: Plan) -> bool:
     """Whether ⊕ and ⊗, on the operands as they are, are one fused multiply-add."""
     return (joins(plan.add), joins(plan.mul)) == ("+", "*") and plan.compute[0] == "f"
@@ -215,16 +223,18 @@ def product_functions(
     shape = shape or tile_shape(plan, target)
     micro = micro_function(plan, shape, arg=arg)
     micro.private = True
-    packs = [_pack("pack_a", plan, shape, shape.mr, spread=True)]
+    watched = watches(plan)
+    packs = [_pack("pack_a", plan, shape, shape.mr, spread=True, watched=watched)]
     if plan.codec == "bits":
         packs.append(_pack_bits("pack_b", shape.nr))
     else:
-        packs.append(_pack("pack_b", plan, shape, shape.nr))
+        packs.append(_pack("pack_b", plan, shape, shape.nr, watched=watched))
     if arg:
         packs.append(_pack("pack_lines", None, shape, ARG_STEP, compute_type(plan)))
     moves = [_move_c(plan, shape, "load"), _move_c(plan, shape, "store")]
-    driver = _Driver(plan, shape, micro, packs, moves, arg=arg)
-    return [micro, *packs, *moves, driver.function()]
+    small = _small_function(plan, shape) if shape.fused and not arg else None
+    driver = _Driver(plan, shape, micro, packs, moves, small, arg=arg)
+    return [micro, *packs, *moves, *([small] if small else []), driver.function()]
 
 
 def micro_function(plan: Plan, shape: Shape, *, arg: bool, name: str = "micro") -> Function:
@@ -321,16 +331,18 @@ def _log_sum_function(plan: Plan, shape: Shape, name: str) -> Function:
 
 
 def _pack(
-    name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32, *, spread: bool = False
+    name: str, plan: Plan | None, shape: Shape, width: int, t: Type = F32, *,
+    spread: bool = False, watched: bool = False,
 ) -> Function:  # fmt: skip
     """Pack one K block: ``dst[panel][k][width]`` from ``src`` with any strides.
 
     Arguments: src, stride along the panel, stride along k, extent (rows of A or columns of B),
     k extent, dst. Without a plan, `src` holds values of the compute type `t` already. With
-    `spread`, short elements are repeated to 32 bits.
+    `spread`, short elements are repeated to 32 bits. If they are `watched`, a last argument is
+    where their range is kept (see :class:`_Range`).
     """
-    f = Function(name, [PTR, I64, I64, I64, I64, PTR], private=True)
-    src, along, down, extent, depth, dst = f.args
+    f = Function(name, [PTR, I64, I64, I64, I64, PTR, *([PTR] if watched else [])], private=True)
+    src, along, down, extent, depth, dst, *seen = f.args
     s = t
     if plan is not None:
         algebra = Algebra(f, plan)
@@ -338,8 +350,13 @@ def _pack(
 
     size = shape.a_size(t.size) if spread else t.size  # of an element of dst
 
+    pieces, run = _pieces(width, shape.lanes), min(64 // s.size, shape.lanes)
+    range_ = _Range(f, t, {1, run, *(lanes for _, lanes in pieces)}) if watched else None
+
     def decode(x: Value) -> Value:
         x = x if plan is None else algebra.decode(x)
+        if range_:
+            range_.note(x)
         if size == t.size:
             return x
         word = x.to(Type("u", t.bits)).to(Type("u", 32))
@@ -355,7 +372,7 @@ def _pack(
             to = dst.at(((p + panel) * depth + k) * (width * size))
             row = src.at(k * down + (p + panel) * (width * s.size))
             f.prefetch(row.at(down * 4))
-            for at, lanes in _pieces(width, shape.lanes):
+            for at, lanes in pieces:
                 x = f.load(row.at(at * s.size), s.vector(lanes))
                 f.store(decode(x), to.at(at * size), size)
     begin = f.var(straight)
@@ -364,12 +381,12 @@ def _pack(
         with f.loop(straight, begin.get()) as p, f.loop(0, depth) as k:
             to, row = dst.at((p * depth + k) * (width * size)), src.at(k * down)
             last = f.load(row.at((extent - 1) * s.size), s)
-            for at, lanes in _pieces(width, shape.lanes):
+            for at, lanes in pieces:
                 first = p * width + at
                 inside = f.below(extent - first, lanes)
                 x = f.load_masked(row.at(first * s.size), s.vector(lanes), inside)
                 f.store(decode(f.select(inside, x, last.splat(lanes))), to.at(at * size), size)
-    run = min(64 // s.size, shape.lanes)  # a cache line of each row, before it can be lost
+    # a cache line of each row, before it can be lost
     runs = f.select(down.cmp("==", s.size), depth // run * run, f.const(0, I64))
     with f.loop(begin.get(), panels) as p:
         base = src.at(p * along * width)
@@ -399,7 +416,62 @@ def _pack(
         with f.loop(runs, depth) as k, f.loop(0, width) as w:
             x = f.load(base.at(f.low(w, last) * along + k * down), s)
             f.store(decode(x), out.at((k * width + w) * size), size)
+    if range_:
+        range_.join(seen[0])
     return f
+
+
+class _Range:
+    """The least and the greatest number that a function has seen, and whether one was NaN.
+
+    Kept as three numbers; a plan depends on them, so that packing under a plan for other numbers is
+    seen when it is done.
+    """
+
+    def __init__(self, f: Function, t: Type, widths: set[int]) -> None:
+        self.f, self.t = f, t
+        self.found = {
+            lanes: tuple(
+                f.var(f.const(x, t.vector(lanes) if i < 2 else Type("i", 1, lanes)))
+                for i, x in enumerate((math.inf, -math.inf, 0))
+            )
+            for lanes in sorted(widths)
+        }
+
+    def note(self, x: Value) -> None:
+        low, high, odd = self.found[x.type.lanes]
+        low.set(self.f.select(x.cmp("<", low.get()), x, low.get()))
+        high.set(self.f.select(x.cmp(">", high.get()), x, high.get()))
+        odd.set(odd.get() | x.cmp("uno", x))
+
+    def join(self, place: Value) -> None:
+        """Join to the numbers at an address."""
+        f, t = self.f, self.t
+        for lanes, (low, high, odd) in self.found.items():
+            ends, bad = [low.get(), high.get()], odd.get()
+            if lanes > 1:
+                suffix = t.vector(lanes).suffix()
+                ends = [f.call(f"llvm.vector.reduce.{name}.{suffix}", t, [x])
+                        for name, x in zip(("fmin", "fmax"), ends, strict=True)]  # fmt: skip
+                bad = bad.bits_as(Type("u", lanes)).cmp("!=", 0)
+            ends.append(f.select(bad, f.const(1.0, t), f.const(0.0, t)))
+            for i, (x, sign) in enumerate(zip(ends, "<>>", strict=True)):
+                at = place.at(i * t.size)
+                old = f.load(at, t, t.size)
+                f.store(f.select(x.cmp(sign, old), x, old), at, t.size)
+
+    @staticmethod
+    def begin(f: Function, t: Type, place: Value) -> None:
+        """Nothing seen."""
+        for i, x in enumerate(NOTHING_SEEN):
+            f.store(f.const(x, t), place.at(i * t.size), t.size)
+
+    @staticmethod
+    def publish(f: Function, t: Type, place: Value, shared: Value) -> None:
+        """Join to what other threads have seen."""
+        for i, way in enumerate(("fmin", "fmax", "fmax")):
+            x = f.load(place.at(i * t.size), t, t.size)
+            f.emit(f"atomicrmw {way} ptr {shared.at(i * t.size).name}, {t} {x.name} acq_rel", t)
 
 
 #: Panels packed side by side, and rows transposed at once.
@@ -423,6 +495,70 @@ def transposed(f: Function, rows: list[Value]) -> list[Value]:
     if per == 1:
         return rows
     return [f.shuffle(x, x, range(c * n, (c + 1) * n)) for x in rows for c in range(per)]
+
+
+#: Bytes of B, and from one of its rows to the next, up to which a product is multiplied from where
+#: the operands lie: rows further apart share few sets of a cache.
+_SMALL, _NEAR = 160 << 10, 2048
+
+
+def _small_function(plan: Plan, shape: Shape) -> Function | None:
+    """Generate ``small``: C ← A B of few entries, unpacked; B and C have contiguous rows.
+
+    Arguments: A, its strides, B, its row stride, C, its row stride, m, n, k. A tile is as many rows
+    and vectors as remain, so that no row or vector of it is computed in vain.
+    """
+    algebra = Algebra(f := Function("small", [*[PTR, I64, I64, PTR, I64, PTR, I64], *[I64] * 3],
+                                    private=True, opaque=False), plan)  # fmt: skip
+    a, a_row, a_col, b, b_row, c, c_row, m, n, depth = f.args
+    t, lanes = algebra.compute, shape.lanes
+    if algebra.storage != t:
+        return None
+    vector, most = t.vector(lanes), 24 // shape.vectors if shape.mr > 6 else shape.mr
+
+    def tile(i: Value, rows: int, j: Value, vectors: int, left: Value | None) -> None:
+        """Some rows and vectors of C; of the last vector those lanes that are left."""
+        last = None if left is None else f.below(left - (vectors - 1) * lanes, lanes)
+        masks = [*[None] * (vectors - 1), last]
+        starts = [a.at((i + r) * a_row) for r in range(rows)]
+        sums = [[f.var(algebra.start(lanes)) for _ in range(vectors)] for _ in starts]
+        with f.loop(0, depth) as k:
+            line = b.at(k * b_row + j * t.size)
+            right = [
+                f.load(line.at(v * vector.size), vector)
+                if mask is None
+                else f.load_masked(line.at(v * vector.size), vector, mask)
+                for v, mask in enumerate(masks)
+            ]
+            for start, row in zip(starts, sums, strict=True):
+                x = f.load(start.at(k * a_col), t).splat(lanes)
+                for total, y in zip(row, right, strict=True):
+                    total.set(algebra.fold(total.get(), x, y))
+        for r, row in enumerate(sums):
+            for v, (total, mask) in enumerate(zip(row, masks, strict=True)):
+                place = c.at((i + r) * c_row + (j + v * lanes) * t.size)
+                if mask is None:
+                    f.store(total.get(), place)
+                else:
+                    f.store_masked(total.get(), place, mask)
+
+    def across(i: Value, rows: int) -> None:
+        whole = n // shape.nr * shape.nr
+        with f.loop(0, whole, shape.nr) as j:
+            tile(i, rows, j, shape.vectors, None)
+        for vectors in range(shape.vectors, 0, -1):
+            least = (vectors - 1) * lanes
+            left = n - whole
+            with f.if_(left.cmp(">", least) & left.cmp("<=", least + lanes)):
+                tile(i, rows, whole, vectors, left)
+
+    first = f.const(0, I64)
+    for rows in (most, 4, 1):
+        end = first + (m - first) // rows * rows
+        with f.loop(first, end, rows) as i:
+            across(i, rows)
+        first = end
+    return f
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
@@ -578,7 +714,7 @@ class _Driver:
 
     def __init__(
         self, plan: Plan, shape: Shape, micro: Function, packs: list[Function],
-        moves: list[Function], *, arg: bool,
+        moves: list[Function], small: Function | None = None, *, arg: bool,
     ) -> None:  # fmt: skip
         f = self.f = Function("product", [PTR] * 7)
         A, B, C, workspace, params, K, P = f.args
@@ -586,7 +722,7 @@ class _Driver:
         p = self.p = {name: f.load(params.at(8 * i), I64) for i, name in enumerate(PARAMS)}
         self.field = {name: params.at(8 * i) for i, name in enumerate(PARAMS)}
         self.plan, self.shape = plan, shape
-        self.micro, self.packs, self.moves = micro, packs, moves
+        self.micro, self.packs, self.moves, self.small = micro, packs, moves, small
         self.algebra = Algebra(f, plan)
         self.t = self.algebra.compute
         self.unit = 32 if plan.codec == "bits" else 1  # columns of C in an element computed with
@@ -604,9 +740,14 @@ class _Driver:
         shared = f.emit(f"inttoptr i64 {p['team'].name} to ptr", PTR)
         self.claimed = f.select(alone, mine, shared)
         self.finished = self.claimed.at(COUNTERS // 2)
+        self.seen = [f.alloca(self.t, 3) for _ in range(2)] if watches(plan) else []
+        for place in self.seen:
+            _Range.begin(f, self.t, place)
         with f.if_(alone):
             for counter in (self.claimed, self.finished):
                 f.store(f.const(0, I64), counter)
+            for i in range(len(self.seen)):
+                _Range.begin(f, self.t, self.claimed.at(SEEN + 3 * i * self.t.size))
         rows = f.ceil_div(p["m_slab"], shape.mr) * shape.mr
         columns = f.ceil_div(p["n_slab"], shape.nr) * shape.nr
         self.packed_a = self.claimed.at(COUNTERS)
@@ -623,14 +764,41 @@ class _Driver:
             )  # fmt: skip
 
     def function(self) -> Function:
+        if self.small is None:
+            self._by_slabs()
+            for i, place in enumerate(self.seen):
+                shared = self.claimed.at(SEEN + 3 * i * self.t.size)
+                _Range.publish(self.f, self.t, place, shared)
+            return self.f
+        f, p, size = self.f, self.p, self.t.size
+        whole = p["mode"] | p["team"] | p["i0"] | p["j0"] | (p["i1"] + 1) | (p["j1"] + 1)
+        straight = self.b.stride(-1).cmp("==", size) & self.c.stride(-1).cmp("==", size)
+        few = (self.depth * self.c.dim(-1) * size).cmp("<=", _SMALL)
+        few = few & self.b.stride(-2).cmp("<=", _NEAR)
+        with f.if_else(whole.cmp("==", 0) & straight & few) as otherwise:
+            with f.loop(0, p["batch"]) as batch:
+                a, b, c = self._matrices(batch)
+                f.invoke(self.small, [
+                    a, self.a.stride(-2), self.a.stride(-1), b, self.b.stride(-2), c,
+                    self.c.stride(-2), self.c.dim(-2), self.c.dim(-1), self.depth,
+                ])  # fmt: skip
+            with otherwise():
+                self._by_slabs()
+        return f
+
+    def _matrices(self, batch: Value) -> tuple[Value, ...]:
+        """Where A, B and C of a stack begin."""
+        return tuple(
+            view.data.at(self.p[f"{name}_offset"] + batch * self.p[f"{name}_batch"])
+            for name, view in (("a", self.a), ("b", self.b), ("c", self.c))
+        )
+
+    def _by_slabs(self) -> None:
         f, p, shape, unit = self.f, self.p, self.shape, self.unit
         self.begun = f.var(f.const(0, I64))  # pieces of the stages that this thread has passed
         self.piece = f.var(f.claim(self.claimed))
         with f.loop(0, p["batch"]) as batch:
-            data_a, data_b, data_c = (
-                view.data.at(p[f"{name}_offset"] + batch * p[f"{name}_batch"])
-                for name, view in (("a", self.a), ("b", self.b), ("c", self.c))
-            )
+            data_a, data_b, data_c = self._matrices(batch)
             with f.loop(0, self.depth, p["k_slab"]) as ks:
                 kk = f.low(self.depth - ks, p["k_slab"])
                 with f.loop(p["j0"], self.j1, p["n_slab"] * unit) as jb:
@@ -648,7 +816,6 @@ class _Driver:
                         self._pack(starts, kk, (mm, panels_a), (nn, panels_b), new)
                         self._multiply(starts[2], ks, kk, (ib, mm, panels_a), (jb, nn, panels_b),
                                        batch)  # fmt: skip
-        return f
 
     @contextmanager
     def _stage(self, pieces: Value) -> Iterator[Value]:
@@ -690,6 +857,7 @@ class _Driver:
             to = packed.at((kb * panels + panel * kc) * (width * size))
             f.invoke(self.packs[which], [
                 starts[which].at(kb * down + first * along), along, down, inside, kc, to,
+                *self.seen[which : which + 1],
             ])  # fmt: skip
             if which == 0 and self.plan.codec != "bits":
                 with f.if_((self.p["mode"] & ALPHA).cmp("!=", 0)):
