@@ -32,6 +32,10 @@ SR_FN u8* kept(u8* x) {
   return static_cast<u8*>(__cvta_shared_to_generic(address));
 }
 
+// A number that is computed here, not where it is used.
+template <class T>
+SR_FN void pin(T& x) { asm volatile("" : "+r"(x)); }
+
 SR_FN void Barrier::init(u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
                ::"r"(shared_address(this)), "r"(arrivals));

@@ -2,7 +2,6 @@
 // their row's list are appended to the row's candidates (gpu/select.py: Sieve).
 #pragma once
 #include "schedule.cuh"
-#include "select.cuh"
 #include "steps.cuh"
 #include "tile.cuh"
 
@@ -27,7 +26,6 @@ struct Sieve {
   using A = typename Step::Algebra;
   using Word = typename Step::Word;
   using Storage = typename A::Storage;
-  using Order = OrderKey<Storage>;
   static constexpr int TM = Tile::TM, TN = Tile::TN;
   static_assert(Step::COLUMNS == 1, "a word is a distance");
 
@@ -39,31 +37,37 @@ struct Sieve {
       const int row = at.row + Tile::row(i);
       limit[i] = static_cast<const Storage*>(p.value)[end_of(p, row < p.rows ? row : 0)];
     }
+    u32 hits[TM], place[TM];  // [TM]: columns that are kept, and after how many candidates
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
       const int row = at.row + Tile::row(i);
       bool beyond = true;  // all; NaN is not, nor is anything beyond NaN
 #pragma unroll
       for (int j = 0; j < TN; ++j) beyond &= distance(acc[i][j]) > limit[i];
-      if (!beyond && row < p.rows) keep(p, acc[i], limit[i], row, at.column);
+      hits[i] = beyond || row >= p.rows ? 0 : before(p, acc[i], limit[i], row, at.column);
     }
+#pragma unroll
+    for (int i = 0; i < TM; ++i)  // all at once, and then all are waited for
+      if (hits[i]) place[i] = fetch_add(p.count + at.row + Tile::row(i), u32(popcount(hits[i])));
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+      if (hits[i]) keep(p, acc[i], hits[i], place[i], at.row + Tile::row(i), at.column);
   }
 
   SR_FN static i64 end_of(const SieveParams& p, int row) { return i64(row) * p.list + p.list - 1; }
   SR_FN static Storage distance(Word x) { return A::encode(Step::out(x, 0)); }
 
-  SR_FN static void keep(const SieveParams& p, const Word (&acc)[TN], Storage limit, int row,
-                         int first) {
-    const auto last = Order::of(limit);
-    Storage found[TN];   // [TN], in local memory: loops over registers would be unrolled
-    u32 hits = 0, even = 0;  // bit j: it is before the last entry; it has the same value
+  // Bit j: accumulator j is before the last entry, whose value is `limit`.
+  SR_FN static u32 before(const SieveParams& p, const Word (&acc)[TN], Storage limit, int row,
+                          int first) {
+    const bool open = limit != limit;  // numbers are before NaN
+    u32 hits = 0, even = 0;            // less than the limit; the same
 #pragma unroll
     for (int j = 0; j < TN; ++j) {
-      found[j] = distance(acc[j]);
-      const auto key = Order::of(found[j]);
-      const u32 inside = first + Tile::column(j) < p.columns;
-      hits |= (inside & u32(key < last)) << j;
-      even |= (inside & u32(key == last)) << j;
+      const Storage x = distance(acc[j]);
+      const bool inside = first + Tile::column(j) < p.columns;
+      hits |= u32(inside && (open ? x == x : x < limit)) << j;
+      even |= u32(inside && (open ? x != x : x == limit)) << j;
     }
     if (even) {  // the lower number is before
       const i64 number = p.index[end_of(p, row)];
@@ -71,17 +75,20 @@ struct Sieve {
       for (int j = 0; j < TN; ++j)
         if (even >> j & 1) hits |= u32(i64(p.order[first + Tile::column(j)]) < number) << j;
     }
-    if (!hits) return;
-    i64 place = fetch_add(p.count + row, u32(popcount(hits)));
+    return hits;
+  }
+
+  SR_FN static void keep(const SieveParams& p, const Word (&acc)[TN], u32 hits, i64 place, int row,
+                         int first) {
+    Storage found[TN];  // [TN], in local memory: a loop over registers would be unrolled
+#pragma unroll
+    for (int j = 0; j < TN; ++j) found[j] = distance(acc[j]);
 #pragma unroll 1
-    for (; hits; hits &= hits - 1) {
+    for (; hits && place < p.capacity; hits &= hits - 1, ++place) {
       const int j = popcount(~hits & (hits - 1));
-      if (place < p.capacity) {
-        const i64 to = row * p.capacity + place;
-        p.candidates[to] = u32(first + Tile::column(j));
-        static_cast<Storage*>(p.kept)[to] = found[j];
-      }
-      ++place;
+      const i64 to = row * p.capacity + place;
+      p.candidates[to] = u32(first + Tile::column(j));
+      static_cast<Storage*>(p.kept)[to] = found[j];
     }
   }
 };

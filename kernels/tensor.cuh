@@ -127,6 +127,10 @@ struct TensorProduct {
   static constexpr int THREADS = Tile::THREADS + (HANDS ? WARPGROUP : 32);
   // whether the left operand goes through registers, since the instruction does not transpose it
   static constexpr bool FROM_REGISTERS = !A_K_MAJOR && sizeof(Element) == 4;
+  // Whether C is rounded first, and written while the block's next tile is multiplied: large tiles
+  // of 16-bit elements. Of small ones a block seldom has another.
+  static constexpr bool DEFERS = STORE_BOXES > 0 && HANDS;
+  static constexpr int BOXES = Tile::BN / 64;  // of a warpgroup's 64 rows
   static_assert(!FROM_REGISTERS || PARTS == 1, "parts are copied along k");
   // Boxes are aligned to 1024 bytes.
   static constexpr int OUTGOING =
@@ -223,12 +227,15 @@ struct TensorProduct {
   // A consumer warpgroup: the products of its 64 rows.
   SR_FN void consume(const TensorParams& t) {
     const ProductParams& p = t.p;
-    [[maybe_unused]] Hits hits{};  // of the tile before: they are appended while this one is multiplied
+    // of the tile before: they are appended, or written, while this one is multiplied
+    [[maybe_unused]] Hits hits{};
+    [[maybe_unused]] Rounded rounded;
+    if constexpr (DEFERS) rounded.row = -1;
     for (int index = int(blockIdx.x); index < work_tiles(p); index += int(gridDim.x)) {
       const WorkTile work(p, index);
       [[maybe_unused]] Limits limits;
       if constexpr (Step::SCREENS) limits = limits_of(t, work);
-      const TileCoord<Step, Tile> at(p, work.tile);
+      TileCoord<Step, Tile> at(p, work.tile);
       Word d[Tile::BN / 2];  // [BN / 8][2][2]
       const int tiles = (work.depth + BK - 1) / BK;
       if constexpr (sizeof(Word) == 8) {
@@ -252,6 +259,15 @@ struct TensorProduct {
         warpgroup_commit();
         next_stage();
         if constexpr (Step::SCREENS) append(t, hits);
+        if constexpr (DEFERS) {
+          write_boxes(t, rounded, 0);
+          int tile = work.tile;  // its divisions here, while tensor cores multiply and boxes are read
+          pin(tile);
+          at = TileCoord<Step, Tile>(p, tile);
+          pin(at.row);
+          pin(at.column);
+          write_boxes(t, rounded, STORE_BOXES);
+        }
 #pragma unroll 1
         for (int i = 1; i < tiles; ++i) {
           take();
@@ -263,8 +279,19 @@ struct TensorProduct {
         }
         warpgroup_wait<0>();
         release();
-        if constexpr (Step::SCREENS) screen(hits, t, d, work, limits);
-        else store(t, d, work, at);
+        if constexpr (Step::SCREENS) {
+          screen(hits, t, d, work, limits);
+        } else if constexpr (DEFERS) {
+          const bool follows = index + int(gridDim.x) < work_tiles(p);
+          const bool defers = follows && work.split < 0 && p.mode == 0;
+          rounded.round(d, at);  // first, or the compiler puts products in sequence
+          if (!defers) {
+            store(t, d, work, at);
+            rounded.row = -1;
+          }
+        } else {
+          store(t, d, work, at);
+        }
       } else {
         // Tensor cores truncate when they add to a large sum: so the products of the large parts are
         // added in float32 here, tile by tile, while tensor cores multiply the small parts, whose sum
@@ -391,11 +418,9 @@ struct TensorProduct {
     const ProductParams& p = t.p;
     if constexpr (Step::CERTIFIES) return certify(t, d, at);
     if constexpr (Step::SCALED) unscale(t, d, at);
-    if constexpr (ACROSS) {
-      return p.mode ? store_across<true>(t, d, at) : store_across<false>(t, d, at);
-    } else if constexpr (STORE_BOXES > 0) {
-      if (work.split < 0)
-        return p.mode ? store_boxes<true>(t, d, at) : store_boxes<false>(t, d, at);
+    if constexpr (STORE_BOXES > 0 || ACROSS) {
+      if (ACROSS || work.split < 0)
+        return p.mode ? store_words<true>(t, d, at) : store_words<false>(t, d, at);
     }
     using Store = Epilogue<Step, Tile, VECTOR>;
     if constexpr (!Is<Word>::floating) {
@@ -661,71 +686,95 @@ struct TensorProduct {
     }
   }
 
-  // A warpgroup's 64 rows, in boxes of 64 columns: of STORE_BOXES, one is written while the others are
-  // read. COMBINE: there is an α or a C to be added.
-  template <bool COMBINE>
-  SR_FN void store_boxes(const TensorParams& t, const Word (&d)[Tile::BN / 2],
-                         const TileCoord<Step, Tile>& at) {
-    using Algebra = typename Step::Algebra;
-    const LinearCombination<Algebra> combine(t.p);
-    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
-    // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
-    const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
+  // A tile of C in its type, two columns to a word.
+  struct Rounded {
+    u32 words[Tile::BN / 4];  // [BN / 8][2 rows]
+    int batch, row, column;  // the tile's, its first; row -1: no tile
+
+    SR_FN void round(const Word (&d)[Tile::BN / 2], const TileCoord<Step, Tile>& at) {
 #pragma unroll
-    for (int i = 0; i < Tile::BN / 64; ++i) {
-      u8* box = outgoing + (warpgroup * STORE_BOXES + i % STORE_BOXES) * BOX;
-      const int first = at.column + i * 64;
-      if (thread == 0) store_wait<STORE_BOXES - 1>();
+      for (int e = 0; e < Tile::BN / 4; ++e) {
+        words[e] = pack_x2<typename Step::Algebra::Storage>(d[2 * e], d[2 * e + 1]);
+        pin(words[e]);
+      }
+      batch = int(at.batch);
+      row = at.row;
+      column = at.column;
+    }
+  };
+  // COMBINE: there is an α or a C to be added.
+  template <bool COMBINE>
+  SR_FN void store_words(const TensorParams& t, const Word (&d)[Tile::BN / 2],
+                         const TileCoord<Step, Tile>& at) {
+    const LinearCombination<typename Step::Algebra> combine(t.p);
+    write(t, at, [&](int e) {
+      return pair<COMBINE>(t.p, combine, d + 2 * e, at.batch, at.row + Tile::row(e % 2),
+                           at.column + e / 2 * 8 + int(threadIdx.x) % 4 * 2);
+    });
+  }
+  // Write a warpgroup's 64 rows by the copy engine. word(e): two columns, [BN / 8][2 rows].
+  template <class At, class WordOf>
+  SR_FN void write(const TensorParams& t, const At& at, WordOf word) {
+    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
+    if constexpr (ACROSS) {  // rows are contiguous: a box of all columns
+      // the column of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 columns]
+      const int line = thread % 32 / 16 * 8 + thread % 8, piece = thread / 32 * 2 + thread / 8 % 2;
+      u8* box = outgoing + warpgroup * Tile::BN * LINE;
+      if (thread == 0) store_wait<0>();
       warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
 #pragma unroll
-      for (int j = 0; j < 8; j += 2) {  // 16 columns
-        u32 x[4];                       // [2 of 8 columns][2 rows]
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int group = j + e / 2;
-          x[e] = pair<COMBINE>(t.p, combine, d + (i * 8 + group) * 4 + e % 2 * 2, at.batch,
-                               at.row + Tile::row(e % 2), first + group * 8 + thread % 4 * 2);
-        }
-        store_matrices(box + swizzled(line * LINE + (j + piece) * 16), x);
-      }
+      for (int j = 0; j < Tile::BN / 8; j += 2)  // 16 columns
+        store_columns<true>(box + swizzled((j * 8 + line) * LINE + piece * 16), j, word);
       store_fence();
       warpgroup_sync(warpgroup);  // between writing the box and reading it
       if (thread == 0) {
-        if (first < t.p.n)
-          store_box(t.c, box, first, at.row + warpgroup * 64, int(at.batch));
+        const int row = at.row + warpgroup * 64;
+        if (row < t.p.m) store_box(t.c, box, row, at.column, int(at.batch));
         store_commit();
       }
+    } else {  // boxes of 64 columns, STORE_BOXES at once
+#pragma unroll
+      for (int first = 0; first < BOXES; first += STORE_BOXES) write_boxes(t, at, word, first);
     }
   }
-  // The same of a C whose rows are contiguous: a box of 64 rows and all columns for a warpgroup.
-  template <bool COMBINE>
-  SR_FN void store_across(const TensorParams& t, const Word (&d)[Tile::BN / 2],
-                          const TileCoord<Step, Tile>& at) {
-    const LinearCombination<typename Step::Algebra> combine(t.p);
-    const int thread = int(threadIdx.x) % WARPGROUP, warpgroup = int(threadIdx.x) / WARPGROUP;
-    // the column of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 columns]
-    const int line = thread % 32 / 16 * 8 + thread % 8, piece = thread / 32 * 2 + thread / 8 % 2;
-    u8* box = outgoing + warpgroup * Tile::BN * LINE;
+  template <class At, class WordOf>
+  SR_FN void write_boxes(const TensorParams& t, const At& at, WordOf word, int first) {
+    int thread = int(threadIdx.x) % WARPGROUP;
+    pin(thread);  // else addresses that follow from it are kept in registers all along
+    const int warpgroup = int(threadIdx.x) / WARPGROUP;
+    // the row of a matrix that this lane addresses: [columns of 8][rows 0, 8][8 rows]
+    const int line = thread / 32 * 16 + thread % 16, piece = thread % 32 / 16;
+    u8* boxes = outgoing + warpgroup * STORE_BOXES * BOX;
     if (thread == 0) store_wait<0>();
-    warpgroup_sync(warpgroup);  // between reading the box before and overwriting it
+    warpgroup_sync(warpgroup);  // between reading the boxes before and overwriting them
 #pragma unroll
-    for (int j = 0; j < Tile::BN / 8; j += 2) {  // 16 columns
-      u32 x[4];                                  // [2 of 8 columns][2 rows]
+    for (int i = 0; i < STORE_BOXES && first + i < BOXES; ++i)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int group = j + e / 2;
-        x[e] = pair<COMBINE>(t.p, combine, d + group * 4 + e % 2 * 2, at.batch,
-                             at.row + Tile::row(e % 2), at.column + group * 8 + thread % 4 * 2);
-      }
-      store_matrices<true>(box + swizzled((j * 8 + line) * LINE + piece * 16), x);
-    }
+      for (int j = 0; j < 8; j += 2)  // 16 columns
+        store_columns<false>(boxes + i * BOX + swizzled(line * LINE + (j + piece) * 16),
+                             (first + i) * 8 + j, word);
     store_fence();
-    warpgroup_sync(warpgroup);  // between writing the box and reading it
+    warpgroup_sync(warpgroup);  // between writing the boxes and reading them
     if (thread == 0) {
-      const int first = at.row + warpgroup * 64;
-      if (first < t.p.m) store_box(t.c, box, first, at.column, int(at.batch));
+#pragma unroll
+      for (int i = 0; i < STORE_BOXES && first + i < BOXES; ++i) {
+        const int column = at.column + (first + i) * 64, row = at.row + warpgroup * 64;
+        if (column < t.p.n) store_box(t.c, boxes + i * BOX, column, row, int(at.batch));
+      }
       store_commit();
     }
+  }
+  // Of the tile before, if it has not been written.
+  SR_FN void write_boxes(const TensorParams& t, const Rounded& tile, int first) {
+    if (tile.row >= 0) write_boxes(t, tile, [&](int e) { return tile.words[e]; }, first);
+  }
+  // 16 columns from the group-th eight on: [2 of 8 columns][2 rows].
+  template <bool TRANSPOSED, class WordOf>
+  SR_FN static void store_columns(void* to, int group, WordOf word) {
+    u32 x[4];  // [2][2]
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x[e] = word(group * 2 + e);
+    store_matrices<TRANSPOSED>(to, x);
   }
   // Two elements of C, of adjacent columns.
   template <bool COMBINE, class Combine>

@@ -825,7 +825,7 @@ def test_bulk_products(monkeypatch):
     rng = np.random.default_rng(31)
     a, b = whole(rng, (132, 164), "f4", None), whole(rng, (164, 260), "f4", None)
     monkeypatch.setattr(HOST, "sms", 3)  # for four tiles
-    monkeypatch.setattr(bulk, "_LEAST", 1)
+    monkeypatch.setitem(bulk._LEAST, "fma", 1)
     for how, copied, short in (("CCC", 1, 512), ("FCC", 0, 0), ("CFC", 2, 0), ("FFC", 1, 0)):
         monkeypatch.setattr(bulk, "_SHORT", short)
         HOST.launched.clear()
@@ -844,19 +844,25 @@ def test_bulk_products(monkeypatch):
     tiles.choose.cache_clear()
 
 
+@pytest.mark.parametrize("columns", [128, 64])
 @pytest.mark.usefixtures("tensor_cores")
-def test_tiles_of_doubles_are_shared(monkeypatch):
+def test_tiles_of_doubles_are_shared(columns, monkeypatch):
     """The last wave's k is computed in parts."""
+    monkeypatch.setattr(tensor, "_DOUBLES", {columns: 1.0})
+    tensor.choose.cache_clear()
     monkeypatch.setattr(HOST, "sms", 4)
     monkeypatch.setattr(tiles, "_PART", 0)
     monkeypatch.setattr(tiles, "_JOIN", 0)
     rng = np.random.default_rng(29)
-    a, b = whole(rng, (250, 132), "f8", None), whole(rng, (132, 300), "f8", None)
-    for how in ("CCC", "CFC"):
+    m, k, n = (250, 132, 300) if columns == 128 else (130, 84, 140)
+    a, b = whole(rng, (m, k), "f8", None), whole(rng, (k, n), "f8", None)
+    for how in ("CCC", "CFC") if columns == 128 else ("CCC", "FCC", "CFC", "FFC"):
         HOST.launched.clear()
         check("plus_times", multiply("plus_times", a, b, how=how, known=None), a @ b)
         for kernel in ("TensorProduct", "ReduceSplits"):
             assert sum(f"sr::{kernel}<" in text for text in HOST.launched) == 1
+        assert any(f", {columns}>;" in text for text in HOST.launched)
+    tensor.choose.cache_clear()
 
 
 @pytest.mark.parametrize(("name", "dtype", "precision"), PRECISIONS, ids=str)
@@ -1537,17 +1543,17 @@ def test_large_matrices_with_many_tight_edges_are_closed_at_once(monkeypatch):
     n, s = 140, sm.semirings["min_plus"]
     x = np.random.default_rng(6).random((n, 2))
     w = np.abs(x[:, None] - x).sum(2).astype("f4")
-    for many, leaf in ((False, engine.BASE), (True, 2048), (True, engine.BASE)):  # tiles of 128
-        monkeypatch.setattr(closing, "LEAF", leaf)
+    for many, most in ((False, n), (True, n - 1), (True, n)):
+        monkeypatch.setattr(trees, "_SPLITS", most)  # above, predecessors are carried
         edges = np.where(w < 0.4, w, inf) if many else w**4  # which makes ways around better
-        array, original = edges.copy(), None if leaf == 2048 else edges
+        array, original = edges.copy(), None if most == n else edges
         d, p = memory.close(Problem.of(ArraySource(engine, s, array, original), None, True))
-        assert any("::split(p)" in x for x in HOST.launched) == many
+        assert any("::split(p)" in x for x in HOST.launched) == (many and most == n)
+        assert any("::attach(p)" in x for x in HOST.launched) == (not many or most == n)
         row, end = np.nonzero(p >= 0)
         assert_allclose(d[row, p[row, end]] + edges[p[row, end], end], d[row, end], rtol=2e-6)
         assert (p >= 0).sum() == n * n - n
         HOST.launched.clear()
-    monkeypatch.setattr(closing, "LEAF", 2048)
     edges[4, 5], edges[5, 4] = -1, 0.5
     problem = Problem.of(ArraySource(engine, s, edges.copy(), edges), None, True)
     with pytest.raises(sm.NegativeCycleError):

@@ -45,9 +45,10 @@ def close(problem: Problem) -> tuple[Array, Array | None]:
     """The closure, in the memory of the source where types allow, and its predecessors."""
     source = source_of(problem)
     engine, d = source.engine, begin(problem)
-    if problem.predecessors and _in_one_launch(problem, d):
+    many = problem.predecessors and _many_tight(problem, d)
+    if many and _at_once_fits(problem, d):
         return _close_at_once(problem, d)
-    weights = _kept(problem, d) if problem.predecessors else None
+    weights = _kept(problem, d) if problem.predecessors and not many else None
     # predecessors that are found from the closure need not be carried through it
     carried = problem if weights is None else replace(problem, predecessors=False)
     tick, found = reporter(problem.progress, carried.pairs, "elimination in blocks"), None
@@ -76,18 +77,13 @@ def _kept(problem: Problem, d: Array) -> Array | None:
     return None if free is not None and free < 2 * d.nbytes else d.copy()
 
 
-def _in_one_launch(problem: Problem, d: Array) -> bool:
-    """Whether predecessors take less time from the rounds of one launch: edges are tight, mostly.
-
-    Products of large blocks are faster, but do not know of rounds.
-    """
+def _at_once_fits(problem: Problem, d: Array) -> bool:
+    """Whether the engine gives predecessors with a closure in one launch, and there is room."""
     source = source_of(problem)
-    if source.engine.trees is None or source.n <= source.engine.LEAF:
-        return False
-    free = source.engine.free_memory()
-    if free is not None and free < 3 * d.nbytes + 4 * d.size:
-        return False
-    return source.engine.trees.splits(source.s, d.dtype, source.n) and _many_tight(problem, d)
+    trees, free = source.engine.trees, source.engine.free_memory()
+    assert trees is not None
+    room = free is None or free >= 3 * d.nbytes + 4 * d.size
+    return room and trees.splits(source.s, d.dtype, source.n)
 
 
 def _close_at_once(problem: Problem, d: Array) -> tuple[Array, Array]:
@@ -105,15 +101,17 @@ def _close_at_once(problem: Problem, d: Array) -> tuple[Array, Array]:
 def _many_tight(problem: Problem, d: Array) -> bool:
     """Whether many edges seem to be best paths themselves, beside paths of two edges.
 
-    Then it takes long to search all these edges.
+    Then it takes long to search all these edges. Over orders they are not searched.
     """
     source = source_of(problem)
+    if source.engine.trees is None or source.n <= source.engine.LEAF or source.s.order_only:
+        return False
     engine, xp = source.engine, source.engine.xp
     edges = d[xp.arange(0, source.n, -(-source.n // _SAMPLE))]
     best = edges.copy()
     engine.product(source.s, edges, d, best, JOIN, known=problem.steps.known)
     same, unit = best == edges, epsilon(d.dtype)
-    if unit and not source.s.order_only:
+    if unit:
         with np.errstate(invalid="ignore"):  # no edge: infinity less infinity
             same |= xp.abs(best - edges) <= 16 * unit * xp.abs(edges)
     same &= edges != source.s.identities(d.dtype)[0]

@@ -37,7 +37,8 @@ _GAINS = {
 # Pairs in whose time a word is copied, and in which a copy is launched.
 _COPIED, _LAUNCHED = 80, 1e8
 _MEMORY = 1 << 30  # bytes of copies, at most
-_SHORT, _LEAST = 512, 513  # steps of k
+# Steps of k: up to so many, blocks go from tile to tile; so many are needed at least, by kind.
+_SHORT, _LEAST = 512, {"fma": 128, "sum": 513}
 
 
 def operands(
@@ -47,7 +48,7 @@ def operands(
     kind = kind_of(plan, step, arg=False)
     whole = kind == "fma" or a.shape[-1] % TILE.bk == 0
     plain = plan.storage == "float32" and step.name == "General" and kind in _GAINS
-    if not (plain and whole and has(here.arch, "HGMMA")) or a.shape[-1] < _LEAST:
+    if not (plain and whole and has(here.arch, "HGMMA")) or a.shape[-1] < _LEAST[kind]:
         return None
     lines = (a.swapaxes(-1, -2), TILE.bm), (b, TILE.bn)  # (..., k, m) and (..., k, n)
     found = [in_place("float32", 4, x, TILE.bk) for x, _ in lines]

@@ -182,9 +182,7 @@ def _prepare(
     wide = wide_along(a, -1) and wide_along(out, -1)
     noted = marks and fresh and trees.splits(semiring, a.dtype, n)
     tile = _TILES[word > 4]
-    if noted and n > LEAF and _shared(_BROAD, word, noted) <= here.shared_limit:
-        tile = _BROAD
-    elif _shared(tile, word, noted) > here.shared_limit:
+    if _shared(tile, word, noted) > here.shared_limit:
         tile = _LEAST
     tiles = -(-n // tile.bm)
     size = _RING * tiles * tile.bm**2 * 2 * word  # bytes of the panels of a matrix
@@ -206,7 +204,6 @@ def _prepare(
 #: shared memory.
 _TILES = (Tile(64, 64, 64, 4, 4, 8, 3), Tile(64, 64, 64, 4, 4, 8, 2))
 _LEAST = Tile(32, 32, 32, 4, 4, 8, 2)
-_BROAD = Tile(64, 64, 64, 8, 4, 8, 4)  # where changes are noted in more than LEAF rows
 _GRAIN = 64  # nodes, at most, whose changes are noted together
 _RING = 3  # rounds whose panels are kept
 _AHEAD = 5  # updates before the panels of the next round, for each multiprocessor

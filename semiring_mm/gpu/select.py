@@ -49,7 +49,7 @@ _GROWTH = 2  # each pass screens this many times the points before it, by the sa
 _CANDIDATES = 128 << 20  # bytes of their lists
 _PAYS = 1 / 16  # the share of all points up to which it does to sum up those of candidates
 _WIDTH = SCREENS["float16"].bn  # columns of a tile that is screened
-_GOLDEN = 0x9E3779B1  # odd, and about 2³² over the golden ratio
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @functools.lru_cache(maxsize=64)
@@ -229,7 +229,7 @@ class Screen:
         if not self.fused:
             return None
         k, n = value.shape[1], len(self.y)
-        points = _Ordered(self, min(n, _first(k)))
+        points = _Ordered(self, min(n, _first(k, _FIRST)))
 
         def search(rows: Array, capacity: int) -> tuple[Array, Array, Array]:
             return self._search(points, rows, k, capacity, fill)
@@ -275,15 +275,15 @@ class Screen:
         return value, index, most
 
 
-def _first(k: int) -> int:
+def _first(k: int, least: int) -> int:
     """How many points there are in the first pass."""
-    return -(-max(_FIRST, 8 * k) // _WIDTH) * _WIDTH
+    return -(-max(least, 8 * k) // _WIDTH) * _WIDTH
 
 
 def _order(n: int) -> Array:
-    """The order of a search, in which any first ones are spread evenly."""
-    xp = device.current().xp
-    return xp.argsort(xp.arange(n, dtype=np.uint32) * np.uint32(_GOLDEN))
+    """The order of a search, in which any first ones are spread evenly: multiples of n / φ."""
+    step = next(i for i in range(round(n * _GOLDEN), 0, -1) if math.gcd(i, n) == 1) if n > 1 else 1
+    return device.current().xp.arange(n, dtype=np.int64) * step % n
 
 
 def _search(
@@ -334,7 +334,7 @@ class Sieve:
         def search(rows: Array, capacity: int) -> tuple[Array, Array, Array]:
             return self._search(rows, k, capacity)
 
-        capacity = max(_first(k), 2 * _GROWTH * k + 32)
+        capacity = max(_first(k, _FIRST // 2), 2 * _GROWTH * k + 32)
         return _search(search, value, index, self.y, capacity, 4 + value.itemsize)
 
     def _search(self, rows: Array, k: int, capacity: int) -> tuple[Array, Array, Array]:
@@ -348,7 +348,7 @@ class Sieve:
             candidates=address(candidates), counts=address(count), most=address(most),
             kept=address(kept),
         )  # fmt: skip
-        start, end = 0, min(n, _first(k))
+        start, end = 0, min(n, _first(k, _FIRST // 2))
         while start < n:
             numbers = self.numbers[start:]
             lists = value, index, numbers, count, candidates, kept

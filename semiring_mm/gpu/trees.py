@@ -149,9 +149,14 @@ def predecessors(
     return found
 
 
+#: Rows above which the closure in one launch takes so much longer than by products that it takes
+#: less time to carry predecessors through these.
+_SPLITS = 6144
+
+
 def splits(semiring: Semiring, dtype: np.dtype[Any], n: int) -> bool:
-    """Whether :func:`predecessors` can use the changes of an elimination of n rows."""
-    if semiring.order_only or n >= 1 << 16:
+    """Whether :func:`predecessors` can use the changes of an elimination of n rows, and gains."""
+    if semiring.order_only or n > _SPLITS:
         return False
     return _split_bytes(n, max(4, dtype.itemsize)) <= device.current().shared_limit
 

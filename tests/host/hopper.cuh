@@ -6,6 +6,8 @@
 namespace sr {
 
 SR_FN u8* kept(u8* x) { return x; }
+template <class T>
+SR_FN void pin(T&) {}
 
 struct alignas(16) Barrier {
   u64 word;  // a Phase
