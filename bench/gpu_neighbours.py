@@ -126,18 +126,28 @@ def _keops_nearest(metric: str, a: Any, b: Any, count: int) -> Any:
 
 @functools.cache
 def _keops_works(metric: str, columns: int, count: int) -> bool:
-    """Whether a small call succeeds in a process of its own, which some versions of CUDA end."""
+    """Whether a small call succeeds in a process of its own, which some versions of CUDA end.
+
+    The formula is compiled before by a process without PyTorch, and found in KeOps's cache.
+    """
+    pair = "gap.abs()" if metric == "l1" else "gap**2"
+    alone = f"""if True:
+        import numpy
+        from pykeops.numpy import LazyTensor
+        x = numpy.ones((99, {columns}), "f4")
+        gap = LazyTensor(x[:, None, :]) - LazyTensor(x[None, :, :])
+        ({pair}).sum(-1).Kmin_argKmin({count}, dim=1, backend="GPU")
+    """
     code = f"""if True:
-        import cupy, torch
-        cupy.arange(9) + 1  # compiled by NVRTC, which is loaded before KeOps then
+        import torch
         from bench.gpu_neighbours import _keops_nearest
         _keops_nearest({metric!r}, *torch.rand(2, 99, {columns}, device="cuda"), {count})
         torch.cuda.synchronize()
     """
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return not subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=False, **quiet
-    ).returncode
+    for text in (alone, code):
+        done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=False, **quiet)
+    return not done.returncode
 
 
 def nearest(metric: str, count: int) -> Callable[[Size, Options], Line]:

@@ -886,6 +886,8 @@ def test_doubles_take_narrow_tiles_where_these_fill_the_chip():
         chosen = tensor.choose(kind, n, n, n, 1, 132, split=True)
         assert chosen.shape == (128, columns, 1)
     assert tensor.choose(kind, 1024, 1024, 1024, 1, 132, split=True).splits == 1
+    assert tensor.repays(kind, 768, 768, 768, 1)
+    assert not tensor.repays(kind, 64, 64, 64, 2000)
 
 
 def test_parameters_are_the_fields_of_the_struct():

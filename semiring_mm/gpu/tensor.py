@@ -91,6 +91,7 @@ BINARY = Kind("Binary", "uint8")  # eight truth values each
 # The least number of pairs (m n k) for which tensor cores are faster, measured on an H200.
 _WORTH = {
     "Halves": 192**3, "Bfloats": 192**3, "Tf32": 192**3, "Binary": 800**3, "Doubles": 700**3,
+    "narrow Doubles": 1500**3,
 }  # fmt: skip
 _WORTH_PARTS = 1300**3
 
@@ -116,7 +117,9 @@ def repays(kind: Kind, m: int, n: int, k: int, batch: int) -> bool:
     """Whether tensor cores compute a product of these sizes, and faster than other kernels."""
     if min(m, n) < 64:
         return False
-    return m * n * k * batch >= (_WORTH_PARTS if kind.parts == 2 else _WORTH[kind.name])
+    narrow = "narrow " * (kind.size == 8 and min(m, n) < 4 * ROWS)  # tiles are not filled
+    least = _WORTH_PARTS if kind.parts == 2 else _WORTH[narrow + kind.name]
+    return m * n * k * batch >= least
 
 
 def reads(kind: Kind, a: Array, b: Array) -> bool:
