@@ -44,7 +44,7 @@ _CHORDS = BuiltIn("cosine", "(a - b) * (a - b)", final="min(a / 2, 2)", degree=2
 _TILES = 8  # of a row of them, from which a screen repays what it prepares
 # work, of an entry its columns and _ENTRY, below which a second thread costs more than it brings
 _ALONE, _ENTRY = 1 << 20, 16
-_SIEVED = 1 << 30  # distances from which a sieve repays its copies and passes
+_SIEVED = 1 << 28  # distances from which a sieve repays its copies and passes
 _MANY = 8192  # points, of which a device repays copies (_Pairs.lay_by_coordinates)
 _SHORT = 8  # of k: the columns that a thread has at least, or few rows are not shared by columns
 _EXACT = 1 << 24  # integers below are exact in float32
