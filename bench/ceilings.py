@@ -253,15 +253,16 @@ def measure(
             function = lookup(_symbol(name, form))
 
             def rate(
-                n: int, function: Any = function, data: Any = data, outs: Any = outs,
+                n: int, outs: Any = outs, function: Any = function, data: Any = data,
                 pairs: int = pairs,
             ) -> float:  # fmt: skip
                 calls = [
                     lambda out=out: function(n, data.ctypes.data, out.ctypes.data) for out in outs
                 ]
-                return n * pairs * threads / _elapsed(calls)
+                return n * pairs * len(outs) / _elapsed(calls)
 
-            n = max(1, int(rate(20_000) * seconds / (pairs * threads)))
+            # by one thread: the start of many takes longer than this
+            n = max(1, int(rate(20_000, outs[:1]) * seconds / pairs))
             samples[form] = [rate(n) for _ in range(repeat)]
     return samples
 

@@ -34,6 +34,7 @@ _WIDE = 96  # states from which several rows are faster multiplied by blocks for
 _ROWS = 4  # rows that repay the exponentials of a matrix
 _TOGETHER = 4  # chains that go on together
 _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
+_BEGINNING = 1 << 18  # pairs in the time that the interpreter takes to begin on a thread
 _PIECE = 1 << 22  # pairs that repay handing them to a thread, which has to wait for the interpreter
 _BUFFER = 1 << 20  # bytes of rows that are kept for the way back, and stay in the cache
 
@@ -131,7 +132,9 @@ def _split(
 
 
 def _workers(pairs: int) -> int:
-    return 1 if pairs < _SMALL else threads.get_num_threads()
+    """Threads for so many pairs; each begins a while after the one before."""
+    most = max(2, math.isqrt(pairs // _BEGINNING))
+    return 1 if pairs < _SMALL else min(most, threads.get_num_threads())
 
 
 def _plan(semiring: Semiring, a: Array, n: int) -> Plan | None:

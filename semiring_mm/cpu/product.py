@@ -538,7 +538,7 @@ def _learn(
 
     most = 2 * _SHARE  # from there on a second thread helps
     if _is_plus_times(semiring) and dtype.char in "fd":
-        small = _SMALL[dtype.itemsize]
+        small = _own_most(dtype.itemsize)
         if pairs < small or blas_wins(pairs):
             most = min(most, small)  # larger products are left to a BLAS, or are not measured yet
     elif _is_log_plus(semiring):
@@ -548,8 +548,9 @@ def _learn(
 
 # --- NumPy's BLAS -------------------------------------------------------------------------------
 
-#: Pairs, by the bytes of a number, below which the way to a BLAS costs more than it brings.
-_SMALL = {4: 152**3, 8: 136**3}
+#: Pairs, by the bytes of a number, below which the way to a BLAS costs more than it brings; on more
+#: than two cores, on which a BLAS spreads them.
+_SMALL, _SPREAD = {4: 152**3, 8: 136**3}, 120**3
 _VECTOR = 96**3  # the same of a matrix and a vector
 
 
@@ -562,7 +563,7 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     if c.dtype.char not in "fd" or not _is_plus_times(semiring):
         return False
     pairs = c.size * a.shape[-1]
-    if pairs < (_VECTOR if c.ndim == 1 else _SMALL[c.itemsize]):
+    if pairs < (_VECTOR if c.ndim == 1 else _own_most(c.itemsize)):
         return False
     for x in operands:
         if not (_lies_well(x.shape, x.strides, x.itemsize) and x.flags.aligned):
@@ -570,6 +571,11 @@ def blas_serves(semiring: Semiring, *operands: Array) -> bool:
     if threads.get_num_threads() != threads.default_threads():
         return False
     return blas_wins() if c.ndim == 1 else blas_wins(pairs)
+
+
+def _own_most(itemsize: int) -> int:
+    """Pairs up to which products are not left to a BLAS."""
+    return _SMALL[itemsize] if threads.default_threads() <= 2 else _SPREAD
 
 
 #: Products over plus_times that a BLAS served, and the number of threads at the time.
