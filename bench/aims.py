@@ -111,9 +111,15 @@ _POINTS = ("32768 × 128 × 32768",)
 _FEW, _MANY = ("20000 × 128 × 100000",), ("1000000 × 128 × 100000",)
 
 _WAITS = "a step waits for the one before"
-_TILE = "with 128 columns, the start of a tile and the writing of its result are not hidden"
+_TILE = (
+    "with 128 columns, the start of a tile and the writing of its result take 8 %: with 6,144 the "
+    "same loop reaches 14.7 T/s"
+)
 _SCREEN = "the screening product, whose result is tested entry by entry"
-_SUMS = "the sums themselves, at the rate of their loop"
+_SUMS = (
+    "the sums, 13.2 T/s of them while candidates are kept; passes over the first 4,096 points and "
+    "merging take 2 ms"
+)
 _NEAR = (
     "notes of changes, a seventh of the closure, and 0.1 ns for each entry to find the node on its "
     "way; at 4096 one launch (7.0 ms) where products take 5.8; at 8192 products that carry them"

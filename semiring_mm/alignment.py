@@ -377,6 +377,9 @@ class _Side:
             else:
                 own = map(_codes_of, x) if letters else x
                 self.given = {f"{name}[{i}]": v for i, v in enumerate(own)}
+        for place, v in self.given.items():
+            if v is None:
+                raise TypeError(f"{verb}: {place} is a sequence, or several, got None")
 
     def sequences(self, call: Call) -> Ragged:
         """The sequences where they are aligned."""

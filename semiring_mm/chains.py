@@ -226,11 +226,13 @@ def _run(
 
 def _carried(
     xp: Any, verbs: Chains, verb: str, s: Semiring, a: Array, x: Array | None, e: Array | None,
-    lengths: Any, reverse: bool, exclusive: bool, axis: int,
+    lengths: Any, reverse: bool, exclusive: bool, axis: Any,
 ) -> Array:  # fmt: skip
     if e is not None and a.ndim == 2:
         a = a[np.newaxis]
     if a.ndim > 2 and axis != -3:
+        if not isinstance(axis, (int, np.integer)) or not -a.ndim <= axis < a.ndim:
+            raise ValueError(f"{verb}: axis is one of the {a.ndim} axes of a, got {axis!r}")
         a = xp.moveaxis(a, axis, -3)
     shapes = [None if v is None else np.shape(v) for v in (a, e, x, lengths)]
     batch, steps = batch_of_chain(verb, shapes)

@@ -94,7 +94,7 @@ def eigen(
     sign = 1.0 if s.add_kind == "max" else -1.0
     n, source, target, weight = _edges(a, sign, device)
     value, vector, cycle = _howard(n, source, target, weight)
-    return Eigen(sign * value, sign * vector, cycle)
+    return Eigen(sign * value + 0.0, sign * vector + 0.0, cycle)  # no negative zeros
 
 
 def _edges(a: Any, sign: float, device: str | None) -> tuple[int, Array, Array, Array]:

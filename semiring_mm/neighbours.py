@@ -685,6 +685,8 @@ def _nearest(verb: str, call: Call, metric: Metric, k: int) -> tuple[Array, Arra
         k = operator.index(k)
     except TypeError:
         raise TypeError(f"{verb}: k must be an integer, got {k!r}") from None
+    if not n:
+        raise ValueError(f"{verb}: Y has no rows, and so no point is the nearest")
     if not 1 <= k <= n:
         raise ValueError(f"{verb}: k is from 1 to the {n} rows of Y, got {k}")
     if k > select.MOST:

@@ -712,8 +712,15 @@ def _best(m: _Model, k: int) -> tuple[Array, Array]:
     paths = m.xp.full((m.chains, k, m.steps), -1, np.int32)
     scores = m.xp.full((m.chains, k), -np.inf, m.dtype)
     scores[m.xp.asarray(m.counts == 0), 0] = 0
-    if paths.size:
+    if not paths.size:
+        return paths, scores
+    there = min(k, m.states ** min(m.steps, 64))  # no more sequences than there are
+    if there == k:
         m.verbs.best_paths(_MAX, m.a, m.e, m.x, m.end, paths, scores, m.counts)
+    else:
+        best = paths[:, :there].copy(), scores[:, :there].copy()
+        m.verbs.best_paths(_MAX, m.a, m.e, m.x, m.end, *best, m.counts)
+        paths[:, :there], scores[:, :there] = best
     return paths, scores
 
 

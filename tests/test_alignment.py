@@ -237,6 +237,8 @@ def test_strings():
         ),
         (lambda: alignment.dtw([[1]], [[2]], return_path=True), ValueError, "for two series"),
         (lambda: alignment.edit_distance([1.5], [2]), TypeError, "whole numbers"),
+        (lambda: alignment.edit_distance("ab", None), TypeError, "y is a sequence.*got None"),
+        (lambda: alignment.dtw([[1], None], [[1], [2]]), TypeError, r"x\[1\] is a sequence"),
         (lambda: alignment.edit_distance("ab", ["ab"]), ValueError, "one and several"),
         (lambda: alignment.needleman_wunsch("a", "b", gap=1), ValueError, "at most 0"),
         (lambda: alignment.needleman_wunsch("a", "b", match=inf), ValueError, "finite"),

@@ -193,6 +193,16 @@ def test_long_sequences_and_equal_scores():
         sequences.viterbi(e, a, k=0)
 
 
+def test_no_more_sequences_are_sought_than_there_are():
+    """A large k costs its rows of -1, not a search for each."""
+    k = 5_000_000
+    paths, best = sequences.viterbi([[1, 3, 2]], np.zeros((3, 3)), k=k)
+    assert_array_equal(paths[:4], [[1], [2], [0], [-1]])
+    assert_array_equal(best[:4], [3, 2, 1, -np.inf])
+    assert (paths.shape, best.shape) == ((k, 1), (k,))
+    assert (paths[3:] == -1).all()
+
+
 def test_one_sequence_without_a_batch():
     scores, _ = model(3, 4, False)
     one = {"emissions": scores["emissions"][2], "transitions": scores["transitions"]}
