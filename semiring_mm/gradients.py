@@ -68,7 +68,7 @@ def way(s: Semiring) -> str:
     Raises
     ------
     NotImplementedError
-        If ⊕ is none of those whose shares are known.
+        If the shares of ⊕ are not known.
     """
     if s.selective:
         return "selective"
