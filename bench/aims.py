@@ -111,12 +111,23 @@ _POINTS = ("32768 × 128 × 32768",)
 _FEW, _MANY = ("20000 × 128 × 100000",), ("1000000 × 128 × 100000",)
 
 _WAITS = "a step waits for the one before"
-_TILE = "with 128 columns, the start of a tile and the writing of its result are not hidden"
+_TILE = (
+    "with 128 columns, the start of a tile and the writing of its result take 8 %: with 6,144 the "
+    "same loop reaches 14.7 T/s"
+)
 _SCREEN = "the screening product, whose result is tested entry by entry"
-_SUMS = "the sums themselves, at the rate of their loop"
+_SUMS = (
+    "the sums, 13.2 T/s of them while candidates are kept; passes over the first 4,096 points and "
+    "merging take 2 ms"
+)
 _NEAR = (
     "notes of changes, a seventh of the closure, and 0.1 ns for each entry to find the node on its "
     "way; at 4096 one launch (7.0 ms) where products take 5.8; at 8192 products that carry them"
+)
+_TENSOR = (
+    "by the profiler tensor cores are busy in 94 % of the cycles at 4096 for both (97.9 % at 8192, "
+    "96.9 % for cuBLAS); what remains there is the start of blocks, 4,400 of 277,000 cycles, and "
+    "2,300 from tile to tile. The clock, 1.57 GHz of 1.98, follows the power limit"
 )
 _POWER = "the clock at the power limit, which differs from line to line for both"
 
@@ -132,9 +143,9 @@ AIMS: list[Aim] = [
         "the FMA pipe is busy in 84 % of cycles (cuBLAS: 79 %), by a profiler; register banks"),
     Aim("dgemm beside cuBLAS", "dgemm", _sizes(2048, 4096, 8192), _CUBLAS, "×", 0.97, _POWER),
     Aim("float16 beside cuBLAS", "gemm f16", _sizes(4096, 8192, 16384), _CUBLAS, "×", 1.0,
-        _POWER),
+        _TENSOR),
     Aim("bfloat16 beside cuBLAS", "gemm bf16", _sizes(4096, 8192, 16384), _CUBLAS, "×", 1.0,
-        _POWER),
+        _TENSOR),
     Aim("emulated float32", "gemm f32, emulated", _sizes(4096, 8192, 16384), rate, "T/s",
         (70, 90, 90)),
     Aim("all shortest paths", "apsp f32", _sizes(1024, 2048, 4096, 8192, 16384), took, "s",

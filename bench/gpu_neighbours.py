@@ -128,7 +128,8 @@ def _keops_nearest(metric: str, a: Any, b: Any, count: int) -> Any:
 def _keops_works(metric: str, columns: int, count: int) -> bool:
     """Whether a small call succeeds in a process of its own, which some versions of CUDA end.
 
-    The formula is compiled before by a process without PyTorch, and found in KeOps's cache.
+    The formula is compiled before by a process without PyTorch, as for arrays on the device, and
+    found in KeOps's cache; that process fails after it, since its arrays are on the host.
     """
     pair = "gap.abs()" if metric == "l1" else "gap**2"
     alone = f"""if True:
@@ -136,7 +137,7 @@ def _keops_works(metric: str, columns: int, count: int) -> bool:
         from pykeops.numpy import LazyTensor
         x = numpy.ones((99, {columns}), "f4")
         gap = LazyTensor(x[:, None, :]) - LazyTensor(x[None, :, :])
-        ({pair}).sum(-1).Kmin_argKmin({count}, dim=1, backend="GPU")
+        ({pair}).sum(-1).Kmin_argKmin({count}, dim=1, backend="GPU_1D_device")
     """
     code = f"""if True:
         import torch
