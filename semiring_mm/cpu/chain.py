@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from ..expressions import may_be_nan
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
-from . import threads
+from . import crew, threads
 from .blocks import address, block
 from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
 from .compiler import KEPT, host_target
 from .facts import facts
-from .memory import scratch
+from .memory import scratch, workspace
 from .product import product
 from .viterbi import viterbi
 
@@ -108,14 +108,20 @@ def _split(
     part: Callable[[int, int, int, int], None], lengths: Lengths, rows: int, pairs: int,
     together: int = 1,
 ) -> None:  # fmt: skip
-    """Chains over the threads by their lengths, or the rows of few chains; `pairs` are a step's."""
+    """Chains over the threads; `pairs` are a step's."""
+    pieces = _pieces(lengths, rows, pairs, together)
+    threads.run([functools.partial(part, *piece) for piece in pieces])
+
+
+def _pieces(
+    lengths: Lengths, rows: int, pairs: int, together: int
+) -> list[tuple[int, int, int, int]]:
+    """Chains by their lengths, or the rows of few chains: first and last of both."""
     batch, steps = len(lengths), int(lengths.sum())
     work = steps * pairs
     workers = _workers(work)
     if workers == 1:
-        if batch:
-            part(0, batch, 0, rows)
-        return
+        return [(0, batch, 0, rows)] if batch else []
     by_rows = batch < 2 * workers and rows >= workers
     several = max(1, min(4, work // (_PIECE * workers)))
     pieces = min(rows, workers) if by_rows else several * workers
@@ -125,10 +131,11 @@ def _split(
         shares = np.arange(1, pieces) * (steps / pieces) + 0.5
         ends = np.searchsorted(np.cumsum(lengths), shares)
         cuts = [0, *np.minimum(-(-ends // together) * together, batch).tolist(), batch]
-    threads.run([
-        functools.partial(part, *((0, batch, i, j) if by_rows else (i, j, 0, rows)))
-        for i, j in itertools.pairwise(cuts) if i < j
-    ])  # fmt: skip
+    return [
+        (0, batch, i, j) if by_rows else (i, j, 0, rows)
+        for i, j in itertools.pairwise(cuts)
+        if i < j
+    ]
 
 
 def _workers(pairs: int) -> int:
@@ -261,10 +268,19 @@ def _quickly(
         order = order[np.argsort(-lengths[order], kind="stable")]
     odd = np.zeros(len(lengths), np.uint8)
     workers = _workers(int(lengths.sum()) * pairs)
-    part, together = viterbi(
+    task = viterbi(
         plan, far, a, e, x, end, path, score, lengths, odd, order, workers, symbols
     )  # fmt: skip
-    _split(lambda i, j, *_: part(i, j), lengths[order], 1, pairs, together)
+    pieces = _pieces(lengths[order], 1, pairs, task.together)
+    with crew.helpers(min(workers, len(pieces)) - 1) as helpers:
+        memories = [workspace(task.room), *(x.workspace(task.room) for x in helpers)]
+        for first in range(0, len(pieces), len(memories)):
+            blocks = [
+                task.block(i, j, memory)
+                for (i, j, *_), memory in zip(pieces[first:], memories, strict=False)
+            ]
+            rows = [(address(values),) for values, _ in blocks]
+            crew.run(task.code, rows, helpers, every=True)
     return np.flatnonzero(odd)
 
 

@@ -75,7 +75,9 @@ def run(
 
 
 def _word(x: Any) -> int:
-    """The address of an array object, or of bytes."""
+    """The address of an array object, or of bytes, or one that is given."""
+    if type(x) is int:
+        return x
     if type(x) is not bytes:
         return id(x)
     return ctypes.cast(ctypes.c_char_p(x), ctypes.c_void_p).value or 0

@@ -18,12 +18,14 @@ from . import threads
 __all__ = [
     "capturing",
     "copy",
+    "cut",
     "free_memory",
     "from_host",
     "local",
     "mirror",
     "new_workspace",
     "on",
+    "room_of",
     "scratch",
     "symmetric",
     "to_host",
@@ -174,6 +176,15 @@ def scratch(*sizes: int) -> list[NDArray[np.uint8]]:
 
     The first line is left out: products keep their flags there.
     """
-    ends = [*itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=64)]
-    memory = workspace(ends[-1])
+    return cut(workspace(room_of(*sizes)), *sizes)
+
+
+def room_of(*sizes: int) -> int:
+    """Bytes of a workspace that holds such pieces."""
+    return 64 + sum(-(-size // 64) * 64 for size in sizes)
+
+
+def cut(memory: NDArray[np.uint8], *sizes: int) -> list[NDArray[np.uint8]]:
+    """Pieces of a workspace, as of :func:`scratch`."""
+    ends = itertools.accumulate((-(-size // 64) * 64 for size in sizes), initial=64)
     return [memory[first : first + size] for first, size in zip(ends, sizes, strict=False)]

@@ -20,7 +20,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,10 @@ from .algebra import Algebra
 from .blocks import address, block, load_block, load_item
 from .compiler import KEPT, compile_functions, host_target
 from .ir import I1, I32, I64, PTR, Function, Type, Value, Var
-from .memory import scratch
+from .memory import cut, room_of
 from .product_code import transposed
 
-__all__ = ["Shape", "shape_of", "viterbi", "viterbi_code", "viterbi_function"]
+__all__ = ["Shape", "Task", "shape_of", "viterbi", "viterbi_code", "viterbi_function"]
 
 Array = NDArray[Any]
 
@@ -74,6 +74,28 @@ class Shape:
     table: bool = False
 
 
+class Task(NamedTuple):
+    """How to compute best paths.
+
+    Attributes
+    ----------
+    code : callable
+        Takes the address of a block.
+    block : callable
+        ``block(first, last, memory)``: of chains ``order[first:last]``, and what it refers to;
+        `memory` is a workspace.
+    room : int
+        Bytes of the workspace.
+    together : int
+        How many chains go on together.
+    """
+
+    code: Any
+    block: Callable[[int, int, NDArray[np.uint8]], tuple[Array, list[Array]]]
+    room: int
+    together: int
+
+
 def shape_of(
     states: int, lanes: int, chains: int, row: int, *, wide: bool = False
 ) -> tuple[Shape, int]:
@@ -110,8 +132,8 @@ def viterbi(
     order: NDArray[np.int64],
     threads: int,
     symbols: NDArray[np.int64] | None = None,
-) -> tuple[Callable[[int, int], None], int]:
-    """Return a function that computes the best paths of chains ``order[first:last]``.
+) -> Task:
+    """How to compute the best paths of some chains.
 
     Parameters
     ----------
@@ -132,10 +154,7 @@ def viterbi(
 
     Returns
     -------
-    part : callable
-        ``part(first, last)``; each thread has memory of its own.
-    together : int
-        How many chains go on together.
+    Task
     """
     n, size, steps = a.shape[-1], a.itemsize, int(lengths.max(initial=0))
     lanes = host_target().vector_bytes // size
@@ -155,9 +174,11 @@ def viterbi(
         "x": x, "end": end, "score": score, "odd": odd,
     })  # fmt: skip
 
-    def part(first: int, last: int) -> None:
-        whole = shape.together * steps * (n if shape.states else padded) * size
-        own = scratch(deep * padded * size, n * padded * size, min(whole, _KEPT))
+    whole = shape.together * steps * (n if shape.states else padded) * size
+    sizes = deep * padded * size, n * padded * size, min(whole, _KEPT)
+
+    def part(first: int, last: int, memory: NDArray[np.uint8]) -> tuple[Array, list[Array]]:
+        own = cut(memory, *sizes)
         if whole > _KEPT:  # of a long chain: not kept after the call
             own[2] = np.empty(whole + 64, np.uint8)
             own[2] = own[2][-address(own[2]) % 64 :]
@@ -165,10 +186,10 @@ def viterbi(
             packed.view(a.dtype)[:] = plan.start
         values = fixed.copy()
         values[:2] = first, last
-        values[-3:] = [address(memory) for memory in own]
-        code(address(values))
+        values[-3:] = [address(piece) for piece in own]
+        return values, own
 
-    return part, shape.together
+    return Task(code, part, room_of(*sizes), shape.together)
 
 
 @functools.lru_cache(maxsize=KEPT)
