@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.what == "tune":
         return _tune()
     if args.what == "gpu":
-        os.environ |= dict.fromkeys(_THREADS, "1")  # the checks bring threads of their own
+        # the checks bring threads of their own; copies from the host have as many as a user's
+        os.environ |= dict.fromkeys(_THREADS[1:], "1")
         return _gpu(args)
     # rivals' threads sleep while they wait: else they hold the cores in the next contender's sample
     wanted = {name: str(args.threads) for name in _THREADS} | {"OMP_WAIT_POLICY": "passive"}

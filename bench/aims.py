@@ -207,8 +207,7 @@ AIMS: list[Aim] = [
         beside("NumPy"), "×", 1.0, "it is the same BLAS; what differs is noise", kind="cpu"),
     Aim("CPU: Viterbi beside hmmlearn", "Viterbi with path",
         ("64 × 1000, 8 states", "64 × 1000, 32 states"), beside("hmmlearn"), "×", 20,
-        "a call takes 0.15 ms of Python, and a sleeping thread 0.1 ms to begin",
-        kind="sequences-cpu"),
+        "the call, 0.1 ms, and the second thread's start", kind="sequences-cpu"),
     *(
         Aim(f"CPU: cdist {metric} beside SciPy", metric,
             ("1,500 × 1,500 × 128, float64", "1,500 × 1,500 × 128, float32"), beside("SciPy"),

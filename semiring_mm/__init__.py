@@ -95,7 +95,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names; a module for another package is among them if that is installed."""
+    """What is for users; of the modules for other packages those whose package is installed."""
     from importlib.util import find_spec
 
     there = (name for name, packages in _LATER.items() if all(map(find_spec, packages)))

@@ -68,7 +68,7 @@ def way(s: Semiring) -> str:
     Raises
     ------
     NotImplementedError
-        If the shares of ⊕ are not known.
+        If ⊕ is none of those whose shares are known.
     """
     if s.selective:
         return "selective"

@@ -141,7 +141,7 @@ def viterbi(
            [0, 1, 1],
            [0, 0, 0]], dtype=int32)
     """
-    wanted: Any = k  # of any type
+    wanted: Any = k  # whatever it is
     whole = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
     if k is not None and not (whole and k > 0):
         raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k!r}")
