@@ -18,7 +18,7 @@ template <int TY, int TX, int BK_, int TM_, int TN_, bool SPREAD, int PAD_>
 struct Grid {
   static constexpr int BM = TY * TM_, BN = TX * TN_, BK = BK_, TM = TM_, TN = TN_, PAD = PAD_;
   static constexpr int SWIZZLED = 0, STAGES = 2;
-  static constexpr bool PAIRS = false;
+  static constexpr bool PAIRS = false, IN_ORDER = false;
   static constexpr int THREADS = TY * TX;
   static constexpr int VM = !SPREAD ? 1 : TM % 4 == 0 ? 4 : TM % 2 == 0 ? 2 : 1;
   static constexpr int VN = !SPREAD ? 1 : TN % 4 == 0 ? 4 : TN % 2 == 0 ? 2 : 1;
