@@ -133,8 +133,8 @@ _POWER = "the clock at the power limit, which differs from line to line for both
 
 AIMS: list[Aim] = [
     Aim("a repeated call, time of the host", "calls: time of the host", _CALLS, took, "s", 12e-6,
-        "the driver's launch, CuPy's new array, and checks in Python: 3.3, 1.8 and 3.5 of 8.6 µs on "
-        "a host whose CuPy calls take 15 to 20", most=True),
+        "the driver's launch, CuPy's new array, and checks in Python: 3.3, 1.8 and 3.5 of 8.6 µs "
+        "on a host whose CuPy calls take 15 to 20", most=True),
     Aim("sgemm, each call waited for, beside CuPy", "calls: each waited for",
         ("sgemm 256", "sgemm 512", "sgemm 1024", "sgemm 2048"), beside("CuPy"), "×", 0.95),
     Aim("sgemv, each call waited for, beside CuPy", "calls: each waited for", _VECTORS,
