@@ -1,5 +1,5 @@
-// What becomes of a tile of distances that are not stored: those that are before the last entry of
-// their row's list are appended to the row's candidates (gpu/select.py: Sieve).
+// Instead of storing a tile of distances, appends the entries that come before the last of their
+// row's list to the row's candidates (gpu/select.py: Sieve).
 #pragma once
 #include "schedule.cuh"
 #include "steps.cuh"

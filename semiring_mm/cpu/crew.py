@@ -39,7 +39,7 @@ _SPINS = 1000  # looks for an order before a helper sleeps: some ten microsecond
 # A helper's slot: its state, on a line of its own; the order and its number in it.
 _IDLE, _ORDERED, _TAKEN, _ASLEEP = range(4)
 _ORDER, _NUMBER = 64, 72
-# An order: counters of helpers ordered and done, on lines of their own, and what is called.
+# An order: counters of helpers ordered and done, on lines of their own, and the function to call.
 _NEXT, _DONE, _COUNT, _CALL, _ROWS, _SLOTS = 0, 64, 128, 136, 144, 152
 _ARGUMENTS = 7  # addresses in a row; functions that take fewer do not see the rest
 

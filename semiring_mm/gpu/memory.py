@@ -187,7 +187,7 @@ def _bytes(x: Array) -> Array:
 
 
 def free_memory() -> int | None:
-    """Bytes that the current device can still give, those that CuPy keeps for later among them."""
+    """Bytes that the current device can still give, with what CuPy keeps for later."""
     import cupy
 
     free, _ = cupy.cuda.runtime.memGetInfo()

@@ -211,7 +211,7 @@ class Traffic(NamedTuple):
     written : float
         C.
     shared : float
-        Words that threads ask of shared memory; those that a warp shares count for each thread.
+        Words that threads ask of shared memory; words that a warp shares count for each thread.
     """
 
     read: float
@@ -256,7 +256,7 @@ class VectorLoop:
     lanes : int
         Threads that share a row's k.
     rows : int
-        Rows of a thread; along columns, those that one load takes.
+        Rows of a thread; along columns, the rows that one load takes.
     wide : bool
         Whether A is read 16 bytes at a time, where its shape allows it.
     """
