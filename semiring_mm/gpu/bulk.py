@@ -25,7 +25,7 @@ Array = Any
 #: The tile of C, with steps of k that repay waiting for a stage.
 TILE = Tile(128, 256, 32, 8, 16, 8, stages=4)
 _FLOATS = Kind("Floats", "float32")
-_COPYING = 128  # threads besides those that multiply
+_COPYING = 128  # threads of the warpgroup that copies, beside the ones that multiply
 _ALIGNED = 128  # bytes, of a box
 
 # What is gained by kind of product and layout, as a part of the time of the kernel of product.cuh:
