@@ -21,12 +21,12 @@ from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
 from . import device
 from .facts import facts
-from .source import algebra, flags, pack, word_size
+from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
 
 __all__ = [
     "FIELDS", "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
-    "path_source", "posterior", "posterior_source",
+    "gradients_source", "path_source", "posterior", "posterior_source",
 ]  # fmt: skip
 
 Array = Any
@@ -542,16 +542,18 @@ class Model:
     ) -> None:
         if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts, or run on the host")
-        self._dtype, self._batch, self._states = dtype, batch, states
-        params = _packed(strides | {
+        self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
+        self._model = _Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
             "y_batch": steps * states, "y_step": states, "pairs_batch": states * states,
             "pairs_row": states,
-        })  # fmt: skip
-        self._params = ctypes.create_string_buffer(params, len(params))
-        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
-        self._lock = threading.Lock()
+        }), len(POINTERS))  # fmt: skip
         self._starts: dict[tuple[int | None, bool], device.Start] = {}
+        each = steps * states
+        self._pieces = -(-each // _PIECE)
+        shape = (0,) * _VARY + (each, states * states), (batch, self._pieces)
+        self._gradients = _Kept(pack(*shape), _VARY)
+        self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
@@ -571,9 +573,28 @@ class Model:
         start = self._starts.get((wanted, tagged))
         if start is None:
             start = self._starts[wanted, tagged] = self._prepared(wanted, tagged)
-        with self._lock:  # until the driver has read the parameters
-            _ADDRESSES.pack_into(self._params, 0, *addresses)
-            start(stream, ctypes.addressof(self._argument), 0)
+        self._model.launch(start, stream, addresses)
+
+    def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
+        """Launch sr::TotalGradients, on what the launch before found.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the gradients of totals, what they are to be multiplied by, of states and of pairs of
+            states, and both results; 0 where pairs are not wanted.
+        step : int
+            Elements from one gradient of a total to the next.
+        """
+        pairs = addresses[2] != 0
+        start = self._gradient_starts.get(pairs)
+        if start is None:
+            kernel = device.current().kernel(gradients_source(self._dtype))
+            blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
+            start = kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
+            self._gradient_starts[pairs] = start
+        self._gradients.launch(start, stream, (*addresses, step))
 
     def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
         n, name = self._states, "max_plus" if wanted is None else "log_plus"
@@ -587,7 +608,23 @@ class Model:
         return kernel.prepared(self._batch, _threads(n), room)
 
 
-_ADDRESSES = struct.Struct(f"{len(POINTERS)}q")
+class _Kept:
+    """The parameters of launches, of which only the first words change."""
+
+    def __init__(self, params: bytes, words: int) -> None:
+        self._params = ctypes.create_string_buffer(params, len(params))
+        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
+        self._words = struct.Struct(f"{words}q")
+        self._lock = threading.Lock()
+
+    def launch(self, start: device.Start, stream: int, words: Sequence[int]) -> None:
+        with self._lock:  # until the driver has read the parameters
+            self._words.pack_into(self._params, 0, *words)
+            start(stream, ctypes.addressof(self._argument), 0)
+
+
+#: Of sr::TotalGradients: words that vary, threads, and what a block of them writes.
+_VARY, _THREADS, _COLUMNS, _PIECE = 6, 256, 32, 1024
 
 
 # --- the text of the kernels --------------------------------------------------------------------
@@ -616,6 +653,17 @@ def posterior_source(
     """The text of the kernel that finds probabilities; see sr::Posterior."""
     given = f"{states}, {flags(shared)}, {wanted}, {flags(tagged)}"
     return _source(plan, states, f"Posterior<Algebra, {given}>")
+
+
+@functools.lru_cache(maxsize=64)
+def gradients_source(dtype: np.dtype[Any]) -> str:
+    """The text of the kernel that finds gradients from derivatives; see sr::TotalGradients."""
+    return f"""#include "chain.cuh"
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::GradientParams p) {{
+  sr::TotalGradients<{STORAGE[dtype.name]}>::run(p);
+}}
+"""
 
 
 def _source(plan: Plan, states: int, body: str) -> str:
