@@ -19,7 +19,7 @@ import numpy as np
 from ..expressions import joins, joins_logarithms
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
-from . import device
+from . import device, wide
 from .facts import facts
 from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
@@ -61,6 +61,9 @@ def carry(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
+    if wide.serves(semiring, a):
+        wide.carry(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
+        return
     whole = reverse or not _associates(semiring, a.dtype)
     parts = 1 if whole else _parts(y.shape[-1], y.shape[-2], lengths)
     if parts == 1:
@@ -334,6 +337,9 @@ def posterior(
     """
     log_plus = semirings["log_plus"]
     each = pairs is not None and pairs.shape[1] > 1
+    if not each and wide.serves(log_plus, a):
+        wide.posterior(a, e, x, end, total, out, pairs, lengths)
+        return
     parts = 1 if each else _long_parts(log_plus, a, lengths)
     if parts == 1:
         _posterior(a, e, x, end, total, out, pairs, lengths)
@@ -542,6 +548,8 @@ class Model:
     ) -> None:
         if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts, or run on the host")
+        #: Whether log-sums of so many states are found faster by products of all sequences.
+        self.wide = not _known(_usual_plan(semirings["log_plus"], dtype, 1), states)
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
         self._model = _Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,

@@ -417,7 +417,7 @@ def _launched(
     """The log-partition, less the score of tags, of what one launch is kept for."""
     e, a, start, end = _promoted(e, a, start, end)
     ready = launches.sequences(e, a, start, end, lengths, tags)
-    if ready is None:
+    if ready is None or ready.model.wide:
         return None
     wanted = _wanted(e, a, start, end)
     found = ready.posterior(wanted)
