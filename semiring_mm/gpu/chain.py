@@ -6,11 +6,8 @@ scan of matrices by parts, as Blelloch's (1990) of numbers: reduce, scan what is
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import struct
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -551,7 +548,7 @@ class Model:
         #: Whether log-sums of so many states are found faster by products of all sequences.
         self.wide = not _known(_usual_plan(semirings["log_plus"], dtype, 1), states)
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
-        self._model = _Kept(_packed(strides | {
+        self._model = device.Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
             "y_batch": steps * states, "y_step": states, "pairs_batch": states * states,
             "pairs_row": states,
@@ -560,7 +557,7 @@ class Model:
         each = steps * states
         self._pieces = -(-each // _PIECE)
         shape = (0,) * _VARY + (each, states * states), (batch, self._pieces)
-        self._gradients = _Kept(pack(*shape), _VARY)
+        self._gradients = device.Kept(pack(*shape), _VARY)
         self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
@@ -614,21 +611,6 @@ class Model:
             room = _posterior_room(plan, n)
         kernel = device.current().kernel(source)
         return kernel.prepared(self._batch, _threads(n), room)
-
-
-class _Kept:
-    """The parameters of launches, of which only the first words change."""
-
-    def __init__(self, params: bytes, words: int) -> None:
-        self._params = ctypes.create_string_buffer(params, len(params))
-        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
-        self._words = struct.Struct(f"{words}q")
-        self._lock = threading.Lock()
-
-    def launch(self, start: device.Start, stream: int, words: Sequence[int]) -> None:
-        with self._lock:  # until the driver has read the parameters
-            self._words.pack_into(self._params, 0, *words)
-            start(stream, ctypes.addressof(self._argument), 0)
 
 
 #: Of sr::TotalGradients: words that vary, threads, and what a block of them writes.

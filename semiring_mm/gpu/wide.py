@@ -53,7 +53,7 @@ def carry(
 ) -> None:  # fmt: skip
     """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
     mode = every * _EVERY + exclusive * _EXCLUSIVE
-    for some in _parts(y[:, 0], 1):
+    for some in _parts(len(y), 4 * y[:1, 0].size):
         fields = {"mode": mode, **_strides("y", y[some], "batch step row")}
         if not every:
             fields["y_step"] = 0
@@ -77,7 +77,8 @@ def posterior(
 
     Those of pairs are for all steps together.
     """
-    for some in _parts(e, 4 if pairs is None else 8):
+    each = 4 * e[:1].size + (0 if pairs is None else 4 * pairs[:1].size)
+    for some in _parts(len(e), each):
         counts = lengths[some]
         _posterior(
             a[0, 0], e[some], x[some], end[some], total[some], None if out is None else out[some],
@@ -101,7 +102,8 @@ def _posterior(
         **_strides("y", rows, "batch step"), **_strides("e", e, "batch step"),
     }  # fmt: skip
     fields = ahead | {
-        "mode": _RELATIVE, "total": address(total), **_strides("x", x, "batch"), **_strides("end", end, "batch")
+        "mode": _RELATIVE, "total": address(total), **_strides("x", x, "batch"),
+        **_strides("end", end, "batch"),
     }  # fmt: skip
     _Walk(semiring, a, False, batch, fields, lengths).run(0, most)
     if out is None:
@@ -130,11 +132,10 @@ def _posterior(
     pairs += joined
 
 
-def _parts(e: Array, copies: int) -> list[slice]:
-    """Chains of which so many copies of an array (chains, ...) fit in the temporary memory."""
-    each = max(1, 8 * copies * e[0].size) if len(e) else 1
-    step = max(1, _MOST // each)
-    return [slice(i, i + step) for i in range(0, len(e), step)]
+def _parts(chains: int, each: int) -> list[slice]:
+    """Chains whose numbers, so many of each, fit in the temporary memory."""
+    step = max(1, _MOST // (8 * max(1, each)))
+    return [slice(i, i + step) for i in range(0, chains, step)]
 
 
 class _Walk:
@@ -161,7 +162,6 @@ class _Walk:
         self._here = here = device.current()
         xp, n, plan = here.xp, a.shape[-1], _plan(semiring, a.dtype)
         word = np.dtype(f"f{word_size(plan)}")
-        self._rows, self._n = rows, n
         powers, ends = shifted(here, plan, a if reverse else a.swapaxes(0, 1))
         self.matrix = powers.swapaxes(0, 1)  # (terms, entries)
         self._powers, self._sums = (xp.empty((rows, n), word) for _ in range(2))
@@ -170,33 +170,29 @@ class _Walk:
             xp.asarray(lengths),
         ]  # fmt: skip
         names = "powers", "ends", "logs", "offsets", "lows", "lengths"
-        self._fields = fields | dict(zip(names, map(address, self._kept), strict=True)) | {
+        fields = fields | dict(zip(names, map(address, self._kept), strict=True)) | {
             "n": n, "rows": rows // max(1, len(lengths)), **_strides("a", a, "row col"),
         }  # fmt: skip
-        self._kernel = here.kernel(step_source(plan, reverse, wanted))
-        self._shared = _THREADS * word.itemsize
+        values = [fields.get(name, 0) for name in FIELDS]
+        params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
+        self._step = device.Kept(params, 2)  # of which the sums and the step change
+        kernel = here.kernel(step_source(plan, reverse, wanted))
+        self._start = kernel.prepared(rows, _THREADS, _THREADS * word.itemsize)
 
     def run(self, first: int, steps: int) -> None:
         """Make steps, of which the first one, or what comes before all, takes no product."""
-        if steps <= 0 or self._rows == 0:
+        if steps <= 0 or self._powers.size == 0:
             return
-        self._launch(first, None)
+        stream, multiply = self._here.stream(), None
+        self._step.launch(self._start, stream, (0, first))
         for step in range(first + 1, steps):
-            self._multiply()
-            self._launch(step, self._sums)
-
-    def _launch(self, step: int, sums: Array | None) -> None:
-        self._fields |= {"step": step, "sums": address(sums)}
-        values = [self._fields.get(name, 0) for name in FIELDS]
-        params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-        self._kernel.launch(self._rows, _THREADS, self._shared, params)
-
-    def _multiply(self) -> None:
-        head, operands = ("sums of a chain",), (self._powers, self.matrix)
-        if calls.repeat(head, operands, self._sums) is None:
-            with device.recorded() as notes:
-                product(semirings["plus_times"], *operands, self._sums)
-            calls.learn(notes, head, operands, self._sums, self._sums, operands, self._sums)
+            if multiply is None:
+                with device.recorded() as notes:
+                    product(semirings["plus_times"], self._powers, self.matrix, self._sums)
+                multiply = calls.again(notes)
+            else:
+                multiply(stream)
+            self._step.launch(self._start, stream, (address(self._sums), step))
 
 
 @functools.lru_cache(maxsize=64)
