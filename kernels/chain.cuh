@@ -289,7 +289,7 @@ struct LogFold {
   }
   // exp(x) over the sum of those of all threads.
   SR_FN T part(double x) {
-    double* all = reinterpret_cast<double*>(room + turn * 2 * line);  // that no thread reads any more
+    double* all = reinterpret_cast<double*>(room + turn * 2 * line);  // no thread reads it any more
     if (j < states) all[j] = x;
     chain_barrier<N>();  // between storing and reading
     double high = all[0];
@@ -397,15 +397,16 @@ struct Scaled {
 // is x 2^exponent.
 //
 // A sum of terms begins with FLOOR, which is more than all that may have been lost of them below
-// the range of T: results are too large if anything. Sums from LEAST on are right.
+// the range of T: results are too large if anything. Sums from LEAST on are right. Sums that begin
+// with 0 are right where all is `kept`.
 template <class A, int N, bool SHARED, bool REVERSE>
 struct ScaledFold {
   using T = typename A::Compute;
   using Number = Scaled<T>;
   static constexpr bool NARROW = sizeof(T) == 4, WARPS = N > 32;
   static constexpr int LEVEL = NARROW ? 30 : 200, LINE = (N + 3) / 4 * 4;
-  static constexpr T FLOOR = NARROW ? T(0x1p-62) : T(0x1p-760), LEAST = FLOOR * T(0x1p30);
-  static constexpr T KEPT = NARROW ? T(0x1p-80) : T(0x1p-600), SMALL = NARROW ? T(0x1p-44) : T(0x1p-400);
+  static constexpr T FLOOR = T(NARROW ? 0x1p-62 : 0x1p-760), LEAST = T(NARROW ? 0x1p-32 : 0x1p-700);
+  static constexpr T KEPT = T(NARROW ? 0x1p-80 : 0x1p-600), SMALL = T(NARROW ? 0x1p-44 : 0x1p-400);
   // Whether the matrices, also that of the next step, stay in registers.
   static constexpr bool HELD = N > 0 && N * int(sizeof(T)) <= (SHARED ? 512 : 256);
   ChainMatrix<A, REVERSE> matrix;
@@ -479,15 +480,14 @@ struct ScaledFold {
     for (int i = 0; i < N; ++i) sum += to[i];
     return sum;
   }
-  // For sums that begin with 0 and must be right, each of them: whether no entry of the matrix is
-  // so small that a product may be 0 though no factor is, and whether an entry is large enough, or
-  // rightly 0. `x` is what the factor is the exponential of.
+  // Whether `own`, a sum times exp(x), is large enough or rightly 0, and no entry of the matrices
+  // was so small that its product with such a number may be 0.
   SR_FN bool kept(T sum, T own, T x) const {
     const bool none = !there || sum == 0 || x == -infinity<T>();
-    return !lost && (none || (own >= KEPT && own < infinity<T>()));
+    return !lost && (none || (own >= KEPT && own <= 1 / KEPT));
   }
-  // The sum over `own` of all threads times the column, for which `factor` stands ready then; of the
-  // next sum it will be exp(x), and its matrix the one that is `following`.
+  // The sum over `own` of all threads times the column, for which `factor` stands ready then; of
+  // the next sum it will be exp(x), and its matrix the one that is `following`.
   template <class Each>
   SR_FN T operator()(T own, T floor, T x, int following, Each each) {
     T* to = room + turn * LINE;
@@ -916,7 +916,7 @@ struct Posterior {
       Forward fold(p, chain, thread, room, 0, length > 1);
       T coming = chain_start<A>(p, chain, j, e - j), own = fold.first(coming);
       right = STATES || fold.kept(1, own, coming);
-      T following = 0;  // of the step after; taken early, since what follows in the code waits for it
+      T following = 0;  // of the step after: taken early, what is behind it in the code waits
       const auto take = [&] {
         arrived();
         following = ahead.take();
