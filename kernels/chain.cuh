@@ -431,18 +431,25 @@ struct ScaledFold {
   }
   // Exponentials of the column.
   SR_FN void raise() {
-    T most = -infinity<T>();
+    T most[4], least[4] = {1, 1, 1, 1};  // so that few wait
 #pragma unroll
-    for (int i = 0; i < N; ++i) most = column[i] > most ? column[i] : most;
-    const Number high = Number::exp(most);
+    for (int i = 0; i < 4; ++i) most[i] = -infinity<T>();
+#pragma unroll
+    for (int i = 0; i < N; ++i) most[i % 4] = column[i] > most[i % 4] ? column[i] : most[i % 4];
+#pragma unroll
+    for (int i = 1; i < 4; ++i) most[0] = most[i] > most[0] ? most[i] : most[0];
+    const Number high = Number::exp(most[0]);
     top = high.k > Number::NONE ? high.k : 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const T found = SHARED && NARROW ? Number::exp(column[i]).value(top)
                                        : Number::rough(column[i], top);
-      lost = lost || (found < SMALL && column[i] > -infinity<T>());
+      const T some = column[i] > -infinity<T>() ? found : T(1);
+      least[i % 4] = some < least[i % 4] ? some : least[i % 4];
       column[i] = found;
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) lost = lost || least[i] < SMALL;
   }
   // Of all threads.
   SR_FN int largest(int x) {
@@ -715,6 +722,7 @@ struct ChainProduct {
       for (int r = 1; r < ROWS; ++r) most = raw[r] > most ? raw[r] : most;
       int high = max_of_warp(Number::exp(most).k);
       if (lane == 0) to[warp] = high;
+      __syncwarp();  // between the last reading of the rows and storing the next
       if (lane < LINE) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) carried[r * LINE + lane] = own[r];
