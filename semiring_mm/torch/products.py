@@ -278,34 +278,18 @@ def _product_vmap(
 def _shares(
     g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, need_a: bool, need_b: bool
 ) -> tuple[Tensor, Tensor]:
-    s, needs = semiring_of(row), (need_a, need_b)
-    if _on_device(g) and gradients.is_log_plus(s):
-        pair = _log_shares(g, a, b, c, row, needs)
-    else:
-        pair = gradients.summed(s, g, a, b, c, needs)
-    return tuple(g.new_empty(0) if x is None else x for x in pair)
-
-
-def _log_shares(
-    g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, needs: tuple[bool, bool]
-) -> tuple[Any, Any]:
-    """On a device PyTorch's functions take less of the host than the conversion of tensors."""
-
-    def times(x: Tensor, y: Tensor) -> Tensor:
-        return operate("product", x, y, row, False)[0]
-
-    dtype, operands = a.dtype, (a, b)
+    s, dtype = semiring_of(row), a.dtype
     if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
         g, a, b = g.float(), a.float(), b.float()
-        c = times(a, b)
-    found = gradients.log_shares(torch, times, g, a, b, c, needs)
-    pairs = zip(found, operands, strict=True)
-    left, right = (None if x is None else gradients.sum_to(x, y.shape).to(dtype) for x, y in pairs)
+        c = operate("product", a, b, row, False)[0]
+    shapes, batch = (a.shape, b.shape), c.shape[:-2]
+    a, b = (x if x.shape[:-2] == batch else x.expand(*batch, -1, -1) for x in (a, b))
+    pair = gradients.summed(s, g, a, b, c, (need_a, need_b))
+    left, right = (
+        g.new_empty(0, dtype=dtype) if x is None else gradients.sum_to(x, shape).to(dtype)
+        for x, shape in zip(pair, shapes, strict=True)
+    )
     return left, right
-
-
-def _on_device(x: Tensor) -> bool:
-    return bool(x.is_cuda)
 
 
 def _shares_fake(
