@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 from .arrays import Call
 from .chains import as_lengths, chains_of, flat, on_host
 from .engine import Chains
+from .naming import integer
 from .products import join_leading
 from .semirings import Semiring, semirings
 
@@ -141,14 +142,12 @@ def viterbi(
            [0, 1, 1],
            [0, 0, 0]], dtype=int32)
     """
-    wanted: Any = k  # whatever it is
-    whole = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
-    if k is not None and not (whole and k > 0):
-        raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k!r}")
+    if k is not None and (k := integer(k, "viterbi: k", " or None")) < 1:
+        raise ValueError(f"viterbi: k is how many sequences are wanted, at least 1, got {k}")
     with _model("viterbi", device, emissions, transitions, start, end, lengths, observations) as m:
         if k is not None:
-            path, value = _best(m, int(k))
-            return m.give(path, int(k), m.steps), m.give(value, int(k))
+            path, value = _best(m, k)
+            return m.give(path, k, m.steps), m.give(value, k)
         path = m.xp.full((m.chains, m.steps), -1, np.int32)
         value = m.xp.zeros(m.chains, m.dtype)
         if path.size:
@@ -374,12 +373,10 @@ def sample(
     >>> draws.shape, (draws == 0).mean(0).round(1)
     ((10000, 2), array([0.9, 0.8]))
     """
-    if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer))):
-        raise TypeError(f"sample: size is a whole number or None, got {size!r}")
-    if size is not None and size < 0:
+    if size is not None and (size := integer(size, "sample: size", " or None")) < 0:
         raise ValueError(f"sample: size must be at least 0, got {size}")
     with _model("sample", device, emissions, transitions, start, end, lengths, observations) as m:
-        count = 1 if size is None else int(size)
+        count = 1 if size is None else size
         uniforms = np.random.default_rng(rng).random((count, m.chains, m.steps), m.dtype)
         paths = m.xp.full(uniforms.shape, -1, np.int32)
         if paths.size:

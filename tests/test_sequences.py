@@ -512,7 +512,7 @@ def test_tags_that_are_none():
     ):
         with pytest.raises(error, match=words):
             sequences.score(e, a, tags)
-    with pytest.raises(TypeError, match="size is a whole number"):
+    with pytest.raises(TypeError, match="size must be an integer or None"):
         sequences.sample(e, a, size=2.5)
 
 
