@@ -454,6 +454,9 @@ def crf_loss(
     -----
     O(T S²) a sequence, as of :func:`marginals`, whose values the gradient is made of.
 
+    The loss is inf where the tags are impossible. Where every sequence of states is, it is -inf
+    less -inf: NaN, without a warning, and its gradient is that of the score alone.
+
     Examples
     --------
     >>> import numpy as np
@@ -469,7 +472,10 @@ def crf_loss(
         at = _tags(m, "crf_loss", tags)
         states, pairs, total = _posterior(m, True)
         assert pairs is not None
-        loss = total - _scored(m, at)
+        gone = total == -np.inf
+        states[gone], pairs[gone] = 0, 0
+        with np.errstate(invalid="ignore"):  # NaN where it is gone
+            loss = total - _scored(m, at)
         gradient = states
         b, t = m.xp.nonzero(m.inside)
         gradient[b, t, at[b, t]] -= 1

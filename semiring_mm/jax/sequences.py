@@ -296,6 +296,8 @@ def crf_loss(
     -------
     Array, shape (...)
         The loss of each sequence: :func:`log_partition` less :func:`score`, with their gradients.
+        inf where the tags are impossible; NaN where every sequence of states is, with the gradient
+        of the score alone.
 
     Raises
     ------

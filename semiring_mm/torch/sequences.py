@@ -313,6 +313,8 @@ def crf_loss(
     -------
     Tensor, shape (...)
         The loss of each sequence: :func:`log_partition` less :func:`score`, with their gradients.
+        inf where the tags are impossible; NaN where every sequence of states is, with the gradient
+        of the score alone.
 
     Raises
     ------
