@@ -497,13 +497,39 @@ def crf_loss(
 
 
 def posterior(
-    emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, pairs: bool
+    verb: str, emissions: Any, transitions: Any, start: Any, end: Any, lengths: Any, what: int
 ) -> tuple[Any, Any, Any]:
-    """The results of :func:`log_partition` and :func:`marginals` together."""
-    with _model("marginals", None, emissions, transitions, start, end, lengths) as m:
-        states, found, total = _posterior(m, pairs)
+    """The result of :func:`log_partition`, and with `what` from 1 on those of :func:`marginals`.
+
+    With 2 also of pairs. For a function of this name, as has :func:`path_score`.
+    """
+    with _model(verb, None, emissions, transitions, start, end, lengths) as m:
+        if not what:
+            return m.give(_total(m)), None, None
+        states, found, total = _posterior(m, what > 1)
         both = None if found is None else m.give(found, *found.shape[1:])
         return m.give(total), m.give(states, m.steps, m.states), both
+
+
+def path_score(
+    verb: str, emissions: Any, transitions: Any, start: Any, end: Any, tags: Any, lengths: Any
+) -> Any:
+    """The result of :func:`score`."""
+    with _model(verb, None, emissions, transitions, start, end, lengths) as m:
+        return m.give(_scored(m, _tags(m, verb, tags)))
+
+
+def tags_of_shape(
+    verb: str, tags: Any, shape: tuple[int, ...], expand: Callable[[Any, tuple[int, ...]], Any]
+) -> Any:
+    """Tags for sequences of a shape (..., T), by a library's function that repeats them."""
+    try:
+        return expand(tags, shape)
+    except (ValueError, RuntimeError):
+        raise ValueError(
+            f"{verb}: tags of shape {tuple(tags.shape)} for {shape[-1]} steps of sequences of "
+            f"shape {tuple(shape[:-1])}"
+        ) from None
 
 
 # --- the checked model ----------------------------------------------------------------------------
@@ -679,12 +705,8 @@ def _below(xp: Any, x: Array, count: int, lengths: Array | None, text: str) -> A
 def _tags(m: _Model, verb: str, tags: Any) -> Array:
     """Tags as an array (chains, steps) of states, 0 behind the ends."""
     at = _whole(m.xp, verb, "tags are the numbers of states", tags)
-    try:
-        at = m.xp.broadcast_to(at, (*m.batch, m.steps)).reshape(m.chains, m.steps)
-    except ValueError:
-        raise ValueError(
-            f"{verb}: tags of shape {at.shape} for {m.steps} steps of sequences of shape {m.batch}"
-        ) from None
+    at = tags_of_shape(verb, at, (*m.batch, m.steps), m.xp.broadcast_to)
+    at = at.reshape(m.chains, m.steps)
     return _below(m.xp, at, m.states, m.counts, f"{verb}: tags")
 
 

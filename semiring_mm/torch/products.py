@@ -91,7 +91,7 @@ def matmul(
             f"{tuple(b.shape)}: the last axis of a must match the second last (or only) one of b"
         )
     row, dtype = row_of(semiring), torch.promote_types(a.dtype, b.dtype)
-    left, right = a.to(dtype), b.to(dtype)
+    left, right = _as(a, dtype), _as(b, dtype)
     left = left[None] if a.ndim == 1 else left
     right = right[:, None] if b.ndim == 1 else right
     differentiated = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
@@ -210,6 +210,10 @@ def _selects(row: str) -> bool:
 _selective = torch.compiler.assume_constant_result(_selects)
 
 
+def _as(x: Tensor, dtype: Any) -> Tensor:
+    return x if x.dtype == dtype else x.to(dtype)  # a conversion to the same takes its time, too
+
+
 def _shapes(a: Tensor, b: Tensor) -> tuple[int, ...]:
     return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
@@ -265,7 +269,7 @@ def _product_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
             arg = operate("product", a, b, ctx.row, True)[1]
         arg = arg.long()  # once for both
         pair = gradients.selective(LIBRARY, s, g, arg, a, b, ctx.shapes, ctx.needs)
-    return *(None if x is None else x.to(g.dtype) for x in pair), None, None
+    return *(None if x is None else _as(x, g.dtype) for x in pair), None, None
 
 
 def _product_vmap(
@@ -286,7 +290,7 @@ def _shares(
     a, b = (x if x.shape[:-2] == batch else x.expand(*batch, -1, -1) for x in (a, b))
     pair = gradients.summed(s, g, a, b, c, (need_a, need_b))
     left, right = (
-        g.new_empty(0, dtype=dtype) if x is None else gradients.sum_to(x, shape).to(dtype)
+        g.new_empty(0, dtype=dtype) if x is None else _as(gradients.sum_to(x, shape), dtype)
         for x, shape in zip(pair, shapes, strict=True)
     )
     return left, right
