@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import chain_gradients
+from .. import chain_gradients, chains
 from .. import sequences as host
 from ..semirings import semirings
 from .chains import ChainFunctions
@@ -195,7 +195,8 @@ def forward(
     [1.0, 2.0, 4.0]
     """
     m = _model("forward", emissions, transitions, start, None, lengths)
-    return _rows(m, m.start + m.emissions[..., 0, :] if m.steps else m.start, False)
+    given = m.start + m.emissions[..., 0, :] if m.steps else m.start
+    return _rows("forward", m, given, False)
 
 
 def backward(
@@ -229,7 +230,7 @@ def backward(
     [4.0, 2.0, 1.0]
     """
     m = _model("backward", emissions, transitions, None, end, lengths)
-    return _rows(m, m.end, True)
+    return _rows("backward", m, m.end, True)
 
 
 def score(
@@ -362,7 +363,9 @@ def _broadcast(
     )  # fmt: skip
 
 
-def _rows(m: _Model, given: Array, reverse: bool) -> Array:
+def _rows(verb: str, m: _Model, given: Array, reverse: bool) -> Array:
+    if m.lengths is not None and not isinstance(m.lengths, jax.core.Tracer):
+        chains.as_lengths(m.lengths, m.lengths.shape, m.steps, verb)  # the chain is a step shorter
     if not m.steps:
         return m.emissions
     t = jnp.arange(m.steps)

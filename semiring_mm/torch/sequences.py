@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import chain_gradients
+from .. import chain_gradients, chains
 from .. import sequences as host
 from ..gradients import sum_to
 from . import launches
 from .chains import as_lengths, take
-from .operators import LIBRARY, batched, node, operate, register
+from .operators import LIBRARY, batched, is_plain, node, operate, register
 
 __all__ = [
     "backward", "crf_loss", "forward", "log_partition", "marginals", "score", "viterbi",
@@ -210,7 +210,8 @@ def forward(
     tensor([1., 2., 4.])
     """
     m = _model("forward", emissions, transitions, start, None, lengths)
-    return _rows(m, m.start + m.emissions[..., 0, :] if m.steps else m.start, False)
+    given = m.start + m.emissions[..., 0, :] if m.steps else m.start
+    return _rows("forward", m, given, False)
 
 
 def backward(
@@ -244,7 +245,7 @@ def backward(
     tensor([4., 2., 1.])
     """
     m = _model("backward", emissions, transitions, None, end, lengths)
-    return _rows(m, m.end, True)
+    return _rows("backward", m, m.end, True)
 
 
 def score(
@@ -384,7 +385,9 @@ def _wanted(emissions: Tensor, transitions: Tensor, *ends: Tensor | None) -> int
     return 2 if getattr(transitions, "requires_grad", False) else int(some)
 
 
-def _rows(m: _Model, given: Tensor, reverse: bool) -> Tensor:
+def _rows(verb: str, m: _Model, given: Tensor, reverse: bool) -> Tensor:
+    if m.lengths is not None and is_plain():  # the chain is a step shorter
+        chains.as_lengths(m.lengths, tuple(m.lengths.shape), m.steps, verb)
     if not m.steps:
         return m.emissions
     t = torch.arange(m.steps, device=given.device)
