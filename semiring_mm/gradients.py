@@ -35,7 +35,7 @@ from .semirings import Semiring, semirings
 
 __all__ = [
     "Library", "along_trees", "bilinear", "factors", "is_log_plus", "log_shares", "reads",
-    "selective", "sum_to", "summed", "value_of", "way",
+    "selective", "small", "sum_to", "summed", "value_of", "way",
 ]  # fmt: skip
 
 Array = Any  # of any array library
@@ -222,13 +222,13 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     On a device small ones are summed term by term, in one launch. With another ⊗, O(m·n·k) values
     of it in parts of some megabytes.
     """
-    small = is_log_plus(s) and _small(g, a, b, c)
+    few = is_log_plus(s) and small(g, a, b, c)
     alone = a.shape[:-2] == b.shape[:-2] == c.shape[:-2]  # nothing is broadcast
-    head = ("log_shares", *needs) if small and alone else None
+    head = ("log_shares", *needs) if few and alone else None
     found = None if head is None else repeat(head, (a, b, c, g))
     if found is None:
         with Call(a=a, b=b, c=c, g=g, head=head) as call:
-            pair = zip(_shares(s, call, needs, small), (call["a"], call["b"]), strict=True)
+            pair = zip(_shares(s, call, needs, few), (call["a"], call["b"]), strict=True)
             results = [
                 sum_to(x, y.shape).astype(y.dtype, copy=False) for x, y in pair if x is not None
             ]
@@ -238,10 +238,10 @@ def summed(s: Semiring, g: Array, a: Array, b: Array, c: Array, needs: Needs) ->
     return left, right
 
 
-def _shares(s: Semiring, call: Call, needs: Needs, small: bool) -> Pair:
+def _shares(s: Semiring, call: Call, needs: Needs, few: bool) -> Pair:
     """:func:`summed` of a call's arrays, before what was broadcast is summed."""
     g, a, b, c = (call[name] for name in "gabc")
-    if small and call.engine.log_shares is not None:
+    if few and call.engine.log_shares is not None:
         return _at_once(call.engine, call.engine.log_shares, g, a, b, c, needs)
     if a.dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
         g, a, b = (x.astype(np.float32) for x in (g, a, b))
@@ -254,13 +254,14 @@ def _shares(s: Semiring, call: Call, needs: Needs, small: bool) -> Pair:
 
 
 _LOG = semirings["log_plus"]
-_TERMS = 1 << 30  # up to which term by term takes less time than products and what is beside them
+#: Up to so many terms, of 4 and of 8 bytes, one launch takes less time than products and the like.
+_TERMS = {4: 1 << 28, 8: 1 << 26}
 
 
-def _small(g: Array, a: Array, b: Array, c: Array) -> bool:
+def small(g: Array, a: Array, b: Array, c: Array) -> bool:
     """Whether :attr:`.engine.Engine.log_shares` serves, where an engine has it."""
-    same = bool(a.dtype == b.dtype == c.dtype == g.dtype) and a.dtype.itemsize >= 4
-    return same and 0 < math.prod(c.shape) * a.shape[-1] <= _TERMS
+    same = bool(a.dtype == b.dtype == c.dtype == g.dtype)
+    return same and 0 < math.prod(c.shape) * a.shape[-1] <= _TERMS.get(a.dtype.itemsize, 0)
 
 
 def _at_once(

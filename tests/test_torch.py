@@ -603,6 +603,27 @@ def test_gradients_without_the_operator():
         g.sum().backward()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 0), (0, 5))], ids=str
+)
+def test_shares_by_the_functions_of_pytorch(monkeypatch, dtype, shapes):
+    """As of many terms on a device, those of the engines."""
+    monkeypatch.setattr(gradients, "_TERMS", {})
+    torch.manual_seed(3)
+    a, b = (torch.randn(s).to(dtype).requires_grad_() for s in shapes)
+    with torch.no_grad():
+        a[..., 1, :] = -torch.inf
+        a[..., 0, :1] = torch.inf if dtype == torch.float64 else 80
+    g = torch.randn(*shapes[0][:-1], shapes[1][-1]).to(dtype)
+    results = []
+    for there in (False, True):
+        monkeypatch.setattr(products, "_on_device", lambda x, there=there: there)
+        results.append(torch.autograd.grad(matmul(a, b, "log_plus"), (a, b), g))
+    for x, y in zip(*results, strict=True):
+        torch.testing.assert_close(y, x, equal_nan=True)
+
+
 def test_tensors_whose_memory_holds_the_negative_numbers():
     x = torch.randn(3, 3, dtype=torch.complex64).conj().imag
     assert x.is_neg()

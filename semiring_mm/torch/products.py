@@ -282,18 +282,29 @@ def _product_vmap(
 def _shares(
     g: Tensor, a: Tensor, b: Tensor, c: Tensor, row: str, need_a: bool, need_b: bool
 ) -> tuple[Tensor, Tensor]:
+    def times(x: Tensor, y: Tensor) -> Tensor:
+        return operate("product", x, y, row, False)[0]
+
     s, dtype = semiring_of(row), a.dtype
     if dtype.itemsize < 4:  # recompute c: its rounding would scale every contribution
         g, a, b = g.float(), a.float(), b.float()
-        c = operate("product", a, b, row, False)[0]
-    shapes, batch = (a.shape, b.shape), c.shape[:-2]
-    a, b = (x if x.shape[:-2] == batch else x.expand(*batch, -1, -1) for x in (a, b))
-    pair = gradients.summed(s, g, a, b, c, (need_a, need_b))
+        c = times(a, b)
+    shapes, batch, needs = (a.shape, b.shape), c.shape[:-2], (need_a, need_b)
+    if _on_device(g) and gradients.is_log_plus(s) and not gradients.small(g, a, b, c):
+        pair = gradients.log_shares(torch, times, g, a, b, c, needs)
+    else:
+        a, b = (x if x.shape[:-2] == batch else x.expand(*batch, -1, -1) for x in (a, b))
+        pair = gradients.summed(s, g, a, b, c, needs)
     left, right = (
         g.new_empty(0, dtype=dtype) if x is None else _as(gradients.sum_to(x, shape), dtype)
         for x, shape in zip(pair, shapes, strict=True)
     )
     return left, right
+
+
+def _on_device(x: Tensor) -> bool:
+    """There PyTorch's functions take less of the host than the conversion of tensors."""
+    return bool(x.is_cuda)
 
 
 def _shares_fake(
