@@ -32,7 +32,7 @@ struct WideParams {
   void* states;      // [chains][steps][n]: probabilities
   void* left;        // [chains][steps][n]: times `right` of a step later and the exponentials of the
   void* right;       // matrix, UP of them: probabilities of pairs of states
-  void* pairs;       // [chains][n][n]: those that are computed term by term are added
+  void* pairs;       // [chains][n][n], pairs_batch apart: probabilities are added
   i64 a_row, a_col, e_batch, e_step, x_batch, x_row, end_batch, y_batch, y_step, y_row, pairs_batch;
   int n, rows, steps, mode;
 };
@@ -199,6 +199,22 @@ struct WideStep {
     }
     __syncthreads();  // between storing the result and reading it
     return all[0];
+  }
+};
+
+// Kernel: probabilities of pairs from the products of `left` and `right`, `sums`, and the
+// exponentials of the matrix, `a`. A block has a row of a chain's matrix.
+template <class T>
+struct WidePairs {
+  SR_FN static void run(const WideParams& p) {
+    const i64 chain = blockIdx.x / u32(p.n), j = blockIdx.x % u32(p.n);
+    if (p.lengths[chain] < 2) return;
+    const T nan = T(p.whole[chain] - p.whole[chain]);  // where no sequence is possible, or 0
+    const T* sums = static_cast<const T*>(p.sums) + i64(blockIdx.x) * p.n;
+    const T* powers = static_cast<const T*>(p.a) + j * p.a_row;
+    T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.n;
+    for (int i = int(threadIdx.x); i < p.n; i += int(blockDim.x))
+      pairs[i] += nan == 0 ? sums[i] * powers[i * p.a_col] : nan;
   }
 };
 

@@ -18,10 +18,10 @@ from ..semirings import Semiring, semirings
 from . import calls, device
 from .logsum import shifted
 from .product import product
-from .source import algebra, flags, pack, word_size
+from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
 
-__all__ = ["FIELDS", "carry", "posterior", "serves", "step_source"]
+__all__ = ["FIELDS", "carry", "pairs_source", "posterior", "serves", "step_source"]
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,7 +53,7 @@ def carry(
 ) -> None:  # fmt: skip
     """Rows through chains of matrices; see :meth:`semiring_mm.engine.Chains.carry`."""
     mode = every * _EVERY + exclusive * _EXCLUSIVE
-    for some in _parts(len(y), 4 * y[:1, 0].size):
+    for some in _parts(len(y), 4 * max(4, y.itemsize) * y[:1, 0].size):
         fields = {"mode": mode, **_strides("y", y[some], "batch step row")}
         if not every:
             fields["y_step"] = 0
@@ -77,7 +77,7 @@ def posterior(
 
     Those of pairs are for all steps together.
     """
-    each = 4 * e[:1].size + (0 if pairs is None else 4 * pairs[:1].size)
+    each = e[:1].nbytes + (0 if pairs is None else 2 * e[:1].nbytes + pairs[:1].nbytes)
     for some in _parts(len(e), each):
         counts = lengths[some]
         _posterior(
@@ -110,31 +110,30 @@ def _posterior(
         return
     fields = ahead | {"states": address(out), **_strides("x", end, "batch")}
     wanted = 1 if pairs is None else 2
-    left = right = added = None
+    left = right = None
     if pairs is not None:
         left, right = (xp.zeros(e.shape, word) for _ in range(2))
-        added = xp.zeros(pairs.shape, word)
-        fields |= {"left": address(left), "right": address(right), "pairs": address(added)}
-        fields["pairs_batch"] = n * n
+        fields |= {
+            "left": address(left),
+            "right": address(right),
+            **_strides("pairs", pairs, "batch"),
+        }
     walk = _Walk(semiring, a, True, batch, fields, lengths, wanted)
     walk.run(0, most)
-    if pairs is None or steps < 2:
+    if left is None or right is None or steps < 2:
         return
-    assert left is not None
-    assert right is not None
-    joined = xp.empty(pairs.shape, word)
+    joined = xp.empty((batch, n, n), word)
     product(semirings["plus_times"], left[:, :-1].swapaxes(1, 2), right[:, 1:], joined)
-    joined *= walk.matrix.swapaxes(0, 1)
-    joined += added
-    several = xp.asarray(lengths > 1)
-    joined[several & ~xp.isfinite(whole)] = np.nan
-    joined[~several] = 0
-    pairs += joined
+    params = _packed(walk.fields | {
+        "sums": address(joined), **_strides("a", walk.matrix.swapaxes(0, 1), "row col"),
+    })  # fmt: skip
+    kernel = device.current().kernel(pairs_source(e.dtype))
+    kernel.launch(batch * n, _THREADS, 0, params)
 
 
 def _parts(chains: int, each: int) -> list[slice]:
-    """Chains whose numbers, so many of each, fit in the temporary memory."""
-    step = max(1, _MOST // (8 * max(1, each)))
+    """Chains, of which each takes so many bytes, that fit in the temporary memory."""
+    step = max(1, _MOST // max(1, each))
     return [slice(i, i + step) for i in range(0, chains, step)]
 
 
@@ -170,12 +169,10 @@ class _Walk:
             xp.asarray(lengths),
         ]  # fmt: skip
         names = "powers", "ends", "logs", "offsets", "lows", "lengths"
-        fields = fields | dict(zip(names, map(address, self._kept), strict=True)) | {
+        self.fields = fields | dict(zip(names, map(address, self._kept), strict=True)) | {
             "n": n, "rows": rows // max(1, len(lengths)), **_strides("a", a, "row col"),
         }  # fmt: skip
-        values = [fields.get(name, 0) for name in FIELDS]
-        params = pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
-        self._step = device.Kept(params, 2)  # of which the sums and the step change
+        self._step = device.Kept(_packed(self.fields), 2)  # of which the sums and the step change
         kernel = here.kernel(step_source(plan, reverse, wanted))
         self._start = kernel.prepared(rows, _THREADS, _THREADS * word.itemsize)
 
@@ -193,6 +190,11 @@ class _Walk:
             else:
                 multiply(stream)
             self._step.launch(self._start, stream, (address(self._sums), step))
+
+
+def _packed(fields: dict[str, int]) -> bytes:
+    values = [fields.get(name, 0) for name in FIELDS]
+    return pack(tuple(values[: len(_LONGS)]), tuple(values[len(_LONGS) :]))
 
 
 @functools.lru_cache(maxsize=64)
@@ -214,5 +216,16 @@ def step_source(plan: Plan, reverse: bool, wanted: int) -> str:
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::WideParams p) {{
   sr::WideStep<Algebra, {flags(reverse)}, {wanted}>::run(p);
+}}
+"""
+
+
+@functools.lru_cache(maxsize=64)
+def pairs_source(dtype: np.dtype[Any]) -> str:
+    """The text of the kernel that finds probabilities of pairs; see sr::WidePairs."""
+    return f"""#include "wide.cuh"
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::WideParams p) {{
+  sr::WidePairs<{STORAGE[dtype.name]}>::run(p);
 }}
 """
