@@ -1,8 +1,8 @@
-"""Chains over log_plus of many states, whose steps all share a matrix, on the device.
+"""Chains of many states, whose steps all share a matrix, on the device.
 
 A block that walks a chain would read the matrix from memory at each step. So all chains go on
-together: a step is a product over plus-times, and a kernel for the rest (``kernels/wide.cuh``).
-Two launches a step: what takes no longer than these, few states, is for :mod:`.chain`.
+together: a step is a product, and a kernel for the rest (``kernels/wide.cuh``). A walk that takes
+less time than these launches, of fewer states, is for :mod:`.chain`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,45 @@ from .product import product
 from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
 
-__all__ = ["FIELDS", "carry", "pairs_source", "posterior", "serves", "step_source"]
+__all__ = ["FIELDS", "best_path", "carry", "pairs_source", "posterior", "serves", "step_source",
+           "together"]  # fmt: skip
 
 Array = Any
 Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The fields of sr::WideParams, in order: 8 bytes, then 4 bytes each.
 _LONGS = """sums step powers logs offsets lows ends a e x end y lengths levels total whole states
-    left right pairs a_row a_col e_batch e_step x_batch x_row end_batch y_batch y_step y_row
-    pairs_batch""".split()
+    left right pairs from pointers path a_row a_col e_batch e_step x_batch x_row end_batch y_batch
+    y_step y_row pairs_batch""".split()
 _INTS = "n rows steps mode".split()
 FIELDS = (*_LONGS, *_INTS)
 _EVERY, _EXCLUSIVE, _RELATIVE = 1, 2, 4  # of mode
 
 _HELD = 128  # words of a matrix's column that a block that walks a chain has in registers
+_READ = (
+    200  # the same where it reads the matrix, which takes longer than the launches from there on
+)
 _THREADS = 256
 _MOST = 1 << 30  # bytes of temporary arrays
 
 
-def serves(semiring: Semiring, a: Array) -> bool:
+def together(semiring: Semiring, dtype: np.dtype[Any], states: int) -> bool:
+    """Whether all chains take a step together, where they share a matrix of so many states."""
+    words = states * max(4, dtype.itemsize)
+    if _logarithms(semiring):
+        return dtype.kind not in "iub" and words > 4 * _HELD
+    return dtype.name in ("float32", "float64") and words > 4 * _READ
+
+
+def serves(semiring: Semiring, a: Array, *, reverse: bool = False) -> bool:
     """Whether chains of these matrices, (batch, steps, n, n), are carried here."""
-    logarithms = joins_logarithms(semiring.add_expr) and joins(semiring.mul_expr) == "+"
-    repeated = all(n == 1 or (n and not a.strides[i]) for i, n in enumerate(a.shape[:2]))
-    words = a.shape[-1] * max(4, a.itemsize)
-    return logarithms and a.dtype.kind not in "iub" and repeated and words > 4 * _HELD
+    shared = all(n == 1 or (n and not a.strides[i]) for i, n in enumerate(a.shape[:2]))
+    ordered = reverse and not semiring.commutes
+    return shared and not ordered and together(semiring, a.dtype, a.shape[-1])
+
+
+def _logarithms(semiring: Semiring) -> bool:
+    return bool(joins_logarithms(semiring.add_expr)) and joins(semiring.mul_expr) == "+"
 
 
 def carry(
@@ -67,6 +82,22 @@ def carry(
         steps = int(counts.max(initial=0)) - exclusive
         walk = _Walk(semiring, a[0, 0], reverse, len(counts) * y.shape[2], fields, counts)
         walk.run(first, steps)
+
+
+def best_path(
+    semiring: Semiring, a: Array, e: Array, x: Array, end: Array, path: Array, score: Array,
+    lengths: Lengths,
+) -> None:  # fmt: skip
+    """The best sequence of states; see :meth:`semiring_mm.engine.Chains.best_path`."""
+    for some in _parts(len(e), 2 * e[:1].size):
+        pointers = device.current().xp.empty(e[some].shape, np.uint16)
+        fields = {
+            "path": address(path[some]), "total": address(score[some]), "steps": e.shape[1],
+            "pointers": address(pointers), **_strides("e", e[some], "batch step"),
+            **_strides("x", x[some], "batch"), **_strides("end", end[some], "batch"),
+        }  # fmt: skip
+        walk = _Walk(semiring, a[0, 0], False, len(pointers), fields, lengths[some], path=True)
+        walk.run(0, int(lengths[some].max(initial=0)))
 
 
 def posterior(
@@ -156,25 +187,29 @@ class _Walk:
 
     def __init__(
         self, semiring: Semiring, a: Array, reverse: bool, rows: int, fields: dict[str, int],
-        lengths: Lengths, wanted: int = 0,
+        lengths: Lengths, wanted: int = 0, *, path: bool = False,
     ) -> None:  # fmt: skip
         self._here = here = device.current()
         xp, n, plan = here.xp, a.shape[-1], _plan(semiring, a.dtype)
-        word = np.dtype(f"f{word_size(plan)}")
-        powers, ends = shifted(here, plan, a if reverse else a.swapaxes(0, 1))
-        self.matrix = powers.swapaxes(0, 1)  # (terms, entries)
-        self._powers, self._sums = (xp.empty((rows, n), word) for _ in range(2))
-        self._kept = [
-            self._powers, ends, xp.empty((2, rows, n), word), xp.empty(rows), xp.empty(rows, word),
-            xp.asarray(lengths),
-        ]  # fmt: skip
-        names = "powers", "ends", "logs", "offsets", "lows", "lengths"
-        self.fields = fields | dict(zip(names, map(address, self._kept), strict=True)) | {
+        word, kept = np.dtype(f"f{word_size(plan)}"), {"lengths": xp.asarray(lengths)}
+        self._semiring, self._from = semiring, None
+        self.matrix = a.swapaxes(0, 1) if reverse else a  # (terms, entries)
+        if _logarithms(semiring):
+            self._semiring = semirings["plus_times"]
+            powers, kept["ends"] = shifted(here, plan, self.matrix.swapaxes(0, 1))
+            self.matrix = powers.swapaxes(0, 1)
+            kept |= {"logs": xp.empty((2, rows, n), word), "offsets": xp.empty(rows)}
+            kept["lows"] = xp.empty(rows, word)
+        elif path:
+            self._from = kept["from"] = xp.empty((rows, n), np.int32)
+        self._powers, self._sums = (xp.empty((rows, n), self.matrix.dtype) for _ in range(2))
+        kept["powers"], self._kept = self._powers, kept
+        self.fields = fields | {name: address(x) for name, x in kept.items()} | {
             "n": n, "rows": rows // max(1, len(lengths)), **_strides("a", a, "row col"),
         }  # fmt: skip
         self._step = device.Kept(_packed(self.fields), 2)  # of which the sums and the step change
-        kernel = here.kernel(step_source(plan, reverse, wanted))
-        self._start = kernel.prepared(rows, _THREADS, _THREADS * word.itemsize)
+        source = step_source(plan, _logarithms(semiring), reverse, wanted, path)
+        self._start = here.kernel(source).prepared(rows, _THREADS, 2 * _THREADS * word.itemsize)
 
     def run(self, first: int, steps: int) -> None:
         """Make steps, of which the first one, or what comes before all, takes no product."""
@@ -185,7 +220,7 @@ class _Walk:
         for step in range(first + 1, steps):
             if multiply is None:
                 with device.recorded() as notes:
-                    product(semirings["plus_times"], self._powers, self.matrix, self._sums)
+                    product(self._semiring, self._powers, self.matrix, self._sums, arg=self._from)
                 multiply = calls.again(notes)
             else:
                 multiply(stream)
@@ -209,13 +244,18 @@ def _strides(name: str, x: Array, axes: str) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=64)
-def step_source(plan: Plan, reverse: bool, wanted: int) -> str:
-    """The text of the kernel that comes behind a product; see sr::WideStep."""
+def step_source(
+    plan: Plan, logarithms: bool, reverse: bool, wanted: int = 0, path: bool = False
+) -> str:
+    """The text of the kernel that comes behind a product; see sr::WideStep and sr::WideJoin."""
+    step = f"WideStep<Algebra, {flags(reverse)}, {wanted}>"
+    if not logarithms:
+        step = f"WideJoin<Algebra, {flags(reverse, path)}>"
     return f"""#include "wide.cuh"
 {algebra(plan)}
 extern "C" __global__ void __launch_bounds__({_THREADS})
 kernel(const __grid_constant__ sr::WideParams p) {{
-  sr::WideStep<Algebra, {flags(reverse)}, {wanted}>::run(p);
+  sr::{step}::run(p);
 }}
 """
 
