@@ -326,13 +326,13 @@ def best_paths(
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Lengths, *, symbols: Array | None = None,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
 
     Those of few long chains are found in parts: first what leads to these and away from them.
     """
-    log_plus = semirings["log_plus"]
+    log_plus, e = semirings["log_plus"], e if symbols is None else e[symbols]
     each = pairs is not None and pairs.shape[1] > 1
     parts = 1 if each else _long_parts(log_plus, a, lengths)
     if parts == 1:
