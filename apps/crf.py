@@ -59,35 +59,58 @@ def sentences(batch, length, tags, words, seed):
 # --------
 
 words, tags = sentences(64, 20, args.tags, args.words, seed=0)
+on_cuda = args.device != "cpu"
 
 
-def train(loss_of, steps):
-    """A model, its losses, and the seconds that a step takes; the first two compile."""
+def train(loss_of, steps, captured=on_cuda):
+    """A model, its losses, and the seconds that a step takes; the first two compile.
+
+    The others, captured, are one CUDA graph: the host launches it, and none of its kernels.
+    """
     torch.manual_seed(0)
     emit = torch.nn.Embedding(args.words, args.tags, device=args.device)
     transitions = torch.nn.Parameter(torch.zeros(args.tags, args.tags, device=args.device))
-    optimizer = torch.optim.Adam([*emit.parameters(), transitions], lr=0.1, fused=True)
-    losses = []
-    for step in range(steps):
-        if step == 2:
-            wait()
-            begin = time.perf_counter()
+    parameters = [*emit.parameters(), transitions]
+    optimizer = torch.optim.Adam(parameters, lr=0.1, fused=True, capturable=captured)
+
+    def step():
         loss = loss_of(emit(words), transitions, tags).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.detach())
+        return loss.detach()
+
+    wait()
+    with torch.cuda.stream(torch.cuda.Stream() if captured else None):
+        losses = [step(), step()]
+    wait()
+    again = graph_of(step) if captured else step
+    begin = time.perf_counter()
+    losses += [again() for _ in range(2, steps)]
     wait()
     return emit, transitions, losses, (time.perf_counter() - begin) / (steps - 2)
 
 
+def graph_of(step):
+    """What replays the kernels of a step, on the same memory."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+
+    def replay():
+        graph.replay()
+        return result.clone()
+
+    return replay
+
+
 def wait():
     """For the device."""
-    if args.device != "cpu":
+    if on_cuda:
         torch.cuda.synchronize()
 
 
-emit, transitions, losses, seconds = train(sequences.crf_loss, args.steps)
+emit, transitions, losses, _ = train(sequences.crf_loss, args.steps)
 for step in [*range(0, args.steps - 1, 20), args.steps - 1]:
     print(f"step {step:3}  loss {losses[step]:.3f}")
 
@@ -131,39 +154,45 @@ def viterbi(emissions, transitions):
     return torch.stack(tags[::-1])
 
 
-def gradients(function, *inputs):
-    inputs = [x.detach().double().requires_grad_() for x in inputs]
-    return torch.autograd.grad(function(*inputs).sum(), inputs)
-
-
-def timed(call, runs=1):
-    """Return a call's result and its best time of several runs; the first run compiles."""
+def timed(call):
+    """The best time of a call, of several, in seconds."""
     seconds = []
-    for _ in range(runs):
+    for _ in range(9):
         begin = time.perf_counter()
-        result = call()
+        call()
         wait()
         seconds.append(time.perf_counter() - begin)
-    return result, min(seconds)
+    return min(seconds)
 
 
-*_, expected, loop = train(plain_loss, 8)
-torch.testing.assert_close(losses[:8], expected, rtol=1e-3, atol=0)
-*_, rest = train(lambda emissions, transitions, _: emissions.sum((1, 2)) + transitions.sum(), 8)
-print(f"a step of training: {seconds:.5f} s, by broadcasting {loop:.5f} s, × {loop / seconds:.1f};")
-print(f"of both, embedding and optimizer: {rest:.5f} s")
-ours, seconds = timed(lambda: gradients(sequences.log_partition, emissions, transitions), runs=9)
-expected, loop = timed(lambda: gradients(plain, emissions, transitions), runs=9)
-torch.testing.assert_close(ours, expected)
+def compare(words, ours, loop):
+    print(f"{words}: {ours:.6f} s, by broadcasting {loop:.6f} s, × {loop / ours:.1f}")
+
+
+for captured in [False, True][: 1 + on_cuda]:
+    *_, found, ours = train(sequences.crf_loss, args.steps, captured)
+    *_, expected, loop = train(plain_loss, 8 + 50 * captured, captured)
+    torch.testing.assert_close(found[:8], expected[:8], rtol=1e-3, atol=0)
+    *_, rest = train(lambda e, a, tags: e.sum((1, 2)) + a.sum(), args.steps, captured)
+    compare("a step of training" + ", captured" * captured, ours, loop)
+    print(f"of both, embedding and optimizer: {rest:.6f} s")
+
+
+def sums(function):
+    return torch.autograd.grad(function(*leaves).sum(), leaves)
+
+
+leaves = [emissions.double().requires_grad_(), transitions.detach().double().requires_grad_()]
+both = sequences.log_partition, plain
+torch.testing.assert_close(*map(sums, both))
 with torch.no_grad():
-    torch.testing.assert_close(
-        sequences.log_partition(emissions, transitions), plain(emissions, transitions)
-    )
+    torch.testing.assert_close(*(function(emissions, transitions) for function in both))
     for s in range(0, len(observed), 8):
         torch.testing.assert_close(viterbi(emissions[s], transitions), decoded[s].long())
-print(
-    f"its sum and gradients: {seconds:.5f} s, by broadcasting {loop:.5f} s, × {loop / seconds:.1f}"
-)
+compare("its sum and gradients", *(timed(lambda f=f: sums(f)) for f in both))
+if on_cuda:
+    graphs = [graph_of(lambda f=f: sums(f)[0]) for f in both]
+    compare("its sum and gradients, captured", *map(timed, graphs))
 
 # %%
 # What was learnt

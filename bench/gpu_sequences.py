@@ -23,7 +23,8 @@ TABLE, DEVICE = "sequences-gpu", "cuda"
 Size = tuple[int, int, int]  # sequences, steps, states
 Call = Callable[[], Any]
 #: Sequences, steps, states; of more sequences torch-struct's tables do not fit in 140 GB.
-LARGE, FITTING, APP = (256, 1000, 32), (64, 1000, 32), (64, 20, 8)  # the last of apps/crf.py
+LARGE, FITTING, MANY = (256, 1000, 32), (64, 1000, 32), (64, 100, 512)
+APP = (64, 20, 8)  # of apps/crf.py
 _SMALL = ((3, 6, 5),)
 _FEW = 4  # sequences whose results are compared
 
@@ -128,6 +129,84 @@ def log_partition(size: Size, options: Options) -> Line:
         _close(ours, step(struct_partition, _FEW))
         calls["torch-struct"] = ("torch_struct", lambda: step(struct_partition))
     return _line(_words(size), lambda: step(sequences.log_partition), calls)
+
+
+def captured(size: Size, options: Options) -> Line:
+    """The log-sum over all paths with its gradients, each contender as one CUDA graph."""
+    torch = _torch()
+    from semiring_mm.torch import sequences
+
+    leaves = _field(torch, size)
+
+    def graph(function: Callable[..., Any]) -> Call:
+        return _captured(torch, lambda: torch.autograd.grad(function(*leaves).sum(), leaves))
+
+    ours, loop = graph(sequences.log_partition), graph(log_partition_loop)
+    _close(ours(), loop())
+    return _line(_words(size), ours, {"PyTorch, a loop": ("torch", loop)})
+
+
+def training(in_graph: bool) -> Callable[[Size, Options], Line]:
+    """A step of apps/crf.py: embedding, loss, gradients and optimizer; and without the loss."""
+
+    def build(size: Size, options: Options) -> Line:
+        torch = _torch()
+        from semiring_mm.torch import sequences
+
+        words = torch.randint(32, size[:2], device=DEVICE)
+        tags = torch.randint(size[2], size[:2], device=DEVICE)
+
+        def made(loss_of: Callable[..., Any]) -> Call:
+            torch.manual_seed(0)
+            emit = torch.nn.Embedding(32, size[2], device=DEVICE)
+            a = torch.nn.Parameter(torch.zeros(size[2], size[2], device=DEVICE))
+            adam = torch.optim.Adam([*emit.parameters(), a], 0.1, fused=True, capturable=in_graph)
+
+            def step() -> Any:
+                loss = loss_of(emit(words), a, tags).mean()
+                adam.zero_grad()
+                loss.backward()
+                adam.step()
+                return loss.detach()
+
+            return _captured(torch, step) if in_graph else step
+
+        def plain(e: Any, a: Any, tags: Any) -> Any:
+            score = e.gather(2, tags[:, :, None])[:, :, 0].sum(1)
+            score = score + a[tags[:, :-1], tags[:, 1:]].sum(1)
+            return log_partition_loop(e, a) - score
+
+        def none(e: Any, a: Any, tags: Any) -> Any:
+            return e.sum((1, 2)) + a.sum()
+
+        ours, loop, rest = made(sequences.crf_loss), made(plain), made(none)
+        for _ in range(5):
+            _close(ours(), loop())
+        others = {"PyTorch, a loop": ("torch", loop), "PyTorch without the loss": ("torch", rest)}
+        return _line(_words(size), ours, others)
+
+    return build
+
+
+def _captured(torch: Any, step: Call) -> Call:
+    """A step as one CUDA graph; what it returns, it returns again and again, in one place."""
+    if DEVICE != "cuda":
+        return step
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):  # allocates, and compiles
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
 
 
 def crf_loss(size: Size, options: Options) -> Line:
@@ -258,7 +337,16 @@ def edits(size: tuple[int, int], options: Options) -> Line:
 
 CASES = [
     Case("Viterbi with path", viterbi, (LARGE, FITTING, (32, 500, 128), APP), _SMALL, table=TABLE),
-    Case("log-partition with gradients", log_partition, (LARGE, FITTING, APP), _SMALL, table=TABLE),
+    Case(
+        "log-partition with gradients",
+        log_partition,
+        (LARGE, FITTING, MANY, APP),
+        _SMALL,
+        table=TABLE,
+    ),
+    Case("log-partition with gradients, a CUDA graph", captured, (APP,), _SMALL, table=TABLE),
+    Case("training step of a CRF", training(False), (APP,), _SMALL, table=TABLE),
+    Case("training step of a CRF, a CUDA graph", training(True), (APP,), _SMALL, table=TABLE),
     Case("CRF loss with gradients", crf_loss, (LARGE, APP), _SMALL, table=TABLE),
     Case("chain, max_plus", chain("max_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),
     Case("chain, log_plus", chain("log_plus"), (FITTING, (1, 10_000, 32)), _SMALL, table=TABLE),

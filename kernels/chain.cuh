@@ -792,4 +792,52 @@ struct Posterior {
   };
 };
 
+// The parameters of TotalGradients; the same fields in the same order in semiring_mm/gpu/chain.py.
+struct GradientParams {
+  const void* g;       // [chains], g_step apart: the gradients of totals
+  const void* states;  // [chains][each]: the derivatives of each chain's total
+  const void* pairs;   // [chains][pairs_each], or none
+  void* by_states;     // [chains][each]
+  void* by_pairs;      // [pairs_each]
+  i64 g_step, each, pairs_each;
+  int chains, pieces;  // blocks that write a chain of by_states
+};
+
+// Kernel: the chain rule behind Posterior: by_states = g states, and by_pairs the sum of g pairs over
+// the chains, which is written by the blocks behind those of by_states, in one order.
+template <class T>
+struct TotalGradients {
+  static constexpr int COLUMNS = 32, ROWS = 8, THREADS = COLUMNS * ROWS, PIECE = 4 * THREADS;
+
+  SR_FN static void run(const GradientParams& p) {
+    const auto* g = static_cast<const T*>(p.g);
+    const int thread = int(threadIdx.x), block = int(blockIdx.x) - p.chains * p.pieces;
+    if (block < 0) {
+      const i64 chain = blockIdx.x / u32(p.pieces), first = i64(blockIdx.x % u32(p.pieces)) * PIECE;
+      const auto* from = static_cast<const T*>(p.states) + chain * p.each;
+      auto* to = static_cast<T*>(p.by_states) + chain * p.each;
+      const T own = g[chain * p.g_step];
+#pragma unroll
+      for (int i = 0; i < PIECE; i += THREADS)
+        if (first + i + thread < p.each) to[first + i + thread] = own * from[first + i + thread];
+      return;
+    }
+    const int column = thread % COLUMNS, row = thread / COLUMNS;
+    const i64 at = i64(block) * COLUMNS + column;
+    T sum = 0;
+    if (at < p.pairs_each) {
+      const auto* from = static_cast<const T*>(p.pairs) + at;
+#pragma unroll 8
+      for (int chain = row; chain < p.chains; chain += ROWS)
+        sum = fma(g[chain * p.g_step], from[chain * p.pairs_each], sum);
+    }
+    T* sums = shared_memory<T>();  // [ROWS][COLUMNS]
+    sums[thread] = sum;
+    __syncthreads();  // between storing the sums and reading them
+    if (row || at >= p.pairs_each) return;
+    for (int i = 1; i < ROWS; ++i) sum += sums[i * COLUMNS + column];
+    static_cast<T*>(p.by_pairs)[at] = sum;
+  }
+};
+
 }  // namespace sr

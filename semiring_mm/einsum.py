@@ -181,7 +181,7 @@ def _numbered(axes: Any) -> Subscript:
 def _number(axis: Any) -> int:
     """The number of an axis, of a type that NumPy takes; networks have more than its 52 axes."""
     try:
-        if isinstance(axis, bool):
+        if isinstance(axis, (bool, np.bool)):  # NumPy 2.1 takes True as an index
             raise TypeError
         number = operator.index(axis)
     except TypeError:

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm.cpu import chain as cpu
-from semiring_mm.gpu import chain, device
+from semiring_mm.gpu import chain, device, wide
 
 inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
@@ -281,8 +281,61 @@ def test_where_there_is_no_matrix(held):
     assert_allclose(out.sum(-1), 1, rtol=1e-6)
 
 
+@pytest.fixture
+def many(monkeypatch):
+    """States are too many to be held, and chains too many for the memory at once."""
+    monkeypatch.setattr(wide, "_HELD", 3)
+    monkeypatch.setattr(wide, "_MOST", 1 << 14)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_through_chains_of_many_states(many, reverse, exclusive):
+    rng, log_plus, n = np.random.default_rng(5), sm.semirings["log_plus"], 11
+    a = np.broadcast_to(numbers("log_plus", (n, n), "f4", rng), (BATCH, STEPS, n, n))
+    e = numbers("log_plus", (BATCH, STEPS, n), "f4", rng)
+    x = numbers("log_plus", (BATCH, 2, n), "f4", rng)
+    assert wide.serves(log_plus, a)
+    for every in (False, True):
+        for given in ((None, None), (e, None), (None, x), (e, x)):
+            shape = (BATCH, STEPS if every else 1, n if given[1] is None else 2, n)
+            found, expected = np.full((2, *shape), 7, "f4")
+            for engine, y in ((chain, found), (cpu, expected)):
+                engine.carry(log_plus, a, *given, y, LENGTHS, every=every, reverse=reverse,
+                             exclusive=exclusive)  # fmt: skip
+            assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("spread", [1, 40, 3000])
+def test_probabilities_of_many_states(many, spread, dtype):
+    """With sums to be computed term by term, a NaN, infinities, and no sequence at all."""
+    rng, n = np.random.default_rng(spread), 11
+    a = rng.normal(size=(n, n)) * spread
+    a[rng.random((n, n)) < 0.3] = -inf
+    e, end = rng.normal(size=(BATCH, STEPS, n)) * spread, rng.normal(size=(BATCH, n))
+    if spread == 40:
+        a[2], e[1], e[0, 4, 3] = -inf, -inf, nan
+    lengths = np.array([6, 6, 0, 4]) if spread == 40 else LENGTHS
+    exact = None
+    for kind, engine in (("f8", cpu), (dtype, chain)):
+        wider = np.broadcast_to(a.astype(kind), (BATCH, STEPS - 1, n, n))
+        model = wider, e.astype(kind), e[:, 0].astype(kind), end.astype(kind)
+        for wanted in (0, 1, 2):
+            total, out = np.zeros(BATCH, kind), np.zeros(e.shape, kind) if wanted else None
+            pairs = np.ones((BATCH, 1, n, n), kind) if wanted > 1 else None
+            engine.posterior(*model, total, out, pairs, lengths)
+        if exact is None:
+            exact = total, out, pairs
+        else:
+            eps = 1e-5 + 1e-6 * spread if dtype == "f4" else 1e-11  # of logarithms that large
+            for found, expected in zip((total, out, pairs), exact, strict=True):
+                assert_allclose(found, expected, rtol=max(eps / 10, 1e-12), atol=eps)
+
+
 def test_parameters_are_the_fields_of_the_struct():
     assert fields_of("chain.cuh", "ChainParams") == chain.FIELDS
+    assert fields_of("wide.cuh", "WideParams") == wide.FIELDS
 
 
 def test_what_is_left_to_the_host():

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm.cpu import engine as cpu
-from semiring_mm.gpu import device, engine, hierarchy
+from semiring_mm.gpu import collector, device, engine, hierarchy
 from semiring_mm.graphs import choice, contraction, statistics
 from semiring_mm.graphs.packages import EdgeList
 from semiring_mm.tiled.solve import TileOptions
@@ -36,7 +36,8 @@ def moves(request, monkeypatch):
     host_device.need_compiler()
     monkeypatch.setattr(device, "current", lambda: HOST)
     monkeypatch.setattr(device, "why_not", lambda: "")
-    monkeypatch.setattr(engine, "on", lambda *_: contextlib.nullcontext())
+    for module in (engine, collector):
+        monkeypatch.setattr(module, "on", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(engine, "free_memory", cpu.free_memory)
     monkeypatch.setattr(hierarchy, "Shape", functools.partial(hierarchy.Shape, **SMALL))
 

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 SIZES = [
     (3, 7, 5, "f4"), (2, 1, 5, "f4"), (4, 200, 32, "f4"), (4, 200, 32, "f8"), (2, 40, 128, "f4"),
-    (2, 30, 200, "f4"), (300, 50, 17, "f4"),
+    (2, 30, 200, "f4"), (300, 50, 17, "f4"), (3, 9, 100, "f8"),
 ]  # fmt: skip
 
 
@@ -72,6 +72,23 @@ def test_chains(name, dtype):
                     for a, *rest in (far, (a, e, x))
                 )
                 assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5)
+
+
+@pytest.mark.parametrize(("states", "dtype"), [(130, "f4"), (70, "f8"), (130, "f2"), (1100, "f4")])
+def test_chains_of_many_states(states, dtype):
+    """More than a block holds the matrix of, also more than it has threads."""
+    rng = np.random.default_rng(states)
+    a, e, x = (rng.normal(size=s).astype(dtype) for s in
+               ((states, states), (3, 9, states), (3, states)))  # fmt: skip
+    a[rng.random(a.shape) < 0.3] = -np.inf
+    exact = [v.astype("f8") for v in (a, e, x)]
+    far = there(a, e, x)
+    for more in ({}, {"reverse": True}, {"lengths": [9, 0, 2]}):
+        for verb in (sm.scan, sm.chain):
+            found, expected = (
+                verb(a, semiring="log_plus", x=x, emissions=e, **more) for a, e, x in (far, exact)
+            )
+            assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5, atol=1e-4)
 
 
 def test_gradients():

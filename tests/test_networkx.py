@@ -334,6 +334,7 @@ def test_paths_from_several_nodes(name, starts, weights):
 
 @pytest.mark.parametrize("weights", [None, "int", "float", "numpy"])
 def test_harmonic_centrality_of_and_from_some_nodes(weights):
+    pytest.importorskip("networkx", "3.6")  # another order of the same sums before
     distance = "weight" if weights else None
     for seed in range(12):
         G = random_graph(seed, weights)

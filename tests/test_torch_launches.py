@@ -3,6 +3,9 @@
 The kernels run on the host, on tensors of the host.
 """
 
+import re
+
+import numpy as np
 import pytest
 from host_device import HostDevice
 
@@ -58,10 +61,11 @@ def model(dtype=torch.float64, states=STATES, shapes=(None, "sequence")):
 
 
 def both(monkeypatch, call):
-    """What one launch makes, and what the operators make."""
+    """What one launch makes, or two with gradients, and what the operators make."""
     HOST.launched.clear()
     found = call()
-    assert len(HOST.launched) == 1
+    kernels = [re.findall(r"sr::(\w+)<.*::run", source)[0] for source in HOST.launched]
+    assert kernels in (["Posterior"], ["BestPath"], ["Posterior", "TotalGradients"])
     with monkeypatch.context() as patch:
         patch.setattr(launches, "sequences", lambda *_: None)
         patch.setattr(device, "current", lambda: None)
@@ -133,6 +137,37 @@ def test_where_no_sequence_is_possible(cuda, monkeypatch, dtype):
         torch.testing.assert_close(x, y, equal_nan=True)
     assert (found[1][:2] == 0).all()
     assert found[1][2].isnan().all()
+
+
+@pytest.mark.parametrize(("batch", "steps", "states"), [(40, 3, 7), (9, 300, 33), (1, 1, 1)])
+def test_gradients_of_many_entries(cuda, batch, steps, states):
+    """Chains, steps and states that need several rounds and blocks, and gradients of any stride."""
+    torch.manual_seed(batch)
+    derivatives = torch.randn(batch, steps, states), torch.randn(batch, states, states)
+    strides = {"a_row": states, "a_col": 1, "e_batch": steps * states, "e_step": states}
+    model = launches.Model(np.dtype("f4"), batch, steps, states, strides)
+    for g in (torch.randn(batch), torch.randn(()).expand(batch), torch.randn(batch, 3)[:, 1]):
+        for given in (derivatives, (derivatives[0], None)):
+            HOST.launched.clear()
+            found = launches.gradients(model, g, *given)
+            assert len(HOST.launched) == 1
+            torch.testing.assert_close(found[0], derivatives[0] * g[:, None, None])
+            if given[1] is not None:
+                expected = torch.tensordot(g.double(), derivatives[1].double(), 1).float()
+                torch.testing.assert_close(found[1], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_a_stack(cuda):
+    """Of many gradients at once, as is_grads_batched has them."""
+    e, a, *_ = model()
+    value = sequences.log_partition(e, a)
+    stack = torch.eye(BATCH, dtype=e.dtype)
+    found = torch.autograd.grad(value, (e, a), stack, is_grads_batched=True, retain_graph=True)
+    for i, row in enumerate(stack):
+        for x, y in zip(
+            found, torch.autograd.grad(value, (e, a), row, retain_graph=True), strict=True
+        ):
+            torch.testing.assert_close(x[i], y)
 
 
 def test_one_operand_alone_and_second_derivatives(cuda):

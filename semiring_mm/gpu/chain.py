@@ -6,11 +6,8 @@ scan of matrices by parts, as Blelloch's (1990) of numbers: reduce, scan what is
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import struct
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,14 +16,14 @@ import numpy as np
 from ..expressions import joins, joins_logarithms
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
-from . import device
+from . import device, wide
 from .facts import facts
-from .source import algebra, flags, pack, word_size
+from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
 
 __all__ = [
     "FIELDS", "POINTERS", "Model", "best_path", "best_paths", "carry", "carry_source", "draw",
-    "path_source", "posterior", "posterior_source",
+    "gradients_source", "path_source", "posterior", "posterior_source",
 ]  # fmt: skip
 
 Array = Any
@@ -61,6 +58,9 @@ def carry(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
+    if wide.serves(semiring, a):
+        wide.carry(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
+        return
     whole = reverse or not _associates(semiring, a.dtype)
     parts = 1 if whole else _parts(y.shape[-1], y.shape[-2], lengths)
     if parts == 1:
@@ -334,6 +334,9 @@ def posterior(
     """
     log_plus, e = semirings["log_plus"], e if symbols is None else e[symbols]
     each = pairs is not None and pairs.shape[1] > 1
+    if not each and wide.serves(log_plus, a):
+        wide.posterior(a, e, x, end, total, out, pairs, lengths)
+        return
     parts = 1 if each else _long_parts(log_plus, a, lengths)
     if parts == 1:
         _posterior(a, e, x, end, total, out, pairs, lengths)
@@ -542,16 +545,20 @@ class Model:
     ) -> None:
         if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts, or run on the host")
-        self._dtype, self._batch, self._states = dtype, batch, states
-        params = _packed(strides | {
+        #: Whether log-sums of so many states are found faster by products of all sequences.
+        self.wide = not _known(_usual_plan(semirings["log_plus"], dtype, 1), states)
+        self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
+        self._model = device.Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
             "y_batch": steps * states, "y_step": states, "pairs_batch": states * states,
             "pairs_row": states,
-        })  # fmt: skip
-        self._params = ctypes.create_string_buffer(params, len(params))
-        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
-        self._lock = threading.Lock()
+        }), len(POINTERS))  # fmt: skip
         self._starts: dict[tuple[int | None, bool], device.Start] = {}
+        each = steps * states
+        self._pieces = -(-each // _PIECE)
+        shape = (0,) * _VARY + (each, states * states), (batch, self._pieces)
+        self._gradients = device.Kept(pack(*shape), _VARY)
+        self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
         self, stream: int, addresses: Sequence[int], wanted: int | None, tagged: bool = False
@@ -571,9 +578,28 @@ class Model:
         start = self._starts.get((wanted, tagged))
         if start is None:
             start = self._starts[wanted, tagged] = self._prepared(wanted, tagged)
-        with self._lock:  # until the driver has read the parameters
-            _ADDRESSES.pack_into(self._params, 0, *addresses)
-            start(stream, ctypes.addressof(self._argument), 0)
+        self._model.launch(start, stream, addresses)
+
+    def gradients(self, stream: int, addresses: Sequence[int], step: int) -> None:
+        """Launch sr::TotalGradients, on what the launch before found.
+
+        Parameters
+        ----------
+        stream : int
+        addresses : sequence of int
+            Of the gradients of totals, what they are to be multiplied by, of states and of pairs of
+            states, and both results; 0 where pairs are not wanted.
+        step : int
+            Elements from one gradient of a total to the next.
+        """
+        pairs = addresses[2] != 0
+        start = self._gradient_starts.get(pairs)
+        if start is None:
+            kernel = device.current().kernel(gradients_source(self._dtype))
+            blocks = self._batch * self._pieces + pairs * -(-(self._states**2) // _COLUMNS)
+            start = kernel.prepared(blocks, _THREADS, _THREADS * self._dtype.itemsize)
+            self._gradient_starts[pairs] = start
+        self._gradients.launch(start, stream, (*addresses, step))
 
     def _prepared(self, wanted: int | None, tagged: bool) -> device.Start:
         n, name = self._states, "max_plus" if wanted is None else "log_plus"
@@ -587,7 +613,8 @@ class Model:
         return kernel.prepared(self._batch, _threads(n), room)
 
 
-_ADDRESSES = struct.Struct(f"{len(POINTERS)}q")
+#: Of sr::TotalGradients: words that vary, threads, and what a block of them writes.
+_VARY, _THREADS, _COLUMNS, _PIECE = 6, 256, 32, 1024
 
 
 # --- the text of the kernels --------------------------------------------------------------------
@@ -616,6 +643,17 @@ def posterior_source(
     """The text of the kernel that finds probabilities; see sr::Posterior."""
     given = f"{states}, {flags(shared)}, {wanted}, {flags(tagged)}"
     return _source(plan, states, f"Posterior<Algebra, {given}>")
+
+
+@functools.lru_cache(maxsize=64)
+def gradients_source(dtype: np.dtype[Any]) -> str:
+    """The text of the kernel that finds gradients from derivatives; see sr::TotalGradients."""
+    return f"""#include "chain.cuh"
+extern "C" __global__ void __launch_bounds__({_THREADS})
+kernel(const __grid_constant__ sr::GradientParams p) {{
+  sr::TotalGradients<{STORAGE[dtype.name]}>::run(p);
+}}
+"""
 
 
 def _source(plan: Plan, states: int, body: str) -> str:

@@ -18,7 +18,7 @@ from ..gpu import device
 from ..gpu.chain import POINTERS, Model
 from .operators import TENSORS, is_plain
 
-__all__ = ["Sequences", "sequences"]
+__all__ = ["Sequences", "gradients", "sequences"]
 
 Tensor = Any
 
@@ -118,7 +118,7 @@ def sequences(
     tags: Tensor | None = None,
 ) -> Sequences | None:  # fmt: skip
     """Models that one launch is kept for; None for all others, and where there is an error."""
-    if not is_plain() or type(e) not in TENSORS:
+    if not isinstance(e, torch.Tensor) or not is_plain(e):
         return None
     if not cuda.has(e) or e.dim() != 3 or e.dtype not in _DTYPES or not e.numel():
         return None
@@ -150,6 +150,29 @@ def sequences(
     e, start, end, tags = map(_dense, (e, start, end, tags))
     model = _model(e, a, start, end, tags)
     return None if model is None else Sequences(model, e, a, start, end, lengths, tags, unknown)
+
+
+def gradients(
+    model: Model, g: Tensor, states: Tensor, pairs: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of emissions and, if there are derivatives by pairs, of transitions.
+
+    Parameters
+    ----------
+    g : Tensor, shape (batch,)
+        The gradients of log-partitions.
+    states, pairs : Tensor
+        What :meth:`Sequences.posterior` found.
+    """
+    if not is_plain(g) or g.is_neg():
+        by_pairs = None if pairs is None else torch.tensordot(g, pairs, 1)
+        return states * g[:, None, None], by_pairs
+    by_states = torch.empty_like(states)
+    by_pairs = None if pairs is None else pairs.new_empty(pairs.shape[1:])
+    tensors = (g, states, pairs, by_states, by_pairs)
+    places = [0 if x is None else x.data_ptr() for x in tensors]
+    model.gradients(cuda.stream(states.get_device()), places, g.stride(0))
+    return by_states, by_pairs
 
 
 def _fits(e: Tensor, x: Tensor, shape: tuple[int, ...], dtype: Any = None) -> bool:

@@ -46,12 +46,17 @@ _transforms: Any = getattr(torch._C, "_are_functorch_transforms_active", None)
 _stacked: Any = getattr(torch._C._functorch, "is_legacy_batchedtensor", None)  # of many gradients
 
 
-def is_plain() -> bool:
-    """Whether a call is only computed: not compiled, traced or transformed, and seen by no mode."""
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether a call is only computed: not compiled, traced or transformed, and seen by no mode.
+
+    And whether all `tensors` are of PyTorch's own classes, and none stands for a stack of them.
+    """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
     asked = None not in (_modes, _transforms, _stacked)
-    return asked and not _modes() and not _transforms()
+    if not asked or _modes() or _transforms():
+        return False
+    return TENSORS.issuperset(map(type, tensors)) and not any(map(_stacked, tensors))
 
 
 # --- PyTorch's functions for the formulas ---------------------------------------------------------
@@ -147,7 +152,7 @@ def operate(name: str, *args: Any) -> Any:
     Where tensors are only computed with, the operator is needed by nobody.
     """
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    if not (is_plain() and TENSORS.issuperset(map(type, tensors))) or any(map(_stacked, tensors)):
+    if not is_plain(*tensors):
         return getattr(torch.ops.semiring_mm, name)(*args)
     computed, node = _nodes[name]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):

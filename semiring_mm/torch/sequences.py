@@ -417,7 +417,7 @@ def _launched(
     """The log-partition, less the score of tags, of what one launch is kept for."""
     e, a, start, end = _promoted(e, a, start, end)
     ready = launches.sequences(e, a, start, end, lengths, tags)
-    if ready is None:
+    if ready is None or ready.model.wide:
         return None
     wanted = _wanted(e, a, start, end)
     found = ready.posterior(wanted)
@@ -444,6 +444,7 @@ def _sums_forward(found: Any, ready: launches.Sequences, *operands: Tensor | Non
 def _sums_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
     (_, states, pairs), ready, *operands = inputs
     ctx.set_materialize_grads(False)
+    ctx.model = ready.model
     ctx.save_for_backward(*operands, ready.lengths, ready.tags, states, pairs)
 
 
@@ -458,8 +459,7 @@ def _sums_backward(ctx: Any, came: Tensor | None) -> tuple[Tensor | None, ...]:
         wanted = [x for x, need in zip((e, a, start, end), needs, strict=True) if need]
         found = iter(torch.autograd.grad(total, wanted, came, create_graph=True))
         return None, None, *(next(found) if need else None for need in needs)
-    by_e = states * came[:, None, None]
-    by_a = torch.mv(pairs.flatten(1).T, came).view_as(a) if needs[1] else None
+    by_e, by_a = launches.gradients(ctx.model, came, states, pairs if needs[1] else None)
     by_start = sum_to(by_e[:, 0], start.shape) if needs[2] else None
     by_end = None
     if needs[3]:
