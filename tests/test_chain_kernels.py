@@ -182,6 +182,39 @@ def test_probabilities(held, n, dtype, shared, each, far):
         assert_allclose(found, expected, rtol=eps, atol=eps)
 
 
+@pytest.mark.parametrize("n", [8, 40])
+@pytest.mark.parametrize("mask", [-inf, -1e4, -1e9, -90])
+@pytest.mark.parametrize("spread", [1, 30, 300, 1e6])
+def test_numbers_far_apart(spread, mask, n):
+    """Exponentials that leave the range of float32 at once, later, or by turns."""
+    rng, steps = np.random.default_rng(n), 40
+    lengths = np.array([steps, steps, 25, 1])
+    a = rng.normal(size=(n, n)).astype("f4")
+    a[np.arange(n) > np.arange(n)[:, np.newaxis] + 1] = mask  # one state further at most
+    e = rng.normal(0, spread, (BATCH, steps, n)).astype("f4")
+    x, end = e[:, 0].copy(), np.full((BATCH, n), mask, "f4")
+    x[0, 1:], end[:, -1] = mask, 0
+    results = []
+    for verbs, dtype in ((chain, "f4"), (cpu, "f8")):
+        given = [v.astype(dtype) for v in (np.broadcast_to(a, (BATCH, steps - 1, n, n)), e, x, end)]
+        shared = np.broadcast_to(a.astype(dtype), given[0].shape)
+        total, only, ends = np.zeros(BATCH, dtype), np.zeros(BATCH, dtype), []
+        out, pairs = np.zeros((BATCH, steps, n), dtype), np.zeros((BATCH, 1, n, n), dtype)
+        verbs.posterior(shared, *given[1:], total, out, pairs, lengths)
+        verbs.posterior(shared, *given[1:], only, None, None, lengths)
+        for reverse in (False, True):
+            rows = np.zeros((BATCH, steps - 1, 1, n), dtype)
+            verbs.carry(
+                sm.semirings["log_plus"], shared, given[1][:, 1:], given[2][:, np.newaxis], rows,
+                lengths - 1, every=True, reverse=reverse, exclusive=False,
+            )  # fmt: skip
+            ends.append(rows)
+        results.append((total, only, out, pairs, *ends))
+    for i, (found, expected) in enumerate(zip(*results, strict=True)):
+        # logarithms, some near 0, are what is left of sums as large as the numbers
+        assert_allclose(found, expected, rtol=2e-6, atol=5e-5 if i in (2, 3) else 1e-5 * spread)
+
+
 @pytest.mark.parametrize(("n", "dtype", "k"), [(5, "f4", 4), (2, "f8", 9), (40, "f4", 3)])
 def test_the_best_paths(n, dtype, k):
     """Of two states and up to three steps there are fewer than nine."""
