@@ -329,13 +329,13 @@ def best_paths(
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Lengths, *, symbols: Array | None = None,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
 
     Those of few long chains are found in parts: first what leads to these and away from them.
     """
-    log_plus = semirings["log_plus"]
+    log_plus, e = semirings["log_plus"], e if symbols is None else e[symbols]
     each = pairs is not None and pairs.shape[1] > 1
     if not each and wide.serves(log_plus, a):
         wide.posterior(a, e, x, end, total, out, pairs, lengths)
