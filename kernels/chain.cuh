@@ -5,8 +5,9 @@
 // the matrix, which stays in its registers where all steps share one. Reversed, with its row: what
 // is carried is a column then.
 //
-// Over log_plus the exponentials of the entries are summed, and of each entry only what exceeds a
-// running offset is carried; sums that are too small to be right are computed again term by term.
+// Over log_plus exponentials are carried, scaled by powers of two (ScaledFold): a step takes no
+// logarithm. Chains whose numbers are too far apart for that are computed once more, where the
+// logarithms are carried, of what exceeds a running offset (LogFold).
 #pragma once
 #include "base.cuh"
 
@@ -23,7 +24,7 @@ struct ChainParams {
   void* total;      // scores, or logarithms of sums
   i32* path;        // [batch][path_batch]
   u16* pointers;    // [batch][steps][states]: the state before each
-  double* offsets;  // [batch][steps]
+  i64* offsets;     // [batch][steps]: powers of two that were taken off
   void* pairs;
   const i64* lengths;
   u32* errors;      // set to 1 where a result does not fit its dtype, or numbers are out of range
@@ -85,7 +86,8 @@ struct Ahead {
   Storage* ring;        // [SLOTS][threads], of this thread
   const Storage* from;  // the next to be asked for
   i64 step;
-  int left, put = 0, got = 0;
+  int left;
+  u32 put = 0, got = 0;
 
   // The values first[0], first[stride], ... first[(count - 1) * stride].
   SR_FN Ahead(void* room, const Storage* first, i64 stride, int count)
@@ -94,7 +96,7 @@ struct Ahead {
   SR_FN void ask() {
     if (left <= 0) return;
     left -= 1;
-    Storage* to = ring + put * int(blockDim.x);
+    Storage* to = ring + put * blockDim.x;
     if constexpr (sizeof(Storage) >= 4) copy_async<int(sizeof(Storage))>(to, from);
     else *to = *from;
     from += step;
@@ -102,7 +104,7 @@ struct Ahead {
   }
   // The oldest one that has not been taken, after arrived().
   SR_FN Compute take() {
-    const Compute x = A::decode(ring[got * int(blockDim.x)]);
+    const Compute x = A::decode(ring[got * blockDim.x]);
     got = (got + 1) % SLOTS;
     return x;
   }
@@ -254,6 +256,7 @@ struct LogFold {
   }
   SR_FN T largest(const T* x) const {
     T most = x[0];
+#pragma unroll 4
     for (int i = 1; i < states; ++i) most = max(most, x[i]);
     return most;
   }
@@ -276,11 +279,27 @@ struct LogFold {
   SR_FN T term_by_term(int at) const {
     const T* logs = seen + line;
     T high = logs[0] + matrix(at, 0);
+#pragma unroll 4
     for (int i = 1; i < states; ++i) high = max(high, logs[i] + matrix(at, i));
     if (!(high > -infinity<T>() && high < infinity<T>())) return high;
     T sum = 0;
+#pragma unroll 4
     for (int i = 0; i < states; ++i) sum += sr::exp(logs[i] + matrix(at, i) - high);
     return high + sr::log(sum);
+  }
+  // exp(x) over the sum of those of all threads.
+  SR_FN T part(double x) {
+    double* all = reinterpret_cast<double*>(room + turn * 2 * line);  // no thread reads it any more
+    if (j < states) all[j] = x;
+    chain_barrier<N>();  // between storing and reading
+    double high = all[0];
+#pragma unroll 4
+    for (int i = 1; i < states; ++i) high = max(high, all[i]);
+    T sum = 0;
+#pragma unroll 4
+    for (int i = 0; i < states; ++i) sum += sr::exp(T(all[i] - high));
+    chain_barrier<N>();  // between reading and storing entries there
+    return sr::exp(T(x - high)) / sum;
   }
   // log Σ exp(carried + A) of the step `at`, less what `offset` grows by.
   SR_FN T operator()(T own, int at) {
@@ -317,6 +336,215 @@ struct LogFold {
   }
 };
 
+// Numbers as 2^(rest + k), so that the exponents of products are sums of whole numbers.
+template <class T>
+struct Scaled {
+  static constexpr bool NARROW = sizeof(T) == 4;
+  static constexpr int BIAS = NARROW ? 127 : 1023, NONE = -(1 << 24);  // NONE: the exponent of 0
+  static constexpr double LN2 = 0x1.62e42fefa39efp-1, LN2_REST = 0x1.abc9e3b39803fp-56;
+  T rest;
+  int k;
+
+  // exp(x); 0 where x is below any number of use, and infinite where it is above, or NaN.
+  SR_FN static Scaled exp(T x) {
+    constexpr T SHIFT = NARROW ? T(0x1.8p23) : T(0x1.8p52);  // sums with it are rounded to integers
+    constexpr T LOG2E = T(1.4426950408889634074), HIGH = T(LN2);
+    constexpr T LOW = NARROW ? T(LN2 - double(T(LN2))) : T(LN2_REST);
+    const T shifted = fma(x, LOG2E, SHIFT), whole = shifted - SHIFT;
+    const T rest = fma(-whole, LOW, fma(-whole, HIGH, x));  // of which no digit was lost
+    Scaled found{rest * LOG2E, integer(shifted)};
+    if (!(abs(x) <= T(1 << 19))) {
+      found.rest = x < 0 ? -infinity<T>() : infinity<T>();
+      found.k = x < 0 ? NONE : 0;
+    }
+    return found;
+  }
+  // exp(x) 2^-less, with the error that x has if it is rounded, where errors do not add up. Doubles
+  // by a call: the code would be long.
+  SR_FN static T rough(T x, int less) {
+    if constexpr (NARROW) return exp2_approx(fma(x, T(1 / LN2), T(-less)));
+    else return sr::exp(fma(T(-less), LN2_REST, fma(T(-less), LN2, x)));
+  }
+  // times 2^-less, which makes it no infinity
+  SR_FN T value(int less) const { return exp2_approx(rest) * power(k - less); }
+  SR_FN static int integer(float shifted) { return bits_as<i32>(shifted) - 0x4b400000; }
+  SR_FN static int integer(double shifted) { return int(u32(bits_as<u64>(shifted))); }
+  // 2^k, k <= BIAS; 0 where it would be denormal.
+  SR_FN static T power(int k) {
+    const int biased = max(k + BIAS, 0);
+    if constexpr (NARROW) return bits_as<float>(u32(biased) << 23);
+    else return bits_as<double>(u64(biased) << 52);
+  }
+  // x 2^k for any k with which it is no infinity.
+  SR_FN static T times_power(T x, int k) {
+    const int near = max(-2 * BIAS, min(k, 2 * BIAS)), half = near >> 1;
+    return x * power(half) * power(near - half);
+  }
+  // A word of which the order is that of numbers from 0 on, and the exponent that it tells.
+  SR_FN static i32 word(float x) { return bits_as<i32>(x); }
+  SR_FN static i32 word(double x) { return i32(bits_as<u64>(x) >> 32); }
+  SR_FN static int exponent(i32 word) { return (word >> (NARROW ? 23 : 20)) - BIAS; }
+  // log(x 2^k)
+  SR_FN static double log(T x, i64 k) {
+    const int own = exponent(word(x));
+    if (!(x > 0 && x < infinity<T>())) return double(sr::log(x));
+    return double(sr::log(x * power(-own))) + double(k + own) * LN2;
+  }
+};
+
+// The same without logarithms: exponentials are carried, times powers of two that keep the largest
+// about 2^LEVEL. They follow it two steps behind, so that no step waits for them. What is carried
+// is x 2^exponent.
+//
+// A sum of terms begins with FLOOR, which is more than all that may have been lost of them below
+// the range of T: results are too large if anything. Sums from LEAST on are right. Sums that begin
+// with 0 are right where all is `kept`.
+template <class A, int N, bool SHARED, bool REVERSE>
+struct ScaledFold {
+  using T = typename A::Compute;
+  using Number = Scaled<T>;
+  static constexpr bool NARROW = sizeof(T) == 4, WARPS = N > 32;
+  static constexpr int LEVEL = NARROW ? 30 : 200, LINE = (N + 3) / 4 * 4;
+  static constexpr T FLOOR = T(NARROW ? 0x1p-62 : 0x1p-760), LEAST = T(NARROW ? 0x1p-32 : 0x1p-700);
+  static constexpr T KEPT = T(NARROW ? 0x1p-80 : 0x1p-600), SMALL = T(NARROW ? 0x1p-44 : 0x1p-400);
+  // Whether the matrices, also that of the next step, stay in registers.
+  static constexpr bool HELD = N > 0 && N * int(sizeof(T)) <= (SHARED ? 512 : 256);
+  ChainMatrix<A, REVERSE> matrix;
+  T column[N > 0 ? N : 1];  // [N] exponentials, but for 2^top
+  int top;
+  bool there, lost = false;
+  T* room;      // [2][line] of shared memory, by turns
+  i32* tops;    // [2][2][4]: of each warp, the largest exponent of the next factors and the
+                // largest entry before the last
+  i64 exponent = 0;
+  T factor;     // of the last sum
+  Number next;  // the factor to come
+  int before = 0, shift = 0, turn = 0, j;
+
+  // `at`: the first matrix, if there is `any`.
+  SR_FN ScaledFold(const ChainParams& p, i64 chain, int j, T* room, int at, bool any)
+      : matrix(p, chain, j < N ? j : 0), there(j < N), room(room),
+        tops(reinterpret_cast<i32*>(room + 2 * LINE)), j(j) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) column[i] = any ? matrix(at, i) : -infinity<T>();
+    raise();
+  }
+  // Exponentials of the column.
+  SR_FN void raise() {
+    T most = -infinity<T>();
+#pragma unroll
+    for (int i = 0; i < N; ++i) most = column[i] > most ? column[i] : most;
+    const Number high = Number::exp(most);
+    top = high.k > Number::NONE ? high.k : 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const T found = SHARED && NARROW ? Number::exp(column[i]).value(top)
+                                       : Number::rough(column[i], top);
+      lost = lost || (found < SMALL && column[i] > -infinity<T>());
+      column[i] = found;
+    }
+  }
+  // Of all threads.
+  SR_FN int largest(int x) {
+    x = max_of_warp(x);
+    if constexpr (WARPS) {
+      i32* to = tops + turn * 8;
+      turn ^= 1;
+      if (j % 32 == 0) to[j / 32] = x;
+      chain_barrier<N>();  // between storing and reading; by turns
+#pragma unroll
+      for (int i = 0; i < (N + 31) / 32; ++i) x = max(x, to[i]);
+    }
+    return x;
+  }
+  // What is carried first: exp(x).
+  SR_FN T first(T x) {
+    const Number own = Number::exp(there ? x : -infinity<T>());
+    const int high = largest(own.k);
+    exponent = i64(high) - LEVEL;
+    before = Number::word(Number::power(LEVEL));
+    return own.value(high - LEVEL);
+  }
+  // exp(x) is the factor of the next sum.
+  SR_FN void coming(T x) {
+    next = Number::exp(there ? x : -infinity<T>());
+  }
+  // The sum over all threads.
+  SR_FN T all(T x) {
+    T* to = room + turn * LINE;
+    turn ^= 1;
+    if (there) to[j] = x;
+    chain_barrier<N>();  // between storing and reading; by turns
+    T sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += to[i];
+    return sum;
+  }
+  // Whether `own`, a sum times exp(x), is large enough or rightly 0, and no entry of the matrices
+  // was so small that its product with such a number may be 0.
+  SR_FN bool kept(T sum, T own, T x) const {
+    const bool none = !there || sum == 0 || x == -infinity<T>();
+    return !lost && (none || (own >= KEPT && own <= 1 / KEPT));
+  }
+  // The sum over `own` of all threads times the column, for which `factor` stands ready then; of
+  // the next sum it will be exp(x), and its matrix the one that is `following`.
+  template <class Each>
+  SR_FN T operator()(T own, T floor, T x, int following, Each each) {
+    T* to = room + turn * LINE;
+    i32* high = tops + turn * 8;
+    turn ^= 1;
+    if (there) to[j] = own;
+    int highest = 0;
+    if constexpr (WARPS) {
+      highest = max_of_warp(next.k + top);
+      if (j % 32 == 0) {
+        high[j / 32] = highest;
+        high[4 + j / 32] = before;
+      }
+    }
+    chain_barrier<N>();  // between storing the entries and reading them; by turns
+    if constexpr (WARPS) {
+#pragma unroll
+      for (int i = 0; i < (N + 31) / 32; ++i) {
+        highest = max(highest, high[i]);
+        before = max(before, high[4 + i]);
+      }
+    }
+    // here, since the loads of entries take their time
+    if constexpr (!WARPS) highest = max_of_warp(next.k + top);
+    shift = max(Number::exponent(before) - LEVEL - shift, -3 * LEVEL);
+    factor = next.value(highest - top + shift);
+    exponent += highest + shift;
+    before = max_of_warp(Number::word(own));
+    coming(x);
+    T ahead[SHARED ? 1 : N];
+    if constexpr (!SHARED) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) ahead[i] = matrix(following, i);
+    }
+    T sums[4] = {floor, 0, 0, 0};  // so that few wait
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const auto four = *reinterpret_cast<const Pack<T, 4>*>(to + i);  // [4]
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        if (i + k < N) {
+          sums[k] = fma(four.x[k], column[i + k], sums[k]);
+          each(i + k, four.x[k]);
+        }
+    }
+    if constexpr (!SHARED) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) column[i] = ahead[i];
+      raise();
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+  SR_FN T operator()(T own, T floor, T x, int following) {
+    return (*this)(own, floor, x, following, [](int, T) {});
+  }
+};
+
 // Kernel: rows through chains. LOG: ⊕ is logaddexp, ⊗ is a + b, of floats.
 template <class A, int N, bool SHARED, bool REVERSE, bool LOG, bool FACTORED, bool GIVEN>
 struct Carry {
@@ -347,10 +575,9 @@ struct Carry {
       if constexpr (FACTORED) own = A::mul(own, A::decode(e[begin * e_step + (REVERSE ? row : j)]));
       done = 1;
     }
-    double offset = 0;
-    const auto store = [&](int step, Compute value) {
+    const auto store = [&](int step, typename Choose<LOG, double, Compute>::Type found) {
       if (!there) return;
-      if constexpr (LOG) value = Compute(offset + double(value));
+      const auto value = Compute(found);  // logarithms are in double precision
       if constexpr (A::CHECK) {
         if (!A::fits(value)) *p.errors = 1;
       }
@@ -359,31 +586,57 @@ struct Carry {
     };
     if (done && (every || count == 1)) store(0, own);
     const int from = begin + way * done;
-    Ahead<A> ahead(room + (LOG ? 4 : 2) * line, FACTORED ? e + from * e_step + j : nullptr,
-                   way * e_step, FACTORED ? count - done : 0);
-    if constexpr (FACTORED) ask_first(ahead);
-    const auto next = [&] {
+    const auto emissions = [&] {
+      Ahead<A> ahead(room + (LOG ? 4 : 2) * line, FACTORED ? e + from * e_step + j : nullptr,
+                     way * e_step, FACTORED ? count - done : 0);
+      if constexpr (FACTORED) ask_first(ahead);
+      return ahead;
+    };
+    const auto next = [&](Ahead<A>& ahead) {
+      if constexpr (!FACTORED) return Compute(0);
       arrived();
       const Compute x = ahead.take();
       ask_next(ahead);
       return x;
     };
     if constexpr (LOG) {
-      LogFold<A, N, SHARED, REVERSE> fold(p, chain, int(threadIdx.x), room, done < count);
+      if (done >= count) return;
+      if constexpr (ScaledFold<A, N, SHARED, REVERSE>::HELD) {  // by exponentials, if that is right
+        Ahead<A> ahead = emissions();
+        ScaledFold<A, N, SHARED, REVERSE> fold(p, chain, int(threadIdx.x), room, from, true);
+        Compute x = REVERSE ? own + next(ahead) : own, carried = fold.first(x);
+        bool right = fold.kept(1, carried, x);
+        fold.coming(x = next(ahead));
+        for (int step = done; step < count; ++step) {
+          const Compute following = next(ahead);
+          const i64 exponent = fold.exponent + fold.top;
+          const int after = begin + way * (step + 1 < count ? step + 1 : step);
+          const Compute sum = fold(carried, 0, following, SHARED ? 0 : after);
+          carried = sum * fold.factor;
+          if (every || step == count - 1)
+            store(step, REVERSE ? Scaled<Compute>::log(sum, exponent)
+                                : Scaled<Compute>::log(carried, fold.exponent));
+          right = right && ((REVERSE && step == count - 1) || fold.kept(sum, carried, x));
+          x = following;
+        }
+        if (!fold.largest(!right)) return;
+        __syncthreads();  // between what was tried and the other way
+      }
+      Ahead<A> ahead = emissions();
+      LogFold<A, N, SHARED, REVERSE> fold(p, chain, int(threadIdx.x), room, true);
       for (int step = done; step < count; ++step) {
-        Compute emission = 0;
-        if constexpr (FACTORED) emission = next();
+        const Compute emission = next(ahead);
         own = fold(REVERSE ? own + emission : own, begin + way * step);
         if constexpr (!REVERSE) own += emission;
-        offset = fold.offset;
-        if (every || step == count - 1) store(step, own);
+        if (every || step == count - 1) store(step, fold.offset + double(own));
       }
     } else {
+      Ahead<A> ahead = emissions();
       Fold<A, N, SHARED, REVERSE> fold(p, chain, j, from, done < count);
       for (int step = done; step < count; ++step) {
         Compute* now = room + step % 2 * line;
         Compute emission = A::start();
-        if constexpr (FACTORED) emission = next();
+        if constexpr (FACTORED) emission = next(ahead);
         if constexpr (FACTORED && REVERSE) own = A::mul(emission, own);
         if (there) now[j] = own;
         chain_barrier<N>();  // between storing the entries and reading them; by turns
@@ -617,6 +870,9 @@ struct Draw {
 
 // Kernel: the logarithm of the sum over all sequences of states (WANTED 0); also the probabilities
 // of states (1), and of pairs of states (2). TAGGED: less the scores of given states.
+//
+// Exponentials are carried, scaled by powers of two. Where numbers are too far apart for that, or
+// are no finite numbers, all is computed once more by logarithms.
 template <class A, int N, bool SHARED, int WANTED, bool TAGGED = false>
 struct Posterior {
   static constexpr bool STATES = WANTED > 0, PAIRS = WANTED > 1;
@@ -624,45 +880,166 @@ struct Posterior {
   using Storage = typename A::Storage;
 
   SR_FN static void run(const ChainParams& p) {
-    const int states = chain_states<N>(p), line = chain_line<N>(p), thread = int(threadIdx.x);
     const i64 chain = blockIdx.x;
-    const bool there = thread < states;
-    const int j = there ? thread : 0, length = chain_length(p, chain);
+    const int length = chain_length(p, chain);
     if (p.mode & CHAIN_WHOLE) prepare(p, chain, length);
     if (length <= 0) return;
+    double total = 0;
+    bool found = false;
+    if constexpr (LogFold<A, N, SHARED, false>::HELD) found = scaled(p, chain, length, total);
+    if (!found) total = by_logarithms(p, chain, length);
+    if constexpr (TAGGED) less_tags(p, chain, length, total);
+  }
+
+  // Whether all is found this way. `y` keeps what is carried forward, less than 0 where its sum may
+  // be wrong, until the probabilities are there. What states that may be wrong have is too much, so
+  // that they are if that is nothing.
+  SR_FN static bool scaled(const ChainParams& p, i64 chain, int length, double& total) {
+    using Forward = ScaledFold<A, N, SHARED, false>;
+    using Number = Scaled<T>;
+    constexpr T NOTHING = Forward::NARROW ? T(0x1p-44) : T(0x1p-80);
+    const int thread = int(threadIdx.x);
+    const bool there = thread < N;
+    const int j = there ? thread : 0;
+    T* room = shared_memory<T>();  // [2][line], [2][2][4] words
+    const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
+    T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
+    i64* exponents = p.offsets + chain * p.steps;
+    const T last = chain_end<A>(p, chain, j);
+    char* rings = reinterpret_cast<char*>(room + 4 * chain_line<N>(p));
+    T sum, end;
+    i64 whole;  // the sum over all sequences is sum 2^whole
+    bool right, doubtful = false;
+    {
+      Ahead<A> ahead(rings, e + p.e_step, p.e_step, length - 1);
+      ask_first(ahead);
+      Forward fold(p, chain, thread, room, 0, length > 1);
+      T coming = chain_start<A>(p, chain, j, e - j), own = fold.first(coming);
+      right = STATES || fold.kept(1, own, coming);
+      T following = 0;  // of the step after: taken early, what is behind it in the code waits
+      const auto take = [&] {
+        arrived();
+        following = ahead.take();
+        ask_next(ahead);
+      };
+      if (STATES && there) out[0] = own;
+      if (STATES && thread == 0) exponents[0] = fold.exponent;
+      if (length > 1) take();
+      fold.coming(coming = following);
+      for (int step = 1; step < length; ++step) {
+        take();
+        const T found = fold(own, STATES ? Forward::FLOOR : T(0), following, 0);
+        own = found * fold.factor;
+        if constexpr (STATES) {
+          doubtful = found < Forward::LEAST;
+          if (there) out[step * p.y_step] = doubtful ? -own : own;
+          if (thread == 0) exponents[step] = fold.exponent;
+        } else {
+          right = right && fold.kept(found, own, coming);
+        }
+        coming = following;
+      }
+      const Number number = Number::exp(there ? last : -infinity<T>());
+      const int high = fold.largest(number.k);
+      end = own * number.value(high);
+      sum = fold.all(end);
+      whole = fold.exponent + high;
+      right = right && sum >= Forward::LEAST && sum < infinity<T>();
+      if (fold.largest(!right)) return false;
+    }
+    total = Number::log(sum, whole);
+    if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
+    if constexpr (STATES) {
+      using Backward = ScaledFold<A, N, SHARED, true>;
+      __syncthreads();  // between the forward pass and the backward pass
+      Ahead<A> ahead(rings, e + (length - 2) * p.e_step, -p.e_step, length - 1);
+      Ahead<A> forward(rings + ahead.bytes(), out + (length - 2) * p.y_step, -p.y_step, length - 1);
+      Ahead<Exponents> behind(rings + 2 * ahead.bytes(), exponents + length - 2, -1, length - 1);
+      ask_first(ahead, forward, behind);
+      const T part = 1 / sum;
+      Backward fold(p, chain, thread, room, 0, length > 1);
+      T own = fold.first(last + e[(length - 1) * p.e_step]), before = 0, coming = 0;
+      T expected[PAIRS ? N : 1] = {};  // [N]: of pairs, but for the factor that all steps share
+      i64 exponent = 0;
+      const auto put = [&](int step, T value) {
+        right = right && value <= (doubtful ? NOTHING : T(1.5));
+        if (there) out[step * p.y_step] = doubtful ? T(0) : value;
+      };
+      const auto take = [&] {
+        arrived();
+        coming = ahead.take();
+        before = forward.take();
+        exponent = behind.take();
+        ask_next(ahead, forward, behind);
+      };
+      put(length - 1, end * part);
+      if (length > 1) take();
+      fold.coming(coming);
+      for (int step = length - 2; step >= 0; --step) {
+        const i64 apart = exponent + fold.exponent - whole + fold.top;
+        const int near = int(max(i64(-4096), min(apart, i64(4096))));
+        const T share = Number::times_power(abs(before), near) * part;
+        const bool low = before < 0;
+        take();
+        const T found = fold(own, Backward::FLOOR, coming, 0, [&](int i, T x) {
+          if constexpr (PAIRS) expected[i] = fma(share, x, expected[i]);
+        });
+        doubtful = low || found < Backward::LEAST;
+        put(step, share * found);
+        own = found * fold.factor;
+      }
+      if (fold.largest(!right)) return false;
+      if constexpr (PAIRS) {
+        T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const T value = expected[i] * fold.column[i];
+          if (there) pairs[i] = p.mode & CHAIN_WHOLE ? value : pairs[i] + value;
+        }
+      }
+    }
+    return true;
+  }
+
+  // The same by logarithms.
+  SR_CALL static double by_logarithms(const ChainParams& p, i64 chain, int length) {
+    const int states = chain_states<N>(p), line = chain_line<N>(p), thread = int(threadIdx.x);
+    const bool there = thread < states;
+    const int j = there ? thread : 0;
     T* room = shared_memory<T>();  // [2][2][line]
     const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
     T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
-    double* offsets = p.offsets + chain * p.steps;
+    if (PAIRS && there && p.mode & CHAIN_WHOLE) {  // the row that this thread adds to
+      T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
+      for (int i = 0; i < states; ++i) pairs[i] = 0;
+    }
+    __syncthreads();  // between what was tried and this
     const T last = chain_end<A>(p, chain, j);
     // forward: what each state adds to the offset of its step is kept where the probabilities will
     // be
     T own = chain_start<A>(p, chain, j, e - j);
     if (STATES && there) out[0] = own;
-    if (STATES && thread == 0) offsets[0] = 0;
-    double total;
-    {
-      LogFold<A, N, SHARED, false> fold(p, chain, thread, room, length > 1);
-      Ahead<A> ahead(room + 4 * line, e + p.e_step, p.e_step, length - 1);
-      ask_first(ahead);
-      for (int step = 1; step < length; ++step) {
-        own = fold(own, step - 1);
-        arrived();
-        own += ahead.take();
-        ask_next(ahead);
-        if (STATES && there) out[step * p.y_step] = own;
-        if (STATES && thread == 0) offsets[step] = fold.offset;
-      }
-      fold.share(own + last);
-      const T high = fold.largest(fold.seen + line);
-      T sum = 0;
-      for (int i = 0; i < states; ++i) sum += sr::exp(fold.seen[line + i] - high);
-      const bool finite = high > -infinity<T>() && high < infinity<T>();
-      total = finite ? fold.offset + double(high) + double(sr::log(sum)) : double(high);
-      if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
+    LogFold<A, N, SHARED, false> fold(p, chain, thread, room, length > 1);
+    Ahead<A> ahead(room + 4 * line, e + p.e_step, p.e_step, length - 1);
+    ask_first(ahead);
+    for (int step = 1; step < length; ++step) {
+      own = fold(own, step - 1);
+      arrived();
+      own += ahead.take();
+      ask_next(ahead);
+      if (STATES && there) out[step * p.y_step] = own;
     }
+    fold.share(own + last);
+    const T high = fold.largest(fold.seen + line);
+    T sum = 0;
+#pragma unroll 4
+    for (int i = 0; i < states; ++i) sum += sr::exp(fold.seen[line + i] - high);
+    const bool finite = high > -infinity<T>() && high < infinity<T>();
+    const double total =
+        finite ? fold.offset + double(high) + double(sr::log(sum)) : double(high);
+    if (thread == 0) static_cast<T*>(p.total)[chain] = T(total);
     if constexpr (STATES) backward(p, chain, total);
-    if constexpr (TAGGED) less_tags(p, chain, length, total);
+    return total;
   }
   // Zeros where nothing, or not all, is written.
   SR_FN static void prepare(const ChainParams& p, i64 chain, int length) {
@@ -673,10 +1050,10 @@ struct Posterior {
       T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
       for (int step = max(length, 0); step < p.steps; ++step) out[step * p.y_step] = 0;
     }
-    if constexpr (PAIRS) {  // the row that this thread adds to
+    if constexpr (PAIRS) {
+      if (length > 0) return;
       T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.pairs_row;
-      for (int step = 0; step < (p.pairs_step ? p.steps - 1 : 1); ++step)
-        for (int i = 0; i < states; ++i) pairs[step * p.pairs_step + i] = 0;
+      for (int i = 0; i < states; ++i) pairs[i] = 0;
     }
   }
   // Take off the total the score of given states, and off the probabilities what these have.
@@ -716,11 +1093,14 @@ struct Posterior {
           atomic_add(pairs + step * p.pairs_step + tag * p.pairs_row + tags[step + 1], T(-1));
       }
     }
-    double* parts = shared_memory<double>();  // [threads], where sums were
-    parts[threadIdx.x] = score;
-    __syncthreads();  // between storing the parts and reading them
+    for (int mask = 16; mask; mask /= 2) score += shuffle_xor(score, mask);
+    double* parts = shared_memory<double>();  // [threads / 32], where sums were
+    if (threads > 32) {
+      if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = score;
+      __syncthreads();  // between storing the parts and reading them
+    }
     if (threadIdx.x) return;
-    for (int i = 1; i < threads; ++i) score += parts[i];
+    for (int i = 1; i < threads / 32; ++i) score += parts[i];
     static_cast<T*>(p.total)[chain] = T(total - score);
   }
   SR_FN static void backward(const ChainParams& p, i64 chain, double total) {
@@ -730,7 +1110,6 @@ struct Posterior {
     T* room = shared_memory<T>();  // [2][2][line]
     const T* e = static_cast<const T*>(p.e) + chain * p.e_batch + j;
     T* out = static_cast<T*>(p.y) + chain * p.y_batch + j;
-    double* offsets = p.offsets + chain * p.steps;
     T own = chain_end<A>(p, chain, j);
     __syncthreads();  // between the forward pass and the backward pass
     const bool possible = total - total == 0;
@@ -743,34 +1122,31 @@ struct Posterior {
     char* rings = reinterpret_cast<char*>(room + 4 * line);
     Ahead<A> ahead(rings, e + (length - 1) * p.e_step, -p.e_step, length);
     Ahead<A> forward(rings + ahead.bytes(), out + (length - 1) * p.y_step, -p.y_step, length);
-    Ahead<Doubles> behind(rings + 2 * ahead.bytes(), offsets + length - 1, -1, length);
-    ask_first(ahead, forward, behind);
+    ask_first(ahead, forward);
     T emission = 0;  // of the step after
     for (int step = length - 1; step >= 0; --step) {
       arrived();
       const T before = forward.take(), coming = ahead.take();
-      const double rest = total - behind.take();
-      ask_next(ahead, forward, behind);
-      if (step < length - 1) {
-        own = fold(own + emission, step);
-        if constexpr (PAIRS) {
-          const double left = rest - fold.seen_offset;
-          if (!fold.exact) {
-            const T factor = sr::exp(T(double(before) - left) + fold.top);
+      ask_next(ahead, forward);
+      if (step < length - 1) own = fold(own + emission, step);
+      // of each step's own sum: `own` is large where numbers are far apart, and so are its errors
+      const T part = fold.part(double(before) + double(own));
+      if (there) out[step * p.y_step] = possible ? part : nan;
+      if (PAIRS && step < length - 1) {
+        // of this state's part, by what each of the next states adds to its sum
+        const double all = double(own) + fold.offset - fold.seen_offset;
+        if (!fold.exact) {
+          const T factor = part > 0 ? part * sr::exp(T(double(fold.top) - all)) : T(0);
 #pragma unroll
-            for (int i = 0; i < Kept::HOLDS; ++i)
-              expected[i] = fma(factor, fold.seen[i], expected[i]);
-          } else if (there && possible) {
-            T* to = pairs + step * p.pairs_step;
-            for (int i = 0; i < states; ++i)
-              to[i] += sr::exp(T(double(before) - left) +
-                               (fold.seen[line + i] + fold.matrix(step, i)));
-          }
+          for (int i = 0; i < Kept::HOLDS; ++i)
+            expected[i] = fma(factor, fold.seen[i], expected[i]);
+        } else if (there && possible && part > 0) {
+          T* to = pairs + step * p.pairs_step;
+#pragma unroll 4
+          for (int i = 0; i < states; ++i)
+            to[i] += part * sr::exp(T(double(fold.seen[line + i] + fold.matrix(step, i)) - all));
         }
       }
-      if (there)
-        out[step * p.y_step] =
-            possible ? sr::exp(T(double(before) + double(own) - (rest - fold.offset))) : nan;
       emission = coming;
     }
     if constexpr (PAIRS) {
@@ -785,10 +1161,10 @@ struct Posterior {
     }
   }
 
-  struct Doubles {
-    using Compute = double;
-    using Storage = double;
-    SR_FN static double decode(double x) { return x; }
+  struct Exponents {
+    using Compute = i64;
+    using Storage = i64;
+    SR_FN static i64 decode(i64 x) { return x; }
   };
 };
 

@@ -88,6 +88,19 @@ SR_FN Word shuffle(Word x, int lane) { return __shfl_sync(~0u, x, lane); }
 // A bit for each lane. All 32 lanes of the warp take part.
 SR_FN u32 ballot(bool x) { return __ballot_sync(~0u, x); }
 
+// The largest of the lanes' words. All 32 lanes of the warp take part.
+SR_FN i32 max_of_warp(i32 x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(~0u, x);
+#else
+  for (int mask = 16; mask; mask /= 2) {
+    const i32 other = shuffle_xor(x, mask);
+    x = other > x ? other : x;
+  }
+  return x;
+#endif
+}
+
 SR_FN int popcount(u32 x) { return __popc(x); }
 
 // --- a cluster of blocks together: adjacent blocks that run at the same time, from sm_90 on -----

@@ -50,6 +50,35 @@ struct Limits<double> {
   static constexpr double LEAST = 0x1p-1000, REACH = -1000.0, FAR = -600.0, FLAT = 0x1p58;
 };
 
+// UP exp(x); far below zero as a square, since exp(x) alone would be denormal.
+template <class T>
+SR_FN T lifted(T x) {
+  using L = Limits<T>;
+  const bool far = x < L::FAR;
+  const T e = exp(far ? x / 2 : x);
+  return far ? (e * L::ROOT) * (e * L::ROOT) : e * L::UP;
+}
+
+// Whether the sum of an entry is accurate, and then its logarithm. r, c: the shifts of its row of A
+// and its column of B; r_low, c_low: their least finite entries, less the shifts.
+template <class T>
+SR_FN bool settled(T& value, T sum, T r, T r_low, T c, T c_low, T least = Limits<T>::LEAST) {
+  const T inf = infinity<T>();
+  value = r + c;
+  if (r != r || c != c) return true;  // every term is NaN (an infinity only makes the sum NaN)
+  const T whole = sum * Limits<T>::DOWN;
+  if (whole >= least && whole < inf) {
+    value = value + log(whole);
+    return true;
+  }
+  // no finite term: any would have made the sum nonzero
+  if (sum == T(0) && r_low + c_low >= Limits<T>::REACH) {
+    value = -inf;
+    return true;
+  }
+  return false;
+}
+
 // Kernel: UP exp(x - r) of the rows of a matrix, with r the largest entry of the row, or 0 if that
 // is -inf. K_MAJOR: rows are further apart than steps of k, so neighbouring threads lie along k.
 template <class A, bool K_MAJOR>
@@ -100,14 +129,6 @@ struct Shift {
     for (int k = lane; k < p.depth; k += LANES)
       e[k * p.e_k] = lifted(A::decode(x[k * p.x_k]) - shift);
   }
-
-  // UP exp(x); far below zero as a square, since exp(x) alone would be denormal.
-  SR_FN static Compute lifted(Compute x) {
-    using L = Limits<Compute>;
-    const bool far = x < L::FAR;
-    const Compute e = exp(far ? x / 2 : x);
-    return far ? (e * L::ROOT) * (e * L::ROOT) : e * L::UP;
-  }
 };
 
 // The tile of C of a block: the batch, row and column of its first entry.
@@ -150,26 +171,6 @@ struct Settle {
         p.marks[blockIdx.x] = 1;
       }
     }
-  }
-
-  // Whether the sum of an entry is accurate, and then its logarithm. r, c: the shifts of its row of
-  // A and its column of B; r_low, c_low: their least finite entries, less the shifts.
-  SR_FN static bool settled(Compute& value, Compute sum, Compute r, Compute r_low, Compute c,
-                            Compute c_low) {
-    const Compute inf = infinity<Compute>();
-    value = r + c;
-    if (r != r || c != c) return true;  // every term is NaN (an infinity only makes the sum NaN)
-    const Compute whole = sum * Limits<Compute>::DOWN;
-    if (whole >= Limits<Compute>::LEAST && whole < inf) {
-      value = value + log(whole);
-      return true;
-    }
-    // no finite term: any would have made the sum nonzero
-    if (sum == Compute(0) && r_low + c_low >= Limits<Compute>::REACH) {
-      value = -inf;
-      return true;
-    }
-    return false;
   }
 };
 

@@ -217,14 +217,14 @@ class Chains(Protocol):
 
     def posterior(
         self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-        pairs: Array | None, lengths: Array,
+        pairs: Array | None, lengths: Array, *, symbols: Array | None = None,
     ) -> None:  # fmt: skip
         """Probabilities of the states at each step, and of pairs of states, over log_plus.
 
         Parameters
         ----------
         a
-            As in :meth:`best_path`, the last axis contiguous; so are the others.
+            As in :meth:`best_path`, the last axis contiguous; so are the others, and `symbols`.
         total : array (batch,)
             Receives the logarithm of the sum over all sequences; an empty chain is left as it is.
         out : array (batch, steps, n), contiguous; None where only the total is wanted

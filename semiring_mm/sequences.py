@@ -184,7 +184,8 @@ def log_partition(
 
     Notes
     -----
-    O(T S²) by the forward algorithm in logarithms, with the largest entries taken out at each step.
+    O(T S²) by the forward algorithm. On the CPU, where all steps share the transitions, it is
+    without logarithms; sequences with factors too far apart for float64 are computed in these.
 
     Examples
     --------
@@ -702,8 +703,10 @@ def _scored(m: _Model, at: Array) -> Array:
 
 def _total(m: _Model) -> Array:
     total = m.xp.zeros(m.chains, m.dtype)
-    if m.e.size:
-        m.verbs.posterior(m.a, m.e, m.x, m.end, total, None, None, m.counts)
+    if total.size and m.steps:
+        m.verbs.posterior(
+            m.a, m.given, m.x, m.end, total, None, None, m.counts, symbols=m.symbols
+        )  # fmt: skip
     return total
 
 
@@ -751,7 +754,9 @@ def _posterior(m: _Model, pairs: bool) -> tuple[Array, Array | None, Array]:
         kept = 1 if m.shared else max(0, m.steps - 1)
         found = xp.zeros((m.chains, kept, m.states, m.states), m.dtype)
     if states.size:
-        m.verbs.posterior(m.a, m.e, m.x, m.end, total, states, found, m.counts)
+        m.verbs.posterior(
+            m.a, m.given, m.x, m.end, total, states, found, m.counts, symbols=m.symbols
+        )  # fmt: skip
     return states, found, total
 
 

@@ -130,6 +130,9 @@ class HostDevice:
             self.kernels[source] = Kernel(source, self)
         return self.kernels[source]
 
+    def stream(self) -> int:
+        return 0
+
     def capturing(self) -> bool:
         return False
 

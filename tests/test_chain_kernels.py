@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import semiring_mm as sm
 from semiring_mm.cpu import chain as cpu
-from semiring_mm.gpu import chain, device
+from semiring_mm.gpu import chain, device, wide
 
 inf, nan = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("gxx")
@@ -182,6 +182,39 @@ def test_probabilities(held, n, dtype, shared, each, far):
         assert_allclose(found, expected, rtol=eps, atol=eps)
 
 
+@pytest.mark.parametrize("n", [8, 40])
+@pytest.mark.parametrize("mask", [-inf, -1e4, -1e9, -90])
+@pytest.mark.parametrize("spread", [1, 30, 300, 1e6])
+def test_numbers_far_apart(spread, mask, n):
+    """Exponentials that leave the range of float32 at once, later, or by turns."""
+    rng, steps = np.random.default_rng(n), 40
+    lengths = np.array([steps, steps, 25, 1])
+    a = rng.normal(size=(n, n)).astype("f4")
+    a[np.arange(n) > np.arange(n)[:, np.newaxis] + 1] = mask  # one state further at most
+    e = rng.normal(0, spread, (BATCH, steps, n)).astype("f4")
+    x, end = e[:, 0].copy(), np.full((BATCH, n), mask, "f4")
+    x[0, 1:], end[:, -1] = mask, 0
+    results = []
+    for verbs, dtype in ((chain, "f4"), (cpu, "f8")):
+        given = [v.astype(dtype) for v in (np.broadcast_to(a, (BATCH, steps - 1, n, n)), e, x, end)]
+        shared = np.broadcast_to(a.astype(dtype), given[0].shape)
+        total, only, ends = np.zeros(BATCH, dtype), np.zeros(BATCH, dtype), []
+        out, pairs = np.zeros((BATCH, steps, n), dtype), np.zeros((BATCH, 1, n, n), dtype)
+        verbs.posterior(shared, *given[1:], total, out, pairs, lengths)
+        verbs.posterior(shared, *given[1:], only, None, None, lengths)
+        for reverse in (False, True):
+            rows = np.zeros((BATCH, steps - 1, 1, n), dtype)
+            verbs.carry(
+                sm.semirings["log_plus"], shared, given[1][:, 1:], given[2][:, np.newaxis], rows,
+                lengths - 1, every=True, reverse=reverse, exclusive=False,
+            )  # fmt: skip
+            ends.append(rows)
+        results.append((total, only, out, pairs, *ends))
+    for i, (found, expected) in enumerate(zip(*results, strict=True)):
+        # logarithms, some near 0, are what is left of sums as large as the numbers
+        assert_allclose(found, expected, rtol=2e-6, atol=5e-5 if i in (2, 3) else 1e-5 * spread)
+
+
 @pytest.mark.parametrize(("n", "dtype", "k"), [(5, "f4", 4), (2, "f8", 9), (40, "f4", 3)])
 def test_the_best_paths(n, dtype, k):
     """Of two states and up to three steps there are fewer than nine."""
@@ -281,8 +314,80 @@ def test_where_there_is_no_matrix(held):
     assert_allclose(out.sum(-1), 1, rtol=1e-6)
 
 
+@pytest.fixture
+def many(monkeypatch):
+    """States are too many to be held, and chains too many for the memory at once."""
+    monkeypatch.setattr(wide, "_HELD", 3)
+    monkeypatch.setattr(wide, "_READ", 3)
+    monkeypatch.setattr(wide, "_MOST", 1 << 14)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("log_plus", "f4"), ("max_plus", "f4"), ("plus_times", "f8")]
+)
+def test_rows_through_chains_of_many_states(many, name, dtype, reverse, exclusive):
+    rng, semiring, n = np.random.default_rng(5), sm.semirings[name], 11
+    a = np.broadcast_to(numbers(name, (n, n), dtype, rng), (BATCH, STEPS, n, n))
+    e = numbers(name, (BATCH, STEPS, n), dtype, rng)
+    x = numbers(name, (BATCH, 2, n), dtype, rng)
+    assert wide.serves(semiring, a, reverse=reverse)
+    for every in (False, True):
+        for given in ((None, None), (e, None), (None, x), (e, x)):
+            shape = (BATCH, STEPS if every else 1, n if given[1] is None else 2, n)
+            found, expected = np.full((2, *shape), 7, dtype)
+            for engine, y in ((chain, found), (cpu, expected)):
+                engine.carry(semiring, a, *given, y, LENGTHS, every=every, reverse=reverse,
+                             exclusive=exclusive)  # fmt: skip
+            same(name, found, expected)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("max_plus", "f4"), ("min_times", "f8")])
+def test_best_paths_of_many_states(many, name, dtype):
+    """With ties, a NaN, and chains that no path of another score than zero leads through."""
+    rng, semiring, n = np.random.default_rng(7), sm.semirings[name], 11
+    a = np.broadcast_to(abs(numbers(name, (n, n), dtype, rng)), (BATCH, STEPS - 1, n, n))
+    e = abs(numbers(name, (BATCH, STEPS, n), dtype, rng))
+    e[0, 3, 2], e[1] = nan, semiring.zero
+    end = abs(numbers(name, (BATCH, n), dtype, rng))
+    found, expected = ((np.full((BATCH, STEPS), -1, "i4"), np.full(BATCH, 7, dtype)) for _ in "fe")
+    for engine, (path, score) in ((chain, found), (cpu, expected)):
+        engine.best_path(semiring, a, e, e[:, 0], end, path, score, LENGTHS)
+    assert_array_equal(found[1], expected[1])
+    assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("spread", [1, 40, 3000])
+def test_probabilities_of_many_states(many, spread, dtype):
+    """With sums to be computed term by term, a NaN, infinities, and no sequence at all."""
+    rng, n = np.random.default_rng(spread), 11
+    a = rng.normal(size=(n, n)) * spread
+    a[rng.random((n, n)) < 0.3] = -inf
+    e, end = rng.normal(size=(BATCH, STEPS, n)) * spread, rng.normal(size=(BATCH, n))
+    if spread == 40:
+        a[2], e[1], e[0, 4, 3] = -inf, -inf, nan
+    lengths = np.array([6, 6, 0, 4]) if spread == 40 else LENGTHS
+    exact = None
+    for kind, engine in (("f8", cpu), (dtype, chain)):
+        wider = np.broadcast_to(a.astype(kind), (BATCH, STEPS - 1, n, n))
+        model = wider, e.astype(kind), e[:, 0].astype(kind), end.astype(kind)
+        for wanted in (0, 1, 2):
+            total, out = np.zeros(BATCH, kind), np.zeros(e.shape, kind) if wanted else None
+            pairs = np.ones((BATCH, 1, n, n), kind) if wanted > 1 else None
+            engine.posterior(*model, total, out, pairs, lengths)
+        if exact is None:
+            exact = total, out, pairs
+        else:
+            eps = 1e-5 + 1e-6 * spread if dtype == "f4" else 1e-11  # of logarithms that large
+            for found, expected in zip((total, out, pairs), exact, strict=True):
+                assert_allclose(found, expected, rtol=max(eps / 10, 1e-12), atol=eps)
+
+
 def test_parameters_are_the_fields_of_the_struct():
     assert fields_of("chain.cuh", "ChainParams") == chain.FIELDS
+    assert fields_of("wide.cuh", "WideParams") == wide.FIELDS
 
 
 def test_what_is_left_to_the_host():

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 SIZES = [
     (3, 7, 5, "f4"), (2, 1, 5, "f4"), (4, 200, 32, "f4"), (4, 200, 32, "f8"), (2, 40, 128, "f4"),
-    (2, 30, 200, "f4"), (300, 50, 17, "f4"),
+    (2, 30, 230, "f4"), (300, 50, 17, "f4"), (3, 9, 100, "f8"),
 ]  # fmt: skip
 
 
@@ -72,6 +72,27 @@ def test_chains(name, dtype):
                     for a, *rest in (far, (a, e, x))
                 )
                 assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "states", "dtype"),
+    [("log_plus", 130, "f4"), ("log_plus", 70, "f8"), ("log_plus", 130, "f2"),
+     ("log_plus", 1100, "f4"), ("max_plus", 210, "f4"), ("plus_times", 110, "f8")],
+)  # fmt: skip
+def test_chains_of_many_states(name, states, dtype):
+    """More than a block holds the matrix of, also more than it has threads."""
+    rng = np.random.default_rng(states)
+    a, e, x = (rng.normal(size=s).astype(dtype) for s in
+               ((states, states), (3, 9, states), (3, states)))  # fmt: skip
+    a[rng.random(a.shape) < 0.3] = sm.semirings[name].zero
+    exact = [v.astype("f8") for v in (a, e, x)]
+    far = there(a, e, x)
+    for more in ({}, {"reverse": True}, {"lengths": [9, 0, 2]}):
+        for verb in (sm.scan, sm.chain):
+            found, expected = (
+                verb(a, semiring=name, x=x, emissions=e, **more) for a, e, x in (far, exact)
+            )
+            assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5, atol=1e-4)
 
 
 def test_gradients():

@@ -19,12 +19,13 @@ ROOMS = """
     cpu.blocks cpu.crew cpu.elimination cpu.hierarchy cpu.statistics cpu.bfs cpu.nearest cpu.queries
     cpu.dijkstra cpu.search cpu.select cpu.forest cpu.spanning cpu.tuning cpu.facts cpu.logsum
     cpu.closure cpu.combine cpu.gf2 cpu.quick
-    cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.chain
+    cpu.product cpu.vector cpu.sparse cpu.chain_code cpu.viterbi cpu.forward_backward cpu.chain
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
     gpu.bulk gpu.vector gpu.trees
     gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
-    gpu.gf2 gpu.select gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs gpu.about
+    gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs
+    gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources

@@ -6,11 +6,8 @@ scan of matrices by parts, as Blelloch's (1990) of numbers: reduce, scan what is
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import struct
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +16,7 @@ import numpy as np
 from ..expressions import joins, joins_logarithms
 from ..plan import Facts, Plan, bytewise, make_plan, needs_facts, overflow
 from ..semirings import Semiring, semirings
-from . import device
+from . import device, wide
 from .facts import facts
 from .source import STORAGE, algebra, flags, pack, word_size
 from .views import address
@@ -61,6 +58,9 @@ def carry(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
+    if wide.serves(semiring, a, reverse=reverse):
+        wide.carry(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
+        return
     whole = reverse or not _associates(semiring, a.dtype)
     parts = 1 if whole else _parts(y.shape[-1], y.shape[-2], lengths)
     if parts == 1:
@@ -249,6 +249,9 @@ def best_path(
     Of few long chains it is found in parts: first the states at their ends.
     """
     e = e if symbols is None else e[symbols]
+    if wide.serves(semiring, a):
+        wide.best_path(semiring, a, e, x, end, path, score, lengths)
+        return
     parts = _long_parts(semiring, a, lengths)
     if parts == 1:
         _best_path(semiring, a, e, x, end, path, score, lengths)
@@ -326,14 +329,17 @@ def best_paths(
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Lengths, *, symbols: Array | None = None,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`.
 
     Those of few long chains are found in parts: first what leads to these and away from them.
     """
-    log_plus = semirings["log_plus"]
+    log_plus, e = semirings["log_plus"], e if symbols is None else e[symbols]
     each = pairs is not None and pairs.shape[1] > 1
+    if not each and wide.serves(log_plus, a):
+        wide.posterior(a, e, x, end, total, out, pairs, lengths)
+        return
     parts = 1 if each else _long_parts(log_plus, a, lengths)
     if parts == 1:
         _posterior(a, e, x, end, total, out, pairs, lengths)
@@ -542,8 +548,12 @@ class Model:
     ) -> None:
         if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts, or run on the host")
+        #: Whether log-sums, and paths, of so many states are found faster by :mod:`.wide`.
+        self.wide_sums, self.wide_paths = (
+            wide.together(semirings[name], dtype, states) for name in ("log_plus", "max_plus")
+        )
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
-        self._model = _Kept(_packed(strides | {
+        self._model = device.Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
             "y_batch": steps * states, "y_step": states, "pairs_batch": states * states,
             "pairs_row": states,
@@ -552,7 +562,7 @@ class Model:
         each = steps * states
         self._pieces = -(-each // _PIECE)
         shape = (0,) * _VARY + (each, states * states), (batch, self._pieces)
-        self._gradients = _Kept(pack(*shape), _VARY)
+        self._gradients = device.Kept(pack(*shape), _VARY)
         self._gradient_starts: dict[bool, device.Start] = {}
 
     def launch(
@@ -606,21 +616,6 @@ class Model:
             room = _posterior_room(plan, n)
         kernel = device.current().kernel(source)
         return kernel.prepared(self._batch, _threads(n), room)
-
-
-class _Kept:
-    """The parameters of launches, of which only the first words change."""
-
-    def __init__(self, params: bytes, words: int) -> None:
-        self._params = ctypes.create_string_buffer(params, len(params))
-        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
-        self._words = struct.Struct(f"{words}q")
-        self._lock = threading.Lock()
-
-    def launch(self, start: device.Start, stream: int, words: Sequence[int]) -> None:
-        with self._lock:  # until the driver has read the parameters
-            self._words.pack_into(self._params, 0, *words)
-            start(stream, ctypes.addressof(self._argument), 0)
 
 
 #: Of sr::TotalGradients: words that vary, threads, and what a block of them writes.

@@ -10,8 +10,9 @@ import ctypes
 import functools
 import hashlib
 import os
+import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ from ..storage import atomic_write
 from ..version import __version__
 
 __all__ = [
-    "DEFAULT", "TENSOR_MAP", "Copied", "Device", "Kernel", "Launched", "Scratch", "Start",
-    "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
+    "DEFAULT", "TENSOR_MAP", "Copied", "Device", "Kept", "Kernel", "Launched", "Scratch",
+    "Start", "address", "compile_ahead", "compile_source", "copy", "current", "headers", "note",
     "parameters", "recorded", "refuse_capture", "replace_address", "scratch", "why_not",
 ]  # fmt: skip
 
@@ -280,6 +281,21 @@ class Kernel:
         note(Launched(start, block, pointers, tuple(place for _, place in maps)))
 
 
+class Kept:
+    """The parameters of launches, of which only the first words change."""
+
+    def __init__(self, params: bytes, words: int) -> None:
+        self._params = ctypes.create_string_buffer(params, len(params))
+        self._argument = (ctypes.c_void_p * 1)(ctypes.addressof(self._params))
+        self._words = struct.Struct(f"{words}q")
+        self._lock = threading.Lock()
+
+    def launch(self, start: Start, stream: int, words: Sequence[int]) -> None:
+        with self._lock:  # until the driver has read the parameters
+            self._words.pack_into(self._params, 0, *words)
+            start(stream, ctypes.addressof(self._argument), 0)
+
+
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute; its `value` has 64 bytes."""
 
@@ -343,11 +359,14 @@ class Device:
                     found = self._kernels[source] = Kernel(_compiled(source, self.arch, own))
         return found
 
+    def stream(self) -> int:
+        """The current stream."""
+        return int(self.xp.cuda.get_current_stream().ptr)
+
     def capturing(self) -> bool:
         """Whether the current stream is captured in a CUDA graph."""
-        cuda = self.xp.cuda
-        stream = cuda.get_current_stream().ptr
-        return stream not in DEFAULT and bool(cuda.runtime.streamIsCapturing(stream))
+        stream = self.stream()
+        return stream not in DEFAULT and bool(self.xp.cuda.runtime.streamIsCapturing(stream))
 
     def tensor_map(
         self, place: int, element: str, sizes: tuple[int, int, int], pitch: tuple[int, int],

@@ -25,7 +25,7 @@ from .tiles import Tile
 from .views import address, reading, strides
 
 __all__ = ["LOG_SUM", "SHIFT", "log_sum_source", "product", "serves", "settle_source",
-           "shift_source"]  # fmt: skip
+           "shift_source", "shifted"]  # fmt: skip
 
 Array = Any
 
@@ -78,10 +78,10 @@ def product(
     if joins(semiring.mul_expr) != "+" or not worth:
         settle(a, b, c)
         return
-    right = _shifted(here, plan, b.swapaxes(-1, -2)) if c.ndim == 2 else None
+    right = shifted(here, plan, b.swapaxes(-1, -2)) if c.ndim == 2 else None
     for left, part_b, part in _parts(a, b, c, word_size(plan)):
-        columns, column_ends = right or _shifted(here, plan, part_b.swapaxes(-1, -2))
-        rows, row_ends = _shifted(here, plan, left)
+        columns, column_ends = right or shifted(here, plan, part_b.swapaxes(-1, -2))
+        rows, row_ends = shifted(here, plan, left)
         if part.ndim == 3:
             rows, columns = (
                 here.xp.broadcast_to(x, (len(part), *x.shape[-2:])) for x in (rows, columns)
@@ -105,7 +105,7 @@ def _parts(a: Array, b: Array, c: Array, size: int) -> Iterator[tuple[Array, Arr
             yield a[i : i + step], b, c[i : i + step]
 
 
-def _shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
+def shifted(here: device.Device, plan: Plan, x: Array) -> tuple[Array, Array]:
     """UP exp(x - r) of (batch, rows, k), r the largest entry of a row, and the ends of the rows.
 
     Returns

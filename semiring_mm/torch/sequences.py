@@ -74,8 +74,10 @@ def viterbi(
     if not _wanted(emissions, transitions, start, end):
         e, a, first, last = _promoted(emissions, transitions, start, end)
         ready = launches.sequences(e, a, first, last, lengths)
-        if ready is not None and (found := ready.best_path()) is not None:
-            return found
+        if ready is not None and not ready.model.wide_paths:
+            found = ready.best_path()
+            if found is not None:
+                return found
     m = _model("viterbi", emissions, transitions, start, end, lengths)
     value, path = operate("best_path", *m)
     return path, value
@@ -417,7 +419,7 @@ def _launched(
     """The log-partition, less the score of tags, of what one launch is kept for."""
     e, a, start, end = _promoted(e, a, start, end)
     ready = launches.sequences(e, a, start, end, lengths, tags)
-    if ready is None:
+    if ready is None or ready.model.wide_sums:
         return None
     wanted = _wanted(e, a, start, end)
     found = ready.posterior(wanted)

@@ -97,6 +97,14 @@ SR_FN u32 ballot(bool x) {
   return found;
 }
 
+SR_FN i32 max_of_warp(i32 x) {
+  for (int mask = 16; mask; mask /= 2) {
+    const i32 other = shuffle_xor(x, mask);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
 SR_FN int popcount(u32 x) { return __builtin_popcount(x); }
 
 // --- a cluster of blocks together --------------------------------------------------------------
