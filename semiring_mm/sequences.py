@@ -683,12 +683,16 @@ def _real(verb: str, name: str, x: Array) -> Array:
     raise TypeError(f"{verb}: {name} are real numbers, got dtype {x.dtype}: use float32 or float64")
 
 
+_HOST = {1, 3}  # of DLPack: memory of the host, and of it what a device may reach
+
+
 def _whole(xp: Any, verb: str, name: str, given: Any) -> Array:
     """Numbers of states or symbols as an array of int64."""
     if xp is np:
         x = np.asarray(on_host(given))
     else:
-        x = xp.from_dlpack(given) if hasattr(given, "__dlpack__") else xp.asarray(given)
+        there = hasattr(given, "__dlpack__") and given.__dlpack_device__()[0] not in _HOST
+        x = xp.from_dlpack(given) if there else xp.asarray(np.asarray(given))
     if x.dtype.kind not in "iu" and x.size:
         raise TypeError(f"{verb}: {name}, got dtype {x.dtype}")
     return x.astype(np.int64, copy=False)

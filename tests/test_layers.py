@@ -72,10 +72,15 @@ OPTIONAL = set(
 )  # fmt: skip
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def modules():
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        body = ast.parse(path.read_text()).body
+        body = parsed(path).body
         if all(isinstance(node, ast.Expr) for node in body):  # a package without contents
             continue
         yield name.removesuffix(".__init__"), path
@@ -88,7 +93,7 @@ def imports(name, path):
 
 
 def _imports(name, path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     at_import = set()
 
     def note(body):  # statements that run when the module is imported
