@@ -217,14 +217,14 @@ class Chains(Protocol):
 
     def posterior(
         self, a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-        pairs: Array | None, lengths: Array,
+        pairs: Array | None, lengths: Array, *, symbols: Array | None = None,
     ) -> None:  # fmt: skip
         """Probabilities of the states at each step, and of pairs of states, over log_plus.
 
         Parameters
         ----------
         a
-            As in :meth:`best_path`, the last axis contiguous; so are the others.
+            As in :meth:`best_path`, the last axis contiguous; so are the others, and `symbols`.
         total : array (batch,)
             Receives the logarithm of the sum over all sequences; an empty chain is left as it is.
         out : array (batch, steps, n), contiguous; None where only the total is wanted
@@ -387,6 +387,18 @@ class Engine(Protocol):
         """For an algebra, rows (m, width) and (n, width) of floats, and what becomes of a sum.
 
         None on an engine that is faster by tiles.
+        """
+
+    @property
+    def log_shares(
+        self,
+    ) -> Callable[[Array, Array, Array, Array, Array | None, Array | None], None] | None:
+        """The gradients of C = A ⊗ B over log_plus, where G came to C: (g, a, b, c, left, right).
+
+        ``left[i, k]`` becomes Σ_j g[i, j] exp(a[i, k] + b[k, j] - c[i, j]), and ``right[k, j]`` the
+        same sum over i; None is not wanted. Stacks (batch, m, n), (batch, m, k), (batch, k, n),
+        (batch, m, n), and of the shapes of A and B, of any strides and one dtype of 4 bytes or
+        more; no size is 0. None on an engine that computes them by products.
         """
 
     def facts(self, semiring: Semiring, x: Array) -> Facts:

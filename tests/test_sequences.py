@@ -371,7 +371,7 @@ def test_a_long_sequence_and_threads_that_share_many():
 
 def test_one_long_sequence_goes_both_ways_at_once(monkeypatch):
     rng = np.random.default_rng(5)
-    e, a = rng.normal(size=(1, 5000, 6)), rng.normal(size=(6, 6))
+    e, a = rng.normal(size=(1, 5000, 6)), rng.normal(size=(4999, 6, 6))
     monkeypatch.setattr(threads, "_threads", 1)
     alone = sequences.marginals(e, a, lengths=[4990], pairs=True)
     monkeypatch.setattr(threads, "_threads", 2)
@@ -412,6 +412,131 @@ def test_what_is_impossible_and_what_is_no_number():
     assert_array_equal(np.isnan(best), [False, True, False])
     assert path[1, 2] == 0
     assert_array_equal(np.isnan(sequences.log_partition(e, np.zeros((3, 3)))), [False, True, False])
+
+
+def in_logarithms(e, a, x, end):
+    """The log-partition and the probabilities of states and pairs of one sequence."""
+    fore, back = [x + e[0]], [end]
+    for own in e[1:]:
+        fore.append(np.logaddexp.reduce(fore[-1][:, np.newaxis] + a) + own)
+    for own in e[:0:-1]:
+        back.append(np.logaddexp.reduce(a + (own + back[-1]), axis=1))
+    back = back[::-1]
+    total = np.logaddexp.reduce(fore[-1] + end)
+    pairs = [np.exp(u[:, np.newaxis] + a + (own + v) - total)
+             for u, own, v in zip(fore, e[1:], back[1:], strict=False)]  # fmt: skip
+    return total, np.exp(np.array(fore) + back - total), sum(pairs, np.zeros_like(a))
+
+
+@pytest.fixture
+def again(monkeypatch):
+    """How many sequences have been computed in logarithms, in each call."""
+    counts, slowly = [], chain._posterior_in_logarithms
+    monkeypatch.setattr(
+        chain,
+        "_posterior_in_logarithms",
+        lambda *args: (counts.append(len(args[-1])), slowly(*args)),
+    )
+    return counts
+
+
+def compare(e, a, x, end, lengths=None, near=1e-10):
+    """With the same step by step in logarithms: all three results of each sequence."""
+    total = sequences.log_partition(e, a, x, end, lengths=lengths)
+    states, pairs = sequences.marginals(e, a, x, end, lengths=lengths, pairs=True)
+    for b, n in enumerate([e.shape[1]] * len(e) if lengths is None else lengths):
+        if n:
+            with np.errstate(invalid="ignore"):
+                own = a[b, 0] if a.ndim > 2 else a
+                expected = in_logarithms(e[b, :n].astype(float), own, x[b], end)
+            assert_allclose(total[b], expected[0], rtol=1e-12 if e.itemsize > 4 else 1e-6)
+            assert_allclose(states[b, :n], expected[1], rtol=near, atol=1e-250)
+            assert_allclose(pairs[b].reshape(own.shape), expected[2], rtol=near, atol=1e-250)
+        assert (states[b, n:] == 0).all()
+
+
+@pytest.mark.parametrize("states", [1, 2, 5, 8, 9, 17, 33, 40, 70])
+def test_sums_without_logarithms(states, again):
+    """Ragged, with impossible transitions, in panels: none is computed in logarithms."""
+    rng = np.random.default_rng(states)
+    for batch, steps, share in (1, 70, 0), (13, 150, 0), (5, 9, 0.3), (21, 66, 0.2):
+        e, x = rng.normal(size=(batch, steps, states)) * 4, rng.normal(size=(batch, states))
+        a, end = rng.normal(size=(states, states)), rng.normal(size=states)
+        a[(rng.random(a.shape) < share) & ~np.eye(states, dtype=bool)] = -inf
+        lengths = rng.integers(0, steps + 1, batch)
+        e[np.arange(steps) >= lengths[:, np.newaxis]] = nan
+        compare(e, a, x, end, lengths)
+        compare(e, a + np.arange(batch)[:, np.newaxis, np.newaxis, np.newaxis], x, end, lengths)
+        found = sequences.marginals(*(v.astype("f4") for v in (e, a, x, end)), lengths=lengths)
+        assert_allclose(found, sequences.marginals(e, a, x, end, lengths=lengths), atol=1e-4)
+    assert not again
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_states_that_no_float_holds_and_that_come_to_count(forbidden, again):
+    """Emissions in turn leave one state and then another: by exp(-2000), and by exp(-90) a step."""
+    rng = np.random.default_rng(4)
+    a = np.log(rng.dirichlet(np.ones(4), 4))
+    a[0, 1] = -inf if forbidden else -90
+    e = rng.normal(size=(6, 40, 4))
+    e[0, ::2, 0] -= 2000
+    e[1, 1::2, 1:] -= 2000
+    e[2, :, 1:] -= 90  # further and further behind, up to the end
+    e[3, 20] -= [0, 2000, 4000, -inf if forbidden else 6000]
+    e[4] += 300
+    end = np.array([-80 if forbidden else -2000, 0, -inf, 0])
+    compare(e, a, np.zeros((6, 4)), end)
+    # what was lost may count only where transitions are impossible, or where all but that has ended
+    assert again == ([3, 3] if forbidden else [1, 1])
+
+
+def test_factors_that_no_float_holds(again):
+    """-10,000 for what must not be, as random fields have it, and a path that needs it."""
+    a = np.full((3, 3), -1e4)
+    a[0, 0] = a[1, 1] = a[2, 2] = 0
+    e = np.random.default_rng(1).normal(size=(4, 30, 3))
+    e[1, 0, 1:], e[1, -1, :2] = -inf, -inf  # from the first state to the last
+    compare(e, a, np.zeros((4, 3)), np.zeros(3), near=1e-8)
+    assert again == [4, 4]
+    own = np.stack([a / 1e4, a, a / 1e4, a])[:, np.newaxis]
+    compare(e, own, np.zeros((4, 3)), np.zeros(3), near=1e-8)
+    assert again == [4, 4, 2, 2]
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_sums_of_infinities_and_what_is_no_number(forbidden, again):
+    a = np.zeros((3, 3))
+    a[0, 1] = -inf if forbidden else 0
+    e = np.random.default_rng(1).normal(size=(6, 30, 3))
+    e[1, 4, 2], e[2, 0, 1], e[3, 29, 0], e[4, 7] = nan, nan, inf, -inf
+    total, found = sequences.log_partition(e, a), sequences.marginals(e, a)
+    assert_array_equal(np.isfinite(total), [1, 0, 0, 0, 0, 1])
+    assert np.isnan(total[1:3]).all()
+    assert_array_equal(total[3:5], [inf, -inf])
+    assert_array_equal(
+        np.isnan(found), np.isin(np.arange(6), [1, 2, 3, 4])[:, None, None] | (found > 2)
+    )
+    assert again == [4, 4]
+    for bad in (nan, inf):
+        a[1, 1] = bad
+        assert not np.isfinite(sequences.log_partition(e, a)).any()
+    assert again == [4, 4, 6, 6]
+
+
+def test_a_table_of_symbols_that_are_too_far_apart(again):
+    """Only the sequences that have such a symbol are computed in logarithms."""
+    rng = np.random.default_rng(0)
+    table, a = rng.normal(size=(3, 7)), rng.normal(size=(3, 3))
+    table[0, 5], a[2, 0] = -500, -inf
+    seen = rng.integers(0, 5, (9, 20))
+    seen[4, 3] = seen[7, 19] = 5
+    found = sequences.marginals(table, a, observations=seen, pairs=True)
+    assert again == [2]
+    expected = sequences.marginals(table.T[seen], a, pairs=True)
+    for x, y in zip(found, expected, strict=True):
+        assert_array_equal(x, y)
+    few = sequences.log_partition(table, a, observations=seen[7:8, 17:])  # than symbols
+    assert few == sequences.log_partition(table.T[seen[7:8, 17:]], a)
 
 
 def test_left_to_right():
@@ -503,6 +628,25 @@ def test_what_is_refused(args, error, words):
         sequences.viterbi(*args)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shared", [True, False])
+def test_losses_of_impossible_tags(shared):
+    """As -inf less -inf, with the score's gradient, where every sequence is impossible."""
+    e, a = np.zeros((3, 4, 2)), np.zeros((2, 2))
+    e[0, 2], e[1, 2, 1] = -inf, -inf
+    a = a if shared else np.zeros((3, 3, 2, 2))
+    tags = np.array([[0, 1, 1, 1]] * 3)
+    found = sequences.crf_loss(e, a, tags)
+    assert_allclose(found.loss, [nan, inf, np.log(16)])
+    assert_array_equal(found.emissions[0], -np.eye(2)[tags[0]])
+    assert_allclose(found.emissions[2], 0.5 - np.eye(2)[tags[2]])
+    assert np.isfinite(found.transitions).all()
+    if not shared:
+        assert_array_equal(
+            found.transitions[0], [[[0, -1], [0, 0]], [[0, 0], [0, -1]], [[0, 0], [0, -1]]]
+        )
+
+
 def test_tags_that_are_none():
     e, a = np.zeros((3, 2)), np.zeros((2, 2))
     for tags, error, words in (
@@ -512,7 +656,7 @@ def test_tags_that_are_none():
     ):
         with pytest.raises(error, match=words):
             sequences.score(e, a, tags)
-    with pytest.raises(TypeError, match="size is a whole number"):
+    with pytest.raises(TypeError, match="size must be an integer or None"):
         sequences.sample(e, a, size=2.5)
 
 

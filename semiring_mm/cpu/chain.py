@@ -21,9 +21,10 @@ from .blocks import address, block
 from .chain_code import CARRY, PATH, POSTERIOR, carry_code, path_code, posterior_code, shifts
 from .compiler import KEPT, host_target
 from .facts import facts
+from .forward_backward import forward_backward
 from .memory import scratch, workspace
 from .product import product
-from .viterbi import viterbi
+from .viterbi import Task, viterbi
 
 __all__ = ["best_path", "best_paths", "carry", "draw", "posterior"]
 
@@ -33,6 +34,7 @@ Lengths = NDArray[np.int64]
 _WIDE = 96  # states from which several rows are faster multiplied by blocks for the caches
 _ROWS = 4  # rows that repay the exponentials of a matrix
 _TOGETHER = 4  # chains that go on together
+_LINEAR = 4  # pairs over plus_times in the time of one
 _SMALL = 1 << 16  # pairs that one thread has done before a second has begun
 _BEGINNING = 1 << 18  # pairs in the time that the interpreter takes to begin on a thread
 _PIECE = 1 << 22  # pairs that repay handing them to a thread, which has to wait for the interpreter
@@ -247,10 +249,9 @@ def best_path(
             some = _quickly(plan, far, a, e, x, end, path, score, lengths, symbols)
             if not some.size:
                 return
-            e = e[some] if symbols is None else e[symbols[some]]
-            a, x, end, lengths = (v[some] for v in (a, x, end, lengths))
             paths, scores = path[some], score[some]
-            _carefully(plan, semiring, a, e, x, end, paths, scores, lengths)
+            model = _some(a, e, x, end, symbols, some)
+            _carefully(plan, semiring, *model, paths, scores, lengths[some])
             path[some], score[some] = paths, scores
             return
     e = e if symbols is None else e[symbols]
@@ -263,15 +264,37 @@ def _quickly(
 ) -> NDArray[np.intp]:  # fmt: skip
     """Compute best paths by :mod:`semiring_mm.cpu.viterbi`; the chains that need care."""
     pairs = a.shape[-1] ** 2
-    order = np.flatnonzero(lengths)
-    if len(order) > 1:  # those of about one length go on together
-        order = order[np.argsort(-lengths[order], kind="stable")]
-    odd = np.zeros(len(lengths), np.uint8)
+    order, odd = _by_length(lengths), np.zeros(len(lengths), np.uint8)
     workers = _workers(int(lengths.sum()) * pairs)
     task = viterbi(
         plan, far, a, e, x, end, path, score, lengths, odd, order, workers, symbols
     )  # fmt: skip
-    pieces = _pieces(lengths[order], 1, pairs, task.together)
+    _in_crew(task, lengths[order], pairs, workers)
+    return np.flatnonzero(odd)
+
+
+def _some(
+    a: Array, e: Array, x: Array, end: Array, symbols: NDArray[np.int64] | None,
+    some: NDArray[np.intp],
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """The model of some chains whose steps share a matrix, as they still do."""
+    own = a[:1, :1] if a.strides[0] == 0 else np.ascontiguousarray(a[some, :1])
+    e, x, end = (
+        np.ascontiguousarray(v)  # an index may leave axes in another order
+        for v in (e[some] if symbols is None else e[symbols[some]], x[some], end[some])
+    )
+    return np.broadcast_to(own, (len(some), *a.shape[1:])), e, x, end
+
+
+def _by_length(lengths: Lengths) -> Lengths:
+    """The chains that have steps, those of about one length beside each other."""
+    order = np.flatnonzero(lengths)
+    return order[np.argsort(-lengths[order], kind="stable")] if len(order) > 1 else order
+
+
+def _in_crew(task: Task, lengths: Lengths, pairs: int, workers: int) -> None:
+    """Do a task by so many threads; `pairs` are a step's."""
+    pieces = _pieces(lengths, 1, pairs, task.together)
     with crew.helpers(min(workers, len(pieces)) - 1) as helpers:
         memories = [workspace(task.room), *(x.workspace(task.room) for x in helpers)]
         for first in range(0, len(pieces), len(memories)):
@@ -281,7 +304,6 @@ def _quickly(
             ]
             rows = [(address(values),) for values, _ in blocks]
             crew.run(task.code, rows, helpers, every=True)
-    return np.flatnonzero(odd)
 
 
 def _carefully(
@@ -370,9 +392,48 @@ def draw(
 
 def posterior(
     a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
-    pairs: Array | None, lengths: Lengths,
+    pairs: Array | None, lengths: Lengths, *, symbols: NDArray[np.int64] | None = None,
 ) -> None:  # fmt: skip
     """Probabilities of states and pairs; see :meth:`semiring_mm.engine.Chains.posterior`."""
+    each = pairs is not None and pairs.shape[1] > 1  # pairs of each step
+    if each or not (a.shape[1] and a.strides[1] == 0):
+        e = e if symbols is None else e[symbols]
+        _posterior_in_logarithms(a, e, x, end, total, out, pairs, lengths)
+        return
+    some = _posterior_quickly(a, e, x, end, total, out, pairs, lengths, symbols)
+    if not some.size:
+        return
+    found = total[some], None if out is None else out[some], None if pairs is None else pairs[some]
+    _posterior_in_logarithms(*_some(a, e, x, end, symbols, some), *found, lengths[some])
+    for result, own in zip((total, out, pairs), found, strict=True):
+        if result is not None:
+            result[some] = own
+
+
+def _posterior_quickly(
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
+    pairs: Array | None, lengths: Lengths, symbols: NDArray[np.int64] | None,
+) -> NDArray[np.intp]:  # fmt: skip
+    """The same without logarithms; the chains that need these."""
+    order, odd = _by_length(lengths), np.zeros(len(lengths), np.uint8)
+    if symbols is not None and len(e) > symbols.size:
+        e, symbols = e[symbols], None
+    work = a.shape[-1] ** 2 // _LINEAR
+    workers = _workers(int(lengths.sum()) * work)
+    sums = np.zeros(len(lengths))
+    task = forward_backward(
+        a, e, x, end, sums, out, pairs, lengths, odd, order, workers, symbols
+    )  # fmt: skip
+    _in_crew(task, lengths[order], work, workers)
+    np.copyto(total, sums, where=lengths > 0, casting="same_kind")
+    return np.flatnonzero((odd != 0) & (lengths > 0))
+
+
+def _posterior_in_logarithms(
+    a: Array, e: Array, x: Array, end: Array, total: Array, out: Array | None,
+    pairs: Array | None, lengths: Lengths,
+) -> None:  # fmt: skip
+    """The same for any numbers, and for matrices that differ from step to step."""
     log_plus, n = semirings["log_plus"], a.shape[-1]
     if out is None:
         last = x[:, np.newaxis, np.newaxis].copy()
