@@ -39,6 +39,7 @@ __all__ = [
 
 Array = Any
 Shape = tuple[int, ...]
+_HOST = 1, 0  # DLPack's number of the host's memory
 _LOG, _MAX = semirings["log_plus"], semirings["max_plus"]
 
 
@@ -656,10 +657,11 @@ def _real(verb: str, name: str, x: Array) -> Array:
 
 def _whole(xp: Any, verb: str, name: str, given: Any) -> Array:
     """Numbers of states or symbols as an array of int64."""
-    if xp is np:
-        x = np.asarray(on_host(given))
+    place = getattr(given, "__dlpack_device__", lambda: _HOST)()
+    if xp is not np and place[0] != _HOST[0]:
+        x = xp.from_dlpack(given)
     else:
-        x = xp.from_dlpack(given) if hasattr(given, "__dlpack__") else xp.asarray(given)
+        x = xp.asarray(np.asarray(on_host(given)))
     if x.dtype.kind not in "iu" and x.size:
         raise TypeError(f"{verb}: {name}, got dtype {x.dtype}")
     return x.astype(np.int64, copy=False)
