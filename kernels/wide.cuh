@@ -1,10 +1,11 @@
-// Kernels: chains over log_plus of many states, whose steps all share a matrix.
+// Kernels: chains of many states, whose steps all share a matrix.
 //
 // The matrix is too large for the registers of a block that walks a chain (chain.cuh). So all rows
-// go on together: a step is a product over plus-times of their exponentials with those of the
-// matrix, and WideStep, launched behind it, takes the logarithms, adds the emissions, and writes the
-// exponentials for the next product, of how far each entry is below the largest one of its row. Sums
-// that are too small to be right are computed term by term, as in logsum.cuh.
+// go on together: a step is a product, and a kernel that is launched behind it (WideJoin). Over
+// log_plus it is a product over plus-times of exponentials: WideStep takes the logarithms, adds the
+// emissions, and writes the exponentials for the next product, of how far each entry is below the
+// largest one of its row. Sums that are too small to be right are computed term by term, as in
+// logsum.cuh.
 #pragma once
 #include "logsum.cuh"
 
@@ -32,59 +33,89 @@ struct WideParams {
   void* states;      // [chains][steps][n]: probabilities
   void* left;        // [chains][steps][n]: times `right` of a step later and the exponentials of the
   void* right;       // matrix, UP of them: probabilities of pairs of states
-  void* pairs;       // [chains][n][n]: those that are computed term by term are added
+  void* pairs;       // [chains][n][n], pairs_batch apart: probabilities are added
+  const i32* from;   // [rows][n]: the terms that the product chose
+  u16* pointers;     // [chains][steps][n]: the state before each
+  i32* path;         // [chains][steps]
   i64 a_row, a_col, e_batch, e_step, x_batch, x_row, end_batch, y_batch, y_step, y_row, pairs_batch;
   int n, rows, steps, mode;
 };
 // Of mode. RELATIVE: y is less what `levels` has.
 enum { WIDE_EVERY = 1, WIDE_EXCLUSIVE = 2, WIDE_RELATIVE = 4 };
 
-// Kernel: what comes behind the product of a step. A block has a row. WANTED: on the way back from
-// the ends, probabilities of states (1), and of pairs of states (2).
-template <class A, bool REVERSE, int WANTED>
-struct WideStep {
+// A row that is carried, by a block, and the place of a step in its chain.
+template <class A, bool REVERSE>
+struct WideRow {
   using T = typename A::Compute;
   using Storage = typename A::Storage;
   static constexpr int THREADS = 256;
+
+  const WideParams& p;
+  const i64 row, chain;
+  const int within, length, count, at;
+
+  SR_FN explicit WideRow(const WideParams& p)
+      : p(p), row(blockIdx.x), chain(row / p.rows), within(int(row % p.rows)),
+        length(int(p.lengths[chain])), count(length - (p.mode & WIDE_EXCLUSIVE ? 1 : 0)),
+        at(REVERSE ? length - 1 - int(p.step) : int(p.step)) {}
+
+  SR_FN bool active() const { return count > 0 && p.step < count; }
+  SR_FN bool last() const { return p.step == count - 1; }
+  SR_FN T matrix(int i, int j) const {  // term i of entry j
+    return A::decode(static_cast<const Storage*>(
+        p.a)[REVERSE ? j * p.a_row + i * p.a_col : i * p.a_row + j * p.a_col]);
+  }
+  SR_FN T emitted(T own, int step, int j) const {
+    if (!p.e) return own;
+    const auto* e = static_cast<const Storage*>(p.e) + chain * p.e_batch + step * p.e_step;
+    return REVERSE ? A::mul(A::decode(e[j]), own) : A::mul(own, A::decode(e[j]));
+  }
+  SR_FN T first(int j) const {
+    const auto* x = static_cast<const Storage*>(p.x) + chain * p.x_batch + within * p.x_row;
+    if (p.x) return A::decode(x[j]);
+    const T own = matrix(within, j);
+    if (!p.e) return own;
+    const auto* e = static_cast<const Storage*>(p.e) + chain * p.e_batch;
+    return A::mul(own, A::decode(REVERSE ? e[(at + 1) * p.e_step + within] : e[at * p.e_step + j]));
+  }
+  // What is carried after this step, where it is wanted.
+  SR_FN void store(int j, T value) const {
+    const bool every = p.mode & WIDE_EVERY;
+    if (p.mode & WIDE_RELATIVE || p.step < 0 || !p.y || !(every || last())) return;
+    const int skipped = length - count, to = every ? (REVERSE ? at - skipped : at + skipped) : 0;
+    auto* y = static_cast<Storage*>(p.y) + chain * p.y_batch + to * p.y_step + within * p.y_row;
+    y[j] = A::encode(value);
+  }
+};
+
+// Kernel: what comes behind the product of a step over log_plus. WANTED: on the way back from the
+// ends, probabilities of states (1), and of pairs of states (2).
+template <class A, bool REVERSE, int WANTED>
+struct WideStep : WideRow<A, REVERSE> {
+  using Row = WideRow<A, REVERSE>;
+  using T = typename Row::T;
+  using Storage = typename Row::Storage;
+  using Row::at, Row::chain, Row::emitted, Row::first, Row::matrix, Row::p, Row::row, Row::store;
+  static constexpr int THREADS = Row::THREADS;
   // The sums from which on they are right. Of pairs a probability is a product of two factors, both
   // far from the ends of the range.
   static constexpr T LEAST = WANTED < 2 ? Limits<T>::LEAST : T(sizeof(T) == 4 ? 0x1p-75 : 0x1p-800);
 
-  const WideParams& p;
-  const i64 row, chain, turn;
-  const int within, length, count, at;  // a row of its chain, and the place of this step
-  const double offset;                  // of what was carried
-  const T* before;                      // [n]: its logarithms
-  T* now;                               // [n]
+  const i64 turn;
+  const double offset;  // of what was carried
+  const T* before;      // [n]: its logarithms
+  T* now;               // [n]
 
   SR_FN explicit WideStep(const WideParams& p)
-      : p(p), row(blockIdx.x), chain(row / p.rows), turn(i64(gridDim.x) * p.n),
-        within(int(row % p.rows)), length(int(p.lengths[chain])),
-        count(length - (p.mode & WIDE_EXCLUSIVE ? 1 : 0)),
-        at(REVERSE ? length - 1 - int(p.step) : int(p.step)), offset(p.sums ? p.offsets[row] : 0),
+      : Row(p), turn(i64(gridDim.x) * p.n), offset(p.sums ? p.offsets[row] : 0),
         before(static_cast<const T*>(p.logs) + ((p.step + 1) & 1) * turn + row * p.n),
         now(static_cast<T*>(p.logs) + (p.step & 1) * turn + row * p.n) {}
 
   SR_FN static void run(const WideParams& p) {
     const WideStep walk(p);
-    if (walk.count <= 0 || p.step >= walk.count) return;
-    if (p.step == walk.count - 1) walk.go<true>();
-    else walk.go<false>();
-  }
-
-  SR_FN T matrix(int i, int j) const {  // term i of entry j
-    return A::decode(static_cast<const Storage*>(
-        p.a)[REVERSE ? j * p.a_row + i * p.a_col : i * p.a_row + j * p.a_col]);
-  }
-  SR_FN T emission(int step, int j) const {
-    if (!p.e) return T(0);
-    return A::decode(static_cast<const Storage*>(p.e)[chain * p.e_batch + step * p.e_step + j]);
-  }
-  SR_FN T first(int j) const {
-    const auto* x = static_cast<const Storage*>(p.x) + chain * p.x_batch + within * p.x_row;
-    if (p.x) return A::decode(x[j]);
-    return REVERSE ? matrix(within, j) + emission(at + 1, within)
-                   : matrix(within, j) + emission(at, j);
+    if (!walk.active()) return;
+    if (walk.last()) walk.template go<true>();
+    else walk.template go<false>();
   }
   SR_FN i64 place(int j) const { return (chain * p.steps + at) * p.n + j; }
 
@@ -93,10 +124,10 @@ struct WideStep {
     T high = -infinity<T>(), low = infinity<T>();
     for (int j = int(threadIdx.x); j < p.n; j += THREADS) {
       T own = p.sums ? joined(j) : first(j);
-      if (!REVERSE && p.sums) own += emission(at, j);
+      if (!REVERSE && p.sums) own = emitted(own, at, j);
       if constexpr (WANTED > 0) probability(j, own);
-      else store<LAST>(j, own);
-      if (REVERSE && !LAST) own += emission(at, j);
+      else store(j, T(offset + double(own)));
+      if (REVERSE && !LAST) own = emitted(own, at, j);
       now[j] = own;
       high = max(high, own);  // keeps a NaN
       low = own > -infinity<T>() && own < low ? own : low;
@@ -140,14 +171,6 @@ struct WideStep {
     const double nan = p.whole[chain] - p.whole[chain];  // or 0
     static_cast<T*>(p.states)[place(j)] =
         nan == 0 ? sr::exp(T(so_far(j) + double(own))) : T(nan);
-  }
-  template <bool LAST>
-  SR_FN void store(int j, T own) const {
-    const bool every = p.mode & WIDE_EVERY;
-    if (p.mode & WIDE_RELATIVE || p.step < 0 || !p.y || !(every || LAST)) return;
-    const int skipped = length - count, to = every ? (REVERSE ? at - skipped : at + skipped) : 0;
-    auto* y = static_cast<Storage*>(p.y) + chain * p.y_batch + to * p.y_step + within * p.y_row;
-    y[j] = A::encode(T(offset + double(own)));
   }
   // Store what is carried for the next step, less the largest entry.
   SR_FN void share(T high, T low) const {
@@ -199,6 +222,93 @@ struct WideStep {
     }
     __syncthreads();  // between storing the result and reading it
     return all[0];
+  }
+};
+
+// Kernel: what comes behind the product of a step over any other semiring, which is what is carried.
+// PATH: with the state before each, and at the end the best path.
+template <class A, bool REVERSE, bool PATH>
+struct WideJoin : WideRow<A, REVERSE> {
+  using Row = WideRow<A, REVERSE>;
+  using T = typename Row::T;
+  using Storage = typename Row::Storage;
+  using Row::at, Row::chain, Row::emitted, Row::first, Row::length, Row::p, Row::row;
+
+  SR_FN static void run(const WideParams& p) {
+    const WideJoin walk(p);
+    if (walk.active()) walk.go();
+  }
+  SR_FN explicit WideJoin(const WideParams& p) : Row(p) {}
+
+  SR_FN void go() const {
+    const auto* sums = static_cast<const Storage*>(p.sums) + row * p.n;
+    auto* powers = static_cast<Storage*>(p.powers) + row * p.n;
+    u16* pointers = p.pointers + (chain * p.steps + at) * p.n;
+    for (int j = int(threadIdx.x); j < p.n; j += Row::THREADS) {
+      T own = p.sums ? A::decode(sums[j]) : first(j);
+      if (!REVERSE && p.sums) own = emitted(own, at, j);
+      Row::store(j, own);
+      if (REVERSE && !Row::last()) own = emitted(own, at, j);
+      powers[j] = A::encode(own);
+      if constexpr (PATH) {
+        if (p.sums) pointers[j] = u16(max(p.from[row * p.n + j], 0));  // below 0: no way is better
+      }
+    }
+    if constexpr (PATH) {
+      if (Row::last()) finish(powers);
+    }
+  }
+  // The best of the last states, each thread's first, and the way back from it.
+  SR_FN void finish(const Storage* scores) const {
+    const auto* end = static_cast<const Storage*>(p.end) + chain * p.end_batch;
+    T* values = shared_memory<T>();  // [THREADS], then their states
+    i32* states = reinterpret_cast<i32*>(values + Row::THREADS);
+    const int thread = int(threadIdx.x);
+    const auto joined = [&](int j) { return A::mul(A::decode(scores[j]), A::decode(end[j])); };
+    T best = A::start();
+    int state = p.n;
+    for (int j = thread; j < p.n; j += Row::THREADS) {
+      const T value = joined(j);  // of a score that this thread has stored
+      const T join = state < p.n ? A::add(best, value) : value;
+      if (state == p.n || !same(join, best)) state = j;
+      best = join;
+    }
+    values[thread] = best;
+    states[thread] = state;
+    __syncthreads();  // between storing each thread's best state and reading all
+    if (thread) return;
+    for (int i = 1; i < Row::THREADS; ++i) {
+      if (states[i] == p.n) continue;
+      const T join = A::add(best, values[i]);
+      const bool equal = same(values[i], best);
+      if (equal ? states[i] < state : !same(join, best)) state = states[i];
+      best = join;
+    }
+    static_cast<Storage*>(p.total)[chain] = A::encode(best);
+    i32* path = p.path + chain * p.steps;
+    const u16* from = p.pointers + chain * p.steps * p.n;
+    for (int step = length - 1; step > 0; --step) {
+      path[step] = state;
+      state = from[i64(step) * p.n + state];
+    }
+    path[0] = state;
+  }
+  SR_FN static bool same(T a, T b) { return a == b || (a != a && b != b); }
+};
+
+// Kernel: probabilities of pairs from the products of `left` and `right`, `sums`, and the
+// exponentials of the matrix, `a`. A block has a row of a chain's matrix.
+template <class T>
+struct WidePairs {
+  SR_FN static void run(const WideParams& p) {
+    const i64 chain = blockIdx.x / u32(p.n), j = blockIdx.x % u32(p.n);
+    if (p.lengths[chain] < 2) return;
+    const T nan = T(p.whole[chain] - p.whole[chain]);  // where no sequence is possible, or 0
+    const T* sums = static_cast<const T*>(p.sums) + i64(blockIdx.x) * p.n;
+    const T* powers = static_cast<const T*>(p.a) + j * p.a_row;
+    T* pairs = static_cast<T*>(p.pairs) + chain * p.pairs_batch + j * p.n;
+    for (int i = int(threadIdx.x); i < p.n; i += int(blockDim.x))
+      pairs[i] += nan == 0 ? sums[i] * powers[i * p.a_col] : nan;
   }
 };
 

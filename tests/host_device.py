@@ -42,6 +42,8 @@ RUNNER = ("-x", "c++", "-O2", "-U_FORTIFY_SOURCE", "-fno-sanitize=alignment")
 #: Headers whose kernels run for longer than it takes to optimize them.
 LONG = ("tensor.cuh", "trees.cuh")
 BITS = {"bfloat16": "uint16", "tfloat32": "float32"}  # dtypes that NumPy has not
+#: Threads that compile at once wait for what all of them need.
+FIRST = threading.Lock()
 LAUNCH = """
 extern "C" const char* launch(unsigned blocks, unsigned threads, unsigned shared,
                               const void* params, unsigned size, unsigned cluster) {
@@ -151,10 +153,11 @@ class HostDevice:
 def compiled(source: str) -> Path:
     """The library of a kernel, from the cache of the test-suite where it is there."""
     level = "-O1" if any(f'"{x}"' in source for x in LONG) else "-O0"
-    headers = parsed_headers(level)
+    with FIRST:
+        headers, threads = parsed_headers(level), runner()
     path = headers.with_name(f"{digest(headers.name, source, LAUNCH, *LINK)}.so")
     if not path.exists():
-        include = ("-include", str(headers), "-x", "c++", "-", "-x", "none", str(runner()))
+        include = ("-include", str(headers), "-x", "c++", "-", "-x", "none", str(threads))
         make(path, source + LAUNCH, level, *include, *LINK)
     return path
 

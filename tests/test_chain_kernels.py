@@ -318,25 +318,44 @@ def test_where_there_is_no_matrix(held):
 def many(monkeypatch):
     """States are too many to be held, and chains too many for the memory at once."""
     monkeypatch.setattr(wide, "_HELD", 3)
+    monkeypatch.setattr(wide, "_READ", 3)
     monkeypatch.setattr(wide, "_MOST", 1 << 14)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_rows_through_chains_of_many_states(many, reverse, exclusive):
-    rng, log_plus, n = np.random.default_rng(5), sm.semirings["log_plus"], 11
-    a = np.broadcast_to(numbers("log_plus", (n, n), "f4", rng), (BATCH, STEPS, n, n))
-    e = numbers("log_plus", (BATCH, STEPS, n), "f4", rng)
-    x = numbers("log_plus", (BATCH, 2, n), "f4", rng)
-    assert wide.serves(log_plus, a)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("log_plus", "f4"), ("max_plus", "f4"), ("plus_times", "f8")]
+)
+def test_rows_through_chains_of_many_states(many, name, dtype, reverse, exclusive):
+    rng, semiring, n = np.random.default_rng(5), sm.semirings[name], 11
+    a = np.broadcast_to(numbers(name, (n, n), dtype, rng), (BATCH, STEPS, n, n))
+    e = numbers(name, (BATCH, STEPS, n), dtype, rng)
+    x = numbers(name, (BATCH, 2, n), dtype, rng)
+    assert wide.serves(semiring, a, reverse=reverse)
     for every in (False, True):
         for given in ((None, None), (e, None), (None, x), (e, x)):
             shape = (BATCH, STEPS if every else 1, n if given[1] is None else 2, n)
-            found, expected = np.full((2, *shape), 7, "f4")
+            found, expected = np.full((2, *shape), 7, dtype)
             for engine, y in ((chain, found), (cpu, expected)):
-                engine.carry(log_plus, a, *given, y, LENGTHS, every=every, reverse=reverse,
+                engine.carry(semiring, a, *given, y, LENGTHS, every=every, reverse=reverse,
                              exclusive=exclusive)  # fmt: skip
-            assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+            same(name, found, expected)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("max_plus", "f4"), ("min_times", "f8")])
+def test_best_paths_of_many_states(many, name, dtype):
+    """With ties, a NaN, and chains that no path of another score than zero leads through."""
+    rng, semiring, n = np.random.default_rng(7), sm.semirings[name], 11
+    a = np.broadcast_to(abs(numbers(name, (n, n), dtype, rng)), (BATCH, STEPS - 1, n, n))
+    e = abs(numbers(name, (BATCH, STEPS, n), dtype, rng))
+    e[0, 3, 2], e[1] = nan, semiring.zero
+    end = abs(numbers(name, (BATCH, n), dtype, rng))
+    found, expected = ((np.full((BATCH, STEPS), -1, "i4"), np.full(BATCH, 7, dtype)) for _ in "fe")
+    for engine, (path, score) in ((chain, found), (cpu, expected)):
+        engine.best_path(semiring, a, e, e[:, 0], end, path, score, LENGTHS)
+    assert_array_equal(found[1], expected[1])
+    assert_array_equal(found[0], expected[0])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -38,6 +38,7 @@ def started():
         "distributed.scheduler.allowed-failures": 20,  # the same task may be hit by many deaths
         "distributed.worker.daemon": True,
         "logging.distributed": "critical",
+        "distributed.worker.profile.enabled": False,  # takes time, and nobody looks at it
     }
     with (
         dask.config.set(options),

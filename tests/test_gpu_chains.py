@@ -14,7 +14,7 @@ pytestmark = [
 ]
 SIZES = [
     (3, 7, 5, "f4"), (2, 1, 5, "f4"), (4, 200, 32, "f4"), (4, 200, 32, "f8"), (2, 40, 128, "f4"),
-    (2, 30, 200, "f4"), (300, 50, 17, "f4"), (3, 9, 100, "f8"),
+    (2, 30, 230, "f4"), (300, 50, 17, "f4"), (3, 9, 100, "f8"),
 ]  # fmt: skip
 
 
@@ -53,6 +53,18 @@ def test_models(batch, steps, states, dtype):
             x, y = getattr(loss, name).get(), getattr(expected, name)
             assert_allclose(x, y, atol=50 * eps, rtol=eps)
     assert_array_equal(sequences.viterbi(*model, device="cuda")[0], sequences.viterbi(*model)[0])
+    loss, expected = (
+        sequences.crf_loss(*model[:2], tags, *model[2:], **on).loss
+        for on in ({"device": "cuda"}, {})
+    )
+    assert_allclose(loss, expected, rtol=1e-4)
+    table, seen = (
+        model[1][:, : min(states, 9)].clip(-9),
+        rng.integers(0, min(states, 9), (2, steps)),
+    )
+    for verb in (sequences.log_partition, sequences.marginals):
+        x, y = (verb(table, model[1], observations=seen, **on) for on in ({"device": "cuda"}, {}))
+        assert_allclose(x, y, rtol=1e-4, atol=eps)
 
 
 @pytest.mark.parametrize(
@@ -74,19 +86,23 @@ def test_chains(name, dtype):
                 assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5)
 
 
-@pytest.mark.parametrize(("states", "dtype"), [(130, "f4"), (70, "f8"), (130, "f2"), (1100, "f4")])
-def test_chains_of_many_states(states, dtype):
+@pytest.mark.parametrize(
+    ("name", "states", "dtype"),
+    [("log_plus", 130, "f4"), ("log_plus", 70, "f8"), ("log_plus", 130, "f2"),
+     ("log_plus", 1100, "f4"), ("max_plus", 210, "f4"), ("plus_times", 110, "f8")],
+)  # fmt: skip
+def test_chains_of_many_states(name, states, dtype):
     """More than a block holds the matrix of, also more than it has threads."""
     rng = np.random.default_rng(states)
     a, e, x = (rng.normal(size=s).astype(dtype) for s in
                ((states, states), (3, 9, states), (3, states)))  # fmt: skip
-    a[rng.random(a.shape) < 0.3] = -np.inf
+    a[rng.random(a.shape) < 0.3] = sm.semirings[name].zero
     exact = [v.astype("f8") for v in (a, e, x)]
     far = there(a, e, x)
     for more in ({}, {"reverse": True}, {"lengths": [9, 0, 2]}):
         for verb in (sm.scan, sm.chain):
             found, expected = (
-                verb(a, semiring="log_plus", x=x, emissions=e, **more) for a, e, x in (far, exact)
+                verb(a, semiring=name, x=x, emissions=e, **more) for a, e, x in (far, exact)
             )
             assert_allclose(found.get(), expected, rtol=2e-3 if dtype == "f2" else 1e-5, atol=1e-4)
 

@@ -23,9 +23,9 @@ ROOMS = """
     cpu.edits cpu.wavefront cpu.screen cpu.engine
     gpu.tiles gpu.chips gpu.source gpu.device gpu.calls gpu.views gpu.facts gpu.packing gpu.tensor
     gpu.bulk gpu.vector gpu.trees
-    gpu.sparse gpu.closure gpu.logsum gpu.memory gpu.spanning gpu.bfs gpu.combine gpu.product
-    gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock gpu.ceiling gpu.rungs
-    gpu.about
+    gpu.sparse gpu.closure gpu.logsum gpu.shares gpu.memory gpu.spanning gpu.bfs gpu.combine
+    gpu.product gpu.gf2 gpu.select gpu.wide gpu.chain gpu.wavefront gpu.engine gpu.clock
+    gpu.ceiling gpu.rungs gpu.about
     arrays config
     closures.edges closures.progress closures.paths closures.labelled closures.trees
     closures.kleene closures.bits closures.weights closures.schedule closures.steps closures.sources
@@ -72,10 +72,15 @@ OPTIONAL = set(
 )  # fmt: skip
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def modules():
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        body = ast.parse(path.read_text()).body
+        body = parsed(path).body
         if all(isinstance(node, ast.Expr) for node in body):  # a package without contents
             continue
         yield name.removesuffix(".__init__"), path
@@ -88,7 +93,7 @@ def imports(name, path):
 
 
 def _imports(name, path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     at_import = set()
 
     def note(body):  # statements that run when the module is imported

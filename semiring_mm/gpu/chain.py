@@ -58,7 +58,7 @@ def carry(
 
     Waits for the device only where an integer's result may not fit its dtype.
     """
-    if wide.serves(semiring, a):
+    if wide.serves(semiring, a, reverse=reverse):
         wide.carry(semiring, a, e, x, y, lengths, every=every, reverse=reverse, exclusive=exclusive)
         return
     whole = reverse or not _associates(semiring, a.dtype)
@@ -249,6 +249,9 @@ def best_path(
     Of few long chains it is found in parts: first the states at their ends.
     """
     e = e if symbols is None else e[symbols]
+    if wide.serves(semiring, a):
+        wide.best_path(semiring, a, e, x, end, path, score, lengths)
+        return
     parts = _long_parts(semiring, a, lengths)
     if parts == 1:
         _best_path(semiring, a, e, x, end, path, score, lengths)
@@ -545,8 +548,10 @@ class Model:
     ) -> None:
         if states > _MOST or _parts(states, 1, np.full(batch, steps)) > 1:
             raise NotImplementedError("these chains are cut in parts, or run on the host")
-        #: Whether log-sums of so many states are found faster by products of all sequences.
-        self.wide = not _known(_usual_plan(semirings["log_plus"], dtype, 1), states)
+        #: Whether log-sums, and paths, of so many states are found faster by :mod:`.wide`.
+        self.wide_sums, self.wide_paths = (
+            wide.together(semirings[name], dtype, states) for name in ("log_plus", "max_plus")
+        )
         self._dtype, self._batch, self._steps, self._states = dtype, batch, steps, states
         self._model = device.Kept(_packed(strides | {
             "states": states, "steps": steps, "length": steps, "rows": 1, "mode": _WHOLE,
