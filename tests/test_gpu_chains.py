@@ -192,20 +192,6 @@ def test_graphs_of_training():
     torch.testing.assert_close(found, step())
 
 
-def test_observations():
-    """Symbols of the host, and of the device."""
-    rng = np.random.default_rng(0)
-    table, a, seen = rng.normal(size=(5, 9)), rng.normal(size=(5, 5)), rng.integers(0, 9, (7, 40))
-    for verb in sequences.log_partition, sequences.marginals:
-        expected = verb(table, a, observations=seen)
-        found = verb(table, a, observations=seen, device="cuda")
-        assert_allclose(found, expected, rtol=1e-9)
-        assert_allclose(verb(*there(table, a), observations=seen).get(), expected, rtol=1e-9)
-        on_device = there(table, a, seen)
-        found = verb(*on_device[:2], observations=on_device[2])
-        assert_allclose(found.get(), expected, rtol=1e-9)
-
-
 def test_samples():
     rng = np.random.default_rng(4)
     model = rng.normal(size=(3, 20, 40)), rng.normal(size=(40, 40))
